@@ -1,0 +1,19 @@
+"""Every cap on untrusted input, each with the reason for its value."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["MAX_ADDRESS_CHARS", "MAX_RECORD_BYTES", "MAX_RECORD_NS", "MAX_TOPOLOGY_BYTES"]
+
+MAX_RECORD_BYTES: Final = 1 << 50
+"""A petabyte in one record: 2.6 hours at 800 Gb/s in a single flow; larger values are counter garbage."""
+
+MAX_RECORD_NS: Final = 86_400 * 10**9
+"""One day: no exporter has a longer active timeout; longer records are mixed-up clocks."""
+
+MAX_ADDRESS_CHARS: Final = 255
+"""A DNS name's length; IPv4, IPv6 and host names are all shorter."""
+
+MAX_TOPOLOGY_BYTES: Final = 1 << 28
+"""256 MiB of JSON: about two million NICs."""

@@ -1,0 +1,41 @@
+"""The nouns of the domain, frozen. Stages meet only through these types."""
+
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
+from llmprism.model.job import Job, JobState
+from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.model.report import JobReport, Report, SwitchLoad
+from llmprism.model.timeline import EventKind, Events, Steps, Timeline
+from llmprism.model.topology import Nic, Server, Switch, Topology
+
+__all__ = [
+    "EventKind",
+    "Events",
+    "Evidence",
+    "Finding",
+    "FindingKind",
+    "FlowTable",
+    "Group",
+    "InputCounts",
+    "Job",
+    "JobLayout",
+    "JobReport",
+    "JobState",
+    "Layout",
+    "Nic",
+    "PairKind",
+    "PairRoles",
+    "Report",
+    "Schedule",
+    "Server",
+    "Sharding",
+    "Steps",
+    "Switch",
+    "SwitchLoad",
+    "Timeline",
+    "Topology",
+    "TransferTable",
+    "Where",
+    "WhereType",
+    "Window",
+]

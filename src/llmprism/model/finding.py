@@ -1,0 +1,65 @@
+"""A finding: one cause, where it is, since when, what it costs, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["Evidence", "Finding", "FindingKind", "Where", "WhereType"]
+
+
+class FindingKind(StrEnum):
+    SLOW_STEP = "slow_step"
+    SLOW_GPU = "slow_gpu"
+    SLOW_NIC = "slow_nic"
+    SLOW_LINK = "slow_link"
+    SLOW_SWITCH = "slow_switch"
+    SLOW_GROUP = "slow_group"
+    IMBALANCE = "imbalance"
+    CONGESTION = "congestion"
+    STALL = "stall"
+    HANG = "hang"
+    CRASH = "crash"
+    SLOW_STORAGE = "slow_storage"
+
+
+class WhereType(StrEnum):
+    GPU = "gpu"
+    NIC = "nic"
+    LINK = "link"
+    SWITCH = "switch"
+    GROUP = "group"
+    STAGE = "stage"
+    JOB = "job"
+    STORAGE = "storage"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The place: an address or switch name; (from, to) for a link; the members for a group or a stage; the job id."""
+
+    type: WhereType
+    id: str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    what: str
+    value: float
+    expected: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`severity` is the share of the job's speed that is lost while it lasts (0..1); `end_ns` None: still going on."""
+
+    kind: FindingKind
+    job: str | None
+    where: Where
+    start_ns: int
+    end_ns: int | None
+    severity: float
+    confidence: float
+    lost_gpu_seconds: float
+    summary: str
+    evidence: tuple[Evidence, ...] = ()

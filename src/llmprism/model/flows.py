@@ -1,0 +1,137 @@
+"""Flow records and transfers as structs of arrays.
+
+A *record* is what a collector saw; a *transfer* is what the sender meant: the records of one directed pair put
+together across ports and across the short pauses that cut real messages in pieces. Both tables are sorted by
+(src, dst, start_ns) and cut by `pair_offsets`: the rows of pair `p` are `pair_offsets[p]:pair_offsets[p + 1]`.
+Addresses are integers that index `addresses`; switch paths are integers that index `paths` (-1: not known).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+__all__ = ["FlowTable", "InputCounts", "Int32", "Int64", "TransferTable", "Window"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time range that the records span, in ns since the Unix epoch."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class InputCounts:
+    """What became of every record that was read. `records == used + sum(dropped)` always holds."""
+
+    records: int
+    used: int
+    dropped: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlowTable:
+    """Records of all pairs, sorted by (src, dst, start_ns)."""
+
+    addresses: tuple[str, ...]
+    paths: tuple[tuple[str, ...], ...]
+    pair_src: Int32
+    pair_dst: Int32
+    pair_offsets: Int64
+    start_ns: Int64
+    end_ns: Int64
+    bytes: Int64
+    path: Int32
+    counts: InputCounts
+
+    @property
+    def window(self) -> Window:
+        if not self.start_ns.size:
+            return Window(0, 0)
+        return Window(int(self.start_ns.min()), int(self.end_ns.max()))
+
+
+@dataclass(frozen=True, slots=True)
+class TransferTable:
+    """Transfers of some pairs, sorted by (src, dst, start_ns).
+
+    `records` counts the records a transfer was made of; `active_ns` is the time during which at least one of them
+    was open, so that `bytes / active_ns` is the rate of the transfer without the pauses inside it.
+    `pair_gap_ns` is the pause that separates two transfers of the pair.
+    """
+
+    addresses: tuple[str, ...]
+    paths: tuple[tuple[str, ...], ...]
+    pair_src: Int32
+    pair_dst: Int32
+    pair_offsets: Int64
+    pair_gap_ns: Int64
+    start_ns: Int64
+    end_ns: Int64
+    bytes: Int64
+    active_ns: Int64
+    path: Int32
+    records: Int32
+
+    @property
+    def pair_count(self) -> int:
+        return int(self.pair_src.size)
+
+    @property
+    def pair_of_row(self) -> Int32:
+        """The pair each row belongs to."""
+        return np.repeat(np.arange(self.pair_count, dtype=np.int32), np.diff(self.pair_offsets))
+
+    def select_pairs(self, pairs: Int32) -> TransferTable:
+        """The same table with only these pairs, in the order given (which must be ascending)."""
+        starts, ends = self.pair_offsets[pairs], self.pair_offsets[pairs + 1]
+        return self._rows(
+            ranges(starts, ends), self.pair_src[pairs], self.pair_dst[pairs], self.pair_gap_ns[pairs], ends - starts
+        )
+
+    def select_rows(self, keep: NDArray[np.bool_]) -> TransferTable:
+        """The same table with only these rows; pairs left without rows disappear."""
+        counts = np.bincount(self.pair_of_row[keep], minlength=self.pair_count).astype(np.int64)
+        alive = np.flatnonzero(counts)
+        return self._rows(
+            np.flatnonzero(keep), self.pair_src[alive], self.pair_dst[alive], self.pair_gap_ns[alive], counts[alive]
+        )
+
+    def _rows(self, rows: Int64, src: Int32, dst: Int32, gap: Int64, counts: Int64) -> TransferTable:
+        offsets = np.zeros(src.size + 1, dtype=np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        return TransferTable(
+            self.addresses,
+            self.paths,
+            src,
+            dst,
+            offsets,
+            gap,
+            self.start_ns[rows],
+            self.end_ns[rows],
+            self.bytes[rows],
+            self.active_ns[rows],
+            self.path[rows],
+            self.records[rows],
+        )
+
+
+def ranges(starts: Int64, ends: Int64) -> Int64:
+    """Concatenation of `arange(start, end)` for each pair of bounds."""
+    lengths = ends - starts
+    total = int(lengths.sum())
+    if not total:
+        return np.zeros(0, dtype=np.int64)
+    firsts = np.repeat(starts - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
+    return np.arange(total, dtype=np.int64) + firsts

@@ -1,0 +1,101 @@
+"""How a job is laid out over its members: degrees, groups, pipelines, and what each pair carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import Int32
+
+__all__ = ["Group", "JobLayout", "Layout", "PairKind", "PairRoles", "Schedule", "Sharding"]
+
+
+class PairKind(IntEnum):
+    """What a directed pair (or one transfer of it) carries; `label` is the name the report uses."""
+
+    UNKNOWN = 0
+    DP = 1
+    PP = 2
+    EP = 3
+    CP = 4
+    TP = 5
+    OTHER = 6
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Sharding(StrEnum):
+    NONE = "none"
+    ZERO = "zero"
+    FSDP = "fsdp"
+    UNKNOWN = "unknown"
+
+
+class Schedule(StrEnum):
+    ONE_F_ONE_B = "1f1b"
+    GPIPE = "gpipe"
+    INTERLEAVED = "interleaved"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The degrees; None where the evidence does not decide."""
+
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
+    ep: int | None = None
+    cp: int | None = None
+    sharding: Sharding = Sharding.UNKNOWN
+    micro_batches: int | None = None
+    schedule: Schedule = Schedule.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Members (address ids) that exchange collectives; in ring order when `ring` is true."""
+
+    kind: PairKind
+    members: tuple[int, ...]
+    ring: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PairRoles:
+    """Directed pairs with real traffic; a pair that carries two kinds has two rows."""
+
+    src: Int32
+    dst: Int32
+    kind: NDArray[np.int8]
+    confidence: NDArray[np.float64]
+
+    @classmethod
+    def empty(cls) -> PairRoles:
+        none = np.zeros(0, dtype=np.int32)
+        return cls(none, none, np.zeros(0, dtype=np.int8), np.zeros(0, dtype=np.float64))
+
+
+@dataclass(frozen=True, slots=True)
+class JobLayout:
+    """Result of the parallelism stage. `pipelines` list address ids in stage order.
+
+    `transfer_kind` has one PairKind per row of the job's transfers.
+    """
+
+    layout: Layout
+    groups: tuple[Group, ...]
+    pipelines: tuple[tuple[int, ...], ...]
+    pairs: PairRoles
+    transfer_kind: NDArray[np.int8]
+    confidence: float = 0.0
+    notes: tuple[str, ...] = field(default=())
+
+    def stage_of(self) -> dict[int, int]:
+        """Address id → pipeline stage, for members of pipelines."""
+        return {address: stage for pipeline in self.pipelines for stage, address in enumerate(pipeline)}

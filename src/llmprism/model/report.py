@@ -1,0 +1,48 @@
+"""Everything one diagnosis says; what `report/` renders and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmprism.model.finding import Finding
+from llmprism.model.flows import InputCounts, Window
+from llmprism.model.job import Job, JobState
+from llmprism.model.layout import JobLayout
+from llmprism.model.timeline import Timeline
+from llmprism.model.topology import Topology
+
+__all__ = ["JobReport", "Report", "SwitchLoad"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    job: Job
+    state: JobState
+    layout: JobLayout
+    timeline: Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchLoad:
+    """Traffic of training jobs through one switch over the window."""
+
+    switch: str
+    tier: str | None
+    bytes: int
+    pairs: int
+    median_rate_gbps: float
+    jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`addresses` names the address ids used everywhere; `notes` are plain sentences on what could not be decided."""
+
+    window: Window
+    input: InputCounts
+    addresses: tuple[str, ...]
+    jobs: tuple[JobReport, ...]
+    findings: tuple[Finding, ...]
+    topology: Topology | None = None
+    switches: tuple[SwitchLoad, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,91 @@
+"""Steps of a job and per-GPU events, as structs of arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import Int32, Int64
+
+__all__ = ["EventKind", "Events", "Steps", "Timeline"]
+
+
+class EventKind(IntEnum):
+    """What a GPU does during an event; `label` is the name the report uses."""
+
+    COMPUTE = 0
+    PP_SEND = 1
+    PP_RECV = 2
+    DP = 3
+    EP = 4
+    CP = 5
+    IDLE = 6
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Steps of a job in order. They do not overlap; `setup` marks the first, set-up step when it was seen.
+
+    A pause between one step's end and the next step's first activity (checkpoint, evaluation) is inside no step.
+    """
+
+    start_ns: Int64
+    end_ns: Int64
+    setup: NDArray[np.bool_]
+
+    @property
+    def count(self) -> int:
+        return int(self.start_ns.size)
+
+    @property
+    def duration_ns(self) -> Int64:
+        return self.end_ns - self.start_ns
+
+    @classmethod
+    def empty(cls) -> Steps:
+        none = np.zeros(0, dtype=np.int64)
+        return cls(none, none, np.zeros(0, dtype=np.bool_))
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Per-GPU events sorted by (address, start_ns). `peer` is -1 where there is none, `step` -1 outside any step."""
+
+    address: Int32
+    step: Int32
+    kind: NDArray[np.int8]
+    start_ns: Int64
+    end_ns: Int64
+    peer: Int32
+    bytes: Int64
+
+    @property
+    def count(self) -> int:
+        return int(self.address.size)
+
+    @classmethod
+    def empty(cls) -> Events:
+        i32, i64 = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
+        return cls(i32, i32, np.zeros(0, dtype=np.int8), i64, i64, i32, i64)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Steps of the job, the end of every step on every member, and per-GPU events.
+
+    `member_end_ns[m, k]` is when member `m` (index into `Job.members`) finished its gradient synchronisation of step
+    `k`, or -1 where it was not seen.
+    """
+
+    steps: Steps
+    member_end_ns: Int64
+    events: Events
+    confidence: float = 0.0
+    notes: tuple[str, ...] = ()

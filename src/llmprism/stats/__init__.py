@@ -1,0 +1,1 @@
+"""Statistics over arrays: arrays in, arrays out; nothing of ours is imported here."""
