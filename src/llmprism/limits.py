@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MAX_ADDRESS_CHARS", "MAX_RECORD_BYTES", "MAX_RECORD_NS", "MAX_TOPOLOGY_BYTES"]
+__all__ = [
+    "MAX_ADDRESS_CHARS",
+    "MAX_DOCUMENT_BYTES",
+    "MAX_RECORD_BYTES",
+    "MAX_RECORD_NS",
+    "MAX_TOPOLOGY_BYTES",
+]
 
 MAX_RECORD_BYTES: Final = 1 << 50
 """A petabyte in one record: 2.6 hours at 800 Gb/s in a single flow; larger values are counter garbage."""
@@ -17,3 +23,6 @@ MAX_ADDRESS_CHARS: Final = 255
 
 MAX_TOPOLOGY_BYTES: Final = 1 << 28
 """256 MiB of JSON: about two million NICs."""
+
+MAX_DOCUMENT_BYTES: Final = 1 << 30
+"""1 GiB of JSON in a report or a truth, after decompression: a 16,384-GPU day with all pairs is a third of that."""

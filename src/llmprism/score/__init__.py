@@ -1,0 +1,26 @@
+"""Compares any report with any truth: how much of what was there was said, and how much of what was said was there.
+
+The scorer knows the report's JSON document and nothing of the code that wrote it, so any tool's output can be scored.
+"""
+
+from llmprism.score.document import Facts, GroupFact, IssueFact, JobFacts, LayoutFacts, parse_report, read_document
+from llmprism.score.measures import SetScore, Share
+from llmprism.score.score import Score, score_report
+from llmprism.score.truth import Truth, read_truth, truth_as_report
+
+__all__ = [
+    "Facts",
+    "GroupFact",
+    "IssueFact",
+    "JobFacts",
+    "LayoutFacts",
+    "Score",
+    "SetScore",
+    "Share",
+    "Truth",
+    "parse_report",
+    "read_document",
+    "read_truth",
+    "score_report",
+    "truth_as_report",
+]

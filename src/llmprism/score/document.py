@@ -1,0 +1,235 @@
+"""The report's JSON document as typed facts.
+
+A truth says the same things in the same words, so both sides are read into the same types and compared like with
+like. A document is untrusted: every field is checked and a wrong one is named in the error; an absent optional field
+is the same as one that says nothing.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmprism.errors import FormatError, InputError, LimitError
+from llmprism.limits import MAX_DOCUMENT_BYTES
+from llmprism.model import FindingKind, PairKind, Where, WhereType
+
+__all__ = ["Facts", "GroupFact", "IssueFact", "JobFacts", "LayoutFacts", "parse_report", "read_document"]
+
+REPORT_SCHEMA = "llmprism.report/1"
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutFacts:
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
+    ep: int | None = None
+    cp: int | None = None
+    micro_batches: int | None = None
+    sharding: str = "unknown"
+    schedule: str = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFact:
+    kind: str
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """`pairs` are (src, dst, kind); None where the source does not list them (a capture's truth)."""
+
+    id: str
+    members: frozenset[str]
+    layout: LayoutFacts
+    groups: tuple[GroupFact, ...]
+    pipelines: tuple[tuple[str, ...], ...]
+    pairs: tuple[tuple[str, str, str], ...] | None
+    step_start_ns: tuple[int, ...]
+    step_end_ns: tuple[int, ...]
+    state: str = "unknown"
+
+    @property
+    def span_ns(self) -> tuple[int, int] | None:
+        """From the first step's start to the last step's end; None without steps."""
+        if not self.step_end_ns:
+            return None
+        return min(self.step_start_ns), max(self.step_end_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class IssueFact:
+    """A finding of a report or a fault of a truth. `end_ns` None: it does not end inside the window."""
+
+    kind: FindingKind
+    job: str | None
+    where: Where
+    start_ns: int
+    end_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    jobs: tuple[JobFacts, ...]
+    issues: tuple[IssueFact, ...]
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """The JSON object in a file, plain or gzip-compressed, at most MAX_DOCUMENT_BYTES long."""
+    try:
+        with path.open("rb") as file:
+            compressed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+            file.seek(0)
+            if compressed:
+                with gzip.GzipFile(fileobj=file) as unpacked:
+                    data = unpacked.read(MAX_DOCUMENT_BYTES + 1)
+            else:
+                data = file.read(MAX_DOCUMENT_BYTES + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise FormatError(f"{path}: damaged gzip data ({error})") from error
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise LimitError(f"{path}: more than {MAX_DOCUMENT_BYTES} bytes of JSON")
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path}: not JSON ({error})") from error
+    if not isinstance(document, dict):
+        raise FormatError(f"{path}: a JSON object is expected")
+    return document
+
+
+def parse_report(document: dict[str, Any]) -> Facts:
+    """The facts of a `llmprism.report/1` document; FormatError names the field that is not as the contract says."""
+    schema = document.get("schema")
+    if schema != REPORT_SCHEMA:
+        raise FormatError(f"schema: {schema!r} is not {REPORT_SCHEMA!r}")
+    return parse_facts(document, issues="findings")
+
+
+def parse_facts(document: dict[str, Any], issues: str) -> Facts:
+    """Jobs and issues of a document in the report's own terms; `issues` names the list that holds the issues."""
+    jobs = tuple(_job(item, f"jobs[{i}]") for i, item in enumerate(as_list(document.get("jobs"), "jobs")))
+    listed = as_list(document.get(issues), issues)
+    return Facts(jobs, tuple(_issue(item, f"{issues}[{i}]") for i, item in enumerate(listed)))
+
+
+def as_list(value: object, field: str) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise FormatError(f"{field}: a list is expected")
+    return value
+
+
+def as_object(value: object, field: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise FormatError(f"{field}: an object is expected")
+    return value
+
+
+def as_text(value: object, field: str) -> str:
+    if not isinstance(value, str):
+        raise FormatError(f"{field}: text is expected")
+    return value
+
+
+def as_int(value: object, field: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise FormatError(f"{field}: an integer is expected")
+    return value
+
+
+def as_texts(value: object, field: str) -> tuple[str, ...]:
+    return tuple(as_text(item, field) for item in as_list(value, field))
+
+
+def as_optional_int(value: object, field: str) -> int | None:
+    return None if value is None else as_int(value, field)
+
+
+def _job(value: object, field: str) -> JobFacts:
+    job = as_object(value, field)
+    steps = [as_object(step, f"{field}.steps") for step in as_list(job.get("steps"), f"{field}.steps")]
+    pairs = None
+    if "pairs" in job:
+        pairs = tuple(_pair(item, f"{field}.pairs") for item in as_list(job["pairs"], f"{field}.pairs"))
+    pipelines = as_list(job.get("pipelines"), f"{field}.pipelines")
+    return JobFacts(
+        id=as_text(job.get("id"), f"{field}.id"),
+        members=frozenset(as_texts(job.get("members"), f"{field}.members")),
+        layout=_layout(as_object(job.get("layout", {}), f"{field}.layout"), f"{field}.layout"),
+        groups=tuple(_group(item, f"{field}.groups") for item in as_list(job.get("groups"), f"{field}.groups")),
+        pipelines=tuple(as_texts(pipeline, f"{field}.pipelines") for pipeline in pipelines),
+        pairs=pairs,
+        step_start_ns=tuple(as_int(step.get("start_ns"), f"{field}.steps.start_ns") for step in steps),
+        step_end_ns=tuple(as_int(step.get("end_ns"), f"{field}.steps.end_ns") for step in steps),
+        state=as_text(job.get("state", "unknown"), f"{field}.state"),
+    )
+
+
+def _layout(layout: dict[str, Any], field: str) -> LayoutFacts:
+    def degree(name: str) -> int | None:
+        return as_optional_int(layout.get(name), f"{field}.{name}")
+
+    return LayoutFacts(
+        tp=degree("tp"),
+        pp=degree("pp"),
+        dp=degree("dp"),
+        ep=degree("ep"),
+        cp=degree("cp"),
+        micro_batches=degree("micro_batches"),
+        sharding=as_text(layout.get("sharding", "unknown"), f"{field}.sharding"),
+        schedule=as_text(layout.get("schedule", "unknown"), f"{field}.schedule"),
+    )
+
+
+def _pair(value: object, field: str) -> tuple[str, str, str]:
+    pair = as_object(value, field)
+    kind = as_text(pair.get("kind"), f"{field}.kind")
+    if kind not in {known.label for known in PairKind}:
+        raise FormatError(f"{field}.kind: {kind!r} is not a kind of pair")
+    return as_text(pair.get("src"), f"{field}.src"), as_text(pair.get("dst"), f"{field}.dst"), kind
+
+
+def _group(value: object, field: str) -> GroupFact:
+    group = as_object(value, field)
+    return GroupFact(as_text(group.get("kind"), f"{field}.kind"), as_texts(group.get("members"), f"{field}.members"))
+
+
+def _issue(value: object, field: str) -> IssueFact:
+    issue = as_object(value, field)
+    job = issue.get("job")
+    return IssueFact(
+        kind=issue_kind(issue.get("kind"), f"{field}.kind"),
+        job=None if job is None else as_text(job, f"{field}.job"),
+        where=_where(as_object(issue.get("where"), f"{field}.where"), f"{field}.where"),
+        start_ns=as_int(issue.get("start_ns"), f"{field}.start_ns"),
+        end_ns=as_optional_int(issue.get("end_ns"), f"{field}.end_ns"),
+    )
+
+
+def issue_kind(value: object, field: str) -> FindingKind:
+    try:
+        return FindingKind(as_text(value, field))
+    except ValueError as error:
+        raise FormatError(f"{field}: {value!r} is not a kind of finding") from error
+
+
+def _where(where: dict[str, Any], field: str) -> Where:
+    try:
+        kind = WhereType(as_text(where.get("type"), f"{field}.type"))
+    except ValueError as error:
+        raise FormatError(f"{field}.type: {where.get('type')!r} is not a type of place") from error
+    place = where.get("id")
+    if isinstance(place, list):
+        return Where(kind, as_texts(place, f"{field}.id"))
+    return Where(kind, as_text(place, f"{field}.id"))

@@ -1,0 +1,120 @@
+"""Faults found, named and located; findings that belong to no fault are false alarms.
+
+A finding and a fault are *about the same time* when their intervals, widened by `time_tolerance_ns`, overlap, and
+*about the same job* when they name the same job (after job matching) or one names none. Then a fault is
+
+- detected when any finding is about its time and job,
+- of the right kind when one of those has its kind,
+- located when one of those names its place (an address is one place, whether called gpu or nic; a link has the same
+  two ends in either order; a group or stage has the same members; a job is the matched job),
+- exact when one finding has both the kind and the place.
+
+A finding is a false alarm when no fault about its time and job has both its kind and its place; a second finding on
+the same fault is a repeat, not a false alarm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from llmprism.model import Where, WhereType
+from llmprism.score.document import IssueFact, JobFacts
+from llmprism.score.jobs import JobMatch
+from llmprism.score.measures import Share
+from llmprism.score.steps import median_step_ns
+
+__all__ = ["FaultsScore", "score_faults", "time_tolerance_ns"]
+
+TOLERANCE_STEPS = 2.0
+"""In steps: a fault shows in the step that it hits and is over when the next step is clean."""
+
+TOLERANCE_FLOOR_NS = 1_000_000_000
+"""One second: the labels of real captures are set by a script beside the job."""
+
+ENDPOINTS = (WhereType.GPU, WhereType.NIC)
+
+
+@dataclass(frozen=True, slots=True)
+class FaultsScore:
+    """`onset_error_s` is the median distance of the starts over exact finds; `job_hours` is the time watched."""
+
+    detected: Share
+    kind_right: Share
+    located: Share
+    exact: Share
+    findings: int
+    repeats: int
+    false_alarms: int
+    job_hours: float
+    onset_error_s: float | None
+
+    @property
+    def false_alarms_per_job_hour(self) -> float | None:
+        return self.false_alarms / self.job_hours if self.job_hours else None
+
+
+def time_tolerance_ns(job: JobFacts | None) -> float:
+    step = median_step_ns(job) if job is not None else None
+    return max(TOLERANCE_FLOOR_NS, TOLERANCE_STEPS * (step or 0.0))
+
+
+def score_faults(
+    truth: tuple[JobFacts, ...], faults: tuple[IssueFact, ...], findings: tuple[IssueFact, ...], match: JobMatch
+) -> FaultsScore:
+    true_id = match.true_id_of(truth)
+    job_of = {job.id: job for job in truth}
+    explained: set[int] = set()
+    repeats = 0
+    right = [0, 0, 0, 0]
+    onsets: list[float] = []
+    for fault in faults:
+        tolerance = time_tolerance_ns(job_of.get(fault.job or ""))
+        about = [
+            (f, finding.kind == fault.kind, _same_place(finding.where, fault.where, true_id))
+            for f, finding in enumerate(findings)
+            if _same_job(finding, fault, true_id) and _same_time(finding, fault, tolerance)
+        ]
+        exact = [f for f, kind, place in about if kind and place]
+        flags = (bool(about), any(kind for _, kind, _ in about), any(place for *_, place in about), bool(exact))
+        right = [count + flag for count, flag in zip(right, flags, strict=True)]
+        repeats += len([f for f in exact if f not in explained][1:])
+        explained.update(exact)
+        if exact:
+            onsets.append(min(abs(findings[f].start_ns - fault.start_ns) for f in exact) / 1e9)
+    detected, kind_right, located, exact_share = (Share(count, len(faults)) for count in right)
+    return FaultsScore(
+        detected=detected,
+        kind_right=kind_right,
+        located=located,
+        exact=exact_share,
+        findings=len(findings),
+        repeats=repeats,
+        false_alarms=len(findings) - len(explained),
+        job_hours=sum((span[1] - span[0]) / 3.6e12 for job in truth if (span := job.span_ns) is not None),
+        onset_error_s=median(onsets) if onsets else None,
+    )
+
+
+def _same_job(finding: IssueFact, fault: IssueFact, true_id: dict[str, str]) -> bool:
+    if finding.job is None or fault.job is None:
+        return True
+    return true_id.get(finding.job) == fault.job
+
+
+def _same_time(finding: IssueFact, fault: IssueFact, tolerance_ns: float) -> bool:
+    ends_before = finding.end_ns is not None and finding.end_ns + tolerance_ns < fault.start_ns
+    starts_after = fault.end_ns is not None and finding.start_ns > fault.end_ns + tolerance_ns
+    return not (ends_before or starts_after)
+
+
+def _same_place(said: Where, true: Where, true_id: dict[str, str]) -> bool:
+    if said.type in ENDPOINTS and true.type in ENDPOINTS:
+        return said.id == true.id
+    if said.type != true.type:
+        return False
+    if true.type is WhereType.JOB and isinstance(said.id, str):
+        return true_id.get(said.id) == true.id
+    if isinstance(said.id, tuple) and isinstance(true.id, tuple):
+        return frozenset(said.id) == frozenset(true.id)
+    return said.id == true.id
