@@ -6,6 +6,7 @@
     │   └── ColumnError           a required column is absent or of the wrong type
     ├── TopologyError             a topology that cannot be used
     ├── UsageError                arguments that contradict each other
+    ├── OutputError               a file that cannot be written
     └── LimitError                an input beyond a cap of limits.py
 
 Library code raises them and never prints or exits; `cli` prints `str(error)` as one line.
@@ -15,7 +16,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = ["ColumnError", "FormatError", "InputError", "LLMPrismError", "LimitError", "TopologyError", "UsageError"]
+__all__ = [
+    "ColumnError",
+    "FormatError",
+    "InputError",
+    "LLMPrismError",
+    "LimitError",
+    "OutputError",
+    "TopologyError",
+    "UsageError",
+]
 
 
 class LLMPrismError(Exception):
@@ -43,6 +53,10 @@ class TopologyError(LLMPrismError):
 
 class UsageError(LLMPrismError):
     slug: ClassVar[str] = "usage"
+
+
+class OutputError(LLMPrismError):
+    slug: ClassVar[str] = "output"
 
 
 class LimitError(LLMPrismError):

@@ -1,0 +1,97 @@
+"""The typer application and the one visible list of commands.
+
+To add a command: write `cli/<command>.py` with a typer-annotated function (or a `typer.Typer()` for a command with
+sub-commands) and add one line to `COMMANDS`. The module named there is imported only when that command runs or its
+own help is asked for; `llmprism --help` shows the summaries that stand here and imports none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from llmprism import __version__
+
+__all__ = ["COMMANDS", "CommandEntry", "command_line"]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """`target` is `module:attribute`; the attribute is a command function or a `typer.Typer`."""
+
+    name: str
+    target: str
+    summary: str
+
+
+COMMANDS: Final = (
+    CommandEntry("diagnose", "llmprism.cli.diagnose:diagnose", "Say what is wrong with the jobs in flow records."),
+    CommandEntry("demo", "llmprism.cli.demo:demo", "Diagnose the bundled captures of real training jobs."),
+)
+
+_HELP: Final = """Tell what is wrong with the LLM training jobs on a GPU cluster, from network flow records and logs.
+
+\b
+Examples:
+  llmprism demo
+  llmprism diagnose flows.parquet --topology topology.json
+  llmprism diagnose flows.parquet --html report.html --json -
+"""
+
+
+class _LazyGroup(TyperGroup):
+    """A group whose commands are imported when they are needed; help lists them from `COMMANDS` alone."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return [entry.name for entry in COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        entry = next((entry for entry in COMMANDS if entry.name == cmd_name), None)
+        if entry is None:
+            return None
+        return _load(entry)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(entry.name, entry.summary) for entry in COMMANDS])
+
+
+def _load(entry: CommandEntry) -> TyperCommand | TyperGroup:
+    module, attribute = entry.target.split(":")
+    target = getattr(importlib.import_module(module), attribute)
+    if not isinstance(target, typer.Typer):
+        single = _typer()
+        single.command(entry.name)(target)
+        target = single
+    command: Any = typer.main.get_command(target)
+    command.name = entry.name
+    return command  # type: ignore[no-any-return]
+
+
+def _typer(**settings: Any) -> typer.Typer:
+    return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **settings)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"llmprism {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    del version
+
+
+def command_line() -> Any:
+    """The whole command line as one callable."""
+    app = _typer(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+    app.callback(help=_HELP)(_root)
+    return typer.main.get_command(app)

@@ -1,0 +1,121 @@
+"""`llmprism diagnose`: flow records in, findings out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llmprism.cli.outputs import Outputs
+from llmprism.errors import UsageError
+
+if TYPE_CHECKING:
+    from llmprism.cli.screen import Progress
+    from llmprism.model.report import Report
+
+__all__ = ["diagnose", "diagnose_files", "exit_code", "show"]
+
+FINDINGS_EXIT = 2
+ANY = "any"
+
+
+class Method(StrEnum):
+    """`prism`: this tool's own analysis. `paper`: the rules of the LLMPrism paper, exactly, for comparison."""
+
+    PRISM = "prism"
+    PAPER = "paper"
+
+
+def diagnose(
+    flows: Annotated[list[str], typer.Argument(metavar="FLOWS", help="Flow records: files or globs.")],
+    topology: Annotated[str | None, typer.Option("--topology", "-t", metavar="FILE", help="Topology as JSON.")] = None,
+    json: Annotated[str | None, typer.Option(metavar="FILE", help="Write the report as JSON; - for stdout.")] = None,
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write one offline HTML page.")] = None,
+    trace: Annotated[str | None, typer.Option(metavar="FILE", help="Write a trace for the Perfetto UI.")] = None,
+    timeline: Annotated[str | None, typer.Option(metavar="FILE", help="Write per-GPU events as Parquet.")] = None,
+    method: Annotated[Method, typer.Option(help="prism, or paper for the published rules.")] = Method.PRISM,
+    column_map: Annotated[
+        str | None, typer.Option("--map", metavar="MAP", help="Column names: start_ns=ts,bytes=octets or a TOML file.")
+    ] = None,
+    file_format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="Format of the flows where the file name does not tell."),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option("--fail-on", metavar="KIND", help="Exit with 2 on a finding of this kind, or any. Repeatable."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no report and no progress.")] = False,
+) -> int:
+    """Say what is wrong with the training jobs in flow records.
+
+    Reads Parquet, CSV or JSON Lines, recognises the jobs, how each is laid out and how long its steps take, and
+    reports what is slow or broken: findings first, with place, cost and what to do.
+
+    \b
+    Examples:
+      llmprism diagnose examples/slow_nic/flows.parquet
+      llmprism diagnose examples/slow_nic/flows.parquet --topology examples/slow_nic/topology.json
+      llmprism diagnose examples/crash/flows.parquet --json - --fail-on crash
+      llmprism diagnose examples/slow_nic/flows.parquet --quiet --html report.html --trace report.pftrace
+    """
+    kinds = _kinds(fail_on or [])
+    outputs = Outputs(json, html, trace, timeline)
+    outputs.check()
+    from llmprism.cli.screen import progress_bar
+
+    with progress_bar(quiet=quiet) as progress:
+        report = diagnose_files(
+            flows, topology, method=method, column_map=column_map, file_format=file_format, progress=progress
+        )
+    outputs.write(report)
+    if not (quiet or outputs.takes_stdout()):
+        show(report)
+    return exit_code(report, kinds)
+
+
+def diagnose_files(
+    flows: list[str],
+    topology: str | None,
+    *,
+    method: Method = Method.PRISM,
+    column_map: str | None = None,
+    file_format: str | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Read the files and run the pipeline over them."""
+    from llmprism import pipeline
+    from llmprism.ingest import read_flows, read_topology
+    from llmprism.ingest.mapping import ColumnMapping
+
+    mapping = None if column_map is None else ColumnMapping.parse(column_map)
+    places = None if topology is None else read_topology(topology)
+    table = read_flows(flows, mapping=mapping, format=file_format, progress=progress)
+    return pipeline.diagnose(table, places, method=method.value, progress=progress)
+
+
+def show(report: Report) -> None:
+    """Print the report on stdout."""
+    from llmprism.cli.screen import stdout_console
+    from llmprism.report.terminal import print_report
+
+    print_report(report, stdout_console())
+
+
+def exit_code(report: Report, kinds: frozenset[str]) -> int:
+    """2 where a finding is of one of these kinds (or `any` is among them), else 0."""
+    found = {finding.kind.value for finding in report.findings}
+    return FINDINGS_EXIT if (found and ANY in kinds) or found & kinds else 0
+
+
+def _kinds(asked: list[str]) -> frozenset[str]:
+    """The kinds of `--fail-on`, given one by one or joined by commas."""
+    from llmprism.model.finding import FindingKind
+
+    known = [kind.value for kind in FindingKind]
+    kinds = frozenset(kind.strip() for item in asked for kind in item.split(","))
+    for kind in sorted(kinds):
+        if kind != ANY and kind not in known:
+            raise UsageError(f"--fail-on does not know {kind!r}; it takes any, {', '.join(known)}")
+    return kinds

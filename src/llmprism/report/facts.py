@@ -1,0 +1,84 @@
+"""Figures that every form of the report shows, computed once: step times, order of findings, who is sick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from llmprism.model.finding import Finding, FindingKind
+from llmprism.model.flows import Int64
+from llmprism.model.report import JobReport, Report
+from llmprism.model.timeline import Steps
+
+__all__ = ["StepTimes", "degrees", "member_names", "ranked_findings", "sick_addresses", "step_times"]
+
+_JOB_IS_DOWN: Final = frozenset({FindingKind.CRASH, FindingKind.HANG})
+"""Kinds that stop a job: they come first whatever their cost so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Step durations of a job without the set-up step. `low_ns` and `high_ns` bound the middle 80 % of the steps."""
+
+    count: int
+    median_ns: float
+    low_ns: float
+    high_ns: float
+    setup_ns: int | None
+
+
+def training_durations(steps: Steps) -> Int64:
+    """Durations of the steps that are not the set-up step, in order."""
+    return steps.duration_ns[~steps.setup]
+
+
+def step_times(steps: Steps) -> StepTimes | None:
+    """None where no step was seen."""
+    if not steps.count:
+        return None
+    setup = steps.duration_ns[steps.setup]
+    durations = training_durations(steps)
+    if not durations.size:
+        return StepTimes(0, float(setup[0]), float(setup[0]), float(setup[0]), int(setup[0]))
+    low, median, high = np.percentile(durations, (10, 50, 90))
+    return StepTimes(int(durations.size), float(median), float(low), float(high), int(setup[0]) if setup.size else None)
+
+
+def degrees(job: JobReport) -> str:
+    """`tp 2 x pp 4 x dp 2`; degrees that the evidence does not decide are left out, `unknown` when all are."""
+    layout = job.layout.layout
+    known = (("tp", layout.tp), ("pp", layout.pp), ("cp", layout.cp), ("ep", layout.ep), ("dp", layout.dp))
+    parts = [f"{name} {degree}" for name, degree in known if degree is not None]
+    return " x ".join(parts) or "unknown"
+
+
+def member_names(report: Report, job: JobReport) -> tuple[str, ...]:
+    return tuple(report.addresses[member] for member in job.job.members)
+
+
+def ranked_findings(report: Report) -> tuple[Finding, ...]:
+    """Jobs that are down first, then what costs most."""
+    return tuple(
+        sorted(
+            report.findings,
+            key=lambda finding: (
+                finding.kind not in _JOB_IS_DOWN,
+                -finding.lost_gpu_seconds,
+                -finding.severity,
+                finding.start_ns,
+                finding.kind,
+                str(finding.where.id),
+            ),
+        )
+    )
+
+
+def sick_addresses(report: Report) -> frozenset[str]:
+    """Every name that a finding points at; switch and job names among them."""
+    named: set[str] = set()
+    for finding in report.findings:
+        place = finding.where.id
+        named.update((place,) if isinstance(place, str) else place)
+    return frozenset(named)

@@ -1,0 +1,248 @@
+"""The report for a terminal: findings first, then the jobs, then what went in and what could not be decided.
+
+Everything is built from `rich.text.Text`, never from markup strings, and every outside name goes through `clean`, so
+that neither `[bold]` in a host name nor an escape sequence in a log does anything. Colour only repeats what the words
+say; the layout follows the console's width and falls back to ASCII where the encoding demands it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from llmprism.model.finding import Evidence, Finding
+from llmprism.model.job import JobState
+from llmprism.model.report import JobReport, Report
+from llmprism.report.advice import ADVICE, TITLES
+from llmprism.report.facts import degrees, ranked_findings, step_times, training_durations
+from llmprism.report.places import Places
+from llmprism.report.text import (
+    clean,
+    count,
+    data_size,
+    duration,
+    moment,
+    percent,
+    plural,
+    rate,
+    significant,
+    sparkline,
+)
+
+__all__ = ["NOTHING_WRONG", "print_report"]
+
+NOTHING_WRONG: Final = "Nothing wrong found."
+
+_LISTED_SERVERS: Final = 4
+_EVIDENCE_SHOWN: Final = 6
+_SPARKLINE_COLUMNS: Final = 60
+_LABEL_COLUMNS: Final = 10
+
+_STATE_STYLE: Final = {
+    JobState.RUNNING: "green",
+    JobState.STARTING: "cyan",
+    JobState.ENDED: "blue",
+    JobState.CRASHED: "bold red",
+    JobState.HUNG: "bold red",
+    JobState.UNKNOWN: "yellow",
+}
+
+
+def print_report(report: Report, console: Console) -> None:
+    """Write the whole report to `console`."""
+    writer = _Writer(report, console.options.ascii_only)
+    for block in writer.blocks():
+        console.print(block, markup=False, highlight=False, emoji=False, soft_wrap=False)
+
+
+class _Writer:
+    def __init__(self, report: Report, ascii_only: bool) -> None:
+        self._report = report
+        self._places = Places(report.topology)
+        self._ascii = ascii_only
+
+    def blocks(self) -> Iterator[RenderableType]:
+        yield self._verdict()
+        for number, finding in enumerate(ranked_findings(self._report), start=1):
+            yield self._finding(number, finding)
+        for job in self._report.jobs:
+            yield self._job(job)
+        if self._report.switches:
+            yield self._switches()
+        yield self._input()
+        yield from self._notes()
+
+    def _verdict(self) -> RenderableType:
+        report = self._report
+        gpus = sum(len(job.job.members) for job in report.jobs)
+        window = report.window
+        scope = f"{plural(len(report.jobs), 'job')} on {plural(gpus, 'GPU')}"
+        if window.end_ns > window.start_ns:
+            scope += f", {duration(window.end_ns - window.start_ns)}"
+            scope += f" from {moment(window.start_ns, window.start_ns, date=True)}"
+        if not report.findings:
+            verdict = Text(NOTHING_WRONG, style="bold green")
+            if not report.jobs:
+                verdict = Text("No training job recognised.", style="bold yellow")
+        else:
+            jobs = {finding.job for finding in report.findings if finding.job is not None}
+            text = plural(len(report.findings), "finding")
+            verdict = Text(f"{text} in {plural(len(jobs), 'job')}" if jobs else text, style="bold red")
+        return Group(verdict, Text(scope, style="dim"))
+
+    def _finding(self, number: int, finding: Finding) -> RenderableType:
+        title = Text.assemble((f"{number}. {TITLES[finding.kind]}", "bold red"), ": ", (self._where(finding), "bold"))
+        lines: list[RenderableType] = [Text(""), title, Text(clean(finding.summary))]
+        lines.append(_field("since", Text(self._since(finding))))
+        lines.append(_field("cost", Text(_cost(finding))))
+        lines.append(_field("do", Text(ADVICE[finding.kind])))
+        lines.extend(_field("evidence", _evidence(item)) for item in finding.evidence[:_EVIDENCE_SHOWN])
+        if len(finding.evidence) > _EVIDENCE_SHOWN:
+            lines.append(_field("", Text(f"and {len(finding.evidence) - _EVIDENCE_SHOWN} more in the JSON report")))
+        return Group(*lines[:2], _indented(*lines[2:]))
+
+    def _where(self, finding: Finding) -> str:
+        """The place, without a noun that the title already says."""
+        text = self._places.where(finding.where)
+        noun = text.split(" ", 1)[0]
+        return text.removeprefix(noun).lstrip() if TITLES[finding.kind].endswith(f" {noun}") else text
+
+    def _since(self, finding: Finding) -> str:
+        origin = self._report.window.start_ns
+        text = moment(finding.start_ns, origin)
+        if finding.end_ns is None:
+            text += ", still going on"
+        else:
+            text += f" for {duration(finding.end_ns - finding.start_ns)}"
+        if finding.job is not None:
+            text += f", job {clean(finding.job)}"
+        return text
+
+    def _job(self, job: JobReport) -> RenderableType:
+        members = len(job.job.members)
+        head = Text.assemble(
+            ("Job ", "bold"),
+            (clean(job.job.id), "bold"),
+            "  ",
+            (job.state.value, _STATE_STYLE[job.state]),
+            (f"  {plural(members, 'GPU')}, confidence {significant(job.job.confidence, 2)}", "dim"),
+        )
+        lines = [_field("servers", Text(self._servers(job))), _field("layout", Text(_layout(job)))]
+        lines.extend(self._steps(job))
+        notes = (*job.layout.notes, *job.timeline.notes)
+        lines.extend(_field("note", Text(clean(note), style="yellow")) for note in notes)
+        return Group(Text(""), head, _indented(*lines))
+
+    def _servers(self, job: JobReport) -> str:
+        servers = [clean(server) for server in job.job.servers]
+        if not servers:
+            return "not known (no topology)"
+        listed = ", ".join(servers[:_LISTED_SERVERS])
+        more = len(servers) - _LISTED_SERVERS
+        return f"{len(servers)}: {listed}" + (f" and {more} more" if more > 0 else "")
+
+    def _steps(self, job: JobReport) -> Iterator[RenderableType]:
+        steps = job.timeline.steps
+        times = step_times(steps)
+        if times is None:
+            yield _field("steps", Text("none seen"))
+            return
+        if times.count == 0:
+            yield _field("steps", Text(f"only the set-up step, {duration(times.median_ns)}"))
+            return
+        text = f"{plural(times.count, 'step')}, median {duration(times.median_ns)}"
+        if times.count > 1:
+            text += f", 80 % within {duration(times.low_ns)} to {duration(times.high_ns)}"
+        if times.setup_ns is not None:
+            text += f"; set-up {duration(times.setup_ns)} before them"
+        yield _field("steps", Text(text))
+        values = training_durations(steps).tolist()
+        yield _field(
+            "",
+            Text(
+                sparkline(values, _SPARKLINE_COLUMNS, ascii_only=self._ascii),
+                style="cyan",
+                overflow="crop",
+                no_wrap=True,
+            ),
+        )
+
+    def _switches(self) -> RenderableType:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("switch", overflow="fold")
+        table.add_column("tier")
+        for name in ("bytes", "pairs", "median rate", "jobs"):
+            table.add_column(name, justify="right")
+        for load in self._report.switches[:_SWITCHES_SHOWN]:
+            table.add_row(
+                Text(clean(load.switch)),
+                Text(clean(load.tier or "?")),
+                data_size(load.bytes),
+                count(load.pairs),
+                rate(load.median_rate_gbps),
+                count(len(load.jobs)),
+            )
+        more = len(self._report.switches) - _SWITCHES_SHOWN
+        rest = [Text(f"and {more} more in the JSON report", style="dim")] if more > 0 else []
+        return Group(Text(""), Text("Switches", style="bold"), _indented(table, *rest))
+
+    def _input(self) -> RenderableType:
+        counts = self._report.input
+        text = f"{plural(counts.records, 'record')} read, {count(counts.used)} used"
+        dropped = [f"{count(number)} {clean(reason.replace('_', ' '))}" for reason, number in counts.dropped if number]
+        if dropped:
+            text += "; dropped: " + ", ".join(dropped)
+        return Group(Text(""), Text.assemble(("Input ", "bold"), text))
+
+    def _notes(self) -> Iterator[RenderableType]:
+        for note in self._report.notes:
+            yield Text.assemble(("Note ", "bold yellow"), clean(note))
+
+
+_SWITCHES_SHOWN: Final = 12
+"""Switches listed in a terminal; a large fabric has hundreds, which the JSON and HTML reports hold."""
+
+
+def _indented(*blocks: RenderableType) -> RenderableType:
+    return Padding(Group(*blocks), (0, 0, 0, 3), expand=False)
+
+
+def _field(label: str, value: Text) -> RenderableType:
+    """One labelled line whose continuation lines stay in the value's column."""
+    row = Table.grid(padding=0)
+    row.add_column(width=_LABEL_COLUMNS, no_wrap=True)
+    row.add_column(overflow="fold")
+    row.add_row(Text(label, style="dim"), value)
+    return row
+
+
+def _cost(finding: Finding) -> str:
+    so_far = " so far" if finding.end_ns is None else ""
+    lost = f"{significant(finding.lost_gpu_seconds)} GPU-seconds lost{so_far}"
+    confidence = significant(finding.confidence, 2)
+    return f"{percent(finding.severity)} of the job's speed, {lost}, confidence {confidence}"
+
+
+def _evidence(item: Evidence) -> Text:
+    text = Text.assemble(clean(item.what), ": ", (significant(item.value), "bold"))
+    if item.expected is not None:
+        text.append(f" (expected {significant(item.expected)})")
+    return text
+
+
+def _layout(job: JobReport) -> str:
+    layout = job.layout.layout
+    parts = [degrees(job)]
+    if layout.micro_batches is not None:
+        parts.append(plural(layout.micro_batches, "micro-batch", "micro-batches"))
+    if layout.schedule.value != "unknown":
+        parts.append(f"schedule {layout.schedule.value}")
+    if layout.sharding.value not in ("unknown", "none"):
+        parts.append(f"sharding {layout.sharding.value}")
+    parts.append(f"{plural(len(job.layout.pipelines), 'pipeline')}, {plural(len(job.layout.groups), 'group')}")
+    return "; ".join(parts)
