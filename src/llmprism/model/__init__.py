@@ -1,8 +1,9 @@
 """The nouns of the domain, frozen. Stages meet only through these types."""
 
+from llmprism.model.clock import StepClock
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
-from llmprism.model.job import Job, JobState
+from llmprism.model.job import Job, JobState, Recognition
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.model.report import JobReport, Report, SwitchLoad
 from llmprism.model.timeline import EventKind, Events, Steps, Timeline
@@ -25,10 +26,12 @@ __all__ = [
     "Nic",
     "PairKind",
     "PairRoles",
+    "Recognition",
     "Report",
     "Schedule",
     "Server",
     "Sharding",
+    "StepClock",
     "Steps",
     "Switch",
     "SwitchLoad",

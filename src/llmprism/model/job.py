@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 
-__all__ = ["Job", "JobState"]
+__all__ = ["Job", "JobState", "Recognition"]
 
 
 class JobState(StrEnum):
@@ -21,10 +25,24 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`members` are address ids, ascending; `transfers` holds this job's training transfers and nothing else."""
+    """`members` are address ids, ascending; `transfers` holds what they sent to each other and nothing else.
+
+    `bulk` marks the pairs of `transfers` that carry training traffic; the others carry control messages (None: all
+    do). `clock` is the step clock that the job was recognised by, where its steps could be seen.
+    """
 
     id: str
     members: tuple[int, ...]
     servers: tuple[str, ...]
     confidence: float
     transfers: TransferTable
+    bulk: NDArray[np.bool_] | None = None
+    clock: StepClock | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """The jobs, and the records that belong to none of them, by reason."""
+
+    jobs: tuple[Job, ...]
+    unused: tuple[tuple[str, int], ...] = ()

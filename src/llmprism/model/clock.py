@@ -1,0 +1,34 @@
+"""The step clock of a job or of a part of it: when one step's traffic gave way to the next one's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import Int64
+
+__all__ = ["StepClock"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepClock:
+    """Between `boundary_ns[k]` and `boundary_ns[k + 1]` lies one step where `regular[k]`, else something that is not.
+
+    `dominance` (0..1) is the share of steps whose ends are their longest silences: how plainly the steps show.
+    """
+
+    boundary_ns: Int64
+    regular: NDArray[np.bool_]
+    dominance: float
+
+    @property
+    def steps(self) -> int:
+        return int(self.regular.sum())
+
+    @property
+    def period_ns(self) -> float:
+        """Median duration of a step; 0 without any."""
+        durations = np.diff(self.boundary_ns)[self.regular]
+        return float(np.median(durations)) if durations.size else 0.0

@@ -1,0 +1,93 @@
+"""Which pairs carry training traffic.
+
+Three kinds of traffic must not glue jobs together:
+
+* *chatter*: bootstrap, store and heartbeat messages, monitoring meshes: small messages, a vanishing share of what the
+  two ends move otherwise;
+* *outside nodes*: storage and other servers. A training NIC sends about as much as it receives (a ring passes on what
+  it gets, an activation is answered by a gradient, an all-to-all is symmetric); a storage server does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import TransferTable
+from llmprism.model.topology import Topology
+
+Bool = NDArray[np.bool_]
+Int64 = NDArray[np.int64]
+
+__all__ = ["PairTraffic", "bulk_pairs", "outside_nodes", "pair_traffic"]
+
+MIN_MESSAGE_BYTES: Final = 32_768
+"""A pair whose largest transfer is smaller carries control messages: the smallest activation or bucket worth sending
+over a network is several times larger, bootstrap and store messages are at most 16 KB in real captures."""
+
+MIN_SHARE: Final = 1e-4
+"""Of the busiest pair of the less busy end. Pipeline traffic is 3-30 % of gradient traffic in real captures."""
+
+BALANCE_STEPS: Final = (0.05, 0.25)
+"""Smallest ratio of the lesser to the greater of bytes in and out of a training NIC. The strict cut goes first, so that
+a NIC that reads much from storage is judged without that storage."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairTraffic:
+    """Totals per directed pair."""
+
+    bytes: Int64
+    largest: Int64
+    first_ns: Int64
+    last_ns: Int64
+
+
+def pair_traffic(transfers: TransferTable) -> PairTraffic:
+    offsets = transfers.pair_offsets
+    if transfers.pair_count == 0:
+        none = np.zeros(0, dtype=np.int64)
+        return PairTraffic(none, none, none, none)
+    starts = offsets[:-1]
+    return PairTraffic(
+        np.add.reduceat(transfers.bytes, starts),
+        np.maximum.reduceat(transfers.bytes, starts),
+        transfers.start_ns[starts],
+        np.maximum.reduceat(transfers.end_ns, starts),
+    )
+
+
+def bulk_pairs(transfers: TransferTable, traffic: PairTraffic) -> Bool:
+    """Pairs that are not chatter."""
+    nodes = len(transfers.addresses)
+    busiest = np.zeros(nodes, dtype=np.int64)
+    np.maximum.at(busiest, transfers.pair_src, traffic.bytes)
+    np.maximum.at(busiest, transfers.pair_dst, traffic.bytes)
+    reference = np.minimum(busiest[transfers.pair_src], busiest[transfers.pair_dst])
+    return (traffic.largest >= MIN_MESSAGE_BYTES) & (traffic.bytes >= MIN_SHARE * reference)
+
+
+def outside_nodes(transfers: TransferTable, traffic: PairTraffic, bulk: Bool, topology: Topology | None) -> Bool:
+    """Nodes that take no part in training: declared so by the topology (a NIC without a GPU), or unbalanced."""
+    outside = _without_gpu(transfers.addresses, topology)
+    src, dst, size = transfers.pair_src, transfers.pair_dst, traffic.bytes.astype(np.float64)
+    for smallest in BALANCE_STEPS:
+        inside = bulk & ~outside[src] & ~outside[dst]
+        sent = np.bincount(src[inside], size[inside], minlength=outside.size)
+        received = np.bincount(dst[inside], size[inside], minlength=outside.size)
+        greater = np.maximum(sent, received)
+        outside = outside | ((greater > 0) & (np.minimum(sent, received) < smallest * greater))
+    return outside
+
+
+def _without_gpu(addresses: tuple[str, ...], topology: Topology | None) -> Bool:
+    if topology is None:
+        return np.zeros(len(addresses), dtype=np.bool_)
+    nics = [nic for server in topology.servers for nic in server.nics]
+    if not any(nic.gpu is not None for nic in nics):
+        return np.zeros(len(addresses), dtype=np.bool_)
+    bare = {nic.address for nic in nics if nic.gpu is None}
+    return np.fromiter((address in bare for address in addresses), dtype=np.bool_, count=len(addresses))

@@ -1,0 +1,79 @@
+"""The step clock of a cluster.
+
+Each busy link of the cluster, in one direction and in both, and the cluster as a whole (where it is small) is a
+witness: its silences in byte-space show the steps or do not (`stats.byte_steps`). The plainest witness is believed.
+Gradient links speak plainly (one long silence per step), sharded ones through the whole group, pipeline links through
+their forward direction. A few witnesses suffice, because all links of a job step together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import Int32, Int64, TransferTable, ranges
+from llmprism.recognize.bulk import PairTraffic
+from llmprism.stats.byte_steps import Chain, find_steps
+from llmprism.stats.silences import Silences, silences_of
+
+__all__ = ["cluster_clock"]
+
+MESSAGE_FLOOR_BYTES: Final = 1_000
+"""Smaller records are heartbeats and store messages: they break no silence."""
+
+MAX_LINKS: Final = 4
+"""Links asked on each side of the ranking (busiest, least busy)."""
+
+WHOLE_CLUSTER_PAIRS: Final = 64
+"""Up to this many pairs the whole cluster is a witness too; in larger ones somebody is always sending."""
+
+PLAIN: Final = 0.95
+"""A witness this dominant ends the search."""
+
+
+def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> StepClock | None:
+    """The clock of the plainest witness, or None when no witness shows steps."""
+    best: tuple[float, Chain, Silences] | None = None
+    for witness in _witnesses(transfers, traffic, pairs):
+        silences = _series(transfers, witness)
+        chain = find_steps(silences)
+        if chain is None:
+            continue
+        score = chain.dominance * chain.coverage
+        if best is None or score > best[0]:
+            best = score, chain, silences
+        if chain.dominance >= PLAIN and chain.coverage >= PLAIN:
+            break
+    if best is None:
+        return None
+    _, chain, silences = best
+    return StepClock(silences.begin_ns[chain.boundaries], chain.regular, chain.dominance)
+
+
+def _witnesses(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> Iterator[Int32]:
+    src, dst = transfers.pair_src[pairs].astype(np.int64), transfers.pair_dst[pairs].astype(np.int64)
+    low, high = np.minimum(src, dst), np.maximum(src, dst)
+    links, link_of = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
+    volume = np.bincount(link_of, traffic.bytes[pairs])
+    order = np.argsort(-volume, kind="stable")
+    asked = list(dict.fromkeys([*order[:MAX_LINKS].tolist(), *order[::-1][:MAX_LINKS].tolist()]))
+    yield pairs[link_of == asked[0]]
+    if pairs.size <= WHOLE_CLUSTER_PAIRS and links.shape[1] > 1:
+        yield pairs
+    for link in asked[1:]:
+        yield pairs[link_of == link]
+    for link in asked:
+        both = pairs[link_of == link]
+        if both.size > 1:
+            yield from (both[i : i + 1] for i in range(both.size))
+
+
+def _series(transfers: TransferTable, pairs: Int32) -> Silences:
+    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
+    start: Int64 = transfers.start_ns[rows]
+    order = np.argsort(start, kind="stable")
+    rows = rows[order]
+    return silences_of(start[order], transfers.end_ns[rows], transfers.bytes[rows], MESSAGE_FLOOR_BYTES)

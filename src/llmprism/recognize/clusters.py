@@ -1,0 +1,57 @@
+"""Clusters: what the bulk traffic connects.
+
+Disjoint sets over the two ends of every bulk pair, except that an address that serves one job after another is a node
+of its own in each *epoch*: when all of its pairs fall silent for good and other ones begin, a new epoch begins.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import Int32, Int64, TransferTable
+from llmprism.recognize.bulk import PairTraffic
+from llmprism.stats.disjoint_sets import component_labels
+
+Bool = NDArray[np.bool_]
+
+__all__ = ["cluster_pairs"]
+
+EPOCH_GAP_NS: Final = 2_000_000_000
+"""2 s between the last pair of one job and the first of the next: a scheduler needs longer to start a job."""
+
+
+def cluster_pairs(transfers: TransferTable, traffic: PairTraffic, bulk: Bool) -> list[Int32]:
+    """The bulk pairs of each cluster, ascending; clusters in the order of their first pair."""
+    pairs = np.flatnonzero(bulk)
+    if not pairs.size:
+        return []
+    ends = np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]]).astype(np.int64)
+    first = np.tile(traffic.first_ns[pairs], 2)
+    last = np.tile(traffic.last_ns[pairs], 2)
+    node = _epoch_nodes(ends, first, last)
+    labels = component_labels(int(node.max()) + 1, node[: pairs.size], node[pairs.size :])[node[: pairs.size]]
+    order = np.argsort(labels, kind="stable")
+    cuts = np.flatnonzero(np.diff(labels[order])) + 1
+    return [part.astype(np.int32) for part in np.split(pairs[order], cuts)]
+
+
+def _epoch_nodes(ends: Int64, first: Int64, last: Int64) -> Int64:
+    """A node number for each pair end: the same for ends of one address in one epoch."""
+    order = np.lexsort((first, ends))
+    sorted_ends, sorted_first = ends[order], first[order]
+    horizon = _running_max_by(sorted_ends, last[order])
+    new_address = np.diff(sorted_ends, prepend=-1) != 0
+    late = np.zeros(order.size, dtype=np.bool_)
+    late[1:] = sorted_first[1:] > horizon[:-1] + EPOCH_GAP_NS
+    node = np.empty(order.size, dtype=np.int64)
+    node[order] = np.cumsum(new_address | late) - 1
+    return node
+
+
+def _running_max_by(group: Int64, value: Int64) -> Int64:
+    """Running maximum of `value` within each run of equal `group`."""
+    shift = (value.max() - value.min() + 1) * (np.cumsum(np.diff(group, prepend=group[0]) != 0))
+    return np.maximum.accumulate(value - value.min() + shift) - shift + value.min()
