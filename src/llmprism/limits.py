@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MAX_ADDRESS_CHARS", "MAX_RECORD_BYTES", "MAX_RECORD_NS", "MAX_TOPOLOGY_BYTES"]
+__all__ = [
+    "MAX_ADDRESS_CHARS",
+    "MAX_HEADER_BYTES",
+    "MAX_INPUT_FILES",
+    "MAX_MAPPING_BYTES",
+    "MAX_PATH_SWITCHES",
+    "MAX_RECORDS",
+    "MAX_RECORD_BYTES",
+    "MAX_RECORD_NS",
+    "MAX_TOPOLOGY_BYTES",
+]
 
 MAX_RECORD_BYTES: Final = 1 << 50
 """A petabyte in one record: 2.6 hours at 800 Gb/s in a single flow; larger values are counter garbage."""
@@ -17,3 +27,18 @@ MAX_ADDRESS_CHARS: Final = 255
 
 MAX_TOPOLOGY_BYTES: Final = 1 << 28
 """256 MiB of JSON: about two million NICs."""
+
+MAX_RECORDS: Final = 400_000_000
+"""Records of one read: over an hour and a half of a 2,880-GPU cluster; beyond it the arrays pass 20 GB."""
+
+MAX_PATH_SWITCHES: Final = 32
+"""Switches on one path: a three-tier fabric has five hops; longer lists are garbage and count as an unknown path."""
+
+MAX_MAPPING_BYTES: Final = 1 << 20
+"""1 MiB of column mapping: a mapping names at most a dozen columns."""
+
+MAX_HEADER_BYTES: Final = 1 << 20
+"""1 MiB for the header line of a CSV file: thousands of columns."""
+
+MAX_INPUT_FILES: Final = 100_000
+"""Files of one read: a day in one-second files; a larger glob is a mistake."""
