@@ -7,6 +7,11 @@ from typing import Final
 __all__ = [
     "MAX_ADDRESS_CHARS",
     "MAX_DOCUMENT_BYTES",
+    "MAX_HEADER_BYTES",
+    "MAX_INPUT_FILES",
+    "MAX_MAPPING_BYTES",
+    "MAX_PATH_SWITCHES",
+    "MAX_RECORDS",
     "MAX_RECORD_BYTES",
     "MAX_RECORD_NS",
     "MAX_TOPOLOGY_BYTES",
@@ -26,3 +31,17 @@ MAX_TOPOLOGY_BYTES: Final = 1 << 28
 
 MAX_DOCUMENT_BYTES: Final = 1 << 30
 """1 GiB of JSON in a report or a truth, after decompression: a 16,384-GPU day with all pairs is a third of that."""
+MAX_RECORDS: Final = 400_000_000
+"""Records of one read: over an hour and a half of a 2,880-GPU cluster; beyond it the arrays pass 20 GB."""
+
+MAX_PATH_SWITCHES: Final = 32
+"""Switches on one path: a three-tier fabric has five hops; longer lists are garbage and count as an unknown path."""
+
+MAX_MAPPING_BYTES: Final = 1 << 20
+"""1 MiB of column mapping: a mapping names at most a dozen columns."""
+
+MAX_HEADER_BYTES: Final = 1 << 20
+"""1 MiB for the header line of a CSV file: thousands of columns."""
+
+MAX_INPUT_FILES: Final = 100_000
+"""Files of one read: a day in one-second files; a larger glob is a mistake."""

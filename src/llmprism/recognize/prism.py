@@ -58,9 +58,7 @@ def recognize(transfers: TransferTable, topology: Topology | None = None) -> Rec
     outside = outside_nodes(transfers, traffic, bulk, topology)
     training = bulk & ~outside[transfers.pair_src] & ~outside[transfers.pair_dst]
     server_of = topology.server_of() if topology else {}
-    clusters = [
-        _cluster(transfers, traffic, pairs, server_of) for pairs in cluster_pairs(transfers, traffic, training)
-    ]
+    clusters = [_cluster(transfers, traffic, pairs, server_of) for pairs in cluster_pairs(transfers, traffic, training)]
     clusters = [cluster for cluster in clusters if cluster.members.size > 1]
     labels = _merge(clusters, _acquaintance(transfers, clusters))
     jobs = [

@@ -103,7 +103,9 @@ def _link(position: Float64, weight: Float64, spacing: float, tolerance: float, 
 
 
 @numba.njit(cache=True)
-def _judge(position: Float64, weight: Float64, chain: Int64, spacing: float, tolerance: float) -> tuple[float, float, int]:
+def _judge(
+    position: Float64, weight: Float64, chain: Int64, spacing: float, tolerance: float
+) -> tuple[float, float, int]:
     """Dominance, covered bytes and number of regular links."""
     dominant, regular, covered = 0, 0, 0.0
     for k in range(chain.size - 1):

@@ -1,0 +1,79 @@
+"""CSV files → a normalised select.
+
+The header line is parsed here and DuckDB is told every column by name, as text: nothing is left to sniffing, so one
+odd row cannot change how a whole file is read. Lines with too few or too many fields go to DuckDB's reject table,
+where they are counted. Quotes are honoured only if the header or the first line uses them; otherwise one stray quote
+in a garbage row would swallow the rest of the file.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from llmprism import limits
+from llmprism.errors import FormatError, InputError
+from llmprism.ingest.columns import identifier, literal, normalised_select
+from llmprism.ingest.mapping import ColumnMapping
+from llmprism.ingest.resolve import file_list, resolve
+from llmprism.ingest.sources import Compression, Source
+
+__all__ = ["csv_selects"]
+
+DELIMITERS: Final = (",", "\t", "|", ";", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a file is written; files with the same dialect are read in one scan."""
+
+    names: tuple[str, ...]
+    delimiter: str
+    quote: str
+    compression: Compression
+
+
+def csv_selects(sources: Sequence[Source], mapping: ColumnMapping) -> list[str]:
+    """One SELECT per dialect among these files."""
+    by_dialect: dict[Dialect, list[Source]] = {}
+    for source in sources:
+        by_dialect.setdefault(_dialect(source), []).append(source)
+    return [_select(dialect, files, mapping) for dialect, files in by_dialect.items()]
+
+
+def _select(dialect: Dialect, sources: Sequence[Source], mapping: ColumnMapping) -> str:
+    columns = resolve(sources[0].path, mapping, dict.fromkeys(dialect.names, "VARCHAR"), identifier)
+    names = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in dialect.names)
+    scan = (
+        f"read_csv({file_list(sources)}, auto_detect=false, header=true, delim={literal(dialect.delimiter)}, "
+        f"quote={literal(dialect.quote)}, escape={literal(dialect.quote)}, columns={{{names}}}, "
+        f"compression={literal(dialect.compression)}, store_rejects=true, hive_partitioning=false)"
+    )
+    return f"SELECT {normalised_select(columns)} FROM {scan}"
+
+
+def _dialect(source: Source) -> Dialect:
+    header, first_row = _first_lines(source)
+    delimiter = max(DELIMITERS, key=header.count) if any(map(header.count, DELIMITERS)) else ","
+    quote = '"' if '"' in header + first_row else ""
+    fields = next(csv.reader([header], delimiter=delimiter), [])
+    names = tuple(name.strip() for name in fields)
+    if len(set(map(str.lower, names))) != len(names) or "" in names:
+        raise FormatError(f"{source.path}: the first line is not a CSV header (empty or repeated column names)")
+    return Dialect(names, delimiter, quote, source.compression)
+
+
+def _first_lines(source: Source) -> tuple[str, str]:
+    text = source.head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    lines = text.replace(b"\r\n", b"\n").split(b"\n", 2)
+    if len(lines) == 1 and len(text) >= limits.MAX_HEADER_BYTES:
+        raise FormatError(f"{source.path}: the first line is longer than any CSV header; check --format")
+    try:
+        header = lines[0].decode()
+    except UnicodeDecodeError:
+        raise FormatError(f"{source.path}: the first line is not text; expected a CSV header") from None
+    if not header.strip():
+        raise InputError(f"{source.path}: holds no records; expected a CSV header and rows")
+    return header, lines[1].decode(errors="replace") if len(lines) > 1 else ""

@@ -1,0 +1,130 @@
+"""Finds records that report a transfer which another record reports already.
+
+The rule, and why it is the safe one, is in docs/decisions/duplicate-records.md. In short: another exporter's record of
+the same connection with the same bytes at nearly the same time is the same transfer, counted one to one (two equal
+messages seen by two exporters stay two). Without ports, parallel connections look alike, so only records that agree to
+the nanosecond are taken for one. The same exporter never reports one connection twice with the same times, so an exact
+repetition with ports is a copy; without ports it may be a parallel connection and stays.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from llmprism.model.flows import Int32, Int64
+
+__all__ = ["CLOCK_SKEW_NS", "duplicate_rows"]
+
+CLOCK_SKEW_NS: Final = 5_000_000
+"""5 ms: what NTP keeps switches within, and the path between two exporters adds microseconds. With PTP it is less."""
+
+LOOK_BACK: Final = 256
+"""Records of one pair looked at before each: 13 connections seen by 5 exporters start fewer within 5 ms. It bounds the
+work on hostile input."""
+
+MAX_EXPORTERS_OF_TRANSFER: Final = 16
+"""Exporters that may report one transfer: a three-tier path has five switches and two hosts. It bounds the work too."""
+
+
+def duplicate_rows(
+    offsets: Int64,
+    start_ns: Int64,
+    end_ns: Int64,
+    size: Int64,
+    connection: NDArray[np.uint64],
+    exporter: Int32 | None,
+    skew_ns: int = CLOCK_SKEW_NS,
+) -> NDArray[np.bool_]:
+    """True for the rows to drop. Rows are sorted by pair and start; `connection` 0 means the ports are not known."""
+    if exporter is None:
+        return _exact_copies(offsets, start_ns, end_ns, size, connection)
+    if exporter.size and exporter.min() == exporter.max():
+        return _exact_copies(offsets, start_ns, end_ns, size, connection)
+    same_as = _first_report(offsets, start_ns, end_ns, size, connection, exporter, skew_ns)
+    return np.asarray(same_as != np.arange(same_as.size))
+
+
+def _exact_copies(
+    offsets: Int64, start_ns: Int64, end_ns: Int64, size: Int64, connection: NDArray[np.uint64]
+) -> NDArray[np.bool_]:
+    """The cheap case of one exporter: equal times and bytes are rare, and only their neighbours need a look."""
+    equal = np.zeros(start_ns.size, dtype=np.bool_)
+    equal[1:] = (start_ns[1:] == start_ns[:-1]) & (end_ns[1:] == end_ns[:-1]) & (size[1:] == size[:-1])
+    equal[offsets[:-1][offsets[:-1] < equal.size]] = False
+    if not equal.any():
+        return equal
+    return np.asarray(_copies_in_runs(equal, connection))
+
+
+@njit(cache=True)
+def _copies_in_runs(equal: NDArray[np.bool_], connection: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Inside each run of equal rows, those whose connection was there before."""
+    copies = np.zeros(equal.size, dtype=np.bool_)
+    low = 0
+    while low < equal.size:
+        high = low + 1
+        while high < equal.size and equal[high]:
+            high += 1
+        if high - low > 1:
+            by_connection = np.argsort(connection[low:high].view(np.int64), kind="mergesort") + low
+            for place in range(1, by_connection.size):
+                row, before = by_connection[place], by_connection[place - 1]
+                copies[row] = connection[row] != 0 and connection[row] == connection[before]
+        low = high
+    return copies
+
+
+@njit(cache=True)
+def _first_report(
+    offsets: Int64,
+    start_ns: Int64,
+    end_ns: Int64,
+    size: Int64,
+    connection: NDArray[np.uint64],
+    exporter: Int32,
+    skew_ns: int,
+) -> Int64:
+    """For every row the first row that reports the same transfer (itself, if there is none before)."""
+    first = np.arange(start_ns.size)
+    # The rows that other exporters added to a transfer, as a list: latest[transfer] → before[row] → … → transfer.
+    latest = np.arange(start_ns.size)
+    before = np.full(start_ns.size, -1)
+    for pair in range(offsets.size - 1):
+        low = offsets[pair]
+        for row in range(offsets[pair], offsets[pair + 1]):
+            while start_ns[low] < start_ns[row] - skew_ns or low < row - LOOK_BACK:
+                low += 1
+            for other in range(low, row):
+                if first[other] != other or size[other] != size[row] or connection[other] != connection[row]:
+                    continue
+                exact = start_ns[other] == start_ns[row] and end_ns[other] == end_ns[row]
+                known = connection[row] != 0
+                if exporter[other] == exporter[row]:
+                    if exact and known:
+                        first[row] = other
+                        break
+                    continue
+                near = exact or (known and abs(end_ns[other] - end_ns[row]) <= skew_ns)
+                if near and not _reported_by(latest, before, exporter, other, row):
+                    first[row] = other
+                    before[row] = latest[other]
+                    latest[other] = row
+                    break
+    return first
+
+
+@njit(cache=True)
+def _reported_by(latest: Int64, before: Int64, exporter: Int32, transfer: int, row: int) -> bool:
+    """Whether the exporter of `row` has reported this transfer already (or as many exporters as a path can have)."""
+    report = latest[transfer]
+    for _ in range(MAX_EXPORTERS_OF_TRANSFER):
+        if report == transfer:
+            return False
+        if exporter[report] == exporter[row]:
+            return True
+        report = before[report]
+    return True

@@ -1,0 +1,145 @@
+"""Which files to read, and what each of them is.
+
+Names and globs become files; the first bytes, never the name, say how a file is compressed and which format it has.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from llmprism import limits
+from llmprism.errors import FormatError, InputError, LimitError, UsageError
+from llmprism.ingest.zstd import first_bytes_of_zstd
+
+__all__ = ["Compression", "Format", "Source", "expand", "head_of", "identify", "parse_format"]
+
+HEAD_BYTES: Final = 65_536
+"""How much of a (decompressed) file is looked at to tell its format: more than any header or first line needs."""
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+PARQUET_MAGIC: Final = b"PAR1"
+_GLOB_CHARACTERS: Final = frozenset("*?[")
+
+
+class Format(StrEnum):
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    ZSTD = "zstd"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file with what its content says it is; `head` is the start of the decompressed bytes."""
+
+    path: Path
+    format: Format
+    compression: Compression
+    head: bytes = b""
+
+
+def parse_format(name: str | None) -> Format | None:
+    if name is None:
+        return None
+    try:
+        return Format(name.lower())
+    except ValueError:
+        raise UsageError(f"unknown format {name!r}; use one of {', '.join(Format)}") from None
+
+
+def expand(paths: Sequence[str | Path]) -> list[Path]:
+    """The files behind names and globs, each once, in sorted order within a glob."""
+    files: dict[Path, None] = {}
+    for path in paths:
+        for file in _files_of(str(path)):
+            files.setdefault(file)
+        if len(files) > limits.MAX_INPUT_FILES:
+            raise LimitError(f"{path}: more than {limits.MAX_INPUT_FILES} files; read them in parts")
+    if not files:
+        raise InputError("no input files given")
+    return list(files)
+
+
+def _files_of(name: str) -> list[Path]:
+    if "\0" in name:
+        raise InputError(f"{name!r}: not a file name")
+    path = Path(name)
+    if path.is_dir():
+        raise InputError(f"{name}: is a directory; give its files, for example {path / '*.parquet'}")
+    if path.exists():
+        return [path]
+    if not _GLOB_CHARACTERS.intersection(name):
+        raise InputError(f"{name}: no such file")
+    found = sorted(file for file in map(Path, glob.glob(name, recursive=True)) if file.is_file())  # noqa: PTH207
+    if not found:
+        raise InputError(f"{name}: no file matches")
+    return found
+
+
+def head_of(path: Path) -> tuple[Compression, bytes]:
+    """The compression of a file and the start of its decompressed bytes."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    if not head:
+        raise InputError(f"{path}: is empty; expected flow records as Parquet, CSV or JSON Lines")
+    if head.startswith(GZIP_MAGIC):
+        return Compression.GZIP, _gunzip(path)
+    if head.startswith(ZSTD_MAGIC):
+        return Compression.ZSTD, first_bytes_of_zstd(path, HEAD_BYTES)
+    return Compression.NONE, head
+
+
+def _gunzip(path: Path) -> bytes:
+    try:
+        with gzip.open(path, "rb") as file:
+            return file.read(HEAD_BYTES)
+    except (OSError, EOFError, zlib.error) as error:
+        raise FormatError(f"{path}: broken gzip data ({error}); compress or copy it again") from None
+
+
+def identify(path: Path, forced: Format | None = None) -> Source:
+    """What a file is, from its first bytes; `forced` overrides the format but not the compression."""
+    compression, head = head_of(path)
+    if not head.strip(b"\0 \t\r\n\xef\xbb\xbf"):
+        raise InputError(f"{path}: holds no records; expected Parquet, CSV or JSON Lines")
+    if compression is Compression.NONE and (head.startswith(PARQUET_MAGIC) or forced is Format.PARQUET):
+        _check_parquet(path, head)
+        if forced not in (None, Format.PARQUET):
+            raise FormatError(f"{path}: is a Parquet file, but --format says {forced}")
+        return Source(path, Format.PARQUET, compression)
+    if forced is Format.PARQUET or head.startswith(PARQUET_MAGIC):
+        raise FormatError(f"{path}: a Parquet file inside {compression}; decompress it first")
+    return Source(path, forced or _text_format(path, head), compression, head)
+
+
+def _check_parquet(path: Path, head: bytes) -> None:
+    """A Parquet file starts and ends with the same four bytes; one that was cut off lacks the end."""
+    if not head.startswith(PARQUET_MAGIC):
+        raise FormatError(f"{path}: not a Parquet file (it does not start with PAR1); check --format")
+    with path.open("rb") as file:
+        file.seek(-min(4, path.stat().st_size), 2)
+        if file.read(4) != PARQUET_MAGIC or path.stat().st_size < 12:
+            raise FormatError(f"{path}: truncated Parquet file (its footer is missing); copy or export it again")
+
+
+def _text_format(path: Path, head: bytes) -> Format:
+    if b"\0" in head[:4096]:
+        raise FormatError(f"{path}: binary data of an unknown kind; expected Parquet, CSV or JSON Lines")
+    first = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    return Format.JSONL if first in (b"{", b"[") else Format.CSV
