@@ -8,6 +8,7 @@ from enum import IntEnum, StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int32
 
 __all__ = ["Group", "JobLayout", "Layout", "PairKind", "PairRoles", "Schedule", "Sharding"]
@@ -85,7 +86,8 @@ class PairRoles:
 class JobLayout:
     """Result of the parallelism stage. `pipelines` list address ids in stage order.
 
-    `transfer_kind` has one PairKind per row of the job's transfers.
+    `transfer_kind` has one PairKind per row of the job's transfers. `clock` ticks at the end of every step's gradient
+    synchronisation (None: no steps are visible).
     """
 
     layout: Layout
@@ -95,6 +97,7 @@ class JobLayout:
     transfer_kind: NDArray[np.int8]
     confidence: float = 0.0
     notes: tuple[str, ...] = field(default=())
+    clock: StepClock | None = None
 
     def stage_of(self) -> dict[int, int]:
         """Address id → pipeline stage, for members of pipelines."""

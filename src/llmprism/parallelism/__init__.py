@@ -1,0 +1,5 @@
+"""A job's transfers → its layout."""
+
+from llmprism.parallelism.prism import identify_layout
+
+__all__ = ["identify_layout"]

@@ -1,0 +1,144 @@
+"""What each directed pair looks like within a step: the evidence that survives split, merged and noisy records.
+
+All of it is integrated over bytes or time, so that it does not matter where a collector ended its records:
+bytes per step, *when* in the step they flow (the profile), and for the two directions of a link whether they flow at
+the same time (collectives) or take turns (activations, then gradients).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import Int32, Int64, TransferTable
+
+Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+__all__ = ["PROFILE_BINS", "Links", "PairFeatures", "links_of", "pair_features", "simultaneity"]
+
+PROFILE_BINS: Final = 64
+"""Slots of a step in a profile: a slot is 1.6 % of the step, finer than any stage's share of it."""
+
+_SAMPLES: Final = 16
+"""A long transfer is spread over this many points of its duration."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairFeatures:
+    """Per directed pair. `profile` rows sum to 1 (0 for pairs silent in all steps)."""
+
+    step_bytes: Float64
+    step_spread: Float64
+    profile: Float64
+    total_bytes: Float64
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Undirected links: `there` and `back` are pair indices (-1 where that direction is absent)."""
+
+    low: Int32
+    high: Int32
+    there: Int32
+    back: Int32
+
+
+@numba.njit(cache=True, parallel=True)
+def _spread_over_steps(
+    offsets: Int64, start: Int64, end: Int64, size: Int64, boundary: Int64, regular: Bool, bins: int
+) -> tuple[Float64, Float64]:
+    pairs, steps = offsets.size - 1, boundary.size - 1
+    by_step = np.zeros((pairs, steps))
+    profile = np.zeros((pairs, bins))
+    for p in numba.prange(pairs):
+        step = 0
+        for i in range(offsets[p], offsets[p + 1]):
+            while step < steps and start[i] >= boundary[step + 1]:
+                step += 1
+            if step >= steps:
+                break
+            if start[i] < boundary[0]:
+                continue
+            by_step[p, step] += size[i]
+            length = end[i] - start[i]
+            for s in range(_SAMPLES):
+                when = start[i] + (length * (2 * s + 1)) // (2 * _SAMPLES)
+                k = step
+                while k < steps and when >= boundary[k + 1]:
+                    k += 1
+                if k >= steps or not regular[k]:
+                    continue
+                phase = (when - boundary[k]) / max(boundary[k + 1] - boundary[k], 1)
+                profile[p, min(int(phase * bins), bins - 1)] += size[i] / _SAMPLES
+    return by_step, profile
+
+
+@numba.njit(cache=True)
+def _overlap(start_a: Int64, end_a: Int64, start_b: Int64, end_b: Int64) -> int:
+    i, j, total = 0, 0, 0
+    while i < start_a.size and j < start_b.size:
+        total += max(0, min(end_a[i], end_b[j]) - max(start_a[i], start_b[j]))
+        if end_a[i] < end_b[j]:
+            i += 1
+        else:
+            j += 1
+    return total
+
+
+@numba.njit(cache=True, parallel=True)
+def _simultaneity(offsets: Int64, start: Int64, end: Int64, there: Int32, back: Int32) -> Float64:
+    result = np.zeros(there.size)
+    for link in numba.prange(there.size):
+        a, b = there[link], back[link]
+        if a < 0 or b < 0:
+            continue
+        rows_a, rows_b = slice(offsets[a], offsets[a + 1]), slice(offsets[b], offsets[b + 1])
+        busy = min((end[rows_a] - start[rows_a]).sum(), (end[rows_b] - start[rows_b]).sum())
+        result[link] = _overlap(start[rows_a], end[rows_a], start[rows_b], end[rows_b]) / max(busy, 1)
+    return result
+
+
+def pair_features(transfers: TransferTable, clock: StepClock) -> PairFeatures:
+    by_step, profile = _spread_over_steps(
+        transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
+        clock.boundary_ns, clock.regular, PROFILE_BINS,
+    )  # fmt: skip
+    steady = by_step[:, clock.regular]
+    median = np.median(steady, axis=1) if steady.shape[1] else np.zeros(steady.shape[0])
+    spread = np.median(np.abs(steady - median[:, None]), axis=1) if steady.shape[1] else np.zeros(steady.shape[0])
+    weight = profile.sum(axis=1, keepdims=True)
+    return PairFeatures(
+        step_bytes=median,
+        step_spread=spread / np.maximum(median, 1.0),
+        profile=profile / np.maximum(weight, 1.0),
+        total_bytes=by_step.sum(axis=1),
+    )
+
+
+def links_of(transfers: TransferTable, wanted: Bool) -> Links:
+    """The undirected links among the wanted pairs."""
+    pairs = np.flatnonzero(wanted)
+    src, dst = transfers.pair_src[pairs].astype(np.int64), transfers.pair_dst[pairs].astype(np.int64)
+    low, high = np.minimum(src, dst), np.maximum(src, dst)
+    key = low * len(transfers.addresses) + high
+    _, first, link_of = np.unique(key, return_index=True, return_inverse=True)
+    there = np.full(first.size, -1, dtype=np.int32)
+    back = np.full(first.size, -1, dtype=np.int32)
+    forward = src < dst
+    there[link_of[forward]] = pairs[forward]
+    back[link_of[~forward]] = pairs[~forward]
+    return Links(low[first].astype(np.int32), high[first].astype(np.int32), there, back)
+
+
+def simultaneity(transfers: TransferTable, links: Links) -> Float64:
+    """Share of the less busy direction's time during which the other direction is busy too; 0 for one-way links."""
+    result: Float64 = _simultaneity(
+        transfers.pair_offsets, transfers.start_ns, transfers.end_ns, links.there, links.back
+    )
+    return result

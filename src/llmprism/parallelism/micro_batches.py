@@ -1,0 +1,112 @@
+"""Micro-batches per step and the pipeline's schedule, from the forward and backward messages of pipeline links."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import TransferTable
+from llmprism.model.layout import Schedule
+from llmprism.stats.quantum import equal_parts
+
+Float64 = NDArray[np.float64]
+
+__all__ = ["equal_messages", "micro_batches", "schedule"]
+
+MAX_MICRO_BATCHES: Final = 256
+"""More micro-batches than this leave silences too close together to be told apart."""
+
+MAX_PAIRS: Final = 64
+"""Links asked: all of them say the same."""
+
+MIN_INTERIOR_SILENCE: Final = 0.02
+"""Share of the step's time that must be silence between messages before their number is asked for."""
+
+GPIPE_SHARE: Final = 0.9
+"""Share of the activations sent before the first gradient comes back: all of them under GPipe."""
+
+ONE_F_ONE_B_SHARE: Final = 0.75
+"""At most this share under 1F1B, where gradients come back while activations still flow."""
+
+
+def micro_batches(transfers: TransferTable, pairs: list[int], clock: StepClock) -> int | None:
+    """Micro-batches per step, from pipeline pairs: one message each."""
+    return equal_messages(transfers, pairs, clock)
+
+
+def equal_messages(transfers: TransferTable, pairs: list[int], clock: StepClock) -> int | None:
+    """Equal messages per step on these pairs, None when the silences between them do not tell."""
+    positions, weights = [], []
+    for pair in pairs[:MAX_PAIRS]:
+        position, weight = _interior_silences(transfers, pair, clock)
+        positions.append(position)
+        weights.append(weight)
+    if not positions:
+        return None
+    position, weight = np.concatenate(positions), np.concatenate(weights)
+    asked = max(len(positions), 1) * max(clock.steps, 1) * clock.period_ns
+    if weight.sum() < MIN_INTERIOR_SILENCE * asked:
+        return 1
+    return equal_parts(position, weight, MAX_MICRO_BATCHES)
+
+
+def _interior_silences(transfers: TransferTable, pair: int, clock: StepClock) -> tuple[Float64, Float64]:
+    """Silences of one pair inside steps: place as a share of the step's bytes, and length."""
+    rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+    start, end, size = transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows]
+    step = np.searchsorted(clock.boundary_ns, start, side="right") - 1
+    inside = (step >= 0) & (step < clock.regular.size)
+    start, end, size, step = start[inside], end[inside], size[inside], step[inside]
+    if not step.size:
+        return np.zeros(0), np.zeros(0)
+    total = np.bincount(step, size, minlength=clock.regular.size)
+    running = np.cumsum(size) - np.concatenate([[0.0], np.cumsum(total)])[step]
+    same = (step[1:] == step[:-1]) & clock.regular[step[1:]]
+    position = running[:-1][same] / total[step[:-1][same]]
+    silence = (start[1:] - end[:-1])[same].astype(np.float64)
+    cap = 3.0 * np.median(silence) if silence.size else 0.0
+    typical = np.quantile(silence, 0.9) if silence.size else 0.0
+    return position, np.minimum(silence, max(cap, typical))
+
+
+def schedule(transfers: TransferTable, links: list[tuple[int, int, int, int]], clock: StepClock, stages: int,
+             batches: int | None) -> Schedule:  # fmt: skip
+    """GPipe sends every activation before the first gradient returns; 1F1B only the warm-up's."""
+    if batches is None or batches <= 2 or not links:
+        return Schedule.UNKNOWN
+    shares = [_sent_before_return(transfers, forward, backward, clock) for _, _, forward, backward in links[:MAX_PAIRS]]
+    share = float(np.median(shares))
+    if share >= GPIPE_SHARE and stages < batches:
+        return Schedule.GPIPE
+    if share <= ONE_F_ONE_B_SHARE:
+        return Schedule.ONE_F_ONE_B
+    return Schedule.UNKNOWN
+
+
+def _sent_before_return(transfers: TransferTable, forward: int, backward: int, clock: StepClock) -> float:
+    """Median share of a step's forward bytes that were sent before its first backward message."""
+    if forward < 0 or backward < 0:
+        return 1.0
+    first_back = _first_start(transfers, backward, clock)
+    rows = slice(int(transfers.pair_offsets[forward]), int(transfers.pair_offsets[forward + 1]))
+    start, size = transfers.start_ns[rows], transfers.bytes[rows]
+    step = np.searchsorted(clock.boundary_ns, start, side="right") - 1
+    inside = (step >= 0) & (step < clock.regular.size)
+    start, size, step = start[inside], size[inside], step[inside]
+    total = np.bincount(step, size, minlength=clock.regular.size)
+    early = np.bincount(step, size * (start < first_back[step]), minlength=clock.regular.size)
+    known = clock.regular & (total > 0) & (first_back < np.iinfo(np.int64).max)
+    return float(np.median(early[known] / total[known])) if known.any() else 1.0
+
+
+def _first_start(transfers: TransferTable, pair: int, clock: StepClock) -> NDArray[np.int64]:
+    rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+    start = transfers.start_ns[rows][transfers.bytes[rows] >= 1000]
+    first = np.full(clock.regular.size, np.iinfo(np.int64).max, dtype=np.int64)
+    step = np.searchsorted(clock.boundary_ns, start, side="right") - 1
+    inside = (step >= 0) & (step < clock.regular.size)
+    np.minimum.at(first, step[inside], start[inside])
+    return first

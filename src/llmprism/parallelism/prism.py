@@ -1,0 +1,145 @@
+"""How a job is laid out: features → kinds of links → groups → where a step ends → pipelines, degrees, schedule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import TransferTable
+from llmprism.model.job import Job
+from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
+from llmprism.parallelism.micro_batches import micro_batches, schedule
+from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile
+from llmprism.parallelism.phase import gradient_clock, pipeline_clock
+from llmprism.parallelism.sharding import sharding_of
+from llmprism.parallelism.structure import data_parallel_groups, forward_links, pipelines_of
+
+Bool = NDArray[np.bool_]
+Int8 = NDArray[np.int8]
+
+__all__ = ["identify_layout"]
+
+NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
+
+
+def identify_layout(job: Job) -> JobLayout:
+    """The layout of one job; `unknown` throughout when its steps cannot be seen."""
+    transfers = job.transfers
+    bulk = job.bulk if job.bulk is not None else np.ones(transfers.pair_count, dtype=np.bool_)
+    if job.clock is None:
+        return _unknown(transfers, bulk)
+    links = links_of(transfers, bulk)
+    features = pair_features(transfers, job.clock)
+    kinds = reconcile(links, judge_links(links, features, simultaneity(transfers, links)))
+    pair_kind = _pair_kinds(transfers, links, kinds)
+    groups = data_parallel_groups(links, kinds, features)
+    clock = _rephased(job, pair_kind, groups, features)
+    features = pair_features(transfers, clock)
+    forward = forward_links(links, kinds, features)
+    pipelines = pipelines_of(forward)
+    stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
+    batches = micro_batches(transfers, [link[2] for link in forward], clock) if forward else None
+    layout = _degrees(job, groups, stages, bool(forward) and not pipelines)
+    return JobLayout(
+        layout=Layout(
+            tp=layout[0],
+            pp=layout[1],
+            dp=layout[2],
+            sharding=sharding_of(transfers, pair_kind, features, clock, has_pipelines=bool(forward)),
+            micro_batches=batches,
+            schedule=schedule(transfers, forward, clock, stages, batches) if pipelines else Schedule.UNKNOWN,
+        ),
+        groups=groups,
+        pipelines=pipelines,
+        pairs=_roles(transfers, links, kinds),
+        transfer_kind=np.repeat(pair_kind, np.diff(transfers.pair_offsets)),
+        confidence=_confidence(kinds, groups, pipelines),
+        clock=clock,
+    )
+
+
+def _unknown(transfers: TransferTable, bulk: Bool) -> JobLayout:
+    pairs = np.flatnonzero(bulk)
+    roles = PairRoles(
+        transfers.pair_src[pairs],
+        transfers.pair_dst[pairs],
+        np.full(pairs.size, PairKind.UNKNOWN, dtype=np.int8),
+        np.zeros(pairs.size),
+    )
+    none = np.zeros(transfers.start_ns.size, dtype=np.int8)
+    return JobLayout(Layout(sharding=Sharding.UNKNOWN), (), (), roles, none, 0.0, (NO_STEPS,))
+
+
+def _pair_kinds(transfers: TransferTable, links: Links, kinds: LinkKinds) -> Int8:
+    result = np.zeros(transfers.pair_count, dtype=np.int8)
+    for side in (links.there, links.back):
+        present = side >= 0
+        result[side[present]] = kinds.kind[present]
+    return result
+
+
+def _rephased(job: Job, pair_kind: Int8, groups: tuple[Group, ...], features: PairFeatures) -> StepClock:
+    """The job's clock, moved to the end of the gradient synchronisation; the clock it had where that is not seen."""
+    assert job.clock is not None  # noqa: S101 - asked by the caller
+    transfers = job.transfers
+    pipeline, gradient = pair_kind == PairKind.PP, _inside_groups(transfers, groups)
+    if pipeline.any():
+        step_bytes = float(features.step_bytes[pipeline].sum())
+        return pipeline_clock(transfers, pipeline, gradient, step_bytes, job.clock) or job.clock
+    if gradient.any():
+        return gradient_clock(transfers, gradient, job.clock) or job.clock
+    return job.clock
+
+
+def _inside_groups(transfers: TransferTable, groups: tuple[Group, ...]) -> Bool:
+    """Pairs within one group, small messages included: the tail of a synchronisation often takes other routes."""
+    group_of = np.full(len(transfers.addresses), -1, dtype=np.int64)
+    for index, group in enumerate(groups):
+        group_of[list(group.members)] = index
+    src, dst = group_of[transfers.pair_src], group_of[transfers.pair_dst]
+    return (src >= 0) & (src == dst)
+
+
+def _degrees(job: Job, groups: tuple[Group, ...], stages: int, lost_pipelines: bool) -> tuple[int | None, ...]:
+    dp = _most_common(len(group.members) for group in groups) or 1
+    if lost_pipelines:
+        return None, None, dp
+    width = len(job.members) / (dp * stages)
+    return (int(width) if width == int(width) else None), stages, dp
+
+
+def _most_common(sizes: Iterable[int]) -> int | None:
+    counted = Counter(sizes)
+    return max(counted, key=lambda size: (counted[size], size)) if counted else None
+
+
+def _roles(transfers: TransferTable, links: Links, kinds: LinkKinds) -> PairRoles:
+    """Every direction that carries the link's traffic; the trickle back over a one-way link is not a pair."""
+    pair, kind, confidence = [], [], []
+    size = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1]) if transfers.pair_count else np.zeros(0)
+    for there, back in ((links.there, links.back), (links.back, links.there)):
+        other = np.where(back >= 0, size[back], 0)
+        carries = (there >= 0) & (~kinds.one_way | (np.where(there >= 0, size[there], 0) >= other))
+        pair.append(there[carries])
+        kind.append(kinds.kind[carries])
+        confidence.append(kinds.confidence[carries])
+    pairs = np.concatenate(pair)
+    order = np.argsort(pairs, kind="stable")
+    pairs = pairs[order]
+    return PairRoles(
+        transfers.pair_src[pairs],
+        transfers.pair_dst[pairs],
+        np.concatenate(kind)[order],
+        np.concatenate(confidence)[order],
+    )
+
+
+def _confidence(kinds: LinkKinds, groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ...]) -> float:
+    """Mean confidence of the links, halved when the groups or pipelines are not all of one length."""
+    even = len({len(group.members) for group in groups}) <= 1 and len({len(p) for p in pipelines}) <= 1
+    return round(float(kinds.confidence.mean()) * (1.0 if even else 0.5), 3) if kinds.confidence.size else 0.0
