@@ -72,12 +72,12 @@ def _interior_silences(transfers: TransferTable, pair: int, clock: StepClock) ->
     return position, np.minimum(silence, max(cap, typical))
 
 
-def schedule(transfers: TransferTable, links: list[tuple[int, int, int, int]], clock: StepClock, stages: int,
+def schedule(transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, stages: int,
              batches: int | None) -> Schedule:  # fmt: skip
     """GPipe sends every activation before the first gradient returns; 1F1B only the warm-up's."""
     if batches is None or batches <= 2 or not links:
         return Schedule.UNKNOWN
-    shares = [_sent_before_return(transfers, forward, backward, clock) for _, _, forward, backward in links[:MAX_PAIRS]]
+    shares = [_sent_before_return(transfers, forward, backward, clock) for forward, backward in links[:MAX_PAIRS]]
     share = float(np.median(shares))
     if share >= GPIPE_SHARE and stages < batches:
         return Schedule.GPIPE

@@ -1,15 +1,16 @@
 """Where in the cycle a step ends.
 
 The clock that a job was recognised by may tick at any fixed point of the step: the gradients of the last stage end
-long before those of the first. A step ends with its gradient synchronisation, and the next one begins with the first
-activations. So in a job with pipelines the longest silence of *pipeline* traffic holds the boundary, and the last
-gradient that began before the pipelines woke up again marks it. Without pipelines the silence of a whole group does.
+long before those of the first. In a job with pipelines the boundary is where nothing is *outstanding*: every activation
+that went forward has been answered by a gradient. The last gradient synchronisation that began before the pipelines
+woke up again marks the end of the step. Without pipelines the silence of the whole group does.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +20,10 @@ from llmprism.stats.byte_steps import Chain, chain_at, find_steps
 from llmprism.stats.silences import Silences, silences_of
 
 Bool = NDArray[np.bool_]
+Int8 = NDArray[np.int8]
+Float64 = NDArray[np.float64]
 
-__all__ = ["MESSAGE_FLOOR_BYTES", "gradient_clock", "pipeline_clock"]
+__all__ = ["MESSAGE_FLOOR_BYTES", "gradient_clock", "outstanding", "pipeline_clock"]
 
 MESSAGE_FLOOR_BYTES: Final = 1_000
 """Smaller records are heartbeats and store messages; the smallest gradient bucket of a real job was 6 KB."""
@@ -28,17 +31,25 @@ MESSAGE_FLOOR_BYTES: Final = 1_000
 TOLERANCE: Final = 0.03
 """Relative deviation of one step's bytes within a whole group or all pipelines."""
 
+SETTLED: Final = 0.1
+"""Share of the most outstanding activations below which a pipeline is at rest; a lossy collector never counts to 0."""
+
 SAME_STEPS: Final = 0.15
 """Relative difference allowed between the steps found here and those the job was recognised by."""
 
 
-def pipeline_clock(transfers: TransferTable, pipeline: Bool, gradient: Bool, step_bytes: float,
+def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_bytes: float,
                    clock: StepClock) -> StepClock | None:  # fmt: skip
-    """Boundaries of a job with pipelines; None when the pipelines' silences do not tell as many steps as `clock`."""
-    silences = _union(transfers, pipeline)
+    """Boundaries of a job with pipelines; None when the pipelines' silences do not tell as many steps as `clock`.
+
+    `sign` is +1 for pairs that carry activations, -1 for those that carry gradients, 0 for all others.
+    """
+    silences = _union(transfers, sign != 0)
     if silences.count < 3 or step_bytes <= 0:
         return None
-    chain = chain_at(silences, step_bytes, TOLERANCE)
+    settled = outstanding(transfers, sign, silences.begin_ns, clock.period_ns) <= SETTLED
+    resting = Silences(silences.begin_ns, np.where(settled, silences.length_ns, 0), silences.bytes_before)
+    chain = chain_at(resting, step_bytes, TOLERANCE)
     if not _agrees(chain, clock):
         return None
     asleep = silences.begin_ns[chain.boundaries]
@@ -47,9 +58,34 @@ def pipeline_clock(transfers: TransferTable, pipeline: Bool, gradient: Bool, ste
     regular = chain.regular
     if silences.bytes_before[chain.boundaries[0]] >= (1.0 - TOLERANCE) * chain.bytes_per_step:
         lead = int(np.median(awake[:-1] - end[:-1])) if end.size > 1 else 0
-        first = int(transfers.start_ns[_rows(transfers, pipeline)].min()) - lead
+        first = int(transfers.start_ns[_rows(transfers, sign != 0)].min()) - lead
         end, regular = np.concatenate([[first], end]), np.concatenate([[True], regular])
     return StepClock(end, regular, chain.dominance)
+
+
+def outstanding(transfers: TransferTable, sign: Int8, when_ns: Int64, period_ns: float) -> Float64:
+    """Activations not yet answered at these times (ascending), as a share of the most there are within a step."""
+    rows = np.flatnonzero(_rows(transfers, sign != 0))
+    rows = rows[np.argsort(transfers.end_ns[rows], kind="stable")]
+    signed = transfers.bytes[rows] * np.repeat(sign, np.diff(transfers.pair_offsets))[rows]
+    balance = np.concatenate([[0], np.cumsum(signed)])
+    level = balance[np.searchsorted(transfers.end_ns[rows], when_ns, side="right")].astype(np.float64)
+    lowest, highest = _sliding_extremes(when_ns, level, period_ns)
+    return (level - lowest) / np.maximum(highest - lowest, 1.0)
+
+
+@numba.njit(cache=True)
+def _sliding_extremes(when: Int64, level: Float64, reach: float) -> tuple[Float64, Float64]:
+    """Lowest and highest level within `reach` of each time."""
+    lowest, highest = np.empty(level.size), np.empty(level.size)
+    first, last = 0, 0
+    for i in range(level.size):
+        while when[i] - when[first] > reach:
+            first += 1
+        while last < level.size and when[last] - when[i] <= reach:
+            last += 1
+        lowest[i], highest[i] = level[first:last].min(), level[first:last].max()
+    return lowest, highest
 
 
 def gradient_clock(transfers: TransferTable, group: Bool, clock: StepClock) -> StepClock | None:

@@ -12,12 +12,13 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
 from llmprism.parallelism.micro_batches import micro_batches, schedule
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock
 from llmprism.parallelism.sharding import sharding_of
-from llmprism.parallelism.structure import data_parallel_groups, forward_links, pipelines_of
+from llmprism.parallelism.structure import data_parallel_groups, pipeline_paths
 
 Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
@@ -38,21 +39,23 @@ def identify_layout(job: Job) -> JobLayout:
     kinds = reconcile(links, judge_links(links, features, simultaneity(transfers, links)))
     pair_kind = _pair_kinds(transfers, links, kinds)
     groups = data_parallel_groups(links, kinds, features)
-    clock = _rephased(job, pair_kind, groups, features)
+    paths, rings = pipeline_paths(links, kinds, features)
+    pair_of = _pair_index(transfers)
+    pipelines = tuple(sorted(in_stage_order(transfers, path, pair_of, job.clock.boundary_ns)[0] for path in paths))
+    forward = _stage_links(pipelines, pair_of)
+    clock = _rephased(job, pair_kind, groups, forward, features)
     features = pair_features(transfers, clock)
-    forward = forward_links(links, kinds, features)
-    pipelines = pipelines_of(forward)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
-    batches = micro_batches(transfers, [link[2] for link in forward], clock) if forward else None
-    layout = _degrees(job, groups, stages, bool(forward) and not pipelines)
+    batches = micro_batches(transfers, [there for there, _ in forward], clock) if forward else None
+    layout = _degrees(job, groups, stages, bool((pair_kind == PairKind.PP).any()) and not pipelines)
     return JobLayout(
         layout=Layout(
             tp=layout[0],
             pp=layout[1],
             dp=layout[2],
-            sharding=sharding_of(transfers, pair_kind, features, clock, has_pipelines=bool(forward)),
+            sharding=sharding_of(transfers, pair_kind, features, clock, has_pipelines=bool(pipelines)),
             micro_batches=batches,
-            schedule=schedule(transfers, forward, clock, stages, batches) if pipelines else Schedule.UNKNOWN,
+            schedule=Schedule.INTERLEAVED if rings else schedule(transfers, forward, clock, stages, batches),
         ),
         groups=groups,
         pipelines=pipelines,
@@ -83,14 +86,36 @@ def _pair_kinds(transfers: TransferTable, links: Links, kinds: LinkKinds) -> Int
     return result
 
 
-def _rephased(job: Job, pair_kind: Int8, groups: tuple[Group, ...], features: PairFeatures) -> StepClock:
+def _pair_index(transfers: TransferTable) -> dict[tuple[int, int], int]:
+    ends = zip(transfers.pair_src.tolist(), transfers.pair_dst.tolist(), strict=True)
+    return {end: pair for pair, end in enumerate(ends)}
+
+
+def _stage_links(
+    pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int, int], int]
+) -> list[tuple[int, int]]:
+    """(forward pair, backward pair) between neighbouring stages."""
+    neighbours = (link for pipeline in pipelines for link in zip(pipeline, pipeline[1:], strict=False))
+    return [
+        (pair_of[early, late], pair_of[late, early])
+        for early, late in neighbours
+        if (early, late) in pair_of and (late, early) in pair_of
+    ]
+
+
+def _rephased(
+    job: Job, pair_kind: Int8, groups: tuple[Group, ...], forward: list[tuple[int, int]], features: PairFeatures
+) -> StepClock:
     """The job's clock, moved to the end of the gradient synchronisation; the clock it had where that is not seen."""
     assert job.clock is not None  # noqa: S101 - asked by the caller
     transfers = job.transfers
-    pipeline, gradient = pair_kind == PairKind.PP, _inside_groups(transfers, groups)
-    if pipeline.any():
-        step_bytes = float(features.step_bytes[pipeline].sum())
-        return pipeline_clock(transfers, pipeline, gradient, step_bytes, job.clock) or job.clock
+    gradient = _inside_groups(transfers, groups)
+    if forward:
+        sign = np.zeros(transfers.pair_count, dtype=np.int8)
+        sign[[there for there, _ in forward]] = 1
+        sign[[back for _, back in forward]] = -1
+        step_bytes = float(features.step_bytes[sign != 0].sum())
+        return pipeline_clock(transfers, sign, gradient, step_bytes, job.clock) or job.clock
     if gradient.any():
         return gradient_clock(transfers, gradient, job.clock) or job.clock
     return job.clock

@@ -1,4 +1,4 @@
-"""Groups and pipelines from the kinds of links: components, ring order, stage order."""
+"""Groups and pipelines from the kinds of links: components, ring order, paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llmprism.stats.disjoint_sets import component_labels
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-__all__ = ["data_parallel_groups", "forward_links", "pipelines_of"]
+__all__ = ["data_parallel_groups", "pipeline_paths"]
 
 
 def data_parallel_groups(links: Links, kinds: LinkKinds, features: PairFeatures) -> tuple[Group, ...]:
@@ -58,36 +58,51 @@ def _follow(first: int, successor: dict[int, int], count: int) -> list[int] | No
     return ring if here == first and len(set(ring)) == count else None
 
 
-def forward_links(links: Links, kinds: LinkKinds, features: PairFeatures) -> list[tuple[int, int, int, int]]:
-    """Pipeline links as (earlier stage, later stage, forward pair, backward pair): activations flow before gradients."""
-    slots = np.arange(features.profile.shape[1])
-    centre = features.profile @ slots
-    result = []
+def pipeline_paths(links: Links, kinds: LinkKinds, features: PairFeatures) -> tuple[tuple[tuple[int, ...], ...], bool]:
+    """The pipelines as paths of members, either way round, and whether any of them was a ring.
+
+    Interleaved stages close a pipeline to a ring; the link from the last stage back to the first carries one virtual
+    stage less than the others, so the ring is cut where it carries least. Components of another shape are left out.
+    """
+    neighbours: dict[int, list[tuple[int, float]]] = {}
     for link in np.flatnonzero(kinds.kind == PairKind.PP):
-        there, back = int(links.there[link]), int(links.back[link])
         low, high = int(links.low[link]), int(links.high[link])
-        if there >= 0 and (back < 0 or centre[there] <= centre[back]):
-            result.append((low, high, there, back))
-        else:
-            result.append((high, low, back, there))
-    return result
-
-
-def pipelines_of(forward: list[tuple[int, int, int, int]]) -> tuple[tuple[int, ...], ...]:
-    """Chains of forward links from a first stage to a last one; a cycle (interleaved stages) is cut at its weakest
-    point, which is not decided here: such chains are left out."""
-    after: dict[int, list[int]] = {}
-    before: dict[int, list[int]] = {}
-    for early, late, _, _ in forward:
-        after.setdefault(early, []).append(late)
-        before.setdefault(late, []).append(early)
-    chains = []
-    for first in sorted(after):
-        if first in before:
+        there, back = int(links.there[link]), int(links.back[link])
+        amount = sum(float(features.step_bytes[pair]) for pair in (there, back) if pair >= 0)
+        neighbours.setdefault(low, []).append((high, amount))
+        neighbours.setdefault(high, []).append((low, amount))
+    paths, rings, seen = [], False, set[int]()
+    for member in sorted(neighbours, key=lambda m: (len(neighbours[m]) != 1, m)):
+        if member in seen:
             continue
-        chain, here = [first], first
-        while len(after.get(here, ())) == 1 and len(before.get(after[here][0], ())) == 1:
-            here = after[here][0]
-            chain.append(here)
-        chains.append(tuple(chain))
-    return tuple(chains)
+        path = _walk(member, neighbours)
+        seen.update(path)
+        if path is not None and len(neighbours[path[0]]) == 2 and len(path) > 2:
+            path, rings = _cut_ring(path, neighbours), True
+        if _is_path(path, neighbours):
+            paths.append(tuple(path))
+    return tuple(sorted(paths)), rings
+
+
+def _walk(first: int, neighbours: dict[int, list[tuple[int, float]]]) -> list[int]:
+    path, here = [first], first
+    visited = {first}
+    while True:
+        ahead = [n for n, _ in neighbours[here] if n not in visited]
+        if not ahead:
+            return path
+        here = ahead[0]
+        path.append(here)
+        visited.add(here)
+
+
+def _cut_ring(path: list[int], neighbours: dict[int, list[tuple[int, float]]]) -> list[int]:
+    carried = [dict(neighbours[a])[b] for a, b in zip(path, [*path[1:], path[0]], strict=True) if b in dict(neighbours[a])]
+    if len(carried) != len(path):
+        return path
+    cut = int(np.argmin(carried)) + 1
+    return path[cut:] + path[:cut]
+
+
+def _is_path(path: list[int], neighbours: dict[int, list[tuple[int, float]]]) -> bool:
+    return len(path) > 1 and all(len(neighbours[m]) <= 2 for m in path)

@@ -1,0 +1,57 @@
+"""Which end of a pipeline is the first stage?
+
+Follow the balance of a pipeline: bytes sent one way along it minus bytes sent the other way. Taken the right way round
+it counts the activations that are *outstanding*, not yet answered by a gradient. It is lowest between steps, when
+gradients are synchronised, the optimizer runs and the first activation is computed: the pipeline stays there long. It is
+highest for moments only, when the pipeline is full. So the end from which the balance rests low is the first stage.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import Int64, TransferTable, ranges
+
+Float64 = NDArray[np.float64]
+
+__all__ = ["in_stage_order"]
+
+BAND = 0.1
+"""Share of the balance's range (over one step) that counts as resting at its lowest or highest."""
+
+
+def in_stage_order(
+    transfers: TransferTable, path: tuple[int, ...], pair_of: dict[tuple[int, int], int], boundary_ns: Int64
+) -> tuple[tuple[int, ...], float]:
+    """The path with its first stage first, and how sure that is (0..1)."""
+    along = [pair_of[link] for link in zip(path, path[1:], strict=False) if link in pair_of]
+    against = [pair_of[link] for link in zip(path[1:], path, strict=False) if link in pair_of]
+    low, high = _rests(transfers, along, against, boundary_ns)
+    sure = abs(low - high) / max(low + high, 1e-12)
+    return (path if low >= high else path[::-1]), sure
+
+
+def _rests(transfers: TransferTable, along: list[int], against: list[int], boundary_ns: Int64) -> tuple[float, float]:
+    """Time the balance rests at its lowest and at its highest, per step, summed over the steps."""
+    rows_along, rows_against = _rows(transfers, along), _rows(transfers, against)
+    rows = np.concatenate([rows_along, rows_against])
+    signed = np.concatenate([transfers.bytes[rows_along], -transfers.bytes[rows_against]])
+    order = np.argsort(transfers.end_ns[rows], kind="stable")
+    when, balance = transfers.end_ns[rows][order], np.cumsum(signed[order]).astype(np.float64)
+    step = np.searchsorted(boundary_ns, when, side="right") - 1
+    inside = (step >= 0) & (step < boundary_ns.size - 1)
+    when, balance, step = when[inside], balance[inside], step[inside]
+    if when.size < 2:
+        return 0.0, 0.0
+    stay = np.diff(when, append=when[-1]).astype(np.float64)
+    first = np.flatnonzero(np.diff(step, prepend=-1))
+    lowest = np.repeat(np.minimum.reduceat(balance, first), np.diff(first, append=step.size))
+    highest = np.repeat(np.maximum.reduceat(balance, first), np.diff(first, append=step.size))
+    level = (balance - lowest) / np.maximum(highest - lowest, 1.0)
+    return float(stay[level <= BAND].sum()), float(stay[level >= 1.0 - BAND].sum())
+
+
+def _rows(transfers: TransferTable, pairs: list[int]) -> Int64:
+    index = np.array(pairs, dtype=np.int64)
+    return ranges(transfers.pair_offsets[index], transfers.pair_offsets[index + 1])
