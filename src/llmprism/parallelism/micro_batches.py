@@ -19,6 +19,9 @@ __all__ = ["equal_messages", "micro_batches", "schedule"]
 MAX_MICRO_BATCHES: Final = 256
 """More micro-batches than this leave silences too close together to be told apart."""
 
+MESSAGES_EXPLAIN: Final = 0.7
+"""Share of a pipeline link's silence that lies between messages: 0.8-1.0 in real captures, a half at m / 2."""
+
 MAX_PAIRS: Final = 64
 """Links asked: all of them say the same."""
 
@@ -34,11 +37,14 @@ ONE_F_ONE_B_SHARE: Final = 0.75
 
 def micro_batches(transfers: TransferTable, pairs: list[int], clock: StepClock) -> int | None:
     """Micro-batches per step, from pipeline pairs: one message each."""
-    return equal_messages(transfers, pairs, clock)
+    return equal_messages(transfers, pairs, clock, MESSAGES_EXPLAIN)
 
 
-def equal_messages(transfers: TransferTable, pairs: list[int], clock: StepClock) -> int | None:
-    """Equal messages per step on these pairs, None when the silences between them do not tell."""
+def equal_messages(transfers: TransferTable, pairs: list[int], clock: StepClock, explained: float) -> int | None:
+    """Equal messages per step on these pairs, None when the silences between them do not tell.
+
+    `explained` is the share of the silence that must lie between messages.
+    """
     positions, weights = [], []
     for pair in pairs[:MAX_PAIRS]:
         position, weight = _interior_silences(transfers, pair, clock)
@@ -50,7 +56,7 @@ def equal_messages(transfers: TransferTable, pairs: list[int], clock: StepClock)
     asked = max(len(positions), 1) * max(clock.steps, 1) * clock.period_ns
     if weight.sum() < MIN_INTERIOR_SILENCE * asked:
         return 1
-    return equal_parts(position, weight, MAX_MICRO_BATCHES)
+    return equal_parts(position, weight, MAX_MICRO_BATCHES, explained)
 
 
 def _interior_silences(transfers: TransferTable, pair: int, clock: StepClock) -> tuple[Float64, Float64]:

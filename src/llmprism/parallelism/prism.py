@@ -46,7 +46,7 @@ def identify_layout(job: Job) -> JobLayout:
     clock = _rephased(job, pair_kind, groups, forward, features)
     features = pair_features(transfers, clock)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
-    batches = micro_batches(transfers, [there for there, _ in forward], clock) if forward else None
+    batches = micro_batches(transfers, [pair for link in forward for pair in link], clock) if forward else None
     layout = _degrees(job, groups, stages, bool((pair_kind == PairKind.PP).any()) and not pipelines)
     return JobLayout(
         layout=Layout(

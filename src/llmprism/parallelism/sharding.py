@@ -23,6 +23,9 @@ __all__ = ["sharding_of"]
 EARLY: Final = 0.15
 """Phase by which a tenth of the bytes must have flowed for sharding: the forward pass gathers a third of them."""
 
+GATHERS_EXPLAIN: Final = 0.4
+"""Share of the silence between collectives: chance gives 0.2, pauses inside the large collectives take the rest."""
+
 LATE: Final = 0.25
 """Phase before which less than a tenth of the bytes flow when the forward pass is silent."""
 
@@ -38,7 +41,7 @@ def sharding_of(transfers: TransferTable, pair_kind: NDArray[np.int8], features:
     if tenth >= LATE:
         return Sharding.NONE
     if tenth <= EARLY and not has_pipelines:
-        parts = equal_messages(transfers, [int(p) for p in gradient], clock)
+        parts = equal_messages(transfers, [int(p) for p in gradient], clock, GATHERS_EXPLAIN)
         if parts is not None and parts >= 6 and parts % 3 == 0:
             return Sharding.FSDP
     return Sharding.UNKNOWN

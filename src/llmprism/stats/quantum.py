@@ -20,7 +20,7 @@ Float64 = NDArray[np.float64]
 __all__ = ["equal_parts"]
 
 EXPLAINED: Final = 0.7
-"""Share of the silence that must lie on the multiples; 0.8-1.0 measured on real pipeline links, a half at m/2."""
+"""Default share of the silence that must lie on the multiples: above the half that m / 2 explains."""
 
 VISITED: Final = 0.15
 """Silence at the least visited multiple, relative to the mean of all: messages sent back to back leave little."""
@@ -32,8 +32,14 @@ CHANCE: Final = 0.2
 """The tolerance shrinks with m so that at most this share of random places would lie on multiples."""
 
 
-def equal_parts(position: Float64, weight: Float64, limit: int) -> int | None:
+EDGE: Final = 0.002
+"""Silences this close to either end of the step lie before the first or after the last message."""
+
+
+def equal_parts(position: Float64, weight: Float64, limit: int, explained: float = EXPLAINED) -> int | None:
     """Number of equal parts that silences at `position` (0..1, exclusive) with `weight` betray, None if none fits."""
+    interior = (position > EDGE) & (position < 1.0 - EDGE)
+    position, weight = position[interior], weight[interior]
     total = float(weight.sum())
     if total <= 0:
         return None
@@ -41,7 +47,7 @@ def equal_parts(position: Float64, weight: Float64, limit: int) -> int | None:
         tolerance = min(POSITION_TOLERANCE, CHANCE / (2.0 * parts))
         nearest = np.rint(position * parts)
         hit = (np.abs(position - nearest / parts) <= tolerance) & (nearest > 0) & (nearest < parts)
-        if weight[hit].sum() < EXPLAINED * total:
+        if weight[hit].sum() < explained * total:
             continue
         by_place = np.bincount(nearest[hit].astype(np.int64), weight[hit], minlength=parts + 1)[1:parts]
         if by_place.min() >= VISITED * by_place.mean():
