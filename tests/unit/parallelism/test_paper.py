@@ -61,6 +61,28 @@ def test_known_failure_split_records_turn_pp_into_dp_and_glue_the_groups(flow_ta
     assert found.pipelines == ()
 
 
+def test_the_end_that_sends_first_is_stage_zero(flow_table, clean_job) -> None:
+    mirror = {"a00r0": "a02r0", "a01r0": "a01r0", "a02r0": "a00r0"}
+    records = [
+        record._replace(src=mirror[record.src], dst=mirror[record.dst]) for record in clean_job(pp=3, dp=1).records
+    ]
+    assert layout_paper(job_of(flow_table(records))).pipelines == ((2, 1, 0),)
+
+
+@pytest.mark.parametrize(("odd_steps", "kind"), [(4, PairKind.PP), (8, PairKind.DP)])
+def test_the_most_common_number_of_sizes_decides(flow_table, odd_steps: int, kind: PairKind) -> None:
+    second = 1_000_000_000
+    records = [
+        ("a", "b", step * second + flow * 1_000_000, step * second + flow * 1_000_000 + 10, 5 + (flow % 2) * odd)
+        for step in range(12)
+        for odd in [int(step < odd_steps)]
+        for flow in range(10)
+    ]
+    found = layout_paper(job_of(flow_table(records)))
+    assert found.pairs.kind.tolist() == [kind]
+    assert found.pairs.confidence.tolist() == [pytest.approx(8 / 12)]
+
+
 def test_branching_pp_pairs_are_no_pipeline(flow_table) -> None:
     records = [
         (hub, leaf, step * 1_000_000_000 + batch * 1_000_000, step * 1_000_000_000 + batch * 1_000_000 + 10, 5)

@@ -64,6 +64,35 @@ def test_every_flow_is_an_event_of_both_of_its_ends(timeline) -> None:
     assert int(found.events.bytes.sum()) == 2 * int(flows.bytes.sum())
 
 
+def test_events_name_the_peer(timeline) -> None:
+    _, flows, _, found = timeline
+    sent = found.events.kind == EventKind.PP_SEND
+    pairs = set(zip(found.events.address[sent].tolist(), found.events.peer[sent].tolist(), strict=True))
+    activations = flows.bytes[flows.pair_offsets[:-1]] == ACTIVATION
+    assert pairs == set(zip(flows.pair_src[activations].tolist(), flows.pair_dst[activations].tolist(), strict=True))
+    assert (found.events.peer[found.events.kind == EventKind.COMPUTE] == -1).all()
+
+
+def test_there_is_no_compute_under_a_long_flow(flow_table) -> None:
+    flows = [("a", "b", 0, 100, 1), ("a", "b", 10, 20, 1), ("a", "b", 30, 40, 1), ("a", "b", 150, 160, 1)]
+    job, layout = job_and_layout(flow_table(flows))
+    events = timeline_paper(job, layout).events
+    compute = events.kind == EventKind.COMPUTE
+    assert events.start_ns[compute].tolist() == [100, 100]
+    assert events.end_ns[compute].tolist() == [150, 150]
+
+
+def test_members_without_dp_flows_have_no_say_in_the_steps(flow_table, clean_job) -> None:
+    """Two members of a ring of two, and four that only pass activations on."""
+    truth = clean_job(pp=1, dp=2)
+    chain = [record for record in clean_job(pp=4, dp=1, first_server=10).records if record.bytes == ACTIVATION]
+    job, layout = job_and_layout(flow_table(truth.records + chain))
+    found = timeline_paper(job, layout)
+    assert found.steps.end_ns.tolist() == truth.step_ends_ns
+    assert (found.member_end_ns[2:] == -1).all()
+    assert found.confidence == pytest.approx(2 / 6)
+
+
 def test_events_know_their_step(timeline) -> None:
     truth, _, _, found = timeline
     dp = found.events.kind == EventKind.DP
