@@ -231,7 +231,7 @@ def _probabilities(
             part = (x - prior_mean) * (x - prior_mean) * shrink[0] / prior_scale
             fit = log_norm[0] - 0.5 * math.log(prior_scale) - half_dof[0] * math.log1p(part)
             # The weights of the value before sum to 1, so a new run's prior weight is the hazard alone.
-            weight[runs] = fit if runs == 0 else log_hazard + fit
+            weight[runs] = log_hazard + fit
             runs = _pruned(runs + 1, log_negligible, begin, weight, mean, scale)
             total = 0.0
             for run in range(runs):
