@@ -67,7 +67,7 @@ class _Writer:
         self._setup_name = len(self._names) + 1
         self._names.append("set-up step")
         self._first_finding_name = len(self._names) + 1
-        self._names += [f"{TITLES[f.kind]}: {self._places.where(f.where)}" for f in report.findings]
+        self._names += [f"{TITLES[f.kind]}: {self._places.finding(f)}" for f in report.findings]
 
     def preamble(self) -> bytes:
         """Clocks and interned names; everything else depends on this packet."""
@@ -154,19 +154,20 @@ def _slices(
     size: Int64 | None = None,
 ) -> bytes:
     none = np.zeros(start_ns.size, dtype=np.int32)
-    columns = (
-        np.maximum(start_ns, 0),
-        end_ns,
-        track.astype(np.int64),
-        name,
-        none - 1 if step is None else step,
-        none if peer is None else peer.astype(np.int32),
-        none.astype(np.int64) if size is None else size,
-    )
-    chunks = range(0, start_ns.size, _CHUNK_EVENTS)
-    return b"".join(
-        encode_slices(*(column[first : first + _CHUNK_EVENTS] for column in columns)).tobytes() for first in chunks
-    )
+    steps = none - 1 if step is None else step
+    peers = none if peer is None else peer.astype(np.int32)
+    sizes = none.astype(np.int64) if size is None else size
+    tracks = track.astype(np.int64)
+    starts = np.maximum(start_ns, 0)
+    parts = []
+    for first in range(0, start_ns.size, _CHUNK_EVENTS):
+        cut = slice(first, first + _CHUNK_EVENTS)
+        parts.append(
+            encode_slices(
+                starts[cut], end_ns[cut], tracks[cut], name[cut], steps[cut], peers[cut], sizes[cut]
+            ).tobytes()
+        )
+    return b"".join(parts)
 
 
 def _packet(body: bytes, flags: int | None = None) -> bytes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from llmprism.model.finding import Where, WhereType
+from llmprism.model.finding import Finding, Where, WhereType
 from llmprism.model.topology import Nic, Topology
+from llmprism.report.advice import TITLES
 from llmprism.report.text import clean
 
 __all__ = ["Places"]
@@ -38,17 +39,20 @@ class Places:
                 for nic in server.nics:
                     self._seats[nic.address] = (server.name, nic)
 
-    def seat(self, address: str) -> str | None:
-        """`server00 GPU 3, leaf03` where the topology knows the address."""
+    def spot(self, address: str) -> str | None:
+        """`server00 GPU 3` where the topology knows the address."""
         if address not in self._seats:
             return None
         server, nic = self._seats[address]
-        text = clean(server)
-        if nic.gpu is not None:
-            text += f" GPU {nic.gpu}"
-        if nic.switch is not None:
-            text += f", {clean(nic.switch)}"
-        return text
+        return clean(server) if nic.gpu is None else f"{clean(server)} GPU {nic.gpu}"
+
+    def seat(self, address: str) -> str | None:
+        """`server00 GPU 3, leaf03`: the spot and the switch it hangs on."""
+        spot = self.spot(address)
+        if spot is None:
+            return None
+        switch = self._seats[address][1].switch
+        return spot if switch is None else f"{spot}, {clean(switch)}"
 
     def address(self, address: str) -> str:
         """The address with its seat in brackets."""
@@ -65,6 +69,12 @@ class Places:
         if where.type is WhereType.LINK and len(where.id) == 2:
             return f"{noun} {clean(where.id[0])} → {clean(where.id[1])}"
         return f"{noun} of {len(where.id)}: {self.members(where.id)}"
+
+    def finding(self, finding: Finding) -> str:
+        """The place of a finding without the noun that its title already says: `Slow NIC` is at `10.13.0.1`."""
+        noun = _NOUNS[finding.where.type]
+        text = self.where(finding.where)
+        return text.removeprefix(noun).lstrip() if TITLES[finding.kind].endswith(f" {noun}") else text
 
     def members(self, addresses: Iterable[str]) -> str:
         """The first few of them, and how many more there are."""

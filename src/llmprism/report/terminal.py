@@ -96,7 +96,9 @@ class _Writer:
         return Group(verdict, Text(scope, style="dim"))
 
     def _finding(self, number: int, finding: Finding) -> RenderableType:
-        title = Text.assemble((f"{number}. {TITLES[finding.kind]}", "bold red"), ": ", (self._where(finding), "bold"))
+        title = Text.assemble(
+            (f"{number}. {TITLES[finding.kind]}", "bold red"), ": ", (self._places.finding(finding), "bold")
+        )
         lines: list[RenderableType] = [Text(""), title, Text(clean(finding.summary))]
         lines.append(_field("since", Text(self._since(finding))))
         lines.append(_field("cost", Text(_cost(finding))))
@@ -105,12 +107,6 @@ class _Writer:
         if len(finding.evidence) > _EVIDENCE_SHOWN:
             lines.append(_field("", Text(f"and {len(finding.evidence) - _EVIDENCE_SHOWN} more in the JSON report")))
         return Group(*lines[:2], _indented(*lines[2:]))
-
-    def _where(self, finding: Finding) -> str:
-        """The place, without a noun that the title already says."""
-        text = self._places.where(finding.where)
-        noun = text.split(" ", 1)[0]
-        return text.removeprefix(noun).lstrip() if TITLES[finding.kind].endswith(f" {noun}") else text
 
     def _since(self, finding: Finding) -> str:
         origin = self._report.window.start_ns
