@@ -1,0 +1,22 @@
+"""A job and its layout → its timeline."""
+
+from __future__ import annotations
+
+from llmprism.model.job import Job
+from llmprism.model.layout import JobLayout
+from llmprism.model.timeline import Events, Timeline
+from llmprism.timeline.events import events_of
+from llmprism.timeline.steps import member_ends, steps_of
+
+__all__ = ["reconstruct_timeline"]
+
+
+def reconstruct_timeline(job: Job, layout: JobLayout, *, with_events: bool = True) -> Timeline:
+    """Steps and the members' ends always; per-GPU events on request, because they are as many as the transfers."""
+    steps = steps_of(job, layout)
+    return Timeline(
+        steps=steps,
+        member_end_ns=member_ends(job, layout, steps),
+        events=events_of(job, layout, steps) if with_events else Events.empty(),
+        confidence=layout.clock.dominance if layout.clock is not None else 0.0,
+    )

@@ -1,0 +1,89 @@
+"""Steps of a job and the end of each step on each member."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.job import Job
+from llmprism.model.layout import JobLayout, PairKind
+from llmprism.model.timeline import Steps
+
+__all__ = ["MESSAGE_FLOOR_BYTES", "member_ends", "steps_of"]
+
+MESSAGE_FLOOR_BYTES: Final = 1_000
+"""Smaller records are heartbeats and store messages."""
+
+SETUP_FACTOR: Final = 2.0
+"""The first step counts as set-up when it takes this many times the median: it compiles, allocates and connects, and
+takes 3-20 times as long in real runs."""
+
+PAUSE_FACTOR: Final = 4.0
+"""A step's traffic that begins this many usual lead times after the last step's end follows a pause (checkpoint,
+evaluation); the pause belongs to neither step."""
+
+
+def steps_of(job: Job, layout: JobLayout) -> Steps:
+    """The regular steps of the layout's clock, pauses and set-up told apart."""
+    clock = layout.clock
+    if clock is None or not clock.steps:
+        return Steps.empty()
+    first = _first_activity(job.transfers, clock)
+    boundary = _settled_first_end(clock, first)
+    regular = np.flatnonzero(clock.regular)
+    start, end = boundary[regular], boundary[regular + 1]
+    lead = first[regular] - start
+    usual = np.median(lead)
+    pause = (lead > PAUSE_FACTOR * usual) & (lead - usual > np.median(end - start))
+    start = np.where(pause, first[regular] - usual.astype(np.int64), start)
+    setup = np.zeros(regular.size, dtype=np.bool_)
+    duration = end - start
+    setup[0] = bool(regular[0] == 0 and duration[0] > SETUP_FACTOR * np.median(duration))
+    return Steps(start.astype(np.int64), end.astype(np.int64), setup)
+
+
+def _first_activity(transfers: TransferTable, clock: StepClock) -> Int64:
+    """Per step the start of its first training message (its own start where there is none)."""
+    start = np.sort(transfers.start_ns[transfers.bytes >= MESSAGE_FLOOR_BYTES])
+    begin = clock.boundary_ns[:-1]
+    index = np.searchsorted(start, begin)
+    found = index < start.size
+    first = np.where(found, start[np.minimum(index, start.size - 1)], begin) if start.size else begin
+    return np.minimum(first, clock.boundary_ns[1:]).astype(np.int64)
+
+
+def _settled_first_end(clock: StepClock, first: Int64) -> Int64:
+    """The boundaries, the first step's end moved to where the second one's lead is the usual one.
+
+    The first optimizer step allocates its state, unseen by the network, before the second step begins.
+    """
+    boundary = clock.boundary_ns.copy()
+    lead = (first - boundary[:-1])[clock.regular]
+    if lead.size > 2 and clock.regular[:2].all():
+        usual = int(np.median(lead))
+        if first[1] - boundary[1] > usual:
+            boundary[1] = first[1] - usual
+    return boundary
+
+
+def member_ends(job: Job, layout: JobLayout, steps: Steps) -> NDArray[np.int64]:
+    """When each member's last gradient message of each step ended; -1 where none was seen."""
+    members = np.array(job.members, dtype=np.int64)
+    ends = np.full((members.size, steps.count), -1, dtype=np.int64)
+    if not steps.count:
+        return ends
+    transfers = job.transfers
+    counted = (layout.transfer_kind == PairKind.DP) & (transfers.bytes >= MESSAGE_FLOOR_BYTES)
+    rows = np.flatnonzero(counted)
+    step = np.searchsorted(steps.end_ns, transfers.start_ns[rows], side="left")
+    inside = (step < steps.count) & (transfers.start_ns[rows] >= steps.start_ns[np.minimum(step, steps.count - 1)])
+    rows, step = rows[inside], step[inside]
+    pair = transfers.pair_of_row[rows]
+    for ends_of_pair in (transfers.pair_src, transfers.pair_dst):
+        member = np.searchsorted(members, ends_of_pair[pair])
+        np.maximum.at(ends, (member, step), transfers.end_ns[rows])
+    return ends
