@@ -38,6 +38,15 @@ def test_bursts_count_as_wholes(seed: int) -> None:
     assert found.period == pytest.approx(0.5, rel=0.01)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_long_silence_does_not_hide_the_period(seed: int) -> None:
+    """Set-up, then nothing for as long as all the steps together, then steps."""
+    random = np.random.default_rng(seed)
+    steps = 40.0 + np.concatenate([step * 0.5 + random.uniform(0.3, 0.5, 40) for step in range(60)])
+    found = estimate_period(np.concatenate([random.uniform(0.0, 2.0, 100), steps]), shortest=0.02)
+    assert found.period == pytest.approx(0.5, rel=0.01)
+
+
 def test_heavy_events_outweigh_light_noise() -> None:
     random = np.random.default_rng(4)
     noise = random.uniform(0.0, 60.0, 400)
