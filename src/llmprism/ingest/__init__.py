@@ -3,5 +3,6 @@
 from llmprism.ingest.flows import read_flows
 from llmprism.ingest.mapping import ColumnMapping, ColumnSource, Unit
 from llmprism.ingest.topology import read_topology
+from llmprism.ingest.transfers import assemble_transfers
 
-__all__ = ["ColumnMapping", "ColumnSource", "Unit", "read_flows", "read_topology"]
+__all__ = ["ColumnMapping", "ColumnSource", "Unit", "assemble_transfers", "read_flows", "read_topology"]

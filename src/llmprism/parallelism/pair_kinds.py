@@ -113,8 +113,6 @@ def reconcile(links: Links, judged: LinkKinds) -> LinkKinds:
     members, ends = np.unique(np.concatenate([links.low, links.high]), return_inverse=True)
     low, high = ends[: links.low.size], ends[links.low.size :]
     order = np.argsort(-judged.confidence, kind="stable")
-    kind = _accept(
-        order, low, high, judged.kind, members.size, int(PairKind.DP), int(PairKind.PP), int(PairKind.OTHER)
-    )
+    kind = _accept(order, low, high, judged.kind, members.size, int(PairKind.DP), int(PairKind.PP), int(PairKind.OTHER))
     confidence = np.where(kind == judged.kind, judged.confidence, 1.0 - judged.confidence)
     return LinkKinds(kind, confidence, judged.one_way, judged.distance)

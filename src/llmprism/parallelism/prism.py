@@ -91,9 +91,7 @@ def _pair_index(transfers: TransferTable) -> dict[tuple[int, int], int]:
     return {end: pair for pair, end in enumerate(ends)}
 
 
-def _stage_links(
-    pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int, int], int]
-) -> list[tuple[int, int]]:
+def _stage_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
     """(forward pair, backward pair) between neighbouring stages."""
     neighbours = (link for pipeline in pipelines for link in zip(pipeline, pipeline[1:], strict=False))
     return [

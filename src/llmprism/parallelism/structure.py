@@ -97,7 +97,9 @@ def _walk(first: int, neighbours: dict[int, list[tuple[int, float]]]) -> list[in
 
 
 def _cut_ring(path: list[int], neighbours: dict[int, list[tuple[int, float]]]) -> list[int]:
-    carried = [dict(neighbours[a])[b] for a, b in zip(path, [*path[1:], path[0]], strict=True) if b in dict(neighbours[a])]
+    carried = [
+        dict(neighbours[a])[b] for a, b in zip(path, [*path[1:], path[0]], strict=True) if b in dict(neighbours[a])
+    ]
     if len(carried) != len(path):
         return path
     cut = int(np.argmin(carried)) + 1

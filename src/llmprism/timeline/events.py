@@ -123,9 +123,7 @@ def _gap_kernel(
     return out_address[:count], out_step[:count], out_kind[:count], out_start[:count], out_end[:count]
 
 
-def _fill_gaps(
-    address: Int32, kind: Int8, start: Int64, end: Int64, peer: Int32, size: Int64, steps: Steps
-) -> Events:
+def _fill_gaps(address: Int32, kind: Int8, start: Int64, end: Int64, peer: Int32, size: Int64, steps: Steps) -> Events:
     step = np.searchsorted(steps.end_ns, start, side="right").astype(np.int32)
     inside = (step < steps.count) & (start >= steps.start_ns[np.minimum(step, steps.count - 1)])
     step = np.where(inside, step, -1).astype(np.int32)

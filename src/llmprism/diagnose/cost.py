@@ -1,0 +1,22 @@
+"""What a fault costs: the time that the affected steps took beyond the job's normal step, for all of its GPUs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.diagnose.evidence import JobEvidence
+
+__all__ = ["lost_gpu_seconds", "share_lost"]
+
+
+def lost_gpu_seconds(evidence: JobEvidence, steps: NDArray[np.bool_]) -> float:
+    excess = np.maximum(evidence.duration_ns[steps] - evidence.normal_ns, 0.0)
+    return float(excess.sum()) / 1e9 * len(evidence.job.members)
+
+
+def share_lost(evidence: JobEvidence, steps: NDArray[np.bool_]) -> float:
+    """Share of the job's speed that is lost during these steps, 0..1."""
+    taken = float(evidence.duration_ns[steps].sum())
+    needed = evidence.normal_ns * int(steps.sum())
+    return max(0.0, 1.0 - needed / taken) if taken > 0 else 0.0

@@ -1,0 +1,188 @@
+"""What the detectors look at, measured once per job: who was late, and how fast messages moved.
+
+*Lateness.* Members of one data-parallel group do the same work, so they are ready to send their gradients at the same
+time. A member that first sends long after the median of the others in a step was computing late. The others can only
+send what they have and wait, so they are not late themselves.
+
+*Local rate.* How fast a pair moves one quantum of bytes, pauses inside it included, at its better moments. A peer that
+waits for a slow NIC still passes on what it has got at full speed; only the pairs of the slow NIC itself take long for
+every quantum. The rate while something flows would not tell: a throttled link sends short bursts at line rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import Int32, Int64
+from llmprism.model.job import Job, JobState
+from llmprism.model.layout import JobLayout, PairKind
+from llmprism.model.timeline import Timeline
+
+Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+__all__ = ["JobEvidence", "gather_evidence"]
+
+QUANTUM_BYTES: Final = 1_000_000
+"""A megabyte: more than a throttle's burst, less than the pieces in which collectives hand data on (1-4 MB)."""
+
+QUANTUM_SHARE: Final = 0.5
+"""Of a pair's bytes per step, where these are small: a quantum must fit into one message."""
+
+BETTER_MOMENTS: Final = 0.75
+"""Quantile of the quanta of a step that counts: above it lie bursts, below it quanta that held a wait."""
+
+MESSAGE_FLOOR_BYTES: Final = 1_000
+"""Smaller records are heartbeats and store messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvidence:
+    """One job's measurements. Rows of `lateness_ns` follow `job.members`, rows of `rate` the pairs of its transfers;
+    columns are steps. NaN where nothing was measured. `counted` marks the steps that may be judged (not set-up)."""
+
+    job: Job
+    layout: JobLayout
+    timeline: Timeline
+    state: JobState
+    duration_ns: Float64
+    counted: Bool
+    normal_ns: float
+    lateness_ns: Float64
+    rate: Float64
+    pair_kind: NDArray[np.int8]
+
+    @property
+    def steps(self) -> int:
+        return int(self.duration_ns.size)
+
+
+@numba.njit(cache=True, parallel=True)
+def _local_rates(
+    offsets: Int64,
+    start: Int64,
+    end: Int64,
+    size: Int64,
+    begin: Int64,
+    finish: Int64,
+    quantum: Float64,
+    quantile: float,
+) -> Float64:
+    """Bits per ns at which each pair moves a quantum, per step."""
+    pairs, steps = offsets.size - 1, begin.size
+    rates = np.full((pairs, steps), np.nan)
+    for p in numba.prange(pairs):
+        i = offsets[p]
+        for k in range(steps):
+            while i < offsets[p + 1] and start[i] < begin[k]:
+                i += 1
+            j = i
+            while j < offsets[p + 1] and start[j] < finish[k]:
+                j += 1
+            found = np.empty(j - i)
+            count, last, amount = 0, i, 0.0
+            for first in range(i, j):
+                while last < j and amount < quantum[p]:
+                    amount += size[last]
+                    last += 1
+                if amount < quantum[p] or last <= first:
+                    break
+                found[count] = 8.0 * amount / max(end[last - 1] - start[first], 1)
+                count += 1
+                amount -= size[first]
+            if count:
+                rates[p, k] = np.quantile(found[:count], quantile)
+            i = j
+    return rates
+
+
+def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobState) -> JobEvidence:
+    steps = timeline.steps
+    duration = steps.duration_ns.astype(np.float64)
+    counted = ~steps.setup
+    pair_kind = _pair_kind(job, layout)
+    return JobEvidence(
+        job=job,
+        layout=layout,
+        timeline=timeline,
+        state=state,
+        duration_ns=duration,
+        counted=counted,
+        normal_ns=_normal_duration(duration[counted]),
+        lateness_ns=_lateness(job, layout, timeline),
+        rate=_rates(job, timeline, pair_kind),
+        pair_kind=pair_kind,
+    )
+
+
+def _pair_kind(job: Job, layout: JobLayout) -> NDArray[np.int8]:
+    first = job.transfers.pair_offsets[:-1]
+    return layout.transfer_kind[first] if first.size else np.zeros(0, dtype=np.int8)
+
+
+def _normal_duration(duration: Float64) -> float:
+    """The usual step: the lower quartile, because faults only lengthen steps and may last for half of the window."""
+    return float(np.quantile(duration, 0.25)) if duration.size else 0.0
+
+
+def _rates(job: Job, timeline: Timeline, pair_kind: NDArray[np.int8]) -> Float64:
+    transfers, steps = job.transfers, timeline.steps
+    if not steps.count or not transfers.pair_count:
+        return np.full((transfers.pair_count, steps.count), np.nan)
+    total = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
+    quantum = np.minimum(QUANTUM_BYTES, QUANTUM_SHARE * total / (steps.count + 1))
+    rates: Float64 = _local_rates(
+        transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
+        steps.start_ns, steps.end_ns, quantum, BETTER_MOMENTS,
+    )  # fmt: skip
+    rates[pair_kind == PairKind.UNKNOWN] = np.nan
+    return rates
+
+
+def _lateness(job: Job, layout: JobLayout, timeline: Timeline) -> Float64:
+    """First gradient message of each member in each step, after the median of the other members of its group."""
+    first = _first_sends(job, layout, timeline)
+    late = np.full(first.shape, np.nan)
+    row_of = {member: row for row, member in enumerate(job.members)}
+    for group in layout.groups:
+        if group.kind != PairKind.DP:
+            continue
+        rows = np.array([row_of[member] for member in group.members])
+        late[rows] = first[rows] - _median_of_others(first[rows])
+    return late
+
+
+def _median_of_others(values: Float64) -> Float64:
+    """Per column, for each row the median of the other rows."""
+    count = values.shape[0]
+    if count <= 2:
+        return values[::-1] if count == 2 else np.full(values.shape, np.nan)
+    order = np.sort(values, axis=0)
+    rank = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable")
+    low, high = (count - 2) // 2, (count - 1) // 2
+
+    def nth_other(n: int) -> Float64:
+        return np.where(rank <= n, order[min(n + 1, count - 1)][None, :], order[n][None, :])
+
+    return 0.5 * (nth_other(low) + nth_other(high))
+
+
+def _first_sends(job: Job, layout: JobLayout, timeline: Timeline) -> Float64:
+    transfers, steps = job.transfers, timeline.steps
+    first = np.full((len(job.members), steps.count), np.inf)
+    if not steps.count:
+        return first
+    rows = np.flatnonzero((layout.transfer_kind == PairKind.DP) & (transfers.bytes >= MESSAGE_FLOOR_BYTES))
+    when = transfers.start_ns[rows]
+    step = np.searchsorted(steps.end_ns, when, side="right")
+    inside = (step < steps.count) & (when >= steps.start_ns[np.minimum(step, steps.count - 1)])
+    rows, step = rows[inside], step[inside]
+    source: Int32 = transfers.pair_src[transfers.pair_of_row[rows]]
+    member = np.searchsorted(np.array(job.members), source)
+    np.minimum.at(first, (member, step), (transfers.start_ns[rows] - steps.start_ns[step]).astype(np.float64))
+    return np.where(np.isfinite(first), first, np.nan)

@@ -1,0 +1,214 @@
+"""Slow NIC, slow link, slow switch: messages that take long, and what they have in common.
+
+A cell is one pair in one step. It is *sick* when its local rate lies far below what pairs of its kind reach. The place
+that explains the sick cells is the one through which most of them and few healthy ones pass: candidates are NICs, links
+between switches and switches, over all jobs at once, taken greedily until what is left explains nothing.
+
+Catches: a throttled or degraded NIC, cable or switch, from two steps on, also when a third of the pairs are sick.
+Must not shout at: peers that wait for a slow NIC, late senders, the ordinary spread of rates (its robust spread widens
+the cut), short dips, set-up steps. Tested with the slow_nic capture against all healthy ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
+from llmprism.diagnose.evidence import JobEvidence
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.flows import Window
+from llmprism.stats.runs import runs_of
+
+Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
+
+__all__ = ["find_slow_transfers"]
+
+MIN_DROP: Final = 0.5
+"""Natural logarithm of the drop of the local rate that makes a cell sick: below 61 % of the expected rate."""
+
+SPREADS: Final = 4.0
+"""The drop must also exceed this many robust spreads of the rates of the same kind."""
+
+MIN_STEPS: Final = 2
+"""Sick steps in a row before a place is accused."""
+
+SICK_SHARE: Final = 0.6
+"""Share of a place's cells that are sick while it is."""
+
+MIN_COVER: Final = 0.25
+"""A further place must explain at least this share of all sick cells."""
+
+MIN_LOSS: Final = 0.05
+"""Share of the speed that the jobs concerned must lose: what slows nobody is not worth a night call."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Sick cells of one job: pairs x steps; `drop` is the log of expected over measured rate."""
+
+    evidence: JobEvidence
+    sick: Bool
+    known: Bool
+    drop: Float64
+    expected: Float64
+
+
+Place = tuple[WhereType, str | tuple[str, str]]
+
+
+def find_slow_transfers(jobs: Sequence[JobEvidence], window: Window) -> list[Finding]:
+    """Findings for the places that explain slow messages, the most explaining first."""
+    cells = [_judge(evidence) for evidence in jobs if evidence.steps]
+    total = sum(int(cell.sick.sum()) for cell in cells)
+    findings: list[Finding] = []
+    while total:
+        place, gain = _best_place(cells)
+        if place is None or gain < MIN_COVER * total:
+            break
+        findings += _accuse(place, cells, window)
+        cells = [_without(cell, place) for cell in cells]
+    return findings
+
+
+def _judge(evidence: JobEvidence) -> _Cells:
+    rate = np.where(evidence.counted[None, :], evidence.rate, np.nan)
+    known = np.isfinite(rate) & (rate > 0)
+    drop = np.zeros(rate.shape)
+    expected = np.full(rate.shape[0], np.nan)
+    sick = np.zeros(rate.shape, dtype=np.bool_)
+    for kind in np.unique(evidence.pair_kind):
+        rows = np.flatnonzero((evidence.pair_kind == kind) & known.any(axis=1))
+        if rows.size < 2:
+            continue
+        usual = np.nanmedian(rate[rows], axis=1)
+        expected[rows] = np.median(usual)
+        logs = np.log(np.where(known[rows], rate[rows], 1.0)) - np.log(expected[rows])[:, None]
+        spread = 1.4826 * np.median(np.abs(logs[known[rows]] - np.median(logs[known[rows]])))
+        drop[rows] = np.where(known[rows], -logs, 0.0)
+        sick[rows] = drop[rows] > max(MIN_DROP, SPREADS * spread)
+    lasting = np.zeros_like(sick)
+    for row in np.flatnonzero(sick.any(axis=1)):
+        for first, last in runs_of(sick[row] | ~known[row], bridge=1, shortest=MIN_STEPS):
+            lasting[row, first:last] = sick[row, first:last]
+    return _Cells(evidence, lasting, known, drop, expected)
+
+
+def _places_of_pair(evidence: JobEvidence, pair: int) -> list[Place]:
+    transfers = evidence.job.transfers
+    src = transfers.addresses[transfers.pair_src[pair]]
+    dst = transfers.addresses[transfers.pair_dst[pair]]
+    places: list[Place] = [(WhereType.NIC, src), (WhereType.NIC, dst)]
+    path_id = int(transfers.path[transfers.pair_offsets[pair]])
+    path = transfers.paths[path_id] if path_id >= 0 else ()
+    for a, b in zip(path, path[1:], strict=False):
+        places.append((WhereType.LINK, (min(a, b), max(a, b))))
+    places += [(WhereType.SWITCH, switch) for switch in dict.fromkeys(path)]
+    return places
+
+
+def _best_place(cells: list[_Cells]) -> tuple[Place | None, int]:
+    """The place that explains most: sick cells through it minus healthy ones while it is sick. Ties: the smallest."""
+    sick: dict[Place, int] = {}
+    healthy: dict[Place, int] = {}
+    for cell in cells:
+        busy_steps = cell.sick.any(axis=0)
+        for pair in np.flatnonzero(cell.known.any(axis=1)):
+            bad = int(cell.sick[pair].sum())
+            good = int((cell.known[pair] & ~cell.sick[pair] & busy_steps).sum())
+            for place in _places_of_pair(cell.evidence, int(pair)):
+                sick[place] = sick.get(place, 0) + bad
+                healthy[place] = healthy.get(place, 0) + good
+    order = {WhereType.NIC: 0, WhereType.LINK: 1, WhereType.SWITCH: 2}
+    fit = {place: bad - healthy[place] for place, bad in sick.items() if bad >= SICK_SHARE * (bad + healthy[place])}
+    if not fit:
+        return None, 0
+    best = max(fit, key=lambda place: (fit[place], -order[place[0]], str(place[1])))
+    return best, sick[best]
+
+
+def _through(cell: _Cells, place: Place) -> Bool:
+    through = np.zeros(cell.sick.shape[0], dtype=np.bool_)
+    for pair in np.flatnonzero(cell.known.any(axis=1)):
+        through[pair] = place in _places_of_pair(cell.evidence, int(pair))
+    return through
+
+
+def _without(cell: _Cells, place: Place) -> _Cells:
+    sick = cell.sick.copy()
+    sick[_through(cell, place)] = False
+    return _Cells(cell.evidence, sick, cell.known, cell.drop, cell.expected)
+
+
+def _accuse(place: Place, cells: list[_Cells], window: Window) -> list[Finding]:
+    start, end, lost, severity, open_end = [], [], 0.0, 0.0, False
+    rates, expected, jobs, count = [], [], [], 0
+    for cell in cells:
+        through = _through(cell, place)
+        known = cell.known[through].sum(axis=0)
+        share = cell.sick[through].sum(axis=0) / np.maximum(known, 1)
+        ranges = runs_of(share >= 0.5, bridge=2, shortest=1)
+        if not ranges:
+            continue
+        affected = np.zeros(cell.evidence.steps, dtype=np.bool_)
+        affected[ranges[0][0] : ranges[-1][1]] = True
+        affected &= share >= 0.5
+        steps = cell.evidence.timeline.steps
+        start.append(int(steps.start_ns[affected][0]))
+        end.append(int(steps.end_ns[affected][-1]))
+        open_end |= bool(affected[-1])
+        lost += lost_gpu_seconds(cell.evidence, affected)
+        severity = max(severity, share_lost(cell.evidence, affected))
+        chosen = cell.sick[through] & affected[None, :]
+        rates.append(cell.evidence.rate[through][chosen])
+        expected.append(cell.expected[through])
+        jobs.append(cell.evidence.job.id)
+        count += int(through.sum())
+    if not start or severity < MIN_LOSS:
+        return []
+    measured, usual = float(np.median(np.concatenate(rates))), float(np.nanmedian(np.concatenate(expected)))
+    return [_finding(place, jobs, min(start), None if open_end else max(end), severity, lost, measured, usual, count)]
+
+
+_KIND = {
+    WhereType.NIC: FindingKind.SLOW_NIC,
+    WhereType.LINK: FindingKind.SLOW_LINK,
+    WhereType.SWITCH: FindingKind.SLOW_SWITCH,
+}
+
+
+def _finding(
+    place: Place, jobs: list[str], start: int, end: int | None, severity: float, lost: float,
+    rate: float, usual: float, pairs: int,
+) -> Finding:  # fmt: skip
+    where, name = place
+    shown = " - ".join(name) if isinstance(name, tuple) else name
+    action = {
+        WhereType.NIC: "check its cable, port counters and PCIe link; move the rank off this server",
+        WhereType.LINK: "check the cable and the error counters at both ends; drain the link",
+        WhereType.SWITCH: "check its error and pause counters; drain it",
+    }[where]
+    return Finding(
+        kind=_KIND[where],
+        job=jobs[0] if len(jobs) == 1 else None,
+        where=Where(where, name),
+        start_ns=start,
+        end_ns=end,
+        severity=round(severity, 3),
+        confidence=round(min(0.99, 1.0 - 0.5 * rate / usual), 3),
+        lost_gpu_seconds=round(lost, 3),
+        summary=(
+            f"{where.value.upper() if where is WhereType.NIC else where.value.capitalize()} {shown} moves data at "
+            f"{rate:.1f} Gb/s where {usual:.1f} is usual, and {'all of its peers wait' if where is WhereType.NIC else 'the jobs through it wait'}"
+            f": {action}."
+        ),
+        evidence=(
+            Evidence("median rate of one megabyte through this place, Gb/s", round(rate, 3), round(usual, 3)),
+            Evidence("pairs of training traffic through this place", pairs),
+        ),
+    )

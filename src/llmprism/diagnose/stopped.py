@@ -1,0 +1,193 @@
+"""Hang and crash: a job whose traffic ends in the middle of a step.
+
+A job that ends does so between two steps. One that stops inside a step has lost somebody: the culprit is the member that
+did least of its share of that last step, measured against the peers that do the same work. Members that answer nothing
+although they were sent something stand out as zero. If the members' control messages go on afterwards the job hangs;
+if everything falls silent it crashed.
+
+Catches: a killed, frozen or lost rank, from the first incomplete step. Must not shout at: jobs that end, records that
+end because the window does, pauses between steps. Tested with the crash capture against all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.flows import Window
+from llmprism.model.job import Job, JobState
+from llmprism.model.layout import JobLayout, PairKind
+from llmprism.model.timeline import Timeline
+
+Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+__all__ = ["find_stopped", "job_state"]
+
+COMPLETE: Final = 0.9
+"""Share of a step's bytes from which its end was not in the middle of it."""
+
+STARTED: Final = 0.002
+"""Share of a step's bytes that must have flowed for the step to have begun."""
+
+SILENT_STEPS: Final = 2.0
+"""Silence at the end of the window, in steps, after which a job has stopped."""
+
+QUIET_FACTOR: Final = 1.5
+"""A shorter silence counts too when it is this many times the longest that the job kept inside any earlier step."""
+
+ALIVE_STEPS: Final = 3.0
+"""Control messages this many steps after the last training message: the ranks live, the job hangs."""
+
+ALIVE_FLOOR_NS: Final = 2_000_000_000
+"""And at least two seconds: a crash takes the other ranks down within that."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How the traffic ended: time of the last training message, share of the last step done, and what came after."""
+
+    last_ns: int
+    begun_ns: int
+    done: float
+    silence_ns: int
+    longest_inside_ns: int
+    alive_ns: int
+    period_ns: float
+
+
+def job_state(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -> JobState:
+    """Running, starting, ended, crashed or hung at the end of the window."""
+    ending = _ending(job, layout, timeline, window)
+    if ending is None:
+        return JobState.UNKNOWN
+    stopped = ending.silence_ns > SILENT_STEPS * ending.period_ns
+    inside = STARTED < ending.done < COMPLETE
+    broken_off = inside and (stopped or ending.silence_ns > QUIET_FACTOR * ending.longest_inside_ns)
+    if broken_off:
+        alive = ending.alive_ns - ending.last_ns
+        return JobState.HUNG if alive > max(ALIVE_STEPS * ending.period_ns, ALIVE_FLOOR_NS) else JobState.CRASHED
+    return JobState.ENDED if stopped else JobState.RUNNING
+
+
+def find_stopped(job: Job, layout: JobLayout, timeline: Timeline, state: JobState, window: Window) -> list[Finding]:
+    """The finding for a job in the state `crashed` or `hung`."""
+    ending = _ending(job, layout, timeline, window)
+    if state not in (JobState.CRASHED, JobState.HUNG) or ending is None:
+        return []
+    progress = _progress(job, layout, timeline, ending)
+    worst = int(np.nanargmin(progress)) if np.isfinite(progress).any() else -1
+    others = np.delete(progress, worst)
+    clear = worst >= 0 and (not np.isfinite(others).any() or progress[worst] < np.nanmin(others) - 0.05)
+    name = job.transfers.addresses[job.members[worst]] if worst >= 0 else job.id
+    kind = FindingKind.CRASH if state is JobState.CRASHED else FindingKind.HANG
+    lost = max(window.end_ns - ending.last_ns, 0) / 1e9 * len(job.members)
+    verb = "died" if kind is FindingKind.CRASH else "fell silent"
+    advice = (
+        "read its log and its server's kernel log for the cause, then restart without it"
+        if kind is FindingKind.CRASH
+        else "take a stack dump of that rank, check its GPU for an Xid and its NIC for link flaps"
+    )
+    return [
+        Finding(
+            kind=kind,
+            job=job.id,
+            where=Where(WhereType.GPU, name) if worst >= 0 else Where(WhereType.JOB, job.id),
+            start_ns=_silent_since(job, worst, ending),
+            end_ns=None,
+            severity=1.0,
+            confidence=0.9 if clear else 0.6,
+            lost_gpu_seconds=round(lost, 3),
+            summary=(
+                f"GPU {name} {verb} in step {timeline.steps.count} and the job's other "
+                f"{len(job.members) - 1} GPUs stopped with it: {advice}."
+            ),
+            evidence=(
+                Evidence("share of its part of the last step that the GPU did", round(float(progress[worst]), 3), 1.0),
+                Evidence("share of the last step that the job did", round(ending.done, 3), 1.0),
+                Evidence("seconds of silence up to the end of the window", round(ending.silence_ns / 1e9, 3)),
+            ),
+        )
+    ]
+
+
+def _training_rows(layout: JobLayout) -> Bool:
+    return layout.transfer_kind != PairKind.UNKNOWN
+
+
+def _ending(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -> _Ending | None:
+    transfers, steps = job.transfers, timeline.steps
+    rows = _training_rows(layout)
+    if steps.count < 2 or not rows.any():
+        return None
+    begun = int(steps.end_ns[-1])
+    size = transfers.bytes[rows]
+    start, end = transfers.start_ns[rows], transfers.end_ns[rows]
+    last = int(end.max())
+    whole = float(size[(start >= steps.start_ns[0]) & (start < begun)].sum()) / steps.count
+    after = float(size[start >= begun].sum())
+    inside = _longest_silence(start, end, steps.start_ns[0], begun)
+    return _Ending(
+        last_ns=last,
+        begun_ns=begun,
+        done=after / max(whole, 1.0),
+        silence_ns=window.end_ns - last,
+        longest_inside_ns=inside,
+        alive_ns=int(transfers.end_ns.max()),
+        period_ns=float(np.median(steps.duration_ns)),
+    )
+
+
+def _longest_silence(start: NDArray[np.int64], end: NDArray[np.int64], first: int, last: int) -> int:
+    """Usual longest silence of all training traffic in a stretch: its 99th percentile."""
+    chosen = (start >= first) & (start < last)
+    order = np.argsort(start[chosen], kind="stable")
+    begin, horizon = start[chosen][order], np.maximum.accumulate(end[chosen][order])
+    silence = begin[1:] - horizon[:-1]
+    silence = silence[silence > 0]
+    return int(np.quantile(silence, 0.99)) if silence.size else 0
+
+
+def _progress(job: Job, layout: JobLayout, timeline: Timeline, ending: _Ending) -> Float64:
+    """Each member's share of its usual bytes sent in the last step, against the best of its peers."""
+    transfers, steps = job.transfers, timeline.steps
+    rows = _training_rows(layout)
+    member = np.searchsorted(np.array(job.members), transfers.pair_src[transfers.pair_of_row[rows]])
+    start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
+    inside = (start >= steps.start_ns[0]) & (start < ending.begun_ns)
+    usual = np.bincount(member[inside], size[inside], minlength=len(job.members)) / steps.count
+    after = start >= ending.begun_ns
+    done = np.bincount(member[after], size[after], minlength=len(job.members)) / np.maximum(usual, 1.0)
+    row_of = {address: row for row, address in enumerate(job.members)}
+    progress = np.full(done.size, np.nan)
+    for peers in _peers(job, layout):
+        index = [row_of[address] for address in peers]
+        best = done[index].max()
+        progress[index] = done[index] / best if best > 0 else np.nan
+    return progress
+
+
+def _peers(job: Job, layout: JobLayout) -> list[tuple[int, ...]]:
+    """Members that do the same work: of one group, else of one pipeline, else all."""
+    if layout.groups:
+        return [group.members for group in layout.groups]
+    return list(layout.pipelines) or [job.members]
+
+
+def _silent_since(job: Job, row: int, ending: _Ending) -> int:
+    """When the culprit should have answered: the last message it was sent, or its own last one if later."""
+    if row < 0:
+        return ending.last_ns
+    transfers = job.transfers
+    pair = transfers.pair_of_row
+    large = transfers.bytes >= 1000
+    address = job.members[row]
+    told = large & (transfers.pair_dst[pair] == address) & (transfers.start_ns >= ending.begun_ns)
+    sent = large & (transfers.pair_src[pair] == address)
+    times = [int(transfers.end_ns[mask].min() if mask is told else transfers.end_ns[mask].max())
+             for mask in (told, sent) if mask.any()]  # fmt: skip
+    return max(times, default=ending.last_ns)
