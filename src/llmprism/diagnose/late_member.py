@@ -33,8 +33,11 @@ SPREADS: Final = 5.0
 MIN_STEPS: Final = 3
 """Late steps before a GPU is called slow."""
 
-MIN_SLOWDOWN: Final = 1.08
+MIN_SLOWDOWN: Final = 1.1
 """Steps with the late member must take at least this many times the job's other steps, where there are others."""
+
+CONSISTENT: Final = 0.75
+"""Share of the steps of a run in which the member is late."""
 
 STALL_STEPS: Final = 4.0
 """A single step's lateness, in normal steps, that is a stall."""
@@ -79,6 +82,8 @@ def _excused(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -
 def _slow(evidence: JobEvidence, row: int, first: int, last: int, flagged: Bool) -> Finding | None:
     affected = np.zeros(evidence.steps, dtype=np.bool_)
     affected[first:last] = flagged[first:last]
+    if affected.sum() < CONSISTENT * (last - first) or not _delays_the_job(evidence, row, affected):
+        return None
     others = evidence.counted & ~affected
     taken = float(np.median(evidence.duration_ns[affected]))
     if others.sum() >= MIN_STEPS and taken < MIN_SLOWDOWN * float(np.median(evidence.duration_ns[others])):
@@ -105,6 +110,15 @@ def _slow(evidence: JobEvidence, row: int, first: int, last: int, flagged: Bool)
             Evidence("median step while it is late, ms", round(taken / 1e6, 3), round(evidence.normal_ns / 1e6, 3)),
         ),
     )
+
+
+def _delays_the_job(evidence: JobEvidence, row: int, affected: Bool) -> bool:
+    """Is the member later than its group could afford? Later stages end a step early and wait for the first one."""
+    group = next(g for g in evidence.layout.groups if evidence.job.members[row] in g.members)
+    rows = np.flatnonzero(np.isin(evidence.job.members, group.members))
+    ends = evidence.timeline.member_end_ns[rows].max(axis=0)
+    slack = evidence.timeline.steps.end_ns - ends
+    return bool(np.median((evidence.lateness_ns[row] - slack)[affected]) > 0)
 
 
 def _late_share(evidence: JobEvidence, row: int, affected: Bool) -> float:

@@ -21,12 +21,16 @@ from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereT
 from llmprism.model.flows import Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout, PairKind
-from llmprism.model.timeline import Timeline
+from llmprism.model.timeline import Steps, Timeline
 
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
+Int64 = NDArray[np.int64]
 
 __all__ = ["find_stopped", "job_state"]
+
+MESSAGE_FLOOR_BYTES: Final = 1_000
+"""Smaller records are heartbeats and store messages."""
 
 COMPLETE: Final = 0.9
 """Share of a step's bytes from which its end was not in the middle of it."""
@@ -37,8 +41,14 @@ STARTED: Final = 0.002
 SILENT_STEPS: Final = 2.0
 """Silence at the end of the window, in steps, after which a job has stopped."""
 
-QUIET_FACTOR: Final = 1.5
-"""A shorter silence counts too when it is this many times the longest that the job kept inside any earlier step."""
+QUIET_FACTOR: Final = 2.0
+"""A shorter silence counts too when it is this many times the usual longest at the same point of earlier steps."""
+
+QUIET_REACH: Final = 0.05
+"""Share of a step's bytes around a point that is the same point."""
+
+QUIET_QUANTILE: Final = 0.9
+"""Of the earlier steps: how long a silence at that point may usually last."""
 
 ALIVE_STEPS: Final = 3.0
 """Control messages this many steps after the last training message: the ranks live, the job hangs."""
@@ -55,7 +65,7 @@ class _Ending:
     begun_ns: int
     done: float
     silence_ns: int
-    longest_inside_ns: int
+    usual_silence_ns: int
     alive_ns: int
     period_ns: float
 
@@ -67,7 +77,7 @@ def job_state(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -
         return JobState.UNKNOWN
     stopped = ending.silence_ns > SILENT_STEPS * ending.period_ns
     inside = STARTED < ending.done < COMPLETE
-    broken_off = inside and (stopped or ending.silence_ns > QUIET_FACTOR * ending.longest_inside_ns)
+    broken_off = inside and (stopped or ending.silence_ns > QUIET_FACTOR * ending.usual_silence_ns)
     if broken_off:
         alive = ending.alive_ns - ending.last_ns
         return JobState.HUNG if alive > max(ALIVE_STEPS * ending.period_ns, ALIVE_FLOOR_NS) else JobState.CRASHED
@@ -115,13 +125,13 @@ def find_stopped(job: Job, layout: JobLayout, timeline: Timeline, state: JobStat
     ]
 
 
-def _training_rows(layout: JobLayout) -> Bool:
-    return layout.transfer_kind != PairKind.UNKNOWN
+def _training_rows(job: Job, layout: JobLayout) -> Bool:
+    return (layout.transfer_kind != PairKind.UNKNOWN) & (job.transfers.bytes >= MESSAGE_FLOOR_BYTES)
 
 
 def _ending(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -> _Ending | None:
     transfers, steps = job.transfers, timeline.steps
-    rows = _training_rows(layout)
+    rows = _training_rows(job, layout)
     if steps.count < 2 or not rows.any():
         return None
     begun = int(steps.end_ns[-1])
@@ -130,32 +140,38 @@ def _ending(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -> 
     last = int(end.max())
     whole = float(size[(start >= steps.start_ns[0]) & (start < begun)].sum()) / steps.count
     after = float(size[start >= begun].sum())
-    inside = _longest_silence(start, end, steps.start_ns[0], begun)
+    done = after / max(whole, 1.0)
     return _Ending(
         last_ns=last,
         begun_ns=begun,
-        done=after / max(whole, 1.0),
+        done=done,
         silence_ns=window.end_ns - last,
-        longest_inside_ns=inside,
+        usual_silence_ns=_usual_silence(start, end, size, steps, done),
         alive_ns=int(transfers.end_ns.max()),
         period_ns=float(np.median(steps.duration_ns)),
     )
 
 
-def _longest_silence(start: NDArray[np.int64], end: NDArray[np.int64], first: int, last: int) -> int:
-    """Usual longest silence of all training traffic in a stretch: its 99th percentile."""
-    chosen = (start >= first) & (start < last)
-    order = np.argsort(start[chosen], kind="stable")
-    begin, horizon = start[chosen][order], np.maximum.accumulate(end[chosen][order])
-    silence = begin[1:] - horizon[:-1]
-    silence = silence[silence > 0]
-    return int(np.quantile(silence, 0.99)) if silence.size else 0
+def _usual_silence(start: Int64, end: Int64, size: Int64, steps: Steps, done: float) -> int:
+    """The longest silence that earlier steps usually keep when the same share of their bytes has been sent."""
+    order = np.argsort(start, kind="stable")
+    begin, horizon, sent = start[order], np.maximum.accumulate(end[order]), np.cumsum(size[order])
+    silence = np.maximum(begin[1:] - horizon[:-1], 0)
+    step = np.searchsorted(steps.end_ns, horizon[:-1], side="left")
+    inside = (step < steps.count) & (begin[1:] > steps.start_ns[np.minimum(step, steps.count - 1)])
+    total = np.bincount(step[inside], size[order][:-1][inside], minlength=steps.count)
+    before = np.concatenate([[0.0], np.cumsum(total)])
+    share = (sent[:-1] - sent[:-1][inside][0] - before[step]) / np.maximum(np.append(total, 1.0)[step], 1.0)
+    near = inside & (np.abs(share - done) <= QUIET_REACH)
+    longest = np.zeros(steps.count, dtype=np.int64)
+    np.maximum.at(longest, step[near], silence[near])
+    return int(np.quantile(longest[~steps.setup], QUIET_QUANTILE)) if (~steps.setup).any() else 0
 
 
 def _progress(job: Job, layout: JobLayout, timeline: Timeline, ending: _Ending) -> Float64:
     """Each member's share of its usual bytes sent in the last step, against the best of its peers."""
     transfers, steps = job.transfers, timeline.steps
-    rows = _training_rows(layout)
+    rows = _training_rows(job, layout)
     member = np.searchsorted(np.array(job.members), transfers.pair_src[transfers.pair_of_row[rows]])
     start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
     inside = (start >= steps.start_ns[0]) & (start < ending.begun_ns)
@@ -184,7 +200,7 @@ def _silent_since(job: Job, row: int, ending: _Ending) -> int:
         return ending.last_ns
     transfers = job.transfers
     pair = transfers.pair_of_row
-    large = transfers.bytes >= 1000
+    large = transfers.bytes >= MESSAGE_FLOOR_BYTES
     address = job.members[row]
     told = large & (transfers.pair_dst[pair] == address) & (transfers.start_ns >= ending.begun_ns)
     sent = large & (transfers.pair_src[pair] == address)

@@ -34,6 +34,12 @@ TOLERANCE: Final = 0.03
 SETTLED: Final = 0.1
 """Share of the most outstanding activations below which a pipeline is at rest; a lossy collector never counts to 0."""
 
+EXACT: Final = 0.001
+"""Relative deviation of a pair's bytes per step below which single missing messages can be told."""
+
+STRAGGLE: Final = 0.08
+"""Share of the next step by which a straggler may run into it; one that takes longer is not of this step."""
+
 SAME_STEPS: Final = 0.15
 """Relative difference allowed between the steps found here and those the job was recognised by."""
 
@@ -55,6 +61,7 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
     asleep = silences.begin_ns[chain.boundaries]
     awake = asleep + silences.length_ns[chain.boundaries]
     end = np.maximum(asleep, _last_end_before(transfers, gradient, awake))
+    end = _with_stragglers(transfers, gradient, end)
     regular = chain.regular
     if silences.bytes_before[chain.boundaries[0]] >= (1.0 - TOLERANCE) * chain.bytes_per_step:
         lead = int(np.median(awake[:-1] - end[:-1])) if end.size > 1 else 0
@@ -94,7 +101,49 @@ def gradient_clock(transfers: TransferTable, group: Bool, clock: StepClock) -> S
     chain = find_steps(silences, max_steps=2 * clock.steps + 4)
     if chain is None or not _agrees(chain, clock):
         return None
-    return StepClock(silences.begin_ns[chain.boundaries], chain.regular, chain.dominance)
+    end = _with_stragglers(transfers, group, silences.begin_ns[chain.boundaries])
+    return StepClock(end, chain.regular, chain.dominance)
+
+
+@numba.njit(cache=True)
+def _arrears(
+    offsets: Int64, end: Int64, size: Int64, pairs: Int64, boundary: Int64, exact: float, reach: float
+) -> Int64:
+    """For each boundary the time at which the last of these pairs had sent what it sends up to there in other steps.
+
+    A pair's bytes at the boundaries form a straight line when its steps are exact; a pair that is below its line at a
+    boundary is still sending for that step. Pairs whose steps are not exact are not asked.
+    """
+    late = boundary.copy()
+    count = boundary.size
+    for p in pairs:
+        rows = slice(offsets[p], offsets[p + 1])
+        ends, sent = end[rows], np.cumsum(size[rows])
+        at = np.searchsorted(ends, boundary, side="right")
+        level = np.zeros(count)
+        for k in range(count):
+            level[k] = sent[at[k] - 1] if at[k] > 0 else 0.0
+        step = np.median(np.diff(level))
+        if step <= 0 or np.median(np.abs(np.diff(level) / step - 1.0)) > exact:
+            continue
+        base = np.median(level - step * np.arange(count))
+        for k in range(1, count - 1):
+            due = base + step * k
+            if level[k] < due - 10.0 * exact * step:
+                arrived = np.searchsorted(sent, due - exact * step)
+                if arrived < ends.size and ends[arrived] - boundary[k] < reach * (boundary[k + 1] - boundary[k]):
+                    late[k] = max(late[k], ends[arrived])
+    return late
+
+
+def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int64) -> Int64:
+    """The boundaries, moved to when the slowest pair had finished the step while others had gone on to the next."""
+    sums = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
+    pairs = np.flatnonzero(gradient & (sums >= MESSAGE_FLOOR_BYTES * boundary_ns.size))
+    late: Int64 = _arrears(
+        transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, boundary_ns.astype(np.int64), EXACT, STRAGGLE
+    )
+    return late
 
 
 def _agrees(chain: Chain, clock: StepClock) -> bool:
