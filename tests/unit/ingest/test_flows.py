@@ -25,9 +25,7 @@ def csv(path: Path, text: str, name: str = "flows.csv") -> Path:
 def test_real_captures_keep_every_record_and_byte() -> None:
     for file in sorted(CAPTURES.glob("*/flows.parquet")):
         table = read_flows([file])
-        query = (
-            "SELECT count(*), sum(bytes), min(start_ns), max(end_ns), count(DISTINCT (src, dst)) FROM read_parquet(?)"
-        )
+        columns = "count(*), sum(bytes), min(start_ns), max(end_ns), count(DISTINCT (src, dst))"
         with duckdb.connect() as connection:
             truth = connection.execute(f"SELECT {columns} FROM read_parquet(?)", [str(file)]).fetchone()
         window = table.window
