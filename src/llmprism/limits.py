@@ -10,6 +10,8 @@ __all__ = [
     "MAX_HEADER_BYTES",
     "MAX_INPUT_FILES",
     "MAX_MAPPING_BYTES",
+    "MAX_PACKET_ADDRESSES",
+    "MAX_PACKET_FLOWS",
     "MAX_PATH_SWITCHES",
     "MAX_RECORDS",
     "MAX_RECORD_BYTES",
@@ -45,3 +47,9 @@ MAX_HEADER_BYTES: Final = 1 << 20
 
 MAX_INPUT_FILES: Final = 100_000
 """Files of one read: a day in one-second files; a larger glob is a mistake."""
+
+MAX_PACKET_FLOWS: Final = 1 << 20
+"""Flows of a capture held at once (a power of two): 250 MB of state; then all are finished and counted anew."""
+
+MAX_PACKET_ADDRESSES: Final = 1 << 22
+"""Addresses of a capture (a power of two): no cluster has four million NICs; a scan of the internet does."""

@@ -14,7 +14,7 @@ from typing import Final
 from llmprism import limits
 from llmprism.ingest.mapping import Unit
 
-__all__ = ["DUPLICATE", "REASONS", "SourceColumn", "identifier", "literal", "normalised_select"]
+__all__ = ["DUPLICATE", "REASONS", "Scan", "SourceColumn", "identifier", "literal"]
 
 REASONS: Final = (
     "",
@@ -47,6 +47,30 @@ class SourceColumn:
     unit: Unit = Unit.NS
 
 
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Some files as an SQL table function, and the columns of the contract in it.
+
+    `unreadable` is an SQL condition for rows that the format itself could not parse.
+    """
+
+    name: str
+    table: str
+    columns: Mapping[str, SourceColumn]
+    unreadable: str | None = None
+
+    def select(self) -> str:
+        return f"SELECT {_normalised(self.columns, self.unreadable)} FROM {self.table}"
+
+    def select_not_a_number(self, target: str) -> str | None:
+        """A query for one value of the column that is there but is no number; None where the type rules that out."""
+        column = self.columns.get(target)
+        condition = _bad_number(column) if column is not None else None
+        if column is None or condition is None:
+            return None
+        return f"SELECT ({column.expression})::VARCHAR FROM {self.table} WHERE {condition} LIMIT 1"
+
+
 def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
@@ -55,11 +79,10 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def normalised_select(columns: Mapping[str, SourceColumn], unreadable: str | None = None) -> str:
+def _normalised(columns: Mapping[str, SourceColumn], unreadable: str | None) -> str:
     """The select list `reason, start_ns, end_ns, bytes, src, dst, switches, connection, exporter`.
 
-    `columns` maps target names to source columns; absent optional targets become NULL (0 for `connection`).
-    `unreadable` is an SQL condition for rows that the format itself could not parse.
+    Absent optional targets become NULL (0 for `connection`).
     """
     start = _time(columns["start_ns"])
     end = _time(columns["end_ns"]) if "end_ns" in columns else _end_from_duration(start, columns["duration_ns"])

@@ -1,4 +1,4 @@
-"""CSV files → a normalised select.
+"""CSV files → scans.
 
 The header line is parsed here and DuckDB is told every column by name, as text: nothing is left to sniffing, so one
 odd row cannot change how a whole file is read. Lines with too few or too many fields go to DuckDB's reject table,
@@ -15,12 +15,12 @@ from typing import Final
 
 from llmprism import limits
 from llmprism.errors import FormatError, InputError
-from llmprism.ingest.columns import identifier, literal, normalised_select
+from llmprism.ingest.columns import Scan, identifier, literal
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.resolve import file_list, resolve
 from llmprism.ingest.sources import Compression, Source
 
-__all__ = ["csv_selects"]
+__all__ = ["csv_scans"]
 
 DELIMITERS: Final = (",", "\t", "|", ";", " ")
 
@@ -35,15 +35,15 @@ class Dialect:
     compression: Compression
 
 
-def csv_selects(sources: Sequence[Source], mapping: ColumnMapping) -> list[str]:
-    """One SELECT per dialect among these files."""
+def csv_scans(sources: Sequence[Source], mapping: ColumnMapping) -> list[Scan]:
+    """One scan per dialect among these files."""
     by_dialect: dict[Dialect, list[Source]] = {}
     for source in sources:
         by_dialect.setdefault(_dialect(source), []).append(source)
-    return [_select(dialect, files, mapping) for dialect, files in by_dialect.items()]
+    return [_scan(dialect, files, mapping) for dialect, files in by_dialect.items()]
 
 
-def _select(dialect: Dialect, sources: Sequence[Source], mapping: ColumnMapping) -> str:
+def _scan(dialect: Dialect, sources: Sequence[Source], mapping: ColumnMapping) -> Scan:
     columns = resolve(sources[0].path, mapping, dict.fromkeys(dialect.names, "VARCHAR"), identifier)
     names = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in dialect.names)
     scan = (
@@ -51,7 +51,7 @@ def _select(dialect: Dialect, sources: Sequence[Source], mapping: ColumnMapping)
         f"quote={literal(dialect.quote)}, escape={literal(dialect.quote)}, columns={{{names}}}, "
         f"compression={literal(dialect.compression)}, store_rejects=true, hive_partitioning=false)"
     )
-    return f"SELECT {normalised_select(columns)} FROM {scan}"
+    return Scan(str(sources[0].path), scan, columns)
 
 
 def _dialect(source: Source) -> Dialect:

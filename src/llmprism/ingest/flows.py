@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 
 from llmprism import limits
 from llmprism.errors import ColumnError, FormatError, InputError, LimitError, UsageError
-from llmprism.ingest.columns import DUPLICATE, REASONS
-from llmprism.ingest.csv_text import csv_selects
+from llmprism.ingest.columns import DUPLICATE, REASONS, Scan
+from llmprism.ingest.csv_text import csv_scans
 from llmprism.ingest.duplicates import duplicate_rows
-from llmprism.ingest.json_lines import json_lines_selects
+from llmprism.ingest.json_lines import json_lines_scans
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.order import keep_rows, pair_order
-from llmprism.ingest.parquet import parquet_select
+from llmprism.ingest.parquet import parquet_scan
 from llmprism.ingest.sources import Format, Source, expand, identify, parse_format
 from llmprism.model.flows import FlowTable, InputCounts, Int32, Int64
 
@@ -91,8 +91,11 @@ def read_flows(
     sources = [identify(path, forced) for path in expand(paths)]
     with _database(memory_limit) as connection, _reported(connection, progress):
         try:
-            relation, unreadable = _relation(connection, sources, mapping or ColumnMapping())
-            addresses, switch_paths, rows = _intern(connection, relation)
+            scans = _scans(connection, sources, mapping or ColumnMapping())
+            unreadable = _create_records(connection, scans, sources)
+            addresses, switch_paths, rows = _intern(connection)
+            if not (rows.reason == 0).any():
+                _check_numbers(connection, scans)
         except duckdb.Error as error:
             raise _explain(error, sources) from None
     table = _table(rows, addresses, switch_paths, unreadable)
@@ -145,47 +148,61 @@ def _reported(connection: duckdb.DuckDBPyConnection, progress: Progress | None) 
     progress(1.0)
 
 
-def _relation(
-    connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], mapping: ColumnMapping
-) -> tuple[str, int]:
-    """The name of a relation with the normalised columns of all files; and how many lines could not even be split."""
+def _scans(connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], mapping: ColumnMapping) -> list[Scan]:
     by_format = {kind: [source for source in sources if source.format is kind] for kind in Format}
-    selects = []
+    scans: list[Scan] = []
     if by_format[Format.CSV]:
-        selects += csv_selects(by_format[Format.CSV], mapping)
+        scans += csv_scans(by_format[Format.CSV], mapping)
     if by_format[Format.JSONL]:
-        selects += json_lines_selects(connection, by_format[Format.JSONL], mapping)
+        scans += json_lines_scans(connection, by_format[Format.JSONL], mapping)
     if by_format[Format.PARQUET]:
-        selects.append(parquet_select(connection, by_format[Format.PARQUET], mapping))
-    union = " UNION ALL ".join(selects)
-    kind = "VIEW" if len(by_format[Format.PARQUET]) == len(sources) else "TABLE"
-    connection.execute(f"CREATE TEMP {kind} records AS {union}")
-    unreadable = _scalar(connection, _REJECTED) if by_format[Format.CSV] else 0
+        scans.append(parquet_scan(connection, by_format[Format.PARQUET], mapping))
+    return scans
+
+
+def _create_records(connection: duckdb.DuckDBPyConnection, scans: Sequence[Scan], sources: Sequence[Source]) -> int:
+    """Creates the relation `records` over all files; returns how many lines could not even be split into fields."""
+    formats = {source.format for source in sources}
+    kind = "VIEW" if formats == {Format.PARQUET} else "TABLE"
+    connection.execute(f"CREATE TEMP {kind} records AS {' UNION ALL '.join(scan.select() for scan in scans)}")
+    unreadable = _scalar(connection, _REJECTED) if Format.CSV in formats else 0
     count = _scalar(connection, "SELECT count(*) FROM records")
     if count > limits.MAX_RECORDS:
         raise LimitError(f"{count:,} records; at most {limits.MAX_RECORDS:,} fit in one run: read a shorter time range")
     if not count + unreadable:
         raise InputError(f"{_names(sources)}: holds no records")
-    return "records", unreadable
+    return unreadable
 
 
 _REJECTED: Final = "SELECT count(*) FROM (SELECT DISTINCT scan_id, file_id, line FROM reject_errors)"
 
 
-def _intern(
-    connection: duckdb.DuckDBPyConnection, relation: str
-) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], _Rows]:
+def _check_numbers(connection: duckdb.DuckDBPyConnection, scans: Sequence[Scan]) -> None:
+    """No row can be used: if a number column holds text, say which and show it."""
+    for scan in scans:
+        for target in ("start_ns", "end_ns", "duration_ns", "bytes"):
+            query = scan.select_not_a_number(target)
+            row = connection.execute(query).fetchone() if query else None
+            if row is not None:
+                expected = "whole numbers" if target == "bytes" else "nanoseconds (or the unit that --map gives)"
+                raise ColumnError(
+                    f"{scan.name}: the column for {target} holds text ({row[0][:40]!r}), expected {expected}; "
+                    f"map the right column and unit, for example --map {target}=COLUMN"
+                )
+
+
+def _intern(connection: duckdb.DuckDBPyConnection) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], _Rows]:
     """The names of addresses and paths in order, and all rows with integers in their place."""
     longest = limits.MAX_ADDRESS_CHARS
-    both = f"SELECT src AS name FROM {relation} UNION SELECT dst FROM {relation}"
-    addresses = _dictionary(connection, "addresses", f"{both}", f"name <> '' AND length(name) <= {longest}")
-    paths = _dictionary(connection, "paths", f"SELECT DISTINCT switches AS name FROM {relation}", "name IS NOT NULL")
+    both = "SELECT src AS name FROM records UNION SELECT dst FROM records"
+    addresses = _dictionary(connection, "addresses", both, f"name <> '' AND length(name) <= {longest}")
+    paths = _dictionary(connection, "paths", "SELECT DISTINCT switches AS name FROM records", "name IS NOT NULL")
     exporters = _dictionary(
-        connection, "exporters", f"SELECT DISTINCT exporter AS name FROM {relation}", "name IS NOT NULL"
+        connection, "exporters", "SELECT DISTINCT exporter AS name FROM records", "name IS NOT NULL"
     )
     columns = ["reason"] + [f"coalesce({name}, 0) AS {name}" for name in ("start_ns", "end_ns", "bytes")]
     columns += ["connection", "coalesce(s.id, -1) AS src", "coalesce(d.id, -1) AS dst"]
-    joins = [f"{relation} AS r LEFT JOIN addresses AS s ON s.name = r.src LEFT JOIN addresses AS d ON d.name = r.dst"]
+    joins = ["records AS r LEFT JOIN addresses AS s ON s.name = r.src LEFT JOIN addresses AS d ON d.name = r.dst"]
     if paths:
         columns.append("coalesce(p.id, -1) AS path")
         joins.append("LEFT JOIN paths AS p ON p.name = r.switches")
@@ -271,11 +288,6 @@ def _only_used(addresses: tuple[str, ...], pair_src: Int32, pair_dst: Int32) -> 
 def _no_usable_record(sources: Sequence[Source], counts: InputCounts) -> InputError:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in counts.dropped)
     message = f"{_names(sources)}: none of {counts.records:,} records can be used ({reasons})"
-    if dict(counts.dropped).get("bad_number"):
-        return ColumnError(
-            f"{message}; start_ns, end_ns and bytes must be whole numbers: map the right columns and "
-            "units, for example --map start_ns=ts:ms"
-        )
     return InputError(f"{message}; check the column mapping and the units of the times (--map start_ns=ts:ms)")
 
 

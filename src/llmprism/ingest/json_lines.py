@@ -1,4 +1,4 @@
-"""JSON Lines files → a normalised select.
+"""JSON Lines files → scans.
 
 Each line is kept as one JSON value and the wanted keys are taken out of it as text, so that a value of an odd type in
 some rows is that row's problem and nobody else's. A line that is no JSON object is `unreadable`. Which keys exist is
@@ -12,37 +12,37 @@ from typing import Final
 
 import duckdb
 
-from llmprism.ingest.columns import literal, normalised_select
+from llmprism.ingest.columns import Scan, literal
 from llmprism.ingest.mapping import TARGETS, ColumnMapping
 from llmprism.ingest.resolve import file_list, resolve
 from llmprism.ingest.sources import Compression, Source
 
-__all__ = ["json_lines_selects"]
+__all__ = ["json_lines_scans"]
 
 SAMPLED_LINES: Final = 1_000
 """Lines looked at to learn the keys: optional keys that only appear later are ignored, required ones never do."""
 
 
-def json_lines_selects(
+def json_lines_scans(
     connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], mapping: ColumnMapping
-) -> list[str]:
-    """One SELECT per compression among these files."""
+) -> list[Scan]:
+    """One scan per compression among these files."""
     by_compression: dict[Compression, list[Source]] = {}
     for source in sources:
         by_compression.setdefault(source.compression, []).append(source)
-    return [_select(connection, compression, files, mapping) for compression, files in sorted(by_compression.items())]
+    return [_scan(connection, compression, files, mapping) for compression, files in sorted(by_compression.items())]
 
 
-def _select(
+def _scan(
     connection: duckdb.DuckDBPyConnection, compression: Compression, sources: Sequence[Source], mapping: ColumnMapping
-) -> str:
+) -> Scan:
     scan = (
         f"read_ndjson_objects({file_list(sources)}, ignore_errors=true, "
         f"compression={literal(compression)}, hive_partitioning=false)"
     )
     names = _keys(connection, scan, mapping)
     columns = resolve(sources[0].path, mapping, dict.fromkeys(names, "VARCHAR"), _extract)
-    return f"SELECT {normalised_select(columns, _UNREADABLE)} FROM {scan}"
+    return Scan(str(sources[0].path), scan, columns, _UNREADABLE)
 
 
 _UNREADABLE: Final = "json IS NULL OR json_type(json) <> 'OBJECT'"

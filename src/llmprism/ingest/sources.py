@@ -16,7 +16,7 @@ from typing import Final
 
 from llmprism import limits
 from llmprism.errors import FormatError, InputError, LimitError, UsageError
-from llmprism.ingest.zstd import first_bytes_of_zstd
+from llmprism.ingest.zstd import check_zstd, first_bytes_of_zstd
 
 __all__ = ["Compression", "Format", "Source", "expand", "head_of", "identify", "parse_format"]
 
@@ -101,6 +101,7 @@ def head_of(path: Path) -> tuple[Compression, bytes]:
     if head.startswith(GZIP_MAGIC):
         return Compression.GZIP, _gunzip(path)
     if head.startswith(ZSTD_MAGIC):
+        check_zstd(path)
         return Compression.ZSTD, first_bytes_of_zstd(path, HEAD_BYTES)
     return Compression.NONE, head
 
@@ -139,7 +140,7 @@ def _check_parquet(path: Path, head: bytes) -> None:
 
 
 def _text_format(path: Path, head: bytes) -> Format:
-    if b"\0" in head[:4096]:
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if b"\0" in text.split(b"\n", 1)[0]:
         raise FormatError(f"{path}: binary data of an unknown kind; expected Parquet, CSV or JSON Lines")
-    first = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    return Format.JSONL if first in (b"{", b"[") else Format.CSV
+    return Format.JSONL if text.startswith((b"{", b"[")) else Format.CSV

@@ -1,7 +1,9 @@
 """Zstandard streams outside DuckDB.
 
 DuckDB itself decompresses text (CSV, JSON Lines), so the core needs no other library for it. Packet captures are read
-as bytes: they need the `zstandard` package (extra `zstd`), and where it is missing a clear line says so.
+as bytes: they need the `zstandard` package (extra `zstd`), and where it is missing a clear line says so. DuckDB takes
+the end of a truncated zstd file for the end of the data, so the frames are walked here first (RFC 8878, section 3.1:
+only the few bytes of the headers are read).
 """
 
 from __future__ import annotations
@@ -9,13 +11,57 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Final, cast
 
 import duckdb
 
 from llmprism.errors import FormatError
 
-__all__ = ["first_bytes_of_zstd", "open_zstd"]
+__all__ = ["check_zstd", "first_bytes_of_zstd", "open_zstd"]
+
+FRAME_MAGIC: Final = 0xFD2FB528
+SKIPPABLE_MAGIC: Final = 0x184D2A50
+RAW_BLOCK, RLE_BLOCK, COMPRESSED_BLOCK = 0, 1, 2
+
+
+def check_zstd(path: Path) -> None:
+    """Raises FormatError where the file ends inside a frame or holds anything else than frames."""
+    size = path.stat().st_size
+    position = 0
+    with path.open("rb") as file:
+        while position < size:
+            position = _end_of_frame(file, position)
+            if position < 0 or position > size:
+                raise FormatError(f"{path}: truncated or broken zstd data; compress or copy it again")
+
+
+def _end_of_frame(file: BinaryIO, position: int) -> int:
+    """Where the frame that starts at `position` ends, or -1 if there is none."""
+    file.seek(position)
+    head = file.read(8)
+    magic = int.from_bytes(head[:4], "little")
+    if len(head) == 8 and magic & 0xFFFFFFF0 == SKIPPABLE_MAGIC:
+        return position + 8 + int.from_bytes(head[4:], "little")
+    if len(head) < 6 or magic != FRAME_MAGIC:
+        return -1
+    descriptor = head[4]
+    single_segment = descriptor >> 5 & 1
+    window = 1 - single_segment
+    dictionary = (0, 1, 2, 4)[descriptor & 3]
+    content_size = (single_segment, 2, 4, 8)[descriptor >> 6]
+    position += 5 + window + dictionary + content_size
+    last = False
+    while not last:
+        file.seek(position)
+        header = file.read(3)
+        if len(header) < 3:
+            return -1
+        value = int.from_bytes(header, "little")
+        last, kind, size = bool(value & 1), value >> 1 & 3, value >> 3
+        if kind > COMPRESSED_BLOCK:
+            return -1
+        position += 3 + (1 if kind == RLE_BLOCK else size)
+    return position + (4 if descriptor >> 2 & 1 else 0)
 
 
 def open_zstd(path: Path) -> BinaryIO:

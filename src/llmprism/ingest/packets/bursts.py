@@ -1,0 +1,157 @@
+"""TCP and UDP: payload bursts per connection and direction.
+
+A record is a run of payload packets without a pause longer than the burst gap. Bytes count once: what TCP sends again
+is recognised by its sequence numbers, also when the same packet was captured at two points.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from llmprism.ingest.packets.decode import big16, big32
+from llmprism.ingest.packets.holes import add_hole, clear_holes, distance, fill_holes
+from llmprism.ingest.packets.layout import (
+    BURST_GAP,
+    BYTES,
+    C_MISSING,
+    C_RETRANSMITTED,
+    C_TRUNCATED,
+    END,
+    KEY_WORD,
+    MESSAGES,
+    MISSING,
+    NEXT,
+    OUT_BYTES,
+    OUT_COUNT,
+    OUT_DPORT,
+    OUT_END,
+    OUT_PACKETS,
+    OUT_PROTOCOL,
+    OUT_SOURCE,
+    OUT_SPORT,
+    OUT_START,
+    OUT_TARGET,
+    P_END,
+    P_LENGTH,
+    P_PAYLOAD,
+    PACKETS,
+    PORT,
+    RETRANSMITTED,
+    ROCE_PORT,
+    SOURCE_ID,
+    START,
+    TARGET_ID,
+    UDP,
+)
+
+__all__ = ["SYN", "count_tcp", "emit", "extend_burst", "ports_word", "tcp_length"]
+
+Bytes = NDArray[np.uint8]
+Int64 = NDArray[np.int64]
+
+MAX_JUMP: Final = 1 << 26
+"""64 MiB: a larger jump of the sequence number is a new connection on the same ports, not a loss in the capture."""
+
+CLOCK_STEP_NS: Final = 1_000_000_000
+"""A packet this much before the open burst: the capturing host's clock was set back."""
+
+LONGEST_BURST_NS: Final = 60_000_000_000
+"""A stream without pauses is cut once a minute, like an exporter's active timeout."""
+
+TCP_HEADER_WITH_TIMESTAMPS: Final = 32
+"""What Linux sends; assumed where the capture is too short to show the header's length, so that ACKs count nothing."""
+
+SYN: Final = 2
+
+
+@njit(cache=True)
+def tcp_length(data: Bytes, packet: Int64, counters: Int64) -> int:
+    """Payload bytes on the wire."""
+    at = packet[P_PAYLOAD]
+    if at + 13 > packet[P_END]:
+        counters[C_TRUNCATED] += 1
+        header = TCP_HEADER_WITH_TIMESTAMPS
+    else:
+        header = (np.int64(data[at + 12]) >> 4) * 4
+    return max(packet[P_LENGTH] - max(header, 20), 0)
+
+
+@njit(cache=True)
+def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: int, counters: Int64) -> int:
+    """How many of the payload bytes are new; keeps track of the sequence numbers."""
+    at = packet[P_PAYLOAD]
+    sequence = big32(data, at + 4)
+    if at + 14 <= packet[P_END] and data[at + 13] & SYN:
+        flow[NEXT] = (sequence + 1 + length) & 0xFFFFFFFF
+        clear_holes(flow)
+        return length
+    if length == 0:
+        return 0
+    after = (sequence + length) & 0xFFFFFFFF
+    ahead = distance(sequence, flow[NEXT], 32) if flow[NEXT] >= 0 else 0
+    if flow[NEXT] < 0 or abs(ahead) > MAX_JUMP:
+        clear_holes(flow)
+        flow[NEXT] = after
+        return length
+    if ahead >= 0:
+        if ahead > 0:
+            add_hole(flow, flow[NEXT], sequence)
+            flow[MISSING] += 1
+            counters[C_MISSING] += 1
+        flow[NEXT] = after
+        return length
+    beyond = max(distance(after, flow[NEXT], 32), 0)
+    known_end = after if beyond == 0 else flow[NEXT]
+    fresh = beyond + fill_holes(flow, sequence, known_end, 32)
+    if beyond > 0:
+        flow[NEXT] = after
+    if fresh < length:
+        flow[RETRANSMITTED] += 1
+        counters[C_RETRANSMITTED] += 1
+    return fresh
+
+
+@njit(cache=True)
+def extend_burst(flow: Int64, time_ns: int, fresh: int, out: Int64, state: Int64) -> None:
+    """Adds a packet to the open burst of the flow, or closes that one and opens the next."""
+    if flow[PACKETS] > 0 and (
+        time_ns - flow[END] > state[BURST_GAP]
+        or time_ns < flow[START] - CLOCK_STEP_NS
+        or time_ns - flow[START] > LONGEST_BURST_NS
+    ):
+        emit(flow, flow[BYTES], out, state)
+    if flow[PACKETS] == 0:
+        flow[START] = flow[END] = time_ns
+    else:
+        flow[START] = min(flow[START], time_ns)
+        flow[END] = max(flow[END], time_ns)
+    flow[BYTES] += fresh
+    flow[PACKETS] += 1
+
+
+@njit(cache=True)
+def emit(flow: Int64, size: int, out: Int64, state: Int64) -> None:
+    """Writes the open record and closes it. A record without bytes is not written."""
+    if size > 0:
+        row = out[state[OUT_COUNT]]
+        word = flow[KEY_WORD]
+        protocol = word >> 48 & 0xFF
+        row[OUT_START], row[OUT_END] = flow[START], flow[END]
+        row[OUT_SOURCE], row[OUT_TARGET] = flow[SOURCE_ID], flow[TARGET_ID]
+        if protocol >= MESSAGES:
+            row[OUT_SPORT], row[OUT_DPORT], row[OUT_PROTOCOL] = flow[PORT], ROCE_PORT, UDP
+        else:
+            row[OUT_SPORT], row[OUT_DPORT], row[OUT_PROTOCOL] = word >> 16 & 0xFFFF, word & 0xFFFF, protocol
+        row[OUT_BYTES], row[OUT_PACKETS] = size, flow[PACKETS]
+        state[OUT_COUNT] += 1
+    flow[PACKETS] = flow[BYTES] = 0
+
+
+@njit(cache=True, inline="always")
+def ports_word(data: Bytes, packet: Int64) -> int:
+    at = packet[P_PAYLOAD]
+    return big16(data, at) << 16 | big16(data, at + 2)

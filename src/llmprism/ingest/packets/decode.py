@@ -1,0 +1,243 @@
+"""Headers of one packet: link layer, tunnels, IP, down to the transport header.
+
+Peels in a loop, outermost first: Ethernet with VLAN tags, Linux cooked, raw IP; GRE, ERSPAN I/II/III, VXLAN and IP in
+IP lead back to the top of the loop. What counts is the innermost packet. Every read is checked against the end of the
+captured bytes, every loop has a bound. Lengths come from the IP headers (from the wire length where those say 0, as
+segmentation offload beyond 64 KB does), so a snapped or truncated mirror loses no bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from llmprism.ingest.packets.layout import (
+    P_END,
+    P_FAMILY,
+    P_LENGTH,
+    P_PAYLOAD,
+    P_PROTOCOL,
+    P_SOURCE_HIGH,
+    P_SOURCE_LOW,
+    P_TARGET_HIGH,
+    P_TARGET_LOW,
+    UDP,
+    VXLAN_PORT,
+)
+
+__all__ = ["FRAGMENT", "LINK_UNKNOWN", "MALFORMED", "NOT_IP", "OK", "SUPPORTED_LINKS", "TRUNCATED", "big16", "big32", "decode"]
+
+Bytes = NDArray[np.uint8]
+Int64 = NDArray[np.int64]
+
+OK: Final = 0
+NOT_IP: Final = 1
+TRUNCATED: Final = 2
+FRAGMENT: Final = 3
+MALFORMED: Final = 4
+
+LINK_UNKNOWN: Final = -1
+LINK_NULL: Final = 0
+LINK_ETHERNET: Final = 1
+LINK_RAW_BSD: Final = 12
+LINK_RAW_OPENBSD: Final = 14
+LINK_RAW: Final = 101
+LINK_LOOP: Final = 108
+LINK_COOKED: Final = 113
+LINK_IPV4: Final = 228
+LINK_IPV6: Final = 229
+LINK_COOKED2: Final = 276
+SUPPORTED_LINKS: Final = (0, 1, 12, 14, 101, 108, 113, 228, 229, 276)
+
+ETHERTYPE_IPV4: Final = 0x0800
+ETHERTYPE_IPV6: Final = 0x86DD
+ETHERTYPE_BRIDGING: Final = 0x6558
+ETHERTYPE_ERSPAN: Final = 0x88BE
+ETHERTYPE_ERSPAN3: Final = 0x22EB
+GRE: Final = 47
+IP_IN_IP: Final = 4
+IPV6_IN_IP: Final = 41
+MAX_VLAN_TAGS: Final = 4
+MAX_TUNNELS: Final = 6
+MAX_EXTENSIONS: Final = 8
+
+
+@njit(cache=True, inline="always")
+def big16(data: Bytes, at: int) -> int:
+    return np.int64(data[at]) << 8 | np.int64(data[at + 1])
+
+
+@njit(cache=True, inline="always")
+def big32(data: Bytes, at: int) -> int:
+    return np.int64(data[at]) << 24 | np.int64(data[at + 1]) << 16 | np.int64(data[at + 2]) << 8 | np.int64(data[at + 3])
+
+
+@njit(cache=True)
+def big64(data: Bytes, at: int) -> int:
+    return big32(data, at) << 32 | big32(data, at + 4)
+
+
+@njit(cache=True)
+def decode(data: Bytes, begin: int, captured: int, wire: int, link: int, packet: Int64) -> int:
+    """Fills `packet` for the `captured` bytes at `begin`; returns OK or why not."""
+    end = begin + captured
+    wire_end = begin + max(wire, captured)
+    at, kind = _link(data, begin, end, link)
+    for _ in range(MAX_TUNNELS):
+        if at < 0:
+            return TRUNCATED if kind == TRUNCATED else NOT_IP
+        if kind == ETHERTYPE_IPV4:
+            status = _ipv4(data, at, end, wire_end, packet)
+        elif kind == ETHERTYPE_IPV6:
+            status = _ipv6(data, at, end, wire_end, packet)
+        else:
+            return NOT_IP
+        if status != OK:
+            return status
+        packet[P_END] = end
+        inner = packet[P_PAYLOAD]
+        protocol = packet[P_PROTOCOL]
+        if protocol == GRE:
+            at, kind = _gre(data, inner, end)
+        elif protocol == IP_IN_IP:
+            at, kind = inner, ETHERTYPE_IPV4
+        elif protocol == IPV6_IN_IP:
+            at, kind = inner, ETHERTYPE_IPV6
+        elif protocol == UDP and inner + 16 <= end and big16(data, inner + 2) == VXLAN_PORT:
+            at, kind = _ethernet(data, inner + 16, end)
+        else:
+            return OK
+    return MALFORMED
+
+
+@njit(cache=True)
+def _link(data: Bytes, at: int, end: int, link: int) -> tuple[int, int]:
+    """(offset of what follows the link header, its ethertype); offset -1 where there is nothing to follow."""
+    if link == LINK_ETHERNET:
+        return _ethernet(data, at, end)
+    if link == LINK_COOKED:
+        return _tags(data, at + 14, end)
+    if link == LINK_COOKED2:
+        if at + 20 > end:
+            return -1, TRUNCATED
+        return at + 20, big16(data, at)
+    if link == LINK_UNKNOWN:
+        return -1, NOT_IP
+    if link in (LINK_NULL, LINK_LOOP):
+        at += 4
+    return _by_version(data, at, end)
+
+
+@njit(cache=True)
+def _by_version(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Bare IP: the first four bits tell the version."""
+    if at >= end:
+        return -1, TRUNCATED
+    version = data[at] >> 4
+    if version == 4:
+        return at, ETHERTYPE_IPV4
+    if version == 6:
+        return at, ETHERTYPE_IPV6
+    return -1, NOT_IP
+
+
+@njit(cache=True)
+def _ethernet(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    return _tags(data, at + 12, end)
+
+
+@njit(cache=True)
+def _tags(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """The ethertype at `at`, past any VLAN tags."""
+    for _ in range(MAX_VLAN_TAGS + 1):
+        if at + 2 > end:
+            return -1, TRUNCATED
+        kind = big16(data, at)
+        if kind not in (0x8100, 0x88A8, 0x9100):
+            return at + 2, kind
+        at += 4
+    return -1, NOT_IP
+
+
+@njit(cache=True)
+def _ipv4(data: Bytes, at: int, end: int, wire_end: int, packet: Int64) -> int:
+    if at + 20 > end:
+        return TRUNCATED
+    header = (np.int64(data[at]) & 15) * 4
+    if data[at] >> 4 != 4 or header < 20:
+        return MALFORMED
+    total = big16(data, at + 2)
+    if total == 0:
+        total = wire_end - at
+    if total < header:
+        return MALFORMED
+    if big16(data, at + 6) & 0x1FFF:
+        return FRAGMENT
+    packet[P_SOURCE_HIGH] = packet[P_TARGET_HIGH] = 0
+    packet[P_SOURCE_LOW] = big32(data, at + 12)
+    packet[P_TARGET_LOW] = big32(data, at + 16)
+    packet[P_FAMILY] = 4
+    packet[P_PROTOCOL] = data[at + 9]
+    packet[P_PAYLOAD] = at + header
+    packet[P_LENGTH] = total - header
+    return OK
+
+
+@njit(cache=True)
+def _ipv6(data: Bytes, at: int, end: int, wire_end: int, packet: Int64) -> int:
+    if at + 40 > end:
+        return TRUNCATED
+    if data[at] >> 4 != 6:
+        return MALFORMED
+    length = big16(data, at + 4)
+    if length == 0:
+        length = wire_end - at - 40
+    protocol = np.int64(data[at + 6])
+    inner = at + 40
+    for _ in range(MAX_EXTENSIONS):
+        if protocol not in (0, 43, 44, 60):
+            break
+        if inner + 8 > end:
+            return TRUNCATED
+        if protocol == 44 and big16(data, inner + 2) & 0xFFF8:
+            return FRAGMENT
+        size = 8 if protocol == 44 else (np.int64(data[inner + 1]) + 1) * 8
+        protocol = np.int64(data[inner])
+        inner += size
+        length -= size
+    if length < 0 or inner > end:
+        return TRUNCATED
+    packet[P_SOURCE_HIGH], packet[P_SOURCE_LOW] = big64(data, at + 8), big64(data, at + 16)
+    packet[P_TARGET_HIGH], packet[P_TARGET_LOW] = big64(data, at + 24), big64(data, at + 32)
+    packet[P_FAMILY] = 6
+    packet[P_PROTOCOL] = protocol
+    packet[P_PAYLOAD] = inner
+    packet[P_LENGTH] = length
+    return OK
+
+
+@njit(cache=True)
+def _gre(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """What a GRE header carries; for ERSPAN the mirrored Ethernet frame."""
+    if at + 4 > end:
+        return -1, TRUNCATED
+    flags = data[at]
+    kind = big16(data, at + 2)
+    inner = at + 4
+    for bit in (0x80, 0x20, 0x10):
+        if flags & bit:
+            inner += 4
+    if kind == ETHERTYPE_BRIDGING:
+        return _ethernet(data, inner, end)
+    if kind == ETHERTYPE_ERSPAN:
+        # Type II has a sequence number and a header of its own; type I has neither.
+        return _ethernet(data, inner + 8 if flags & 0x10 else inner, end)
+    if kind == ETHERTYPE_ERSPAN3:
+        if inner + 12 > end:
+            return -1, TRUNCATED
+        platform_header = 8 if data[inner + 11] & 1 else 0
+        return _ethernet(data, inner + 12 + platform_header, end)
+    return inner, kind

@@ -1,0 +1,254 @@
+"""A stream of packets → batches of flow records, in bounded memory.
+
+The stream is read in chunks into one buffer; the kernels of `scan.py` work on it in place and leave what is incomplete
+for the next chunk. Flow and address tables grow up to a cap; beyond it all open flows are finished and the table
+starts anew, which may cut a record but never loses bytes. Times, sizes and message boundaries come from the packets
+alone, so the result does not depend on the chunks.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism import limits
+from llmprism.errors import FormatError, InputError, LimitError
+from llmprism.ingest.packets import layout
+from llmprism.ingest.packets.containers import (
+    PCAP_HEADER_BYTES,
+    PCAPNG_MAGIC,
+    PcapHeader,
+    Section,
+    is_packets,
+    parse_pcap_header,
+)
+from llmprism.ingest.packets.scan import MAX_PACKET_BYTES, close_flows, scan_pcap, scan_pcapng
+from llmprism.ingest.packets.tables import grow_addresses, grow_flows
+
+__all__ = ["BURST_GAP_NS", "PacketReader", "PacketStats"]
+
+Int64 = NDArray[np.int64]
+
+BURST_GAP_NS: Final = 500_000
+"""0.5 ms: a pause that ends a TCP burst. Short enough to keep messages apart, longer than the pauses inside one."""
+
+CHUNK_BYTES: Final = 8 << 20
+"""Read at once: large enough that the calls cost nothing, small enough to stay near the processor's cache."""
+
+BATCH_RECORDS: Final = 1 << 17
+FIRST_FLOWS: Final = 1 << 12
+FIRST_ADDRESSES: Final = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class PacketStats:
+    """What became of every packet, and the evidence of trouble on the way."""
+
+    packets: int
+    decoded: int
+    not_ip: int
+    truncated: int
+    fragments: int
+    other: int
+    malformed: int
+    retransmitted: int
+    missing: int
+    acknowledgements: int
+    congestion_notifications: int
+    negative_acknowledgements: int
+    first_ns: int
+    last_ns: int
+    cut_off: bool
+    bytes_read: int
+
+
+class PacketReader:
+    """Reads one stream. Iterate over `batches()` to its end, then ask for `addresses()` and `stats()`.
+
+    A batch is an int64 array with the columns `layout.OUT_*`; its addresses are row numbers of `addresses()`.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str, burst_gap_ns: int = BURST_GAP_NS) -> None:
+        self._stream = stream
+        self._name = name
+        self._buffer = np.empty(CHUNK_BYTES + 2 * MAX_PACKET_BYTES, dtype=np.uint8)
+        self._begin = self._end = 0
+        self._offset = 0
+        self._cut_off = False
+        self._flows = np.zeros((FIRST_FLOWS, layout.FLOW_WIDTH), dtype=np.int64)
+        self._addresses, self._buckets = grow_addresses(
+            np.zeros((0, layout.ADDRESS_WIDTH), dtype=np.int64), 0, FIRST_ADDRESSES
+        )
+        self._state = np.zeros(layout.STATE_WIDTH, dtype=np.int64)
+        self._state[layout.BURST_GAP] = burst_gap_ns
+        self._out = np.zeros((BATCH_RECORDS, layout.OUT_WIDTH), dtype=np.int64)
+        self._packet = np.zeros(layout.PACKET_WIDTH, dtype=np.int64)
+        self._counters = np.zeros(layout.COUNTER_WIDTH, dtype=np.int64)
+
+    def batches(self) -> Iterator[Int64]:
+        """Finished records, as they finish."""
+        self._fill()
+        head = self._head(PCAP_HEADER_BYTES)
+        if not head:
+            raise InputError(f"{self._name}: is empty; expected a pcap or pcapng stream")
+        if not is_packets(head):
+            raise FormatError(f"{self._name}: not a packet capture: no pcap or pcapng magic number at byte 0")
+        if head.startswith(PCAPNG_MAGIC):
+            yield from self._blocks(Section(self._name))
+        else:
+            header = parse_pcap_header(head, self._name)
+            self._begin += PCAP_HEADER_BYTES
+            yield from self._packets(header)
+        self._cut_off = self._begin < self._end
+        yield from self._close()
+
+    def addresses(self) -> list[str]:
+        rows = self._addresses[: self._state[layout.ADDRESS_COUNT]].tolist()
+        return [_address_text(high, low, family) for high, low, family in rows]
+
+    def stats(self) -> PacketStats:
+        values = [int(value) for value in self._counters]
+        return PacketStats(*values, cut_off=self._cut_off, bytes_read=self._offset + self._end)
+
+    def _packets(self, header: PcapHeader) -> Iterator[Int64]:
+        def scan() -> tuple[int, int]:
+            at, why = scan_pcap(
+                self._buffer,
+                self._begin,
+                self._end,
+                header.big_endian,
+                header.nanoseconds,
+                header.link,
+                self._flows,
+                self._addresses,
+                self._buckets,
+                self._state,
+                self._out,
+                self._packet,
+                self._counters,
+            )
+            return at, why
+
+        return self._scan_all(scan, None)
+
+    def _blocks(self, section: Section) -> Iterator[Int64]:
+        def scan() -> tuple[int, int]:
+            at, why = scan_pcapng(
+                self._buffer,
+                self._begin,
+                self._end,
+                section.big_endian,
+                section.interfaces(),
+                self._flows,
+                self._addresses,
+                self._buckets,
+                self._state,
+                self._out,
+                self._packet,
+                self._counters,
+            )
+            return at, why
+
+        return self._scan_all(scan, section)
+
+    def _scan_all(self, scan: Callable[[], tuple[int, int]], section: Section | None) -> Iterator[Int64]:
+        while True:
+            self._begin, why = scan()
+            if why == layout.NEED_BYTES:
+                if not self._fill():
+                    return
+            elif why == layout.OUT_FULL:
+                yield self._take()
+            elif why == layout.GROW_FLOWS:
+                yield from self._grow_flows()
+            elif why == layout.GROW_ADDRESSES:
+                self._grow_addresses()
+            elif why == layout.SPECIAL_BLOCK and section is not None:
+                if not self._special_block(section):
+                    return
+            else:
+                raise self._broken()
+
+    def _special_block(self, section: Section) -> bool:
+        """Reads a section or interface block; False where the stream ends inside it."""
+        offset = self._offset + self._begin
+        head = self._head(12)
+        length = section.block_length(head, offset)
+        if self._end - self._begin < length and not self._fill():
+            return False
+        block = self._head(length)
+        if len(block) < length:
+            return True
+        section.read_block(block, offset)
+        self._begin += length
+        return True
+
+    def _head(self, size: int) -> bytes:
+        return self._buffer[self._begin : min(self._begin + size, self._end)].tobytes()
+
+    def _fill(self) -> bool:
+        """Moves the rest to the front and reads on; False at the end of the stream."""
+        rest = self._end - self._begin
+        self._buffer[:rest] = self._buffer[self._begin : self._end].copy()
+        self._offset += self._begin
+        self._begin, self._end = 0, rest
+        try:
+            count = self._stream.readinto(memoryview(self._buffer)[rest : rest + CHUNK_BYTES])  # type: ignore[attr-defined]
+        except (OSError, EOFError, zlib.error) as error:
+            raise FormatError(
+                f"{self._name}: cannot be decompressed beyond byte {self._offset + rest} ({error}); copy it again"
+            ) from None
+        except Exception as error:
+            if type(error).__module__.startswith("zstandard"):
+                raise FormatError(f"{self._name}: broken zstd data at byte {self._offset + rest} ({error})") from None
+            raise
+        self._end += count or 0
+        return bool(count)
+
+    def _take(self) -> Int64:
+        count = int(self._state[layout.OUT_COUNT])
+        self._state[layout.OUT_COUNT] = 0
+        return self._out[:count].copy()
+
+    def _grow_flows(self) -> Iterator[Int64]:
+        if self._flows.shape[0] < limits.MAX_PACKET_FLOWS:
+            self._flows = grow_flows(self._flows, 2 * self._flows.shape[0])
+            return
+        yield from self._close()
+        self._flows = np.zeros((FIRST_FLOWS, layout.FLOW_WIDTH), dtype=np.int64)
+        self._state[layout.FLOW_COUNT] = 0
+
+    def _grow_addresses(self) -> None:
+        if self._addresses.shape[0] >= limits.MAX_PACKET_ADDRESSES:
+            raise LimitError(
+                f"{self._name}: more than {limits.MAX_PACKET_ADDRESSES:,} addresses; capture with a filter that leaves "
+                "only the training network"
+            )
+        count = int(self._state[layout.ADDRESS_COUNT])
+        self._addresses, self._buckets = grow_addresses(self._addresses, count, 2 * self._addresses.shape[0])
+
+    def _close(self) -> Iterator[Int64]:
+        row = 0
+        while row < self._flows.shape[0]:
+            row = close_flows(self._flows, row, self._out, self._state)
+            yield self._take()
+
+    def _broken(self) -> FormatError:
+        offset = self._offset + self._begin
+        return FormatError(
+            f"{self._name}: broken packet record at byte {offset}: expected a header with at most "
+            f"{MAX_PACKET_BYTES} captured bytes; the file is damaged from there on"
+        )
+
+
+def _address_text(high: int, low: int, family: int) -> str:
+    if family == 4:
+        return str(ipaddress.IPv4Address(low & 0xFFFFFFFF))
+    mask = (1 << 64) - 1
+    return str(ipaddress.IPv6Address((high & mask) << 64 | low & mask))

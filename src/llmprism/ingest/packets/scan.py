@@ -1,0 +1,280 @@
+"""The packet kernels: one pass over a buffer of a pcap or pcapng stream, framing, decoding and counting in one go.
+
+A scan stops where the buffer ends, where the tables need room, where the output is full, or at a pcapng block that
+describes the stream; Python deals with that and scans on. Nothing is allocated per packet.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from llmprism.ingest.packets.bursts import SYN, count_tcp, emit, extend_burst, ports_word, tcp_length
+from llmprism.ingest.packets.decode import FRAGMENT, NOT_IP, OK, TRUNCATED, big16, decode
+from llmprism.ingest.packets.layout import (
+    ADDRESS_COUNT,
+    BROKEN,
+    BYTES,
+    C_DECODED,
+    C_FIRST_NS,
+    C_FRAGMENTS,
+    C_LAST_NS,
+    C_MALFORMED,
+    C_NOT_IP,
+    C_OTHER,
+    C_PACKETS,
+    C_TRUNCATED,
+    FLOW_COUNT,
+    GROW_ADDRESSES,
+    GROW_FLOWS,
+    NEED_BYTES,
+    OUT_COUNT,
+    OUT_FULL,
+    P_END,
+    P_FAMILY,
+    P_LENGTH,
+    P_PAYLOAD,
+    P_PROTOCOL,
+    PACKETS,
+    ROCE_PORT,
+    SPECIAL_BLOCK,
+    TCP,
+    UDP,
+)
+from llmprism.ingest.packets.messages import roce
+from llmprism.ingest.packets.tables import find_flow
+
+__all__ = ["MAX_PACKET_BYTES", "close_flows", "scan_pcap", "scan_pcapng"]
+
+Bytes = NDArray[np.uint8]
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+
+MAX_PACKET_BYTES: Final = 1 << 20
+"""1 MiB captured of one packet: offloaded segments reach 512 KiB; more is a broken length."""
+
+RECORDS_PER_PACKET: Final = 2
+"""A packet can finish at most the record before it and its own."""
+
+SECTION_HEADER: Final = 0x0A0D0D0A
+INTERFACE: Final = 1
+OLD_PACKET: Final = 2
+SIMPLE_PACKET: Final = 3
+ENHANCED_PACKET: Final = 6
+
+LINK: Final = 0
+TICKS_POWER: Final = 1
+"""Decimal digits of a tick (9: ns); a power of two is 128 + its exponent, as in the file."""
+OFFSET_NS: Final = 2
+SNAP: Final = 3
+INTERFACE_WIDTH: Final = 4
+
+
+@njit(cache=True, inline="always")
+def _word(data: Bytes, at: int, swapped: bool) -> int:
+    """A 32-bit number of the container: little endian, or big if the file was written on the other kind of machine."""
+    a, b, c, d = np.int64(data[at]), np.int64(data[at + 1]), np.int64(data[at + 2]), np.int64(data[at + 3])
+    if swapped:
+        return a << 24 | b << 16 | c << 8 | d
+    return d << 24 | c << 16 | b << 8 | a
+
+
+@njit(cache=True)
+def _room(flows: Int64, addresses: Int64, state: Int64, out: Int64) -> int:
+    if state[OUT_COUNT] + RECORDS_PER_PACKET > out.shape[0]:
+        return OUT_FULL
+    if 2 * (state[FLOW_COUNT] + 1) > flows.shape[0]:
+        return GROW_FLOWS
+    if state[ADDRESS_COUNT] + 2 > addresses.shape[0]:
+        return GROW_ADDRESSES
+    return NEED_BYTES
+
+
+@njit(cache=True)
+def scan_pcap(
+    data: Bytes,
+    begin: int,
+    end: int,
+    big_endian: bool,
+    nanoseconds: bool,
+    link: int,
+    flows: Int64,
+    addresses: Int64,
+    buckets: Int32,
+    state: Int64,
+    out: Int64,
+    packet: Int64,
+    counters: Int64,
+) -> tuple[int, int]:
+    """(where it stopped, why)."""
+    at = begin
+    while at + 16 <= end:
+        captured = _word(data, at + 8, big_endian)
+        if captured > MAX_PACKET_BYTES:
+            return at, BROKEN
+        if at + 16 + captured > end:
+            return at, NEED_BYTES
+        why = _room(flows, addresses, state, out)
+        if why != NEED_BYTES:
+            return at, why
+        fraction = _word(data, at + 4, big_endian)
+        time_ns = _word(data, at, big_endian) * 1_000_000_000 + (fraction if nanoseconds else fraction * 1_000)
+        wire = _word(data, at + 12, big_endian)
+        _count(data, at + 16, captured, wire, link, time_ns, flows, addresses, buckets, state, out, packet, counters)
+        at += 16 + captured
+    return at, NEED_BYTES
+
+
+@njit(cache=True)
+def scan_pcapng(
+    data: Bytes,
+    begin: int,
+    end: int,
+    big_endian: bool,
+    interfaces: Int64,
+    flows: Int64,
+    addresses: Int64,
+    buckets: Int32,
+    state: Int64,
+    out: Int64,
+    packet: Int64,
+    counters: Int64,
+) -> tuple[int, int]:
+    """(where it stopped, why). Section and interface blocks stop the scan: they change how to read on."""
+    at = begin
+    while at + 12 <= end:
+        kind = _word(data, at, big_endian)
+        if kind in (SECTION_HEADER, INTERFACE):
+            return at, SPECIAL_BLOCK
+        length = _word(data, at + 4, big_endian)
+        if length < 12 or length % 4 or length > MAX_PACKET_BYTES:
+            return at, BROKEN
+        if at + length > end:
+            return at, NEED_BYTES
+        if kind in (ENHANCED_PACKET, OLD_PACKET, SIMPLE_PACKET):
+            why = _room(flows, addresses, state, out)
+            if why != NEED_BYTES:
+                return at, why
+            number, time_ns, start, captured, wire = _packet_block(data, at, kind, big_endian, interfaces)
+            if number < 0 or number >= interfaces.shape[0] or start + captured > at + length - 4 or captured < 0:
+                return at, BROKEN
+            link = interfaces[number, LINK]
+            _count(data, start, captured, wire, link, time_ns, flows, addresses, buckets, state, out, packet, counters)
+        at += length
+    return at, NEED_BYTES
+
+
+@njit(cache=True)
+def _packet_block(
+    data: Bytes, at: int, kind: int, big_endian: bool, interfaces: Int64
+) -> tuple[int, int, int, int, int]:
+    """(interface, time, offset of the packet, bytes captured, bytes on the wire); interface -1 if the block is broken."""
+    length = _word(data, at + 4, big_endian)
+    if kind == SIMPLE_PACKET:
+        if length < 16 or interfaces.shape[0] == 0:
+            return -1, 0, 0, 0, 0
+        wire = _word(data, at + 8, big_endian)
+        captured = min(wire, length - 16)
+        if interfaces[0, SNAP] > 0:
+            captured = min(captured, interfaces[0, SNAP])
+        return 0, 0, at + 12, captured, wire
+    if length < 32:
+        return -1, 0, 0, 0, 0
+    number = _word(data, at + 8, big_endian)
+    if kind == OLD_PACKET:
+        number = number >> 16 if big_endian else number & 0xFFFF
+    if number >= interfaces.shape[0]:
+        return -1, 0, 0, 0, 0
+    ticks = _word(data, at + 12, big_endian) << 32 | _word(data, at + 16, big_endian)
+    time_ns = _nanoseconds(ticks, interfaces[number, TICKS_POWER]) + interfaces[number, OFFSET_NS]
+    return number, time_ns, at + 28, _word(data, at + 20, big_endian), _word(data, at + 24, big_endian)
+
+
+@njit(cache=True)
+def _nanoseconds(ticks: int, power: int) -> int:
+    if power < 128:
+        if power <= 9:
+            return ticks * 10 ** (9 - power)
+        return ticks // 10 ** min(power - 9, 18)
+    bits = min(power - 128, 62)
+    whole, part = ticks >> bits, ticks & ((np.int64(1) << bits) - 1)
+    if bits > 33:
+        part, bits = part >> (bits - 33), np.int64(33)
+    return whole * 1_000_000_000 + (part * 1_000_000_000 >> bits)
+
+
+@njit(cache=True)
+def _count(
+    data: Bytes,
+    at: int,
+    captured: int,
+    wire: int,
+    link: int,
+    time_ns: int,
+    flows: Int64,
+    addresses: Int64,
+    buckets: Int32,
+    state: Int64,
+    out: Int64,
+    packet: Int64,
+    counters: Int64,
+) -> None:
+    """One packet: decode it, find its flow, add its bytes."""
+    counters[C_PACKETS] += 1
+    if counters[C_PACKETS] == 1:
+        counters[C_FIRST_NS] = counters[C_LAST_NS] = time_ns
+    counters[C_FIRST_NS] = min(counters[C_FIRST_NS], time_ns)
+    counters[C_LAST_NS] = max(counters[C_LAST_NS], time_ns)
+    status = decode(data, at, captured, wire, link, packet)
+    if status != OK:
+        counters[_reason(status)] += 1
+        return
+    protocol = packet[P_PROTOCOL]
+    transport = packet[P_PAYLOAD]
+    if protocol not in (TCP, UDP):
+        counters[C_OTHER] += 1
+        return
+    if transport + 8 > packet[P_END]:
+        counters[C_TRUNCATED] += 1
+        return
+    counters[C_DECODED] += 1
+    if protocol == UDP and big16(data, transport + 2) == ROCE_PORT:
+        roce(data, packet, time_ns, flows, addresses, buckets, state, out, counters)
+        return
+    length = max(packet[P_LENGTH] - 8, 0) if protocol == UDP else tcp_length(data, packet, counters)
+    if length == 0 and not (protocol == TCP and _opens(data, packet)):
+        return
+    word = packet[P_FAMILY] << 56 | protocol << 48 | ports_word(data, packet)
+    flow = flows[find_flow(flows, addresses, buckets, state, packet, word)]
+    fresh = length if protocol == UDP else count_tcp(data, packet, flow, length, counters)
+    if fresh > 0:
+        extend_burst(flow, time_ns, fresh, out, state)
+
+
+@njit(cache=True)
+def _opens(data: Bytes, packet: Int64) -> bool:
+    at = packet[P_PAYLOAD] + 13
+    return at < packet[P_END] and data[at] & SYN != 0
+
+
+@njit(cache=True)
+def _reason(status: int) -> int:
+    if status == NOT_IP:
+        return C_NOT_IP
+    if status == TRUNCATED:
+        return C_TRUNCATED
+    return C_FRAGMENTS if status == FRAGMENT else C_MALFORMED
+
+
+@njit(cache=True)
+def close_flows(flows: Int64, first: int, out: Int64, state: Int64) -> int:
+    """Finishes the open records of the flows from row `first` on; returns the row to go on with once `out` is full."""
+    for row in range(first, flows.shape[0]):
+        if state[OUT_COUNT] >= out.shape[0]:
+            return row
+        if flows[row, PACKETS] > 0:
+            emit(flows[row], flows[row, BYTES], out, state)
+    return flows.shape[0]

@@ -1,0 +1,31 @@
+"""The fast order equals a plain lexsort."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmprism.ingest.order import keep_rows, pair_order
+
+SMALL = st.integers(0, 3)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(SMALL, SMALL, SMALL, SMALL, SMALL, st.integers(-1, 2)), max_size=60))
+def test_equals_lexsort(rows: list[tuple[int, ...]]) -> None:
+    table = np.array(rows, dtype=np.int64).reshape(-1, 6)
+    src, dst, path = (table[:, column].astype(np.int32) for column in (0, 1, 5))
+    start, end, size = (np.ascontiguousarray(table[:, column]) for column in (2, 3, 4))
+    order, pair_src, pair_dst, offsets = pair_order(src, dst, start, end, size, path, 4)
+    expected = table[np.lexsort((path, size, end, start, dst, src))]
+    np.testing.assert_array_equal(table[order], expected)
+    assert sorted(order.tolist()) == list(range(len(rows)))
+    np.testing.assert_array_equal(np.repeat(pair_src, np.diff(offsets)), expected[:, 0])
+    np.testing.assert_array_equal(np.repeat(pair_dst, np.diff(offsets)), expected[:, 1])
+    assert len(set(zip(pair_src.tolist(), pair_dst.tolist(), strict=True))) == pair_src.size
+
+
+def test_keep_rows() -> None:
+    keep = np.array([True, False, True, True])
+    assert keep_rows(np.array([0, 2, 4]), keep).tolist() == [0, 1, 3]
