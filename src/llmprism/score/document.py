@@ -66,13 +66,17 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True)
 class IssueFact:
-    """A finding of a report or a fault of a truth. `end_ns` None: it does not end inside the window."""
+    """A finding of a report or a fault of a truth. `end_ns` None: it does not end inside the window.
+
+    `equivalents` are other addresses that count as the place: no flow record can tell them from it.
+    """
 
     kind: FindingKind
     job: str | None
     where: Where
     start_ns: int
     end_ns: int | None
+    equivalents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +218,7 @@ def _issue(value: object, field: str) -> IssueFact:
         where=_where(as_object(issue.get("where"), f"{field}.where"), f"{field}.where"),
         start_ns=as_int(issue.get("start_ns"), f"{field}.start_ns"),
         end_ns=as_optional_int(issue.get("end_ns"), f"{field}.end_ns"),
+        equivalents=as_texts(issue.get("equivalents"), f"{field}.equivalents"),
     )
 
 

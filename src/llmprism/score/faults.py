@@ -5,8 +5,9 @@ A finding and a fault are *about the same time* when their intervals, widened by
 
 - detected when any finding is about its time and job,
 - of the right kind when one of those has its kind,
-- located when one of those names its place (an address is one place, whether called gpu or nic; a link has the same
-  two ends in either order; a group or stage has the same members; a job is the matched job),
+- located when one of those names its place (an address is one place, whether called gpu or nic, and so are the
+  `equivalents` of the truth; a link has the same two ends in either order; a group or stage has the same members; a
+  job is the matched job),
 - exact when one finding has both the kind and the place.
 
 A finding is a false alarm when no fault about its time and job has both its kind and its place; a second finding on
@@ -71,7 +72,7 @@ def score_faults(
     for fault in faults:
         tolerance = time_tolerance_ns(job_of.get(fault.job or ""))
         about = [
-            (f, finding.kind == fault.kind, _same_place(finding.where, fault.where, true_id))
+            (f, finding.kind == fault.kind, _same_place(finding.where, fault, true_id))
             for f, finding in enumerate(findings)
             if _same_job(finding, fault, true_id) and _same_time(finding, fault, tolerance)
         ]
@@ -108,9 +109,10 @@ def _same_time(finding: IssueFact, fault: IssueFact, tolerance_ns: float) -> boo
     return not (ends_before or starts_after)
 
 
-def _same_place(said: Where, true: Where, true_id: dict[str, str]) -> bool:
+def _same_place(said: Where, fault: IssueFact, true_id: dict[str, str]) -> bool:
+    true = fault.where
     if said.type in ENDPOINTS and true.type in ENDPOINTS:
-        return said.id == true.id
+        return said.id == true.id or said.id in fault.equivalents
     if said.type != true.type:
         return False
     if true.type is WhereType.JOB and isinstance(said.id, str):

@@ -1,0 +1,122 @@
+"""Traffic that is not training: stores, bootstrap, heartbeats, and a monitor that talks to everybody.
+
+Sizes and rhythms are those of the real captures: some dozens of bytes per second between each rank and rank 0 (the
+store), 60-byte messages between ring neighbours, a burst of a few kilobytes when a job starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.sim.cluster import Cluster
+
+__all__ = ["Mice", "background"]
+
+NS = 1_000_000_000
+STORE_PORT = 29_500
+MONITOR_PORT = 9_100
+STORE_PERIOD_S = 2.0
+"""Between two store messages of one rank."""
+MONITOR_PERIOD_S = 15.0
+"""A usual scrape interval."""
+
+Connect = Callable[[int, int, int, int], int]
+Int64 = NDArray[np.int64]
+Part = tuple[NDArray[np.int32], Int64, Int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Mice:
+    """Small records, sorted by end."""
+
+    connection: NDArray[np.int32]
+    start: Int64
+    end: Int64
+    bytes: Int64
+
+
+def background(
+    cluster: Cluster,
+    jobs: list[tuple[list[int], int, int]],
+    window_ns: int,
+    connect: Connect,
+    rng: np.random.Generator,
+) -> Mice:
+    """All small records of the window. `jobs` gives (NICs in rank order, first ns, last ns) of each job's life;
+    `connect(src, dst, sport, dport)` returns a connection id."""
+    parts: list[Part] = []
+    for nics, first, last in jobs:
+        begin, end = max(first, 0), min(last, window_ns)
+        if end <= begin:
+            continue
+        parts += _store(cluster, nics, begin, end, connect, rng)
+        if first >= 0:
+            parts += _bootstrap(cluster, nics, begin, connect, rng)
+    if cluster.monitor is not None:
+        parts += _monitoring(cluster, window_ns, connect, rng)
+    if not parts:
+        none = np.zeros(0, dtype=np.int64)
+        return Mice(none.astype(np.int32), none, none, none)
+    connection = np.concatenate([part[0] for part in parts])
+    start = np.concatenate([part[1] for part in parts])
+    size = np.concatenate([part[2] for part in parts])
+    finish = start + rng.integers(0, 40_000, start.size)
+    order = np.argsort(finish, kind="stable")
+    return Mice(connection[order], start[order], finish[order], size[order])
+
+
+def _apart(cluster: Cluster, a: int, b: int) -> bool:
+    return a != b and not (cluster.spec.nvlink and cluster.server_of(a) == cluster.server_of(b))
+
+
+def _store(
+    cluster: Cluster, nics: list[int], begin: int, end: int, connect: Connect, rng: np.random.Generator
+) -> list[Part]:
+    master = nics[0]
+    parts: list[Part] = []
+    for nic in nics:
+        if not _apart(cluster, master, nic):
+            continue
+        port = int(rng.integers(32_768, 60_999))
+        times = begin + np.cumsum(
+            rng.exponential(STORE_PERIOD_S * NS, max(1, int((end - begin) / NS / STORE_PERIOD_S)))
+        )
+        times = times[times < end].astype(np.int64)
+        asks = np.full(times.size, connect(nic, master, port, STORE_PORT), dtype=np.int32)
+        answers = np.full(times.size, connect(master, nic, STORE_PORT, port), dtype=np.int32)
+        parts.append((asks, times, rng.integers(31, 188, times.size)))
+        parts.append((answers, times + 60_000, rng.integers(1, 137, times.size)))
+    return parts
+
+
+def _bootstrap(cluster: Cluster, nics: list[int], begin: int, connect: Connect, rng: np.random.Generator) -> list[Part]:
+    parts: list[Part] = []
+    for a, b in zip(nics, nics[1:] + nics[:1], strict=True):
+        if not _apart(cluster, a, b):
+            continue
+        ports = rng.integers(32_768, 60_999, 2)
+        count = int(rng.integers(3, 9))
+        times = begin + np.sort(rng.integers(0, NS // 2, count))
+        ids = np.full(count, connect(a, b, int(ports[0]), int(ports[1])), dtype=np.int32)
+        parts.append((ids, times.astype(np.int64), rng.choice(np.array([4, 28, 144, 284, 540, 2296, 4588]), count)))
+    return parts
+
+
+def _monitoring(cluster: Cluster, window_ns: int, connect: Connect, rng: np.random.Generator) -> list[Part]:
+    monitor = cluster.monitor
+    parts: list[Part] = []
+    if monitor is None:
+        return parts
+    for nic in range(cluster.gpus):
+        phase = int(rng.integers(0, int(MONITOR_PERIOD_S * NS)))
+        times = np.arange(phase, window_ns, int(MONITOR_PERIOD_S * NS), dtype=np.int64)
+        port = int(rng.integers(32_768, 60_999))
+        asks = np.full(times.size, connect(monitor, nic, port, MONITOR_PORT), dtype=np.int32)
+        answers = np.full(times.size, connect(nic, monitor, MONITOR_PORT, port), dtype=np.int32)
+        parts.append((asks, times, np.full(times.size, 310, dtype=np.int64)))
+        parts.append((answers, times + 900_000, rng.integers(11_000, 15_000, times.size)))
+    return parts
