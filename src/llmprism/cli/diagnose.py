@@ -36,7 +36,7 @@ def diagnose(
     timeline: Annotated[str | None, typer.Option(metavar="FILE", help="Write per-GPU events as Parquet.")] = None,
     method: Annotated[Method, typer.Option(help="prism, or paper for the published rules.")] = Method.PRISM,
     column_map: Annotated[
-        str | None, typer.Option("--map", metavar="MAP", help="Column names: start_ns=ts,bytes=octets or a TOML file.")
+        str | None, typer.Option("--map", metavar="MAP", help="Column names: start_ns=ts,bytes=octets, or a TOML file.")
     ] = None,
     file_format: Annotated[
         str | None,
@@ -89,7 +89,9 @@ def diagnose_files(
     from llmprism.ingest import read_flows, read_topology
     from llmprism.ingest.mapping import ColumnMapping
 
-    mapping = None if column_map is None else ColumnMapping.parse(column_map)
+    mapping = None
+    if column_map is not None:
+        mapping = ColumnMapping.parse(column_map) if "=" in column_map else ColumnMapping.from_file(column_map)
     places = None if topology is None else read_topology(topology)
     table = read_flows(flows, mapping=mapping, format=file_format, progress=progress)
     return pipeline.diagnose(table, places, method=method.value, progress=progress)

@@ -1,0 +1,41 @@
+from dataclasses import replace
+
+import numpy as np
+
+from llmprism.model import FindingKind, Layout, Steps
+from llmprism.report import facts
+from support.reports import EXAMPLES, empty_report, report_from_capture, tiny_report
+
+
+def test_step_times_leave_the_setup_step_out():
+    times = facts.step_times(tiny_report().jobs[0].timeline.steps)
+    assert (times.count, times.median_ns, times.setup_ns) == (2, 1.5e9, 5 * 10**9)
+
+
+def test_no_steps_give_no_times():
+    assert facts.step_times(Steps.empty()) is None
+
+
+def test_a_lone_setup_step_counts_no_training_step():
+    only = Steps(np.array([0], np.int64), np.array([7], np.int64), np.array([True]))
+    assert facts.step_times(only).count == 0
+
+
+def test_degrees_name_only_what_is_known():
+    job = tiny_report().jobs[0]
+    assert facts.degrees(job) == "dp 2"
+    assert facts.degrees(replace(job, layout=replace(job.layout, layout=Layout()))) == "unknown"
+
+
+def test_a_job_that_is_down_comes_before_what_costs_more():
+    report = tiny_report()
+    slow = replace(report.findings[0], lost_gpu_seconds=1e6)
+    crash = replace(report.findings[0], kind=FindingKind.CRASH, lost_gpu_seconds=0.0)
+    cheap = replace(report.findings[0], lost_gpu_seconds=1.0)
+    ranked = facts.ranked_findings(replace(report, findings=(cheap, slow, crash)))
+    assert ranked == (crash, slow, cheap)
+
+
+def test_sick_are_those_that_findings_name():
+    assert facts.sick_addresses(report_from_capture(EXAMPLES / "slow_nic")) == {"10.13.0.1"}
+    assert facts.sick_addresses(empty_report()) == frozenset()
