@@ -130,7 +130,8 @@ class _Writer:
             (job.state.value, _STATE_STYLE[job.state]),
             (f"  {plural(members, 'GPU')}, confidence {significant(job.job.confidence, 2)}", "dim"),
         )
-        lines = [_field("servers", Text(self._servers(job))), _field("layout", Text(_layout(job)))]
+        lines: list[RenderableType] = [_field("servers", Text(self._servers(job)))]
+        lines.append(_field("layout", Text(_layout(job))))
         lines.extend(self._steps(job))
         notes = (*job.layout.notes, *job.timeline.notes)
         lines.extend(_field("note", Text(clean(note), style="yellow")) for note in notes)
