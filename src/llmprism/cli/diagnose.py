@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -93,7 +94,8 @@ def diagnose_files(
     if column_map is not None:
         mapping = ColumnMapping.parse(column_map) if "=" in column_map else ColumnMapping.from_file(column_map)
     places = None if topology is None else read_topology(topology)
-    table = read_flows(flows, mapping=mapping, format=file_format, progress=progress)
+    reading = None if progress is None else partial(progress, "reading flow records")
+    table = read_flows(flows, mapping=mapping, format=file_format, progress=reading)
     return pipeline.diagnose(table, places, method=method.value, progress=progress)
 
 

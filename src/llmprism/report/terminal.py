@@ -19,7 +19,7 @@ from llmprism.model.finding import Evidence, Finding
 from llmprism.model.job import JobState
 from llmprism.model.report import JobReport, Report
 from llmprism.report.advice import ADVICE, TITLES
-from llmprism.report.facts import degrees, ranked_findings, step_times, training_durations
+from llmprism.report.facts import degrees, ranked_findings, step_times, training_times
 from llmprism.report.places import Places
 from llmprism.report.text import (
     clean,
@@ -160,7 +160,7 @@ class _Writer:
         if times.setup_ns is not None:
             text += f"; set-up {duration(times.setup_ns)} before them"
         yield _field("steps", Text(text))
-        values = training_durations(steps).tolist()
+        values = training_times(steps).tolist()
         line = sparkline(values, self._sparkline_columns, ascii_only=self._ascii)
         yield _field("", Text(line, style="cyan"))
 

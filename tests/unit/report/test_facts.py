@@ -12,6 +12,15 @@ def test_step_times_leave_the_setup_step_out():
     assert (times.count, times.median_ns, times.setup_ns) == (2, 1.5e9, 5 * 10**9)
 
 
+def test_a_step_lasts_from_the_end_of_the_one_before_to_its_own():
+    start, end = np.array([0, 60, 160], np.int64), np.array([50, 150, 250], np.int64)
+    seen = Steps(start, end, np.zeros(3, np.bool_))
+    assert facts.training_times(seen).tolist() == [100, 100]
+    assert facts.step_times(seen).count == 3
+    alone = Steps(start[:1], end[:1], np.zeros(1, np.bool_))
+    assert facts.training_times(alone).tolist() == [50]
+
+
 def test_no_steps_give_no_times():
     assert facts.step_times(Steps.empty()) is None
 
