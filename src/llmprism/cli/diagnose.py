@@ -68,7 +68,13 @@ def diagnose(
 
     with progress_bar(quiet=quiet) as progress:
         report = diagnose_files(
-            flows, topology, method=method, column_map=column_map, file_format=file_format, progress=progress
+            flows,
+            topology,
+            method=method,
+            column_map=column_map,
+            file_format=file_format,
+            with_events=outputs.need_events(),
+            progress=progress,
         )
     outputs.write(report)
     if not (quiet or outputs.takes_stdout()):
@@ -83,9 +89,10 @@ def diagnose_files(
     method: Method = Method.PRISM,
     column_map: str | None = None,
     file_format: str | None = None,
+    with_events: bool = True,
     progress: Progress | None = None,
 ) -> Report:
-    """Read the files and run the pipeline over them."""
+    """Read the files and run the pipeline over them; per-GPU events cost time and are made only where asked for."""
     from llmprism import pipeline
     from llmprism.ingest import read_flows, read_topology
     from llmprism.ingest.mapping import ColumnMapping
@@ -96,7 +103,7 @@ def diagnose_files(
     places = None if topology is None else read_topology(topology)
     reading = None if progress is None else partial(progress, "reading flow records")
     table = read_flows(flows, mapping=mapping, format=file_format, progress=reading)
-    return pipeline.diagnose(table, places, method=method.value, progress=progress)
+    return pipeline.diagnose(table, places, method=method.value, with_events=with_events, progress=progress)
 
 
 def show(report: Report) -> None:

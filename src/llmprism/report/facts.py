@@ -12,7 +12,16 @@ from llmprism.model.flows import Int64
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import Steps
 
-__all__ = ["StepTimes", "degrees", "member_names", "ranked_findings", "sick_addresses", "step_times", "training_times"]
+__all__ = [
+    "StepTimes",
+    "degrees",
+    "member_names",
+    "notes_beside_jobs",
+    "ranked_findings",
+    "sick_addresses",
+    "step_times",
+    "training_times",
+]
 
 _JOB_IS_DOWN: Final = frozenset({FindingKind.CRASH, FindingKind.HANG})
 """Kinds that stop a job: they come first whatever their cost so far."""
@@ -66,6 +75,12 @@ def degrees(job: JobReport) -> str:
 
 def member_names(report: Report, job: JobReport) -> tuple[str, ...]:
     return tuple(report.addresses[member] for member in job.job.members)
+
+
+def notes_beside_jobs(report: Report) -> tuple[str, ...]:
+    """Notes of the report that no job of it shows already."""
+    shown = {f"{job.job.id}: {note}" for job in report.jobs for note in (*job.layout.notes, *job.timeline.notes)}
+    return tuple(note for note in report.notes if note not in shown)
 
 
 def ranked_findings(report: Report) -> tuple[Finding, ...]:

@@ -19,7 +19,7 @@ from llmprism.model.finding import Evidence, Finding
 from llmprism.model.job import JobState
 from llmprism.model.report import JobReport, Report
 from llmprism.report.advice import ADVICE, TITLES
-from llmprism.report.facts import degrees, ranked_findings, step_times, training_times
+from llmprism.report.facts import degrees, notes_beside_jobs, ranked_findings, step_times, training_times
 from llmprism.report.places import Places
 from llmprism.report.text import (
     clean,
@@ -194,7 +194,7 @@ class _Writer:
         return Group(Text(""), Text.assemble(("Input ", "bold"), text))
 
     def _notes(self) -> Iterator[RenderableType]:
-        for note in self._report.notes:
+        for note in notes_beside_jobs(self._report):
             yield Text.assemble(("Note ", "bold yellow"), clean(note))
 
 

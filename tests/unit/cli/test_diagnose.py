@@ -54,6 +54,13 @@ def test_arguments_reach_the_pipeline(diagnosed):
     assert settings["method"] == "paper"
     assert settings["column_map"] == "start_ns=ts"
     assert settings["file_format"] == "csv"
+    assert settings["with_events"] is False
+
+
+def test_events_are_made_where_a_form_shows_them(diagnosed, tmp_path):
+    asked = diagnosed(tiny_report())
+    assert main(["diagnose", "flows.parquet", "--quiet", "--html", str(tmp_path / "r.html")]) == 0
+    assert asked[0][2]["with_events"] is True
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,11 @@ def test_a_job_that_is_down_comes_before_what_costs_more():
     assert ranked == (crash, slow, cheap)
 
 
+def test_a_note_that_a_job_shows_is_not_repeated():
+    report = tiny_report()
+    assert facts.notes_beside_jobs(replace(report, notes=("10.0.0.1: tp: 10.0.0.1", "else"))) == ("else",)
+
+
 def test_sick_are_those_that_findings_name():
     assert facts.sick_addresses(report_from_capture(EXAMPLES / "slow_nic")) == {"10.13.0.1"}
     assert facts.sick_addresses(empty_report()) == frozenset()
