@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,7 +37,7 @@ def diagnose(
     timeline: Annotated[str | None, typer.Option(metavar="FILE", help="Write per-GPU events as Parquet.")] = None,
     method: Annotated[Method, typer.Option(help="prism, or paper for the published rules.")] = Method.PRISM,
     column_map: Annotated[
-        str | None, typer.Option("--map", metavar="MAP", help="Column names: start_ns=ts,bytes=octets or a TOML file.")
+        str | None, typer.Option("--map", metavar="MAP", help="Column names: start_ns=ts,bytes=octets, or a TOML file.")
     ] = None,
     file_format: Annotated[
         str | None,
@@ -67,7 +68,13 @@ def diagnose(
 
     with progress_bar(quiet=quiet) as progress:
         report = diagnose_files(
-            flows, topology, method=method, column_map=column_map, file_format=file_format, progress=progress
+            flows,
+            topology,
+            method=method,
+            column_map=column_map,
+            file_format=file_format,
+            with_events=outputs.need_events(),
+            progress=progress,
         )
     outputs.write(report)
     if not (quiet or outputs.takes_stdout()):
@@ -82,17 +89,21 @@ def diagnose_files(
     method: Method = Method.PRISM,
     column_map: str | None = None,
     file_format: str | None = None,
+    with_events: bool = True,
     progress: Progress | None = None,
 ) -> Report:
-    """Read the files and run the pipeline over them."""
+    """Read the files and run the pipeline over them; per-GPU events cost time and are made only where asked for."""
     from llmprism import pipeline
     from llmprism.ingest import read_flows, read_topology
     from llmprism.ingest.mapping import ColumnMapping
 
-    mapping = None if column_map is None else ColumnMapping.parse(column_map)
+    mapping = None
+    if column_map is not None:
+        mapping = ColumnMapping.parse(column_map) if "=" in column_map else ColumnMapping.from_file(column_map)
     places = None if topology is None else read_topology(topology)
-    table = read_flows(flows, mapping=mapping, format=file_format, progress=progress)
-    return pipeline.diagnose(table, places, method=method.value, progress=progress)
+    reading = None if progress is None else partial(progress, "reading flow records")
+    table = read_flows(flows, mapping=mapping, format=file_format, progress=reading)
+    return pipeline.diagnose(table, places, method=method.value, with_events=with_events, progress=progress)
 
 
 def show(report: Report) -> None:

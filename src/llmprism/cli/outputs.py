@@ -33,6 +33,10 @@ class Outputs:
     def takes_stdout(self) -> bool:
         return STDOUT in self._wanted()
 
+    def need_events(self) -> bool:
+        """Whether one of the forms shows per-GPU events."""
+        return any(path is not None for path in (self.html, self.trace, self.timeline))
+
     def check(self) -> None:
         """Refuse early, before minutes of work, what cannot end well."""
         if self.timeline == STDOUT:

@@ -39,14 +39,16 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        result = command_line()(args=list(arguments), prog_name="llmprism", standalone_mode=False)
+        result = _invoke(list(arguments))
+    except typer.Exit as exit_asked:
+        return exit_asked.exit_code
     except LLMPrismError as error:
         return _fail(error.slug, str(error), error.exit_code)
     except typer.TyperException as error:
         return _fail(UsageError.slug, error.format_message(), UsageError.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except (BrokenPipeError, SystemExit):
+    except BrokenPipeError:
         raise
     except Exception as error:
         if os.environ.get(TRACEBACK_VARIABLE):
@@ -54,6 +56,14 @@ def _run(arguments: Sequence[str]) -> int:
         text = f"{type(error).__name__}: {error} (a bug; {TRACEBACK_VARIABLE}=1 shows where)"
         return _fail("internal", text, 1)
     return result if isinstance(result, int) else 0
+
+
+def _invoke(arguments: list[str]) -> object:
+    """The command itself, without typer's own ways to end a program: those print usage and pick exit codes."""
+    command = command_line()
+    with command.make_context("llmprism", arguments) as context:
+        result: object = command.invoke(context)
+    return result
 
 
 def _fail(slug: str, message: str, code: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,9 @@ class _ReportConsole(Console):
 
 
 def stdout_console() -> Console:
+    """What the encoding of stdout cannot say is escaped: a report must not fail for want of a character."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     return _ReportConsole(file=sys.stdout, markup=False, highlight=False, emoji=False)
 
 

@@ -12,7 +12,16 @@ from llmprism.model.flows import Int64
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import Steps
 
-__all__ = ["StepTimes", "degrees", "member_names", "ranked_findings", "sick_addresses", "step_times"]
+__all__ = [
+    "StepTimes",
+    "degrees",
+    "member_names",
+    "notes_beside_jobs",
+    "ranked_findings",
+    "sick_addresses",
+    "step_times",
+    "training_times",
+]
 
 _JOB_IS_DOWN: Final = frozenset({FindingKind.CRASH, FindingKind.HANG})
 """Kinds that stop a job: they come first whatever their cost so far."""
@@ -20,7 +29,11 @@ _JOB_IS_DOWN: Final = frozenset({FindingKind.CRASH, FindingKind.HANG})
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Step durations of a job without the set-up step. `low_ns` and `high_ns` bound the middle 80 % of the steps."""
+    """Step times of a job without the set-up step. `low_ns` and `high_ns` bound the middle 80 % of the steps.
+
+    The time of a step is the interval from the end of the step before it to its own end: the first traffic of a step
+    can come later than its work, and the ends are what the records show best.
+    """
 
     count: int
     median_ns: float
@@ -29,9 +42,14 @@ class StepTimes:
     setup_ns: int | None
 
 
-def training_durations(steps: Steps) -> Int64:
-    """Durations of the steps that are not the set-up step, in order."""
-    return steps.duration_ns[~steps.setup]
+def training_times(steps: Steps) -> Int64:
+    """Times of the steps that are not the set-up step, in order.
+
+    The first step of the records has no end before it: it is left out, unless it is the only one.
+    """
+    if steps.count < 2:
+        return steps.duration_ns[~steps.setup]
+    return np.diff(steps.end_ns)[~steps.setup[1:]]
 
 
 def step_times(steps: Steps) -> StepTimes | None:
@@ -39,11 +57,12 @@ def step_times(steps: Steps) -> StepTimes | None:
     if not steps.count:
         return None
     setup = steps.duration_ns[steps.setup]
-    durations = training_durations(steps)
-    if not durations.size:
+    times = training_times(steps)
+    if not times.size:
         return StepTimes(0, float(setup[0]), float(setup[0]), float(setup[0]), int(setup[0]))
-    low, median, high = np.percentile(durations, (10, 50, 90))
-    return StepTimes(int(durations.size), float(median), float(low), float(high), int(setup[0]) if setup.size else None)
+    low, median, high = np.percentile(times, (10, 50, 90))
+    count = int((~steps.setup).sum())
+    return StepTimes(count, float(median), float(low), float(high), int(setup[0]) if setup.size else None)
 
 
 def degrees(job: JobReport) -> str:
@@ -56,6 +75,12 @@ def degrees(job: JobReport) -> str:
 
 def member_names(report: Report, job: JobReport) -> tuple[str, ...]:
     return tuple(report.addresses[member] for member in job.job.members)
+
+
+def notes_beside_jobs(report: Report) -> tuple[str, ...]:
+    """Notes of the report that no job of it shows already."""
+    shown = {f"{job.job.id}: {note}" for job in report.jobs for note in (*job.layout.notes, *job.timeline.notes)}
+    return tuple(note for note in report.notes if note not in shown)
 
 
 def ranked_findings(report: Report) -> tuple[Finding, ...]:

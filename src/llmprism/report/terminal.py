@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -19,7 +19,7 @@ from llmprism.model.finding import Evidence, Finding
 from llmprism.model.job import JobState
 from llmprism.model.report import JobReport, Report
 from llmprism.report.advice import ADVICE, TITLES
-from llmprism.report.facts import degrees, ranked_findings, step_times, training_durations
+from llmprism.report.facts import degrees, notes_beside_jobs, ranked_findings, step_times, training_times
 from llmprism.report.places import Places
 from llmprism.report.text import (
     clean,
@@ -42,6 +42,7 @@ _LISTED_SERVERS: Final = 4
 _EVIDENCE_SHOWN: Final = 6
 _SPARKLINE_COLUMNS: Final = 60
 _LABEL_COLUMNS: Final = 10
+_INDENT: Final = 3
 
 _STATE_STYLE: Final = {
     JobState.RUNNING: "green",
@@ -55,14 +56,15 @@ _STATE_STYLE: Final = {
 
 def print_report(report: Report, console: Console) -> None:
     """Write the whole report to `console`."""
-    writer = _Writer(report, console.options.ascii_only)
+    writer = _Writer(report, console.width, console.options.ascii_only)
     for block in writer.blocks():
         console.print(block, markup=False, highlight=False, emoji=False, soft_wrap=False)
 
 
 class _Writer:
-    def __init__(self, report: Report, ascii_only: bool) -> None:
+    def __init__(self, report: Report, width: int, ascii_only: bool) -> None:
         self._report = report
+        self._sparkline_columns = max(1, min(_SPARKLINE_COLUMNS, width - _INDENT - _LABEL_COLUMNS))
         self._places = Places(report.topology)
         self._ascii = ascii_only
 
@@ -99,14 +101,14 @@ class _Writer:
         title = Text.assemble(
             (f"{number}. {TITLES[finding.kind]}", "bold red"), ": ", (self._places.finding(finding), "bold")
         )
-        lines: list[RenderableType] = [Text(""), title, Text(clean(finding.summary))]
+        lines: list[RenderableType] = [Text(""), title, _Line(Text(clean(finding.summary)))]
         lines.append(_field("since", Text(self._since(finding))))
         lines.append(_field("cost", Text(_cost(finding))))
         lines.append(_field("do", Text(ADVICE[finding.kind])))
         lines.extend(_field("evidence", _evidence(item)) for item in finding.evidence[:_EVIDENCE_SHOWN])
         if len(finding.evidence) > _EVIDENCE_SHOWN:
             lines.append(_field("", Text(f"and {len(finding.evidence) - _EVIDENCE_SHOWN} more in the JSON report")))
-        return Group(*lines[:2], _indented(*lines[2:]))
+        return Group(*lines)
 
     def _since(self, finding: Finding) -> str:
         origin = self._report.window.start_ns
@@ -128,11 +130,12 @@ class _Writer:
             (job.state.value, _STATE_STYLE[job.state]),
             (f"  {plural(members, 'GPU')}, confidence {significant(job.job.confidence, 2)}", "dim"),
         )
-        lines = [_field("servers", Text(self._servers(job))), _field("layout", Text(_layout(job)))]
+        lines: list[RenderableType] = [_field("servers", Text(self._servers(job)))]
+        lines.append(_field("layout", Text(_layout(job))))
         lines.extend(self._steps(job))
         notes = (*job.layout.notes, *job.timeline.notes)
         lines.extend(_field("note", Text(clean(note), style="yellow")) for note in notes)
-        return Group(Text(""), head, _indented(*lines))
+        return Group(Text(""), head, *lines)
 
     def _servers(self, job: JobReport) -> str:
         servers = [clean(server) for server in job.job.servers]
@@ -157,16 +160,9 @@ class _Writer:
         if times.setup_ns is not None:
             text += f"; set-up {duration(times.setup_ns)} before them"
         yield _field("steps", Text(text))
-        values = training_durations(steps).tolist()
-        yield _field(
-            "",
-            Text(
-                sparkline(values, _SPARKLINE_COLUMNS, ascii_only=self._ascii),
-                style="cyan",
-                overflow="crop",
-                no_wrap=True,
-            ),
-        )
+        values = training_times(steps).tolist()
+        line = sparkline(values, self._sparkline_columns, ascii_only=self._ascii)
+        yield _field("", Text(line, style="cyan"))
 
     def _switches(self) -> RenderableType:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -185,7 +181,9 @@ class _Writer:
             )
         more = len(self._report.switches) - _SWITCHES_SHOWN
         rest = [Text(f"and {more} more in the JSON report", style="dim")] if more > 0 else []
-        return Group(Text(""), Text("Switches", style="bold"), _indented(table, *rest))
+        return Group(
+            Text(""), Text("Switches", style="bold"), Padding(Group(table, *rest), (0, 0, 0, _INDENT), expand=False)
+        )
 
     def _input(self) -> RenderableType:
         counts = self._report.input
@@ -196,7 +194,7 @@ class _Writer:
         return Group(Text(""), Text.assemble(("Input ", "bold"), text))
 
     def _notes(self) -> Iterator[RenderableType]:
-        for note in self._report.notes:
+        for note in notes_beside_jobs(self._report):
             yield Text.assemble(("Note ", "bold yellow"), clean(note))
 
 
@@ -204,17 +202,25 @@ _SWITCHES_SHOWN: Final = 12
 """Switches listed in a terminal; a large fabric has hundreds, which the JSON and HTML reports hold."""
 
 
-def _indented(*blocks: RenderableType) -> RenderableType:
-    return Padding(Group(*blocks), (0, 0, 0, 3), expand=False)
+class _Line:
+    """An indented line with a label before it; what does not fit goes on below in the same column."""
+
+    def __init__(self, value: Text, label: str | None = None) -> None:
+        self._value = value
+        self._label = label
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        margin = " " * _INDENT
+        label = "" if self._label is None else f"{self._label:<{_LABEL_COLUMNS}}"
+        room = max(1, options.max_width - _INDENT - len(label))
+        for number, line in enumerate(self._value.wrap(console, room, overflow="fold")):
+            line.rstrip()
+            first = label if number == 0 else " " * len(label)
+            yield Text.assemble(margin, (first, "dim"), line, no_wrap=True, overflow="crop")
 
 
-def _field(label: str, value: Text) -> RenderableType:
-    """One labelled line whose continuation lines stay in the value's column."""
-    row = Table.grid(padding=0)
-    row.add_column(width=_LABEL_COLUMNS, no_wrap=True)
-    row.add_column(overflow="fold")
-    row.add_row(Text(label, style="dim"), value)
-    return row
+def _field(label: str, value: Text) -> _Line:
+    return _Line(value, label)
 
 
 def _cost(finding: Finding) -> str:

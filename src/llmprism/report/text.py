@@ -126,5 +126,4 @@ def sparkline(values: Sequence[float], width: int, *, ascii_only: bool = False) 
     floor, top = min(values) / 2, max(peaks)
     if top <= floor:
         return levels[0] * columns
-    scale = (len(levels) - 1) / (top - floor)
-    return "".join(levels[round((peak - floor) * scale)] for peak in peaks)
+    return "".join(levels[round((peak - floor) / (top - floor) * (len(levels) - 1))] for peak in peaks)

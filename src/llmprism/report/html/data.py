@@ -14,7 +14,7 @@ from llmprism.model.finding import Finding
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import EventKind
 from llmprism.report.advice import ADVICE, TITLES
-from llmprism.report.facts import degrees, ranked_findings, sick_addresses, step_times
+from llmprism.report.facts import degrees, notes_beside_jobs, ranked_findings, sick_addresses, step_times
 from llmprism.report.html.events import MAX_EVENTS, choose_rows, pack_events, tick_ns
 from llmprism.report.html.grid import layout_grid
 from llmprism.report.places import Places
@@ -67,7 +67,7 @@ class _PageData:
                 "used": report.input.used,
                 "dropped": [[clean(reason), number] for reason, number in report.input.dropped],
             },
-            "notes": [clean(note) for note in report.notes],
+            "notes": [clean(note) for note in notes_beside_jobs(report)],
         }
 
     def _ms(self, time_ns: int) -> float:

@@ -1,5 +1,7 @@
 // The cluster map: servers and their GPUs, coloured by job, sick ones marked.
 
+const ROOMY_SERVERS = 48; // more than this are drawn small, so that a thousand GPUs are seen at once
+
 function clusterCell(server, [address, gpu, job, sick]) {
   const cell = el(
     "button",
@@ -28,12 +30,13 @@ function renderCluster() {
   const section = byId("cluster");
   if (!DATA.servers.length) return;
   heading(section, "Cluster map", "One square per GPU, coloured by job. A red ring marks what findings name. Choose a square to open its job.");
-  const map = el("div", { class: "panel servers", role: "group", "aria-label": "Servers and their GPUs" });
+  const compact = DATA.servers.length > ROOMY_SERVERS ? "compact" : "";
+  const map = el("div", { class: `panel servers ${compact}`, role: "group", "aria-label": "Servers and their GPUs" });
   for (const server of DATA.servers) {
     map.append(
       el(
         "div",
-        { class: "server" },
+        { class: `server ${server.nics.some((nic) => nic[3]) ? "has-sick" : ""}` },
         el("span", { class: "server-name", title: server.name }, server.name),
         el("span", { class: "gpus" }, server.nics.map((nic) => clusterCell(server, nic))),
       ),

@@ -39,7 +39,7 @@ function eventsOf(job) {
 }
 
 function jobColor(index) {
-  return index < 0 ? "var(--unused)" : `var(--job-${index % 10})`;
+  return index < 0 ? "var(--unused)" : `var(--job-${index % 20})`;
 }
 
 function addressLabel(address) {

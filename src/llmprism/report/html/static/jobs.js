@@ -61,7 +61,7 @@ function selectJob(index, scroll) {
     }
     byId("job-place").replaceChildren(jobPanel(index));
   }
-  if (scroll) section.scrollIntoView({ block: "start" });
+  if (scroll) section.scrollIntoView({ block: "start", behavior: "instant" });
 }
 
 function showFinding(finding) {

@@ -17,6 +17,12 @@ function ticks(low, high, count) {
   return out;
 }
 
+// From the end of the step before to its own end, as in the terminal report.
+function stepTime(job, index) {
+  const { start, end } = job.steps;
+  return end[index] - (index > 0 ? end[index - 1] : start[index]);
+}
+
 // Training steps put together so that no more bars are drawn than there is room for.
 function stepBars(job, room) {
   const { start, end, setup } = job.steps;
@@ -25,8 +31,9 @@ function stepBars(job, room) {
   const bars = [];
   for (let at = 0; at < indices.length; at += stride) {
     const part = indices.slice(at, at + stride);
-    const slowest = part.reduce((best, index) => (end[index] - start[index] > end[best] - start[best] ? index : best), part[0]);
-    bars.push({ index: slowest, first: part[0], last: part[part.length - 1], ms: end[slowest] - start[slowest], start: start[part[0]], end: end[part[part.length - 1]] });
+    const slowest = part.reduce((best, index) => (stepTime(job, index) > stepTime(job, best) ? index : best), part[0]);
+    const last = part[part.length - 1];
+    bars.push({ index: slowest, first: part[0], last, ms: stepTime(job, slowest), start: start[part[0]], end: end[last] });
   }
   return bars;
 }
@@ -37,7 +44,7 @@ function stepChart(job, jobIndex) {
     const text = times ? `Only the set-up step was seen: ${format.duration(times.median)}.` : "No step was seen in this window.";
     return el("p", { class: "muted" }, text);
   }
-  const status = el("p", { class: "hint", "aria-live": "polite" }, "Bars are step durations, the dashed line is the median. Arrow keys move between steps; Enter shows the step in the timeline.");
+  const status = el("p", { class: "hint", "aria-live": "polite" }, "One bar per step, from the end of the step before to its own; the dashed line is the median. Arrow keys move between steps; Enter shows one in the timeline.");
   const frame = el("div", { class: "chart-frame" });
   let drawn = 0;
   new ResizeObserver(() => {
@@ -129,7 +136,7 @@ function attachStepCursor(picture, bars, shapes, status, positionAt) {
     current = Math.max(0, Math.min(bars.length - 1, position));
     shapes[current].classList.add("current");
     const bar = bars[current];
-    status.textContent = `${name(bar)}: ${format.duration(bar.ms)}, from ${format.clock(bar.start)}.`;
+    status.textContent = `${name(bar)}: ${format.duration(bar.ms)}, ends ${format.clock(bar.end)}.`;
     return bar;
   };
   const locate = (event) => {
@@ -140,7 +147,7 @@ function attachStepCursor(picture, bars, shapes, status, positionAt) {
     const position = locate(event);
     if (position < 0 || position >= bars.length) return tooltip.hide();
     const bar = select(position);
-    return tooltip.show(event.clientX, event.clientY, name(bar), [["duration", format.duration(bar.ms)], ["from", format.clock(bar.start)]]);
+    return tooltip.show(event.clientX, event.clientY, name(bar), [["time", format.duration(bar.ms)], ["ends", format.clock(bar.end)]]);
   });
   picture.addEventListener("pointerleave", tooltip.hide);
   picture.addEventListener("click", (event) => {

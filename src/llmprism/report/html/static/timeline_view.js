@@ -332,7 +332,7 @@ class TimelineView {
     const row = this.timeline.rows.findIndex((address) => addresses.includes(address));
     if (row >= 0) this.select(row, -1);
     this.draw();
-    this.node.scrollIntoView({ block: "center" });
+    this.node.scrollIntoView({ block: "center", behavior: "instant" });
     this.canvas.focus({ preventScroll: true });
   }
 }

@@ -1,0 +1,99 @@
+import json
+
+import pytest
+
+from llmprism.cli import diagnose as command
+from llmprism.cli import main
+from llmprism.errors import UsageError
+from llmprism.model import FindingKind
+from support.reports import EXAMPLES, report_from_capture, tiny_report
+
+
+@pytest.fixture
+def diagnosed(monkeypatch):
+    """The command with the pipeline replaced by a report; returns what the pipeline was asked for."""
+    asked = []
+
+    def use(report):
+        def fake(flows, topology, **settings):
+            asked.append((flows, topology, settings))
+            return report
+
+        monkeypatch.setattr(command, "diagnose_files", fake)
+        return asked
+
+    return use
+
+
+def test_the_report_goes_to_stdout(diagnosed, capsys):
+    diagnosed(report_from_capture(EXAMPLES / "slow_nic"))
+    assert main(["diagnose", "flows.parquet"]) == 0
+    assert capsys.readouterr().out.startswith("1 finding in 1 job\n")
+
+
+def test_json_on_stdout_stands_alone(diagnosed, capfd):
+    diagnosed(tiny_report())
+    assert main(["diagnose", "flows.parquet", "--json", "-"]) == 0
+    assert json.loads(capfd.readouterr().out)["schema"] == "llmprism.report/1"
+
+
+def test_quiet_prints_nothing(diagnosed, capfd, tmp_path):
+    diagnosed(tiny_report())
+    assert main(["diagnose", "flows.parquet", "--quiet", "--json", str(tmp_path / "r.json")]) == 0
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err) == ("", "")
+    assert (tmp_path / "r.json").exists()
+
+
+def test_arguments_reach_the_pipeline(diagnosed):
+    asked = diagnosed(tiny_report())
+    arguments = ["a.csv", "b.csv", "-t", "t.json", "--map", "start_ns=ts", "--format", "csv", "--method", "paper"]
+    assert main(["diagnose", *arguments, "--quiet"]) == 0
+    flows, topology, settings = asked[0]
+    assert (flows, topology) == (["a.csv", "b.csv"], "t.json")
+    assert settings["method"] == "paper"
+    assert settings["column_map"] == "start_ns=ts"
+    assert settings["file_format"] == "csv"
+    assert settings["with_events"] is False
+
+
+def test_events_are_made_where_a_form_shows_them(diagnosed, tmp_path):
+    asked = diagnosed(tiny_report())
+    assert main(["diagnose", "flows.parquet", "--quiet", "--html", str(tmp_path / "r.html")]) == 0
+    assert asked[0][2]["with_events"] is True
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code"),
+    [([], 0), (["any"], 2), (["slow_gpu"], 2), (["crash"], 0), (["crash,slow_gpu"], 2), (["crash", "slow_gpu"], 2)],
+)
+def test_fail_on_decides_the_exit_code(diagnosed, fail_on, code):
+    diagnosed(tiny_report())
+    options = [part for kind in fail_on for part in ("--fail-on", kind)]
+    assert main(["diagnose", "flows.parquet", "--quiet", *options]) == code
+
+
+def test_nothing_wrong_never_fails(diagnosed):
+    diagnosed(tiny_report(findings=False))
+    assert main(["diagnose", "flows.parquet", "--quiet", "--fail-on", "any"]) == 0
+
+
+def test_fail_on_refuses_a_kind_it_does_not_know(diagnosed, capsys):
+    asked = diagnosed(tiny_report())
+    assert main(["diagnose", "flows.parquet", "--fail-on", "slow_cpu"]) == 1
+    error = capsys.readouterr().err
+    assert "slow_cpu" in error
+    assert all(kind.value in error for kind in FindingKind)
+    assert not asked, "refused before any work"
+
+
+def test_a_bad_output_is_refused_before_any_work(diagnosed, capsys):
+    asked = diagnosed(tiny_report())
+    assert main(["diagnose", "flows.parquet", "--json", "no/such/folder/r.json"]) == 1
+    assert capsys.readouterr().err.startswith("error[output]: cannot write no/such/folder/r.json")
+    assert not asked
+
+
+def test_kinds_must_be_known():
+    with pytest.raises(UsageError):
+        command._kinds([""])
