@@ -16,6 +16,18 @@ __all__ = [
     "MAX_RECORDS",
     "MAX_RECORD_BYTES",
     "MAX_RECORD_NS",
+    "MAX_LIBRARY_BYTES",
+    "MAX_LIBRARY_PATTERN_CHARS",
+    "MAX_LOG_DECOMPRESSED_BYTES",
+    "MAX_LOG_DECOMPRESSION_RATIO",
+    "MAX_LOG_EVENT_ROWS",
+    "MAX_LOG_FILES",
+    "MAX_LOG_LINE_BYTES",
+    "MAX_LOG_SHAPES",
+    "MAX_LOG_STREAMS",
+    "MAX_RECORD_BYTES",
+    "MAX_RECORD_NS",
+    "MAX_TEMPLATE_STORE_BYTES",
     "MAX_TOPOLOGY_BYTES",
 ]
 
@@ -53,3 +65,32 @@ MAX_PACKET_FLOWS: Final = 1 << 20
 
 MAX_PACKET_ADDRESSES: Final = 1 << 22
 """Addresses of a capture (a power of two): no cluster has four million NICs; a scan of the internet does."""
+MAX_LOG_LINE_BYTES: Final = 1 << 16
+"""64 KiB: printed configurations reach 20 KiB; what follows in a longer line is skipped and counted."""
+
+MAX_LOG_FILES: Final = 100_000
+"""One file per rank of the largest known job, ten times over."""
+
+MAX_LOG_DECOMPRESSED_BYTES: Final = 1 << 38
+"""256 GiB out of one compressed file: sixteen times the mean logs of a whole failed job (16.9 GB)."""
+
+MAX_LOG_DECOMPRESSION_RATIO: Final = 1_000
+"""Real logs pack 10 to 60 times; deflate's own limit is 1,032. Beyond this it is a bomb and reading stops."""
+
+MAX_LOG_SHAPES: Final = 100_000
+"""Distinct masked lines of one job; real jobs have 100 to 5,000. Later new shapes are counted together."""
+
+MAX_LOG_STREAMS: Final = 1_000_000
+"""Distinct (file, line prefix) pairs: 100,000 ranks with ten prefixes each."""
+
+MAX_LOG_EVENT_ROWS: Final = 2_000_000
+"""Lines kept one by one because they bear on a failure: about 150 MB; later ones are counted only."""
+
+MAX_LIBRARY_BYTES: Final = 1 << 24
+"""16 MiB of fault library: about 30,000 entries."""
+
+MAX_LIBRARY_PATTERN_CHARS: Final = 1_000
+"""A pattern longer than a long log line is a mistake, and its automaton grows with it."""
+
+MAX_TEMPLATE_STORE_BYTES: Final = 1 << 28
+"""256 MiB of reference store: more shapes than MAX_LOG_SHAPES can produce in a thousand runs."""

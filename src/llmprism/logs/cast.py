@@ -1,0 +1,268 @@
+"""Who is in the job: which rank and node each writer is, how large the world is, whose address is whose.
+
+Evidence, strongest first: a tag with the global rank (`[rank3]:`, `[1,3]<stdout>`), `srun -l` numbers when plausible,
+NCCL's own `rank 3 nranks 8` of the largest communicator, Lightning's `GLOBAL_RANK`, a file name. A file whose tagged
+lines all come from one rank belongs to that rank altogether. The *actors* that later steps compare are ranks where
+ranks are known, else nodes, else files; lines of launchers belong to no actor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.logs.reader import JobLog
+
+__all__ = ["Actor", "Cast", "ExitReport", "resolve_cast"]
+
+Int32 = NDArray[np.int32]
+
+_MIN_LINES_PER_LISTED_RANK: Final = 2.0
+"""Numbers before lines that occur once each are line numbers, not ranks."""
+
+_MAX_NAMED_RANK: Final = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    rank: int | None
+    node: str | None
+
+    @property
+    def label(self) -> str:
+        if self.rank is not None:
+            return f"rank {self.rank}" + (f" on {self.node}" if self.node else "")
+        return self.node or "unknown writer"
+
+
+@dataclass(frozen=True, slots=True)
+class ExitReport:
+    """One process of a launcher's failure report; `exit_code` is negative for a signal, None where not said."""
+
+    file: int
+    line: int
+    rank: int | None
+    node: str | None
+    exit_code: int | None
+    how: str = ""
+
+
+@dataclass(slots=True)
+class Cast:
+    """`actor_of_writer` is -1 for writers that are no actor. `world` is the number of ranks the job has, if known."""
+
+    actors: list[Actor]
+    actor_of_writer: Int32
+    world: int | None
+    address_actor: dict[str, int]
+    exits: list[ExitReport] = field(default_factory=list)
+    last_enqueued: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def by_rank(self) -> dict[int, int]:
+        return {actor.rank: number for number, actor in enumerate(self.actors) if actor.rank is not None}
+
+    @property
+    def nodes(self) -> set[str]:
+        return {actor.node for actor in self.actors if actor.node}
+
+
+_NCCL_RANK: Final = re.compile(r"\brank (\d+) n[rR]anks (\d+)")
+_LIGHTNING_RANK: Final = re.compile(r"GLOBAL_RANK: (\d+), MEMBER: \d+/(\d+)")
+_NODE_RANK: Final = re.compile(r"\bnode rank (\d+)\b")
+_ADDRESS: Final = re.compile(r"(?:Bootstrap ?: Using|NET/Socket : Using|OOB) .*?:(\d+\.\d+\.\d+\.\d+)<")
+_REPORT_HOST: Final = re.compile(r"^\s*host\s+: (\S+)")
+_REPORT_RANK: Final = re.compile(r"^\s*rank\s+: (\d+) \(local_rank")
+_REPORT_EXIT: Final = re.compile(r"^\s*exitcode\s+: (-?\d+)")
+_SRUN_ERROR: Final = re.compile(r"srun: error: ([\w.-]+): tasks? ([\d,\s-]+): (.+)$")
+_ENQUEUED: Final = re.compile(r"\(default_pg\).*last enqueued (?:NCCL )?work: (-?\d+)")
+
+
+def resolve_cast(log: JobLog) -> Cast:
+    """Ranks, nodes and actors of a job."""
+    rank_of_writer, worlds = _ranks_from_tags(log), []
+    texts = _texts_by_writer(log)
+    for writer, lines in texts.items():
+        rank, world = _rank_from_texts(lines)
+        if world:
+            worlds.append(world)
+        if rank is not None and world == max(worlds, default=0):
+            rank_of_writer.setdefault(writer, rank)
+    _share_within_process(log, rank_of_writer)
+    _share_within_file(log, rank_of_writer)
+    node_of_writer = _nodes(log)
+    exits, task_nodes = _exit_reports(log)
+    actors, actor_of_writer = _actors(log, rank_of_writer, node_of_writer, task_nodes)
+    ranks = [actor.rank for actor in actors if actor.rank is not None]
+    world = max([*worlds, len(ranks)], default=0)
+    cast = Cast(actors, actor_of_writer, world or None, {}, exits)
+    _addresses_and_work(log, cast, texts)
+    return cast
+
+
+def _ranks_from_tags(log: JobLog) -> dict[int, int]:
+    listed: dict[int, int] = {}
+    ranks: dict[int, int] = {}
+    for number, writer in enumerate(log.writers):
+        identity = writer.identity
+        if identity.rank is not None and identity.rank < _MAX_NAMED_RANK:
+            ranks[number] = identity.rank
+        elif identity.listed_rank is not None:
+            listed[number] = identity.listed_rank
+    if listed:
+        distinct = set(listed.values())
+        lines = sum(int(log.writer_lines[number]) for number in listed)
+        dense = max(distinct) < 2 * len(distinct) + 8
+        if dense and lines >= _MIN_LINES_PER_LISTED_RANK * len(distinct):
+            ranks = {**listed, **ranks}
+    return ranks
+
+
+def _texts_by_writer(log: JobLog) -> dict[int, list[str]]:
+    grouped: dict[int, list[str]] = defaultdict(list)
+    writers = log.rows.writer
+    for row, text in log.texts.items():
+        grouped[int(writers[row])].append(text)
+    return grouped
+
+
+def _rank_from_texts(lines: list[str]) -> tuple[int | None, int | None]:
+    """(rank, world) as the writer's own lines say, from the largest communicator."""
+    best: tuple[int, int] | None = None
+    named: int | None = None
+    for text in lines:
+        if match := _NCCL_RANK.search(text) or _LIGHTNING_RANK.search(text):
+            rank, world = int(match[1]), int(match[2])
+            if best is None or world > best[1]:
+                best = (rank, world)
+        elif match := _NODE_RANK.search(text):
+            named = int(match[1])
+    if best:
+        return best
+    return named, None
+
+
+def _share_within_process(log: JobLog, ranks: dict[int, int]) -> None:
+    """Writers of one process, or of one local rank of a file, have one rank."""
+    known: dict[tuple[int, str], set[int]] = defaultdict(set)
+    keys: dict[int, list[tuple[int, str]]] = {}
+    for number, writer in enumerate(log.writers):
+        own = [(-1, writer.identity.process)] if writer.identity.process else []
+        if writer.identity.local_rank is not None:
+            own.append((writer.file, f"local {writer.identity.local_rank}"))
+        keys[number] = own
+        if number in ranks:
+            for key in own:
+                known[key].add(ranks[number])
+    for number, own in keys.items():
+        for key in own:
+            if number not in ranks and len(known[key]) == 1:
+                ranks[number] = next(iter(known[key]))
+
+
+def _share_within_file(log: JobLog, ranks: dict[int, int]) -> None:
+    in_file: dict[int, set[int]] = defaultdict(set)
+    listed: set[int] = set()
+    for number, writer in enumerate(log.writers):
+        if number in ranks:
+            in_file[writer.file].add(ranks[number])
+        if writer.identity.listed_rank is not None:
+            listed.add(writer.file)
+    several_files = len(log.files) > 1
+    for number, writer in enumerate(log.writers):
+        found = in_file[writer.file]
+        if number not in ranks and len(found) == 1 and several_files and writer.file not in listed:
+            ranks[number] = next(iter(found))
+
+
+def _nodes(log: JobLog) -> dict[int, str]:
+    """Node of each writer: the file name's where it tells files apart, else what the lines themselves say."""
+    names = [identity.node for identity in log.file_identity]
+    in_file: dict[int, set[str]] = defaultdict(set)
+    for writer in log.writers:
+        if writer.identity.node and writer.identity.node != names[writer.file]:
+            in_file[writer.file].add(writer.identity.node)
+    nodes: dict[int, str] = {}
+    for number, writer in enumerate(log.writers):
+        own = names[writer.file] or writer.identity.node
+        if own is None and len(in_file[writer.file]) == 1:
+            own = next(iter(in_file[writer.file]))
+        if own:
+            nodes[number] = own
+    return nodes
+
+
+def _actors(
+    log: JobLog, ranks: dict[int, int], nodes: dict[int, str], task_nodes: dict[int, str]
+) -> tuple[list[Actor], Int32]:
+    actor_of_writer = np.full(len(log.writers), -1, dtype=np.int32)
+    distinct = sorted(set(ranks.values()))
+    if len(distinct) >= 2:
+        node_of_rank: dict[int, str] = dict(task_nodes)
+        for number, rank in ranks.items():
+            if number in nodes:
+                node_of_rank[rank] = nodes[number]
+        place = {rank: number for number, rank in enumerate(distinct)}
+        for number, rank in ranks.items():
+            actor_of_writer[number] = place[rank]
+        return [Actor(rank, node_of_rank.get(rank)) for rank in distinct], actor_of_writer
+    labels: dict[str, int] = {}
+    actors: list[Actor] = []
+    separate = len(log.files) > 1 or len(set(nodes.values())) > 1
+    if not separate:
+        return [], actor_of_writer
+    for number, writer in enumerate(log.writers):
+        label = nodes.get(number) or log.files[writer.file].name
+        if label not in labels:
+            labels[label] = len(actors)
+            actors.append(Actor(ranks.get(number), label))
+        actor_of_writer[number] = labels[label]
+    return actors, actor_of_writer
+
+
+def _exit_reports(log: JobLog) -> tuple[list[ExitReport], dict[int, str]]:
+    """Failure reports of torchrun and srun, and the node of each task that srun names."""
+    reports: list[ExitReport] = []
+    task_nodes: dict[int, str] = {}
+    host: str | None = None
+    rank: int | None = None
+    for row, text in sorted(log.texts.items()):
+        file, line = int(log.rows.file[row]), int(log.rows.line[row])
+        if match := _REPORT_HOST.match(text):
+            host = match[1]
+        elif match := _REPORT_RANK.match(text):
+            rank = int(match[1])
+        elif match := _REPORT_EXIT.match(text):
+            reports.append(ExitReport(file, line, rank, host, int(match[1])))
+            host = rank = None
+        elif match := _SRUN_ERROR.search(text):
+            for task in _task_list(match[2]):
+                task_nodes[task] = match[1]
+                reports.append(ExitReport(file, line, task, match[1], None, match[3].strip()))
+    return reports, task_nodes
+
+
+def _task_list(text: str) -> list[int]:
+    tasks: list[int] = []
+    for part in text.replace(" ", "").split(","):
+        low, dash, high = part.partition("-")
+        if low.isdigit() and (not dash or high.isdigit()):
+            tasks.extend(range(int(low), min(int(high or low), int(low) + 100_000) + 1))
+    return tasks
+
+
+def _addresses_and_work(log: JobLog, cast: Cast, texts: dict[int, list[str]]) -> None:
+    for writer, lines in texts.items():
+        actor = int(cast.actor_of_writer[writer])
+        if actor < 0:
+            continue
+        for text in lines:
+            if match := _ADDRESS.search(text):
+                cast.address_actor.setdefault(match[1], actor)
+            elif match := _ENQUEUED.search(text):
+                cast.last_enqueued[actor] = max(cast.last_enqueued.get(actor, -1), int(match[1]))

@@ -1,0 +1,225 @@
+"""How far the job got: iterations counted, stages passed, per file and over the job.
+
+Iteration lines are those whose number grows as the log goes on; other numbers after `step` are settings. Stages follow
+marker lines and iteration lines; once training has begun, a line that looks like initialisation no longer takes the
+job back. `Progress.goes_on_after` answers the question that decides most cases: did the run go on after this line?
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.logs.library import Meaning
+from llmprism.logs.reader import JobLog
+from llmprism.model.log import Stage
+
+__all__ = ["Progress", "measure_progress"]
+
+Int64 = NDArray[np.int64]
+
+_MIN_RISING_SHARE: Final = 0.8
+"""Share of steps between printed numbers that must not fall for them to count iterations."""
+
+GOES_ON_ITERATIONS: Final = 2
+"""Iterations a run must complete after a line for that line not to have stopped it: one may have been under way."""
+
+_TOTAL: Final = re.compile(r"(?:iteration|iter|step)\s*[:=]?\s*\[?\s*(\d+)\s*/\s*(\d+)", re.I)
+
+_STAGE_OF: Final = {
+    Meaning.LAUNCH: Stage.LAUNCH,
+    Meaning.INIT: Stage.INIT,
+    Meaning.DATA: Stage.DATA,
+    Meaning.TRAIN: Stage.TRAIN,
+    Meaning.EVAL: Stage.EVAL,
+    Meaning.EVAL_DONE: Stage.TRAIN,
+    Meaning.CHECKPOINT: Stage.CHECKPOINT,
+    Meaning.CHECKPOINT_DONE: Stage.TRAIN,
+    Meaning.SHUTDOWN: Stage.SHUTDOWN,
+    Meaning.SUCCESS: Stage.SHUTDOWN,
+    Meaning.GAVE_UP: Stage.SHUTDOWN,
+}
+_BEFORE_TRAINING: Final = frozenset({Stage.UNKNOWN, Stage.LAUNCH, Stage.INIT, Stage.DATA})
+ORDER: Final = (Stage.UNKNOWN, Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.TRAIN, Stage.EVAL, Stage.CHECKPOINT, Stage.SHUTDOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileTrack:
+    """One file's iterations and stage changes, each sorted by line."""
+
+    line: Int64
+    value: Int64
+    time_ns: Int64
+    stage_line: Int64
+    stage: tuple[Stage, ...]
+    stage_ns: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    tracks: tuple[_FileTrack, ...]
+    last_iteration: int | None
+    total: int | None
+    step_ns: int | None
+    last_ns: int
+
+    def iteration_at(self, file: int, line: int, time_ns: int) -> int | None:
+        """The last iteration completed before a line: in its own file, else by time, else the last of the job."""
+        track = self.tracks[file]
+        if track.line.size:
+            place = int(np.searchsorted(track.line, line)) - 1
+            return int(track.value[: place + 1].max()) if place >= 0 else 0
+        if time_ns:
+            before = [int(t.value[t.time_ns <= time_ns].max()) for t in self.tracks if (t.time_ns <= time_ns).any() and t.line.size]
+            if before:
+                return max(before)
+        return self.last_iteration
+
+    def stage_at(self, file: int, line: int, time_ns: int) -> Stage:
+        """The stage of the job at a line: of its own file where that tells, else by time, else the furthest."""
+        own = self._stage_in(file, line)
+        if own not in _BEFORE_TRAINING or not any(t.line.size or t.stage for k, t in enumerate(self.tracks) if k != file):
+            return own
+        others = [self._stage_by_time(k, time_ns) for k in range(len(self.tracks)) if k != file]
+        return max([own, *others], key=ORDER.index)
+
+    def _stage_in(self, file: int, line: int) -> Stage:
+        track = self.tracks[file]
+        place = int(np.searchsorted(track.stage_line, line, side="right")) - 1
+        return track.stage[place] if place >= 0 else Stage.UNKNOWN
+
+    def _stage_by_time(self, file: int, time_ns: int) -> Stage:
+        track = self.tracks[file]
+        if not track.stage:
+            return Stage.UNKNOWN
+        if not time_ns or not track.stage_ns.any():
+            kept = [stage for stage in track.stage if stage is not Stage.SHUTDOWN]
+            return kept[-1] if kept else Stage.UNKNOWN
+        before = np.flatnonzero((track.stage_ns > 0) & (track.stage_ns <= time_ns))
+        return track.stage[int(before[-1])] if before.size else Stage.UNKNOWN
+
+    def goes_on_after(self, file: int, line: int, time_ns: int) -> bool:
+        """Whether the run completed more iterations, or reached a later stage, after a line."""
+        track = self.tracks[file]
+        if track.line.size:
+            return self._advanced(track, np.searchsorted(track.line, line, side="right"))
+        if self._reached_later_stage(track, line):
+            return True
+        if time_ns:
+            return any(
+                self._advanced(other, np.searchsorted(other.time_ns, time_ns, side="right"))
+                for other in self.tracks
+                if other.line.size and other.time_ns[-1] > 0
+            )
+        return False
+
+    @staticmethod
+    def _advanced(track: _FileTrack, place: np.intp) -> bool:
+        at = int(place)
+        if at >= track.value.size:
+            return False
+        before = int(track.value[:at].max()) if at else int(track.value[0]) - 1
+        after = np.unique(track.value[at:])
+        return int((after > before).sum()) >= GOES_ON_ITERATIONS
+
+    def _reached_later_stage(self, track: _FileTrack, line: int) -> bool:
+        place = int(np.searchsorted(track.stage_line, line, side="right"))
+        now = track.stage[place - 1] if place else Stage.UNKNOWN
+        later = [stage for stage in track.stage[place:] if stage is not Stage.SHUTDOWN]
+        return any(stage in (Stage.TRAIN, Stage.EVAL, Stage.CHECKPOINT) for stage in later) and now in _BEFORE_TRAINING
+
+
+def measure_progress(log: JobLog) -> Progress:
+    chosen, total = _iteration_shapes(log)
+    keep = np.isin(log.iterations.shape, list(chosen))
+    markers = _marker_rows(log)
+    tracks = [_track(log, file, keep, markers) for file in range(len(log.files))]
+    values = log.iterations.value[keep]
+    last = int(values.max()) if values.size else None
+    times = log.iterations.time_ns[keep]
+    return Progress(tuple(tracks), last, total, _step_ns(tracks), int(times.max()) if times.size else 0)
+
+
+def _iteration_shapes(log: JobLog) -> tuple[set[int], int | None]:
+    """Shapes whose number counts iterations, and the total where the lines say `30/60`."""
+    series = log.iterations
+    chosen: dict[int, int] = {}
+    for shape in np.unique(series.shape).tolist():
+        rising = falling = distinct = 0
+        of_shape = series.shape == shape
+        for file in np.unique(series.file[of_shape]).tolist():
+            values = series.value[of_shape & (series.file == file)]
+            steps = np.diff(values)
+            rising += int((steps >= 0).sum())
+            falling += int((steps < 0).sum())
+            distinct = max(distinct, np.unique(values).size)
+        if distinct >= 2 and rising >= _MIN_RISING_SHARE * (rising + falling):
+            chosen[shape] = int(of_shape.sum())
+    if not chosen:
+        return set(), None
+    main = max(chosen, key=lambda shape: chosen[shape])
+    top = int(series.value[series.shape == main].max())
+    similar = {s for s in chosen if s == main or 0.5 * top <= int(series.value[series.shape == s].max()) <= 2 * top + 2}
+    totals = [int(m[2]) for s in similar if (m := _TOTAL.search(log.shapes[s].text))]
+    return similar, (totals[0] if totals and totals[0] >= top else None)
+
+
+def _marker_rows(log: JobLog) -> NDArray[np.bool_]:
+    has = np.array([bool(shape.markers) for shape in log.shapes], dtype=np.bool_)
+    return has[log.rows.shape] if log.rows.shape.size else np.zeros(0, dtype=np.bool_)
+
+
+def _track(log: JobLog, file: int, keep: NDArray[np.bool_], markers: NDArray[np.bool_]) -> _FileTrack:
+    series = log.iterations
+    own = keep & (series.file == file)
+    line, value, time_ns = series.line[own], series.value[own], series.time_ns[own]
+    rows = np.flatnonzero(markers & (log.rows.file == file))
+    changes: list[tuple[int, int, Meaning | None]] = [
+        (int(log.rows.line[row]), int(log.rows.time_ns[row]), marker.means)
+        for row in rows.tolist()
+        for marker in log.shapes[int(log.rows.shape[row])].markers
+        if marker.means in _STAGE_OF
+    ]
+    changes += [(int(at), int(when), None) for at, when in zip(line.tolist(), time_ns.tolist(), strict=True)]
+    stage_line, stage_ns, stages = _stages(sorted(changes, key=lambda change: change[0]))
+    return _FileTrack(line, value, time_ns, np.array(stage_line, dtype=np.int64), tuple(stages), np.array(stage_ns, dtype=np.int64))
+
+
+def _stages(changes: list[tuple[int, int, Meaning | None]]) -> tuple[list[int], list[int], list[Stage]]:
+    """The points where the stage changes; an iteration line (None) means training unless a check is under way."""
+    lines: list[int] = []
+    times: list[int] = []
+    stages: list[Stage] = []
+    now = Stage.UNKNOWN
+    for line, when, means in changes:
+        if means is None:
+            following = Stage.TRAIN if now is not Stage.EVAL else now
+        else:
+            following = _STAGE_OF[means]
+            if now not in _BEFORE_TRAINING and following in _BEFORE_TRAINING:
+                continue
+            if means in (Meaning.EVAL_DONE, Meaning.CHECKPOINT_DONE) and now in _BEFORE_TRAINING | {Stage.SHUTDOWN}:
+                continue
+        if following is not now:
+            now = following
+            lines.append(line)
+            times.append(when)
+            stages.append(now)
+    return lines, times, stages
+
+
+def _step_ns(tracks: list[_FileTrack]) -> int | None:
+    """The median time of one iteration, where lines have times."""
+    paces: list[float] = []
+    for track in tracks:
+        if track.value.size < 3 or not track.time_ns.any():
+            continue
+        steps, waits = np.diff(track.value), np.diff(track.time_ns)
+        good = (steps > 0) & (waits > 0)
+        if good.any():
+            paces.append(float(np.median(waits[good] / steps[good])))
+    return int(np.median(paces)) if paces else None

@@ -1,0 +1,487 @@
+"""Log files → `JobLog`: counts per shape and writer, rows for the lines that matter, and the series of iterations.
+
+One pass over the bytes. Per block the kernels give every line its shape, its prefix and its time; new shapes and new
+prefixes (few) are described in Python; everything else is array work. Memory grows with distinct shapes, writers and
+failure lines, never with the size of the logs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from llmprism import limits
+from llmprism.logs.clock import YEARLESS_END_NS, set_year, year_of
+from llmprism.logs.library import Library
+from llmprism.logs.scan import Lines, mask_text, scan_block, shape_hash
+from llmprism.logs.shapes import _FRAME as FRAME_LINE
+from llmprism.logs.shapes import MAX_TEXT_CHARS, Shape, ShapeFlag, choose_fault, describe_shape
+from llmprism.logs.sources import Dropped, LogFile, find_log_files, read_blocks
+from llmprism.logs.tables import KeyTable
+from llmprism.logs.tags import Identity, identity_of_file, identity_of_prefix, looks_host_prefixed
+
+__all__ = ["IterationSeries", "JobLog", "Rows", "Writer", "read_job"]
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+UInt64 = NDArray[np.uint64]
+
+LINES_PER_SCAN: Final = 1 << 17
+CONTEXT_LINES: Final = 3
+_CONTEXT_REACH: Final = 400
+"""Lines of other writers that may lie between a line and its neighbours of the same writer."""
+
+_MAX_CONTEXT_SHAPES: Final = 3_000
+_MAX_TEXTS: Final = 100_000
+_MAX_INSPECTED: Final = 50_000
+"""Lines matched one by one because their numbers matter; a flood beyond this is counted under the first meaning."""
+
+_SERIES_PER_SCAN: Final = 2_000
+_MAX_FRAMES_BACK: Final = 160
+_UNKNOWN_SHAPE_KEY: Final = 0x9E3779B97F4A7C15
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """One (file, prefix) pair."""
+
+    file: int
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The lines that bear on failure or progress, in reading order. `time_ns` 0: unknown."""
+
+    shape: Int32
+    writer: Int32
+    file: Int32
+    line: Int64
+    time_ns: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class IterationSeries:
+    """Iteration numbers as they were printed, thinned, in reading order."""
+
+    shape: Int32
+    file: Int32
+    line: Int64
+    time_ns: Int64
+    value: Int64
+
+
+@dataclass(slots=True)
+class JobLog:
+    """Everything that the later steps need to know of a job's logs."""
+
+    files: list[LogFile]
+    file_identity: list[Identity]
+    shapes: list[Shape]
+    writers: list[Writer]
+    rows: Rows
+    iterations: IterationSeries
+    texts: dict[int, str]
+    count: Int64
+    """Lines per shape."""
+    pair_shape: Int32
+    pair_writer: Int32
+    pair_count: Int64
+    writer_lines: Int64
+    writer_last_line: Int64
+    writer_last_ns: Int64
+    file_lines: Int64
+    file_last_ns: Int64
+    lines: int
+    bytes: int
+    dropped: Dropped
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _pair_keys(shape: Int32, writer: Int32, out: UInt64) -> None:
+    for i in range(shape.size):
+        mixed = (np.uint64(shape[i]) << np.uint64(32)) | np.uint64(writer[i])
+        mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
+        out[i] = mixed ^ (mixed >> np.uint64(29))
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _numbers_after(
+    buf: NDArray[np.uint8], start: Int64, end: Int64, which: Int32, anchors: NDArray[np.uint8], sizes: Int32, out: Int64
+) -> None:
+    """For each line the number right after the first place where its anchor stands before a digit, or -1."""
+    for row in range(start.size):
+        size = sizes[which[row]]
+        out[row] = -1
+        last = end[row] - size
+        for i in range(start[row], last):
+            if not (48 <= buf[i + size] <= 57):
+                continue
+            same = True
+            for k in range(size):
+                if buf[i + k] != anchors[which[row], k]:
+                    same = False
+                    break
+            if same:
+                value = 0
+                j = i + size
+                while j < end[row] and 48 <= buf[j] <= 57 and value < 1 << 50:
+                    value = value * 10 + int(buf[j]) - 48
+                    j += 1
+                out[row] = value
+                break
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _fill_times(time_ns: Int64, last: int) -> int:
+    """Give lines without a time the one before them in the file."""
+    for i in range(time_ns.size):
+        if time_ns[i] == 0:
+            time_ns[i] = last
+        else:
+            last = time_ns[i]
+    return last
+
+
+def _grown(array: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    if size <= array.size:
+        return array
+    bigger = np.zeros(max(size, array.size * 2, 64), dtype=array.dtype)
+    bigger[: array.size] = array
+    return bigger
+
+
+@dataclass(slots=True)
+class _FileState:
+    number: int
+    last_ns: int = 0
+    year: int = 0
+    host_prefix: bool = False
+    default_writer: int = -1
+
+
+@dataclass(slots=True)
+class _Reader:
+    library: Library
+    dropped: Dropped
+    files: list[LogFile]
+    identities: list[Identity] = field(default_factory=list)
+    shapes: list[Shape] = field(default_factory=list)
+    flags: Int32 = field(default_factory=lambda: np.zeros(1024, dtype=np.int32))
+    anchors: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((1024, 16), dtype=np.uint8))
+    anchor_sizes: Int32 = field(default_factory=lambda: np.zeros(1024, dtype=np.int32))
+    shape_table: KeyTable = field(default_factory=lambda: KeyTable(limits.MAX_LOG_SHAPES))
+    prefix_table: KeyTable = field(default_factory=lambda: KeyTable(limits.MAX_LOG_STREAMS))
+    pair_table: KeyTable = field(default_factory=lambda: KeyTable(4_000_000))
+    writers: list[Writer] = field(default_factory=list)
+    shape_count: Int64 = field(default_factory=lambda: np.zeros(1024, dtype=np.int64))
+    pair_count: Int64 = field(default_factory=lambda: np.zeros(1024, dtype=np.int64))
+    pairs: list[tuple[Int32, Int32]] = field(default_factory=list)
+    writer_lines: Int64 = field(default_factory=lambda: np.zeros(1024, dtype=np.int64))
+    writer_last_line: Int64 = field(default_factory=lambda: np.zeros(1024, dtype=np.int64))
+    writer_last_ns: Int64 = field(default_factory=lambda: np.zeros(1024, dtype=np.int64))
+    rows: list[tuple[Int32, Int32, Int32, Int64, Int64]] = field(default_factory=list)
+    row_count: int = 0
+    series: list[tuple[Int32, Int32, Int64, Int64, Int64]] = field(default_factory=list)
+    texts: dict[int, str] = field(default_factory=dict)
+    context_shapes: int = 0
+    inspected: int = 0
+    variants: dict[tuple[int, str], int] = field(default_factory=dict)
+    lines: int = 0
+    bytes: int = 0
+
+    def read_file(self, number: int, year: int) -> tuple[int, int]:
+        """Read one file; its lines and the last time in it."""
+        file = self.files[number]
+        self.identities.append(identity_of_file(file.name))
+        state = _FileState(number, year=year)
+        line_number = 1
+        first = True
+        for block in read_blocks(file, self.dropped):
+            if first:
+                head = block.buffer[: min(block.size, 1 << 15)].tobytes().decode("utf-8", "replace")
+                state.host_prefix = looks_host_prefixed(head)
+                first = False
+            at = 0
+            while at < block.size:
+                lines, at, line_number, cut = scan_block(
+                    block.buffer,
+                    block.size,
+                    at,
+                    line_number,
+                    LINES_PER_SCAN,
+                    host_prefix=state.host_prefix,
+                    max_line=limits.MAX_LOG_LINE_BYTES,
+                )
+                self.dropped.add("lines cut at the cap", cut)
+                if lines.count:
+                    self.take(block.buffer, lines, state)
+            self.bytes += block.size
+        return line_number - 1, state.last_ns
+
+    def take(self, buf: NDArray[np.uint8], lines: Lines, state: _FileState) -> None:
+        """One scan's worth of lines."""
+        self.lines += lines.count
+        times = self.times(lines, state)
+        writer = self.writers_of(buf, lines, state)
+        shape = self.shapes_of(buf, lines, state)
+        self.count(shape, writer, lines, times)
+        flags = self.flags[shape]
+        if (flags & int(ShapeFlag.INSPECT)).any():
+            shape = self.inspect(buf, lines, shape, flags)
+            flags = self.flags[shape]
+        wanted = np.flatnonzero(flags & int(ShapeFlag.ROW))
+        self.keep_rows(buf, lines, wanted, shape, writer, times, state)
+        counting = np.flatnonzero(flags & int(ShapeFlag.ITERATION))
+        if counting.size:
+            self.keep_iterations(buf, lines, counting, shape, times, state)
+
+    def times(self, lines: Lines, state: _FileState) -> Int64:
+        times = lines.time_ns
+        absolute = times[times > YEARLESS_END_NS]
+        if absolute.size:
+            state.year = year_of(int(absolute[-1]))
+        times = set_year(times, state.year).copy()
+        state.last_ns = int(_fill_times(times, state.last_ns))
+        return times
+
+    def writers_of(self, buf: NDArray[np.uint8], lines: Lines, state: _FileState) -> Int32:
+        """Writer of every line; prefixes are told apart per file."""
+        salt = np.uint64(((state.number + 1) * 0x9E3779B97F4A7C15) & ((1 << 64) - 1))
+        ids, first = self.prefix_table.assign(lines.prefix ^ salt)
+        base = self.identities[state.number]
+        for row in first.tolist():
+            identity = base
+            if lines.prefix[row] != 0:
+                head = bytes(buf[lines.start[row] : lines.text_start[row]]).decode("utf-8", "replace")
+                identity = identity_of_prefix(head).over(base)
+            self.writers.append(Writer(state.number, identity))
+        return np.maximum(ids, 0)
+
+    def shapes_of(self, buf: NDArray[np.uint8], lines: Lines, state: _FileState) -> Int32:
+        ids, first = self.shape_table.assign(lines.shape)
+        for row in first.tolist():
+            self.add_shape(buf, lines, int(row), state)
+        missing = ids < 0
+        if missing.any():
+            self.dropped.add("lines of shapes beyond the cap", int(missing.sum()))
+            ids[missing] = 0
+        return ids
+
+    def add_shape(self, buf: NDArray[np.uint8], lines: Lines, row: int, state: _FileState) -> None:
+        start, text_start = int(lines.start[row]), int(lines.text_start[row])
+        end = min(int(lines.end[row]), text_start + MAX_TEXT_CHARS)
+        raw = bytes(buf[text_start:end])
+        head = bytes(buf[start:text_start]).decode("utf-8", "replace")
+        shape = describe_shape(
+            int(lines.shape[row]),
+            _plain(raw),
+            mask_text(raw).decode("utf-8", "replace"),
+            head,
+            self.library,
+        )
+        shape.first_file, shape.first_number = state.number, int(lines.number[row])
+        if shape.flags & ShapeFlag.ROW and self.context_shapes < _MAX_CONTEXT_SHAPES:
+            self.context_shapes += 1
+            self.add_context(shape, buf, lines, row)
+        self.append_shape(shape)
+
+    def append_shape(self, shape: Shape) -> int:
+        number = len(self.shapes)
+        self.shapes.append(shape)
+        if number >= self.flags.size:
+            self.flags = np.concatenate([self.flags, np.zeros_like(self.flags)])
+            self.anchors = np.concatenate([self.anchors, np.zeros_like(self.anchors)])
+            self.anchor_sizes = np.concatenate([self.anchor_sizes, np.zeros_like(self.anchor_sizes)])
+        self.flags[number] = int(shape.flags)
+        if shape.anchor:
+            self.anchors[number, : len(shape.anchor)] = np.frombuffer(shape.anchor, dtype=np.uint8)
+            self.anchor_sizes[number] = len(shape.anchor)
+        return number
+
+    def add_context(self, shape: Shape, buf: NDArray[np.uint8], lines: Lines, row: int) -> None:
+        """The neighbours of the line among those of the same writer, and the stack frames above an exception."""
+        low = max(0, row - _CONTEXT_REACH)
+        same = np.flatnonzero(lines.prefix[low : row + _CONTEXT_REACH] == lines.prefix[row]) + low
+        place = int(np.searchsorted(same, row))
+        for k in same[max(0, place - CONTEXT_LINES) : place].tolist():
+            shape.before.append((int(lines.number[k]), _line_text(buf, lines, k)))
+        for k in same[place + 1 : place + 1 + CONTEXT_LINES].tolist():
+            shape.after.append((int(lines.number[k]), _line_text(buf, lines, k)))
+        if shape.flags & ShapeFlag.EXCEPTION:
+            frames: list[tuple[str, str]] = []
+            for k in same[max(0, place - _MAX_FRAMES_BACK) : place][::-1].tolist():
+                text = _line_text(buf, lines, k, tagged=False)
+                if match := FRAME_LINE.match(text):
+                    frames.append((match[1], match[2] or ""))
+                elif "Traceback (most recent call last)" in text:
+                    break
+            shape.frames = tuple(reversed(frames))
+
+    def inspect(self, buf: NDArray[np.uint8], lines: Lines, shape: Int32, flags: Int32) -> Int32:
+        """Lines whose numbers matter get a shape per meaning: the shape itself, or a variant of it."""
+        shape = shape.copy()
+        for row in np.flatnonzero(flags & int(ShapeFlag.INSPECT)).tolist():
+            if self.inspected >= _MAX_INSPECTED:
+                break
+            self.inspected += 1
+            base = int(shape[row])
+            text = _line_text(buf, lines, row, tagged=False)
+            faults, markers = self.library.match(text.encode())
+            fault = choose_fault(faults)
+            own = self.shapes[base]
+            if fault == own.fault and tuple(markers) == own.markers:
+                continue
+            meaning = (base, "|".join([fault.id if fault else "", *(marker.id for marker in markers)]))
+            if meaning not in self.variants:
+                key = shape_hash(f"{own.key} {meaning[1]}".encode())
+                head = bytes(buf[lines.start[row] : lines.text_start[row]]).decode("utf-8", "replace")
+                variant = describe_shape(key, text, own.template, head, self.library)
+                variant.first_file, variant.first_number = own.first_file, int(lines.number[row])
+                self.add_context(variant, buf, lines, row)
+                self.shape_table.assign(np.array([key], dtype=np.uint64))
+                self.variants[meaning] = self.append_shape(variant)
+            shape[row] = self.variants[meaning]
+        return shape
+
+    def count(self, shape: Int32, writer: Int32, lines: Lines, times: Int64) -> None:
+        self.shape_count = _grown(self.shape_count, len(self.shapes) + 1)
+        self.shape_count += np.bincount(shape, minlength=self.shape_count.size)[: self.shape_count.size]
+        keys = np.empty(shape.size, dtype=np.uint64)
+        _pair_keys(shape, writer, keys)
+        pair, first = self.pair_table.assign(keys)
+        if first.size:
+            self.pairs.append((shape[first], writer[first]))
+        self.pair_count = _grown(self.pair_count, self.pair_table.used + 1)
+        known = pair[pair >= 0]
+        self.pair_count += np.bincount(known, minlength=self.pair_count.size)[: self.pair_count.size]
+        for name in ("writer_lines", "writer_last_line", "writer_last_ns"):
+            setattr(self, name, _grown(getattr(self, name), len(self.writers) + 1))
+        self.writer_lines += np.bincount(writer, minlength=self.writer_lines.size)[: self.writer_lines.size]
+        np.maximum.at(self.writer_last_line, writer, lines.number)
+        np.maximum.at(self.writer_last_ns, writer, times)
+
+    def keep_rows(
+        self,
+        buf: NDArray[np.uint8],
+        lines: Lines,
+        wanted: Int64,
+        shape: Int32,
+        writer: Int32,
+        times: Int64,
+        state: _FileState,
+    ) -> None:
+        room = limits.MAX_LOG_EVENT_ROWS - self.row_count
+        if wanted.size > room:
+            self.dropped.add("event lines beyond the cap (counted only)", int(wanted.size - room))
+            wanted = wanted[:room]
+        if not wanted.size:
+            return
+        keeps_text = wanted[(self.flags[shape[wanted]] & int(ShapeFlag.TEXT)) != 0]
+        place = np.searchsorted(wanted, keeps_text)
+        for row, at in zip(keeps_text.tolist(), place.tolist(), strict=True):
+            if len(self.texts) >= _MAX_TEXTS:
+                break
+            self.texts[self.row_count + at] = _line_text(buf, lines, row, tagged=False)[:600]
+        file = np.full(wanted.size, state.number, dtype=np.int32)
+        self.rows.append((shape[wanted], writer[wanted], file, lines.number[wanted], times[wanted]))
+        self.row_count += int(wanted.size)
+
+    def keep_iterations(
+        self, buf: NDArray[np.uint8], lines: Lines, rows: Int64, shape: Int32, times: Int64, state: _FileState
+    ) -> None:
+        values = np.empty(rows.size, dtype=np.int64)
+        which = shape[rows]
+        _numbers_after(
+            buf, lines.text_start[rows], lines.end[rows], which, self.anchors, self.anchor_sizes, values
+        )
+        changed = np.ones(rows.size, dtype=np.bool_)
+        changed[1:] = (values[1:] != values[:-1]) | (which[1:] != which[:-1])
+        kept = np.flatnonzero(changed & (values >= 0))
+        if kept.size > _SERIES_PER_SCAN:
+            stride = -(-kept.size // _SERIES_PER_SCAN)
+            kept = np.unique(np.concatenate([kept[::stride], kept[-64:]]))
+        if kept.size:
+            file = np.full(kept.size, state.number, dtype=np.int32)
+            at = rows[kept]
+            self.series.append((which[kept], file, lines.number[at], times[at], values[kept]))
+
+
+_CONTROL_BYTES: Final = {number: None for number in (*range(0, 9), *range(11, 32), 127)}
+
+
+def _plain(raw: bytes) -> str:
+    """Text without escape sequences and control bytes, as the masking sees it."""
+    import re
+
+    text = re.sub(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)", b"", raw)
+    return text.decode("utf-8", "replace").translate(_CONTROL_BYTES)
+
+
+def _line_text(buf: NDArray[np.uint8], lines: Lines, row: int, *, tagged: bool = True) -> str:
+    start = int(lines.start[row] if tagged else lines.text_start[row])
+    return _plain(bytes(buf[start : min(int(lines.end[row]), start + MAX_TEXT_CHARS)]))
+
+
+def _joined(parts: list[tuple[NDArray[np.int32], ...]], column: int, dtype: type) -> NDArray[np.int64]:
+    if not parts:
+        return np.zeros(0, dtype=dtype)
+    return np.concatenate([part[column] for part in parts]).astype(dtype, copy=False)
+
+
+def read_job(paths: list[Path], library: Library, *, dropped: Dropped | None = None) -> JobLog:
+    """Read all log files of one job."""
+    dropped = dropped or Dropped()
+    files = find_log_files(paths, dropped)
+    reader = _Reader(library, dropped, files)
+    file_lines = np.zeros(len(files), dtype=np.int64)
+    file_last = np.zeros(len(files), dtype=np.int64)
+    year = 1970
+    for number, file in enumerate(files):
+        year = _year_hint(file, year)
+        file_lines[number], file_last[number] = reader.read_file(number, year)
+    return _finished(reader, file_lines, file_last)
+
+
+def _year_hint(file: LogFile, previous: int) -> int:
+    """The year of the file's last change, for times without a year before any time with one."""
+    try:
+        return year_of(int(file.path.stat().st_mtime_ns))
+    except OSError:
+        return previous
+
+
+def _finished(reader: _Reader, file_lines: Int64, file_last: Int64) -> JobLog:
+    rows = reader.rows
+    series = reader.series
+    pairs = reader.pairs
+    used = reader.pair_table.used
+    writers = len(reader.writers)
+    return JobLog(
+        reader.files,
+        reader.identities,
+        reader.shapes,
+        reader.writers,
+        Rows(*(_joined(rows, c, t) for c, t in enumerate((np.int32, np.int32, np.int32, np.int64, np.int64)))),
+        IterationSeries(
+            *(_joined(series, c, t) for c, t in enumerate((np.int32, np.int32, np.int64, np.int64, np.int64)))
+        ),
+        reader.texts,
+        reader.shape_count[: len(reader.shapes)],
+        _joined(pairs, 0, np.int32),
+        _joined(pairs, 1, np.int32),
+        reader.pair_count[:used],
+        reader.writer_lines[:writers],
+        reader.writer_last_line[:writers],
+        reader.writer_last_ns[:writers],
+        file_lines,
+        file_last,
+        reader.lines,
+        reader.bytes,
+        reader.dropped,
+    )

@@ -1,0 +1,168 @@
+"""What a shape means, decided once from the first line that has it.
+
+A shape is a line with everything that varies masked, so its meaning can be looked up instead of worked out: library
+entries, progress markers, level, whether it is an exception, a stack frame, or an iteration line and which number in
+it counts. Only lines whose meaning depends on a masked number (`Xid 79` or `Xid 63`) are looked at one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from typing import Final
+
+from llmprism.logs.library import Fault, FaultRole, Library, Marker
+
+__all__ = ["Level", "Shape", "ShapeFlag", "describe_shape", "exception_name", "iteration_anchor"]
+
+MAX_TEXT_CHARS: Final = 2_000
+"""How much of a line is kept as text and matched; no signature sits deeper."""
+
+_ANCHOR_BYTES: Final = 12
+
+
+class Level(IntEnum):
+    NONE = 0
+    DEBUG = 1
+    INFO = 2
+    WARNING = 3
+    ERROR = 4
+    FATAL = 5
+
+
+class ShapeFlag(IntFlag):
+    """What the reader must do with lines of a shape."""
+
+    NONE = 0
+    ROW = 1
+    """Keep every line as a row: it bears on failure or progress."""
+    TEXT = 2
+    """Keep the text of every line: it names ranks, peers or counts."""
+    INSPECT = 4
+    """Match every line by itself: other numbers mean other entries."""
+    ITERATION = 8
+    """The line counts iterations."""
+    EXCEPTION = 16
+    TRACEBACK = 32
+    FRAME = 64
+
+
+@dataclass(slots=True)
+class Shape:
+    """`anchor` is the text just before the iteration number. `frames` are (file, function), outermost first."""
+
+    key: int
+    text: str
+    template: str
+    flags: ShapeFlag
+    level: Level
+    fault: Fault | None = None
+    markers: tuple[Marker, ...] = ()
+    anchor: bytes = b""
+    frames: tuple[tuple[str, str], ...] = ()
+    first_file: int = -1
+    first_number: int = 0
+    before: list[tuple[int, str]] = field(default_factory=list)
+    after: list[tuple[int, str]] = field(default_factory=list)
+
+
+_LEVELS: Final = (
+    (Level.FATAL, re.compile(r"\b(?:FATAL|CRITICAL|PANIC|Fatal error)\b")),
+    (Level.ERROR, re.compile(r"\b(?:ERROR|SEVERE|NCCL ERROR)\b|\[ERROR\]|(?:^|\s)(?:error|Error):")),
+    (Level.WARNING, re.compile(r"\b(?:WARN|WARNING)\b|\bwarn(?:ing)?s?:|Warning:|UserWarning|\[NeMo W")),
+    (Level.INFO, re.compile(r"\b(?:INFO|NOTICE)\b|\[NeMo I")),
+    (Level.DEBUG, re.compile(r"\b(?:DEBUG|TRACE)\b")),
+)
+_GLOG_LEVEL: Final = re.compile(r"(?:^|[\s\[\]:])([DIWEF])\d{3,4} \d\d:\d\d:\d\d")
+_GLOG_LETTERS: Final = {"D": Level.DEBUG, "I": Level.INFO, "W": Level.WARNING, "E": Level.ERROR, "F": Level.FATAL}
+_LEVEL_HEAD_CHARS: Final = 160
+
+_EXCEPTION: Final = re.compile(
+    r"^\s*((?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Failure|Timeout|Exit|Fault|Exceeded|Killed))(?=:\s|:$|$|\()"
+)
+_FRAME: Final = re.compile(r'^\s*File "([^"]{1,300})", line \d+(?:, in (.{1,80}))?')
+_TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\)")
+_CONTINUATION: Final = re.compile(r"^\s*(?:frame #\d+|#\d+ |\^+$|at 0x|~+\^*)")
+
+_NAMES_RANKS: Final = re.compile(
+    r"(?:\brank\b[\s:=]*\d+ +nranks? \d+|\brank +: \d+ \(local_rank|host +: |exitcode +: |last enqueued|Bootstrap ?: Using"
+    r"|GLOBAL_RANK: \d+|srun: error: |OOB|NET/Socket : Using|node rank \d+|global_rank|local_rank: \d+ \(pid)"
+)
+_ITERATION: Final = (
+    re.compile(
+        r"(?:^|[\s\[({|,'\"])(?P<word>iteration|iter|global[ _]steps?|step|steps|update|num_updates|batch)['\"]?\s*[:=#]?\s*(?=\d)",
+        re.I,
+    ),
+    re.compile(r"\|\s+(?=\d+/\d+ \[)"),
+    re.compile(r"\"step_num\": (?=\d)"),
+)
+_NOT_COUNTING: Final = re.compile(
+    r"(?:max|total|num|warmup|logging|save|eval|decay|train|optimization|accumulation|every|interval|per|last|best|from|first|of)[\s_-]*$",
+    re.I,
+)
+"""Words before `step` that make it a setting or a place instead of a count of progress."""
+
+_NOT_PROGRESS: Final = re.compile(r"checkpoint|saving|loading|resum|slurmstepd|srun:|batch.?size", re.I)
+
+
+def _level(text: str, head: str) -> Level:
+    if match := _GLOG_LEVEL.search(head + text[:80]):
+        return _GLOG_LETTERS[match[1]]
+    start = text[:_LEVEL_HEAD_CHARS]
+    return next((level for level, pattern in _LEVELS if pattern.search(start)), Level.NONE)
+
+
+def exception_name(text: str) -> str | None:
+    """`torch.OutOfMemoryError` of `torch.OutOfMemoryError: CUDA out of memory`, or None."""
+    match = _EXCEPTION.match(text)
+    return match[1] if match else None
+
+
+def iteration_anchor(text: str) -> bytes:
+    """The few bytes before the number that counts iterations, or nothing."""
+    if _NOT_PROGRESS.search(text):
+        return b""
+    for pattern in _ITERATION:
+        for match in pattern.finditer(text):
+            if "word" in match.groupdict() and _NOT_COUNTING.search(text[: match.start("word")]):
+                continue
+            kept = re.search(rf"\D{{1,{_ANCHOR_BYTES}}}$", text[: match.end()])
+            return kept[0].encode()[-_ANCHOR_BYTES:] if kept else b""
+    return b""
+
+
+_ROLE_ORDER: Final = {FaultRole.BENIGN: 0, FaultRole.ROOT: 1, FaultRole.CASCADE: 2, FaultRole.WARNING: 3}
+
+
+def choose_fault(faults: list[Fault]) -> Fault | None:
+    """The entry that decides when several match: benign wording wins, then the heavier, then root before cascade."""
+    if not faults:
+        return None
+    return min(faults, key=lambda fault: (fault.role is not FaultRole.BENIGN, -fault.weight, _ROLE_ORDER[fault.role]))
+
+
+def describe_shape(key: int, text: str, template: str, head: str, library: Library) -> Shape:
+    """The meaning of a shape from its first line; `head` is the prefix with its time and tags."""
+    encoded = text.encode()
+    faults, markers = library.match(encoded)
+    level = _level(text, head)
+    flags = ShapeFlag.NONE
+    fault = choose_fault(faults)
+    frame = _FRAME.match(text)
+    if frame or _CONTINUATION.match(text):
+        return Shape(key, text, template, ShapeFlag.FRAME, Level.NONE)
+    if _TRACEBACK.search(text):
+        flags |= ShapeFlag.TRACEBACK | ShapeFlag.ROW
+    if exception_name(text):
+        flags |= ShapeFlag.EXCEPTION | ShapeFlag.ROW
+    if markers or level >= Level.ERROR or (fault and fault.role is not FaultRole.BENIGN):
+        flags |= ShapeFlag.ROW
+    if library.depends_on_numbers(encoded):
+        flags |= ShapeFlag.INSPECT | ShapeFlag.ROW
+    if (fault and fault.accuses) or _NAMES_RANKS.search(text):
+        flags |= ShapeFlag.TEXT | ShapeFlag.ROW
+    anchor = b"" if flags & (ShapeFlag.EXCEPTION | ShapeFlag.TRACEBACK) or fault else iteration_anchor(text)
+    if anchor:
+        flags |= ShapeFlag.ITERATION
+    return Shape(key, text, template, flags, level, fault, tuple(markers), anchor)

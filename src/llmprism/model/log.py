@@ -1,0 +1,162 @@
+"""What a diagnosis of a job's logs says: outcome, symptom, stage, cause, suspects, the events that matter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = [
+    "Cause",
+    "CauseClass",
+    "EventHeat",
+    "EventRole",
+    "LogDiagnosis",
+    "LogEvent",
+    "LogInput",
+    "LogLine",
+    "Outcome",
+    "Stage",
+    "Suspect",
+    "Symptom",
+]
+
+
+class Outcome(StrEnum):
+    SUCCESS = "success"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIME_LIMIT = "time_limit"
+    RUNNING = "running"
+    UNKNOWN = "unknown"
+
+
+class Symptom(StrEnum):
+    LAUNCH_FAILURE = "launch_failure"
+    CRASH = "crash"
+    HANG = "hang"
+    SLOW = "slow"
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+class Stage(StrEnum):
+    LAUNCH = "launch"
+    INIT = "init"
+    DATA = "data"
+    TRAIN = "train"
+    EVAL = "eval"
+    CHECKPOINT = "checkpoint"
+    SHUTDOWN = "shutdown"
+    UNKNOWN = "unknown"
+
+
+class CauseClass(StrEnum):
+    HARDWARE_GPU = "hardware.gpu"
+    HARDWARE_NVLINK = "hardware.nvlink"
+    HARDWARE_NIC = "hardware.nic"
+    HARDWARE_NODE = "hardware.node"
+    NETWORK = "network"
+    STORAGE = "storage"
+    FRAMEWORK = "framework"
+    USER_CONFIG = "user.config"
+    USER_CODE = "user.code"
+    USER_DATA = "user.data"
+    USER_RESOURCE = "user.resource"
+    PLATFORM = "platform"
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+class EventRole(StrEnum):
+    """`root` started it, `cascade` is what others said because of it, `symptom` is what could be seen of it."""
+
+    ROOT = "root"
+    CASCADE = "cascade"
+    SYMPTOM = "symptom"
+
+
+@dataclass(frozen=True, slots=True)
+class LogInput:
+    """What was read. `dropped` counts, by reason, what could not be used."""
+
+    files: int
+    lines: int
+    ranks: int
+    nodes: int
+    bytes: int = 0
+    dropped: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line as it was written, `line` counted from 1."""
+
+    file: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """`signature` is the library entry that decided, or None; `confidence` is 0..1."""
+
+    cause_class: CauseClass
+    signature: str | None = None
+    confidence: float = 0.0
+    summary: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A rank (or, where ranks are not known, a node or file) that differs from the others, and why."""
+
+    rank: int | None
+    node: str | None
+    score: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """All lines of one template that bear on the failure. `first_ns` is None where the lines carry no time."""
+
+    template: str
+    count: int
+    ranks: tuple[int, ...]
+    first_ns: int | None
+    first_line: LogLine
+    score: float
+    role: EventRole
+    signature: str | None = None
+    before: tuple[LogLine, ...] = ()
+    after: tuple[LogLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EventHeat:
+    """Counts of failure events per row (rank, node or file) and time bucket, for the heat-map.
+
+    `start_ns` None: the lines carry no time and the buckets are equal shares of each file's lines.
+    """
+
+    rows: tuple[str, ...]
+    start_ns: int | None
+    bucket_ns: int
+    counts: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDiagnosis:
+    """`notes` are plain sentences on what could not be decided and on what was seen but is no alarm."""
+
+    input: LogInput
+    outcome: Outcome
+    symptom: Symptom
+    stage: Stage
+    iteration: int | None
+    cause: Cause
+    suspects: tuple[Suspect, ...] = ()
+    events: tuple[LogEvent, ...] = ()
+    notes: tuple[str, ...] = ()
+    heat: EventHeat | None = None
