@@ -166,10 +166,10 @@ def _median_of_others(values: Float64) -> Float64:
     rank = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable")
     low, high = (count - 2) // 2, (count - 1) // 2
 
-    def nth_other(n: int) -> Float64:
-        return np.where(rank <= n, order[min(n + 1, count - 1)][None, :], order[n][None, :])
-
-    return 0.5 * (nth_other(low) + nth_other(high))
+    lower = np.where(rank <= low, order[low + 1][None, :], order[low][None, :])
+    upper = np.where(rank <= high, order[min(high + 1, count - 1)][None, :], order[high][None, :])
+    middle: Float64 = 0.5 * (lower + upper)
+    return middle
 
 
 def _first_sends(job: Job, layout: JobLayout, timeline: Timeline) -> Float64:

@@ -47,7 +47,7 @@ STALL_FLOOR_NS: Final = 1_000_000_000
 
 
 def find_late_members(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -> list[Finding]:
-    """Findings for one job. `accused` lists the times at which addresses were already found guilty of slow transfers."""
+    """Findings for one job. `accused` lists when which addresses were already found guilty of slow transfers."""
     if evidence.steps < MIN_STEPS or evidence.normal_ns <= 0:
         return []
     late = evidence.lateness_ns / evidence.normal_ns

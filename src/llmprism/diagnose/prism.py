@@ -29,7 +29,7 @@ def find_faults(
         gather_evidence(job, layout, timeline, state)
         for (job, layout, timeline), state in zip(jobs, states, strict=True)
     ]
-    slow = find_slow_transfers(evidence, window)
+    slow = find_slow_transfers(evidence)
     accused: dict[str, list[tuple[int, int]]] = {}
     for finding in slow:
         if finding.where.type is WhereType.NIC and isinstance(finding.where.id, str):

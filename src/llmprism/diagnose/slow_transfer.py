@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,6 @@ from numpy.typing import NDArray
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.flows import Window
 from llmprism.stats.runs import runs_of
 
 Bool = NDArray[np.bool_]
@@ -62,7 +62,7 @@ class _Cells:
 Place = tuple[WhereType, str | tuple[str, str]]
 
 
-def find_slow_transfers(jobs: Sequence[JobEvidence], window: Window) -> list[Finding]:
+def find_slow_transfers(jobs: Sequence[JobEvidence]) -> list[Finding]:
     """Findings for the places that explain slow messages, the most explaining first."""
     cells = [_judge(evidence) for evidence in jobs if evidence.steps]
     total = sum(int(cell.sick.sum()) for cell in cells)
@@ -71,7 +71,7 @@ def find_slow_transfers(jobs: Sequence[JobEvidence], window: Window) -> list[Fin
         place, gain = _best_place(cells)
         if place is None or gain < MIN_COVER * total:
             break
-        findings += _accuse(place, cells, window)
+        findings += _accuse(place, cells)
         cells = [_without(cell, place) for cell in cells]
     return findings
 
@@ -106,8 +106,7 @@ def _places_of_pair(evidence: JobEvidence, pair: int) -> list[Place]:
     places: list[Place] = [(WhereType.NIC, src), (WhereType.NIC, dst)]
     path_id = int(transfers.path[transfers.pair_offsets[pair]])
     path = transfers.paths[path_id] if path_id >= 0 else ()
-    for a, b in zip(path, path[1:], strict=False):
-        places.append((WhereType.LINK, (min(a, b), max(a, b))))
+    places += [(WhereType.LINK, (min(a, b), max(a, b))) for a, b in pairwise(path)]
     places += [(WhereType.SWITCH, switch) for switch in dict.fromkeys(path)]
     return places
 
@@ -145,7 +144,7 @@ def _without(cell: _Cells, place: Place) -> _Cells:
     return _Cells(cell.evidence, sick, cell.known, cell.drop, cell.expected)
 
 
-def _accuse(place: Place, cells: list[_Cells], window: Window) -> list[Finding]:
+def _accuse(place: Place, cells: list[_Cells]) -> list[Finding]:
     start, end, lost, severity, open_end = [], [], 0.0, 0.0, False
     rates, expected, jobs, count = [], [], [], 0
     for cell in cells:
@@ -193,6 +192,8 @@ def _finding(
         WhereType.LINK: "check the cable and the error counters at both ends; drain the link",
         WhereType.SWITCH: "check its error and pause counters; drain it",
     }[where]
+    title = "NIC" if where is WhereType.NIC else where.value.capitalize()
+    waiting = "all of its peers wait" if where is WhereType.NIC else "the jobs through it wait"
     return Finding(
         kind=_KIND[where],
         job=jobs[0] if len(jobs) == 1 else None,
@@ -202,11 +203,7 @@ def _finding(
         severity=round(severity, 3),
         confidence=round(min(0.99, 1.0 - 0.5 * rate / usual), 3),
         lost_gpu_seconds=round(lost, 3),
-        summary=(
-            f"{where.value.upper() if where is WhereType.NIC else where.value.capitalize()} {shown} moves data at "
-            f"{rate:.1f} Gb/s where {usual:.1f} is usual, and {'all of its peers wait' if where is WhereType.NIC else 'the jobs through it wait'}"
-            f": {action}."
-        ),
+        summary=f"{title} {shown} moves data at {rate:.1f} Gb/s where {usual:.1f} is usual, and {waiting}: {action}.",
         evidence=(
             Evidence("median rate of one megabyte through this place, Gb/s", round(rate, 3), round(usual, 3)),
             Evidence("pairs of training traffic through this place", pairs),

@@ -1,8 +1,8 @@
 """Hang and crash: a job whose traffic ends in the middle of a step.
 
-A job that ends does so between two steps. One that stops inside a step has lost somebody: the culprit is the member that
-did least of its share of that last step, measured against the peers that do the same work. Members that answer nothing
-although they were sent something stand out as zero. If the members' control messages go on afterwards the job hangs;
+A job that ends does so between two steps. One that stops inside a step has lost somebody: the culprit is the member
+that did least of its share of that last step, measured against the peers that do the same work. Members that answer
+nothing although they were sent something stand out as zero. If the members' control messages go on afterwards the job hangs;
 if everything falls silent it crashed.
 
 Catches: a killed, frozen or lost rank, from the first incomplete step. Must not shout at: jobs that end, records that
@@ -126,7 +126,8 @@ def find_stopped(job: Job, layout: JobLayout, timeline: Timeline, state: JobStat
 
 
 def _training_rows(job: Job, layout: JobLayout) -> Bool:
-    return (layout.transfer_kind != PairKind.UNKNOWN) & (job.transfers.bytes >= MESSAGE_FLOOR_BYTES)
+    training: Bool = layout.transfer_kind != PairKind.UNKNOWN
+    return training & (job.transfers.bytes >= MESSAGE_FLOOR_BYTES)
 
 
 def _ending(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -> _Ending | None:

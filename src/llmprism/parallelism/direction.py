@@ -2,11 +2,13 @@
 
 Follow the balance of a pipeline: bytes sent one way along it minus bytes sent the other way. Taken the right way round
 it counts the activations that are *outstanding*, not yet answered by a gradient. It is lowest between steps, when
-gradients are synchronised, the optimizer runs and the first activation is computed: the pipeline stays there long. It is
-highest for moments only, when the pipeline is full. So the end from which the balance rests low is the first stage.
+gradients are synchronised, the optimizer runs and the first activation is computed: the pipeline stays there long. It
+is highest for moments only, when the pipeline is full. So the end from which the balance rests low is the first stage.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +27,8 @@ def in_stage_order(
     transfers: TransferTable, path: tuple[int, ...], pair_of: dict[tuple[int, int], int], boundary_ns: Int64
 ) -> tuple[tuple[int, ...], float]:
     """The path with its first stage first, and how sure that is (0..1)."""
-    along = [pair_of[link] for link in zip(path, path[1:], strict=False) if link in pair_of]
-    against = [pair_of[link] for link in zip(path[1:], path, strict=False) if link in pair_of]
+    along = [pair_of[link] for link in pairwise(path) if link in pair_of]
+    against = [pair_of[late, early] for early, late in pairwise(path) if (late, early) in pair_of]
     low, high = _rests(transfers, along, against, boundary_ns)
     sure = abs(low - high) / max(low + high, 1e-12)
     return (path if low >= high else path[::-1]), sure

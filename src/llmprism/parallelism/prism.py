@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +44,7 @@ def identify_layout(job: Job) -> JobLayout:
     pair_of = _pair_index(transfers)
     pipelines = tuple(sorted(in_stage_order(transfers, path, pair_of, job.clock.boundary_ns)[0] for path in paths))
     forward = _stage_links(pipelines, pair_of)
-    clock = _rephased(job, pair_kind, groups, forward, features)
+    clock = _rephased(job, groups, forward, features)
     features = pair_features(transfers, clock)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
     batches = micro_batches(transfers, [pair for link in forward for pair in link], clock) if forward else None
@@ -93,7 +94,7 @@ def _pair_index(transfers: TransferTable) -> dict[tuple[int, int], int]:
 
 def _stage_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
     """(forward pair, backward pair) between neighbouring stages."""
-    neighbours = (link for pipeline in pipelines for link in zip(pipeline, pipeline[1:], strict=False))
+    neighbours = (link for pipeline in pipelines for link in pairwise(pipeline))
     return [
         (pair_of[early, late], pair_of[late, early])
         for early, late in neighbours
@@ -101,9 +102,7 @@ def _stage_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int
     ]
 
 
-def _rephased(
-    job: Job, pair_kind: Int8, groups: tuple[Group, ...], forward: list[tuple[int, int]], features: PairFeatures
-) -> StepClock:
+def _rephased(job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]], features: PairFeatures) -> StepClock:
     """The job's clock, moved to the end of the gradient synchronisation; the clock it had where that is not seen."""
     assert job.clock is not None  # noqa: S101 - asked by the caller
     transfers = job.transfers
@@ -125,7 +124,8 @@ def _inside_groups(transfers: TransferTable, groups: tuple[Group, ...]) -> Bool:
     for index, group in enumerate(groups):
         group_of[list(group.members)] = index
     src, dst = group_of[transfers.pair_src], group_of[transfers.pair_dst]
-    return (src >= 0) & (src == dst)
+    inside: Bool = (src >= 0) & (src == dst)
+    return inside
 
 
 def _degrees(job: Job, groups: tuple[Group, ...], stages: int, lost_pipelines: bool) -> tuple[int | None, ...]:

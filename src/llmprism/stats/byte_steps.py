@@ -128,14 +128,14 @@ def _judge(
 def _cap(ordered: Float64, steps: float) -> float:
     """Twice the median of the `steps` longest silences: one checkpoint pause must not outweigh many boundaries."""
     count = min(ordered.size, max(3, int(steps)))
-    return 2.0 * ordered[count // 2]
+    return 2.0 * float(ordered[count // 2])
 
 
 @numba.njit(cache=True)
 def _median_link(position: Float64, chain: Int64, spacing: float, tolerance: float) -> float:
     links = np.diff(position[chain])
     links = links[np.abs(links / spacing - 1.0) <= tolerance]
-    return np.median(links) if links.size else spacing
+    return float(np.median(links)) if links.size else spacing
 
 
 @numba.njit(cache=True)
@@ -161,7 +161,7 @@ def _median_boundary(
     steps = position[-1] / spacing
     kept = np.sort(order[: min(order.size, int(6 * steps) + 20)])
     chain = _link(position[kept], weight[kept], spacing, tolerance, _cap(ordered, steps))
-    return np.median(weight[kept][chain])
+    return float(np.median(weight[kept][chain]))
 
 
 @numba.njit(cache=True)
@@ -216,8 +216,8 @@ def find_steps(silences: Silences, max_steps: int | None = None) -> Chain | None
     position, weight = silences.bytes_before.astype(np.float64), silences.length_ns.astype(np.float64)
     limit = max_steps if max_steps is not None else max(4, silences.count // 3)
     for tolerance in TOLERANCES:
-        spacing, dominance = _largest_dominant(position, weight, tolerance, limit)
+        spacing, _ = _largest_dominant(position, weight, tolerance, limit)
         if spacing > 0:
             chain = chain_at(silences, spacing, tolerance)
-            return chain if chain.steps >= 2 else None  # noqa: RET504
+            return chain if chain.steps >= 2 else None
     return None
