@@ -62,7 +62,32 @@ class JobEvidence:
         return int(self.duration_ns.size)
 
 
-@numba.njit(cache=True, parallel=True)
+@numba.njit(cache=True)
+def _upper(values: Float64, quantile: float) -> float:
+    """The value below which this share of the values lies, by repeated partition."""
+    wanted = min(int(quantile * values.size), values.size - 1)
+    low, high = 0, values.size - 1
+    while low < high:
+        pivot, i, j = values[(low + high) // 2], low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if wanted <= j:
+            high = j
+        elif wanted >= i:
+            low = i
+        else:
+            break
+    return float(values[wanted])
+
+
+@numba.njit(cache=True)
 def _local_rates(
     offsets: Int64,
     start: Int64,
@@ -76,7 +101,7 @@ def _local_rates(
     """Bits per ns at which each pair moves a quantum, per step."""
     pairs, steps = offsets.size - 1, begin.size
     rates = np.full((pairs, steps), np.nan)
-    for p in numba.prange(pairs):
+    for p in range(pairs):
         i = offsets[p]
         for k in range(steps):
             while i < offsets[p + 1] and start[i] < begin[k]:
@@ -96,7 +121,7 @@ def _local_rates(
                 count += 1
                 amount -= size[first]
             if count:
-                rates[p, k] = np.quantile(found[:count], quantile)
+                rates[p, k] = _upper(found[:count], quantile)
             i = j
     return rates
 

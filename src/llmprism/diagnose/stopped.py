@@ -2,8 +2,8 @@
 
 A job that ends does so between two steps. One that stops inside a step has lost somebody: the culprit is the member
 that did least of its share of that last step, measured against the peers that do the same work. Members that answer
-nothing although they were sent something stand out as zero. If the members' control messages go on afterwards the job hangs;
-if everything falls silent it crashed.
+nothing although they were sent something stand out as zero. If the members' control messages go on afterwards the job
+hangs; if everything falls silent it crashed.
 
 Catches: a killed, frozen or lost rank, from the first incomplete step. Must not shout at: jobs that end, records that
 end because the window does, pauses between steps. Tested with the crash capture against all others.

@@ -77,12 +77,12 @@ def _pair_gap(start: Int64, end: Int64) -> int:
     return min(max(gap, MIN_GAP_NS), MAX_GAP_NS)
 
 
-@numba.njit(cache=True, parallel=True)
+@numba.njit(cache=True)
 def _gaps_and_counts(offsets: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64]:
     pairs = offsets.size - 1
     gaps = np.zeros(pairs, dtype=np.int64)
     counts = np.zeros(pairs, dtype=np.int64)
-    for p in numba.prange(pairs):
+    for p in range(pairs):
         lo, hi = offsets[p], offsets[p + 1]
         gap = _pair_gap(start[lo:hi], end[lo:hi])
         transfers, horizon = 1, end[lo]
@@ -95,7 +95,7 @@ def _gaps_and_counts(offsets: Int64, start: Int64, end: Int64) -> tuple[Int64, I
     return gaps, counts
 
 
-@numba.njit(cache=True, parallel=True)
+@numba.njit(cache=True)
 def _merge(
     offsets: Int64,
     gaps: Int64,
@@ -111,7 +111,7 @@ def _merge(
     out_path: Any,
     out_records: Any,
 ) -> None:
-    for p in numba.prange(offsets.size - 1):
+    for p in range(offsets.size - 1):
         row = out_offsets[p] - 1
         horizon = np.int64(0)
         for i in range(offsets[p], offsets[p + 1]):

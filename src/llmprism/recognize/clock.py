@@ -31,7 +31,10 @@ WHOLE_CLUSTER_PAIRS: Final = 64
 """Up to this many pairs the whole cluster is a witness too; in larger ones somebody is always sending."""
 
 PLAIN: Final = 0.95
-"""A witness this dominant ends the search."""
+"""A witness this dominant ends the search, if it leaves little unexplained."""
+
+EDGE_STEPS: Final = 2.2
+"""Steps' worth of bytes that may lie outside the chain: the two steps that the window cuts, set-up traffic."""
 
 
 def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> StepClock | None:
@@ -45,7 +48,8 @@ def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) 
         score = chain.dominance * chain.coverage
         if best is None or score > best[0]:
             best = score, chain, silences
-        if chain.dominance >= PLAIN and chain.coverage >= PLAIN:
+        left_over = (1.0 - chain.coverage) * float(silences.bytes_before[-1])
+        if chain.dominance >= PLAIN and left_over <= EDGE_STEPS * chain.bytes_per_step:
             break
     if best is None:
         return None

@@ -124,7 +124,6 @@ def _judge(
     return (dominant / regular if regular else 0.0), covered, regular
 
 
-@numba.njit(cache=True)
 def _cap(ordered: Float64, steps: float) -> float:
     """Twice the median of the `steps` longest silences: one checkpoint pause must not outweigh many boundaries."""
     count = min(ordered.size, max(3, int(steps)))
@@ -132,78 +131,95 @@ def _cap(ordered: Float64, steps: float) -> float:
 
 
 @numba.njit(cache=True)
-def _median_link(position: Float64, chain: Int64, spacing: float, tolerance: float) -> float:
-    links = np.diff(position[chain])
-    links = links[np.abs(links / spacing - 1.0) <= tolerance]
-    return float(np.median(links)) if links.size else spacing
+def _mean_link(position: Float64, chain: Int64, spacing: float, tolerance: float) -> float:
+    """Mean bytes of the regular links: all of them lie within the tolerance, so none can pull it away."""
+    total, count = 0.0, 0
+    for k in range(chain.size - 1):
+        length = position[chain[k + 1]] - position[chain[k]]
+        if abs(length / spacing - 1.0) <= tolerance:
+            total += length
+            count += 1
+    return total / count if count else spacing
 
 
-@numba.njit(cache=True)
-def _try(
-    position: Float64, weight: Float64, order: Int64, ordered: Float64, spacing: float, tolerance: float
-) -> tuple[float, float, float, int]:
-    """Spacing refined, dominance, covered bytes, regular links, on the longest silences only."""
-    steps = position[-1] / spacing
-    kept = np.sort(order[: min(order.size, int(6 * steps) + 20)])
-    where, length = position[kept], weight[kept]
-    cap = _cap(ordered, steps)
-    chain = _link(where, length, spacing, tolerance, cap)
-    refined = _median_link(where, chain, spacing, tolerance)
-    chain = _link(where, length, refined, tolerance, cap)
-    dominance, covered, regular = _judge(where, length, chain, refined, tolerance)
-    return refined, dominance, covered, regular
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A trial spacing, refined, and how well it does on the longest silences."""
+
+    spacing: float
+    dominance: float
+    covered: float
+    regular: int
+    boundary_silences: Float64
+
+    @property
+    def silence(self) -> float:
+        return float(np.median(self.boundary_silences))
 
 
-@numba.njit(cache=True)
-def _median_boundary(
-    position: Float64, weight: Float64, order: Int64, ordered: Float64, spacing: float, tolerance: float
-) -> float:
-    steps = position[-1] / spacing
-    kept = np.sort(order[: min(order.size, int(6 * steps) + 20)])
-    chain = _link(position[kept], weight[kept], spacing, tolerance, _cap(ordered, steps))
-    return float(np.median(weight[kept][chain]))
+class _Series:
+    """Silences of one series, ranked once for all trials."""
+
+    def __init__(self, silences: Silences) -> None:
+        self.position = silences.bytes_before.astype(np.float64)
+        self.weight = silences.length_ns.astype(np.float64)
+        self.ordered = np.sort(self.weight)[::-1]
+        self.total = float(self.position[-1])
+
+    def attempt(self, spacing: float, tolerance: float) -> _Trial:
+        steps = self.total / spacing
+        kept = min(self.ordered.size, int(6 * steps) + 20)
+        long = self.weight >= self.ordered[kept - 1]
+        where, length = self.position[long], self.weight[long]
+        cap = _cap(self.ordered, steps)
+        refined = float(_mean_link(where, _link(where, length, spacing, tolerance, cap), spacing, tolerance))
+        chain = _link(where, length, refined, tolerance, cap)
+        dominance, covered, regular = _judge(where, length, chain, refined, tolerance)
+        return _Trial(refined, dominance, covered, regular, length[chain])
+
+    def dominant(self, trial: _Trial) -> bool:
+        return (
+            trial.regular >= 2
+            and trial.covered >= MIN_COVERAGE * self.total
+            and trial.dominance >= MIN_DOMINANCE + SMALL_SAMPLE / trial.regular
+        )
 
 
-@numba.njit(cache=True)
-def _largest_dominant(position: Float64, weight: Float64, tolerance: float, max_steps: int) -> tuple[float, float]:
-    """Spacing and dominance of the step chain; (0, 0) when no spacing is dominant."""
-    order = np.argsort(-weight, kind="mergesort")
-    ordered = weight[order]
-    found, found_dominance, found_silence = 0.0, 0.0, 0.0
-    spacing = position[-1] / 1.9
-    while position[-1] / spacing <= max_steps:
-        refined, dominance, covered, regular = _try(position, weight, order, ordered, spacing, tolerance)
-        enough = regular >= 2 and covered >= MIN_COVERAGE * position[-1]
-        if enough and dominance >= MIN_DOMINANCE + SMALL_SAMPLE / regular:
-            if found == 0.0:
-                found, found_dominance = refined, dominance
-                found_silence = _median_boundary(position, weight, order, ordered, refined, tolerance)
-            elif refined < 0.6 * found:
-                silence = _median_boundary(position, weight, order, ordered, refined, tolerance)
-                if silence < SAME_SILENCE * found_silence:
-                    break
-                found, found_dominance, found_silence = refined, dominance, silence
+def _largest_dominant(series: _Series, tolerance: float, max_steps: int) -> float | None:
+    """Bytes per step of the step chain; None when no spacing is dominant."""
+    found: _Trial | None = None
+    spacing = series.total / 1.9
+    while series.total / spacing <= max_steps:
+        trial = series.attempt(spacing, tolerance)
         spacing /= GRID
-    return found, found_dominance
+        if not series.dominant(trial):
+            continue
+        if found is None:
+            found = trial
+        elif trial.spacing < 0.6 * found.spacing:
+            if trial.silence < SAME_SILENCE * found.silence:
+                break
+            found = trial
+    return found.spacing if found is not None else None
 
 
 def chain_at(silences: Silences, bytes_per_step: float, tolerance: float) -> Chain:
     """The best chain of boundaries for known bytes per step, its phase settled by the tight tolerance if it holds."""
-    position, weight = silences.bytes_before.astype(np.float64), silences.length_ns.astype(np.float64)
-    ordered = np.sort(weight)[::-1]
-    cap = _cap(ordered, position[-1] / bytes_per_step)
-    best: tuple[Int64, float, float, float, float] | None = None
+    series = _Series(silences)
+    position, weight = series.position, series.weight
+    cap = _cap(series.ordered, series.total / bytes_per_step)
+    best: tuple[Int64, float, float, float] | None = None
     for width in (TIGHT_TOLERANCE, tolerance):
         links = _link(position, weight, bytes_per_step, width, cap)
-        refined = float(_median_link(position, links, bytes_per_step, width))
+        refined = float(_mean_link(position, links, bytes_per_step, width))
         links = _link(position, weight, refined, width, cap)
         dominance, covered, _ = _judge(position, weight, links, refined, width)
         if best is None or covered > 1.05 * best[3]:
-            best = links, refined, dominance, covered, width
+            best = links, refined, dominance, covered
     assert best is not None  # noqa: S101 - the loop ran
-    links, refined, dominance, covered, width = best
+    links, refined, dominance, covered = best
     regular = np.abs(np.diff(position[links]) / refined - 1.0) <= tolerance
-    return Chain(links, regular, refined, dominance, covered / max(position[-1], 1.0))
+    return Chain(links, regular, refined, dominance, covered / max(series.total, 1.0))
 
 
 def find_steps(silences: Silences, max_steps: int | None = None) -> Chain | None:
@@ -213,11 +229,11 @@ def find_steps(silences: Silences, max_steps: int | None = None) -> Chain | None
     """
     if silences.count < 3 or silences.bytes_before[-1] <= 0:
         return None
-    position, weight = silences.bytes_before.astype(np.float64), silences.length_ns.astype(np.float64)
     limit = max_steps if max_steps is not None else max(4, silences.count // 3)
+    series = _Series(silences)
     for tolerance in TOLERANCES:
-        spacing, _ = _largest_dominant(position, weight, tolerance, limit)
-        if spacing > 0:
+        spacing = _largest_dominant(series, tolerance, limit)
+        if spacing is not None:
             chain = chain_at(silences, spacing, tolerance)
             return chain if chain.steps >= 2 else None
     return None
