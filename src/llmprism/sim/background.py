@@ -82,10 +82,9 @@ def _store(
         if not _apart(cluster, master, nic):
             continue
         port = int(rng.integers(32_768, 60_999))
-        times = begin + np.cumsum(
-            rng.exponential(STORE_PERIOD_S * NS, max(1, int((end - begin) / NS / STORE_PERIOD_S)))
-        )
-        times = times[times < end].astype(np.int64)
+        count = max(1, int((end - begin) / NS / STORE_PERIOD_S))
+        drawn = begin + np.cumsum(rng.exponential(STORE_PERIOD_S * NS, count))
+        times: Int64 = drawn[drawn < end].astype(np.int64)
         asks = np.full(times.size, connect(nic, master, port, STORE_PORT), dtype=np.int32)
         answers = np.full(times.size, connect(master, nic, STORE_PORT, port), dtype=np.int32)
         parts.append((asks, times, rng.integers(31, 188, times.size)))

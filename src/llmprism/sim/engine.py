@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from llmprism.sim.compiled import inlined, kernel
 from llmprism.sim.noise import bell, uniform
 from llmprism.sim.ops import Flag, Ops, OpType
 
@@ -111,7 +111,7 @@ class State(NamedTuple):
     heap_time: Int64
     heap_op: Int32
     heap_step: Int32
-    counters: Int64  # heap size, transfers, computes, now, processed
+    counters: Int64  # heap size, transfers, operations written, now, operations done, whether to write all
     step_start: Int64  # [job, steps]
     step_end: Int64
     step_syncs: Int32  # [job, steps] operations with Flag.SYNC that are done
@@ -120,7 +120,10 @@ class State(NamedTuple):
 
 
 class Transfers(NamedTuple):
-    """What the engine writes. `active_ns` is the sending time without stalls."""
+    """What the engine writes: transfers, and the operations done (computations only, unless all are wanted).
+
+    `active_ns` is the sending time without stalls.
+    """
 
     pair: Int32
     start: Int64
@@ -129,10 +132,10 @@ class Transfers(NamedTuple):
     active_ns: Int64
     kind: NDArray[np.int8]
     step: Int32
-    cell: Int32
-    cell_start: Int64
-    cell_end: Int64
-    cell_step: Int32
+    done_op: Int32
+    done_step: Int32
+    done_start: Int64
+    done_end: Int64
 
 
 NEVER = np.iinfo(np.int64).max // 4
@@ -154,7 +157,7 @@ def new_state(ops: Ops, nics: int, shared: int, jobs: int, max_steps: int) -> St
         heap_time=np.empty(count * 2 + 16, dtype=np.int64),
         heap_op=np.empty(count * 2 + 16, dtype=np.int32),
         heap_step=np.empty(count * 2 + 16, dtype=np.int32),
-        counters=np.zeros(5, dtype=np.int64),
+        counters=np.zeros(6, dtype=np.int64),
         step_start=np.full((jobs, max_steps), NEVER, dtype=np.int64),
         step_end=np.full((jobs, max_steps), -NEVER, dtype=np.int64),
         step_syncs=np.zeros((jobs, max_steps), dtype=np.int32),
@@ -163,7 +166,7 @@ def new_state(ops: Ops, nics: int, shared: int, jobs: int, max_steps: int) -> St
     )
 
 
-@njit(cache=True)
+@kernel
 def _push(state: State, time: int, op: int, step: int) -> None:
     i = state.counters[0]
     state.counters[0] += 1
@@ -177,7 +180,7 @@ def _push(state: State, time: int, op: int, step: int) -> None:
     times[i], ids[i], steps[i] = time, op, step
 
 
-@njit(cache=True)
+@kernel
 def _drop_top(state: State) -> None:
     state.counters[0] -= 1
     n = state.counters[0]
@@ -198,7 +201,7 @@ def _drop_top(state: State) -> None:
     times[i], ids[i], steps[i] = time, op, step
 
 
-@njit(cache=True)
+@kernel
 def seed_heap(ops: Ops, jobs: Jobs, state: State) -> None:
     """Puts the operations that wait for nothing in the first step at the start of their job."""
     for op in range(ops.type.size):
@@ -207,7 +210,7 @@ def seed_heap(ops: Ops, jobs: Jobs, state: State) -> None:
             _push(state, jobs.start[ops.job[op]], op, 0)
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _slow(faults: Faults, head: int, time: int) -> float:
     factor = 1.0
     while head >= 0:
@@ -217,7 +220,7 @@ def _slow(faults: Faults, head: int, time: int) -> float:
     return factor
 
 
-@njit(cache=True)
+@kernel
 def _pair_slow(net: Network, faults: Faults, pair: int, group: int, time: int) -> float:
     """The worst slow-down on the way of a pair: NICs, leaves, spines, links, and the group that uses it."""
     worst = max(
@@ -236,7 +239,7 @@ def _pair_slow(net: Network, faults: Faults, pair: int, group: int, time: int) -
     return worst
 
 
-@njit(cache=True)
+@kernel
 def _transfer(
     net: Network,
     faults: Faults,
@@ -280,7 +283,7 @@ def _transfer(
     return int(end + LATENCY_NS)
 
 
-@njit(cache=True)
+@kernel
 def _write(
     state: State,
     out: Transfers,
@@ -313,7 +316,7 @@ def _write(
     state.counters[1] += 1
 
 
-@njit(cache=True)
+@kernel
 def _arrivals(ops: Ops, state: State, op: int, step: int, ready: int) -> None:
     """When each position of a collective is there, in scratch row 0."""
     arrival = state.scratch[0]
@@ -331,7 +334,7 @@ def _arrivals(ops: Ops, state: State, op: int, step: int, ready: int) -> None:
             arrival[i] = ready
 
 
-@njit(cache=True)
+@kernel
 def _ring(
     ops: Ops,
     net: Network,
@@ -393,7 +396,7 @@ def _ring(
     return finish
 
 
-@njit(cache=True)
+@kernel
 def _tree(
     ops: Ops,
     net: Network,
@@ -462,7 +465,7 @@ def _tree(
     return finish
 
 
-@njit(cache=True)
+@kernel
 def _all_to_all(
     ops: Ops,
     net: Network,
@@ -496,13 +499,11 @@ def _all_to_all(
     return finish
 
 
-@njit(cache=True)
+@kernel
 def _compute(
     ops: Ops,
     faults: Faults,
     jobs: Jobs,
-    state: State,
-    out: Transfers,
     seed: np.uint64,
     op: int,
     step: int,
@@ -520,15 +521,10 @@ def _compute(
     if (ops.flags[op] & SETUP) and step == 0:
         duration *= jobs.setup_factor[job]
     end = start + int(duration * _slow(faults, faults.of_cell[ops.cell[op]], start))
-    if start < jobs.crash[job]:
-        row = state.counters[2]
-        out.cell[row], out.cell_start[row], out.cell_end[row] = ops.cell[op], start, min(end, jobs.crash[job])
-        out.cell_step[row] = step
-        state.counters[2] += 1
     return start, end
 
 
-@njit(cache=True)
+@kernel
 def _pause(ops: Ops, seed: np.uint64, op: int, step: int, start: int) -> int:
     duration = ops.duration_ns[op]
     if ops.flags[op] & JITTER:
@@ -537,7 +533,7 @@ def _pause(ops: Ops, seed: np.uint64, op: int, step: int, start: int) -> int:
     return start + int(duration)
 
 
-@njit(cache=True)
+@kernel
 def _storage(
     ops: Ops,
     net: Network,
@@ -570,7 +566,7 @@ def _storage(
     return int(end)
 
 
-@njit(cache=True)
+@kernel
 def _send(
     ops: Ops,
     net: Network,
@@ -597,7 +593,7 @@ def _send(
     return end
 
 
-@njit(cache=True)
+@kernel
 def _run(
     ops: Ops,
     net: Network,
@@ -621,7 +617,7 @@ def _run(
         u = uniform(seed, ops.micro_batch[op] * 1009 + ops.replica[op], step, job + 17)
         scale = 1.0 + jobs.length_spread[job] * (2.0 * u - 1.0)
     if kind == COMPUTE:
-        return _compute(ops, faults, jobs, state, out, seed, op, step, start, scale)
+        return _compute(ops, faults, jobs, seed, op, step, start, scale)
     if kind == PAUSE:
         return start, _pause(ops, seed, op, step, start)
     if kind == BARRIER:
@@ -641,7 +637,7 @@ def _run(
     return start, _all_to_all(ops, net, faults, jobs, state, out, seed, op, step)
 
 
-@njit(cache=True)
+@kernel
 def _release(ops: Ops, jobs: Jobs, state: State, op: int, step: int, end: int) -> None:
     """Tells the successors; those that wait for nothing more go on the heap."""
     job = ops.job[op]
@@ -664,7 +660,7 @@ def _release(ops: Ops, jobs: Jobs, state: State, op: int, step: int, end: int) -
             _push(state, ready, after, next_step)
 
 
-@njit(cache=True)
+@kernel
 def advance(
     ops: Ops,
     net: Network,
@@ -680,9 +676,9 @@ def advance(
     state.counters[1] = 0
     state.counters[2] = 0
     capacity = out.pair.size - room
-    cells = out.cell.size - 1
+    log_size = out.done_op.size - 1
     while state.counters[0] > 0:
-        if state.counters[1] >= capacity or state.counters[2] >= cells:
+        if state.counters[1] >= capacity or state.counters[2] >= log_size:
             return FULL
         ready, op, step = state.heap_time[0], state.heap_op[0], state.heap_step[0]
         if ready > until:
@@ -697,6 +693,10 @@ def advance(
         if end == NEVER:
             continue
         state.op_end[op, step & 1] = end
+        if ops.type[op] == COMPUTE or state.counters[5]:
+            row = state.counters[2]
+            out.done_op[row], out.done_step[row], out.done_start[row], out.done_end[row] = op, step, start, end
+            state.counters[2] += 1
         if step < state.step_end.shape[1]:
             if (ops.flags[op] & FIRST) and start < state.step_start[job, step]:
                 state.step_start[job, step] = start

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from llmprism.sim.compiled import inlined, kernel
 from llmprism.sim.noise import uniform
 
 __all__ = ["Connections", "Meter", "Records", "close_idle", "measure", "new_meter"]
@@ -58,7 +58,7 @@ def new_meter(connections: int) -> Meter:
     return Meter(*(np.zeros(connections, dtype=np.int64) for _ in range(3)))
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _close(meter: Meter, out: Records, row: int, connection: int) -> int:
     out.connection[row], out.start[row] = connection, meter.start[connection]
     out.end[row], out.bytes[row] = meter.end[connection], meter.bytes[connection]
@@ -66,7 +66,7 @@ def _close(meter: Meter, out: Records, row: int, connection: int) -> int:
     return row + 1
 
 
-@njit(cache=True)
+@kernel
 def _feed(
     meter: Meter, out: Records, row: int, connection: int, start: int, end: int, size: int, idle: int, active: int
 ) -> int:
@@ -80,7 +80,7 @@ def _feed(
     return row
 
 
-@njit(cache=True)
+@kernel
 def measure(
     pair: Int32,
     start: Int64,
@@ -132,7 +132,7 @@ def measure(
     return i, row
 
 
-@njit(cache=True)
+@kernel
 def close_idle(meter: Meter, out: Records, before: int, first: int) -> tuple[int, int]:
     """Closes the open records that ended before a time, from connection `first` on; returns the next one and rows."""
     row = 0

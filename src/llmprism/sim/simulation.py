@@ -36,7 +36,10 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TransferBatch:
-    """True transfers and compute intervals of one batch, times relative to the window's start."""
+    """True transfers and operations done in one batch, times relative to the window's start.
+
+    The operations are the computations, or all of them when the simulation traces.
+    """
 
     pair: NDArray[np.int32]
     start: Int64
@@ -44,17 +47,17 @@ class TransferBatch:
     bytes: Int64
     kind: NDArray[np.int8]
     step: NDArray[np.int32]
-    cell: NDArray[np.int32]
-    cell_start: Int64
-    cell_end: Int64
-    cell_step: NDArray[np.int32]
+    done_op: NDArray[np.int32]
+    done_step: NDArray[np.int32]
+    done_start: Int64
+    done_end: Int64
     now: int
 
 
 class Simulation:
     """Everything about one run. `batches` runs it once; afterwards `steps` holds what happened."""
 
-    def __init__(self, scenario: Scenario, seed: int | None = None) -> None:
+    def __init__(self, scenario: Scenario, seed: int | None = None, trace: bool = False) -> None:
         self.scenario = scenario
         self.seed = scenario.seed if seed is None else seed
         self.rng = np.random.default_rng(self.seed)
@@ -72,6 +75,7 @@ class Simulation:
         self.state = engine.new_state(
             self.ops, len(self.cluster.addresses), len(self.plan.shared), len(self.programs), MAX_STEPS
         )
+        self.state.counters[5] = int(trace)
         self.pair_bytes = np.zeros(len(self.pairs.src), dtype=np.int64)
         self.mice = self._background()
         self.transfers = 0
@@ -221,10 +225,10 @@ class Simulation:
             active_ns=np.zeros(size, dtype=np.int64),
             kind=np.zeros(size, dtype=np.int8),
             step=np.zeros(size, dtype=np.int32),
-            cell=np.zeros(BATCH_TRANSFERS, dtype=np.int32),
-            cell_start=np.zeros(BATCH_TRANSFERS, dtype=np.int64),
-            cell_end=np.zeros(BATCH_TRANSFERS, dtype=np.int64),
-            cell_step=np.zeros(BATCH_TRANSFERS, dtype=np.int32),
+            done_op=np.zeros(BATCH_TRANSFERS, dtype=np.int32),
+            done_step=np.zeros(BATCH_TRANSFERS, dtype=np.int32),
+            done_start=np.zeros(BATCH_TRANSFERS, dtype=np.int64),
+            done_end=np.zeros(BATCH_TRANSFERS, dtype=np.int64),
         ), room
 
     def batches(self) -> Iterator[tuple[TransferBatch, list[Batch]]]:
@@ -299,7 +303,7 @@ class Simulation:
         )
 
     def _taken(self, out: engine.Transfers) -> TransferBatch:
-        count, cells = int(self.state.counters[1]), int(self.state.counters[2])
+        count, done = int(self.state.counters[1]), int(self.state.counters[2])
         inside = (out.end[:count] > 0) & (out.start[:count] < self.window_ns)
         np.add.at(self.pair_bytes, out.pair[:count][inside], out.bytes[:count][inside])
         return TransferBatch(
@@ -309,10 +313,10 @@ class Simulation:
             bytes=out.bytes[:count].copy(),
             kind=out.kind[:count].copy(),
             step=out.step[:count].copy(),
-            cell=out.cell[:cells].copy(),
-            cell_start=out.cell_start[:cells].copy(),
-            cell_end=out.cell_end[:cells].copy(),
-            cell_step=out.cell_step[:cells].copy(),
+            done_op=out.done_op[:done].copy(),
+            done_step=out.done_step[:done].copy(),
+            done_start=out.done_start[:done].copy(),
+            done_end=out.done_end[:done].copy(),
             now=int(self.state.counters[3]),
         )
 
