@@ -31,6 +31,10 @@ class CommandEntry:
 COMMANDS: Final = (
     CommandEntry("diagnose", "llmprism.cli.diagnose:diagnose", "Say what is wrong with the jobs in flow records."),
     CommandEntry("demo", "llmprism.cli.demo:demo", "Diagnose the bundled captures of real training jobs."),
+    CommandEntry(
+        "simulate", "llmprism.cli.simulate:simulate", "Make the flow records of a simulated cluster, with exact truth."
+    ),
+    CommandEntry("score", "llmprism.cli.score:score", "Compare a report with the truth."),
 )
 
 _HELP: Final = """Tell what is wrong with the LLM training jobs on a GPU cluster, from network flow records and logs.
