@@ -18,8 +18,8 @@ from rich.text import Text
 from llmprism.model.finding import Evidence, Finding
 from llmprism.model.job import JobState
 from llmprism.model.report import JobReport, Report
-from llmprism.report.advice import ADVICE, TITLES
 from llmprism.report.facts import degrees, notes_beside_jobs, ranked_findings, step_times, training_times
+from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.places import Places
 from llmprism.report.text import (
     clean,
@@ -104,7 +104,7 @@ class _Writer:
         lines: list[RenderableType] = [Text(""), title, _Line(Text(clean(finding.summary)))]
         lines.append(_field("since", Text(self._since(finding))))
         lines.append(_field("cost", Text(_cost(finding))))
-        lines.append(_field("do", Text(ADVICE[finding.kind])))
+        lines.append(_field("check", Text(CHECKS[finding.kind])))
         lines.extend(_field("evidence", _evidence(item)) for item in finding.evidence[:_EVIDENCE_SHOWN])
         if len(finding.evidence) > _EVIDENCE_SHOWN:
             lines.append(_field("", Text(f"and {len(finding.evidence) - _EVIDENCE_SHOWN} more in the JSON report")))

@@ -46,7 +46,7 @@ function findingCard(finding, number) {
         el("button", { type: "button", class: "ghost", on: { click: () => showFinding(finding) } }, "Show in timeline"),
     ),
     el("p", { class: "summary" }, finding.summary),
-    el("p", { class: "advice" }, el("strong", {}, "What to do: "), finding.advice),
+    el("p", { class: "checks" }, el("strong", {}, "How to make sure: "), finding.checks),
     el(
       "dl",
       { class: "facts" },
