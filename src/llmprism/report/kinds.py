@@ -36,7 +36,7 @@ CHECKS: Final = {
     FindingKind.SLOW_GROUP: "what its members share and the other groups do not: rack, leaf, host image, driver",
     FindingKind.IMBALANCE: "layers per stage in the job's configuration; no part is broken, the owner moves layers",
     FindingKind.CONGESTION: "ECMP hashing and use of the links on the path; place the jobs apart",
-    FindingKind.STALL: "checkpoints, data loading and storage at that time (iostat -x, nfsiostat); NCCL retries in logs",
+    FindingKind.STALL: "checkpoints, data loading and storage at that time (iostat -x, nfsiostat); NCCL retries",
     FindingKind.HANG: "py-spy dump and the NCCL flight recorder on the first silent member, before any restart",
     FindingKind.CRASH: "dmesg and the rank's log on its host: Xid, out of memory, segmentation fault",
     FindingKind.SLOW_STORAGE: "load and network of the storage servers first, then the clients' mounts (nfsiostat)",
