@@ -37,6 +37,9 @@ QUANTUM_SHARE: Final = 0.5
 BETTER_MOMENTS: Final = 0.75
 """Quantile of the quanta of a step that counts: above it lie bursts, below it quanta that held a wait."""
 
+TIE_BREAK: Final = 0.2
+"""Weight of the first message to a member against the first one from it."""
+
 MESSAGE_FLOOR_BYTES: Final = 1_000
 """Smaller records are heartbeats and store messages."""
 
@@ -170,15 +173,22 @@ def _rates(job: Job, timeline: Timeline, pair_kind: NDArray[np.int8]) -> Float64
 
 
 def _lateness(job: Job, layout: JobLayout, timeline: Timeline) -> Float64:
-    """First gradient message of each member in each step, after the median of the other members of its group."""
-    first = _first_sends(job, layout, timeline)
-    late = np.full(first.shape, np.nan)
+    """First gradient message of each member in each step, after the median of the other members of its group.
+
+    Where a message cannot leave before its receiver is ready, the member before the late one is as late as it; so the
+    first message *to* a member decides between the two, with a lesser weight.
+    """
+    sent = _first_messages(job, layout, timeline, job.transfers.pair_src)
+    got = _first_messages(job, layout, timeline, job.transfers.pair_dst)
+    late = np.full(sent.shape, np.nan)
     row_of = {member: row for row, member in enumerate(job.members)}
     for group in layout.groups:
         if group.kind != PairKind.DP:
             continue
         rows = np.array([row_of[member] for member in group.members])
-        late[rows] = first[rows] - _median_of_others(first[rows])
+        behind = got[rows] - _median_of_others(got[rows])
+        late[rows] = sent[rows] - _median_of_others(sent[rows])
+        late[rows] += TIE_BREAK * np.clip(np.nan_to_num(behind), 0.0, np.maximum(late[rows], 0.0))
     return late
 
 
@@ -197,7 +207,8 @@ def _median_of_others(values: Float64) -> Float64:
     return middle
 
 
-def _first_sends(job: Job, layout: JobLayout, timeline: Timeline) -> Float64:
+def _first_messages(job: Job, layout: JobLayout, timeline: Timeline, end_of_pair: Int32) -> Float64:
+    """Start of the first gradient message from (or to) each member in each step, after the start of the step."""
     transfers, steps = job.transfers, timeline.steps
     first = np.full((len(job.members), steps.count), np.inf)
     if not steps.count:
@@ -207,7 +218,6 @@ def _first_sends(job: Job, layout: JobLayout, timeline: Timeline) -> Float64:
     step = np.searchsorted(steps.end_ns, when, side="right")
     inside = (step < steps.count) & (when >= steps.start_ns[np.minimum(step, steps.count - 1)])
     rows, step = rows[inside], step[inside]
-    source: Int32 = transfers.pair_src[transfers.pair_of_row[rows]]
-    member = np.searchsorted(np.array(job.members), source)
+    member = np.searchsorted(np.array(job.members), end_of_pair[transfers.pair_of_row[rows]])
     np.minimum.at(first, (member, step), (transfers.start_ns[rows] - steps.start_ns[step]).astype(np.float64))
     return np.where(np.isfinite(first), first, np.nan)

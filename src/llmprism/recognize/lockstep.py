@@ -27,8 +27,8 @@ MIN_COMMON_STEPS: Final = 3
 MIN_TETHER_STEPS: Final = 12
 """A shorter random walk stays close by chance too often."""
 
-SAME_COUNT: Final = 0.03
-"""Relative difference allowed between the numbers of steps in the common time (plus one step at the edge)."""
+ONE_EACH: Final = 0.95
+"""Smallest ratio of the numbers of steps that the two clocks count in the time that both saw."""
 
 OVERLAP: Final = 0.5
 """The common time must be at least this share of the longer clock: two runs one after the other are two jobs."""
@@ -41,34 +41,53 @@ def lockstep(a: StepClock, b: StepClock) -> float:
     longer = max(a.boundary_ns[-1] - a.boundary_ns[0], b.boundary_ns[-1] - b.boundary_ns[0])
     if end - start < OVERLAP * longer:
         return 0.0
-    margin = 0.5 * max(a.period_ns, b.period_ns)
-    inner_a = _inside(a.boundary_ns, start - margin, end + margin)
-    inner_b = _inside(b.boundary_ns, start - margin, end + margin)
-    if min(inner_a.size, inner_b.size) <= MIN_COMMON_STEPS:
+    share = min(_one_each(a, b), _one_each(b, a))
+    if share < ONE_EACH:
         return 0.0
-    if abs(inner_a.size - inner_b.size) > 1 + SAME_COUNT * max(inner_a.size, inner_b.size):
-        return 0.0
-    concentration = min(_concentration(inner_a, inner_b), _concentration(inner_b, inner_a))
-    return max(concentration, _tether(inner_a, inner_b))
+    concentration = min(_concentration(a, b), _concentration(b, a))
+    return max(concentration, _tether(a, b))
 
 
-def _tether(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    shift = int(np.argmin(np.abs(b - a[0])))
-    count = min(a.size, b.size - shift)
+def _shared_steps(a: StepClock, b: StepClock) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Regular steps of `b` within the steps that `a` saw, and how many of a's boundaries each holds."""
+    first, last = b.boundary_ns[:-1][b.regular], b.boundary_ns[1:][b.regular]
+    slot = np.searchsorted(a.boundary_ns, (first + last) // 2, side="right") - 1
+    seen = (slot >= 0) & (slot < a.regular.size)
+    seen[seen] = a.regular[slot[seen]]
+    held = np.searchsorted(a.boundary_ns, last, side="right") - np.searchsorted(a.boundary_ns, first, side="right")
+    return np.flatnonzero(b.regular)[seen], held[seen].astype(np.float64)
+
+
+def _one_each(a: StepClock, b: StepClock) -> float:
+    """Boundaries of `a` per step of `b`, as the lesser of the ratio and its inverse; 0 without enough steps."""
+    _, held = _shared_steps(a, b)
+    if held.size < MIN_COMMON_STEPS:
+        return 0.0
+    ratio = (held.sum() + 1.0) / (held.size + 1.0)
+    return float(min(ratio, 1.0 / ratio))
+
+
+def _concentration(a: StepClock, b: StepClock) -> float:
+    """Length of the mean phase vector of the boundaries of `a` within the regular steps of `b`."""
+    slot = np.searchsorted(b.boundary_ns, a.boundary_ns, side="right") - 1
+    inside = (slot >= 0) & (slot < b.regular.size)
+    inside[inside] = b.regular[slot[inside]]
+    when, slot = a.boundary_ns[inside], slot[inside]
+    if when.size < MIN_COMMON_STEPS:
+        return 0.0
+    phase = (when - b.boundary_ns[slot]) / np.maximum(b.boundary_ns[slot + 1] - b.boundary_ns[slot], 1)
+    return float(np.abs(np.exp(2j * np.pi * phase).mean()))
+
+
+def _tether(a: StepClock, b: StepClock) -> float:
+    first, second = a.boundary_ns.astype(np.float64), b.boundary_ns.astype(np.float64)
+    if first[0] < second[0]:
+        first, second = second, first
+    shift = int(np.argmin(np.abs(second - first[0])))
+    count = min(first.size, second.size - shift)
     if count < MIN_TETHER_STEPS:
         return 0.0
-    first, second = a[:count], b[shift : shift + count]
+    first, second = first[:count], second[shift : shift + count]
     jitter = np.var(np.diff(first)) + np.var(np.diff(second))
     walk = jitter * count / 6.0  # variance of a random walk around its own mean
     return float(max(0.0, 1.0 - np.sqrt(np.var(first - second) / walk))) if walk > 0 else 0.0
-
-
-def _inside(boundary: NDArray[np.int64], start: float, end: float) -> NDArray[np.float64]:
-    return boundary[(boundary >= start) & (boundary <= end)].astype(np.float64)
-
-
-def _concentration(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Length of the mean phase vector of the boundaries `a` within the steps of `b`."""
-    slot = np.clip(np.searchsorted(b, a, side="right") - 1, 0, b.size - 2)
-    phase = (a - b[slot]) / np.maximum(b[slot + 1] - b[slot], 1.0)
-    return float(np.abs(np.exp(2j * np.pi * phase).mean()))

@@ -29,7 +29,7 @@ Bool = NDArray[np.bool_]
 __all__ = ["recognize"]
 
 SHARED_SERVERS: Final = 0.5
-"""Jaccard similarity of the server sets from which lockstep alone decides: rails of one job normally share all."""
+"""Share of common servers from which lockstep alone decides: rails of one job normally share all."""
 
 LOCKSTEP: Final = 0.6
 """Concentration asked of clusters that share servers or know each other: rails of real jobs reach 0.7-1.0 (stages end
@@ -115,10 +115,12 @@ def _candidates(clusters: list[_Cluster], known: Bool) -> list[tuple[int, int]]:
 
 
 def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
-    if a.clock is None or b.clock is None or np.intersect1d(a.members, b.members).size:
+    if np.intersect1d(a.members, b.members).size:
         return False
-    shared = _jaccard(a.servers, b.servers)
-    same_shape = a.members.size == b.members.size and abs(a.bytes - b.bytes) <= SAME_SHAPE * max(a.bytes, b.bytes)
+    if a.clock is None or b.clock is None:
+        return a.clock is b.clock and a.servers == b.servers and len(a.servers) > 0 and _same_shape(a, b)
+    shared = _overlap(a.servers, b.servers)
+    same_shape = _same_shape(a, b)
     if shared >= SHARED_SERVERS or (known and same_shape):
         needed = LOCKSTEP
     elif same_shape and not (a.servers and b.servers):
@@ -128,8 +130,13 @@ def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
     return lockstep(a.clock, b.clock) >= needed
 
 
-def _jaccard(a: frozenset[str], b: frozenset[str]) -> float:
-    return len(a & b) / len(a | b) if a or b else 0.0
+def _same_shape(a: _Cluster, b: _Cluster) -> bool:
+    return a.members.size == b.members.size and abs(a.bytes - b.bytes) <= SAME_SHAPE * max(a.bytes, b.bytes)
+
+
+def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
+    """Share of the smaller set that lies in the larger: leaders of servers form a cluster over all of them."""
+    return len(a & b) / min(len(a), len(b)) if a and b else 0.0
 
 
 def _job(transfers: TransferTable, traffic: PairTraffic, clusters: list[_Cluster]) -> Job:
