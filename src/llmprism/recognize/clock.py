@@ -30,6 +30,9 @@ MAX_LINKS: Final = 4
 WHOLE_CLUSTER_PAIRS: Final = 64
 """Up to this many pairs the whole cluster is a witness too; in larger ones somebody is always sending."""
 
+ONE_WAY: Final = 0.9
+"""Share of a link's bytes that flow one way on rings."""
+
 PLAIN: Final = 0.95
 """A witness this dominant ends the search, if it leaves little unexplained."""
 
@@ -42,7 +45,7 @@ def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) 
     best: tuple[float, Chain, Silences] | None = None
     for witness in _witnesses(transfers, traffic, pairs):
         silences = _series(transfers, witness)
-        chain = find_steps(silences)
+        chain = find_steps(silences, pauses=_one_way(transfers, traffic, witness))
         if chain is None:
             continue
         score = chain.dominance * chain.coverage
@@ -55,6 +58,16 @@ def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) 
         return None
     _, chain, silences = best
     return StepClock(silences.begin_ns[chain.boundaries], chain.regular, chain.dominance)
+
+
+def _one_way(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> bool:
+    """Does every link among these pairs carry its bytes one way only, as the rings of gradients do?"""
+    ends = np.sort(np.stack([transfers.pair_src[pairs], transfers.pair_dst[pairs]]), axis=0)
+    _, link_of = np.unique(ends, axis=1, return_inverse=True)
+    total = np.bincount(link_of, traffic.bytes[pairs])
+    largest = np.zeros(total.size)
+    np.maximum.at(largest, link_of, traffic.bytes[pairs])
+    return bool((largest >= ONE_WAY * total).all())
 
 
 def _witnesses(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> Iterator[Int32]:

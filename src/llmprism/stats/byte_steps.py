@@ -47,6 +47,12 @@ MIN_COVERAGE: Final = 0.5
 SAME_SILENCE: Final = 0.7
 """A finer chain whose median silence reaches this share of the coarser chain's is the step itself."""
 
+PLAIN: Final = 0.9
+"""Dominance asked of a finer chain that is to turn a coarser one's boundaries into pauses."""
+
+PAUSE_SHARE: Final = 0.25
+"""Share of the time that pauses every few steps take at most; gradient links rest longer than that between steps."""
+
 GRID: Final = 1.015
 """Ratio of neighbouring trial spacings: below the tolerance, so that none is missed."""
 
@@ -151,10 +157,16 @@ class _Trial:
     covered: float
     regular: int
     boundary_silences: Float64
+    boundary_times: Float64
 
     @property
     def silence(self) -> float:
         return float(np.median(self.boundary_silences))
+
+    @property
+    def silent_share(self) -> float:
+        """Share of the time between two boundaries that is the silence at the boundary."""
+        return self.silence / max(float(np.median(np.diff(self.boundary_times))), 1.0)
 
 
 class _Series:
@@ -163,6 +175,7 @@ class _Series:
     def __init__(self, silences: Silences) -> None:
         self.position = silences.bytes_before.astype(np.float64)
         self.weight = silences.length_ns.astype(np.float64)
+        self.time = silences.begin_ns.astype(np.float64)
         self.ordered = np.sort(self.weight)[::-1]
         self.total = float(self.position[-1])
 
@@ -175,7 +188,7 @@ class _Series:
         refined = float(_mean_link(where, _link(where, length, spacing, tolerance, cap), spacing, tolerance))
         chain = _link(where, length, refined, tolerance, cap)
         dominance, covered, regular = _judge(where, length, chain, refined, tolerance)
-        return _Trial(refined, dominance, covered, regular, length[chain])
+        return _Trial(refined, dominance, covered, regular, length[chain], self.time[long][chain])
 
     def dominant(self, trial: _Trial) -> bool:
         return (
@@ -185,7 +198,7 @@ class _Series:
         )
 
 
-def _largest_dominant(series: _Series, tolerance: float, max_steps: int) -> float | None:
+def _largest_dominant(series: _Series, tolerance: float, max_steps: int, pauses: bool) -> float | None:
     """Bytes per step of the step chain; None when no spacing is dominant."""
     found: _Trial | None = None
     spacing = series.total / 1.9
@@ -197,7 +210,9 @@ def _largest_dominant(series: _Series, tolerance: float, max_steps: int) -> floa
         if found is None:
             found = trial
         elif trial.spacing < 0.6 * found.spacing:
-            if trial.silence < SAME_SILENCE * found.silence:
+            alike = trial.silence >= SAME_SILENCE * found.silence
+            rest = pauses and trial.dominance >= PLAIN and found.silent_share < PAUSE_SHARE
+            if not (alike or rest):
                 break
             found = trial
     return found.spacing if found is not None else None
@@ -222,17 +237,19 @@ def chain_at(silences: Silences, bytes_per_step: float, tolerance: float) -> Cha
     return Chain(links, regular, refined, dominance, covered / max(series.total, 1.0))
 
 
-def find_steps(silences: Silences, max_steps: int | None = None) -> Chain | None:
+def find_steps(silences: Silences, max_steps: int | None = None, *, pauses: bool = False) -> Chain | None:
     """The chain of step boundaries of a series, or None when its silences show no steps.
 
-    `max_steps` bounds the search (default: a third of the silences).
+    `max_steps` bounds the search (default: a third of the silences). With `pauses`, long silences that come round every
+    few steps and take a small share of the time are taken for checkpoints or evaluation, not for boundaries: right for
+    gradient traffic, which is silent for much of every step, wrong for pipelines, whose micro-batches fill it.
     """
     if silences.count < 3 or silences.bytes_before[-1] <= 0:
         return None
     limit = max_steps if max_steps is not None else max(4, silences.count // 3)
     series = _Series(silences)
     for tolerance in TOLERANCES:
-        spacing = _largest_dominant(series, tolerance, limit)
+        spacing = _largest_dominant(series, tolerance, limit, pauses)
         if spacing is not None:
             chain = chain_at(silences, spacing, tolerance)
             return chain if chain.steps >= 2 else None
