@@ -59,6 +59,7 @@ class JobEvidence:
     lateness_ns: Float64
     rate: Float64
     pair_kind: NDArray[np.int8]
+    group_of_pair: Int64
 
     @property
     def steps(self) -> int:
@@ -145,12 +146,23 @@ def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobS
         lateness_ns=_lateness(job, layout, timeline),
         rate=_rates(job, timeline, pair_kind),
         pair_kind=pair_kind,
+        group_of_pair=_group_of_pair(job, layout, pair_kind),
     )
 
 
 def _pair_kind(job: Job, layout: JobLayout) -> NDArray[np.int8]:
     first = job.transfers.pair_offsets[:-1]
     return layout.transfer_kind[first] if first.size else np.zeros(0, dtype=np.int8)
+
+
+def _group_of_pair(job: Job, layout: JobLayout, pair_kind: NDArray[np.int8]) -> Int64:
+    """Index of the group whose collectives a pair carries, -1 for other pairs."""
+    transfers = job.transfers
+    group_of = np.full(len(transfers.addresses), -1, dtype=np.int64)
+    for index, group in enumerate(layout.groups):
+        if group.kind == PairKind.DP:
+            group_of[list(group.members)] = index
+    return np.where(pair_kind == PairKind.DP, group_of[transfers.pair_src], -1)
 
 
 def _normal_duration(duration: Float64) -> float:

@@ -59,7 +59,7 @@ class _Cells:
     expected: Float64
 
 
-Place = tuple[WhereType, str | tuple[str, str]]
+Place = tuple[WhereType, str | tuple[str, ...]]
 
 
 def find_slow_transfers(jobs: Sequence[JobEvidence]) -> list[Finding]:
@@ -108,6 +108,10 @@ def _places_of_pair(evidence: JobEvidence, pair: int) -> list[Place]:
     path = transfers.paths[path_id] if path_id >= 0 else ()
     places += [(WhereType.LINK, (min(a, b), max(a, b))) for a, b in pairwise(path)]
     places += [(WhereType.SWITCH, switch) for switch in dict.fromkeys(path)]
+    group = evidence.group_of_pair[pair]
+    if group >= 0:
+        members = evidence.layout.groups[group].members
+        places.append((WhereType.GROUP, tuple(transfers.addresses[member] for member in members)))
     return places
 
 
@@ -123,7 +127,7 @@ def _best_place(cells: list[_Cells]) -> tuple[Place | None, int]:
             for place in _places_of_pair(cell.evidence, int(pair)):
                 sick[place] = sick.get(place, 0) + bad
                 healthy[place] = healthy.get(place, 0) + good
-    order = {WhereType.NIC: 0, WhereType.LINK: 1, WhereType.SWITCH: 2}
+    order = {WhereType.NIC: 0, WhereType.LINK: 1, WhereType.GROUP: 2, WhereType.SWITCH: 3}
     fit = {place: bad - healthy[place] for place, bad in sick.items() if bad >= SICK_SHARE * (bad + healthy[place])}
     if not fit:
         return None, 0
@@ -178,7 +182,14 @@ _KIND = {
     WhereType.NIC: FindingKind.SLOW_NIC,
     WhereType.LINK: FindingKind.SLOW_LINK,
     WhereType.SWITCH: FindingKind.SLOW_SWITCH,
+    WhereType.GROUP: FindingKind.SLOW_GROUP,
 }
+
+
+def _shown(where: WhereType, names: tuple[str, ...]) -> str:
+    if where is WhereType.LINK:
+        return " - ".join(names)
+    return f"of {len(names)} members from {names[0]} on"
 
 
 def _finding(
@@ -186,11 +197,12 @@ def _finding(
     rate: float, usual: float, pairs: int,
 ) -> Finding:  # fmt: skip
     where, name = place
-    shown = " - ".join(name) if isinstance(name, tuple) else name
+    shown = name if isinstance(name, str) else _shown(where, name)
     action = {
         WhereType.NIC: "check its cable, port counters and PCIe link; move the rank off this server",
         WhereType.LINK: "check the cable and the error counters at both ends; drain the link",
         WhereType.SWITCH: "check its error and pause counters; drain it",
+        WhereType.GROUP: "look for what its members have in common that others have not: a rail, a firmware, a quota",
     }[where]
     title = "NIC" if where is WhereType.NIC else where.value.capitalize()
     waiting = "all of its peers wait" if where is WhereType.NIC else "the jobs through it wait"

@@ -50,6 +50,9 @@ QUIET_REACH: Final = 0.05
 QUIET_QUANTILE: Final = 0.9
 """Of the earlier steps: how long a silence at that point may usually last."""
 
+QUIET_SHARE: Final = 0.1
+"""And this share of a step at least: below it, it is jitter."""
+
 ALIVE_STEPS: Final = 3.0
 """Control messages this many steps after the last training message: the ranks live, the job hangs."""
 
@@ -77,7 +80,8 @@ def job_state(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -
         return JobState.UNKNOWN
     stopped = ending.silence_ns > SILENT_STEPS * ending.period_ns
     inside = STARTED < ending.done < COMPLETE
-    broken_off = inside and (stopped or ending.silence_ns > QUIET_FACTOR * ending.usual_silence_ns)
+    quiet = max(QUIET_FACTOR * ending.usual_silence_ns, QUIET_SHARE * ending.period_ns)
+    broken_off = inside and (stopped or ending.silence_ns > quiet)
     if broken_off:
         alive = ending.alive_ns - ending.last_ns
         return JobState.HUNG if alive > max(ALIVE_STEPS * ending.period_ns, ALIVE_FLOOR_NS) else JobState.CRASHED
@@ -166,7 +170,8 @@ def _usual_silence(start: Int64, end: Int64, size: Int64, steps: Steps, done: fl
     near = inside & (np.abs(share - done) <= QUIET_REACH)
     longest = np.zeros(steps.count, dtype=np.int64)
     np.maximum.at(longest, step[near], silence[near])
-    return int(np.quantile(longest[~steps.setup], QUIET_QUANTILE)) if (~steps.setup).any() else 0
+    longest = longest[~steps.setup]
+    return int(max(np.quantile(longest, QUIET_QUANTILE), 0.6 * longest.max())) if longest.size else 0
 
 
 def _progress(job: Job, layout: JobLayout, timeline: Timeline, ending: _Ending) -> Float64:
