@@ -14,7 +14,7 @@ from llmprism.stats.quantum import equal_parts
 
 Float64 = NDArray[np.float64]
 
-__all__ = ["equal_messages", "micro_batches", "schedule"]
+__all__ = ["interior_silences", "micro_batches", "schedule"]
 
 MAX_MICRO_BATCHES: Final = 256
 """More micro-batches than this leave silences too close together to be told apart."""
@@ -36,18 +36,10 @@ ONE_F_ONE_B_SHARE: Final = 0.75
 
 
 def micro_batches(transfers: TransferTable, pairs: list[int], clock: StepClock) -> int | None:
-    """Micro-batches per step, from pipeline pairs: one message each."""
-    return equal_messages(transfers, pairs, clock, MESSAGES_EXPLAIN)
-
-
-def equal_messages(transfers: TransferTable, pairs: list[int], clock: StepClock, explained: float) -> int | None:
-    """Equal messages per step on these pairs, None when the silences between them do not tell.
-
-    `explained` is the share of the silence that must lie between messages.
-    """
+    """Micro-batches per step, from pipeline pairs: one message each; None when the silences between do not tell."""
     positions, weights = [], []
     for pair in pairs[:MAX_PAIRS]:
-        position, weight = _interior_silences(transfers, pair, clock)
+        position, weight = interior_silences(transfers, pair, clock)
         positions.append(position)
         weights.append(weight)
     if not positions:
@@ -56,10 +48,10 @@ def equal_messages(transfers: TransferTable, pairs: list[int], clock: StepClock,
     asked = max(len(positions), 1) * max(clock.steps, 1) * clock.period_ns
     if weight.sum() < MIN_INTERIOR_SILENCE * asked:
         return 1
-    return equal_parts(position, weight, MAX_MICRO_BATCHES, explained)
+    return equal_parts(position, weight, MAX_MICRO_BATCHES, MESSAGES_EXPLAIN)
 
 
-def _interior_silences(transfers: TransferTable, pair: int, clock: StepClock) -> tuple[Float64, Float64]:
+def interior_silences(transfers: TransferTable, pair: int, clock: StepClock) -> tuple[Float64, Float64]:
     """Silences of one pair inside steps: place as a share of the step's bytes, and length."""
     rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
     start, end, size = transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows]

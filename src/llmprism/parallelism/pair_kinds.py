@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from llmprism.model.layout import PairKind
 from llmprism.parallelism.features import Links, PairFeatures
+from llmprism.stats.disjoint_sets import component_labels
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -28,7 +29,7 @@ Int64 = NDArray[np.int64]
 Int8 = NDArray[np.int8]
 Bool = NDArray[np.bool_]
 
-__all__ = ["LinkKinds", "judge_links", "reconcile"]
+__all__ = ["LinkKinds", "judge_links", "reconcile", "without_false_pipelines"]
 
 ONE_WAY: Final = 0.3
 """A link whose lesser direction carries less than this share of the greater one is one-way."""
@@ -116,3 +117,30 @@ def reconcile(links: Links, judged: LinkKinds) -> LinkKinds:
     kind = _accept(order, low, high, judged.kind, members.size, int(PairKind.DP), int(PairKind.PP), int(PairKind.OTHER))
     confidence = np.where(kind == judged.kind, judged.confidence, 1.0 - judged.confidence)
     return LinkKinds(kind, confidence, judged.one_way, judged.distance)
+
+
+def without_false_pipelines(links: Links, kinds: LinkKinds) -> LinkKinds:
+    """Pipeline links that cannot be: a stage has two neighbours at most, and the peers of a stage are stages too.
+
+    The branches of a tree all-reduce go up, then down, as activations and gradients do; but trees branch, and some of
+    their links are plainly collective. The links of such components are collectives.
+    """
+    kind = kinds.kind.copy()
+    chosen = np.flatnonzero(kind == PairKind.PP)
+    if not chosen.size:
+        return kinds
+    members, ends = np.unique(np.concatenate([links.low, links.high]), return_inverse=True)
+    low, high = ends[: links.low.size], ends[links.low.size :]
+    component = component_labels(members.size, low[chosen], high[chosen])
+    degree = np.bincount(np.concatenate([low[chosen], high[chosen]]), minlength=members.size)
+    false = np.zeros(int(component.max()) + 1, dtype=np.bool_)
+    false[component[degree > 2]] = True
+    collective = np.flatnonzero(kind == PairKind.DP)
+    a, b = low[collective], high[collective]
+    for here, there in ((a, b), (b, a)):
+        false[component[here[(degree[here] > 0) & (degree[there] == 0)]]] = True
+    wrong = chosen[false[component[low[chosen]]]]
+    kind[wrong] = PairKind.DP
+    confidence = kinds.confidence.copy()
+    confidence[wrong] = 0.6
+    return LinkKinds(kind, confidence, kinds.one_way, kinds.distance)

@@ -23,7 +23,7 @@ Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
 Float64 = NDArray[np.float64]
 
-__all__ = ["MESSAGE_FLOOR_BYTES", "gradient_clock", "outstanding", "pipeline_clock"]
+__all__ = ["MESSAGE_FLOOR_BYTES", "gradient_clock", "outstanding", "pipeline_clock", "shifted_clock"]
 
 MESSAGE_FLOOR_BYTES: Final = 1_000
 """Smaller records are heartbeats and store messages; the smallest gradient bucket of a real job was 6 KB."""
@@ -145,6 +145,25 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
             if end - boundary_ns[k + 1] < reach[k + 1]:
                 late[k + 1] = max(late[k + 1], end)
     return late
+
+
+def shifted_clock(transfers: TransferTable, group: Bool, clock: StepClock, shift: float, collectives: int) -> StepClock:
+    """The clock moved on by a share of a step's bytes, to the longest silence next to that place."""
+    silences = _union(transfers, group)
+    position = silences.bytes_before.astype(np.float64)
+    at = position[np.minimum(np.searchsorted(silences.begin_ns, clock.boundary_ns), position.size - 1)]
+    step = np.diff(at, append=at[-1] + np.median(np.diff(at)))
+    boundary = np.full(at.size, -1, dtype=np.int64)
+    for k in range(at.size):
+        centre, reach = at[k] + shift * step[k], 0.4 * step[k] / collectives
+        first, last = np.searchsorted(position, [centre - reach, centre + reach])
+        if last > first:
+            longest = first + int(np.argmax(silences.length_ns[first:last]))
+            boundary[k] = silences.begin_ns[longest]
+    kept = np.flatnonzero(boundary >= 0)
+    joined = np.diff(kept) == 1
+    regular = joined & clock.regular[np.minimum(kept[:-1], clock.regular.size - 1)]
+    return StepClock(boundary[kept], regular, clock.dominance)
 
 
 def _agrees(chain: Chain, clock: StepClock) -> bool:

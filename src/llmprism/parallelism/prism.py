@@ -16,10 +16,11 @@ from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles,
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
 from llmprism.parallelism.micro_batches import micro_batches, schedule
-from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile
-from llmprism.parallelism.phase import gradient_clock, pipeline_clock
+from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
+from llmprism.parallelism.phase import gradient_clock, pipeline_clock, shifted_clock
 from llmprism.parallelism.sharding import sharding_of
 from llmprism.parallelism.structure import data_parallel_groups, pipeline_paths
+from llmprism.parallelism.tensor_peers import join_replicas
 
 Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
@@ -38,6 +39,7 @@ def identify_layout(job: Job) -> JobLayout:
     links = links_of(transfers, bulk)
     features = pair_features(transfers, job.clock)
     kinds = reconcile(links, judge_links(links, features, simultaneity(transfers, links)))
+    kinds = without_false_pipelines(links, kinds)
     pair_kind = _pair_kinds(transfers, links, kinds)
     groups = data_parallel_groups(links, kinds, features)
     paths, rings = pipeline_paths(links, kinds, features)
@@ -46,6 +48,13 @@ def identify_layout(job: Job) -> JobLayout:
     forward = _stage_links(pipelines, pair_of)
     clock = _rephased(job, groups, forward, features)
     features = pair_features(transfers, clock)
+    sharded = sharding_of(transfers, pair_kind, features, clock, has_pipelines=bool(pipelines))
+    if sharded.sharding is Sharding.FSDP:
+        groups = _one_per_servers(job, groups)
+        if sharded.shift:
+            inside = _inside_groups(transfers, groups)
+            clock = shifted_clock(transfers, inside, clock, sharded.shift, sharded.collectives)
+    groups = join_replicas(job, groups, pipelines, clock)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
     batches = micro_batches(transfers, [pair for link in forward for pair in link], clock) if forward else None
     layout = _degrees(job, groups, stages, bool((pair_kind == PairKind.PP).any()) and not pipelines)
@@ -54,7 +63,7 @@ def identify_layout(job: Job) -> JobLayout:
             tp=layout[0],
             pp=layout[1],
             dp=layout[2],
-            sharding=sharding_of(transfers, pair_kind, features, clock, has_pipelines=bool(pipelines)),
+            sharding=sharded.sharding,
             micro_batches=batches,
             schedule=Schedule.INTERLEAVED if rings else schedule(transfers, forward, clock, stages, batches),
         ),
@@ -116,6 +125,23 @@ def _rephased(job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]
     if gradient.any():
         return gradient_clock(transfers, gradient, job.clock) or job.clock
     return job.clock
+
+
+def _one_per_servers(job: Job, groups: tuple[Group, ...]) -> tuple[Group, ...]:
+    """Rails of sharded training on the same servers are one group: shards go over all GPUs of a server."""
+    place = dict(zip(job.members, job.places, strict=False))
+    by_servers: dict[frozenset[str], list[Group]] = {}
+    for group in groups:
+        servers = frozenset(place.get(member, "") for member in group.members)
+        by_servers.setdefault(frozenset() if "" in servers else servers, []).append(group)
+    joined: list[Group] = []
+    for servers, parts in by_servers.items():
+        if not servers or len(parts) == 1:
+            joined += parts
+        else:
+            members = tuple(sorted(member for part in parts for member in part.members))
+            joined.append(Group(PairKind.DP, members, ring=False))
+    return tuple(sorted(joined, key=lambda group: min(group.members)))
 
 
 def _inside_groups(transfers: TransferTable, groups: tuple[Group, ...]) -> Bool:

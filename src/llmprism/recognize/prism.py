@@ -62,7 +62,7 @@ def recognize(transfers: TransferTable, topology: Topology | None = None) -> Rec
     clusters = [cluster for cluster in clusters if cluster.members.size > 1]
     labels = _merge(clusters, _acquaintance(transfers, clusters))
     jobs = [
-        _job(transfers, traffic, [clusters[i] for i in np.flatnonzero(labels == label)])
+        _job(transfers, traffic, [clusters[i] for i in np.flatnonzero(labels == label)], server_of)
         for label in range(int(labels.max(initial=-1)) + 1)
     ]
     jobs.sort(key=lambda job: (job.members, job.id))
@@ -139,7 +139,7 @@ def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
     return len(a & b) / min(len(a), len(b)) if a and b else 0.0
 
 
-def _job(transfers: TransferTable, traffic: PairTraffic, clusters: list[_Cluster]) -> Job:
+def _job(transfers: TransferTable, traffic: PairTraffic, clusters: list[_Cluster], server_of: dict[str, str]) -> Job:
     members = np.unique(np.concatenate([cluster.members for cluster in clusters]))
     bulk_ids = np.unique(np.concatenate([cluster.pairs for cluster in clusters]))
     inside = np.isin(transfers.pair_src, members) & np.isin(transfers.pair_dst, members)
@@ -158,6 +158,7 @@ def _job(transfers: TransferTable, traffic: PairTraffic, clusters: list[_Cluster
         transfers=transfers.select_pairs(pairs),
         bulk=np.isin(pairs, bulk_ids),
         clock=clock,
+        places=tuple(server_of.get(transfers.addresses[m], "") for m in members),
     )
 
 

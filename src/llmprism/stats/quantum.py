@@ -36,7 +36,8 @@ EDGE: Final = 0.002
 """Silences this close to either end of the step lie before the first or after the last message."""
 
 
-def equal_parts(position: Float64, weight: Float64, limit: int, explained: float = EXPLAINED) -> int | None:
+def equal_parts(position: Float64, weight: Float64, limit: int, explained: float = EXPLAINED,
+                visited: float = VISITED) -> int | None:  # fmt: skip
     """Number of equal parts that silences at `position` (0..1, exclusive) with `weight` betray, None if none fits."""
     interior = (position > EDGE) & (position < 1.0 - EDGE)
     position, weight = position[interior], weight[interior]
@@ -50,6 +51,6 @@ def equal_parts(position: Float64, weight: Float64, limit: int, explained: float
         if weight[hit].sum() < explained * total:
             continue
         by_place = np.bincount(nearest[hit].astype(np.int64), weight[hit], minlength=parts + 1)[1:parts]
-        if by_place.min() >= VISITED * by_place.mean():
+        if by_place.min() >= visited * by_place.mean():
             return parts
     return None

@@ -1,0 +1,91 @@
+"""Which GPUs of a server are tensor-parallel peers, which are replicas.
+
+Neither talks to the other over the network: peers share NVLink, replicas on one server do too. But peers compute each
+layer together and hand on their activations at the same instant, step after step, while replicas run their pipelines
+independently between two synchronisations. Where the members of one stage on one server fall into tight sets of equal
+size that are loose among each other, a set is a tensor-parallel group, and corresponding members of the sets belong to
+one data-parallel group. Where all are tight, or none is, nothing is changed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import TransferTable
+from llmprism.model.job import Job
+from llmprism.model.layout import Group, PairKind
+from llmprism.stats.disjoint_sets import component_labels
+
+Float64 = NDArray[np.float64]
+
+__all__ = ["join_replicas"]
+
+TIGHT: Final = 0.1
+"""Distance in time of tensor peers, relative to that of replicas: peers differ by microseconds, replicas by jitter."""
+
+MIN_STEPS: Final = 5
+"""Steps before timing can tell."""
+
+
+def join_replicas(
+    job: Job, groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ...], clock: StepClock
+) -> tuple[Group, ...]:
+    """The groups, those of replicas that share servers joined into one."""
+    if not pipelines or not groups or clock.steps < MIN_STEPS or not any(job.places):
+        return groups
+    group_of = {member: index for index, group in enumerate(groups) for member in group.members}
+    stage_of = {member: stage for pipeline in pipelines for stage, member in enumerate(pipeline)}
+    cells: dict[tuple[str, int], list[int]] = {}
+    for member, place in zip(job.members, job.places, strict=True):
+        if place and member in stage_of and member in group_of:
+            cells.setdefault((place, stage_of[member]), []).append(member)
+    left, right = [], []
+    for members in cells.values():
+        for peers in _corresponding(job.transfers, members, clock):
+            left += [group_of[peer] for peer in peers[:-1]]
+            right += [group_of[peer] for peer in peers[1:]]
+    labels = component_labels(len(groups), left, right)
+    joined = [[groups[i] for i in np.flatnonzero(labels == label)] for label in range(int(labels.max()) + 1)]
+    return tuple(parts[0] if len(parts) == 1 else _joined(parts) for parts in joined)
+
+
+def _joined(parts: list[Group]) -> Group:
+    return Group(PairKind.DP, tuple(sorted(member for part in parts for member in part.members)), ring=False)
+
+
+def _corresponding(transfers: TransferTable, members: list[int], clock: StepClock) -> list[list[int]]:
+    """Members at the same place of each tight set; empty when there are not several sets of one size above one."""
+    if len(members) < 4:
+        return []
+    distance = _distances(transfers, members, clock)
+    upper = distance[np.triu_indices(len(members), 1)]
+    loose = float(np.nanmax(upper))
+    close = distance <= TIGHT * loose
+    i, j = np.nonzero(np.triu(close, 1))
+    labels = component_labels(len(members), i, j)
+    sets = [[members[k] for k in np.flatnonzero(labels == label)] for label in range(int(labels.max()) + 1)]
+    sizes = {len(tight) for tight in sets}
+    if len(sets) < 2 or len(sizes) != 1 or sizes == {1}:
+        return []
+    return [list(peers) for peers in zip(*(sorted(tight) for tight in sets), strict=True)]
+
+
+def _distances(transfers: TransferTable, members: list[int], clock: StepClock) -> Float64:
+    """Median difference of the first pipeline message of a step between each two members."""
+    first = np.stack([_first_messages(transfers, member, clock) for member in members])
+    return np.nanmedian(np.abs(first[:, None, :] - first[None, :, :]), axis=2)
+
+
+def _first_messages(transfers: TransferTable, member: int, clock: StepClock) -> Float64:
+    first = np.full(clock.boundary_ns.size - 1, np.inf)
+    for pair in np.flatnonzero(transfers.pair_src == member):
+        rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+        start = transfers.start_ns[rows][transfers.bytes[rows] >= 1000]
+        step = np.searchsorted(clock.boundary_ns, start, side="right") - 1
+        inside = (step >= 0) & (step < first.size)
+        np.minimum.at(first, step[inside], (start[inside] - clock.boundary_ns[step[inside]]).astype(np.float64))
+    return np.where(np.isfinite(first), first, np.nan)
