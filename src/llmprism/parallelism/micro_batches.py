@@ -14,7 +14,7 @@ from llmprism.stats.quantum import equal_parts
 
 Float64 = NDArray[np.float64]
 
-__all__ = ["interior_silences", "micro_batches", "schedule"]
+__all__ = ["interior_silences", "interleaved_batches", "micro_batches", "schedule"]
 
 MAX_MICRO_BATCHES: Final = 256
 """More micro-batches than this leave silences too close together to be told apart."""
@@ -49,6 +49,16 @@ def micro_batches(transfers: TransferTable, pairs: list[int], clock: StepClock) 
     if weight.sum() < MIN_INTERIOR_SILENCE * asked:
         return 1
     return equal_parts(position, weight, MAX_MICRO_BATCHES, MESSAGES_EXPLAIN)
+
+
+def interleaved_batches(messages: int, closing_share: float) -> int | None:
+    """Micro-batches of an interleaved pipeline whose neighbouring stages exchange `messages` per step.
+
+    With v virtual stages each micro-batch passes every link v times and the link from the last stage back to the first
+    v - 1 times; what that link carries beyond a whole number of micro-batches is something else (tied embeddings).
+    """
+    virtual = [v for v in range(2, messages + 1) if messages % v == 0 and (v - 1) / v <= closing_share + 0.005]
+    return messages // max(virtual) if virtual else None
 
 
 def interior_silences(transfers: TransferTable, pair: int, clock: StepClock) -> tuple[Float64, Float64]:

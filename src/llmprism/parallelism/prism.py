@@ -15,7 +15,7 @@ from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
-from llmprism.parallelism.micro_batches import micro_batches, schedule
+from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock, shifted_clock
 from llmprism.parallelism.sharding import sharding_of
@@ -44,9 +44,12 @@ def identify_layout(job: Job) -> JobLayout:
     groups = data_parallel_groups(links, kinds, features)
     paths, rings = pipeline_paths(links, kinds, features)
     pair_of = _pair_index(transfers)
-    pipelines = tuple(sorted(in_stage_order(transfers, path, pair_of, job.clock.boundary_ns)[0] for path in paths))
+    pipelines = tuple(
+        sorted(in_stage_order(transfers, path, pair_of, job.clock.boundary_ns, ring=rings)[0] for path in paths)
+    )
     forward = _stage_links(pipelines, pair_of)
-    clock = _rephased(job, groups, forward, features)
+    closing = _stage_links(tuple((p[-1], p[0]) for p in pipelines), pair_of) if rings else []
+    clock = _rephased(job, groups, forward + closing, features)
     features = pair_features(transfers, clock)
     sharded = sharding_of(transfers, pair_kind, features, clock, has_pipelines=bool(pipelines))
     if sharded.sharding is Sharding.FSDP:
@@ -54,9 +57,11 @@ def identify_layout(job: Job) -> JobLayout:
         if sharded.shift:
             inside = _inside_groups(transfers, groups)
             clock = shifted_clock(transfers, inside, clock, sharded.shift, sharded.collectives)
-    groups = join_replicas(job, groups, pipelines, clock)
+    groups = join_replicas(job, groups, pipelines, pair_kind, clock)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
     batches = micro_batches(transfers, [pair for link in forward for pair in link], clock) if forward else None
+    if closing and batches is not None:
+        batches = interleaved_batches(batches, _share_of_closing(features, forward, closing))
     layout = _degrees(job, groups, stages, bool((pair_kind == PairKind.PP).any()) and not pipelines)
     return JobLayout(
         layout=Layout(
@@ -109,6 +114,12 @@ def _stage_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int
         for early, late in neighbours
         if (early, late) in pair_of and (late, early) in pair_of
     ]
+
+
+def _share_of_closing(features: PairFeatures, forward: list[tuple[int, int]], closing: list[tuple[int, int]]) -> float:
+    """Bytes from the last stage to the first, relative to those between neighbouring stages."""
+    usual = np.median([features.step_bytes[there] for there, _ in forward])
+    return float(np.median([features.step_bytes[there] for there, _ in closing]) / max(usual, 1.0))
 
 
 def _rephased(job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]], features: PairFeatures) -> StepClock:

@@ -1,8 +1,9 @@
 """Are the parameters sharded, and where does a sharded step begin?
 
 Fully sharded training gathers every layer in the forward pass, gathers it again and reduces its gradients in the
-backward pass. So its collectives are equal, their number per step is a multiple of three, and the links are never
-silent for long. Replicated training is silent through the forward pass. Anything between is `unknown`.
+backward pass (the last layer may stay gathered). So its collectives are equal, their number per step is a multiple of
+three or one less, and the links are never silent for long. Replicated training is silent through the forward pass.
+Anything between is `unknown`.
 
 The longest silence of a sharded step may be its turning point, where the last layer is computed forward and backward,
 instead of its end. But the forward third of the bytes pauses after every collective, the backward part only after every
@@ -74,7 +75,7 @@ def sharding_of(transfers: TransferTable, pair_kind: NDArray[np.int8], features:
     found = [interior_silences(transfers, int(pair), clock) for pair in gradient[:MAX_PAIRS]]
     position, weight = np.concatenate([p for p, _ in found]), np.concatenate([w for _, w in found])
     collectives = _collectives(position, weight)
-    if collectives is None or collectives % 3 or collectives < 6:
+    if collectives is None or collectives % 3 == 1 or collectives < 5:
         return Sharded(Sharding.UNKNOWN)
     return Sharded(Sharding.FSDP, _forward_arc(position, weight, collectives), collectives)
 
@@ -104,7 +105,7 @@ def _by_place(position: Float64, weight: Float64, parts: int) -> Float64:
 
 def _forward_arc(position: Float64, weight: Float64, collectives: int) -> float:
     places = _by_place(position, weight, collectives)
-    third = collectives // 3
+    third = (collectives + 1) // 3
     ring = np.concatenate([places, places])
     shortest = np.array([np.quantile(ring[o + 1 : o + third], 0.2) for o in range(collectives)])
     best = int(np.argmax(shortest))

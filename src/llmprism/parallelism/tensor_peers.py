@@ -4,7 +4,8 @@ Neither talks to the other over the network: peers share NVLink, replicas on one
 layer together and hand on their activations at the same instant, step after step, while replicas run their pipelines
 independently between two synchronisations. Where the members of one stage on one server fall into tight sets of equal
 size that are loose among each other, a set is a tensor-parallel group, and corresponding members of the sets belong to
-one data-parallel group. Where all are tight, or none is, nothing is changed.
+one data-parallel group. Where none is tight but all keep step closely, each is a replica of its own. Where all are
+tight, or they do not keep step, nothing is changed.
 """
 
 from __future__ import annotations
@@ -27,12 +28,19 @@ __all__ = ["join_replicas"]
 TIGHT: Final = 0.1
 """Distance in time of tensor peers, relative to that of replicas: peers differ by microseconds, replicas by jitter."""
 
+REPLICA_JITTER: Final = 0.03
+"""Distance in time of replicas at most, as a share of the step: they start it together and do equal work."""
+
 MIN_STEPS: Final = 5
 """Steps before timing can tell."""
 
 
 def join_replicas(
-    job: Job, groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ...], clock: StepClock
+    job: Job,
+    groups: tuple[Group, ...],
+    pipelines: tuple[tuple[int, ...], ...],
+    pair_kind: NDArray[np.int8],
+    clock: StepClock,
 ) -> tuple[Group, ...]:
     """The groups, those of replicas that share servers joined into one."""
     if not pipelines or not groups or clock.steps < MIN_STEPS or not any(job.places):
@@ -44,8 +52,9 @@ def join_replicas(
         if place and member in stage_of and member in group_of:
             cells.setdefault((place, stage_of[member]), []).append(member)
     left, right = [], []
+    pipelined = job.transfers.select_pairs(np.flatnonzero(pair_kind == PairKind.PP).astype(np.int32))
     for members in cells.values():
-        for peers in _corresponding(job.transfers, members, clock):
+        for peers in _corresponding(pipelined, members, clock):
             left += [group_of[peer] for peer in peers[:-1]]
             right += [group_of[peer] for peer in peers[1:]]
     labels = component_labels(len(groups), left, right)
@@ -69,7 +78,9 @@ def _corresponding(transfers: TransferTable, members: list[int], clock: StepCloc
     labels = component_labels(len(members), i, j)
     sets = [[members[k] for k in np.flatnonzero(labels == label)] for label in range(int(labels.max()) + 1)]
     sizes = {len(tight) for tight in sets}
-    if len(sets) < 2 or len(sizes) != 1 or sizes == {1}:
+    if len(sets) < 2 or len(sizes) != 1:
+        return []
+    if sizes == {1} and loose > REPLICA_JITTER * clock.period_ns:
         return []
     return [list(peers) for peers in zip(*(sorted(tight) for tight in sets), strict=True)]
 
