@@ -57,9 +57,9 @@ def identify_layout(job: Job) -> JobLayout:
         if sharded.shift:
             inside = _inside_groups(transfers, groups)
             clock = shifted_clock(transfers, inside, clock, sharded.shift, sharded.collectives)
-    groups = join_replicas(job, groups, pipelines, pair_kind, clock)
+    groups = join_replicas(job, groups, pipelines, pair_kind, features, clock)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
-    batches = micro_batches(transfers, [pair for link in forward for pair in link], clock) if forward else None
+    batches = micro_batches(transfers, forward, clock) if forward else None
     if closing and batches is not None:
         batches = interleaved_batches(batches, _share_of_closing(features, forward, closing))
     layout = _degrees(job, groups, stages, bool((pair_kind == PairKind.PP).any()) and not pipelines)

@@ -1,7 +1,7 @@
 """Which GPUs of a server are tensor-parallel peers, which are replicas.
 
 Neither talks to the other over the network: peers share NVLink, replicas on one server do too. But peers compute each
-layer together and hand on their activations at the same instant, step after step, while replicas run their pipelines
+layer together and hand on their activations at the same times, step after step, while replicas run their pipelines
 independently between two synchronisations. Where the members of one stage on one server fall into tight sets of equal
 size that are loose among each other, a set is a tensor-parallel group, and corresponding members of the sets belong to
 one data-parallel group. Where none is tight but all keep step closely, each is a replica of its own. Where all are
@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import TransferTable
+from llmprism.model.flows import TransferTable, ranges
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
+from llmprism.parallelism.features import PairFeatures
 from llmprism.stats.disjoint_sets import component_labels
 
 Float64 = NDArray[np.float64]
@@ -31,6 +32,9 @@ TIGHT: Final = 0.1
 REPLICA_JITTER: Final = 0.03
 """Distance in time of replicas at most, as a share of the step: they start it together and do equal work."""
 
+EXACT: Final = 0.005
+"""Spread of the bytes per step below which the collector sees whole messages, and their times."""
+
 MIN_STEPS: Final = 5
 """Steps before timing can tell."""
 
@@ -40,6 +44,7 @@ def join_replicas(
     groups: tuple[Group, ...],
     pipelines: tuple[tuple[int, ...], ...],
     pair_kind: NDArray[np.int8],
+    features: PairFeatures,
     clock: StepClock,
 ) -> tuple[Group, ...]:
     """The groups, those of replicas that share servers joined into one."""
@@ -53,8 +58,9 @@ def join_replicas(
             cells.setdefault((place, stage_of[member]), []).append(member)
     left, right = [], []
     pipelined = job.transfers.select_pairs(np.flatnonzero(pair_kind == PairKind.PP).astype(np.int32))
+    exact = float(np.median(features.step_spread[pair_kind == PairKind.PP])) <= EXACT
     for members in cells.values():
-        for peers in _corresponding(pipelined, members, clock):
+        for peers in _corresponding(pipelined, members, clock, singles=exact):
             left += [group_of[peer] for peer in peers[:-1]]
             right += [group_of[peer] for peer in peers[1:]]
     labels = component_labels(len(groups), left, right)
@@ -66,8 +72,11 @@ def _joined(parts: list[Group]) -> Group:
     return Group(PairKind.DP, tuple(sorted(member for part in parts for member in part.members)), ring=False)
 
 
-def _corresponding(transfers: TransferTable, members: list[int], clock: StepClock) -> list[list[int]]:
-    """Members at the same place of each tight set; empty when there are not several sets of one size above one."""
+def _corresponding(transfers: TransferTable, members: list[int], clock: StepClock, *, singles: bool) -> list[list[int]]:
+    """Members at the same place of each tight set; empty when there are not several sets of one size.
+
+    Sets of one member count only with `singles`: a collector that blurs times makes peers look apart.
+    """
     if len(members) < 4:
         return []
     distance = _distances(transfers, members, clock)
@@ -80,23 +89,26 @@ def _corresponding(transfers: TransferTable, members: list[int], clock: StepCloc
     sizes = {len(tight) for tight in sets}
     if len(sets) < 2 or len(sizes) != 1:
         return []
-    if sizes == {1} and loose > REPLICA_JITTER * clock.period_ns:
+    if sizes == {1} and not (singles and loose <= REPLICA_JITTER * clock.period_ns):
         return []
     return [list(peers) for peers in zip(*(sorted(tight) for tight in sets), strict=True)]
 
 
 def _distances(transfers: TransferTable, members: list[int], clock: StepClock) -> Float64:
-    """Median difference of the first pipeline message of a step between each two members."""
-    first = np.stack([_first_messages(transfers, member, clock) for member in members])
-    return np.nanmedian(np.abs(first[:, None, :] - first[None, :, :]), axis=2)
+    """Median difference of the mean time of a step's pipeline messages between each two members."""
+    centre = np.stack([_centres(transfers, member, clock) for member in members])
+    return np.nanmedian(np.abs(centre[:, None, :] - centre[None, :, :]), axis=2)
 
 
-def _first_messages(transfers: TransferTable, member: int, clock: StepClock) -> Float64:
-    first = np.full(clock.boundary_ns.size - 1, np.inf)
-    for pair in np.flatnonzero(transfers.pair_src == member):
-        rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
-        start = transfers.start_ns[rows][transfers.bytes[rows] >= 1000]
-        step = np.searchsorted(clock.boundary_ns, start, side="right") - 1
-        inside = (step >= 0) & (step < first.size)
-        np.minimum.at(first, step[inside], (start[inside] - clock.boundary_ns[step[inside]]).astype(np.float64))
-    return np.where(np.isfinite(first), first, np.nan)
+def _centres(transfers: TransferTable, member: int, clock: StepClock) -> Float64:
+    """Mean start of the member's messages in each step, weighted by bytes; NaN where it sent none."""
+    pairs = np.flatnonzero(transfers.pair_src == member)
+    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
+    step = np.searchsorted(clock.boundary_ns, transfers.start_ns[rows], side="right") - 1
+    inside = (step >= 0) & (step < clock.boundary_ns.size - 1)
+    rows, step = rows[inside], step[inside]
+    after = (transfers.start_ns[rows] - clock.boundary_ns[step]).astype(np.float64)
+    weight = transfers.bytes[rows].astype(np.float64)
+    total = np.bincount(step, weight, minlength=clock.boundary_ns.size - 1)
+    moment = np.bincount(step, weight * after, minlength=clock.boundary_ns.size - 1)
+    return np.where(total > 0, moment / np.maximum(total, 1.0), np.nan)
