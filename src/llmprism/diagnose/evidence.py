@@ -37,6 +37,9 @@ QUANTUM_SHARE: Final = 0.5
 BETTER_MOMENTS: Final = 0.75
 """Quantile of the quanta of a step that counts: above it lie bursts, below it quanta that held a wait."""
 
+MESSAGE_SHARE: Final = 0.005
+"""Of a pair's bytes per step: smaller messages are norms or metrics, not gradients."""
+
 TIE_BREAK: Final = 0.2
 """Weight of the first message to a member against the first one from it."""
 
@@ -225,7 +228,9 @@ def _first_messages(job: Job, layout: JobLayout, timeline: Timeline, end_of_pair
     first = np.full((len(job.members), steps.count), np.inf)
     if not steps.count:
         return first
-    rows = np.flatnonzero((layout.transfer_kind == PairKind.DP) & (transfers.bytes >= MESSAGE_FLOOR_BYTES))
+    total = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1]) / (steps.count + 1)
+    floor = np.repeat(np.maximum(MESSAGE_FLOOR_BYTES, MESSAGE_SHARE * total), np.diff(transfers.pair_offsets))
+    rows = np.flatnonzero((layout.transfer_kind == PairKind.DP) & (transfers.bytes >= floor))
     when = transfers.start_ns[rows]
     step = np.searchsorted(steps.end_ns, when, side="right")
     inside = (step < steps.count) & (when >= steps.start_ns[np.minimum(step, steps.count - 1)])

@@ -29,11 +29,20 @@ __all__ = ["join_replicas"]
 TIGHT: Final = 0.1
 """Distance in time of tensor peers, relative to that of replicas: peers differ by microseconds, replicas by jitter."""
 
+TIGHT_FLOOR: Final = 3e-4
+"""Share of a step below which two members are together: how a collector cuts messages moves their mean as much."""
+
 REPLICA_JITTER: Final = 0.03
 """Distance in time of replicas at most, as a share of the step: they start it together and do equal work."""
 
 EXACT: Final = 0.005
 """Spread of the bytes per step below which the collector sees whole messages, and their times."""
+
+COARSE_NS: Final = 50_000
+"""Time stamps in units from 50 us on are too coarse to tell peers from replicas."""
+
+MAX_STAMPS: Final = 1_000
+"""Time stamps looked at to find their unit."""
 
 MIN_STEPS: Final = 5
 """Steps before timing can tell."""
@@ -58,7 +67,8 @@ def join_replicas(
             cells.setdefault((place, stage_of[member]), []).append(member)
     left, right = [], []
     pipelined = job.transfers.select_pairs(np.flatnonzero(pair_kind == PairKind.PP).astype(np.int32))
-    exact = float(np.median(features.step_spread[pair_kind == PairKind.PP])) <= EXACT
+    fine = int(np.gcd.reduce(pipelined.start_ns[:MAX_STAMPS] - pipelined.start_ns[0])) < COARSE_NS
+    exact = fine and float(np.median(features.step_spread[pair_kind == PairKind.PP])) <= EXACT
     for members in cells.values():
         for peers in _corresponding(pipelined, members, clock, singles=exact):
             left += [group_of[peer] for peer in peers[:-1]]
@@ -82,7 +92,7 @@ def _corresponding(transfers: TransferTable, members: list[int], clock: StepCloc
     distance = _distances(transfers, members, clock)
     upper = distance[np.triu_indices(len(members), 1)]
     loose = float(np.nanmax(upper))
-    close = distance <= TIGHT * loose
+    close = distance <= max(TIGHT * loose, TIGHT_FLOOR * clock.period_ns)
     i, j = np.nonzero(np.triu(close, 1))
     labels = component_labels(len(members), i, j)
     sets = [[members[k] for k in np.flatnonzero(labels == label)] for label in range(int(labels.max()) + 1)]
@@ -95,9 +105,12 @@ def _corresponding(transfers: TransferTable, members: list[int], clock: StepCloc
 
 
 def _distances(transfers: TransferTable, members: list[int], clock: StepClock) -> Float64:
-    """Median difference of the mean time of a step's pipeline messages between each two members."""
+    """Median variation of the difference of the mean time of a step's pipeline messages between each two members."""
     centre = np.stack([_centres(transfers, member, clock) for member in members])
-    return np.nanmedian(np.abs(centre[:, None, :] - centre[None, :, :]), axis=2)
+    apart = centre[:, None, :] - centre[None, :, :]
+    apart -= np.nanmedian(apart, axis=2, keepdims=True)  # clocks of two switches may differ
+    distance: Float64 = np.nanmedian(np.abs(apart), axis=2)
+    return distance
 
 
 def _centres(transfers: TransferTable, member: int, clock: StepClock) -> Float64:

@@ -39,6 +39,12 @@ a NIC that reads much from storage is judged without that storage."""
 HUB_PEERS: Final = 6
 """Peers from which a node may be a hub: rings, trees and pipelines give a training NIC two to five."""
 
+FAN_PEERS: Final = 4
+"""One-way links in one direction from which a node is no member of rings, of which a NIC has one or two."""
+
+ONE_WAY: Final = 0.05
+"""Share of a link's bytes that flow back at most where it is one-way; acknowledgements and credits are below it."""
+
 HUB_FACTOR: Final = 2.0
 """And this many times the peers that its peers usually have: in an all-to-all everybody has as many."""
 
@@ -81,7 +87,8 @@ def outside_nodes(transfers: TransferTable, traffic: PairTraffic, bulk: Bool, to
     """Nodes that take no part in training: declared so by the topology (a NIC without a GPU), hubs, or unbalanced."""
     known = topology.server_of() if topology else {}
     outside = _without_gpu(transfers.addresses, topology)
-    outside = outside | _hubs(transfers, bulk & ~outside[transfers.pair_src] & ~outside[transfers.pair_dst])
+    inside = bulk & ~outside[transfers.pair_src] & ~outside[transfers.pair_dst]
+    outside = outside | _hubs(transfers, inside) | _fans(transfers, traffic, inside)
     place = _places(transfers.addresses, known)
     src, dst, size = transfers.pair_src, transfers.pair_dst, traffic.bytes.astype(np.float64)
     for smallest in BALANCE_STEPS:
@@ -114,6 +121,21 @@ def _hubs(transfers: TransferTable, inside: Bool) -> Bool:
     for node in np.flatnonzero(degree >= HUB_PEERS):
         hub[node] = degree[node] >= HUB_FACTOR * np.median(degree[peers[ends == node]])
     return hub
+
+
+def _fans(transfers: TransferTable, traffic: PairTraffic, inside: Bool) -> Bool:
+    """Nodes that send to many or receive from many over links that carry nothing back: a ring has one of each."""
+    nodes = len(transfers.addresses)
+    src, dst = transfers.pair_src[inside].astype(np.int64), transfers.pair_dst[inside].astype(np.int64)
+    size = traffic.bytes[inside]
+    key, reverse = src * nodes + dst, dst * nodes + src
+    order = np.argsort(key)
+    at = np.minimum(np.searchsorted(key[order], reverse), max(key.size - 1, 0))
+    back = np.where(key[order][at] == reverse, size[order][at], 0) if key.size else np.zeros(0)
+    one_way = back < ONE_WAY * size
+    out = np.bincount(src[one_way], minlength=nodes)
+    into = np.bincount(dst[one_way], minlength=nodes)
+    return np.maximum(out, into) >= FAN_PEERS
 
 
 def _without_gpu(addresses: tuple[str, ...], topology: Topology | None) -> Bool:
