@@ -1,7 +1,8 @@
 """Bytes → FlowTable and Topology. One file per format; everything that reads flow records comes through here."""
 
+from llmprism.ingest.convert import Conversion, convert_flows
 from llmprism.ingest.flows import read_flows
 from llmprism.ingest.mapping import ColumnMapping, ColumnSource, Unit
 from llmprism.ingest.topology import read_topology
 
-__all__ = ["ColumnMapping", "ColumnSource", "Unit", "read_flows", "read_topology"]
+__all__ = ["ColumnMapping", "ColumnSource", "Conversion", "Unit", "convert_flows", "read_flows", "read_topology"]

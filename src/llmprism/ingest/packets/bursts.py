@@ -19,6 +19,7 @@ from llmprism.ingest.packets.layout import (
     BYTES,
     C_MISSING,
     C_RETRANSMITTED,
+    C_RETRANSMITTED_BYTES,
     C_TRUNCATED,
     END,
     KEY_WORD,
@@ -46,6 +47,7 @@ from llmprism.ingest.packets.layout import (
     START,
     TARGET_ID,
     UDP,
+    Number,
 )
 
 __all__ = ["SYN", "count_tcp", "emit", "extend_burst", "ports_word", "tcp_length"]
@@ -69,19 +71,18 @@ SYN: Final = 2
 
 
 @njit(cache=True)
-def tcp_length(data: Bytes, packet: Int64, counters: Int64) -> int:
+def tcp_length(data: Bytes, packet: Int64, counters: Int64) -> Number:
     """Payload bytes on the wire."""
     at = packet[P_PAYLOAD]
     if at + 13 > packet[P_END]:
         counters[C_TRUNCATED] += 1
-        header = TCP_HEADER_WITH_TIMESTAMPS
-    else:
-        header = (np.int64(data[at + 12]) >> 4) * 4
+        return max(packet[P_LENGTH] - TCP_HEADER_WITH_TIMESTAMPS, 0)
+    header = (np.int64(data[at + 12]) >> 4) * 4
     return max(packet[P_LENGTH] - max(header, 20), 0)
 
 
 @njit(cache=True)
-def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: int, counters: Int64) -> int:
+def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: Number, counters: Int64) -> Number:
     """How many of the payload bytes are new; keeps track of the sequence numbers."""
     at = packet[P_PAYLOAD]
     sequence = big32(data, at + 4)
@@ -112,11 +113,12 @@ def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: int, counters: In
     if fresh < length:
         flow[RETRANSMITTED] += 1
         counters[C_RETRANSMITTED] += 1
+        counters[C_RETRANSMITTED_BYTES] += length - fresh
     return fresh
 
 
 @njit(cache=True)
-def extend_burst(flow: Int64, time_ns: int, fresh: int, out: Int64, state: Int64) -> None:
+def extend_burst(flow: Int64, time_ns: Number, fresh: Number, out: Int64, state: Int64) -> None:
     """Adds a packet to the open burst of the flow, or closes that one and opens the next."""
     if flow[PACKETS] > 0 and (
         time_ns - flow[END] > state[BURST_GAP]
@@ -134,7 +136,7 @@ def extend_burst(flow: Int64, time_ns: int, fresh: int, out: Int64, state: Int64
 
 
 @njit(cache=True)
-def emit(flow: Int64, size: int, out: Int64, state: Int64) -> None:
+def emit(flow: Int64, size: Number, out: Int64, state: Int64) -> None:
     """Writes the open record and closes it. A record without bytes is not written."""
     if size > 0:
         row = out[state[OUT_COUNT]]
@@ -152,6 +154,6 @@ def emit(flow: Int64, size: int, out: Int64, state: Int64) -> None:
 
 
 @njit(cache=True, inline="always")
-def ports_word(data: Bytes, packet: Int64) -> int:
+def ports_word(data: Bytes, packet: Int64) -> Number:
     at = packet[P_PAYLOAD]
     return big16(data, at) << 16 | big16(data, at + 2)

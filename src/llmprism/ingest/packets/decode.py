@@ -26,9 +26,21 @@ from llmprism.ingest.packets.layout import (
     P_TARGET_LOW,
     UDP,
     VXLAN_PORT,
+    Number,
 )
 
-__all__ = ["FRAGMENT", "LINK_UNKNOWN", "MALFORMED", "NOT_IP", "OK", "SUPPORTED_LINKS", "TRUNCATED", "big16", "big32", "decode"]
+__all__ = [
+    "FRAGMENT",
+    "LINK_UNKNOWN",
+    "MALFORMED",
+    "NOT_IP",
+    "OK",
+    "SUPPORTED_LINKS",
+    "TRUNCATED",
+    "big16",
+    "big32",
+    "decode",
+]
 
 Bytes = NDArray[np.uint8]
 Int64 = NDArray[np.int64]
@@ -66,22 +78,24 @@ MAX_EXTENSIONS: Final = 8
 
 
 @njit(cache=True, inline="always")
-def big16(data: Bytes, at: int) -> int:
+def big16(data: Bytes, at: Number) -> Number:
     return np.int64(data[at]) << 8 | np.int64(data[at + 1])
 
 
 @njit(cache=True, inline="always")
-def big32(data: Bytes, at: int) -> int:
-    return np.int64(data[at]) << 24 | np.int64(data[at + 1]) << 16 | np.int64(data[at + 2]) << 8 | np.int64(data[at + 3])
+def big32(data: Bytes, at: Number) -> Number:
+    return (
+        np.int64(data[at]) << 24 | np.int64(data[at + 1]) << 16 | np.int64(data[at + 2]) << 8 | np.int64(data[at + 3])
+    )
 
 
 @njit(cache=True)
-def big64(data: Bytes, at: int) -> int:
+def big64(data: Bytes, at: Number) -> Number:
     return big32(data, at) << 32 | big32(data, at + 4)
 
 
 @njit(cache=True)
-def decode(data: Bytes, begin: int, captured: int, wire: int, link: int, packet: Int64) -> int:
+def decode(data: Bytes, begin: Number, captured: Number, wire: Number, link: Number, packet: Int64) -> Number:
     """Fills `packet` for the `captured` bytes at `begin`; returns OK or why not."""
     end = begin + captured
     wire_end = begin + max(wire, captured)
@@ -114,7 +128,7 @@ def decode(data: Bytes, begin: int, captured: int, wire: int, link: int, packet:
 
 
 @njit(cache=True)
-def _link(data: Bytes, at: int, end: int, link: int) -> tuple[int, int]:
+def _link(data: Bytes, at: Number, end: Number, link: Number) -> tuple[Number, Number]:
     """(offset of what follows the link header, its ethertype); offset -1 where there is nothing to follow."""
     if link == LINK_ETHERNET:
         return _ethernet(data, at, end)
@@ -132,7 +146,7 @@ def _link(data: Bytes, at: int, end: int, link: int) -> tuple[int, int]:
 
 
 @njit(cache=True)
-def _by_version(data: Bytes, at: int, end: int) -> tuple[int, int]:
+def _by_version(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     """Bare IP: the first four bits tell the version."""
     if at >= end:
         return -1, TRUNCATED
@@ -145,12 +159,12 @@ def _by_version(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 
 @njit(cache=True)
-def _ethernet(data: Bytes, at: int, end: int) -> tuple[int, int]:
+def _ethernet(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     return _tags(data, at + 12, end)
 
 
 @njit(cache=True)
-def _tags(data: Bytes, at: int, end: int) -> tuple[int, int]:
+def _tags(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     """The ethertype at `at`, past any VLAN tags."""
     for _ in range(MAX_VLAN_TAGS + 1):
         if at + 2 > end:
@@ -163,7 +177,7 @@ def _tags(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 
 @njit(cache=True)
-def _ipv4(data: Bytes, at: int, end: int, wire_end: int, packet: Int64) -> int:
+def _ipv4(data: Bytes, at: Number, end: Number, wire_end: Number, packet: Int64) -> Number:
     if at + 20 > end:
         return TRUNCATED
     header = (np.int64(data[at]) & 15) * 4
@@ -187,7 +201,7 @@ def _ipv4(data: Bytes, at: int, end: int, wire_end: int, packet: Int64) -> int:
 
 
 @njit(cache=True)
-def _ipv6(data: Bytes, at: int, end: int, wire_end: int, packet: Int64) -> int:
+def _ipv6(data: Bytes, at: Number, end: Number, wire_end: Number, packet: Int64) -> Number:
     if at + 40 > end:
         return TRUNCATED
     if data[at] >> 4 != 6:
@@ -220,7 +234,7 @@ def _ipv6(data: Bytes, at: int, end: int, wire_end: int, packet: Int64) -> int:
 
 
 @njit(cache=True)
-def _gre(data: Bytes, at: int, end: int) -> tuple[int, int]:
+def _gre(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     """What a GRE header carries; for ERSPAN the mirrored Ethernet frame."""
     if at + 4 > end:
         return -1, TRUNCATED

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from llmprism.ingest.packets.layout import HOLE_COUNT, HOLE_CURSOR, HOLES
+from llmprism.ingest.packets.layout import HOLE_COUNT, HOLE_CURSOR, HOLES, Number
 
 __all__ = ["add_hole", "clear_holes", "distance", "fill_holes"]
 
@@ -20,7 +20,7 @@ Int64 = NDArray[np.int64]
 
 
 @njit(cache=True, inline="always")
-def distance(later: int, earlier: int, bits: int) -> int:
+def distance(later: Number, earlier: Number, bits: Number) -> Number:
     """`later - earlier` on a circle of 2**bits numbers, between -2**(bits-1) and 2**(bits-1) - 1."""
     half = np.int64(1) << (bits - 1)
     return ((later - earlier + half) & ((np.int64(1) << bits) - 1)) - half
@@ -33,14 +33,14 @@ def clear_holes(flow: Int64) -> None:
 
 
 @njit(cache=True)
-def add_hole(flow: Int64, first: int, after: int) -> None:
+def add_hole(flow: Int64, first: Number, after: Number) -> None:
     place = HOLES + 2 * flow[HOLE_CURSOR]
     flow[place], flow[place + 1] = first, after
     flow[HOLE_CURSOR] = (flow[HOLE_CURSOR] + 1) % HOLE_COUNT
 
 
 @njit(cache=True)
-def fill_holes(flow: Int64, first: int, after: int, bits: int) -> int:
+def fill_holes(flow: Int64, first: Number, after: Number, bits: Number) -> Number:
     """How many of the numbers from `first` up to `after` were missing; they no longer are.
 
     A fill from the middle of a hole keeps the larger rest and forgets the smaller.

@@ -48,6 +48,7 @@ from llmprism.ingest.packets.layout import (
     RESPONSES,
     RETRANSMITTED,
     START,
+    Number,
 )
 from llmprism.ingest.packets.tables import find_flow
 
@@ -106,7 +107,7 @@ READ_RESPONSE_FIRST, READ_RESPONSE_ONLY = 13, 16
 def roce(
     data: Bytes,
     packet: Int64,
-    time_ns: int,
+    time_ns: Number,
     flows: Int64,
     addresses: Int64,
     buckets: Int32,
@@ -140,7 +141,7 @@ def roce(
 
 
 @njit(cache=True)
-def _acknowledgement(data: Bytes, packet: Int64, at: int, flow: Int64, counters: Int64) -> None:
+def _acknowledgement(data: Bytes, packet: Int64, at: Number, flow: Int64, counters: Int64) -> None:
     """Counts negative ones: receiver not ready, or sequence and other errors."""
     if at < packet[P_END] and data[at] >> 5 & 3 in (1, 3):
         flow[NEGATIVE] += 1
@@ -151,10 +152,10 @@ def _acknowledgement(data: Bytes, packet: Int64, at: int, flow: Int64, counters:
 def _data(
     data: Bytes,
     packet: Int64,
-    base: int,
-    time_ns: int,
+    base: Number,
+    time_ns: Number,
     flow: Int64,
-    responses: bool,
+    responses: Number,
     out: Int64,
     state: Int64,
     counters: Int64,
@@ -187,7 +188,7 @@ def _data(
 
 
 @njit(cache=True)
-def _restarted(flow: Int64, number: int, position: int, time_ns: int) -> bool:
+def _restarted(flow: Int64, number: Number, position: Number, time_ns: Number) -> Number:
     """Whether the queue pair was set up anew, with another packet number: a far jump, or an old First after silence."""
     if flow[NEXT] < 0:
         return False
@@ -196,7 +197,7 @@ def _restarted(flow: Int64, number: int, position: int, time_ns: int) -> bool:
 
 
 @njit(cache=True)
-def _check_number(flow: Int64, number: int, may_jump: bool, counters: Int64) -> int:
+def _check_number(flow: Int64, number: Number, may_jump: Number, counters: Int64) -> Number:
     """How many packets are missing before this one; -1 if it is not new."""
     ahead = distance(number, flow[NEXT], PSN_BITS) if flow[NEXT] >= 0 else 0
     if ahead < 0:
@@ -218,7 +219,7 @@ def _check_number(flow: Int64, number: int, may_jump: bool, counters: Int64) -> 
 
 
 @njit(cache=True)
-def _late(flow: Int64, number: int, position: int, promised: int, time_ns: int) -> None:
+def _late(flow: Int64, number: Number, position: Number, promised: Number, time_ns: Number) -> None:
     """A packet of the open message that comes late: its bytes are counted, but it may be the First with the size."""
     if flow[PACKETS] == 0 or distance(number, flow[MESSAGE_FIRST], PSN_BITS) < -1:
         return
@@ -232,12 +233,12 @@ def _late(flow: Int64, number: int, position: int, promised: int, time_ns: int) 
 @njit(cache=True)
 def _append(
     flow: Int64,
-    number: int,
-    position: int,
-    payload: int,
-    promised: int,
-    skipped: int,
-    time_ns: int,
+    number: Number,
+    position: Number,
+    payload: Number,
+    promised: Number,
+    skipped: Number,
+    time_ns: Number,
     out: Int64,
     state: Int64,
 ) -> None:
@@ -267,7 +268,7 @@ def _append(
 
 
 @njit(cache=True)
-def _extend(flow: Int64, time_ns: int, payload: int) -> None:
+def _extend(flow: Int64, time_ns: Number, payload: Number) -> None:
     if flow[PACKETS] == 0:
         flow[START] = flow[END] = time_ns
     flow[START] = min(flow[START], time_ns)
@@ -277,7 +278,7 @@ def _extend(flow: Int64, time_ns: int, payload: int) -> None:
 
 
 @njit(cache=True)
-def _past_end(flow: Int64, number: int) -> bool:
+def _past_end(flow: Int64, number: Number) -> Number:
     """Whether the open WRITE, whose size is known, must have ended before this packet."""
     if flow[MESSAGE_SIZE] <= 0 or flow[MTU] <= 0 or not flow[HAS_FIRST]:
         return False

@@ -58,6 +58,7 @@ class PacketStats:
     other: int
     malformed: int
     retransmitted: int
+    retransmitted_bytes: int
     missing: int
     acknowledgements: int
     congestion_notifications: int
@@ -75,7 +76,7 @@ class PacketReader:
     """
 
     def __init__(self, stream: BinaryIO, name: str, burst_gap_ns: int = BURST_GAP_NS) -> None:
-        self._stream = stream
+        self._read_into: Callable[[memoryview], int | None] = stream.readinto  # type: ignore[attr-defined]
         self._name = name
         self._buffer = np.empty(CHUNK_BYTES + 2 * MAX_PACKET_BYTES, dtype=np.uint8)
         self._begin = self._end = 0
@@ -113,8 +114,26 @@ class PacketReader:
         return [_address_text(high, low, family) for high, low, family in rows]
 
     def stats(self) -> PacketStats:
-        values = [int(value) for value in self._counters]
-        return PacketStats(*values, cut_off=self._cut_off, bytes_read=self._offset + self._end)
+        count = [int(value) for value in self._counters]
+        return PacketStats(
+            packets=count[layout.C_PACKETS],
+            decoded=count[layout.C_DECODED],
+            not_ip=count[layout.C_NOT_IP],
+            truncated=count[layout.C_TRUNCATED],
+            fragments=count[layout.C_FRAGMENTS],
+            other=count[layout.C_OTHER],
+            malformed=count[layout.C_MALFORMED],
+            retransmitted=count[layout.C_RETRANSMITTED],
+            retransmitted_bytes=count[layout.C_RETRANSMITTED_BYTES],
+            missing=count[layout.C_MISSING],
+            acknowledgements=count[layout.C_ACKNOWLEDGEMENTS],
+            congestion_notifications=count[layout.C_NOTIFICATIONS],
+            negative_acknowledgements=count[layout.C_NEGATIVE],
+            first_ns=count[layout.C_FIRST_NS],
+            last_ns=count[layout.C_LAST_NS],
+            cut_off=self._cut_off,
+            bytes_read=self._offset + self._end,
+        )
 
     def _packets(self, header: PcapHeader) -> Iterator[Int64]:
         def scan() -> tuple[int, int]:
@@ -199,7 +218,7 @@ class PacketReader:
         self._offset += self._begin
         self._begin, self._end = 0, rest
         try:
-            count = self._stream.readinto(memoryview(self._buffer)[rest : rest + CHUNK_BYTES])  # type: ignore[attr-defined]
+            count = self._read_into(self._buffer[rest : rest + CHUNK_BYTES].data)
         except (OSError, EOFError, zlib.error) as error:
             raise FormatError(
                 f"{self._name}: cannot be decompressed beyond byte {self._offset + rest} ({error}); copy it again"

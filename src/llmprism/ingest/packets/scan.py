@@ -43,6 +43,7 @@ from llmprism.ingest.packets.layout import (
     SPECIAL_BLOCK,
     TCP,
     UDP,
+    Number,
 )
 from llmprism.ingest.packets.messages import roce
 from llmprism.ingest.packets.tables import find_flow
@@ -74,7 +75,7 @@ INTERFACE_WIDTH: Final = 4
 
 
 @njit(cache=True, inline="always")
-def _word(data: Bytes, at: int, swapped: bool) -> int:
+def _word(data: Bytes, at: Number, swapped: Number) -> Number:
     """A 32-bit number of the container: little endian, or big if the file was written on the other kind of machine."""
     a, b, c, d = np.int64(data[at]), np.int64(data[at + 1]), np.int64(data[at + 2]), np.int64(data[at + 3])
     if swapped:
@@ -83,7 +84,7 @@ def _word(data: Bytes, at: int, swapped: bool) -> int:
 
 
 @njit(cache=True)
-def _room(flows: Int64, addresses: Int64, state: Int64, out: Int64) -> int:
+def _room(flows: Int64, addresses: Int64, state: Int64, out: Int64) -> Number:
     if state[OUT_COUNT] + RECORDS_PER_PACKET > out.shape[0]:
         return OUT_FULL
     if 2 * (state[FLOW_COUNT] + 1) > flows.shape[0]:
@@ -96,11 +97,11 @@ def _room(flows: Int64, addresses: Int64, state: Int64, out: Int64) -> int:
 @njit(cache=True)
 def scan_pcap(
     data: Bytes,
-    begin: int,
-    end: int,
-    big_endian: bool,
-    nanoseconds: bool,
-    link: int,
+    begin: Number,
+    end: Number,
+    big_endian: Number,
+    nanoseconds: Number,
+    link: Number,
     flows: Int64,
     addresses: Int64,
     buckets: Int32,
@@ -108,7 +109,7 @@ def scan_pcap(
     out: Int64,
     packet: Int64,
     counters: Int64,
-) -> tuple[int, int]:
+) -> tuple[Number, Number]:
     """(where it stopped, why)."""
     at = begin
     while at + 16 <= end:
@@ -131,9 +132,9 @@ def scan_pcap(
 @njit(cache=True)
 def scan_pcapng(
     data: Bytes,
-    begin: int,
-    end: int,
-    big_endian: bool,
+    begin: Number,
+    end: Number,
+    big_endian: Number,
     interfaces: Int64,
     flows: Int64,
     addresses: Int64,
@@ -142,7 +143,7 @@ def scan_pcapng(
     out: Int64,
     packet: Int64,
     counters: Int64,
-) -> tuple[int, int]:
+) -> tuple[Number, Number]:
     """(where it stopped, why). Section and interface blocks stop the scan: they change how to read on."""
     at = begin
     while at + 12 <= end:
@@ -169,9 +170,9 @@ def scan_pcapng(
 
 @njit(cache=True)
 def _packet_block(
-    data: Bytes, at: int, kind: int, big_endian: bool, interfaces: Int64
-) -> tuple[int, int, int, int, int]:
-    """(interface, time, offset of the packet, bytes captured, bytes on the wire); interface -1 if the block is broken."""
+    data: Bytes, at: Number, kind: Number, big_endian: Number, interfaces: Int64
+) -> tuple[Number, Number, Number, Number, Number]:
+    """(interface, time, offset of the packet, bytes captured, bytes on the wire); interface -1: a broken block."""
     length = _word(data, at + 4, big_endian)
     if kind == SIMPLE_PACKET:
         if length < 16 or interfaces.shape[0] == 0:
@@ -194,7 +195,7 @@ def _packet_block(
 
 
 @njit(cache=True)
-def _nanoseconds(ticks: int, power: int) -> int:
+def _nanoseconds(ticks: Number, power: Number) -> Number:
     if power < 128:
         if power <= 9:
             return ticks * 10 ** (9 - power)
@@ -209,11 +210,11 @@ def _nanoseconds(ticks: int, power: int) -> int:
 @njit(cache=True)
 def _count(
     data: Bytes,
-    at: int,
-    captured: int,
-    wire: int,
-    link: int,
-    time_ns: int,
+    at: Number,
+    captured: Number,
+    wire: Number,
+    link: Number,
+    time_ns: Number,
     flows: Int64,
     addresses: Int64,
     buckets: Int32,
@@ -255,13 +256,13 @@ def _count(
 
 
 @njit(cache=True)
-def _opens(data: Bytes, packet: Int64) -> bool:
+def _opens(data: Bytes, packet: Int64) -> Number:
     at = packet[P_PAYLOAD] + 13
     return at < packet[P_END] and data[at] & SYN != 0
 
 
 @njit(cache=True)
-def _reason(status: int) -> int:
+def _reason(status: Number) -> Number:
     if status == NOT_IP:
         return C_NOT_IP
     if status == TRUNCATED:
@@ -270,7 +271,7 @@ def _reason(status: int) -> int:
 
 
 @njit(cache=True)
-def close_flows(flows: Int64, first: int, out: Int64, state: Int64) -> int:
+def close_flows(flows: Int64, first: Number, out: Int64, state: Int64) -> Number:
     """Finishes the open records of the flows from row `first` on; returns the row to go on with once `out` is full."""
     for row in range(first, flows.shape[0]):
         if state[OUT_COUNT] >= out.shape[0]:

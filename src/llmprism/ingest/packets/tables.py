@@ -26,6 +26,7 @@ from llmprism.ingest.packets.layout import (
     TARGET_HIGH,
     TARGET_ID,
     TARGET_LOW,
+    Number,
 )
 
 __all__ = ["address_id", "find_flow", "grow_addresses", "grow_flows"]
@@ -35,7 +36,7 @@ Int32 = NDArray[np.int32]
 
 
 @njit(cache=True, inline="always")
-def _mix(value: np.uint64) -> np.uint64:
+def _mix(value: Number) -> Number:
     value ^= value >> np.uint64(32)
     value *= np.uint64(0xD6E8FEB86659FD93)
     value ^= value >> np.uint64(32)
@@ -43,14 +44,16 @@ def _mix(value: np.uint64) -> np.uint64:
 
 
 @njit(cache=True)
-def _flow_hash(source_high: int, source_low: int, target_high: int, target_low: int, word: int) -> np.uint64:
+def _flow_hash(
+    source_high: Number, source_low: Number, target_high: Number, target_low: Number, word: Number
+) -> Number:
     value = _mix(np.uint64(source_low) ^ np.uint64(source_high) * np.uint64(0x9E3779B97F4A7C15))
     value = _mix(value + np.uint64(target_low) ^ np.uint64(target_high) * np.uint64(0xC2B2AE3D27D4EB4F))
     return _mix(value + np.uint64(word))
 
 
 @njit(cache=True)
-def find_flow(flows: Int64, addresses: Int64, buckets: Int32, state: Int64, packet: Int64, word: int) -> int:
+def find_flow(flows: Int64, addresses: Int64, buckets: Int32, state: Int64, packet: Int64, word: Number) -> Number:
     """The row of a flow, made if it is new. There is always room: the caller grows the tables before they fill."""
     source_high, source_low = packet[P_SOURCE_HIGH], packet[P_SOURCE_LOW]
     target_high, target_low = packet[P_TARGET_HIGH], packet[P_TARGET_LOW]
@@ -77,7 +80,7 @@ def find_flow(flows: Int64, addresses: Int64, buckets: Int32, state: Int64, pack
 
 
 @njit(cache=True)
-def address_id(addresses: Int64, buckets: Int32, state: Int64, high: int, low: int, family: int) -> int:
+def address_id(addresses: Int64, buckets: Int32, state: Int64, high: Number, low: Number, family: Number) -> Number:
     """The number of an address, in the order in which they were first seen."""
     mask = np.uint64(buckets.size - 1)
     place = _flow_hash(high, low, 0, 0, family) & mask
@@ -98,16 +101,17 @@ def address_id(addresses: Int64, buckets: Int32, state: Int64, high: int, low: i
 
 
 @njit(cache=True)
-def grow_flows(flows: Int64, capacity: int) -> Int64:
+def grow_flows(flows: Int64, capacity: Number) -> Int64:
     """The same flows in a larger table (`capacity` is a power of two)."""
     grown = np.zeros((capacity, flows.shape[1]), dtype=np.int64)
     mask = np.uint64(capacity - 1)
     for old in range(flows.shape[0]):
         if flows[old, KEY_WORD] != 0:
             flow = flows[old]
-            row = _flow_hash(
-                flow[SOURCE_HIGH], flow[SOURCE_LOW], flow[TARGET_HIGH], flow[TARGET_LOW], flow[KEY_WORD]
-            ) & mask
+            row = (
+                _flow_hash(flow[SOURCE_HIGH], flow[SOURCE_LOW], flow[TARGET_HIGH], flow[TARGET_LOW], flow[KEY_WORD])
+                & mask
+            )
             while grown[row, KEY_WORD] != 0:
                 row = (row + np.uint64(1)) & mask
             grown[row] = flow
@@ -115,7 +119,7 @@ def grow_flows(flows: Int64, capacity: int) -> Int64:
 
 
 @njit(cache=True)
-def grow_addresses(addresses: Int64, count: int, capacity: int) -> tuple[Int64, Int32]:
+def grow_addresses(addresses: Int64, count: Number, capacity: Number) -> tuple[Int64, Int32]:
     """The same addresses with room for `capacity`, and their buckets."""
     grown = np.zeros((capacity, addresses.shape[1]), dtype=np.int64)
     buckets = np.full(2 * capacity, -1, dtype=np.int32)
