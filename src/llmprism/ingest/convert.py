@@ -29,8 +29,8 @@ _PROTOCOL: Final = (
     "ELSE TRY_CAST(protocol AS SMALLINT) END)"
 )
 _OPTIONAL: Final = {
-    "sport": "sport::INTEGER",
-    "dport": "dport::INTEGER",
+    "sport": "TRY_CAST(sport AS INTEGER)",
+    "dport": "TRY_CAST(dport AS INTEGER)",
     "protocol": f"{_PROTOCOL}::SMALLINT",
     "packets": "packets",
     "switches": "switches",
