@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from llmprism.ingest.packets.compiled import inlined
 from llmprism.ingest.packets.layout import (
     P_END,
     P_FAMILY,
@@ -28,6 +28,7 @@ from llmprism.ingest.packets.layout import (
     VXLAN_PORT,
     Number,
 )
+from llmprism.ingest.packets.loads import big16, big32, big64, byte
 
 __all__ = [
     "FRAGMENT",
@@ -37,8 +38,6 @@ __all__ = [
     "OK",
     "SUPPORTED_LINKS",
     "TRUNCATED",
-    "big16",
-    "big32",
     "decode",
 ]
 
@@ -77,24 +76,7 @@ MAX_TUNNELS: Final = 6
 MAX_EXTENSIONS: Final = 8
 
 
-@njit(cache=True, inline="always")
-def big16(data: Bytes, at: Number) -> Number:
-    return np.int64(data[at]) << 8 | np.int64(data[at + 1])
-
-
-@njit(cache=True, inline="always")
-def big32(data: Bytes, at: Number) -> Number:
-    return (
-        np.int64(data[at]) << 24 | np.int64(data[at + 1]) << 16 | np.int64(data[at + 2]) << 8 | np.int64(data[at + 3])
-    )
-
-
-@njit(cache=True)
-def big64(data: Bytes, at: Number) -> Number:
-    return big32(data, at) << 32 | big32(data, at + 4)
-
-
-@njit(cache=True)
+@inlined
 def decode(data: Bytes, begin: Number, captured: Number, wire: Number, link: Number, packet: Int64) -> Number:
     """Fills `packet` for the `captured` bytes at `begin`; returns OK or why not."""
     end = begin + captured
@@ -127,7 +109,7 @@ def decode(data: Bytes, begin: Number, captured: Number, wire: Number, link: Num
     return MALFORMED
 
 
-@njit(cache=True)
+@inlined
 def _link(data: Bytes, at: Number, end: Number, link: Number) -> tuple[Number, Number]:
     """(offset of what follows the link header, its ethertype); offset -1 where there is nothing to follow."""
     if link == LINK_ETHERNET:
@@ -145,12 +127,12 @@ def _link(data: Bytes, at: Number, end: Number, link: Number) -> tuple[Number, N
     return _by_version(data, at, end)
 
 
-@njit(cache=True)
+@inlined
 def _by_version(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     """Bare IP: the first four bits tell the version."""
     if at >= end:
         return -1, TRUNCATED
-    version = data[at] >> 4
+    version = byte(data, at) >> 4
     if version == 4:
         return at, ETHERTYPE_IPV4
     if version == 6:
@@ -158,12 +140,12 @@ def _by_version(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     return -1, NOT_IP
 
 
-@njit(cache=True)
+@inlined
 def _ethernet(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     return _tags(data, at + 12, end)
 
 
-@njit(cache=True)
+@inlined
 def _tags(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     """The ethertype at `at`, past any VLAN tags."""
     for _ in range(MAX_VLAN_TAGS + 1):
@@ -176,12 +158,12 @@ def _tags(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     return -1, NOT_IP
 
 
-@njit(cache=True)
+@inlined
 def _ipv4(data: Bytes, at: Number, end: Number, wire_end: Number, packet: Int64) -> Number:
     if at + 20 > end:
         return TRUNCATED
-    header = (np.int64(data[at]) & 15) * 4
-    if data[at] >> 4 != 4 or header < 20:
+    header = (byte(data, at) & 15) * 4
+    if byte(data, at) >> 4 != 4 or header < 20:
         return MALFORMED
     total = big16(data, at + 2)
     if total == 0:
@@ -194,22 +176,22 @@ def _ipv4(data: Bytes, at: Number, end: Number, wire_end: Number, packet: Int64)
     packet[P_SOURCE_LOW] = big32(data, at + 12)
     packet[P_TARGET_LOW] = big32(data, at + 16)
     packet[P_FAMILY] = 4
-    packet[P_PROTOCOL] = data[at + 9]
+    packet[P_PROTOCOL] = byte(data, at + 9)
     packet[P_PAYLOAD] = at + header
     packet[P_LENGTH] = total - header
     return OK
 
 
-@njit(cache=True)
+@inlined
 def _ipv6(data: Bytes, at: Number, end: Number, wire_end: Number, packet: Int64) -> Number:
     if at + 40 > end:
         return TRUNCATED
-    if data[at] >> 4 != 6:
+    if byte(data, at) >> 4 != 6:
         return MALFORMED
     length = big16(data, at + 4)
     if length == 0:
         length = wire_end - at - 40
-    protocol = np.int64(data[at + 6])
+    protocol = byte(data, at + 6)
     inner = at + 40
     for _ in range(MAX_EXTENSIONS):
         if protocol not in (0, 43, 44, 60):
@@ -218,8 +200,8 @@ def _ipv6(data: Bytes, at: Number, end: Number, wire_end: Number, packet: Int64)
             return TRUNCATED
         if protocol == 44 and big16(data, inner + 2) & 0xFFF8:
             return FRAGMENT
-        size = 8 if protocol == 44 else (np.int64(data[inner + 1]) + 1) * 8
-        protocol = np.int64(data[inner])
+        size = 8 if protocol == 44 else (byte(data, inner + 1) + 1) * 8
+        protocol = byte(data, inner)
         inner += size
         length -= size
     if length < 0 or inner > end:
@@ -233,12 +215,12 @@ def _ipv6(data: Bytes, at: Number, end: Number, wire_end: Number, packet: Int64)
     return OK
 
 
-@njit(cache=True)
+@inlined
 def _gre(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     """What a GRE header carries; for ERSPAN the mirrored Ethernet frame."""
     if at + 4 > end:
         return -1, TRUNCATED
-    flags = data[at]
+    flags = byte(data, at)
     kind = big16(data, at + 2)
     inner = at + 4
     for bit in (0x80, 0x20, 0x10):
@@ -252,6 +234,6 @@ def _gre(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     if kind == ETHERTYPE_ERSPAN3:
         if inner + 12 > end:
             return -1, TRUNCATED
-        platform_header = 8 if data[inner + 11] & 1 else 0
+        platform_header = 8 if byte(data, inner + 11) & 1 else 0
         return _ethernet(data, inner + 12 + platform_header, end)
     return inner, kind

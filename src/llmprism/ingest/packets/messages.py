@@ -13,11 +13,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from llmprism.ingest.packets.bursts import emit
-from llmprism.ingest.packets.decode import big16, big32
+from llmprism.ingest.packets.compiled import inlined
 from llmprism.ingest.packets.holes import add_hole, distance, fill_holes
 from llmprism.ingest.packets.layout import (
     BYTES,
@@ -50,6 +49,7 @@ from llmprism.ingest.packets.layout import (
     START,
     Number,
 )
+from llmprism.ingest.packets.loads import big16, big32, byte
 from llmprism.ingest.packets.tables import find_flow
 
 __all__ = ["roce"]
@@ -103,7 +103,7 @@ WRITE_FIRST, WRITE_ONLY, WRITE_ONLY_IMMEDIATE = 6, 10, 11
 READ_RESPONSE_FIRST, READ_RESPONSE_ONLY = 13, 16
 
 
-@njit(cache=True)
+@inlined
 def roce(
     data: Bytes,
     packet: Int64,
@@ -120,7 +120,7 @@ def roce(
     if base + BASE_HEADER > packet[P_END]:
         counters[C_TRUNCATED] += 1
         return
-    opcode = np.int64(data[base])
+    opcode = byte(data, base)
     queue_pair = big32(data, base + 4) & 0xFFFFFF
     transport, operation = opcode >> 5, opcode & 31
     responses = transport != DATAGRAM and READ_RESPONSE_FIRST <= operation <= READ_RESPONSE_ONLY and opcode != CNP
@@ -140,15 +140,15 @@ def roce(
     _data(data, packet, base, time_ns, flow, responses, out, state, counters)
 
 
-@njit(cache=True)
+@inlined
 def _acknowledgement(data: Bytes, packet: Int64, at: Number, flow: Int64, counters: Int64) -> None:
     """Counts negative ones: receiver not ready, or sequence and other errors."""
-    if at < packet[P_END] and data[at] >> 5 & 3 in (1, 3):
+    if at < packet[P_END] and byte(data, at) >> 5 & 3 in (1, 3):
         flow[NEGATIVE] += 1
         counters[C_NEGATIVE] += 1
 
 
-@njit(cache=True)
+@inlined
 def _data(
     data: Bytes,
     packet: Int64,
@@ -160,11 +160,11 @@ def _data(
     state: Int64,
     counters: Int64,
 ) -> None:
-    opcode = np.int64(data[base])
+    opcode = byte(data, base)
     transport, operation = opcode >> 5, opcode & 31
     position = _POSITIONS[operation]
     extra = (8 if transport == DATAGRAM else 0) + (4 if transport == EXTENDED and not responses else 0)
-    padding = np.int64(data[base + 1]) >> 4 & 3
+    padding = byte(data, base + 1) >> 4 & 3
     headers = UDP_HEADER + BASE_HEADER + extra + _EXTENSIONS[operation] + padding + CHECKSUM
     payload = packet[P_LENGTH] - headers
     if payload < 0:
@@ -187,7 +187,7 @@ def _data(
     _append(flow, number, position, payload, promised, skipped, time_ns, out, state)
 
 
-@njit(cache=True)
+@inlined
 def _restarted(flow: Int64, number: Number, position: Number, time_ns: Number) -> Number:
     """Whether the queue pair was set up anew, with another packet number: a far jump, or an old First after silence."""
     if flow[NEXT] < 0:
@@ -196,7 +196,7 @@ def _restarted(flow: Int64, number: Number, position: Number, time_ns: Number) -
     return abs(ahead) > MAX_JUMP or (ahead < 0 and position & FIRST != 0 and time_ns - flow[END] > SILENCE_NS)
 
 
-@njit(cache=True)
+@inlined
 def _check_number(flow: Int64, number: Number, may_jump: Number, counters: Int64) -> Number:
     """How many packets are missing before this one; -1 if it is not new."""
     ahead = distance(number, flow[NEXT], PSN_BITS) if flow[NEXT] >= 0 else 0
@@ -218,7 +218,7 @@ def _check_number(flow: Int64, number: Number, may_jump: Number, counters: Int64
     return ahead
 
 
-@njit(cache=True)
+@inlined
 def _late(flow: Int64, number: Number, position: Number, promised: Number, time_ns: Number) -> None:
     """A packet of the open message that comes late: its bytes are counted, but it may be the First with the size."""
     if flow[PACKETS] == 0 or distance(number, flow[MESSAGE_FIRST], PSN_BITS) < -1:
@@ -230,7 +230,7 @@ def _late(flow: Int64, number: Number, position: Number, promised: Number, time_
         flow[MESSAGE_SIZE] = promised
 
 
-@njit(cache=True)
+@inlined
 def _append(
     flow: Int64,
     number: Number,
@@ -267,7 +267,7 @@ def _append(
         _finish(flow, out, state)
 
 
-@njit(cache=True)
+@inlined
 def _extend(flow: Int64, time_ns: Number, payload: Number) -> None:
     if flow[PACKETS] == 0:
         flow[START] = flow[END] = time_ns
@@ -277,7 +277,7 @@ def _extend(flow: Int64, time_ns: Number, payload: Number) -> None:
     flow[PACKETS] += 1
 
 
-@njit(cache=True)
+@inlined
 def _past_end(flow: Int64, number: Number) -> Number:
     """Whether the open WRITE, whose size is known, must have ended before this packet."""
     if flow[MESSAGE_SIZE] <= 0 or flow[MTU] <= 0 or not flow[HAS_FIRST]:
@@ -286,7 +286,7 @@ def _past_end(flow: Int64, number: Number) -> Number:
     return distance(number, flow[MESSAGE_FIRST], PSN_BITS) >= packets
 
 
-@njit(cache=True)
+@inlined
 def _finish(flow: Int64, out: Int64, state: Int64) -> None:
     emit(flow, flow[MESSAGE_SIZE] if flow[MESSAGE_SIZE] > 0 else flow[BYTES], out, state)
     flow[MESSAGE_SIZE] = -1

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from llmprism.ingest.packets.bursts import SYN, count_tcp, emit, extend_burst, ports_word, tcp_length
-from llmprism.ingest.packets.decode import FRAGMENT, NOT_IP, OK, TRUNCATED, big16, decode
+from llmprism.ingest.packets.compiled import inlined, kernel
+from llmprism.ingest.packets.decode import FRAGMENT, NOT_IP, OK, TRUNCATED, decode
 from llmprism.ingest.packets.layout import (
     ADDRESS_COUNT,
     BROKEN,
@@ -45,6 +45,7 @@ from llmprism.ingest.packets.layout import (
     UDP,
     Number,
 )
+from llmprism.ingest.packets.loads import big16, big32, byte, little32
 from llmprism.ingest.packets.messages import roce
 from llmprism.ingest.packets.tables import find_flow
 
@@ -74,16 +75,13 @@ SNAP: Final = 3
 INTERFACE_WIDTH: Final = 4
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _word(data: Bytes, at: Number, swapped: Number) -> Number:
     """A 32-bit number of the container: little endian, or big if the file was written on the other kind of machine."""
-    a, b, c, d = np.int64(data[at]), np.int64(data[at + 1]), np.int64(data[at + 2]), np.int64(data[at + 3])
-    if swapped:
-        return a << 24 | b << 16 | c << 8 | d
-    return d << 24 | c << 16 | b << 8 | a
+    return big32(data, at) if swapped else little32(data, at)
 
 
-@njit(cache=True)
+@inlined
 def _room(flows: Int64, addresses: Int64, state: Int64, out: Int64) -> Number:
     if state[OUT_COUNT] + RECORDS_PER_PACKET > out.shape[0]:
         return OUT_FULL
@@ -94,7 +92,7 @@ def _room(flows: Int64, addresses: Int64, state: Int64, out: Int64) -> Number:
     return NEED_BYTES
 
 
-@njit(cache=True)
+@kernel
 def scan_pcap(
     data: Bytes,
     begin: Number,
@@ -129,7 +127,7 @@ def scan_pcap(
     return at, NEED_BYTES
 
 
-@njit(cache=True)
+@kernel
 def scan_pcapng(
     data: Bytes,
     begin: Number,
@@ -168,7 +166,7 @@ def scan_pcapng(
     return at, NEED_BYTES
 
 
-@njit(cache=True)
+@inlined
 def _packet_block(
     data: Bytes, at: Number, kind: Number, big_endian: Number, interfaces: Int64
 ) -> tuple[Number, Number, Number, Number, Number]:
@@ -194,7 +192,7 @@ def _packet_block(
     return number, time_ns, at + 28, _word(data, at + 20, big_endian), _word(data, at + 24, big_endian)
 
 
-@njit(cache=True)
+@inlined
 def _nanoseconds(ticks: Number, power: Number) -> Number:
     if power < 128:
         if power <= 9:
@@ -207,7 +205,7 @@ def _nanoseconds(ticks: Number, power: Number) -> Number:
     return whole * 1_000_000_000 + (part * 1_000_000_000 >> bits)
 
 
-@njit(cache=True)
+@inlined
 def _count(
     data: Bytes,
     at: Number,
@@ -255,13 +253,13 @@ def _count(
         extend_burst(flow, time_ns, fresh, out, state)
 
 
-@njit(cache=True)
+@inlined
 def _opens(data: Bytes, packet: Int64) -> Number:
     at = packet[P_PAYLOAD] + 13
-    return at < packet[P_END] and data[at] & SYN != 0
+    return at < packet[P_END] and byte(data, at) & SYN != 0
 
 
-@njit(cache=True)
+@inlined
 def _reason(status: Number) -> Number:
     if status == NOT_IP:
         return C_NOT_IP
@@ -270,7 +268,7 @@ def _reason(status: Number) -> Number:
     return C_FRAGMENTS if status == FRAGMENT else C_MALFORMED
 
 
-@njit(cache=True)
+@kernel
 def close_flows(flows: Int64, first: Number, out: Int64, state: Int64) -> Number:
     """Finishes the open records of the flows from row `first` on; returns the row to go on with once `out` is full."""
     for row in range(first, flows.shape[0]):

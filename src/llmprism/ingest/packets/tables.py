@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from llmprism.ingest.packets.compiled import inlined
 from llmprism.ingest.packets.layout import (
     ADDRESS_COUNT,
     ADDRESS_FAMILY,
@@ -35,7 +36,7 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _mix(value: Number) -> Number:
     value ^= value >> np.uint64(32)
     value *= np.uint64(0xD6E8FEB86659FD93)
@@ -43,7 +44,7 @@ def _mix(value: Number) -> Number:
     return value
 
 
-@njit(cache=True)
+@inlined
 def _flow_hash(
     source_high: Number, source_low: Number, target_high: Number, target_low: Number, word: Number
 ) -> Number:
@@ -52,7 +53,7 @@ def _flow_hash(
     return _mix(value + np.uint64(word))
 
 
-@njit(cache=True)
+@inlined
 def find_flow(flows: Int64, addresses: Int64, buckets: Int32, state: Int64, packet: Int64, word: Number) -> Number:
     """The row of a flow, made if it is new. There is always room: the caller grows the tables before they fill."""
     source_high, source_low = packet[P_SOURCE_HIGH], packet[P_SOURCE_LOW]
@@ -79,7 +80,7 @@ def find_flow(flows: Int64, addresses: Int64, buckets: Int32, state: Int64, pack
     return row
 
 
-@njit(cache=True)
+@inlined
 def address_id(addresses: Int64, buckets: Int32, state: Int64, high: Number, low: Number, family: Number) -> Number:
     """The number of an address, in the order in which they were first seen."""
     mask = np.uint64(buckets.size - 1)
