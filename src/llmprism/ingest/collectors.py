@@ -2,7 +2,8 @@
 
 Decoding NetFlow, IPFIX and sFlow is left to the collectors, which do it well; what they write is CSV or JSON and needs
 only names and units. A collector that reports a connection once for both directions has two mappings, one per
-direction. `a|b` means: column a, or column b where a is absent or NULL. The order of the list is the order of trial.
+direction. `a|b` means: column a, or column b where a is absent, NULL or
+a date of zeros, which some collectors print for unknown times. The order of the list is the order of trial.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ COLLECTORS: Final = (
         "pmacct",
         ("ip_src", "ip_dst", "bytes"),
         (
-            "start_ns=timestamp_start|stamp_inserted:iso,end_ns=timestamp_end|stamp_updated:iso,src=ip_src,dst=ip_dst,"
+            "start_ns=timestamp_start|timestamp_arrival|stamp_inserted:iso,"
+            "end_ns=timestamp_end|timestamp_arrival|timestamp_start|stamp_updated:iso,src=ip_src,dst=ip_dst,"
             "sport=port_src,dport=port_dst,protocol=ip_proto,exporter=peer_ip_src,sampling=sampling_rate",
         ),
     ),
@@ -56,7 +58,8 @@ COLLECTORS: Final = (
         "pmacct-csv",
         ("SRC_IP", "DST_IP", "BYTES"),
         (
-            "start_ns=TIMESTAMP_START|STAMP_INSERTED:iso,end_ns=TIMESTAMP_END|STAMP_UPDATED:iso,src=SRC_IP,dst=DST_IP,"
+            "start_ns=TIMESTAMP_START|TIMESTAMP_ARRIVAL|STAMP_INSERTED:iso,"
+            "end_ns=TIMESTAMP_END|TIMESTAMP_ARRIVAL|TIMESTAMP_START|STAMP_UPDATED:iso,src=SRC_IP,dst=DST_IP,"
             "sport=SRC_PORT,dport=DST_PORT,protocol=PROTOCOL,packets=PACKETS,bytes=BYTES,exporter=PEER_SRC_IP,"
             "sampling=SAMPLING_RATE",
         ),

@@ -56,7 +56,14 @@ def _find(source: ColumnSource, types: Mapping[str, str], expression: Callable[[
         return None
     if len(names) == 1:
         return SourceColumn(expression(names[0]), types[names[0]], source.unit)
-    return SourceColumn(f"coalesce({', '.join(map(expression, names))})", types[names[0]], source.unit)
+    choices = (_unless_zero_date(expression(name), types[name]) for name in names)
+    return SourceColumn(f"coalesce({', '.join(choices)})", types[names[0]], source.unit)
+
+
+def _unless_zero_date(expression: str, kind: str) -> str:
+    if kind != "VARCHAR":
+        return expression
+    return f"CASE WHEN NOT starts_with({expression}, '0000-00-00') AND {expression} <> '' THEN {expression} END"
 
 
 def missing_column(path: Path, target: str, column: str, available: Iterable[str]) -> ColumnError:
