@@ -1,6 +1,7 @@
 """The nouns of the domain, frozen. Stages meet only through these types."""
 
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.fitness import Answer, ClockOffset, Fitness, Question, Verdict
 from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
@@ -9,11 +10,14 @@ from llmprism.model.timeline import EventKind, Events, Steps, Timeline
 from llmprism.model.topology import Nic, Server, Switch, Topology
 
 __all__ = [
+    "Answer",
+    "ClockOffset",
     "EventKind",
     "Events",
     "Evidence",
     "Finding",
     "FindingKind",
+    "Fitness",
     "FlowTable",
     "Group",
     "InputCounts",
@@ -25,6 +29,7 @@ __all__ = [
     "Nic",
     "PairKind",
     "PairRoles",
+    "Question",
     "Report",
     "Schedule",
     "Server",
@@ -35,6 +40,7 @@ __all__ = [
     "Timeline",
     "Topology",
     "TransferTable",
+    "Verdict",
     "Where",
     "WhereType",
     "Window",
