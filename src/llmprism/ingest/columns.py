@@ -72,6 +72,12 @@ class Scan:
         normalised = _normalised(self.columns, self.unreadable)
         return f"SELECT {normalised}, {others}, ({protocol})::VARCHAR AS protocol FROM {self.table}"
 
+    def select_sampling(self) -> str | None:
+        """A query for the largest sampling rate; None where the source does not give one."""
+        if "sampling" not in self.columns:
+            return None
+        return f"SELECT coalesce(max({_integer(self.columns['sampling'])}), 1) FROM {self.table}"
+
     def select_not_a_number(self, target: str) -> str | None:
         """A query for one value of the column that is there but is no number; None where the type rules that out."""
         column = self.columns.get(target)

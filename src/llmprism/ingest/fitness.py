@@ -73,7 +73,7 @@ def _fitness(loaded: Loaded, table: FlowTable, topology: Topology | None) -> Fit
         path_share=float(table.bytes[table.path >= 0].sum()) / total,
         port_share=float(np.count_nonzero(loaded.rows.connection)) / max(loaded.rows.connection.size, 1),
         duplicate_share=dict(table.counts.dropped).get("duplicate", 0) / table.counts.records,
-        sampling=_sampling(table.bytes),
+        sampling=_sampling(table.bytes, loaded.sampling),
         loss=_loss(loaded.packets),
         clock_offsets=_clock_offsets(loaded),
         unknown_addresses=unknown[:LISTED_UNKNOWN],
@@ -106,17 +106,17 @@ def _median_by_weight(values: Int64, weights: Int64) -> int:
     return int(values[order[int(np.searchsorted(passed, passed[-1] / 2))]])
 
 
-def _sampling(sizes: Int64) -> int | None:
-    """A sampled exporter multiplies every size by its rate: the rate is a common factor that no message has.
+def _sampling(sizes: Int64, stated: int) -> int | None:
+    """The rate that the source states, or else the factor that all sizes have in common.
 
-    Rates are round decimals or powers of two; a power of two is also what messages have in common, so it only counts
-    where even the smallest records have it.
+    A sampled exporter multiplies every size by its rate. Powers of two say nothing: messages have them in common too.
     """
+    if stated > 1:
+        return stated
     factor = int(np.gcd.reduce(sizes))
-    is_power_of_two = factor & (factor - 1) == 0
-    if factor < MIN_SAMPLING or sizes.size < MIN_SAMPLING or (is_power_of_two and factor > sizes.min()):
+    if factor < MIN_SAMPLING or sizes.size < MIN_SAMPLING or factor & (factor - 1) == 0:
         return None
-    return factor if not is_power_of_two or factor >= 1 << 9 else None
+    return factor
 
 
 def _loss(packets: tuple[PacketStats, ...]) -> float | None:

@@ -74,6 +74,7 @@ class Loaded:
     records: int
     dropped: Int64
     packets: tuple[PacketStats, ...]
+    sampling: int = 1
 
 
 def load_records(
@@ -118,6 +119,7 @@ def load_records(
         records,
         dropped,
         relation.packets,
+        relation.sampling,
     )
 
 

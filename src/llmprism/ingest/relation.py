@@ -32,12 +32,16 @@ __all__ = ["ReadOptions", "Relation", "check_numbers", "create_records", "explai
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """`rows` are in the table or view `records`; `unreadable` lines are not: they could not be split into fields."""
+    """`rows` are in the table or view `records`; `unreadable` lines are not: they could not be split into fields.
+
+    `sampling` is the largest rate that a source states, 1 where none does.
+    """
 
     scans: tuple[Scan, ...]
     rows: int
     unreadable: int
     packets: tuple[PacketStats, ...] = ()
+    sampling: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,8 @@ def create_records(
         raise LimitError(f"{rows:,} records; at most {limits.MAX_RECORDS:,} fit in one run: read a shorter time range")
     if not rows + unreadable:
         raise InputError(f"{file_names(sources)}: holds no records")
-    return Relation(tuple(scans), rows, unreadable, tuple(packets))
+    rates = [scalar(connection, query) for scan in scans if (query := scan.select_sampling())]
+    return Relation(tuple(scans), rows, unreadable, tuple(packets), max(rates, default=1))
 
 
 _REJECTED: Final = "SELECT count(*) FROM (SELECT DISTINCT scan_id, file_id, line FROM reject_errors)"

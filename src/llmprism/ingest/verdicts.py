@@ -109,7 +109,7 @@ def _steps(fitness: Fitness) -> Answer:
         return Answer(
             Question.STEPS,
             Verdict.NO,
-            f"{fitness.records_per_pair_and_second:.1f} sampled records per pair and second leave gaps as long as steps",
+            f"{fitness.records_per_pair_and_second:.1f} sampled records per pair and second leave gaps",
             "sample more often, at least 1 in 100 on 400 Gb/s ports, or mirror packets",
         )
     if fitness.typical_record_ns > SHORT_RECORD_NS:

@@ -81,6 +81,11 @@ def test_sampling(tmp_path: Path) -> None:
     assert verdicts(fitness)[Question.PARALLELISM] is Verdict.PARTLY
 
 
+def test_stated_sampling_may_be_a_power_of_two(tmp_path: Path) -> None:
+    columns = traffic() | {"sampling": np.full(6_000, 4096)}
+    assert inspect(tmp_path, columns).sampling == 4096
+
+
 def test_messages_of_whole_pages_are_not_sampling(tmp_path: Path) -> None:
     columns = traffic()
     columns["bytes"] = columns["bytes"] // 4096 * 4096 + 4096  # type: ignore[operator]
