@@ -16,6 +16,7 @@ __all__ = [
     "MAX_RECORD_BYTES",
     "MAX_RECORD_NS",
     "MAX_TOPOLOGY_BYTES",
+    "MAX_TOPOLOGY_NAMES",
 ]
 
 MAX_RECORD_BYTES: Final = 1 << 50
@@ -50,3 +51,6 @@ MAX_PACKET_FLOWS: Final = 1 << 20
 
 MAX_PACKET_ADDRESSES: Final = 1 << 22
 """Addresses of a capture (a power of two): no cluster has four million NICs; a scan of the internet does."""
+
+MAX_TOPOLOGY_NAMES: Final = 1 << 20
+"""Names of one host list: ten times the largest cluster; more is a typing error in a range."""
