@@ -17,7 +17,10 @@ REQUIRED: Final = ("server", "address")
 
 def topology_from_csv(text: str, origin: str) -> Topology:
     reader = csv.DictReader(io.StringIO(text))
-    names = [name.strip().lower() for name in reader.fieldnames or ()]
+    try:
+        names = [name.strip().lower() for name in reader.fieldnames or ()]
+    except csv.Error as error:
+        raise TopologyError(f"{origin}: not CSV ({error})") from None
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         raise TopologyError(f"{origin}: no column {missing[0]!r}; expected server,address,gpu,switch,tier")
