@@ -3,7 +3,8 @@
     PYTHONPATH=tests/helpers python tests/fuzz/mutate_packets.py 1000000
 
 Without atheris (which needs clang to build), this is the long run; tests/fuzz/atheris_packets.py is the guided one.
-One file in ten is mutated as a whole besides. Prints how many packets and files it ran and what the reader made of them. Memory is capped while it runs.
+One file in ten is mutated as a whole besides. Prints how many packets and files it ran and what the reader made of
+them. Memory is capped while it runs.
 """
 
 from __future__ import annotations
