@@ -17,9 +17,11 @@ from llmprism.errors import InputError, UsageError
 from llmprism.ingest.columns import REASONS, literal
 from llmprism.ingest.database import Database, Progress, open_database, report_progress
 from llmprism.ingest.mapping import ColumnMapping
+from llmprism.ingest.packet_capture import merged
 from llmprism.ingest.packets import BURST_GAP_NS, PacketStats
 from llmprism.ingest.relation import ReadOptions, check_numbers, create_records, explain, file_names
 from llmprism.ingest.sources import expand, identify, parse_format
+from llmprism.model.congestion import CongestionTable
 from llmprism.model.flows import InputCounts
 
 __all__ = ["Conversion", "convert_flows"]
@@ -45,6 +47,7 @@ class Conversion:
     out: Path
     counts: InputCounts
     packets: tuple[PacketStats, ...]
+    congestion: CongestionTable | None = None
 
 
 def convert_flows(
@@ -76,7 +79,7 @@ def convert_flows(
             _write(connection, target)
         except duckdb.Error as error:
             raise explain(error, sources) from None
-    return Conversion(target, counts, relation.packets)
+    return Conversion(target, counts, tuple(capture.stats for capture in relation.captures), merged(relation.captures))
 
 
 def _counts(connection: Database, unreadable: int) -> InputCounts:

@@ -74,7 +74,7 @@ def _fitness(loaded: Loaded, table: FlowTable, topology: Topology | None) -> Fit
         port_share=float(np.count_nonzero(loaded.rows.connection)) / max(loaded.rows.connection.size, 1),
         duplicate_share=dict(table.counts.dropped).get("duplicate", 0) / table.counts.records,
         sampling=_sampling(table.bytes, loaded.sampling),
-        loss=_loss(loaded.packets),
+        loss=_loss([capture.stats for capture in loaded.captures]),
         clock_offsets=_clock_offsets(loaded),
         unknown_addresses=unknown[:LISTED_UNKNOWN],
         unknown_share=unknown_share,
@@ -119,7 +119,7 @@ def _sampling(sizes: Int64, stated: int) -> int | None:
     return factor
 
 
-def _loss(packets: tuple[PacketStats, ...]) -> float | None:
+def _loss(packets: Sequence[PacketStats]) -> float | None:
     seen = sum(stats.packets for stats in packets)
     return sum(stats.missing for stats in packets) / seen if seen else None
 

@@ -20,6 +20,7 @@ from llmprism.ingest.duplicates import duplicate_rows
 from llmprism.ingest.loading import Loaded, load_records
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.order import keep_rows
+from llmprism.ingest.packet_capture import merged
 from llmprism.model.flows import FlowTable, InputCounts, Int32
 
 __all__ = ["read_flows", "table_of"]
@@ -68,6 +69,7 @@ def table_of(loaded: Loaded) -> FlowTable:
         rows.bytes,
         rows.path,
         counts,
+        merged(loaded.captures),
     )
 
 

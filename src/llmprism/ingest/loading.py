@@ -21,7 +21,8 @@ from llmprism.ingest.columns import REASONS
 from llmprism.ingest.database import Database, Progress, open_database, report_progress
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.order import pair_order
-from llmprism.ingest.packets import BURST_GAP_NS, PacketStats
+from llmprism.ingest.packet_capture import Capture
+from llmprism.ingest.packets import BURST_GAP_NS
 from llmprism.ingest.relation import ReadOptions, check_numbers, create_records, explain, file_names
 from llmprism.ingest.sources import Source, expand, identify, parse_format
 from llmprism.model.flows import Int32, Int64
@@ -73,7 +74,7 @@ class Loaded:
     pair_offsets: Int64
     records: int
     dropped: Int64
-    packets: tuple[PacketStats, ...]
+    captures: tuple[Capture, ...]
     sampling: int = 1
 
 
@@ -118,7 +119,7 @@ def load_records(
         offsets,
         records,
         dropped,
-        relation.packets,
+        relation.captures,
         relation.sampling,
     )
 

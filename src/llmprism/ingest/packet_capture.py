@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import BinaryIO, Final, cast
 
 import numpy as np
@@ -16,8 +17,9 @@ from llmprism.ingest.database import Database
 from llmprism.ingest.packets import PacketReader, PacketStats, layout
 from llmprism.ingest.sources import Compression, Source
 from llmprism.ingest.zstd import open_zstd
+from llmprism.model.congestion import CongestionTable
 
-__all__ = ["packet_scan"]
+__all__ = ["Capture", "merged", "packet_scan"]
 
 _COLUMNS: Final = {
     "start_ns": layout.OUT_START,
@@ -32,8 +34,17 @@ _COLUMNS: Final = {
 }
 
 
-def packet_scan(connection: Database, source: Source, table: str, burst_gap_ns: int) -> tuple[Scan, PacketStats]:
-    """Reads the capture into `table` (which may spill to disk) and returns a scan over it, and what was seen."""
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A capture that was read: the records as a scan, what became of the packets, and the signs of congestion."""
+
+    scan: Scan
+    stats: PacketStats
+    congestion: CongestionTable
+
+
+def packet_scan(connection: Database, source: Source, table: str, burst_gap_ns: int) -> Capture:
+    """Reads the capture into `table` (which may spill to disk) and returns a scan over it with what was seen."""
     types = ", ".join(f"{name} BIGINT" for name in _COLUMNS)
     connection.execute(f"CREATE TEMP TABLE {table}({types})")
     with _stream(source) as stream:
@@ -56,7 +67,28 @@ def packet_scan(connection: Database, source: Source, table: str, burst_gap_ns: 
     )
     columns = {name: SourceColumn(name, "BIGINT") for name in _COLUMNS}
     columns |= {name: SourceColumn(name, "VARCHAR") for name in ("src", "dst", "exporter")}
-    return Scan(str(source.path), joined, columns), stats
+    return Capture(Scan(str(source.path), joined, columns), stats, _congestion(reader))
+
+
+def _congestion(reader: PacketReader) -> CongestionTable:
+    names, rows = reader.addresses(), reader.congestion()
+    src, dst = (tuple(names[address] for address in rows[:, column]) for column in (0, 1))
+    return CongestionTable(src, dst, rows[:, 2], rows[:, 3], rows[:, 4], rows[:, 5])
+
+
+def merged(captures: Sequence[Capture]) -> CongestionTable | None:
+    """The signs of all captures, one after the other; None where there was no capture."""
+    tables = [capture.congestion for capture in captures]
+    if not tables:
+        return None
+    return CongestionTable(
+        tuple(name for table in tables for name in table.src),
+        tuple(name for table in tables for name in table.dst),
+        np.concatenate([table.retransmitted for table in tables]),
+        np.concatenate([table.missing for table in tables]),
+        np.concatenate([table.notifications for table in tables]),
+        np.concatenate([table.negative for table in tables]),
+    )
 
 
 def _create_names(connection: Database, table: str, names: list[str]) -> None:

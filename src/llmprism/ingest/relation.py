@@ -22,8 +22,7 @@ from llmprism.ingest.database import Database, first_line, scalar
 from llmprism.ingest.json_lines import json_lines_scans
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.nfcapd import dumped
-from llmprism.ingest.packet_capture import packet_scan
-from llmprism.ingest.packets import PacketStats
+from llmprism.ingest.packet_capture import Capture, packet_scan
 from llmprism.ingest.parquet import parquet_scans
 from llmprism.ingest.sources import Format, Source
 
@@ -40,7 +39,7 @@ class Relation:
     scans: tuple[Scan, ...]
     rows: int
     unreadable: int
-    packets: tuple[PacketStats, ...] = ()
+    captures: tuple[Capture, ...] = ()
     sampling: int = 1
 
 
@@ -58,7 +57,7 @@ def create_records(
 ) -> Relation:
     """Creates `records`. With `all_columns` it has those of the contract besides the normalised ones."""
     sources = [dumped(source, spill) if source.format is Format.NFCAPD else source for source in sources]
-    scans, packets = _scans(connection, sources, options)
+    scans, captures = _scans(connection, sources, options)
     formats = {source.format for source in sources}
     kind = "VIEW" if formats == {Format.PARQUET} else "TABLE"
     selects = (scan.select_all() if all_columns else scan.select() for scan in scans)
@@ -70,29 +69,27 @@ def create_records(
     if not rows + unreadable:
         raise InputError(f"{file_names(sources)}: holds no records")
     rates = [scalar(connection, query) for scan in scans if (query := scan.select_sampling())]
-    return Relation(tuple(scans), rows, unreadable, tuple(packets), max(rates, default=1))
+    return Relation(tuple(scans), rows, unreadable, tuple(captures), max(rates, default=1))
 
 
 _REJECTED: Final = "SELECT count(*) FROM (SELECT DISTINCT scan_id, file_id, line FROM reject_errors)"
 
 
-def _scans(
-    connection: Database, sources: Sequence[Source], options: ReadOptions
-) -> tuple[list[Scan], list[PacketStats]]:
+def _scans(connection: Database, sources: Sequence[Source], options: ReadOptions) -> tuple[list[Scan], list[Capture]]:
     by_format = {kind: [source for source in sources if source.format is kind] for kind in Format}
     scans: list[Scan] = []
-    stats: list[PacketStats] = []
-    for number, source in enumerate(by_format[Format.PCAP]):
-        scan, stat = packet_scan(connection, source, f"packets_{number}", options.burst_gap_ns)
-        scans.append(scan)
-        stats.append(stat)
+    captures = [
+        packet_scan(connection, source, f"packets_{number}", options.burst_gap_ns)
+        for number, source in enumerate(by_format[Format.PCAP])
+    ]
+    scans += [capture.scan for capture in captures]
     if by_format[Format.CSV]:
         scans += csv_scans(by_format[Format.CSV], options.mapping, options.collector)
     if by_format[Format.JSONL]:
         scans += json_lines_scans(connection, by_format[Format.JSONL], options.mapping, options.collector)
     if by_format[Format.PARQUET]:
         scans += parquet_scans(connection, by_format[Format.PARQUET], options.mapping, options.collector)
-    return scans, stats
+    return scans, captures
 
 
 def check_numbers(connection: Database, scans: Sequence[Scan]) -> None:

@@ -1,5 +1,6 @@
 """The nouns of the domain, frozen. Stages meet only through these types."""
 
+from llmprism.model.congestion import CongestionTable
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.fitness import Answer, ClockOffset, Fitness, Question, Verdict
 from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
@@ -12,6 +13,7 @@ from llmprism.model.topology import Nic, Server, Switch, Topology
 __all__ = [
     "Answer",
     "ClockOffset",
+    "CongestionTable",
     "EventKind",
     "Events",
     "Evidence",

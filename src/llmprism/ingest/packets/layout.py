@@ -82,7 +82,9 @@ FLOW_COUNT: Final = 0
 ADDRESS_COUNT: Final = 1
 OUT_COUNT: Final = 2
 BURST_GAP: Final = 3
-STATE_WIDTH: Final = 4
+HASH_SEED: Final = 4
+"""Random per run, so that nobody can write packets that all fall into one place of the tables."""
+STATE_WIDTH: Final = 5
 
 # Counters.
 C_PACKETS: Final = 0

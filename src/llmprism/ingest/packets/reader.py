@@ -9,6 +9,7 @@ alone, so the result does not depend on the chunks.
 from __future__ import annotations
 
 import ipaddress
+import secrets
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -82,12 +83,14 @@ class PacketReader:
         self._begin = self._end = 0
         self._offset = 0
         self._cut_off = False
-        self._flows = np.zeros((FIRST_FLOWS, layout.FLOW_WIDTH), dtype=np.int64)
-        self._addresses, self._buckets = grow_addresses(
-            np.zeros((0, layout.ADDRESS_WIDTH), dtype=np.int64), 0, FIRST_ADDRESSES
-        )
         self._state = np.zeros(layout.STATE_WIDTH, dtype=np.int64)
         self._state[layout.BURST_GAP] = burst_gap_ns
+        self._state[layout.HASH_SEED] = secrets.randbits(62)
+        self._flows = np.zeros((FIRST_FLOWS, layout.FLOW_WIDTH), dtype=np.int64)
+        self._addresses, self._buckets = grow_addresses(
+            np.zeros((0, layout.ADDRESS_WIDTH), dtype=np.int64), 0, FIRST_ADDRESSES, self._state[layout.HASH_SEED]
+        )
+        self._congestion: list[Int64] = []
         self._out = np.zeros((BATCH_RECORDS, layout.OUT_WIDTH), dtype=np.int64)
         self._packet = np.zeros(layout.PACKET_WIDTH, dtype=np.int64)
         self._counters = np.zeros(layout.COUNTER_WIDTH, dtype=np.int64)
@@ -112,6 +115,14 @@ class PacketReader:
     def addresses(self) -> list[str]:
         rows = self._addresses[: self._state[layout.ADDRESS_COUNT]].tolist()
         return [_address_text(high, low, family) for high, low, family in rows]
+
+    def congestion(self) -> Int64:
+        """Rows of (source, destination, retransmitted, missing, CNPs, NAKs), summed per directed pair of addresses."""
+        rows = np.concatenate([*self._congestion, np.zeros((0, 6), dtype=np.int64)])
+        pairs, group = np.unique(rows[:, :2], axis=0, return_inverse=True)
+        sums = np.zeros((pairs.shape[0], 4), dtype=np.int64)
+        np.add.at(sums, group, rows[:, 2:])
+        return np.hstack((pairs, sums))
 
     def stats(self) -> PacketStats:
         count = [int(value) for value in self._counters]
@@ -237,7 +248,7 @@ class PacketReader:
 
     def _grow_flows(self) -> Iterator[Int64]:
         if self._flows.shape[0] < limits.MAX_PACKET_FLOWS:
-            self._flows = grow_flows(self._flows, 2 * self._flows.shape[0])
+            self._flows = grow_flows(self._flows, 2 * self._flows.shape[0], self._state[layout.HASH_SEED])
             return
         yield from self._close()
         self._flows = np.zeros((FIRST_FLOWS, layout.FLOW_WIDTH), dtype=np.int64)
@@ -250,9 +261,12 @@ class PacketReader:
                 "only the training network"
             )
         count = int(self._state[layout.ADDRESS_COUNT])
-        self._addresses, self._buckets = grow_addresses(self._addresses, count, 2 * self._addresses.shape[0])
+        capacity = 2 * self._addresses.shape[0]
+        seed = self._state[layout.HASH_SEED]
+        self._addresses, self._buckets = grow_addresses(self._addresses, count, capacity, seed)
 
     def _close(self) -> Iterator[Int64]:
+        self._congestion.append(_evidence(self._flows))
         row = 0
         while row < self._flows.shape[0]:
             row = close_flows(self._flows, row, self._out, self._state)
@@ -264,6 +278,13 @@ class PacketReader:
             f"{self._name}: broken packet record at byte {offset}: expected a header with at most "
             f"{MAX_PACKET_BYTES} captured bytes; the file is damaged from there on"
         )
+
+
+def _evidence(flows: Int64) -> Int64:
+    """The signs of trouble of all flows that have any."""
+    signs = [layout.RETRANSMITTED, layout.MISSING, layout.NOTIFICATIONS, layout.NEGATIVE]
+    troubled = flows[flows[:, signs].any(axis=1)]
+    return troubled[:, [layout.SOURCE_ID, layout.TARGET_ID, *signs]]
 
 
 def _address_text(high: int, low: int, family: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import packet_frames as build
+from llmprism.ingest import convert_flows, read_flows
 from llmprism.ingest.packets import PacketReader, PacketStats, layout
 
 T0 = 1_794_706_221_000_000_000
@@ -126,6 +128,22 @@ def test_acknowledgements_and_notifications_are_not_traffic() -> None:
     sizes, stats = messages(packets)
     assert sizes == [3 * MTU]
     assert (stats.acknowledgements, stats.negative_acknowledgements, stats.congestion_notifications) == (2, 1, 1)
+
+
+def test_signs_of_congestion_are_kept_per_pair(tmp_path: Path) -> None:
+    back = {"source": "10.0.0.2", "target": "10.0.0.1"}
+    packets = build.write_message(7, 0, 6 * MTU)
+    packets = [*packets[:2], *packets[3:], *packets[4:], *(build.roce(build.CNP, pair, 0, **back) for pair in (1, 2))]
+    frames = [(T0 + 1_000 * index, build.ethernet(packet)) for index, packet in enumerate(packets)]
+    (tmp_path / "mirror.pcap").write_bytes(build.pcap(frames))
+    signs = convert_flows([tmp_path / "mirror.pcap"], tmp_path / "flows.parquet").congestion
+    assert signs is not None
+    columns = (signs.retransmitted, signs.missing, signs.notifications, signs.negative)
+    rows = list(zip(signs.src, signs.dst, *(column.tolist() for column in columns), strict=True))
+    assert rows == [("10.0.0.1", "10.0.0.2", 2, 1, 0, 0), ("10.0.0.2", "10.0.0.1", 0, 0, 2, 0)]
+    table = read_flows([tmp_path / "mirror.pcap"])
+    assert table.congestion is not None
+    assert table.congestion.src == signs.src
 
 
 def test_read_responses_may_skip_numbers_between_messages() -> None:
