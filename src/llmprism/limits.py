@@ -27,6 +27,7 @@ __all__ = [
     "MAX_RECORD_NS",
     "MAX_TEMPLATE_STORE_BYTES",
     "MAX_TOPOLOGY_BYTES",
+    "MAX_TOPOLOGY_NAMES",
 ]
 
 MAX_RECORD_BYTES: Final = 1 << 50
@@ -92,3 +93,6 @@ MAX_LIBRARY_PATTERN_CHARS: Final = 1_000
 
 MAX_TEMPLATE_STORE_BYTES: Final = 1 << 28
 """256 MiB of reference store: more shapes than MAX_LOG_SHAPES can produce in a thousand runs."""
+
+MAX_TOPOLOGY_NAMES: Final = 1 << 20
+"""Names of one host list: ten times the largest cluster; more is a typing error in a range."""

@@ -1,7 +1,9 @@
 """The nouns of the domain, frozen. Stages meet only through these types."""
 
 from llmprism.model.clock import StepClock
+from llmprism.model.congestion import CongestionTable
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.fitness import Answer, ClockOffset, Fitness, Question, Verdict
 from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
 from llmprism.model.job import Job, JobState, Recognition
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
@@ -10,11 +12,15 @@ from llmprism.model.timeline import EventKind, Events, Steps, Timeline
 from llmprism.model.topology import Nic, Server, Switch, Topology
 
 __all__ = [
+    "Answer",
+    "ClockOffset",
+    "CongestionTable",
     "EventKind",
     "Events",
     "Evidence",
     "Finding",
     "FindingKind",
+    "Fitness",
     "FlowTable",
     "Group",
     "InputCounts",
@@ -27,6 +33,7 @@ __all__ = [
     "PairKind",
     "PairRoles",
     "Recognition",
+    "Question",
     "Report",
     "Schedule",
     "Server",
@@ -38,6 +45,7 @@ __all__ = [
     "Timeline",
     "Topology",
     "TransferTable",
+    "Verdict",
     "Where",
     "WhereType",
     "Window",

@@ -13,11 +13,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from llmprism.ingest.packets.bursts import emit
-from llmprism.ingest.packets.decode import big16, big32
+from llmprism.ingest.packets.compiled import inlined
 from llmprism.ingest.packets.holes import add_hole, distance, fill_holes
 from llmprism.ingest.packets.layout import (
     BYTES,
@@ -48,7 +47,9 @@ from llmprism.ingest.packets.layout import (
     RESPONSES,
     RETRANSMITTED,
     START,
+    Number,
 )
+from llmprism.ingest.packets.loads import big16, big32, byte
 from llmprism.ingest.packets.tables import find_flow
 
 __all__ = ["roce"]
@@ -102,11 +103,11 @@ WRITE_FIRST, WRITE_ONLY, WRITE_ONLY_IMMEDIATE = 6, 10, 11
 READ_RESPONSE_FIRST, READ_RESPONSE_ONLY = 13, 16
 
 
-@njit(cache=True)
+@inlined
 def roce(
     data: Bytes,
     packet: Int64,
-    time_ns: int,
+    time_ns: Number,
     flows: Int64,
     addresses: Int64,
     buckets: Int32,
@@ -119,7 +120,7 @@ def roce(
     if base + BASE_HEADER > packet[P_END]:
         counters[C_TRUNCATED] += 1
         return
-    opcode = np.int64(data[base])
+    opcode = byte(data, base)
     queue_pair = big32(data, base + 4) & 0xFFFFFF
     transport, operation = opcode >> 5, opcode & 31
     responses = transport != DATAGRAM and READ_RESPONSE_FIRST <= operation <= READ_RESPONSE_ONLY and opcode != CNP
@@ -139,31 +140,31 @@ def roce(
     _data(data, packet, base, time_ns, flow, responses, out, state, counters)
 
 
-@njit(cache=True)
-def _acknowledgement(data: Bytes, packet: Int64, at: int, flow: Int64, counters: Int64) -> None:
+@inlined
+def _acknowledgement(data: Bytes, packet: Int64, at: Number, flow: Int64, counters: Int64) -> None:
     """Counts negative ones: receiver not ready, or sequence and other errors."""
-    if at < packet[P_END] and data[at] >> 5 & 3 in (1, 3):
+    if at < packet[P_END] and byte(data, at) >> 5 & 3 in (1, 3):
         flow[NEGATIVE] += 1
         counters[C_NEGATIVE] += 1
 
 
-@njit(cache=True)
+@inlined
 def _data(
     data: Bytes,
     packet: Int64,
-    base: int,
-    time_ns: int,
+    base: Number,
+    time_ns: Number,
     flow: Int64,
-    responses: bool,
+    responses: Number,
     out: Int64,
     state: Int64,
     counters: Int64,
 ) -> None:
-    opcode = np.int64(data[base])
+    opcode = byte(data, base)
     transport, operation = opcode >> 5, opcode & 31
     position = _POSITIONS[operation]
     extra = (8 if transport == DATAGRAM else 0) + (4 if transport == EXTENDED and not responses else 0)
-    padding = np.int64(data[base + 1]) >> 4 & 3
+    padding = byte(data, base + 1) >> 4 & 3
     headers = UDP_HEADER + BASE_HEADER + extra + _EXTENSIONS[operation] + padding + CHECKSUM
     payload = packet[P_LENGTH] - headers
     if payload < 0:
@@ -186,8 +187,8 @@ def _data(
     _append(flow, number, position, payload, promised, skipped, time_ns, out, state)
 
 
-@njit(cache=True)
-def _restarted(flow: Int64, number: int, position: int, time_ns: int) -> bool:
+@inlined
+def _restarted(flow: Int64, number: Number, position: Number, time_ns: Number) -> Number:
     """Whether the queue pair was set up anew, with another packet number: a far jump, or an old First after silence."""
     if flow[NEXT] < 0:
         return False
@@ -195,8 +196,8 @@ def _restarted(flow: Int64, number: int, position: int, time_ns: int) -> bool:
     return abs(ahead) > MAX_JUMP or (ahead < 0 and position & FIRST != 0 and time_ns - flow[END] > SILENCE_NS)
 
 
-@njit(cache=True)
-def _check_number(flow: Int64, number: int, may_jump: bool, counters: Int64) -> int:
+@inlined
+def _check_number(flow: Int64, number: Number, may_jump: Number, counters: Int64) -> Number:
     """How many packets are missing before this one; -1 if it is not new."""
     ahead = distance(number, flow[NEXT], PSN_BITS) if flow[NEXT] >= 0 else 0
     if ahead < 0:
@@ -217,8 +218,8 @@ def _check_number(flow: Int64, number: int, may_jump: bool, counters: Int64) -> 
     return ahead
 
 
-@njit(cache=True)
-def _late(flow: Int64, number: int, position: int, promised: int, time_ns: int) -> None:
+@inlined
+def _late(flow: Int64, number: Number, position: Number, promised: Number, time_ns: Number) -> None:
     """A packet of the open message that comes late: its bytes are counted, but it may be the First with the size."""
     if flow[PACKETS] == 0 or distance(number, flow[MESSAGE_FIRST], PSN_BITS) < -1:
         return
@@ -229,15 +230,15 @@ def _late(flow: Int64, number: int, position: int, promised: int, time_ns: int) 
         flow[MESSAGE_SIZE] = promised
 
 
-@njit(cache=True)
+@inlined
 def _append(
     flow: Int64,
-    number: int,
-    position: int,
-    payload: int,
-    promised: int,
-    skipped: int,
-    time_ns: int,
+    number: Number,
+    position: Number,
+    payload: Number,
+    promised: Number,
+    skipped: Number,
+    time_ns: Number,
     out: Int64,
     state: Int64,
 ) -> None:
@@ -266,8 +267,8 @@ def _append(
         _finish(flow, out, state)
 
 
-@njit(cache=True)
-def _extend(flow: Int64, time_ns: int, payload: int) -> None:
+@inlined
+def _extend(flow: Int64, time_ns: Number, payload: Number) -> None:
     if flow[PACKETS] == 0:
         flow[START] = flow[END] = time_ns
     flow[START] = min(flow[START], time_ns)
@@ -276,8 +277,8 @@ def _extend(flow: Int64, time_ns: int, payload: int) -> None:
     flow[PACKETS] += 1
 
 
-@njit(cache=True)
-def _past_end(flow: Int64, number: int) -> bool:
+@inlined
+def _past_end(flow: Int64, number: Number) -> Number:
     """Whether the open WRITE, whose size is known, must have ended before this packet."""
     if flow[MESSAGE_SIZE] <= 0 or flow[MTU] <= 0 or not flow[HAS_FIRST]:
         return False
@@ -285,7 +286,7 @@ def _past_end(flow: Int64, number: int) -> bool:
     return distance(number, flow[MESSAGE_FIRST], PSN_BITS) >= packets
 
 
-@njit(cache=True)
+@inlined
 def _finish(flow: Int64, out: Int64, state: Int64) -> None:
     emit(flow, flow[MESSAGE_SIZE] if flow[MESSAGE_SIZE] > 0 else flow[BYTES], out, state)
     flow[MESSAGE_SIZE] = -1
