@@ -267,10 +267,12 @@ def _transfer(
     src, dst = net.pair_src[pair], net.pair_dst[pair]
     start = max(ready, max(state.tx_free[src], state.rx_free[dst]))
     link = net.shared[pair]
+    thin = 1.0
     if link >= 0 and faults.shared_start[link] <= start < faults.shared_end[link]:
         start = max(start, state.shared_free[link])
         state.shared_free[link] = start + int(size * faults.shared_ns_per_byte[link])
-    slow = _pair_slow(net, faults, pair, group, start)
+        thin = faults.shared_ns_per_byte[link] / net.ns_per_byte
+    slow = max(thin, _pair_slow(net, faults, pair, group, start))
     active = int(size * net.ns_per_byte * slow * (1.03 + 0.12 * uniform(seed, pair, step, salt))) + 1
     pause = 0
     if size > 20_000 and uniform(seed, pair, step, salt + 7919) < jobs.stall_probability[job]:

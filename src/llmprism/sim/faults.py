@@ -18,7 +18,7 @@ from llmprism.sim.engine import NEVER, Faults
 from llmprism.sim.program import JobProgram
 from llmprism.sim.scenario import FaultSpec, Scenario
 
-__all__ = ["FaultLabel", "FaultPlan", "plan_faults"]
+__all__ = ["FaultLabel", "FaultPlan", "SharedLink", "plan_faults"]
 
 NS = 1_000_000_000
 CRASH_SPREAD_NS = 25_000_000
@@ -46,6 +46,21 @@ class _Slow:
     factor: float
 
 
+@dataclass(frozen=True, slots=True)
+class SharedLink:
+    """A link from a leaf to a spine whose rate its users share from `start` to `end`. `jobs` None: everybody's.
+
+    `load` is the time that a byte takes on it, in units of a NIC's.
+    """
+
+    leaf: int
+    spine: int
+    jobs: frozenset[int] | None
+    load: float
+    start: int
+    end: int
+
+
 @dataclass(slots=True)
 class FaultPlan:
     """Slow-downs by target, deaths by job segment, cell and NIC, contended links, and the labels."""
@@ -56,7 +71,7 @@ class FaultPlan:
     hang: dict[int, int] = field(default_factory=dict)
     dead: dict[int, int] = field(default_factory=dict)
     stall: dict[int, tuple[int, int]] = field(default_factory=dict)
-    shared: list[tuple[int, int, int, frozenset[int], float, int, int]] = field(default_factory=list)
+    shared: list[SharedLink] = field(default_factory=list)
 
     def add_slow(self, target: str, ident: int, start: int, end: int, factor: float) -> None:
         self.slow.setdefault((target, ident), []).append(_Slow(start, end, factor))
@@ -78,7 +93,7 @@ class FaultPlan:
                 factor.append(entry.factor)
                 following.append(int(heads[target][ident]))
                 heads[target][ident] = len(start) - 1
-        shared = self.shared or [(0, 0, 0, frozenset(), 1.0, 0, 0)]
+        shared = self.shared or [SharedLink(0, 0, None, 1.0, 0, 0)]
         return Faults(
             start=np.array(start, dtype=np.int64),
             end=np.array(end, dtype=np.int64),
@@ -89,9 +104,9 @@ class FaultPlan:
             of_switch=heads["switch"],
             of_link=heads["link"],
             of_group=heads["group"],
-            shared_start=np.array([entry[5] for entry in shared], dtype=np.int64),
-            shared_end=np.array([entry[6] for entry in shared], dtype=np.int64),
-            shared_ns_per_byte=np.array([entry[4] * ns_per_byte for entry in shared], dtype=np.float64),
+            shared_start=np.array([link.start for link in shared], dtype=np.int64),
+            shared_end=np.array([link.end for link in shared], dtype=np.int64),
+            shared_ns_per_byte=np.array([link.load * ns_per_byte for link in shared], dtype=np.float64),
         )
 
 
@@ -184,9 +199,8 @@ def _ecmp(site: _Site) -> None:
     start, end, _ = _interval(site.fault)
     other = next((p.index for p in site.programs if p.spec.name == site.fault.other_job), site.program.index)
     jobs = frozenset({site.program.index, other})
-    site.plan.shared.append(
-        (len(site.plan.shared), site.fault.leaf, site.fault.spine, jobs, site.fault.factor, start, end)
-    )
+    link = SharedLink(site.fault.leaf, site.fault.spine, jobs, site.fault.factor, start, end)
+    site.plan.shared.append(link)
     where = Where(WhereType.LINK, (site.cluster.leaves[site.fault.leaf], site.cluster.spines[site.fault.spine]))
     _label(site, FindingKind.CONGESTION, None, where)
 

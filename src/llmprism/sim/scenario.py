@@ -49,7 +49,10 @@ FAULT_KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """`fabric`: `rail` hangs GPU g of each server of a pod on leaf g; `plain` hangs whole servers on one leaf."""
+    """`fabric`: `rail` hangs GPU g of each server of a pod on leaf g; `plain` hangs whole servers on one leaf.
+
+    `uplink_gbps` is the rate between one leaf and one spine; it binds where the scenario asks for `contention`.
+    """
 
     servers: int = 4
     gpus_per_server: int = 8
@@ -57,6 +60,7 @@ class ClusterSpec:
     servers_per_pod: int = 16
     spines: int = 4
     nic_gbps: float = 200.0
+    uplink_gbps: float = 1600.0
     nvlink: bool = True
     address_plan: str = "rail"
     storage_nodes: int = 2

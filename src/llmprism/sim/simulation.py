@@ -12,7 +12,7 @@ from llmprism.sim import engine
 from llmprism.sim.background import Mice, background
 from llmprism.sim.cluster import Cluster, build_cluster
 from llmprism.sim.collector import Batch, Collector
-from llmprism.sim.faults import FaultPlan, plan_faults
+from llmprism.sim.faults import FaultPlan, SharedLink, plan_faults
 from llmprism.sim.meter import Connections, Records, close_idle, measure, new_meter
 from llmprism.sim.ops import Flag, Ops, OpTable, PairTable
 from llmprism.sim.placement import place_jobs
@@ -67,6 +67,8 @@ class Simulation:
         self.programs: list[JobProgram] = []
         self.ops: Ops = self._build_programs()
         self.plan: FaultPlan = plan_faults(scenario, self.cluster, self.programs)
+        if scenario.contention:
+            self.plan.shared += self._uplinks()
         self.names = ConnectionNames()
         self._leaves: list[tuple[int, int]] = []
         self.network, self.connections = self._wire()
@@ -105,6 +107,16 @@ class Simulation:
         self.group_count = table.groups
         return table.freeze()
 
+    def _uplinks(self) -> list[SharedLink]:
+        """Every link from a leaf to a spine, shared by all that goes up it."""
+        spec = self.scenario.cluster
+        load = spec.nic_gbps / spec.uplink_gbps
+        return [
+            SharedLink(leaf, spine, None, load, -engine.NEVER, engine.NEVER)
+            for leaf in range(len(self.cluster.leaves))
+            for spine in range(len(self.cluster.spines))
+        ]
+
     def _wire(self) -> tuple[engine.Network, Connections]:
         """ECMP choices, ports and connection ids of every pair."""
         cluster, pairs, spec = self.cluster, self.pairs, self.scenario.cluster
@@ -113,9 +125,12 @@ class Simulation:
         spine = self.rng.integers(0, len(cluster.spines), (src.size, 2)).astype(np.int32)
         job = np.array(pairs.job, dtype=np.int32)
         shared = np.full(src.size, -1, dtype=np.int32)
-        for number, leaf, pinned, jobs, *_ in self.plan.shared:
-            hit = (leaf_src == leaf) & (leaf_dst != leaf) & np.isin(job, list(jobs))
-            spine[hit] = pinned
+        for number, link in enumerate(self.plan.shared):
+            if link.jobs is not None:
+                hit = (leaf_src == link.leaf) & (leaf_dst != link.leaf) & np.isin(job, list(link.jobs))
+                spine[hit] = link.spine
+            else:
+                hit = (leaf_src == link.leaf) & (leaf_dst != link.leaf) & (spine[:, 0] == link.spine) & (shared < 0)
             shared[hit] = number
         spine[leaf_src == leaf_dst] = -1
         network = engine.Network(
