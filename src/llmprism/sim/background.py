@@ -49,7 +49,7 @@ def background(
     """All small records of the window. `jobs` gives (NICs in rank order, first ns, last ns) of each job's life;
     `connect(src, dst, sport, dport)` returns a connection id."""
     parts: list[Part] = []
-    for nics, first, last in jobs:
+    for nics, first, last in jobs if cluster.spec.control else []:
         begin, end = max(first, 0), min(last, window_ns)
         if end <= begin:
             continue

@@ -51,6 +51,7 @@ FAULT_KINDS = (
 class ClusterSpec:
     """`fabric`: `rail` hangs GPU g of each server of a pod on leaf g; `plain` hangs whole servers on one leaf.
 
+    `control` false: telemetry of RDMA only, without the jobs' store and bootstrap traffic.
     `uplink_gbps` is the rate between one leaf and one spine; it binds where the scenario asks for `contention`.
     """
 
@@ -66,6 +67,7 @@ class ClusterSpec:
     storage_nodes: int = 2
     storage_gbps: float = 100.0
     monitoring: bool = False
+    control: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,13 @@ uplink_gbps = {uplink}
 name = "a"
 dp = 4
 gradient_mb = 600
-compute_ms = 10
+compute_ms = 2
 placement = "scattered"
 [[job]]
 name = "b"
 dp = 4
 gradient_mb = 600
-compute_ms = 10
+compute_ms = 2
 placement = "scattered"
 """
 
