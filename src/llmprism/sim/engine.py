@@ -42,7 +42,13 @@ NVLINK_NS_PER_BYTE = 1.0 / 300.0
 """300 GB/s inside a server."""
 
 EAGER_BYTES = 4e6
-"""What a connection's buffers take before the receiver is there (NCCL: 4 MiB per channel)."""
+"""What a connection takes before the receiver is there (NCCL: buffers of 4 MiB per channel)."""
+
+BIN_NS = 200_000
+"""A shared link gives out its bytes in bins of 0.2 ms, to whoever asks for a bin that is not full."""
+
+LINK_BINS = 4096
+"""Bins kept per link: 0.8 s, longer than operations are met out of order."""
 
 STEP_FACTORS = 4096
 """Step factors are drawn for this many steps and then repeat."""
@@ -107,7 +113,8 @@ class State(NamedTuple):
     ready: Int64  # [op, 2]
     tx_free: Int64
     rx_free: Int64
-    shared_free: Int64
+    link_bin: Int64  # [shared link, LINK_BINS]: which bin of time the slot holds
+    link_used: Float64  # [shared link, LINK_BINS]: bytes of that bin that are taken
     heap_time: Int64
     heap_op: Int32
     heap_step: Int32
@@ -153,7 +160,8 @@ def new_state(ops: Ops, nics: int, shared: int, jobs: int, max_steps: int) -> St
         ready=np.full((count, 2), -NEVER, dtype=np.int64),
         tx_free=np.full(nics, -NEVER, dtype=np.int64),
         rx_free=np.full(nics, -NEVER, dtype=np.int64),
-        shared_free=np.full(max(shared, 1), -NEVER, dtype=np.int64),
+        link_bin=np.full((max(shared, 1), LINK_BINS), -1, dtype=np.int64),
+        link_used=np.zeros((max(shared, 1), LINK_BINS), dtype=np.float64),
         heap_time=np.empty(count * 2 + 16, dtype=np.int64),
         heap_op=np.empty(count * 2 + 16, dtype=np.int32),
         heap_step=np.empty(count * 2 + 16, dtype=np.int32),
@@ -240,6 +248,26 @@ def _pair_slow(net: Network, faults: Faults, pair: int, group: int, time: int) -
 
 
 @kernel
+def _through_link(faults: Faults, state: State, link: int, start: int, size: float, ns_per_byte: float) -> int:
+    """When the last of `size` bytes is through a shared link: at most the sender's rate, and what others left of it."""
+    time, left = start, size
+    whole = BIN_NS / faults.shared_ns_per_byte[link]
+    while True:
+        number = time // BIN_NS
+        slot = number % LINK_BINS
+        if state.link_bin[link, slot] != number:
+            state.link_bin[link, slot] = number
+            state.link_used[link, slot] = 0.0
+        span = (number + 1) * BIN_NS - time
+        amount = min(left, min(span / ns_per_byte, whole - state.link_used[link, slot]))
+        state.link_used[link, slot] += amount
+        left -= amount
+        if left < 1.0:
+            return int(time + min(span, amount * max(ns_per_byte, faults.shared_ns_per_byte[link])))
+        time = (number + 1) * BIN_NS
+
+
+@kernel
 def _transfer(
     net: Network,
     faults: Faults,
@@ -266,14 +294,12 @@ def _transfer(
         return ready + int(size * NVLINK_NS_PER_BYTE) + LATENCY_NS
     src, dst = net.pair_src[pair], net.pair_dst[pair]
     start = max(ready, max(state.tx_free[src], state.rx_free[dst]))
+    slow = _pair_slow(net, faults, pair, group, start)
+    ns_per_byte = net.ns_per_byte * slow * (1.03 + 0.12 * uniform(seed, pair, step, salt))
+    active = int(size * ns_per_byte) + 1
     link = net.shared[pair]
-    thin = 1.0
     if link >= 0 and faults.shared_start[link] <= start < faults.shared_end[link]:
-        start = max(start, state.shared_free[link])
-        state.shared_free[link] = start + int(size * faults.shared_ns_per_byte[link])
-        thin = faults.shared_ns_per_byte[link] / net.ns_per_byte
-    slow = max(thin, _pair_slow(net, faults, pair, group, start))
-    active = int(size * net.ns_per_byte * slow * (1.03 + 0.12 * uniform(seed, pair, step, salt))) + 1
+        active = _through_link(faults, state, link, start, size, ns_per_byte) - start + 1
     pause = 0
     if size > 20_000 and uniform(seed, pair, step, salt + 7919) < jobs.stall_probability[job]:
         pause = int(6e5 + 4e6 * uniform(seed, pair, step, salt + 104729))
@@ -337,6 +363,50 @@ def _arrivals(ops: Ops, state: State, op: int, step: int, ready: int) -> None:
 
 
 @kernel
+def _segment(
+    net: Network,
+    faults: Faults,
+    jobs: Jobs,
+    state: State,
+    out: Transfers,
+    seed: np.uint64,
+    job: int,
+    pair: int,
+    group: int,
+    ready: int,
+    wait: int,
+    size: float,
+    kind: int,
+    step: int,
+    salt: int,
+    joinable: int,
+) -> int:
+    """A segment to a follower that is there from `wait` on: what fits into buffers goes before, the rest then."""
+    if size > EAGER_BYTES and wait > ready:
+        end = _transfer(
+            net,
+            faults,
+            jobs,
+            state,
+            out,
+            seed,
+            job,
+            pair,
+            group,
+            ready,
+            EAGER_BYTES,
+            kind,
+            step,
+            salt + 8,
+            joinable,
+        )
+        ready = max(end - LATENCY_NS, wait)
+        size -= EAGER_BYTES
+        joinable = state.counters[1] - 1
+    return _transfer(net, faults, jobs, state, out, seed, job, pair, group, ready, size, kind, step, salt, joinable)
+
+
+@kernel
 def _ring(
     ops: Ops,
     net: Network,
@@ -380,15 +450,29 @@ def _ring(
                 follower = (i + 1) % n
                 pair = ops.flow_pair[ops.flow_offset[op] + lane * n + i]
                 ready = max(own[i], coming[i] if chain else got[i])
-                if size > EAGER_BYTES:
-                    ready = max(ready, arrival[follower])
                 salt = (op * 64 + s) * 16 + lane
                 row = state.counters[1]
-                end = _transfer(
-                    net, faults, jobs, state, out, seed, job, pair, group, ready, size, kind, step, salt, rows[i]
+                wait = arrival[follower] if s == 0 else ready
+                end = _segment(
+                    net,
+                    faults,
+                    jobs,
+                    state,
+                    out,
+                    seed,
+                    job,
+                    pair,
+                    group,
+                    ready,
+                    wait,
+                    size,
+                    kind,
+                    step,
+                    salt,
+                    rows[i],
                 )
                 if state.counters[1] > row:
-                    rows[i] = row
+                    rows[i] = state.counters[1] - 1
                 own[i] = end - LATENCY_NS
                 coming[follower] = end
             for i in range(n):

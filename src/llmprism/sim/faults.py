@@ -21,8 +21,8 @@ from llmprism.sim.scenario import FaultSpec, Scenario
 __all__ = ["FaultLabel", "FaultPlan", "SharedLink", "plan_faults"]
 
 NS = 1_000_000_000
-CRASH_SPREAD_NS = 25_000_000
-"""The others learn of a crash (connection reset) within some milliseconds."""
+CRASH_SPREAD_NS = 300_000_000
+"""The others go on until they need the dead rank, or until the launcher that watches the job kills them."""
 
 Int64 = NDArray[np.int64]
 
