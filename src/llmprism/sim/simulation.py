@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.model import PairKind
 from llmprism.sim import engine
-from llmprism.sim.background import Mice, background
+from llmprism.sim.background import Life, Mice, background
 from llmprism.sim.cluster import Cluster, build_cluster
 from llmprism.sim.collector import Batch, Collector
 from llmprism.sim.faults import FaultPlan, SharedLink, plan_faults
@@ -224,7 +225,9 @@ class Simulation:
             last = min(self.plan.crash.get(program.index, self.window_ns), self.window_ns)
             if program.spec.stop_s > 0:
                 last = min(last, int(program.spec.stop_s * NS))
-            lives.append((nics, first, last))
+            used = {pair for pair, kind in program.pair_kinds if kind != int(PairKind.OTHER)}
+            ends = [(self.pairs.src[pair], self.pairs.dst[pair]) for pair in sorted(used)]
+            lives.append(Life(nics, ends, first, last))
         return background(self.cluster, lives, self.window_ns, self._connect, self.rng)
 
     def _output(self) -> tuple[engine.Transfers, int]:
