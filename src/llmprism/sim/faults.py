@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from llmprism.errors import UsageError
 from llmprism.model import FindingKind, PairKind, Where, WhereType
 from llmprism.sim.cluster import Cluster
-from llmprism.sim.engine import NEVER, Faults
 from llmprism.sim.program import JobProgram
 from llmprism.sim.scenario import FaultSpec, Scenario
+from llmprism.sim.tables import NEVER, Faults
 
 __all__ = ["FaultLabel", "FaultPlan", "SharedLink", "plan_faults"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model import PairKind
-from llmprism.sim import engine
+from llmprism.sim import engine, tables
 from llmprism.sim.background import Life, Mice, background
 from llmprism.sim.cluster import Cluster, build_cluster
 from llmprism.sim.collector import Batch, Collector
@@ -19,6 +19,7 @@ from llmprism.sim.ops import Flag, Ops, OpTable, PairTable
 from llmprism.sim.placement import place_jobs
 from llmprism.sim.program import JobProgram, build_program
 from llmprism.sim.scenario import JobSpec, Scenario
+from llmprism.sim.tables import Counter
 from llmprism.sim.writer import ConnectionNames
 
 __all__ = ["EPOCH_NS", "Simulation", "TransferBatch"]
@@ -75,10 +76,9 @@ class Simulation:
         self.network, self.connections = self._wire()
         self.faults = self._freeze_faults()
         self.jobs = self._job_table()
-        self.state = engine.new_state(
-            self.ops, len(self.cluster.addresses), len(self.plan.shared), len(self.programs), MAX_STEPS
+        self.state = tables.new_state(
+            self.ops, len(self.cluster.addresses), len(self.plan.shared), len(self.programs), MAX_STEPS, trace
         )
-        self.state.counters[5] = int(trace)
         self.pair_bytes = np.zeros(len(self.pairs.src), dtype=np.int64)
         self.mice = self._background()
         self.transfers = 0
@@ -113,12 +113,12 @@ class Simulation:
         spec = self.scenario.cluster
         load = spec.nic_gbps / spec.uplink_gbps
         return [
-            SharedLink(leaf, spine, None, load, -engine.NEVER, engine.NEVER)
+            SharedLink(leaf, spine, None, load, -tables.NEVER, tables.NEVER)
             for leaf in range(len(self.cluster.leaves))
             for spine in range(len(self.cluster.spines))
         ]
 
-    def _wire(self) -> tuple[engine.Network, Connections]:
+    def _wire(self) -> tuple[tables.Network, Connections]:
         """ECMP choices, ports and connection ids of every pair."""
         cluster, pairs, spec = self.cluster, self.pairs, self.scenario.cluster
         src, dst = np.array(pairs.src, dtype=np.int32), np.array(pairs.dst, dtype=np.int32)
@@ -134,7 +134,7 @@ class Simulation:
                 hit = (leaf_src == link.leaf) & (leaf_dst != link.leaf) & (spine[:, 0] == link.spine) & (shared < 0)
             shared[hit] = number
         spine[leaf_src == leaf_dst] = -1
-        network = engine.Network(
+        network = tables.Network(
             pair_src=src,
             pair_dst=dst,
             leaf_src=leaf_src.astype(np.int32),
@@ -167,7 +167,7 @@ class Simulation:
         self._leaves.append((a, b))
         return self.names.add(cluster.addresses[src], cluster.addresses[dst], sport, dport, path)
 
-    def _freeze_faults(self) -> engine.Faults:
+    def _freeze_faults(self) -> tables.Faults:
         cluster = self.cluster
         links = len(cluster.leaves) * len(cluster.spines)
         rate = 8.0 / self.scenario.cluster.nic_gbps
@@ -175,7 +175,7 @@ class Simulation:
             self.cell_count, len(cluster.addresses), len(cluster.switches), links, self.group_count, rate
         )
 
-    def _job_table(self) -> engine.Jobs:
+    def _job_table(self) -> tables.Jobs:
         specs = [program.spec for program in self.programs]
 
         def per_job(values: list[float]) -> NDArray[np.float64]:
@@ -184,18 +184,18 @@ class Simulation:
         def times(values: list[float]) -> Int64:
             return np.array(values, dtype=np.int64)
 
-        never = float(engine.NEVER)
-        hang = np.full(max(self.cell_count, 1), engine.NEVER, dtype=np.int64)
+        never = float(tables.NEVER)
+        hang = np.full(max(self.cell_count, 1), tables.NEVER, dtype=np.int64)
         for cell, when in self.plan.hang.items():
             hang[cell] = when
-        dead = np.full(len(self.cluster.addresses), engine.NEVER, dtype=np.int64)
+        dead = np.full(len(self.cluster.addresses), tables.NEVER, dtype=np.int64)
         for nic, when in self.plan.dead.items():
             dead[nic] = when
-        stalls = [self.plan.stall.get(i, (engine.NEVER, engine.NEVER)) for i in range(len(specs))]
-        return engine.Jobs(
+        stalls = [self.plan.stall.get(i, (tables.NEVER, tables.NEVER)) for i in range(len(specs))]
+        return tables.Jobs(
             start=times([spec.start_s * NS for spec in specs]),
             stop=times([spec.stop_s * NS if spec.stop_s > 0 else never for spec in specs]),
-            crash=np.array([self.plan.crash.get(i, engine.NEVER) for i in range(len(specs))], dtype=np.int64),
+            crash=np.array([self.plan.crash.get(i, tables.NEVER) for i in range(len(specs))], dtype=np.int64),
             stall_start=np.array([stall[0] for stall in stalls], dtype=np.int64),
             stall_end=np.array([stall[1] for stall in stalls], dtype=np.int64),
             steps=np.array([spec.steps or 2**30 for spec in specs], dtype=np.int32),
@@ -211,7 +211,7 @@ class Simulation:
 
     def _step_factors(self, spec: JobSpec) -> NDArray[np.float64]:
         """Healthy variation from step to step: noise, slow regimes that come and go, short spikes."""
-        count = engine.STEP_FACTORS
+        count = tables.STEP_FACTORS
         factor = np.exp(self.rng.normal(0.0, spec.step_jitter, count))
         if spec.alternate > 1.0:
             factor[(np.cumsum(self.rng.random(count) < 0.3) % 2) == 1] *= spec.alternate
@@ -230,24 +230,12 @@ class Simulation:
             lives.append(Life(nics, ends, first, last))
         return background(self.cluster, lives, self.window_ns, self._connect, self.rng)
 
-    def _output(self) -> tuple[engine.Transfers, int]:
+    def _output(self) -> tuple[tables.Transfers, int]:
         widest = self.ops.lanes.astype(np.int64) * np.maximum(self.ops.width, 1) * np.maximum(self.ops.segments, 8)
         square = self.ops.lanes.astype(np.int64) * self.ops.width.astype(np.int64) ** 2
         room = int(max(widest.max(initial=1), square.max(initial=1))) + 1
         size = BATCH_TRANSFERS + room
-        return engine.Transfers(
-            pair=np.zeros(size, dtype=np.int32),
-            start=np.zeros(size, dtype=np.int64),
-            end=np.zeros(size, dtype=np.int64),
-            bytes=np.zeros(size, dtype=np.int64),
-            active_ns=np.zeros(size, dtype=np.int64),
-            kind=np.zeros(size, dtype=np.int8),
-            step=np.zeros(size, dtype=np.int32),
-            done_op=np.zeros(BATCH_TRANSFERS, dtype=np.int32),
-            done_step=np.zeros(BATCH_TRANSFERS, dtype=np.int32),
-            done_start=np.zeros(BATCH_TRANSFERS, dtype=np.int64),
-            done_end=np.zeros(BATCH_TRANSFERS, dtype=np.int64),
-        ), room
+        return tables.new_transfers(size, BATCH_TRANSFERS), room
 
     def batches(self) -> Iterator[tuple[TransferBatch, list[Batch]]]:
         """Runs the scenario: true transfers, and the records that the collector made of them."""
@@ -260,21 +248,12 @@ class Simulation:
         )
         out, room = self._output()
         seed = np.uint64(self.seed * 2654435761 + 12345)
-        engine.seed_heap(self.ops, self.jobs, self.state)
+        world = tables.World(self.ops, self.network, self.faults, self.jobs, self.state, out, seed)
+        engine.seed_heap(world)
         mice_done = 0
         status = engine.FULL
         while status == engine.FULL:
-            status = engine.advance(
-                self.ops,
-                self.network,
-                self.faults,
-                self.jobs,
-                self.state,
-                out,
-                seed,
-                self.window_ns,
-                room,
-            )
+            status = engine.advance(world, self.window_ns, room)
             transfers = self._taken(out)
             self.transfers += transfers.pair.size
             now = self.window_ns if status == engine.DONE else transfers.now
@@ -299,7 +278,7 @@ class Simulation:
                 )
                 made += self._collected(collector, records, written)
             connection = 0
-            before = engine.NEVER if status == engine.DONE else now - idle
+            before = tables.NEVER if status == engine.DONE else now - idle
             while connection < meter.bytes.size:
                 connection, written = close_idle(meter, records, before, connection)
                 made += self._collected(collector, records, written)
@@ -320,8 +299,8 @@ class Simulation:
             self.scenario.collector, len(self.cluster.leaves), leaves[:, 0].copy(), leaves[:, 1].copy(), rng
         )
 
-    def _taken(self, out: engine.Transfers) -> TransferBatch:
-        count, done = int(self.state.counters[1]), int(self.state.counters[2])
+    def _taken(self, out: tables.Transfers) -> TransferBatch:
+        count, done = (int(self.state.counters[place]) for place in (Counter.TRANSFERS, Counter.DONE))
         inside = (out.end[:count] > 0) & (out.start[:count] < self.window_ns)
         np.add.at(self.pair_bytes, out.pair[:count][inside], out.bytes[:count][inside])
         return TransferBatch(
@@ -335,7 +314,7 @@ class Simulation:
             done_step=out.done_step[:done].copy(),
             done_start=out.done_start[:done].copy(),
             done_end=out.done_end[:done].copy(),
-            now=int(self.state.counters[3]),
+            now=int(self.state.counters[Counter.NOW]),
         )
 
     def _collected(self, collector: Collector, records: Records, count: int) -> list[Batch]:
