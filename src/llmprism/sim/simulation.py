@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,11 @@ from llmprism.sim.background import Life, Mice, background
 from llmprism.sim.cluster import Cluster, build_cluster
 from llmprism.sim.collector import Batch, Collector
 from llmprism.sim.faults import FaultPlan, SharedLink, plan_faults
-from llmprism.sim.meter import Connections, Records, close_idle, measure, new_meter
+from llmprism.sim.meter import Connections
 from llmprism.sim.ops import Flag, Ops, OpTable, PairTable
 from llmprism.sim.placement import place_jobs
 from llmprism.sim.program import JobProgram, build_program
+from llmprism.sim.recorder import Recorder, TransferBatch
 from llmprism.sim.scenario import JobSpec, Scenario
 from llmprism.sim.tables import Counter
 from llmprism.sim.writer import ConnectionNames
@@ -29,31 +30,10 @@ EPOCH_NS = 1_800_000_000 * NS
 """The window's start: a fixed time in 2027, so that runs are the same."""
 
 BATCH_TRANSFERS = 400_000
-BATCH_RECORDS = 1_000_000
 MAX_STEPS = 8192
 """Steps of one job that the truth can hold: two hours of one-second steps."""
 
 Int64 = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class TransferBatch:
-    """True transfers and operations done in one batch, times relative to the window's start.
-
-    The operations are the computations, or all of them when the simulation traces.
-    """
-
-    pair: NDArray[np.int32]
-    start: Int64
-    end: Int64
-    bytes: Int64
-    kind: NDArray[np.int8]
-    step: NDArray[np.int32]
-    done_op: NDArray[np.int32]
-    done_step: NDArray[np.int32]
-    done_start: Int64
-    done_end: Int64
-    now: int
 
 
 class Simulation:
@@ -239,65 +219,25 @@ class Simulation:
 
     def batches(self) -> Iterator[tuple[TransferBatch, list[Batch]]]:
         """Runs the scenario: true transfers, and the records that the collector made of them."""
-        collector = self._collector()
-        spec = self.scenario.collector
-        idle, active = int(spec.idle_ms * 1e6), int(spec.active_s * NS)
-        meter = new_meter(len(self.names.src))
-        records = Records(
-            np.zeros(BATCH_RECORDS, dtype=np.int32), *(np.zeros(BATCH_RECORDS, dtype=np.int64) for _ in range(3))
-        )
         out, room = self._output()
         seed = np.uint64(self.seed * 2654435761 + 12345)
         world = tables.World(self.ops, self.network, self.faults, self.jobs, self.state, out, seed)
+        recorder = self._recorder(seed)
         engine.seed_heap(world)
-        mice_done = 0
         status = engine.FULL
         while status == engine.FULL:
             status = engine.advance(world, self.window_ns, room)
             transfers = self._taken(out)
             self.transfers += transfers.pair.size
-            now = self.window_ns if status == engine.DONE else transfers.now
-            made: list[Batch] = []
-            row = 0
-            count = transfers.pair.size
-            active_ns = out.active_ns[:count]
-            while row < count:
-                row, written = measure(
-                    transfers.pair,
-                    transfers.start,
-                    transfers.end,
-                    transfers.bytes,
-                    active_ns,
-                    row,
-                    self.connections,
-                    meter,
-                    records,
-                    idle,
-                    active,
-                    seed,
-                )
-                made += self._collected(collector, records, written)
-            connection = 0
-            before = tables.NEVER if status == engine.DONE else now - idle
-            while connection < meter.bytes.size:
-                connection, written = close_idle(meter, records, before, connection)
-                made += self._collected(collector, records, written)
-            upto = int(np.searchsorted(self.mice.end, now, side="right"))
-            if upto > mice_done:
-                part = slice(mice_done, upto)
-                mice = self.mice
-                made.append(
-                    collector.collect(mice.connection[part], mice.start[part], mice.end[part], mice.bytes[part])
-                )
-                mice_done = upto
-            yield transfers, made
+            now = None if status == engine.DONE else transfers.now
+            yield transfers, recorder.record(transfers, out.active_ns[: transfers.pair.size], now)
 
-    def _collector(self) -> Collector:
+    def _recorder(self, seed: np.uint64) -> Recorder:
         leaves = np.array(self._leaves, dtype=np.int32).reshape(-1, 2)
+        spec = self.scenario.collector
         rng = np.random.default_rng([self.seed, 1])
-        return Collector(
-            self.scenario.collector, len(self.cluster.leaves), leaves[:, 0].copy(), leaves[:, 1].copy(), rng
-        )
+        collector = Collector(spec, len(self.cluster.leaves), leaves[:, 0].copy(), leaves[:, 1].copy(), rng)
+        return Recorder(spec, self.connections, len(self.names.src), self.mice, collector, self.window_ns, seed)
 
     def _taken(self, out: tables.Transfers) -> TransferBatch:
         count, done = (int(self.state.counters[place]) for place in (Counter.TRANSFERS, Counter.DONE))
@@ -316,18 +256,6 @@ class Simulation:
             done_end=out.done_end[:done].copy(),
             now=int(self.state.counters[Counter.NOW]),
         )
-
-    def _collected(self, collector: Collector, records: Records, count: int) -> list[Batch]:
-        """Records that lie inside the window, as the collector stores them."""
-        if not count:
-            return []
-        keep = (records.start[:count] >= 0) & (records.end[:count] <= self.window_ns)
-        rows = np.flatnonzero(keep)
-        if not rows.size:
-            return []
-        return [
-            collector.collect(records.connection[rows], records.start[rows], records.end[rows], records.bytes[rows])
-        ]
 
     def steps(self, segment: int) -> tuple[NDArray[np.intp], Int64, Int64]:
         """Finished steps of a job segment inside the window: numbers, starts, ends (relative to the window)."""
