@@ -9,6 +9,8 @@ __all__ = [
     "MAX_DOCUMENT_BYTES",
     "MAX_RECORD_BYTES",
     "MAX_RECORD_NS",
+    "MAX_SIMULATED_GPUS",
+    "MAX_SIMULATED_SECONDS",
     "MAX_TOPOLOGY_BYTES",
 ]
 
@@ -26,3 +28,9 @@ MAX_TOPOLOGY_BYTES: Final = 1 << 28
 
 MAX_DOCUMENT_BYTES: Final = 1 << 30
 """1 GiB of JSON in a report or a truth, after decompression: a 16,384-GPU day with all pairs is a third of that."""
+
+MAX_SIMULATED_GPUS: Final = 1 << 17
+"""131,072: the largest training clusters that exist; the simulator's tables of that size take some gigabytes."""
+
+MAX_SIMULATED_SECONDS: Final = 86_400.0
+"""A day: longer windows are analysed in parts anyway."""

@@ -120,6 +120,19 @@ class _Site:
     programs: list[JobProgram]
     program: JobProgram
 
+    @property
+    def leaf(self) -> str:
+        return self._switch(self.cluster.leaves, self.fault.leaf)
+
+    @property
+    def spine(self) -> str:
+        return self._switch(self.cluster.spines, self.fault.spine)
+
+    def _switch(self, names: tuple[str, ...], index: int) -> str:
+        if not 0 <= index < len(names):
+            raise UsageError(f"fault {self.fault.kind}: there is no switch {index} among {names[0]} to {names[-1]}")
+        return names[index]
+
 
 def plan_faults(scenario: Scenario, cluster: Cluster, programs: list[JobProgram]) -> FaultPlan:
     """`programs` holds the first segment of every job in order, then the restarted ones."""
@@ -178,20 +191,20 @@ def _slow_nic(site: _Site) -> None:
 def _slow_link(site: _Site) -> None:
     start, end, _ = _interval(site.fault)
     site.plan.add_slow("link", site.cluster.link(site.fault.leaf, site.fault.spine), start, end, site.fault.factor)
-    where = Where(WhereType.LINK, (site.cluster.leaves[site.fault.leaf], site.cluster.spines[site.fault.spine]))
+    where = Where(WhereType.LINK, (site.leaf, site.spine))
     _label(site, FindingKind.SLOW_LINK, None, where)
 
 
 def _slow_leaf(site: _Site) -> None:
     start, end, _ = _interval(site.fault)
     site.plan.add_slow("switch", site.fault.leaf, start, end, site.fault.factor)
-    _label(site, FindingKind.SLOW_SWITCH, None, Where(WhereType.SWITCH, site.cluster.leaves[site.fault.leaf]))
+    _label(site, FindingKind.SLOW_SWITCH, None, Where(WhereType.SWITCH, site.leaf))
 
 
 def _slow_spine(site: _Site) -> None:
     start, end, _ = _interval(site.fault)
     site.plan.add_slow("switch", len(site.cluster.leaves) + site.fault.spine, start, end, site.fault.factor)
-    _label(site, FindingKind.SLOW_SWITCH, None, Where(WhereType.SWITCH, site.cluster.spines[site.fault.spine]))
+    _label(site, FindingKind.SLOW_SWITCH, None, Where(WhereType.SWITCH, site.spine))
 
 
 def _ecmp(site: _Site) -> None:
@@ -201,12 +214,14 @@ def _ecmp(site: _Site) -> None:
     jobs = frozenset({site.program.index, other})
     link = SharedLink(site.fault.leaf, site.fault.spine, jobs, site.fault.factor, start, end)
     site.plan.shared.append(link)
-    where = Where(WhereType.LINK, (site.cluster.leaves[site.fault.leaf], site.cluster.spines[site.fault.spine]))
+    where = Where(WhereType.LINK, (site.leaf, site.spine))
     _label(site, FindingKind.CONGESTION, None, where)
 
 
 def _slow_storage(site: _Site) -> None:
     start, end, _ = _interval(site.fault)
+    if not len(site.cluster.storage):
+        raise UsageError("fault slow_storage: the cluster has no storage nodes")
     node = site.cluster.storage[site.fault.rank % len(site.cluster.storage)]
     site.plan.add_slow("nic", node, start, end, site.fault.factor)
     _label(site, FindingKind.SLOW_STORAGE, None, Where(WhereType.STORAGE, site.cluster.addresses[node]))
@@ -215,6 +230,8 @@ def _slow_storage(site: _Site) -> None:
 def _imbalance(site: _Site) -> None:
     program = site.program
     start, end, _ = _interval(site.fault)
+    if site.fault.stage >= program.spec.pp:
+        raise UsageError(f"fault imbalance: {program.spec.name} has no stage {site.fault.stage}")
     cells = [cell for row in program.cells[site.fault.stage] for cell in row]
     for cell in cells:
         site.plan.add_slow("cell", cell, start, end, site.fault.factor)
@@ -226,6 +243,8 @@ def _slow_group(site: _Site) -> None:
     program = site.program
     start, end, _ = _interval(site.fault)
     groups = [(cells, number) for (kind, cells), number in program.groups.items() if kind is PairKind.DP]
+    if not groups:
+        raise UsageError(f"fault slow_group: {program.spec.name} has no gradient group")
     cells, number = groups[site.fault.group % len(groups)]
     site.plan.add_slow("group", number, start, end, site.fault.factor)
     members = _names(site.cluster, [nic for cell in cells for nic in program.nics_of_cell[cell]])

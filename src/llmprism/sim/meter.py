@@ -123,6 +123,8 @@ def measure(
                     amount = cut - sent
                 begin = start[i] + int(sent * rate) + (pause if sent >= cut else 0)
                 length = int(min(amount * rate, amount * STREAM_NS_PER_BYTE * (1.0 + uniform(seed, i, lane, sent))))
+                if amount == mine:
+                    length = end[i] - begin
                 sent += amount
                 if sent >= mine:
                     begin = max(start[i], end[i] - length - (int(0.02 * pause) if lane else 0))

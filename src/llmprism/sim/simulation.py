@@ -23,15 +23,15 @@ from llmprism.sim.scenario import JobSpec, Scenario
 from llmprism.sim.tables import Counter
 from llmprism.sim.writer import ConnectionNames
 
-__all__ = ["EPOCH_NS", "Simulation", "TransferBatch"]
+__all__ = ["EPOCH_NS", "Simulation"]
 
 NS = 1_000_000_000
 EPOCH_NS = 1_800_000_000 * NS
 """The window's start: a fixed time in 2027, so that runs are the same."""
 
 BATCH_TRANSFERS = 400_000
-MAX_STEPS = 8192
-"""Steps of one job that the truth can hold: two hours of one-second steps."""
+SHORTEST_STEP_S = 0.025
+"""The truth has room for steps of this length through the whole window."""
 
 Int64 = NDArray[np.int64]
 
@@ -56,8 +56,9 @@ class Simulation:
         self.network, self.connections = self._wire()
         self.faults = self._freeze_faults()
         self.jobs = self._job_table()
+        steps = int(scenario.seconds / SHORTEST_STEP_S) + 256
         self.state = tables.new_state(
-            self.ops, len(self.cluster.addresses), len(self.plan.shared), len(self.programs), MAX_STEPS, trace
+            self.ops, len(self.cluster.addresses), len(self.plan.shared), len(self.programs), steps, trace
         )
         self.pair_bytes = np.zeros(len(self.pairs.src), dtype=np.int64)
         self.mice = self._background()

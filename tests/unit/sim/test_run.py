@@ -184,6 +184,12 @@ def test_scaling_changes_the_data_parallel_degree() -> None:
         "[[fault]]\nfactor = 2",
         "[[fault]]\nkind = 'crash'\njob = 'nobody'",
         "cluster = 3",
+        "[cluster]\nservers = 1000000000",
+        "[cluster]\nnic_gbps = 0",
+        "[collector]\nloss = 1.5",
+        "seconds = 1e12",
+        "[[job]]\nsharding = 'fsdp'\npp = 2",
+        "[[job]]\nep = 3\ndp = 4",
     ],
 )
 def test_a_wrong_scenario_is_refused(text: str) -> None:
@@ -194,6 +200,20 @@ def test_a_wrong_scenario_is_refused(text: str) -> None:
 def test_a_job_too_large_for_the_cluster_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="GPUs"):
         simulate(parse_scenario("big", "[[job]]\ntp = 8\ndp = 100"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "kind = 'slow_leaf'\nleaf = 99",
+        "kind = 'slow_link'\nspine = 99",
+        "kind = 'imbalance'\nstage = 9",
+        "kind = 'slow_group'",
+    ],
+)
+def test_a_fault_at_a_place_that_is_not_there_is_refused(fault: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="fault"):
+        simulate(parse_scenario("f", f"[[job]]\nname = 'a'\npp = 2\n[[fault]]\n{fault}"), tmp_path)
 
 
 def test_the_command_simulates_and_lists(tmp_path: Path) -> None:
