@@ -31,6 +31,7 @@ SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero_bubble")
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
 COLLECTIVES = ("ring", "tree", "hierarchical")
 PLACEMENTS = ("contiguous", "scattered")
+HALVES = ("both", "lower", "upper")
 FABRICS = ("rail", "plain")
 ADDRESS_PLANS = ("rail", "server", "ipv6")
 LEVELS = ("easy", "medium", "hard", "brutal")
@@ -101,7 +102,8 @@ class JobSpec:
     """One tenant's job. Sizes are per GPU: `activation_mb` per micro-batch, `gradient_mb` per step.
 
     `compute_ms` is the forward time of one micro-batch on one stage; backward takes twice as long. `start_s` below 0:
-    the job was running before the window. `steps` 0 and `stop_s` 0: it runs to the end of the window.
+    the job was running before the window. `half` takes only the lower or upper half of each server's GPUs. `steps` 0
+    and `stop_s` 0: it runs to the end of the window.
     """
 
     name: str = "job"
@@ -144,6 +146,7 @@ class JobSpec:
     data_mb: float = 0.0
     data_jitter_ms: float = 0.0
     placement: str = "contiguous"
+    half: str = "both"
     gpu_offset: int = 0
     start_s: float = -2.0
     stop_s: float = 0.0
@@ -334,4 +337,5 @@ def _check_job(scenario: Scenario, job: JobSpec) -> None:
     _demand(scenario, even, f"{name}: shard_group must divide dp * cp")
     cut = job.schedule == "interleaved" and job.micro_batches % job.pp
     _demand(scenario, not cut, f"{name}: interleaved needs micro_batches in multiples of pp")
+    _demand(scenario, job.half in HALVES and job.gpu_offset >= 0, f"{name}: half must be one of {', '.join(HALVES)}")
     _demand(scenario, job.placement in PLACEMENTS, f"{name}: placement must be one of {', '.join(PLACEMENTS)}")
