@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint unit bench clean
+.PHONY: demo test lint unit bench bench-accuracy clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,9 @@ unit: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/captures.py
 	$(BIN)/python benchmarks/speed.py
+
+bench-accuracy: $(READY)
+	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md
 
 clean:
 	rm -rf $(VENV) build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis

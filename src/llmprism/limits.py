@@ -26,6 +26,8 @@ __all__ = [
     "MAX_RECORD_BYTES",
     "MAX_RECORD_NS",
     "MAX_TEMPLATE_STORE_BYTES",
+    "MAX_SIMULATED_GPUS",
+    "MAX_SIMULATED_SECONDS",
     "MAX_TOPOLOGY_BYTES",
     "MAX_TOPOLOGY_NAMES",
 ]
@@ -96,3 +98,9 @@ MAX_TEMPLATE_STORE_BYTES: Final = 1 << 28
 
 MAX_TOPOLOGY_NAMES: Final = 1 << 20
 """Names of one host list: ten times the largest cluster; more is a typing error in a range."""
+
+MAX_SIMULATED_GPUS: Final = 1 << 17
+"""131,072: the largest training clusters that exist; the simulator's tables of that size take some gigabytes."""
+
+MAX_SIMULATED_SECONDS: Final = 86_400.0
+"""A day: longer windows are analysed in parts anyway."""

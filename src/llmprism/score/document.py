@@ -23,6 +23,9 @@ __all__ = ["Facts", "GroupFact", "IssueFact", "JobFacts", "LayoutFacts", "parse_
 REPORT_SCHEMA = "llmprism.report/1"
 GZIP_MAGIC = b"\x1f\x8b"
 
+MAX_TIME_NS = 1 << 62
+"""The year 2116; the difference of two such times fits into 64 bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class LayoutFacts:
@@ -149,6 +152,8 @@ def as_text(value: object, field: str) -> str:
 def as_int(value: object, field: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise FormatError(f"{field}: an integer is expected")
+    if abs(value) > MAX_TIME_NS:
+        raise FormatError(f"{field}: {value} is out of range")
     return value
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from llmprism.model import PairKind
 from llmprism.sim.ops import Flag, OpType
-from llmprism.sim.simulation import Simulation, TransferBatch
+from llmprism.sim.recorder import TransferBatch
+from llmprism.sim.simulation import Simulation
 
 __all__ = ["Trace", "check_causality", "check_line_rate", "check_ring_bytes", "check_steps", "trace_of"]
 

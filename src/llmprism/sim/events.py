@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from llmprism.model import EventKind, PairKind
 from llmprism.sim.ops import OpType
-from llmprism.sim.simulation import EPOCH_NS, Simulation, TransferBatch
+from llmprism.sim.recorder import TransferBatch
+from llmprism.sim.simulation import EPOCH_NS, Simulation
 
 __all__ = ["EventWriter"]
 

@@ -107,27 +107,28 @@ def measure(
         if slow:
             chunk = BURST_BYTES
         pieces = max(1, (share + chunk // 2) // chunk)
-        if row + lanes * (pieces + 1) > out.start.size:
+        if row + lanes * (pieces + 2) > out.start.size:
             break
-        slot = active_ns[i] / pieces
         pause = end[i] - start[i] - active_ns[i]
-        cut = int(uniform(seed, i, p, 11) * pieces) + 1
         for lane in range(lanes):
             mine = share + (size[i] - share * lanes if lane == 0 else 0)
+            rate = active_ns[i] / mine
+            cut = int(mine * uniform(seed, i, p, 11) * (0.97 + 0.03 * uniform(seed, i, lane, 9))) if pause > 0 else mine
             sent = 0
-            for j in range(pieces):
-                amount = mine - sent if j == pieces - 1 else chunk
-                amount = min(amount, mine - sent)
-                if amount <= 0:
-                    continue
-                begin = start[i] + int(j * slot) + (pause if j >= cut else 0)
-                length = min(slot, amount * STREAM_NS_PER_BYTE * (1.0 + uniform(seed, i, lane, j + 13)))
-                finish = begin + int(length)
-                if j == pieces - 1:
-                    finish = end[i] - (int(0.05 * slot * uniform(seed, i, lane, 12)) if lane else 0)
-                    begin = max(start[i], finish - int(length))
-                row = _feed(meter, out, row, connections.first[p] + lane, begin, finish, amount, idle, active)
+            while sent < mine:
+                amount = min(chunk, mine - sent)
+                if mine - sent - amount < chunk // 2 and not slow:
+                    amount = mine - sent
+                if sent < cut < sent + amount:
+                    amount = cut - sent
+                begin = start[i] + int(sent * rate) + (pause if sent >= cut else 0)
+                length = int(min(amount * rate, amount * STREAM_NS_PER_BYTE * (1.0 + uniform(seed, i, lane, sent))))
+                if amount == mine:
+                    length = end[i] - begin
                 sent += amount
+                if sent >= mine:
+                    begin = max(start[i], end[i] - length - (int(0.02 * pause) if lane else 0))
+                row = _feed(meter, out, row, connections.first[p] + lane, begin, begin + length, amount, idle, active)
         i += 1
     return i, row
 

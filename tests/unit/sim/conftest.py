@@ -7,8 +7,9 @@ import pytest
 
 from llmprism.sim.checks import Trace, trace_of
 from llmprism.sim.collector import Batch
+from llmprism.sim.recorder import TransferBatch
 from llmprism.sim.scenario import Scenario, parse_scenario
-from llmprism.sim.simulation import Simulation, TransferBatch
+from llmprism.sim.simulation import Simulation
 
 
 @dataclass(frozen=True)
