@@ -30,6 +30,9 @@ GOES_ON_ITERATIONS: Final = 2
 
 _TOTAL: Final = re.compile(r"(?:iteration|iter|step)\s*[:=]?\s*\[?\s*(\d+)\s*/\s*(\d+)", re.I)
 
+_TELLS_OF_WORK: Final = re.compile(r"loss|elapsed|finish|complet|took|throughput|tokens|samples|grad|lr\b|learning.rate", re.I)
+"""Words that make a step number printed only once a count of work done rather than a setting."""
+
 _STAGE_OF: Final = {
     Meaning.LAUNCH: Stage.LAUNCH,
     Meaning.INIT: Stage.INIT,
@@ -105,11 +108,11 @@ class Progress:
     def goes_on_after(self, file: int, line: int, time_ns: int) -> bool:
         """Whether the run completed more iterations, or reached a later stage, after a line."""
         track = self.tracks[file]
-        if track.line.size:
-            return self._advanced(track, np.searchsorted(track.line, line, side="right"))
+        if track.line.size and self._advanced(track, np.searchsorted(track.line, line, side="right")):
+            return True
         if self._reached_later_stage(track, line):
             return True
-        if time_ns:
+        if time_ns and not track.line.size:
             return any(
                 self._advanced(other, np.searchsorted(other.time_ns, time_ns, side="right"))
                 for other in self.tracks
@@ -122,7 +125,7 @@ class Progress:
         at = int(place)
         if at >= track.value.size:
             return False
-        before = int(track.value[:at].max()) if at else int(track.value[0]) - 1
+        before = int(track.value[:at].max()) if at else -1
         after = np.unique(track.value[at:])
         return int((after > before).sum()) >= GOES_ON_ITERATIONS
 
@@ -148,6 +151,7 @@ def _iteration_shapes(log: JobLog) -> tuple[set[int], int | None]:
     """Shapes whose number counts iterations, and the total where the lines say `30/60`."""
     series = log.iterations
     chosen: dict[int, int] = {}
+    single: dict[int, int] = {}
     for shape in np.unique(series.shape).tolist():
         rising = falling = distinct = 0
         of_shape = series.shape == shape
@@ -159,6 +163,9 @@ def _iteration_shapes(log: JobLog) -> tuple[set[int], int | None]:
             distinct = max(distinct, np.unique(values).size)
         if distinct >= 2 and rising >= _MIN_RISING_SHARE * (rising + falling):
             chosen[shape] = int(of_shape.sum())
+        elif distinct == 1 and _TELLS_OF_WORK.search(log.shapes[shape].text):
+            single[shape] = int(of_shape.sum())
+    chosen = chosen or single
     if not chosen:
         return set(), None
     main = max(chosen, key=lambda shape: chosen[shape])

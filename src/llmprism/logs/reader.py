@@ -43,7 +43,7 @@ _MAX_INSPECTED: Final = 50_000
 
 _SERIES_PER_SCAN: Final = 2_000
 _MAX_FRAMES_BACK: Final = 160
-_UNKNOWN_SHAPE_KEY: Final = 0x9E3779B97F4A7C15
+_QUOTED_REACH: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +284,7 @@ class _Reader:
             mask_text(raw).decode("utf-8", "replace"),
             head,
             self.library,
+            quoted=_is_quoted_code(buf, lines, row),
         )
         shape.first_file, shape.first_number = state.number, int(lines.number[row])
         if shape.flags & ShapeFlag.ROW and self.context_shapes < _MAX_CONTEXT_SHAPES:
@@ -426,6 +427,21 @@ def _plain(raw: bytes) -> str:
 def _line_text(buf: NDArray[np.uint8], lines: Lines, row: int, *, tagged: bool = True) -> str:
     start = int(lines.start[row] if tagged else lines.text_start[row])
     return _plain(bytes(buf[start : min(int(lines.end[row]), start + MAX_TEXT_CHARS)]))
+
+
+def _is_quoted_code(buf: NDArray[np.uint8], lines: Lines, row: int) -> bool:
+    """Whether the line is source code under a `File "...", line N` line of the same writer."""
+    if not _line_text(buf, lines, row, tagged=False).startswith("    "):
+        return False
+    for back in range(row - 1, max(-1, row - _QUOTED_REACH), -1):
+        if lines.prefix[back] != lines.prefix[row]:
+            continue
+        text = _line_text(buf, lines, back, tagged=False)
+        if FRAME_LINE.match(text):
+            return True
+        if not text.startswith("    "):
+            return False
+    return False
 
 
 def _joined(parts: list[tuple[NDArray[np.int32], ...]], column: int, dtype: type) -> NDArray[np.int64]:

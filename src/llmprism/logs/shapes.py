@@ -142,8 +142,13 @@ def choose_fault(faults: list[Fault]) -> Fault | None:
     return min(faults, key=lambda fault: (fault.role is not FaultRole.BENIGN, -fault.weight, _ROLE_ORDER[fault.role]))
 
 
-def describe_shape(key: int, text: str, template: str, head: str, library: Library) -> Shape:
-    """The meaning of a shape from its first line; `head` is the prefix with its time and tags."""
+def describe_shape(key: int, text: str, template: str, head: str, library: Library, *, quoted: bool = False) -> Shape:
+    """The meaning of a shape from its first line; `head` is the prefix with its time and tags.
+
+    `quoted`: the line is program code shown inside a traceback and means nothing by itself.
+    """
+    if quoted:
+        return Shape(key, text, template, ShapeFlag.FRAME, Level.NONE)
     encoded = text.encode()
     faults, markers = library.match(encoded)
     level = _level(text, head)
