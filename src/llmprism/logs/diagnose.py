@@ -31,6 +31,9 @@ _HANG_STEPS: Final = 20
 _HANG_NS: Final = 600 * 1_000_000_000
 """Ten minutes: shorter pauses are checkpoints and evaluations."""
 
+_SHARPEST: Final = (Stage.CHECKPOINT, Stage.EVAL, Stage.DATA, Stage.INIT, *Stage)
+"""Which stage to believe when stacks of the same cause suggest several: the one that fewest stacks can show by chance."""
+
 _BEFORE_TRAINING: Final = frozenset({Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.UNKNOWN})
 
 
@@ -100,7 +103,7 @@ def _failed(
     if blame.root is None:
         blame = _with_precursor(blame, incidents, terminal, cast, log)
     first = blame.root or _first_proof(terminal)
-    stage = _stage(log, progress, ends, first, blame)
+    stage = _stage(log, progress, ends, first, blame, terminal)
     iteration = _iteration(progress, first, stage)
     symptom = _symptom(terminal, blame, stage, first)
     cause = _cause(log, blame, terminal, progress, ends)
@@ -131,17 +134,19 @@ def _with_precursor(blame: Blame, incidents: list[Incident], terminal: list[Inci
     return blame
 
 
-def _stage(log: JobLog, progress: Progress, ends: EndMarks, first: Incident | None, blame: Blame) -> Stage:
+def _stage(
+    log: JobLog, progress: Progress, ends: EndMarks, first: Incident | None, blame: Blame, terminal: list[Incident]
+) -> Stage:
+    """The stage at the first line, made sharper by the stacks and texts of all lines with the same cause."""
     if first is None:
         mark = ends.first(Meaning.GAVE_UP)
         return progress.stage_at(mark.file, mark.line - 1, mark.time_ns) if mark else Stage.UNKNOWN
     stage = first.stage
-    if stage is Stage.SHUTDOWN:
-        before = progress.stage_at(first.file, first.line, first.time_ns)
-        stage = before
-    shape = log.shapes[first.shape]
-    if shape.frames or first.exception or first.is_root:
-        stage = stage_from_frames(shape, stage, training=progress.last_iteration is not None)
+    training = progress.last_iteration is not None
+    if first.is_root:
+        alike = [i for i in terminal if i.shape == first.shape or (i.fault is not None and i.fault == first.fault)]
+        sharper = {stage_from_frames(log.shapes[i.shape], stage, training=training) for i in alike} - {stage}
+        stage = min(sharper, key=_SHARPEST.index) if sharper else stage
     if stage is Stage.SHUTDOWN and progress.last_iteration is not None and blame.root is not None:
         stage = Stage.TRAIN
     if stage is Stage.UNKNOWN:
