@@ -114,27 +114,30 @@ def _pair_keys(shape: Int32, writer: Int32, out: UInt64) -> None:
 def _numbers_after(
     buf: NDArray[np.uint8], start: Int64, end: Int64, which: Int32, anchors: NDArray[np.uint8], sizes: Int32, out: Int64
 ) -> None:
-    """For each line the number right after the first place where its anchor stands before a digit, or -1."""
+    """For each line the number that follows, blanks aside, the first place where its anchor stands so; or -1."""
     for row in range(start.size):
         size = sizes[which[row]]
+        first = anchors[which[row], 0]
         out[row] = -1
-        last = end[row] - size
-        for i in range(start[row], last):
-            if not (48 <= buf[i + size] <= 57):
+        for i in range(start[row], end[row] - size):
+            if buf[i] != first:
                 continue
             same = True
-            for k in range(size):
+            for k in range(1, size):
                 if buf[i + k] != anchors[which[row], k]:
                     same = False
                     break
-            if same:
-                value = 0
-                j = i + size
-                while j < end[row] and 48 <= buf[j] <= 57 and value < 1 << 50:
-                    value = value * 10 + int(buf[j]) - 48
-                    j += 1
-                out[row] = value
-                break
+            j = i + size
+            while same and j < end[row] and buf[j] == 32:
+                j += 1
+            if not same or j >= end[row] or not (48 <= buf[j] <= 57):
+                continue
+            value = 0
+            while j < end[row] and 48 <= buf[j] <= 57 and value < 1 << 50:
+                value = value * 10 + int(buf[j]) - 48
+                j += 1
+            out[row] = value
+            break
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]

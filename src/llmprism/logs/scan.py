@@ -9,8 +9,8 @@ one of the usual forms, and the hash of the *shape*: the text with everything th
 - `*` joined by one of `. , : - / + x` to a following number is one `*` (`1.5e-05`, `10.0.0.1:80`, `2026-11-15`);
 - a sign before a number vanishes, blanks count once, ANSI escape sequences and control bytes do not exist.
 
-Invariants: `shape_hash(mask(line)) == shape_hash(line)` (masking is idempotent), and a line's hash does not depend on
-its prefix or its leading time. Nothing here makes a Python object per line.
+Invariants: two texts with the same mask have the same hash, and a line's hash does not depend on its prefix or its
+leading time. Nothing here makes a Python object per line.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def _byte_classes() -> UInt8:
 _CLASS: UInt8 = _byte_classes()
 _KIND = 7
 _HASH_SEED = np.uint64(0xCBF29CE484222325)
-_HASH_PRIME = np.uint64(0x100000001B3)
-_STAR = np.uint64(42)
+_HASH_PRIME = np.uint64(0x9E3779B97F4A7C15)
+_STAR_BYTE = 42
 _SPACE = np.uint64(32)
 _MIN_HEX_RUN = 6
 """Bytes. A letter-first run this long of hexadecimal digits only, with a digit in it, is an identifier."""
@@ -111,6 +111,68 @@ def _mix_bytes(buf: UInt8, start: int, end: int, h: np.uint64) -> np.uint64:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
+def _is_identifier(buf: UInt8, i: int, end: int, classes: UInt8) -> int:
+    """The end of the run at `i` if it is six or more hexadecimal digits with a decimal one among them, else `i`."""
+    j = i
+    decimal = False
+    while j < end and (classes[buf[j]] & _HEX) != 0:
+        decimal = decimal or (classes[buf[j]] & _KIND) == _DIGIT
+        j += 1
+    if not decimal or j - i < _MIN_HEX_RUN:
+        return i
+    if j < end and 1 <= (classes[buf[j]] & _KIND) <= 2:
+        return i
+    return j
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _mask(buf: UInt8, start: int, end: int, classes: UInt8, out: UInt8) -> int:
+    """The masked text into `out`; its length. `_hash_masked` walks the same way and must change with it."""
+    used = 0
+    i = start
+    in_word = after_star = blank = False
+    while i < end:
+        c = buf[i]
+        kind = classes[c] & _KIND
+        symbol = c
+        after = i + 1
+        if kind == _LETTER:
+            if not in_word and (classes[c] & _HEX) != 0:
+                identifier = _is_identifier(buf, i, end, classes)
+                if identifier > i:
+                    symbol, after = _STAR_BYTE, identifier
+            in_word = symbol != _STAR_BYTE
+        elif kind == _DIGIT:
+            symbol = _STAR_BYTE
+            while after < end and (classes[buf[after]] & _KIND) == _DIGIT:
+                after += 1
+            if not in_word:
+                while after < end and 1 <= (classes[buf[after]] & _KIND) <= 2:
+                    after += 1
+        else:
+            in_word = False
+            if kind == _BLANK:
+                blank = used > 0
+                i += 1
+                continue
+            if kind == _CONTROL:
+                i = _skip_escape(buf, i, end) if c == _ESCAPE else i + 1
+                continue
+            if kind == _JOINER and i + 1 < end and (48 <= buf[i + 1] <= 57 or buf[i + 1] == _STAR_BYTE):
+                if (after_star and not blank) or c == 45 or c == 43:
+                    i += 1
+                    continue
+        if blank:
+            used = _emit(out, used, 32)
+            blank = after_star = False
+        if symbol != _STAR_BYTE or not after_star:
+            used = _emit(out, used, symbol)
+        after_star = symbol == _STAR_BYTE
+        i = after
+    return used
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def _emit(out: UInt8, used: int, byte: int) -> int:
     if used < out.size:
         out[used] = byte
@@ -118,97 +180,96 @@ def _emit(out: UInt8, used: int, byte: int) -> int:
     return used
 
 
+@njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+def _stir(h: np.uint64, gathered: np.uint64) -> np.uint64:
+    h = (h ^ gathered) * _HASH_PRIME
+    return h ^ (h >> np.uint64(29))
+
+
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def _mask(buf: UInt8, start: int, end: int, classes: UInt8, out: UInt8) -> tuple[np.uint64, int]:
-    """Hash of the masked text, and the masked text itself into `out` (empty array: only the hash)."""
+def _hash_masked(buf: UInt8, start: int, end: int, classes: UInt8) -> np.uint64:
+    """The hash of what `_mask` would write, without writing it: eight bytes are gathered per multiplication.
+
+    Runs of letters and of digits have loops of their own, because most bytes are in them.
+    """
     h = _HASH_SEED
-    writes = out.size > 0
-    used = 0
+    gathered = np.uint64(0)
+    held = 0
     i = start
-    after_star = False
-    pending_blank = False
+    in_word = after_star = blank = begun = False
     while i < end:
         c = buf[i]
-        kind = classes[c] & _KIND
-        if kind == _LETTER or kind == _DIGIT:
-            if pending_blank:
-                h = (h ^ _SPACE) * _HASH_PRIME
-                pending_blank = False
-                after_star = False
-                if writes:
-                    used = _emit(out, used, 32)
-            j = i
-            speculative = h
-            all_hex = True
-            has_digit = False
-            while j < end:
-                d = buf[j]
-                k = classes[d]
-                if (k & _KIND) == _DIGIT:
-                    has_digit = True
-                elif (k & _KIND) != _LETTER:
-                    break
-                all_hex = all_hex and (k & _HEX) != 0
-                speculative = (speculative ^ np.uint64(d)) * _HASH_PRIME
-                j += 1
-            if not has_digit:
-                h = speculative
-                after_star = False
-                if writes:
-                    for b in range(i, j):
-                        used = _emit(out, used, buf[b])
-            elif kind == _DIGIT or (all_hex and j - i >= _MIN_HEX_RUN):
-                if not after_star:
-                    h = (h ^ _STAR) * _HASH_PRIME
-                    if writes:
-                        used = _emit(out, used, 42)
-                after_star = True
-            else:
-                in_digits = False
-                for b in range(i, j):
-                    if (classes[buf[b]] & _KIND) == _DIGIT:
-                        if not in_digits:
-                            h = (h ^ _STAR) * _HASH_PRIME
-                            if writes:
-                                used = _emit(out, used, 42)
-                        in_digits = True
-                    else:
-                        h = (h ^ np.uint64(buf[b])) * _HASH_PRIME
-                        if writes:
-                            used = _emit(out, used, buf[b])
-                        in_digits = False
-                after_star = in_digits
-            i = j
-            continue
+        k = classes[c]
+        kind = k & _KIND
+        star = False
         if kind == _BLANK:
-            pending_blank = used > 0 or h != _HASH_SEED
+            blank = begun
+            in_word = False
             i += 1
             continue
-        if kind == _CONTROL:
-            i = _skip_escape(buf, i, end) if c == _ESCAPE else i + 1
-            continue
-        next_is_number = i + 1 < end and (classes[buf[i + 1]] & _KIND) == _DIGIT
-        next_is_star = i + 1 < end and buf[i + 1] == 42
-        if kind == _JOINER and (next_is_number or next_is_star):
-            if after_star and not pending_blank:
+        if kind == _LETTER:
+            if not in_word and (k & _HEX) != 0:
+                identifier = _is_identifier(buf, i, end, classes)
+                if identifier > i:
+                    star = True
+                    i = identifier
+            in_word = not star
+        elif kind == _DIGIT:
+            star = True
+            i += 1
+            while i < end and 48 <= buf[i] <= 57:
                 i += 1
-                if next_is_star:
+            if not in_word:
+                while i < end and 1 <= (classes[buf[i]] & _KIND) <= 2:
                     i += 1
+        else:
+            in_word = False
+            if kind == _CONTROL:
+                i = _skip_escape(buf, i, end) if c == _ESCAPE else i + 1
                 continue
-            if c == 45 or c == 43:
+            if kind == _JOINER and i + 1 < end and (48 <= buf[i + 1] <= 57 or buf[i + 1] == _STAR_BYTE):
+                if (after_star and not blank) or c == 45 or c == 43:
+                    i += 1
+                    continue
+        if blank:
+            gathered = (gathered << np.uint64(8)) | _SPACE
+            held += 1
+            if held == 8:
+                h = _stir(h, gathered)
+                gathered, held = np.uint64(0), 0
+            blank = after_star = False
+        begun = True
+        if in_word and not star:
+            while True:
+                gathered = (gathered << np.uint64(8)) | np.uint64(c)
+                held += 1
+                if held == 8:
+                    h = _stir(h, gathered)
+                    gathered, held = np.uint64(0), 0
                 i += 1
+                if i >= end:
+                    break
+                c = buf[i]
+                if (classes[c] & _KIND) != _LETTER:
+                    break
+            after_star = False
+            continue
+        if star:
+            if after_star:
                 continue
-        if pending_blank:
-            h = (h ^ _SPACE) * _HASH_PRIME
-            pending_blank = False
-            if writes:
-                used = _emit(out, used, 32)
-        h = (h ^ np.uint64(c)) * _HASH_PRIME
-        after_star = c == 42
-        if writes:
-            used = _emit(out, used, c)
-        i += 1
-    return h, used
+            c = np.uint8(_STAR_BYTE)
+        else:
+            i += 1
+            if c == _STAR_BYTE and after_star:
+                continue
+        gathered = (gathered << np.uint64(8)) | np.uint64(c)
+        held += 1
+        if held == 8:
+            h = _stir(h, gathered)
+            gathered, held = np.uint64(0), 0
+        after_star = c == _STAR_BYTE
+    h = _stir(h, gathered)
+    return _stir(h, np.uint64(held))
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
@@ -353,40 +414,57 @@ def _line_head(buf: UInt8, i: int, end: int, host_prefix: bool) -> tuple[int, np
     return text, tags, time_ns
 
 
+_ONES = np.uint64(0x0101010101010101)
+_HIGHS = np.uint64(0x8080808080808080)
+_BREAKS = np.uint64(0x0A0A0A0A0A0A0A0A)
+_RETURNS = np.uint64(0x0D0D0D0D0D0D0D0D)
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _line_end(buf: UInt8, words: UInt64, i: int, size: int) -> int:
+    """The offset of the next line break or carriage return at or after `i`, or `size`; eight bytes at a time."""
+    while i < size and (i & 7) != 0:
+        if buf[i] == _LINE_BREAK or buf[i] == _CARRIAGE_RETURN:
+            return i
+        i += 1
+    while i + 8 <= size and (i >> 3) < words.size:
+        word = words[i >> 3]
+        a, b = word ^ _BREAKS, word ^ _RETURNS
+        if (((a - _ONES) & ~a) | ((b - _ONES) & ~b)) & _HIGHS != np.uint64(0):
+            break
+        i += 8
+    while i < size and buf[i] != _LINE_BREAK and buf[i] != _CARRIAGE_RETURN:
+        i += 1
+    return i
+
+
 @njit(cache=True)  # type: ignore[untyped-decorator]
 def _scan(
     buf: UInt8,
+    words: UInt64,
     size: int,
     at: int,
     number: int,
     host_prefix: bool,
     max_line: int,
     classes: UInt8,
-    start: Int64,
-    text_start: Int64,
-    ends: Int64,
-    numbers: Int64,
-    prefix: UInt64,
-    shape: UInt64,
-    time_ns: Int64,
+    longs: Int64,
+    hashes: UInt64,
 ) -> tuple[int, int, int, int]:
     """Lines from `at` on, until the block or the room for lines ends: (lines, next offset, next number, cut lines)."""
-    nothing = np.empty(0, dtype=np.uint8)
     row = 0
     cut = 0
-    while at < size and row < start.size:
-        end = at
-        while end < size and buf[end] != _LINE_BREAK and buf[end] != _CARRIAGE_RETURN:
-            end += 1
+    room = longs.shape[1]
+    while at < size and row < room:
+        end = _line_end(buf, words, at, size)
         stop = end
         if stop - at > max_line:
             stop = at + max_line
             cut += 1
         if stop > at:
             text, tags, when = _line_head(buf, at, stop, host_prefix)
-            h, _ = _mask(buf, text, stop, classes, nothing)
-            start[row], text_start[row], ends[row], numbers[row] = at, text, stop, number
-            prefix[row], shape[row], time_ns[row] = tags, h, when
+            longs[0, row], longs[1, row], longs[2, row], longs[3, row], longs[4, row] = at, text, stop, number, when
+            hashes[0, row], hashes[1, row] = tags, _hash_masked(buf, text, stop, classes)
             row += 1
         if end < size and buf[end] == _LINE_BREAK:
             number += 1
@@ -404,31 +482,10 @@ def scan_block(
     """
     longs = np.empty((5, room), dtype=np.int64)
     hashes = np.empty((2, room), dtype=np.uint64)
-    count, at, number, cut = _scan(
-        buf,
-        size,
-        at,
-        number,
-        host_prefix,
-        max_line,
-        _CLASS,
-        longs[0],
-        longs[1],
-        longs[2],
-        longs[3],
-        hashes[0],
-        hashes[1],
-        longs[4],
-    )
-    lines = Lines(
-        longs[0, :count],
-        longs[1, :count],
-        longs[2, :count],
-        longs[3, :count],
-        hashes[0, :count],
-        hashes[1, :count],
-        longs[4, :count],
-    )
+    words: UInt64 = buf[: buf.size & ~7].view(np.uint64)
+    count, at, number, cut = _scan(buf, words, size, at, number, host_prefix, max_line, _CLASS, longs, hashes)
+    start, text_start, end, numbers, times = (column[:count] for column in longs)
+    lines = Lines(start, text_start, end, numbers, hashes[0, :count], hashes[1, :count], times)
     return lines, int(at), int(number), int(cut)
 
 
@@ -436,12 +493,10 @@ def mask_text(text: bytes) -> bytes:
     """The shape of a text, with `*` where it varies."""
     buf: UInt8 = np.frombuffer(text, dtype=np.uint8)
     out = np.empty(max(len(text), 1), dtype=np.uint8)
-    _, used = _mask(buf, 0, buf.size, _CLASS, out)
-    return out[:used].tobytes()
+    return out[: _mask(buf, 0, buf.size, _CLASS, out)].tobytes()
 
 
 def shape_hash(text: bytes) -> int:
     """The hash of the shape of a text, as `scan_block` computes it."""
     buf: UInt8 = np.frombuffer(text, dtype=np.uint8)
-    h, _ = _mask(buf, 0, buf.size, _CLASS, np.empty(0, dtype=np.uint8))
-    return int(h)
+    return int(_hash_masked(buf, 0, buf.size, _CLASS))

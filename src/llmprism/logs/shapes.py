@@ -103,7 +103,7 @@ _NOT_COUNTING: Final = re.compile(
 )
 """Words before `step` that make it a setting or a place instead of a count of progress."""
 
-_NOT_PROGRESS: Final = re.compile(r"checkpoint|saving|loading|resum|slurmstepd|srun:|batch.?size", re.I)
+_NOT_PROGRESS: Final = re.compile(r"checkpoint|saving|loading|resum|slurmstepd|srun:", re.I)
 
 
 def _level(text: str, head: str) -> Level:
@@ -127,7 +127,7 @@ def iteration_anchor(text: str) -> bytes:
         for match in pattern.finditer(text):
             if "word" in match.groupdict() and _NOT_COUNTING.search(text[: match.start("word")]):
                 continue
-            kept = re.search(rf"\D{{1,{_ANCHOR_BYTES}}}$", text[: match.end()])
+            kept = re.search(rf"[^\d\s]\D{{0,{_ANCHOR_BYTES - 1}}}$", text[: match.end()].rstrip())
             return kept[0].encode()[-_ANCHOR_BYTES:] if kept else b""
     return b""
 
