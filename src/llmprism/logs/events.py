@@ -13,6 +13,7 @@ from llmprism.logs.library import FaultRole
 from llmprism.logs.reader import JobLog
 from llmprism.logs.shapes import Level, ShapeFlag
 from llmprism.logs.suspects import Blame
+from llmprism.logs.templates import group_shapes
 from llmprism.model.log import EventHeat, EventRole, LogEvent, LogLine
 
 __all__ = ["build_events", "build_heat"]
@@ -23,11 +24,14 @@ _MAX_HEAT_ROWS: Final = 512
 
 
 def build_events(log: JobLog, cast: Cast, incidents: list[Incident], blame: Blame) -> tuple[LogEvent, ...]:
-    """One event per shape and role, the root first, then by time."""
-    groups: dict[tuple[int, EventRole], list[Incident]] = defaultdict(list)
+    """One event per template, signature and role; the root first, then by time."""
+    groups: dict[tuple[str, str, EventRole], list[Incident]] = defaultdict(list)
+    templates = group_shapes(log.shapes[incident.shape].template for incident in incidents)
     for incident in incidents:
-        groups[incident.shape, _role(incident, blame)].append(incident)
-    events = [_event(log, cast, group, role, blame) for (_, role), group in groups.items()]
+        template = templates[log.shapes[incident.shape].template].text
+        signature = incident.fault.id if incident.fault else ""
+        groups[template, signature, _role(incident, blame)].append(incident)
+    events = [_event(log, cast, group, template, role, blame) for (template, _, role), group in groups.items()]
     order = {EventRole.ROOT: 0, EventRole.CASCADE: 1, EventRole.SYMPTOM: 2}
     events.sort(key=lambda e: (order[e.role], -e.score, e.first_ns is None, e.first_ns or 0, e.first_line.file, e.first_line.line))
     return tuple(events[:MAX_EVENTS])
@@ -52,9 +56,9 @@ def _same_cause(incident: Incident, root: Incident) -> bool:
     return False
 
 
-def _event(log: JobLog, cast: Cast, group: list[Incident], role: EventRole, blame: Blame) -> LogEvent:
+def _event(log: JobLog, cast: Cast, group: list[Incident], template: str, role: EventRole, blame: Blame) -> LogEvent:
     first = min(group, key=lambda i: (i.time_ns == 0, i.time_ns, i.file, i.line))
-    if blame.root is not None and first.shape == blame.root.shape and role is EventRole.ROOT:
+    if blame.root is not None and role is EventRole.ROOT and any(i.shape == blame.root.shape for i in group):
         first = blame.root
     shape = log.shapes[first.shape]
     ranks = sorted({rank for i in group if i.actor >= 0 and (rank := cast.actors[i.actor].rank) is not None})
@@ -66,7 +70,7 @@ def _event(log: JobLog, cast: Cast, group: list[Incident], role: EventRole, blam
     name = log.files[shape.first_file].name if shape.first_file >= 0 else ""
     same_place = shape.first_file == first.file and shape.first_number == first.line
     return LogEvent(
-        shape.template[:400],
+        template[:400],
         sum(i.count for i in group),
         tuple(ranks),
         first.time_ns or None,

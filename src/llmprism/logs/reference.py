@@ -23,6 +23,7 @@ from llmprism.logs.library import Library
 from llmprism.logs.progress import measure_progress
 from llmprism.logs.reader import JobLog, read_job
 from llmprism.logs.shapes import Shape
+from llmprism.logs.templates import MAX_CANDIDATES, similar_key, token_similarity
 from llmprism.model.log import Outcome, Stage
 
 __all__ = ["Reference", "find_runs", "learn_runs", "load_reference", "save_reference"]
@@ -30,6 +31,10 @@ __all__ = ["Reference", "find_runs", "learn_runs", "load_reference", "save_refer
 SCHEMA: Final = "llmprism.logs.reference/1"
 OFTEN_RATIO: Final = 3.0
 """How many times more often than in any good run a line may appear and still be normal: runs differ in length."""
+
+NEARLY_SAME: Final = 0.85
+"""Share of equal tokens from which an unknown shape counts as one that good runs print; above the template's 0.7,
+because `saved` and `failed` may be the only words that differ."""
 
 _GOOD: Final = frozenset({Outcome.SUCCESS, Outcome.RUNNING})
 
@@ -51,18 +56,31 @@ class Reference:
     runs: int = 0
     skipped: int = 0
     known: dict[int, _Known] = field(default_factory=dict)
+    _by_key: dict[tuple[str, ...], list[_Known]] = field(default_factory=dict)
 
     def is_normal(self, shape: Shape, stage: Stage, count: float) -> bool:
         """Whether good runs print this shape too, as often and in the same stage."""
-        found = self.known.get(shape.key)
+        found = self.known.get(shape.key) or self._similar(shape)
         if found is None:
             return False
         if stage not in found.stages and Stage.UNKNOWN not in found.stages:
             return False
         return count <= OFTEN_RATIO * found.most + 1
 
+    def _similar(self, shape: Shape) -> _Known | None:
+        """A known shape that differs in few words (a name, a path); never for a line the library knows."""
+        if shape.fault is not None:
+            return None
+        if not self._by_key:
+            for known in self.known.values():
+                self._by_key.setdefault(similar_key(known.template), []).append(known)
+        candidates = self._by_key.get(similar_key(shape.template[:400]), [])[:MAX_CANDIDATES]
+        alike = [known for known in candidates if token_similarity(known.template, shape.template[:400]) >= NEARLY_SAME]
+        return max(alike, key=lambda known: known.most, default=None)
+
     def learn(self, log: JobLog) -> None:
         """Take in one good run."""
+        self._by_key.clear()
         self.runs += 1
         cast, progress = resolve_cast(log), measure_progress(log)
         actors = max(len(cast.actors), 1)
