@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (log lines as they are)
 """Planted faults: ours beside the published L4 rules on the same simulated cases. `make bench-logs`.
 
 Prints, for both: F1 of the failure-indicating lines, the guilty rank on first place, stage right, iteration within 1;
@@ -13,9 +14,9 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from llmprism.logs.cast import resolve_cast
 from llmprism.logs.diagnose import diagnose_log
 from llmprism.logs.incidents import find_end_marks, find_incidents
-from llmprism.logs.cast import resolve_cast
 from llmprism.logs.l4 import L4Line, l4_diagnose
 from llmprism.logs.library import FaultRole, Library, load_library
 from llmprism.logs.progress import measure_progress
@@ -66,7 +67,7 @@ class Score:
 
 
 def cases(seeds: int) -> list[LogScenario]:
-    made = []
+    made: list[LogScenario] = []
     turn = itertools.cycle(itertools.product(FRAMEWORKS, LAYOUTS, ((2, 4), (4, 1), (4, 8))))
     for seed in range(seeds):
         for fault in FAULTS:
@@ -83,7 +84,13 @@ def l4_lines(simulated: SimulatedLogs, log: JobLog) -> tuple[list[L4Line], list[
     for name, texts in simulated.files.items():
         for number, text in enumerate(texts, 1):
             file = order[name]
-            who = text.split(":", 1)[0].strip() if name == "job.log" else name + text.split("]", 1)[0] if text.startswith("[default") else name
+            who = (
+                text.split(":", 1)[0].strip()
+                if name == "job.log"
+                else name + text.split("]", 1)[0]
+                if text.startswith("[default")
+                else name
+            )
             actor = actors.setdefault(who, len(actors))
             iteration = (progress.iteration_at(file, number, 0) or 0) + 1
             lines.append(L4Line(actor, text, iteration, progress.stage_at(file, number, 0).value))
@@ -131,7 +138,17 @@ def run(scenarios: list[LogScenario], library: Library, *, verbose: bool, baseli
         with tempfile.TemporaryDirectory() as folder:
             simulated = simulate_logs(scenario)
             write_logs(simulated, Path(folder) / "job")
-            healthy = simulate_logs(LogScenario(scenario.framework, scenario.layout, scenario.nodes, scenario.ranks_per_node, scenario.iterations, None, scenario.seed + 500_000))
+            healthy = simulate_logs(
+                LogScenario(
+                    scenario.framework,
+                    scenario.layout,
+                    scenario.nodes,
+                    scenario.ranks_per_node,
+                    scenario.iterations,
+                    None,
+                    scenario.seed + 500_000,
+                )
+            )
             write_logs(healthy, Path(folder) / "good")
             log = read_job([Path(folder) / "job"], library)
             reference = Reference()
@@ -146,19 +163,33 @@ def run(scenarios: list[LogScenario], library: Library, *, verbose: bool, baseli
         ours.lines(found, simulated.truth)
         if verbose and wrong:
             t = simulated.truth
-            print(f"  {scenario.fault.name if scenario.fault else 'ok'} {scenario.framework} {scenario.layout} {scenario.nodes}x{scenario.ranks_per_node}: {wrong} "
-                  f"got {result.outcome.value} {result.cause.cause_class.value}/{result.cause.signature} {result.stage.value} it={result.iteration} {[s.rank for s in result.suspects[:3]]} "
-                  f"want {t.cause} {t.stage} it={t.iteration} rank {t.rank}; ")
+            print(
+                f"  {scenario.fault.name if scenario.fault else 'ok'} {scenario.framework} {scenario.layout} {scenario.nodes}x{scenario.ranks_per_node}: {wrong} "
+                f"got {result.outcome.value} {result.cause.cause_class.value}/{result.cause.signature} {result.stage.value} it={result.iteration} {[s.rank for s in result.suspects[:3]]} "
+                f"want {t.cause} {t.stage} it={t.iteration} rank {t.rank}; "
+            )
         if baseline:
             lines, places = l4_lines(simulated, log)
             order: dict[str, None] = {}
             for name, texts in simulated.files.items():
                 for text in texts:
-                    who = text.split(":", 1)[0].strip() if name == "job.log" else name + text.split("]", 1)[0] if text.startswith("[default") else name
+                    who = (
+                        text.split(":", 1)[0].strip()
+                        if name == "job.log"
+                        else name + text.split("]", 1)[0]
+                        if text.startswith("[default")
+                        else name
+                    )
                     order.setdefault(who)
             verdict = l4_diagnose(lines, [text for texts in healthy.files.values() for text in texts])
             ranks = actor_rank(simulated, scenario, list(order))
-            judge(l4, simulated, ranks.get(verdict.actors[0]) if verdict.actors else None, verdict.stage, verdict.iteration)
+            judge(
+                l4,
+                simulated,
+                ranks.get(verdict.actors[0]) if verdict.actors else None,
+                verdict.stage,
+                verdict.iteration,
+            )
             l4.lines({places[i] for i in verdict.events}, simulated.truth)
     return ours, l4
 
@@ -167,7 +198,11 @@ def reported_lines(log: JobLog, reference: Reference) -> set[tuple[str, int]]:
     """Every terminal line of an incident's shape, not only its first."""
     cast, progress = resolve_cast(log), measure_progress(log)
     ends = find_end_marks(log, progress)
-    kept = {(i.shape, i.actor, i.file): i.line for i in find_incidents(log, cast, progress, ends, reference) if i.terminal and (i.proves_failure or i.fault is None)}
+    kept = {
+        (i.shape, i.actor, i.file): i.line
+        for i in find_incidents(log, cast, progress, ends, reference)
+        if i.terminal and (i.proves_failure or i.fault is None)
+    }
     found = set()
     actor = cast.actor_of_writer[log.rows.writer]
     for row in range(log.rows.shape.size):
@@ -218,7 +253,9 @@ def main() -> None:
     library = load_library()
     scenarios = cases(options.seeds)
     ours, l4 = run(scenarios, library, verbose=options.verbose)
-    print(f"{len(scenarios)} planted faults ({len(FAULTS)} kinds, {len(FRAMEWORKS)} frameworks, {len(LAYOUTS)} layouts)")
+    print(
+        f"{len(scenarios)} planted faults ({len(FAULTS)} kinds, {len(FRAMEWORKS)} frameworks, {len(LAYOUTS)} layouts)"
+    )
     print(ours.show("ours"))
     print(l4.show("L4  "))
     blind = Library([fault for fault in library.faults if fault.role is not FaultRole.ROOT], library.markers)

@@ -1,4 +1,4 @@
-"""The thresholds of the log issue on the real logs beside the project: trainlogs (leave-one-out), zoo, crash capture."""
+"""The thresholds of the log issue on real logs: trainlogs (leave-one-out), zoo, crash capture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ DATA = Path(__file__).parents[2] / "../shared/data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no ../shared/data beside the project")
 
 STAGES = {"data-load": "data", "train-start": "train", "teardown": "shutdown"}
-OUTCOMES = {"failed": Outcome.FAILED, "cancelled": Outcome.CANCELLED, "normal": Outcome.SUCCESS, "normal_with_late_fault": Outcome.SUCCESS}
+OUTCOMES = {
+    "failed": Outcome.FAILED,
+    "cancelled": Outcome.CANCELLED,
+    "normal": Outcome.SUCCESS,
+    "normal_with_late_fault": Outcome.SUCCESS,
+}
 
 
 @cache
@@ -53,7 +58,8 @@ def test_normal_runs_have_no_cause() -> None:
     flagged = [
         entry["file"]
         for entry in normal
-        if (found := leave_one_out(entry)).cause.cause_class is not CauseClass.NONE or found.outcome is not Outcome.SUCCESS
+        if (found := leave_one_out(entry)).cause.cause_class is not CauseClass.NONE
+        or found.outcome is not Outcome.SUCCESS
     ]
     assert len(normal) == 34
     assert len(flagged) <= 1, flagged

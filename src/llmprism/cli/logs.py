@@ -11,7 +11,10 @@ app = typer.Typer(help="Diagnose jobs from their logs.", no_args_is_help=True)
 library_app = typer.Typer(help="List, test and extend the fault library.", no_args_is_help=True)
 app.add_typer(library_app, name="library")
 
-Libraries = Annotated[list[Path] | None, typer.Option("--library", help="A TOML file with entries of your own; may be given several times.")]
+Libraries = Annotated[
+    list[Path] | None,
+    typer.Option("--library", help="A TOML file with entries of your own; may be given several times."),
+]
 
 
 def _write(path: Path, text: str) -> None:
@@ -25,12 +28,26 @@ def _write(path: Path, text: str) -> None:
 
 @app.command()
 def diagnose(
-    paths: Annotated[list[Path], typer.Argument(help="Log files, directories or globs of ONE job; .gz .xz .zst .bz2 .tar are read as they are.")],
-    reference: Annotated[list[Path] | None, typer.Option("--reference", help="A finished job of the same kind, a directory of several, or a store of `logs learn`.")] = None,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Log files, directories or globs of ONE job; .gz .xz .zst .bz2 .tar are read as they are."),
+    ],
+    reference: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--reference", help="A finished job of the same kind, a directory of several, or a store of `logs learn`."
+        ),
+    ] = None,
     json_out: Annotated[Path | None, typer.Option("--json", help="Write the diagnosis as JSON.")] = None,
     html_out: Annotated[Path | None, typer.Option("--html", help="Write one self-contained HTML page.")] = None,
     library: Libraries = None,
-    fail_on: Annotated[str | None, typer.Option("--fail-on", help="Exit with code 2 when the outcome is this (failed, cancelled, time_limit) or `any` cause was found.")] = None,
+    fail_on: Annotated[
+        str | None,
+        typer.Option(
+            "--fail-on",
+            help="Exit with code 2 when the outcome is this (failed, cancelled, time_limit) or `any` cause was found.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Say whether a job failed, where, why, who is to blame and what to do.
@@ -78,12 +95,17 @@ def learn(
 
     reference = learn_runs(paths, load_library(library or ()))
     save_reference(reference, output)
-    typer.echo(f"learnt {len(reference.known)} shapes from {reference.runs} runs; {reference.skipped} left out because they did not end well")
+    typer.echo(
+        f"learnt {len(reference.known)} shapes from {reference.runs} runs; "
+        f"{reference.skipped} left out because they did not end well"
+    )
 
 
 @library_app.command("list")
 def list_entries(
-    word: Annotated[str | None, typer.Argument(help="Show only entries whose id, class or summary contains this.")] = None,
+    word: Annotated[
+        str | None, typer.Argument(help="Show only entries whose id, class or summary contains this.")
+    ] = None,
     library: Libraries = None,
 ) -> None:
     """Show the entries: id, class, role, what it means.
@@ -103,8 +125,10 @@ def list_entries(
 
 
 @library_app.command("test")
-def test_entries(
-    line: Annotated[str | None, typer.Argument(help="A log line to match; without one, every entry's own examples are tried.")] = None,
+def try_entries(
+    line: Annotated[
+        str | None, typer.Argument(help="A log line to match; without one, every entry's own examples are tried.")
+    ] = None,
     library: Libraries = None,
 ) -> None:
     """Say which entries a line matches, or check every entry against its own examples.
@@ -126,12 +150,14 @@ def test_entries(
             typer.echo("no entry matches")
         return
     tried = 0
-    for entry in (*entries.faults, *entries.markers):
-        for example in entry.examples:
+    examples = [(fault.id, fault.examples) for fault in entries.faults]
+    examples += [(marker.id, marker.examples) for marker in entries.markers]
+    for entry_id, own in examples:
+        for example in own:
             tried += 1
             faults, markers = entries.match(example.encode())
-            if entry.id not in {found.id for found in (*faults, *markers)}:
-                raise FormatError(f"entry {entry.id} does not match its own example: {harmless(example)}")
+            if entry_id not in {fault.id for fault in faults} | {marker.id for marker in markers}:
+                raise FormatError(f"entry {entry_id} does not match its own example: {harmless(example)}")
     typer.echo(f"{tried} examples match their entries")
 
 
@@ -139,7 +165,9 @@ def test_entries(
 def add_entry(
     file: Annotated[Path, typer.Argument(help="Your TOML file; made if it is not there.")],
     entry_id: Annotated[str, typer.Option("--id", help="A name of your own, such as site.bad_cable.")],
-    pattern: Annotated[str, typer.Option("--pattern", help="What the line looks like, in the library's pattern language.")],
+    pattern: Annotated[
+        str, typer.Option("--pattern", help="What the line looks like, in the library's pattern language.")
+    ],
     cause: Annotated[str, typer.Option("--class", help="One of the contract's classes, such as hardware.nic.")],
     role: Annotated[str, typer.Option("--role", help="root, cascade, warning or benign.")] = "root",
     summary: Annotated[str, typer.Option("--summary", help="One sentence: what it means.")] = "",
@@ -155,7 +183,15 @@ def add_entry(
     from llmprism.errors import UsageError
     from llmprism.logs.library import parse_library
 
-    fields = {"id": entry_id, "pattern": pattern, "class": cause, "role": role, "summary": summary, "advice": advice, "source": source}
+    fields = {
+        "id": entry_id,
+        "pattern": pattern,
+        "class": cause,
+        "role": role,
+        "summary": summary,
+        "advice": advice,
+        "source": source,
+    }
     text = "\n[[fault]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in fields.items() if value)
     before = file.read_text(encoding="utf-8") if file.exists() else ""
     faults, _ = parse_library(before + text, str(file))

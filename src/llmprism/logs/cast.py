@@ -101,7 +101,7 @@ def resolve_cast(log: JobLog) -> Cast:
     ranks = [actor.rank for actor in actors if actor.rank is not None]
     world = max([*worlds, len(ranks)], default=0)
     cast = Cast(actors, actor_of_writer, world or None, {}, exits)
-    _addresses_and_work(log, cast, texts)
+    _addresses_and_work(cast, texts)
     return cast
 
 
@@ -256,7 +256,7 @@ def _task_list(text: str) -> list[int]:
     return tasks
 
 
-def _addresses_and_work(log: JobLog, cast: Cast, texts: dict[int, list[str]]) -> None:
+def _addresses_and_work(cast: Cast, texts: dict[int, list[str]]) -> None:
     for writer, lines in texts.items():
         actor = int(cast.actor_of_writer[writer])
         if actor < 0:

@@ -14,11 +14,18 @@ _DATA_FRAME: Final = re.compile(
     r"data[_-]?(?:set|loader|module|pipe|iter)|collat|fetch|tokeniz|__getitem__|webdataset|decode|transform(?:s|\b)|parse_(?:record|example)|read_(?:record|sample)|indexed_dataset|/datasets/",
     re.I,
 )
-_EVAL_FRAME: Final = re.compile(r"\b(?:run_)?eval\w*|validat(?:e|ion)_(?:step|loop|epoch)|evaluate\w*|infer_and_eval|calculate_\w+_distance", re.I)
-_SAVE_FRAME: Final = re.compile(r"save_(?:checkpoint|model|state|pretrained)|checkpointing|dist_checkpoint|async_save|load_checkpoint", re.I)
-_CONFIG_FRAME: Final = re.compile(r"config|argument|argparse|hydra|omegaconf|validate_arch|parse_args|__post_init__", re.I)
+_EVAL_FRAME: Final = re.compile(
+    r"\b(?:run_)?eval\w*|validat(?:e|ion)_(?:step|loop|epoch)|evaluate\w*|infer_and_eval|calculate_\w+_distance", re.I
+)
+_SAVE_FRAME: Final = re.compile(
+    r"save_(?:checkpoint|model|state|pretrained)|checkpointing|dist_checkpoint|async_save|load_checkpoint", re.I
+)
+_CONFIG_FRAME: Final = re.compile(
+    r"config|argument|argparse|hydra|omegaconf|validate_arch|parse_args|__post_init__", re.I
+)
 _CONFIG_WORDS: Final = re.compile(
-    r"must be|should be|not a multiple|divisible|invalid (?:choice|value|option)|unknown (?:option|key|field)|unsupported|not supported|configur|missing required|expected one of|please (?:set|specify|provide)",
+    r"must be|should be|not a multiple|divisible|invalid (?:choice|value|option)|unknown (?:option|key|field)|"
+    r"unsupported|not supported|configur|missing required|expected one of|please (?:set|specify|provide)",
     re.I,
 )
 _DATA_WORDS: Final = re.compile(r"corrupt|truncat|malformed|decode|sample|record|token id|label", re.I)
@@ -26,7 +33,15 @@ _LIBRARY_PATH: Final = re.compile(r"site-packages|dist-packages|/lib/python\d|<f
 _DATA_EXCEPTIONS: Final = frozenset({"EOFError", "UnicodeError", "StopIteration"})
 _RESOURCE_EXCEPTIONS: Final = frozenset({"MemoryError", "OutOfMemoryError"})
 _NETWORK_EXCEPTIONS: Final = frozenset(
-    {"ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "BrokenPipeError", "TimeoutError", "timeout"}
+    {
+        "ConnectionError",
+        "ConnectionResetError",
+        "ConnectionRefusedError",
+        "ConnectionAbortedError",
+        "BrokenPipeError",
+        "TimeoutError",
+        "timeout",
+    }
 )
 
 
@@ -64,7 +79,9 @@ def stage_from_frames(shape: Shape, stage: Stage, *, training: bool) -> Stage:
         if _SAVE_FRAME.search(functions):
             return Stage.CHECKPOINT
         deep = " ".join(f"{file} {function}" for file, function in shape.frames[-8:])
-        if _DATA_FRAME.search(deep) or (re.search(r"FileNotFound|No such file", shape.text) and _names_data(shape.text)):
+        if _DATA_FRAME.search(deep) or (
+            re.search(r"FileNotFound|No such file", shape.text) and _names_data(shape.text)
+        ):
             return Stage.DATA
         return Stage.INIT if stage in (Stage.UNKNOWN, Stage.LAUNCH) and shape.frames else stage
     if _SAVE_FRAME.search(functions):
@@ -75,4 +92,8 @@ def stage_from_frames(shape: Shape, stage: Stage, *, training: bool) -> Stage:
 
 
 def _names_data(text: str) -> bool:
-    return bool(re.search(r"data|train|valid|corpus|\.(?:bin|idx|hdf5|h5|parquet|jsonl?|tar|rec|pyt|arrow|csv|txt)\b", text, re.I))
+    return bool(
+        re.search(
+            r"data|train|valid|corpus|\.(?:bin|idx|hdf5|h5|parquet|jsonl?|tar|rec|pyt|arrow|csv|txt)\b", text, re.I
+        )
+    )

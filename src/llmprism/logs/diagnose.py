@@ -23,7 +23,7 @@ from llmprism.model.log import Cause, CauseClass, LogDiagnosis, LogInput, Outcom
 __all__ = ["diagnose_log", "diagnose_paths"]
 
 PRECURSOR_NS: Final = 10 * 60 * 1_000_000_000
-"""How long before the first complaint a survived hardware line may still be its cause: retries and watchdogs take minutes."""
+"""How long before the first complaint a survived hardware line may be its cause: retries and watchdogs take minutes."""
 
 _HANG_STEPS: Final = 20
 """Steps without progress before a time limit from which a run counts as hung rather than slow to converge."""
@@ -32,7 +32,7 @@ _HANG_NS: Final = 600 * 1_000_000_000
 """Ten minutes: shorter pauses are checkpoints and evaluations."""
 
 _SHARPEST: Final = (Stage.CHECKPOINT, Stage.EVAL, Stage.DATA, Stage.INIT, *Stage)
-"""Which stage to believe when stacks of the same cause suggest several: the one that fewest stacks can show by chance."""
+"""Which stage to believe when stacks of one cause suggest several: the one that fewest stacks show by chance."""
 
 _BEFORE_TRAINING: Final = frozenset({Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.UNKNOWN})
 
@@ -109,7 +109,16 @@ def _failed(
     cause = _cause(log, blame, terminal, progress, ends)
     events = build_events(log, cast, terminal, blame)
     return LogDiagnosis(
-        counts, Outcome.FAILED, symptom, stage, iteration, cause, blame.suspects, events, _notes(log, incidents), build_heat(log, cast)
+        counts,
+        Outcome.FAILED,
+        symptom,
+        stage,
+        iteration,
+        cause,
+        blame.suspects,
+        events,
+        _notes(log, incidents),
+        build_heat(log, cast),
     )
 
 
@@ -117,7 +126,9 @@ def _first_proof(terminal: list[Incident]) -> Incident | None:
     return next((i for i in terminal if i.proves_failure), terminal[0] if terminal else None)
 
 
-def _with_precursor(blame: Blame, incidents: list[Incident], terminal: list[Incident], cast: Cast, log: JobLog) -> Blame:
+def _with_precursor(
+    blame: Blame, incidents: list[Incident], terminal: list[Incident], cast: Cast, log: JobLog
+) -> Blame:
     """A hardware or network line that the run survived for a while may still be the cause of the complaints."""
     first = next((i for i in terminal if i.proves_failure and i.time_ns), None)
     if first is None:
@@ -201,14 +212,26 @@ def _cause(log: JobLog, blame: Blame, terminal: list[Incident], progress: Progre
         advice = "Look at that node: kernel log, BMC, power, OOM killer; drain it if nothing explains it."
         return Cause(CauseClass.HARDWARE_NODE, None, 0.6, summary, advice)
     if blame.suspects:
-        return Cause(CauseClass.NETWORK, None, 0.5, "ranks lost the connection to one peer", "Check that peer's node and its link.")
+        return Cause(
+            CauseClass.NETWORK,
+            None,
+            0.5,
+            "ranks lost the connection to one peer",
+            "Check that peer's node and its link.",
+        )
     complaint = _first_proof(terminal)
     if complaint is not None and complaint.fault is not None:
         fault = complaint.fault
         summary = f"{fault.summary}; no line tells the cause and no rank differs from the others"
         return Cause(CauseClass.UNKNOWN, fault.id, 0.3, summary, fault.advice)
     if ends.first(Meaning.GAVE_UP):
-        return Cause(CauseClass.UNKNOWN, None, 0.3, "the run ended without reaching its target", "Check hyper-parameters and data.")
+        return Cause(
+            CauseClass.UNKNOWN,
+            None,
+            0.3,
+            "the run ended without reaching its target",
+            "Check hyper-parameters and data.",
+        )
     return Cause(CauseClass.UNKNOWN, None, 0.0, "no cause found", "")
 
 
@@ -219,7 +242,13 @@ def _root_summary(text: str, blame: Blame) -> str:
 
 
 def _not_failed(
-    log: JobLog, cast: Cast, progress: Progress, ends: EndMarks, incidents: list[Incident], outcome: Outcome, counts: LogInput
+    log: JobLog,
+    cast: Cast,
+    progress: Progress,
+    ends: EndMarks,
+    incidents: list[Incident],
+    outcome: Outcome,
+    counts: LogInput,
 ) -> LogDiagnosis:
     late = [i for i in incidents if i.late and i.proves_failure]
     stage, iteration, symptom = _last_stage(progress, ends, outcome), None, Symptom.NONE
@@ -227,7 +256,13 @@ def _not_failed(
     notes = list(_notes(log, incidents))
     if outcome in (Outcome.CANCELLED, Outcome.TIME_LIMIT):
         what = "hit its time limit" if outcome is Outcome.TIME_LIMIT else "was ended from outside"
-        cause = Cause(CauseClass.PLATFORM, None, 0.9, f"the run {what}; no fault came before", "Nothing to repair; ask who ended it, or ask for more time.")
+        cause = Cause(
+            CauseClass.PLATFORM,
+            None,
+            0.9,
+            f"the run {what}; no fault came before",
+            "Nothing to repair; ask who ended it, or ask for more time.",
+        )
         if progress.last_iteration is not None and stage not in _BEFORE_TRAINING:
             iteration = progress.last_iteration + 1
         if _hung_before_end(progress, ends):
@@ -237,9 +272,13 @@ def _not_failed(
         iteration = progress.last_iteration
     elif outcome is Outcome.UNKNOWN:
         symptom = Symptom.UNKNOWN
-        cause = Cause(CauseClass.UNKNOWN if incidents else CauseClass.NONE, None, 0.0, "the logs do not say how the run ended", "")
+        cause = Cause(
+            CauseClass.UNKNOWN if incidents else CauseClass.NONE, None, 0.0, "the logs do not say how the run ended", ""
+        )
     events = build_events(log, cast, late, Blame(None, ()))
-    return LogDiagnosis(counts, outcome, symptom, stage, iteration, cause, (), events, tuple(notes), build_heat(log, cast))
+    return LogDiagnosis(
+        counts, outcome, symptom, stage, iteration, cause, (), events, tuple(notes), build_heat(log, cast)
+    )
 
 
 def _last_stage(progress: Progress, ends: EndMarks, outcome: Outcome) -> Stage:

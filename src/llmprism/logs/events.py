@@ -33,7 +33,16 @@ def build_events(log: JobLog, cast: Cast, incidents: list[Incident], blame: Blam
         groups[template, signature, _role(incident, blame)].append(incident)
     events = [_event(log, cast, group, template, role, blame) for (template, _, role), group in groups.items()]
     order = {EventRole.ROOT: 0, EventRole.CASCADE: 1, EventRole.SYMPTOM: 2}
-    events.sort(key=lambda e: (order[e.role], -e.score, e.first_ns is None, e.first_ns or 0, e.first_line.file, e.first_line.line))
+    events.sort(
+        key=lambda e: (
+            order[e.role],
+            -e.score,
+            e.first_ns is None,
+            e.first_ns or 0,
+            e.first_line.file,
+            e.first_line.line,
+        )
+    )
     return tuple(events[:MAX_EVENTS])
 
 
@@ -87,7 +96,9 @@ def build_heat(log: JobLog, cast: Cast) -> EventHeat | None:
     """Failure lines per actor and time bucket over the span of the logs."""
     troubled = np.array(
         [
-            (s.fault is not None and s.fault.role is not FaultRole.BENIGN) or bool(s.flags & ShapeFlag.EXCEPTION) or s.level >= Level.ERROR
+            (s.fault is not None and s.fault.role is not FaultRole.BENIGN)
+            or bool(s.flags & ShapeFlag.EXCEPTION)
+            or s.level >= Level.ERROR
             for s in log.shapes
         ],
         dtype=np.bool_,

@@ -22,7 +22,9 @@ from llmprism.model.log import Stage
 
 __all__ = ["EndMarks", "Incident", "Normality", "find_end_marks", "find_incidents"]
 
-_STRONG_SUCCESS: Final = frozenset({"success.mllog", "success.hf_summary", "success.megatron", "success.lightning", "success.hf_done"})
+_STRONG_SUCCESS: Final = frozenset(
+    {"success.mllog", "success.hf_summary", "success.megatron", "success.lightning", "success.hf_done"}
+)
 """Success lines that a program prints only once its training loop has ended well."""
 
 

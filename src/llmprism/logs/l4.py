@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.logs.scan import mask_text
+from llmprism.logs.masking import mask_text
 from llmprism.logs.templates import group_shapes
 
 __all__ = ["L4Line", "L4Verdict", "isolation_scores", "l4_diagnose"]
@@ -49,10 +49,18 @@ class L4Verdict:
 def _path_correction(size: int) -> float:
     if size <= 1:
         return 0.0
-    return 2.0 * (np.log(size - 1) + 0.5772156649) - 2.0 * (size - 1) / size
+    return float(2.0 * (np.log(size - 1) + 0.5772156649) - 2.0 * (size - 1) / size)
 
 
-def _depths(data: NDArray[np.float64], rows: NDArray[np.int64], depth: int, limit: int, rng: np.random.Generator, out: NDArray[np.float64], sample: NDArray[np.int64]) -> None:
+def _depths(
+    data: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    depth: int,
+    limit: int,
+    rng: np.random.Generator,
+    out: NDArray[np.float64],
+    sample: NDArray[np.int64],
+) -> None:
     """Path length of every row of `rows` in one random tree grown on `sample`."""
     if depth >= limit or sample.size <= 1 or not rows.size:
         out[rows] += depth + _path_correction(sample.size)

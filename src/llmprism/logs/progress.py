@@ -30,7 +30,9 @@ GOES_ON_ITERATIONS: Final = 2
 
 _TOTAL: Final = re.compile(r"(?:iteration|iter|step)\s*[:=]?\s*\[?\s*(\d+)\s*/\s*(\d+)", re.I)
 
-_TELLS_OF_WORK: Final = re.compile(r"loss|elapsed|finish|complet|took|throughput|tokens|samples|grad|lr\b|learning.rate", re.I)
+_TELLS_OF_WORK: Final = re.compile(
+    r"loss|elapsed|finish|complet|took|throughput|tokens|samples|grad|lr\b|learning.rate", re.I
+)
 """Words that make a step number printed only once a count of work done rather than a setting."""
 
 _STAGE_OF: Final = {
@@ -47,7 +49,16 @@ _STAGE_OF: Final = {
     Meaning.GAVE_UP: Stage.SHUTDOWN,
 }
 _BEFORE_TRAINING: Final = frozenset({Stage.UNKNOWN, Stage.LAUNCH, Stage.INIT, Stage.DATA})
-ORDER: Final = (Stage.UNKNOWN, Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.TRAIN, Stage.EVAL, Stage.CHECKPOINT, Stage.SHUTDOWN)
+ORDER: Final = (
+    Stage.UNKNOWN,
+    Stage.LAUNCH,
+    Stage.INIT,
+    Stage.DATA,
+    Stage.TRAIN,
+    Stage.EVAL,
+    Stage.CHECKPOINT,
+    Stage.SHUTDOWN,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +88,11 @@ class Progress:
             place = int(np.searchsorted(track.line, line)) - 1
             return int(track.value[: place + 1].max()) if place >= 0 else 0
         if time_ns:
-            before = [int(t.value[t.time_ns <= time_ns].max()) for t in self.tracks if (t.time_ns <= time_ns).any() and t.line.size]
+            before = [
+                int(t.value[t.time_ns <= time_ns].max())
+                for t in self.tracks
+                if (t.time_ns <= time_ns).any() and t.line.size
+            ]
             if before:
                 return max(before)
         return self.last_iteration
@@ -85,7 +100,9 @@ class Progress:
     def stage_at(self, file: int, line: int, time_ns: int) -> Stage:
         """The stage of the job at a line: of its own file where that tells, else by time, else the furthest."""
         own = self._stage_in(file, line)
-        if own not in _BEFORE_TRAINING or not any(t.line.size or t.stage for k, t in enumerate(self.tracks) if k != file):
+        if own not in _BEFORE_TRAINING or not any(
+            t.line.size or t.stage for k, t in enumerate(self.tracks) if k != file
+        ):
             return own
         others = [self._stage_by_time(k, time_ns) for k in range(len(self.tracks)) if k != file]
         return max([own, *others], key=ORDER.index)
@@ -193,7 +210,9 @@ def _track(log: JobLog, file: int, keep: NDArray[np.bool_], markers: NDArray[np.
     ]
     changes += [(int(at), int(when), None) for at, when in zip(line.tolist(), time_ns.tolist(), strict=True)]
     stage_line, stage_ns, stages = _stages(sorted(changes, key=lambda change: change[0]))
-    return _FileTrack(line, value, time_ns, np.array(stage_line, dtype=np.int64), tuple(stages), np.array(stage_ns, dtype=np.int64))
+    return _FileTrack(
+        line, value, time_ns, np.array(stage_line, dtype=np.int64), tuple(stages), np.array(stage_ns, dtype=np.int64)
+    )
 
 
 def _stages(changes: list[tuple[int, int, Meaning | None]]) -> tuple[list[int], list[int], list[Stage]]:
@@ -201,10 +220,11 @@ def _stages(changes: list[tuple[int, int, Meaning | None]]) -> tuple[list[int], 
     lines: list[int] = []
     times: list[int] = []
     stages: list[Stage] = []
-    now = Stage.UNKNOWN
+    now: Stage = Stage.UNKNOWN
+    following: Stage
     for line, when, means in changes:
         if means is None:
-            following = Stage.TRAIN if now is not Stage.EVAL else now
+            following = Stage.EVAL if now is Stage.EVAL else Stage.TRAIN
         else:
             following = _STAGE_OF[means]
             if now not in _BEFORE_TRAINING and following in _BEFORE_TRAINING:

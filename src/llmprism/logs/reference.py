@@ -100,7 +100,8 @@ def _stages_of_shapes(log: JobLog, progress: Any) -> dict[int, set[Stage]]:
         own = np.flatnonzero(rows.shape == shape)
         picked = own if own.size <= 64 else own[np.linspace(0, own.size - 1, 64).astype(np.int64)]
         stages[shape] = {
-            progress.stage_at(int(rows.file[row]), int(rows.line[row]), int(rows.time_ns[row])) for row in picked.tolist()
+            progress.stage_at(int(rows.file[row]), int(rows.line[row]), int(rows.time_ns[row]))
+            for row in picked.tolist()
         }
     return stages
 
@@ -198,7 +199,12 @@ def load_reference(path: Path) -> Reference:
     try:
         reference.runs, reference.skipped = int(document["runs"]), int(document["skipped"])
         for entry in document["shapes"]:
-            known = _Known(int(entry["runs"]), float(entry["most_per_actor"]), {Stage(s) for s in entry["stages"]}, str(entry["template"]))
+            known = _Known(
+                int(entry["runs"]),
+                float(entry["most_per_actor"]),
+                {Stage(s) for s in entry["stages"]},
+                str(entry["template"]),
+            )
             reference.known[int(entry["key"], 16)] = known
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{path}: damaged reference store: {error}") from error

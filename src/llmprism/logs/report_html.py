@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (markup)
 """LogDiagnosis → one self-contained HTML page: the verdict, the lines in context, a rank x time heat-map.
 
 Everything that comes from a log goes through `html.escape`; the page has no script and a policy that forbids any.
@@ -44,17 +45,23 @@ def _heat(heat: EventHeat) -> str:
     most = max((max(row) for row in heat.counts), default=0)
     columns = len(heat.counts[0]) if heat.counts else 0
     width, height = _LABEL_WIDTH + columns * _CELL, len(heat.rows) * _CELL + 24
-    parts = [f'<svg role="img" aria-label="failure lines per rank over time" width="{width}" height="{height}" xmlns="http://www.w3.org/2000/svg">']
+    parts = [
+        f'<svg role="img" aria-label="failure lines per rank over time" width="{width}" height="{height}" xmlns="http://www.w3.org/2000/svg">'
+    ]
     seconds = heat.bucket_ns / 1e9
     for y, (label, row) in enumerate(zip(heat.rows, heat.counts, strict=True)):
-        parts.append(f'<text x="{_LABEL_WIDTH - 8}" y="{y * _CELL + 11}" text-anchor="end" font-size="11">{_e(label[:28])}</text>')
+        parts.append(
+            f'<text x="{_LABEL_WIDTH - 8}" y="{y * _CELL + 11}" text-anchor="end" font-size="11">{_e(label[:28])}</text>'
+        )
         for x, count in enumerate(row):
             title = f"{label}: {count} lines, {x * seconds:.0f}-{(x + 1) * seconds:.0f} s"
             parts.append(
                 f'<rect x="{_LABEL_WIDTH + x * _CELL}" y="{y * _CELL}" width="{_CELL - 1}" height="{_CELL - 1}" fill="{_colour(count, most)}"><title>{_e(title)}</title></rect>'
             )
     parts.append(f'<text x="{_LABEL_WIDTH}" y="{height - 6}" font-size="11">0 s</text>')
-    parts.append(f'<text x="{width - 4}" y="{height - 6}" text-anchor="end" font-size="11">{columns * seconds:.0f} s</text></svg>')
+    parts.append(
+        f'<text x="{width - 4}" y="{height - 6}" text-anchor="end" font-size="11">{columns * seconds:.0f} s</text></svg>'
+    )
     caption = "Failure lines of each rank over the time of the logs; darker is more. A row that stays empty while the others fill is a silent rank."
     return f"<figure>{''.join(parts)}<figcaption>{caption}</figcaption></figure>"
 
@@ -84,7 +91,11 @@ def render_html(diagnosis: LogDiagnosis, title: str = "LLMPrism log diagnosis") 
         f"<tr><td>{_e(s.rank if s.rank is not None else '')}</td><td>{_e(s.node or '')}</td><td>{s.score:.2f}</td><td>{_e(s.why)}</td></tr>"
         for s in diagnosis.suspects
     )
-    table = f"<table><tr><th>rank</th><th>node</th><th>score</th><th>why</th></tr>{suspects}</table>" if suspects else "<p>Nobody: no rank differs from the others.</p>"
+    table = (
+        f"<table><tr><th>rank</th><th>node</th><th>score</th><th>why</th></tr>{suspects}</table>"
+        if suspects
+        else "<p>Nobody: no rank differs from the others.</p>"
+    )
     notes = "".join(f"<li>{_e(note)}</li>" for note in diagnosis.notes)
     counts = diagnosis.input
     dropped = "".join(f"; {count} {_e(reason)}" for reason, count in counts.dropped)

@@ -1,6 +1,6 @@
 """LogDiagnosis → a short text for a terminal: the verdict first, then the few lines that matter, in context.
 
-Text from logs is untrusted: control bytes are shown as escapes, so that no log can move the cursor or colour the screen.
+Text from logs is untrusted: control bytes are shown as escapes, so that no log can move the cursor or set colours.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def render_terminal(diagnosis: LogDiagnosis) -> str:
     symptom = f" ({diagnosis.symptom.value})" if diagnosis.symptom.value != "none" else ""
     rows = [
         f"{diagnosis.outcome.value}{symptom} in stage {diagnosis.stage.value}{at}",
-        f"cause: {cause.cause_class.value}  confidence {cause.confidence:.2f}" + (f"  [{cause.signature}]" if cause.signature else ""),
+        f"cause: {cause.cause_class.value}  confidence {cause.confidence:.2f}"
+        + (f"  [{cause.signature}]" if cause.signature else ""),
         f"  {harmless(cause.summary, 400)}",
     ]
     if cause.advice:
@@ -73,5 +74,7 @@ def render_terminal(diagnosis: LogDiagnosis) -> str:
             rows.append(f"  … and {more} more kinds of lines (see --json)")
     rows += [f"note: {harmless(note, 300)}" for note in diagnosis.notes]
     dropped = "".join(f"; {count} {reason}" for reason, count in counts.dropped)
-    rows.append(f"read: {counts.lines} lines of {counts.files} files, {counts.ranks} ranks, {counts.nodes} nodes{dropped}")
+    rows.append(
+        f"read: {counts.lines} lines of {counts.files} files, {counts.ranks} ranks, {counts.nodes} nodes{dropped}"
+    )
     return "\n".join(rows) + "\n"

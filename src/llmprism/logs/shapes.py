@@ -14,7 +14,7 @@ from typing import Final
 
 from llmprism.logs.library import Fault, FaultRole, Library, Marker
 
-__all__ = ["Level", "Shape", "ShapeFlag", "describe_shape", "exception_name", "iteration_anchor"]
+__all__ = ["FRAME_LINE", "Level", "Shape", "ShapeFlag", "describe_shape", "exception_name", "iteration_anchor"]
 
 MAX_TEXT_CHARS: Final = 2_000
 """How much of a line is kept as text and matched; no signature sits deeper."""
@@ -81,17 +81,18 @@ _LEVEL_HEAD_CHARS: Final = 160
 _EXCEPTION: Final = re.compile(
     r"^\s*((?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Failure|Timeout|Exit|Fault|Exceeded|Killed))(?=:\s|:$|$|\()"
 )
-_FRAME: Final = re.compile(r'^\s*File "([^"]{1,300})", line \d+(?:, in (.{1,80}))?')
+FRAME_LINE: Final = re.compile(r'^\s*File "([^"]{1,300})", line \d+(?:, in (.{1,80}))?')
 _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\)")
 _CONTINUATION: Final = re.compile(r"^\s*(?:frame #\d+|#\d+ |\^+$|at 0x|~+\^*)")
 
 _NAMES_RANKS: Final = re.compile(
-    r"(?:\brank\b[\s:=]*\d+ +nranks? \d+|\brank +: \d+ \(local_rank|host +: |exitcode +: |last enqueued|Bootstrap ?: Using"
-    r"|GLOBAL_RANK: \d+|srun: error: |OOB|NET/Socket : Using|node rank \d+|global_rank|local_rank: \d+ \(pid)"
+    r"(?:\brank\b[\s:=]*\d+ +nranks? \d+|\brank +: \d+ \(local_rank|host +: |exitcode +: |last enqueued"
+    r"|Bootstrap ?: Using|GLOBAL_RANK: \d+|srun: error: |OOB|NET/Socket : Using|node rank \d+|global_rank|local_rank: \d+ \(pid)"
 )
 _ITERATION: Final = (
     re.compile(
-        r"(?:^|[\s\[({|,'\"])(?P<word>iteration|iter|global[ _]steps?|step|steps|update|num_updates|batch)['\"]?\s*[:=#]?\s*(?=\d)",
+        r"(?:^|[\s\[({|,'\"])(?P<word>iteration|iter|global[ _]steps?|step|steps|update|num_updates|batch)"
+        r"['\"]?\s*[:=#]?\s*(?=\d)",
         re.I,
     ),
     re.compile(r"\|\s+(?=\d+/\d+ \[)"),
@@ -154,7 +155,7 @@ def describe_shape(key: int, text: str, template: str, head: str, library: Libra
     level = _level(text, head)
     flags = ShapeFlag.NONE
     fault = choose_fault(faults)
-    frame = _FRAME.match(text)
+    frame = FRAME_LINE.match(text)
     if frame or _CONTINUATION.match(text):
         return Shape(key, text, template, ShapeFlag.FRAME, Level.NONE)
     if _TRACEBACK.search(text):

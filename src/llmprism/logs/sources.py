@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +83,7 @@ def find_log_files(paths: list[Path], dropped: Dropped) -> list[LogFile]:
         elif path.exists():
             found.append(path)
         else:
-            matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))
+            matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207
             if not matches:
                 raise InputError(f"no such log file or directory: {path}")
             found.extend(match for match in matches if match.is_file())
@@ -172,7 +172,7 @@ class _LineBuffer:
 
     def __init__(self) -> None:
         self.bytes: NDArray[np.uint8] = np.empty(BLOCK_BYTES + limits.MAX_LOG_LINE_BYTES + 1, dtype=np.uint8)
-        self._view = memoryview(self.bytes)
+        self._view = memoryview(cast(Any, self.bytes))
         self.held = 0
         self.cut_lines = 0
         self._skipping = False

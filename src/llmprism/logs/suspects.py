@@ -52,7 +52,7 @@ def find_blame(log: JobLog, cast: Cast, terminal: list[Incident]) -> Blame:
     complaining = {i.actor for i in terminal if i.actor >= 0 and i.proves_failure}
     silent = [actor for actor in range(len(cast.actors)) if actor not in complaining]
     if roots:
-        chosen, hit = _choose_root(roots, cast)
+        chosen, hit = _choose_root(roots)
         echoes = chosen.fault is not None and chosen.fault.echo and len(_all_hit(chosen, terminal)) > 1
         if echoes and silent and _complaints(terminal):
             return _blame_by_others(log, cast, terminal, silent, _accused(log, cast, terminal))
@@ -75,7 +75,9 @@ def _own_roots(terminal: list[Incident]) -> list[Incident]:
         if not incident.is_root or (incident.fault and not incident.proves_failure):
             continue
         earlier = complained.get(key)
-        hardware = incident.fault is not None and incident.fault.cause.value.startswith("hardware") and not incident.fault.echo
+        hardware = (
+            incident.fault is not None and incident.fault.cause.value.startswith("hardware") and not incident.fault.echo
+        )
         if earlier is None or hardware or earlier.file != incident.file:
             roots.append(incident)
     return roots
@@ -98,7 +100,7 @@ def _signature(incident: Incident) -> str:
     return incident.fault.id if incident.fault else f"exception {incident.exception}"
 
 
-def _choose_root(roots: list[Incident], cast: Cast) -> tuple[Incident, set[int]]:
+def _choose_root(roots: list[Incident]) -> tuple[Incident, set[int]]:
     """The root signature nearest to the cause, and the actors it hit.
 
     Nearer: no echo; not a launcher's report of an exit when something better is known; heavier; the earliest.
@@ -124,13 +126,20 @@ def _choose_root(roots: list[Incident], cast: Cast) -> tuple[Incident, set[int]]
     return min(best, key=_when), hit
 
 
-_EXIT_ONLY: Final = frozenset({"node.sigkill", "node.segfault", "node.bus_error", "node.fpe", "node.illegal_instruction"})
+_EXIT_ONLY: Final = frozenset(
+    {"node.sigkill", "node.segfault", "node.bus_error", "node.fpe", "node.illegal_instruction"}
+)
 """Entries that may come from a launcher's report of an exit code: true, but a better word on the cause wins."""
 
 
 def _first_in_chain(first: Incident, roots: list[Incident]) -> float:
     """0 where no other root of the same actor came before it (chained exceptions: the innermost is printed first)."""
-    return float(any(r.actor == first.actor and r.writer == first.writer and r.file == first.file and r.line < first.line for r in roots))
+    return float(
+        any(
+            r.actor == first.actor and r.writer == first.writer and r.file == first.file and r.line < first.line
+            for r in roots
+        )
+    )
 
 
 def _when(incident: Incident) -> tuple[bool, int, int, int]:
@@ -166,7 +175,9 @@ def _root_suspects(root: Incident, hit: set[int], roots: list[Incident], cast: C
     suspects = []
     for place, actor in enumerate(ordered[:_MAX_SUSPECTS]):
         score = round(0.95 * 0.8**place, 3)
-        suspects.append(Suspect(cast.actors[actor].rank, cast.actors[actor].node, score, f"{what}; the others only complain of it"))
+        suspects.append(
+            Suspect(cast.actors[actor].rank, cast.actors[actor].node, score, f"{what}; the others only complain of it")
+        )
     return tuple(suspects)
 
 

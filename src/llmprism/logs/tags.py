@@ -95,7 +95,9 @@ def identity_of_file(name: str) -> Identity:
 
 
 def _is_run_name(stem: str) -> bool:
-    return bool(re.match(r"(?i)(result|run|log|slurm|job|trial|r|ok|fail|cancel|odd|train|out|output|std\w+)[-_]?\w*$", stem))
+    return bool(
+        re.match(r"(?i)(result|run|log|slurm|job|trial|r|ok|fail|cancel|odd|train|out|output|std\w+)[-_]?\w*$", stem)
+    )
 
 
 def looks_host_prefixed(head: str) -> bool:

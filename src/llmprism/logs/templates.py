@@ -17,7 +17,7 @@ from typing import Final
 __all__ = ["Template", "group_shapes", "similar_key", "token_similarity"]
 
 SIMILARITY: Final = 0.7
-"""Share of equal tokens from which two shapes are one template; one value for all systems (docs/reference/log-templates.md)."""
+"""Share of equal tokens from which two shapes are one template; one value for all (docs/reference/log-templates.md)."""
 
 KEY_TOKENS: Final = 2
 """First tokens that must be equal; Drain's depth of 4 counts the root and the length as well."""
@@ -59,7 +59,9 @@ def group_shapes(shapes: Iterable[str]) -> dict[str, Template]:
     """The template of every masked text; the same set of texts gives the same templates in any order."""
     groups: dict[tuple[str, ...], list[Template]] = defaultdict(list)
     found: dict[str, Template] = {}
-    for tokens, shape in sorted(((_tokens(shape), shape) for shape in set(shapes)), key=lambda item: (len(item[0]), item)):
+    for tokens, shape in sorted(
+        ((_tokens(shape), shape) for shape in set(shapes)), key=lambda item: (len(item[0]), item)
+    ):
         candidates = groups[_key(tokens)]
         best = max(candidates[-MAX_CANDIDATES:], key=lambda t: _similarity(t.tokens, tokens), default=None)
         if best is not None and _similarity(best.tokens, tokens)[0] >= SIMILARITY:

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (log lines as they are)
 """Faults as logs show them: the lines of the guilty rank, and what its peers say because of it.
 
 Every line has the form that real systems print (driver catalogue, NCCL and PyTorch sources, public issue threads); hosts,
@@ -62,32 +63,206 @@ _SAVE_FRAMES = (
 )
 
 FAULTS: tuple[LogFault, ...] = (
-    LogFault("xid79", "hardware.gpu", Aftermath.CLOSED, ("NVRM: Xid (PCI:0000:{gpu}b:00): 79, pid={pid}, name=python3, GPU has fallen off the bus.",), kernel=True),
-    LogFault("xid48", "hardware.gpu", Aftermath.CLOSED, ("NVRM: Xid (PCI:0000:{gpu}c:00): 48, pid={pid}, name=python3, An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer",), kernel=True),
-    LogFault("xid95", "hardware.gpu", Aftermath.CLOSED, ("NVRM: Xid (PCI:0000:{gpu}c:00): 95, pid={pid}, name=python3, Uncontained: LTC (0x1,0x1). RST: Yes, D-RST: No",), kernel=True),
-    LogFault("ecc", "hardware.gpu", Aftermath.CLOSED, _raised(*_CUDA_FRAMES, "RuntimeError: CUDA error: uncorrectable ECC error encountered")),
-    LogFault("xid74", "hardware.nvlink", Aftermath.CLOSED, ("NVRM: Xid (PCI:0000:{gpu}b:00): 74, pid={pid}, NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)",), kernel=True),
-    LogFault("nvlink", "hardware.nvlink", Aftermath.CLOSED, _raised(*_CUDA_FRAMES, "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution")),
-    LogFault("sxid", "hardware.nvlink", Aftermath.CLOSED, ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 46 sourcetrack timeout error (First)",), kernel=True),
-    LogFault("mlx5_health", "hardware.nic", Aftermath.TIMEOUT, ("mlx5_core 0000:5e:00.0: mlx5_health_report:429:(pid 0): device's health compromised - reached miss count",), kernel=True, symptom="crash"),
-    LogFault("ib_catastrophic", "hardware.nic", Aftermath.CLOSED, ("{node}:{pid}:{pid} [{gpu}] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : local catastrophic error",)),
-    LogFault("port_error", "network", Aftermath.TIMEOUT, ("{node}:{pid}:{pid} [{gpu}] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : port error",)),
-    LogFault("oom_killer", "user.resource", Aftermath.CLOSED, ("Memory cgroup out of memory: Killed process {pid} (python3) total-vm:912345678kB, anon-rss:498765432kB, file-rss:0kB, shmem-rss:0kB",), kernel=True),
-    LogFault("gpu_oom", "user.resource", Aftermath.CLOSED, _raised(*_CUDA_FRAMES, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.16 GiB. GPU {gpu} has a total capacity of 79.10 GiB of which 1.28 GiB is free.")),
-    LogFault("eio", "storage", Aftermath.CLOSED, _raised(*_DATA_FRAMES, "OSError: [Errno 5] Input/output error: '/data/train_0{gpu}.bin'")),
-    LogFault("quota", "storage", Aftermath.CLOSED, _raised(*_SAVE_FRAMES, "OSError: [Errno 122] Disk quota exceeded: '/ckpt/iter_{step}'"), stage="checkpoint"),
-    LogFault("stale", "storage", Aftermath.CLOSED, _raised(*_DATA_FRAMES, "OSError: [Errno 116] Stale file handle: '/data/shard_{gpu}.tar'")),
-    LogFault("bad_sample", "user.data", Aftermath.CLOSED, _raised(*_DATA_FRAMES, "UnicodeDecodeError: 'utf-8' codec can't decode byte 0x9c in position 17: invalid start byte")),
-    LogFault("value_error", "user.code", Aftermath.CLOSED, _raised('  File "/workspace/model.py", line 88, in forward', "    return self.mix(x, mask)", "ValueError: mask has 3 dimensions, expected 2")),
+    LogFault(
+        "xid79",
+        "hardware.gpu",
+        Aftermath.CLOSED,
+        ("NVRM: Xid (PCI:0000:{gpu}b:00): 79, pid={pid}, name=python3, GPU has fallen off the bus.",),
+        kernel=True,
+    ),
+    LogFault(
+        "xid48",
+        "hardware.gpu",
+        Aftermath.CLOSED,
+        (
+            "NVRM: Xid (PCI:0000:{gpu}c:00): 48, pid={pid}, name=python3, An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer",
+        ),
+        kernel=True,
+    ),
+    LogFault(
+        "xid95",
+        "hardware.gpu",
+        Aftermath.CLOSED,
+        (
+            "NVRM: Xid (PCI:0000:{gpu}c:00): 95, pid={pid}, name=python3, Uncontained: LTC (0x1,0x1). RST: Yes, D-RST: No",
+        ),
+        kernel=True,
+    ),
+    LogFault(
+        "ecc",
+        "hardware.gpu",
+        Aftermath.CLOSED,
+        _raised(*_CUDA_FRAMES, "RuntimeError: CUDA error: uncorrectable ECC error encountered"),
+    ),
+    LogFault(
+        "xid74",
+        "hardware.nvlink",
+        Aftermath.CLOSED,
+        (
+            "NVRM: Xid (PCI:0000:{gpu}b:00): 74, pid={pid}, NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)",
+        ),
+        kernel=True,
+    ),
+    LogFault(
+        "nvlink",
+        "hardware.nvlink",
+        Aftermath.CLOSED,
+        _raised(*_CUDA_FRAMES, "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution"),
+    ),
+    LogFault(
+        "sxid",
+        "hardware.nvlink",
+        Aftermath.CLOSED,
+        ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 46 sourcetrack timeout error (First)",),
+        kernel=True,
+    ),
+    LogFault(
+        "mlx5_health",
+        "hardware.nic",
+        Aftermath.TIMEOUT,
+        ("mlx5_core 0000:5e:00.0: mlx5_health_report:429:(pid 0): device's health compromised - reached miss count",),
+        kernel=True,
+        symptom="crash",
+    ),
+    LogFault(
+        "ib_catastrophic",
+        "hardware.nic",
+        Aftermath.CLOSED,
+        (
+            "{node}:{pid}:{pid} [{gpu}] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : local catastrophic error",
+        ),
+    ),
+    LogFault(
+        "port_error",
+        "network",
+        Aftermath.TIMEOUT,
+        ("{node}:{pid}:{pid} [{gpu}] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : port error",),
+    ),
+    LogFault(
+        "oom_killer",
+        "user.resource",
+        Aftermath.CLOSED,
+        (
+            "Memory cgroup out of memory: Killed process {pid} (python3) total-vm:912345678kB, anon-rss:498765432kB, file-rss:0kB, shmem-rss:0kB",
+        ),
+        kernel=True,
+    ),
+    LogFault(
+        "gpu_oom",
+        "user.resource",
+        Aftermath.CLOSED,
+        _raised(
+            *_CUDA_FRAMES,
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.16 GiB. GPU {gpu} has a total capacity of 79.10 GiB of which 1.28 GiB is free.",
+        ),
+    ),
+    LogFault(
+        "eio",
+        "storage",
+        Aftermath.CLOSED,
+        _raised(*_DATA_FRAMES, "OSError: [Errno 5] Input/output error: '/data/train_0{gpu}.bin'"),
+    ),
+    LogFault(
+        "quota",
+        "storage",
+        Aftermath.CLOSED,
+        _raised(*_SAVE_FRAMES, "OSError: [Errno 122] Disk quota exceeded: '/ckpt/iter_{step}'"),
+        stage="checkpoint",
+    ),
+    LogFault(
+        "stale",
+        "storage",
+        Aftermath.CLOSED,
+        _raised(*_DATA_FRAMES, "OSError: [Errno 116] Stale file handle: '/data/shard_{gpu}.tar'"),
+    ),
+    LogFault(
+        "bad_sample",
+        "user.data",
+        Aftermath.CLOSED,
+        _raised(
+            *_DATA_FRAMES, "UnicodeDecodeError: 'utf-8' codec can't decode byte 0x9c in position 17: invalid start byte"
+        ),
+    ),
+    LogFault(
+        "value_error",
+        "user.code",
+        Aftermath.CLOSED,
+        _raised(
+            '  File "/workspace/model.py", line 88, in forward',
+            "    return self.mix(x, mask)",
+            "ValueError: mask has 3 dimensions, expected 2",
+        ),
+    ),
     LogFault("segfault", "user.code", Aftermath.CLOSED, ("Fatal Python error: Segmentation fault",)),
-    LogFault("panic", "hardware.node", Aftermath.CLOSED, ("Kernel panic - not syncing: Fatal exception in interrupt",), kernel=True),
-    LogFault("pcie", "hardware.node", Aftermath.CLOSED, ("pcieport 0000:80:01.1: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Requester ID)",), kernel=True),
+    LogFault(
+        "panic",
+        "hardware.node",
+        Aftermath.CLOSED,
+        ("Kernel panic - not syncing: Fatal exception in interrupt",),
+        kernel=True,
+    ),
+    LogFault(
+        "pcie",
+        "hardware.node",
+        Aftermath.CLOSED,
+        (
+            "pcieport 0000:80:01.1: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Requester ID)",
+        ),
+        kernel=True,
+    ),
     LogFault("killed", "hardware.node", Aftermath.CLOSED, (), symptom="crash"),
     LogFault("frozen", "hardware.node", Aftermath.TIMEOUT, (), symptom="hang"),
-    LogFault("missing_data", "user.config", Aftermath.EVERYONE, _raised('  File "/workspace/dataset.py", line 20, in build_dataset', "    files = os.listdir(path)", "FileNotFoundError: [Errno 2] No such file or directory: '/data/train'"), stage="data", symptom="launch_failure"),
-    LogFault("bad_argument", "user.config", Aftermath.EVERYONE, _raised('  File "/workspace/megatron/training/arguments.py", line 301, in validate_args', "    assert args.world_size % total == 0", "AssertionError: world size (64) is not divisible by total_model_size (24)"), stage="init", symptom="launch_failure"),
-    LogFault("no_module", "user.config", Aftermath.EVERYONE, _raised("ModuleNotFoundError: No module named 'apex'"), stage="init", symptom="launch_failure"),
-    LogFault("metric", "user.code", Aftermath.EVERYONE, _raised('  File "/workspace/evaluate.py", line 193, in run_eval', "    score = distance(a, b)", "ValueError: Imaginary component 0.00299"), stage="eval"),
-    LogFault("all_oom", "user.resource", Aftermath.EVERYONE, _raised(*_CUDA_FRAMES, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.00 GiB. GPU {gpu} has a total capacity of 79.10 GiB of which 3.28 GiB is free.")),
+    LogFault(
+        "missing_data",
+        "user.config",
+        Aftermath.EVERYONE,
+        _raised(
+            '  File "/workspace/dataset.py", line 20, in build_dataset',
+            "    files = os.listdir(path)",
+            "FileNotFoundError: [Errno 2] No such file or directory: '/data/train'",
+        ),
+        stage="data",
+        symptom="launch_failure",
+    ),
+    LogFault(
+        "bad_argument",
+        "user.config",
+        Aftermath.EVERYONE,
+        _raised(
+            '  File "/workspace/megatron/training/arguments.py", line 301, in validate_args',
+            "    assert args.world_size % total == 0",
+            "AssertionError: world size (64) is not divisible by total_model_size (24)",
+        ),
+        stage="init",
+        symptom="launch_failure",
+    ),
+    LogFault(
+        "no_module",
+        "user.config",
+        Aftermath.EVERYONE,
+        _raised("ModuleNotFoundError: No module named 'apex'"),
+        stage="init",
+        symptom="launch_failure",
+    ),
+    LogFault(
+        "metric",
+        "user.code",
+        Aftermath.EVERYONE,
+        _raised(
+            '  File "/workspace/evaluate.py", line 193, in run_eval',
+            "    score = distance(a, b)",
+            "ValueError: Imaginary component 0.00299",
+        ),
+        stage="eval",
+    ),
+    LogFault(
+        "all_oom",
+        "user.resource",
+        Aftermath.EVERYONE,
+        _raised(
+            *_CUDA_FRAMES,
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.00 GiB. GPU {gpu} has a total capacity of 79.10 GiB of which 3.28 GiB is free.",
+        ),
+    ),
     LogFault("hccl_peer", "hardware.node", Aftermath.KILLED, (), symptom="hang"),
 )

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (log lines as they are)
 """Simulated logs of a multi-rank job with one planted fault and its truth.
 
 A healthy run in the manner of a framework (Megatron-LM, DeepSpeed, torchtitan, Hugging Face Trainer), with the noise
@@ -85,7 +86,7 @@ def _glog(at: float, level: str) -> str:
     return f"{level}1115 {_clock(at)[11:]}.{int(at % 1 * 1e9):09d}"
 
 
-def _megatron(step: int, total: int, at: float, rank: int, rng: random.Random) -> str:
+def _megatron(step: int, total: int, at: float, _rank: int, rng: random.Random) -> str:
     pace = rng.uniform(480, 520)
     return (
         f"[{_clock(at)}] iteration {step:8d}/{total:8d} | consumed samples: {step * 512:12d} | elapsed time per iteration (ms): {pace:.1f} | "
@@ -93,15 +94,15 @@ def _megatron(step: int, total: int, at: float, rank: int, rng: random.Random) -
     )
 
 
-def _deepspeed(step: int, total: int, at: float, rank: int, rng: random.Random) -> str:
+def _deepspeed(step: int, _total: int, at: float, rank: int, rng: random.Random) -> str:
     return f"[{_clock(at)},{rng.randint(0, 999):03d}] [INFO] [logging.py:107:log_dist] [Rank {rank}] step={step}, skipped=0, lr=[0.00015], mom=[(0.9, 0.95)]"
 
 
-def _torchtitan(step: int, total: int, at: float, rank: int, rng: random.Random) -> str:
+def _torchtitan(step: int, _total: int, at: float, _rank: int, rng: random.Random) -> str:
     return f"[titan] {_clock(at)},{rng.randint(0, 999):03d} - root - INFO - step: {step:2d}  loss: {rng.uniform(2, 9):7.4f}  memory: 42.10GiB(53.2%)  tps: {rng.randint(5000, 6000)}  mfu: 41.2%"
 
 
-def _trainer(step: int, total: int, at: float, rank: int, rng: random.Random) -> str:
+def _trainer(step: int, _total: int, at: float, rank: int, _rng: random.Random) -> str:
     return f"[{_clock(at)}] node rank {rank} finished global step {step}"
 
 
@@ -161,12 +162,21 @@ class _Job:
 
     def filled(self, text: str, rank: int, step: int = 0) -> str:
         local = rank % self.scenario.ranks_per_node
-        values = {"node": self.node(rank), "rank": rank, "pid": 4000 + rank, "gpu": local, "step": step, "address": f"10.5.0.{rank + 1}"}
+        values = {
+            "node": self.node(rank),
+            "rank": rank,
+            "pid": 4000 + rank,
+            "gpu": local,
+            "step": step,
+            "address": f"10.5.0.{rank + 1}",
+        }
         for key, value in values.items():
             text = text.replace("{" + key + "}", str(value))
         return text
 
-    def say(self, at: float, rank: int, text: str, *, fault: bool = False, context: bool = False, step: int = 0) -> None:
+    def say(
+        self, at: float, rank: int, text: str, *, fault: bool = False, context: bool = False, step: int = 0
+    ) -> None:
         self.entries.append(_Entry(at, rank, self.filled(text, rank, step), fault, context))
 
     def start(self) -> float:
@@ -174,8 +184,16 @@ class _Job:
         for rank in range(total):
             at = _START_S + self.rng.uniform(0, 1)
             self.say(at, rank, "{node}:{pid}:{pid} [{gpu}] NCCL INFO Bootstrap: Using eth0:{address}<0>")
-            self.say(at + 1, rank, f"{{node}}:{{pid}}:{{pid}} [{{gpu}}] NCCL INFO ncclCommInitRankConfig comm 0x1{rank:07x} rank {rank} nranks {total} cudaDev {{gpu}} busId 60 commId 0x395c42485a89446a - Init START")
-            self.say(at + 2, rank, f"{{node}}:{{pid}}:{{pid}} [{{gpu}}] NCCL INFO ncclCommInitRankConfig comm 0x1{rank:07x} rank {rank} nranks {total} cudaDev {{gpu}} busId 60 commId 0x395c42485a89446a - Init COMPLETE")
+            self.say(
+                at + 1,
+                rank,
+                f"{{node}}:{{pid}}:{{pid}} [{{gpu}}] NCCL INFO ncclCommInitRankConfig comm 0x1{rank:07x} rank {rank} nranks {total} cudaDev {{gpu}} busId 60 commId 0x395c42485a89446a - Init START",
+            )
+            self.say(
+                at + 2,
+                rank,
+                f"{{node}}:{{pid}}:{{pid}} [{{gpu}}] NCCL INFO ncclCommInitRankConfig comm 0x1{rank:07x} rank {rank} nranks {total} cudaDev {{gpu}} busId 60 commId 0x395c42485a89446a - Init COMPLETE",
+            )
             self.say(at + 3, rank, "building GPT model ...")
             if self.rng.random() < 0.7:
                 self.say(at + 3.2, rank, self.rng.choice(_NOISE))
@@ -202,7 +220,14 @@ class _Job:
         for rank in range(self.scenario.ranks):
             begin = at + self.rng.uniform(0, 0.3)
             for k, text in enumerate(fault.lines):
-                self.say(begin + k * 1e-4, rank, f"[rank{rank}]: {text}", fault=not _is_context(text), context=_is_context(text), step=step)
+                self.say(
+                    begin + k * 1e-4,
+                    rank,
+                    f"[rank{rank}]: {text}",
+                    fault=not _is_context(text),
+                    context=_is_context(text),
+                    step=step,
+                )
 
     def one_fails(self, fault: LogFault, guilty: int, at: float, step: int) -> None:
         for rank in range(self.scenario.ranks):
@@ -220,7 +245,12 @@ class _Job:
                 self.complain_timeout(rank, at + 600 + self.rng.uniform(0, 1), step)
             else:
                 late = at + 1800 + self.rng.uniform(0, 1)
-                self.say(late, rank, f"EI0002: [PID: {{pid}}] 2026-11-15-15:09:34.713.335 The wait execution of the Notify register times out. Reason: The Notify register has not received the Notify record from remote rank: [{guilty}].", fault=True)
+                self.say(
+                    late,
+                    rank,
+                    f"EI0002: [PID: {{pid}}] 2026-11-15-15:09:34.713.335 The wait execution of the Notify register times out. Reason: The Notify register has not received the Notify record from remote rank: [{guilty}].",
+                    fault=True,
+                )
 
     def complain_closed(self, rank: int, at: float, step: int) -> None:
         lines = (
@@ -231,11 +261,26 @@ class _Job:
         for k, text in enumerate(lines[: 3 if self.rng.random() < 0.8 else 1]):
             self.say(at + k * 1e-3, rank, text, fault=True)
         if self.rng.random() < 0.4:
-            self.say(at + 0.01, rank, f"[rank{rank}]: torch.AcceleratorError: CUDA error: an illegal memory access was encountered", fault=True)
+            self.say(
+                at + 0.01,
+                rank,
+                f"[rank{rank}]: torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+                fault=True,
+            )
 
     def complain_timeout(self, rank: int, at: float, step: int) -> None:
-        self.say(at, rank, f"[rank{rank}]:[{_glog(at, 'E')} ProcessGroupNCCL.cpp:689] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={step * 7}, OpType=ALLREDUCE, NumelIn=1, NumelOut=4, Timeout(ms)=600000) ran for 600098 milliseconds before timing out.", fault=True)
-        self.say(at + 0.001, rank, f"[rank{rank}]:[{_glog(at, 'E')} ProcessGroupNCCL.cpp:2303] [PG ID 0 PG GUID 0(default_pg) Rank {rank}]  failure detected by watchdog at work sequence id: {step * 7} PG status: last enqueued work: {step * 7 + 1}, last completed work: {step * 7 - 1}", fault=True)
+        self.say(
+            at,
+            rank,
+            f"[rank{rank}]:[{_glog(at, 'E')} ProcessGroupNCCL.cpp:689] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={step * 7}, OpType=ALLREDUCE, NumelIn=1, NumelOut=4, Timeout(ms)=600000) ran for 600098 milliseconds before timing out.",
+            fault=True,
+        )
+        self.say(
+            at + 0.001,
+            rank,
+            f"[rank{rank}]:[{_glog(at, 'E')} ProcessGroupNCCL.cpp:2303] [PG ID 0 PG GUID 0(default_pg) Rank {rank}]  failure detected by watchdog at work sequence id: {step * 7} PG status: last enqueued work: {step * 7 + 1}, last completed work: {step * 7 - 1}",
+            fault=True,
+        )
 
 
 def simulate_logs(scenario: LogScenario) -> SimulatedLogs:
@@ -312,9 +357,13 @@ def _laid_out(job: _Job, truth: LogTruth) -> SimulatedLogs:
     return SimulatedLogs(layout.files, final)
 
 
-def plant(lines: list[str], ranks: int, fault: LogFault, seed: int, *, keep: float, iteration: int | None = None) -> SimulatedLogs:
+def plant(
+    lines: list[str], ranks: int, fault: LogFault, seed: int, *, keep: float, iteration: int | None = None
+) -> SimulatedLogs:
     """A fault planted into the first `keep` share of a real log whose lines begin with `srun -l` numbers."""
-    scenario = LogScenario(layout="srun", nodes=max(ranks // 8, 1), ranks_per_node=min(ranks, 8), fault=fault, seed=seed)
+    scenario = LogScenario(
+        layout="srun", nodes=max(ranks // 8, 1), ranks_per_node=min(ranks, 8), fault=fault, seed=seed
+    )
     job = _Job(scenario)
     guilty = job.rng.randrange(ranks)
     if fault.aftermath is Aftermath.EVERYONE:
