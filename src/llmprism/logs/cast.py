@@ -95,6 +95,7 @@ def resolve_cast(log: JobLog) -> Cast:
             rank_of_writer.setdefault(writer, rank)
     _share_within_process(log, rank_of_writer)
     _share_within_file(log, rank_of_writer)
+    _rank_of_the_missing_file(log, rank_of_writer)
     node_of_writer = _nodes(log)
     exits, task_nodes = _exit_reports(log)
     actors, actor_of_writer = _actors(log, rank_of_writer, node_of_writer, task_nodes)
@@ -178,6 +179,21 @@ def _share_within_file(log: JobLog, ranks: dict[int, int]) -> None:
         found = in_file[writer.file]
         if number not in ranks and len(found) == 1 and several_files and writer.file not in listed:
             ranks[number] = next(iter(found))
+
+
+def _rank_of_the_missing_file(log: JobLog, ranks: dict[int, int]) -> None:
+    """Where every node's file but one belongs to one rank, the last file belongs to the rank that is missing."""
+    if any(identity.node is None for identity in log.file_identity) or len(log.files) < 3:
+        return
+    in_file: dict[int, set[int]] = defaultdict(set)
+    for number, rank in ranks.items():
+        in_file[log.writers[number].file].add(rank)
+    without = [file for file in range(len(log.files)) if not in_file[file]]
+    missing = set(range(len(log.files))) - set(ranks.values())
+    if len(without) == 1 and len(missing) == 1 and all(len(found) <= 1 for found in in_file.values()):
+        for number, writer in enumerate(log.writers):
+            if writer.file == without[0]:
+                ranks[number] = next(iter(missing))
 
 
 def _nodes(log: JobLog) -> dict[int, str]:

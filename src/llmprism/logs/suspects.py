@@ -23,9 +23,12 @@ from llmprism.logs.cast import Cast
 from llmprism.logs.incidents import Incident
 from llmprism.logs.library import FaultRole
 from llmprism.logs.reader import JobLog
-from llmprism.model.log import CauseClass, Suspect
+from llmprism.model.log import CauseClass, Stage, Suspect
 
 __all__ = ["Blame", "find_blame"]
+
+Accused = int | str
+"""An actor's number, or an address that belongs to nobody known."""
 
 WIDESPREAD_SHARE: Final = 0.5
 """Share of the actors above which a fault hits everyone."""
@@ -56,6 +59,10 @@ def find_blame(log: JobLog, cast: Cast, terminal: list[Incident]) -> Blame:
         echoes = chosen.fault is not None and chosen.fault.echo and len(_all_hit(chosen, terminal)) > 1
         if echoes and silent and _complaints(terminal):
             return _blame_by_others(log, cast, terminal, silent, _accused(log, cast, terminal))
+        if chosen.fault is not None and chosen.fault.accuses:
+            named = _accused(log, cast, terminal)
+            if named.total():
+                return Blame(chosen, _named_suspects(named, cast))
         wide = _is_widespread(hit, log, cast, chosen)
         if not wide and hit:
             return Blame(chosen, _root_suspects(chosen, hit, roots, cast))
@@ -160,8 +167,6 @@ def _is_widespread(hit: set[int], log: JobLog, cast: Cast, root: Incident) -> bo
 
 def _deterministic_start(root: Incident, hit: set[int], cast: Cast) -> bool:
     """A configuration error before training that a launcher cut short on the other ranks is still everyone's."""
-    from llmprism.model.log import Stage
-
     early = root.stage in (Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.UNKNOWN)
     cause = root.fault.cause if root.fault else None
     settings = cause in (CauseClass.USER_CONFIG, CauseClass.USER_CODE)
@@ -198,20 +203,19 @@ _PEER_ADDRESS: Final = re.compile(r"(?:from|to|peer)\s+\[?(\d+\.\d+\.\d+\.\d+)")
 _PEER_RANK: Final = re.compile(r"(?:remote rank:? ?\[?|peer rank |from peer |[Rr]anks? )(\d+(?:, ?\d+)*)")
 
 
-def _accused(log: JobLog, cast: Cast, terminal: list[Incident]) -> Counter[int]:
-    """How often each actor is named by others, one vote per accuser and shape."""
-    votes: Counter[int] = Counter()
-    seen: set[tuple[int, int]] = set()
+def _accused(log: JobLog, cast: Cast, terminal: list[Incident]) -> Counter[Accused]:
+    """How often each actor, or address of nobody known, is named by others; one vote per accuser."""
+    votes: Counter[Accused] = Counter()
+    seen: set[tuple[int, Accused]] = set()
     shapes = {i.shape for i in terminal if i.fault and i.fault.accuses}
     by_rank = cast.by_rank
     for row, text in log.texts.items():
         if int(log.rows.shape[row]) not in shapes:
             continue
         accuser = int(cast.actor_of_writer[log.rows.writer[row]])
-        named: set[int] = set()
+        named: set[Accused] = set()
         if match := _PEER_ADDRESS.search(text):
-            if match[1] in cast.address_actor:
-                named.add(cast.address_actor[match[1]])
+            named.add(cast.address_actor.get(match[1], match[1]))
         elif match := _PEER_RANK.search(text):
             named |= {by_rank[int(r)] for r in re.split(r", ?", match[1]) if int(r) in by_rank}
         for actor in named - {accuser}:
@@ -221,8 +225,20 @@ def _accused(log: JobLog, cast: Cast, terminal: list[Incident]) -> Counter[int]:
     return votes
 
 
+def _named_suspects(votes: Counter[Accused], cast: Cast) -> tuple[Suspect, ...]:
+    """Those that are named, the most often named first; only the leaders when they stand out."""
+    most = max(votes.values())
+    leaders = [who for who, count in votes.items() if count == most][:_MAX_SUSPECTS]
+    suspects = []
+    for who in leaders:
+        rank, node = (cast.actors[who].rank, cast.actors[who].node) if isinstance(who, int) else (None, who)
+        why = f"named as the peer that does not answer by {most} of those that complain"
+        suspects.append(Suspect(rank, node, round(0.8 / len(leaders), 3), why))
+    return tuple(suspects)
+
+
 def _blame_by_others(
-    log: JobLog, cast: Cast, terminal: list[Incident], silent: list[int], hearsay: Counter[int]
+    log: JobLog, cast: Cast, terminal: list[Incident], silent: list[int], hearsay: Counter[Accused]
 ) -> Blame:
     actors = len(cast.actors)
     complaints = [i for i in terminal if i.proves_failure and i.actor >= 0]
@@ -237,16 +253,36 @@ def _blame_by_others(
         actor, own, others = behind
         why = f"its last work was {own} while the others had enqueued {others}: it did not enter the collective"
         return Blame(None, (Suspect(cast.actors[actor].rank, cast.actors[actor].node, 0.7, why),), silent=True)
-    total = sum(hearsay.values())
-    if total:
-        actor, votes = hearsay.most_common(1)[0]
-        if votes >= _MIN_ACCUSER_SHARE * total and votes >= 1:
-            why = f"named by {votes} of the ranks that complain"
-            return Blame(None, (Suspect(cast.actors[actor].rank, cast.actors[actor].node, 0.6, why),))
+    if hearsay.total() and max(hearsay.values()) >= _MIN_ACCUSER_SHARE * hearsay.total():
+        return Blame(None, _named_suspects(hearsay, cast))
+    odd = _odd_one_out(cast, complaints)
+    if odd is not None:
+        why = "what it says at the end differs from what all the others say"
+        return Blame(None, (Suspect(cast.actors[odd].rank, cast.actors[odd].node, 0.5, why),))
     return Blame(None, ())
 
 
-def _silent_suspects(cast: Cast, ordered: list[int], hearsay: Counter[int]) -> tuple[Suspect, ...]:
+def _odd_one_out(cast: Cast, complaints: list[Incident]) -> int | None:
+    """The one actor whose set of complaints is far from the others', who agree: median distances, robust from 3 on."""
+    said: dict[int, set[str]] = defaultdict(set)
+    for incident in complaints:
+        if not _is_report(incident):
+            said[incident.actor].add(_signature(incident))
+    if len(said) < 3 or len(said) < WIDESPREAD_SHARE * len(cast.actors):
+        return None
+    names = sorted({name for own in said.values() for name in own})
+    actors = sorted(said)
+    table = np.array([[name in said[actor] for name in names] for actor in actors], dtype=np.float64)
+    common = np.median(table, axis=0)
+    distance = np.abs(table - common).sum(axis=1)
+    order = np.argsort(-distance, kind="stable")
+    first, second = distance[order[0]], distance[order[1]]
+    if first >= 1 and second == 0:
+        return actors[int(order[0])]
+    return None
+
+
+def _silent_suspects(cast: Cast, ordered: list[int], hearsay: Counter[Accused]) -> tuple[Suspect, ...]:
     suspects = []
     for place, actor in enumerate(ordered[:_MAX_SUSPECTS]):
         named = f", and {hearsay[actor]} ranks name it" if hearsay[actor] else ""
@@ -256,7 +292,12 @@ def _silent_suspects(cast: Cast, ordered: list[int], hearsay: Counter[int]) -> t
 
 
 def _truly_silent(log: JobLog, cast: Cast, silent: list[int], complaints: list[Incident]) -> list[int]:
-    """Silent actors that had been writing as much as the others before, so that their silence means something."""
+    """Silent actors that had been writing as much as the others before, so that their silence means something.
+
+    Before training one that never wrote much is just as telling: it did not come up.
+    """
+    if all(i.stage in (Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.UNKNOWN) for i in complaints):
+        return silent
     lines = np.zeros(len(cast.actors), dtype=np.int64)
     for writer, actor in enumerate(cast.actor_of_writer.tolist()):
         if actor >= 0:
