@@ -17,10 +17,12 @@ WATCHDOG = (
     "WorkNCCL(SeqNum=68, OpType=ALLREDUCE, NumelIn=1, NumelOut=4, Timeout(ms)=15000) ran for 15098 milliseconds"
 )
 BEHIND = (
-    "[rank{r}]:[E1115 01:02:30.4 ProcessGroupNCCL.cpp:2303] [PG ID 0 PG GUID 0(default_pg) Rank {r}]  failure detected by "
-    "watchdog at work sequence id: 68 PG status: last enqueued work: {work}, last completed work: 67"
+    "[rank{r}]:[E1115 01:02:30.4 ProcessGroupNCCL.cpp:2303] [PG ID 0 PG GUID 0(default_pg) Rank {r}]  failure "
+    "detected by watchdog at work sequence id: 68 PG status: last enqueued work: {work}, last completed work: 67"
 )
-CLOSED = "[2026-11-15 01:02:26] vm:9:11 [0] misc/socket.cc:72 NCCL WARN socketProgress: Connection closed by remote peer"
+CLOSED = (
+    "[2026-11-15 01:02:26] vm:9:11 [0] misc/socket.cc:72 NCCL WARN socketProgress: Connection closed by remote peer"
+)
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.16 GiB."
 
 
@@ -31,7 +33,7 @@ def library() -> Library:
 
 def steps(last: int = 59, total: int = 500) -> list[str]:
     return [
-        f"[2026-11-15 01:{i // 60:02d}:{i % 60:02d}] iteration {i:8d}/{total:8d} | elapsed time per iteration (ms): 1000.0 |"
+        f"[2026-11-15 01:{i // 60:02d}:{i % 60:02d}] iteration {i:8d}/{total:8d} | elapsed time per iteration (ms): 1.0 |"
         for i in range(1, last + 1)
     ]
 
@@ -55,7 +57,7 @@ def test_the_rank_with_a_cause_is_blamed_although_the_others_are_louder(tmp_path
     found = per_rank(tmp_path, {r: others if r != 3 else ["[rank3]: " + OOM] for r in range(8)})
     assert (found.outcome.value, found.cause.cause_class.value, ranks(found)) == ("failed", "user.resource", [3])
     assert found.iteration == 60
-    assert [event.role for event in found.events][0] is EventRole.ROOT
+    assert found.events[0].role is EventRole.ROOT
 
 
 def test_the_silent_rank_is_blamed(tmp_path: Path) -> None:
@@ -120,7 +122,11 @@ def test_numbers_decide_between_xids(tmp_path: Path) -> None:
 
 
 def test_survived_errors_are_no_cause(tmp_path: Path) -> None:
-    handled = ["Traceback (most recent call last):", '  File "a.py", line 1, in <module>', "ImportError: no fused kernels"]
+    handled = [
+        "Traceback (most recent call last):",
+        '  File "a.py", line 1, in <module>',
+        "ImportError: no fused kernels",
+    ]
     found = job(tmp_path, {f"rank{r}.log": [*handled, *steps(60, 60)] for r in range(4)})
     assert (found.outcome.value, found.cause.cause_class.value) == ("success", "none")
     assert any("survived" in note for note in found.notes)
@@ -156,7 +162,7 @@ def test_a_log_that_just_stops_is_running(tmp_path: Path) -> None:
 
 
 def test_the_node_that_never_came_is_named(tmp_path: Path) -> None:
-    wait = "[rank{r}]: torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined."
+    wait = "[rank{r}]: torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 joined."
     files = {f"gpu-node{r:02d}.log": [wait.format(r=r)] if r != 1 else ["starting"] for r in range(4)}
     found = job(tmp_path, files)
     assert (found.symptom.value, found.suspects[0].node) == ("launch_failure", "gpu-node01")
