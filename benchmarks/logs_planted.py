@@ -201,7 +201,7 @@ def reported_lines(log: JobLog, reference: Reference) -> set[tuple[str, int]]:
     kept = {
         (i.shape, i.actor, i.file): i.line
         for i in find_incidents(log, cast, progress, ends, reference)
-        if i.terminal and (i.proves_failure or i.fault is None)
+        if i.terminal and (i.proves_failure or i.fault is None or i.role is FaultRole.CASCADE)
     }
     found = set()
     actor = cast.actor_of_writer[log.rows.writer]

@@ -80,7 +80,7 @@ _REPORT_HOST: Final = re.compile(r"^\s*host\s+: (\S+)")
 _REPORT_RANK: Final = re.compile(r"^\s*rank\s+: (\d+) \(local_rank")
 _REPORT_EXIT: Final = re.compile(r"^\s*exitcode\s+: (-?\d+)")
 _SRUN_ERROR: Final = re.compile(r"srun: error: ([\w.-]+): tasks? ([\d,\s-]+): (.+)$")
-_ENQUEUED: Final = re.compile(r"\(default_pg\).*last enqueued (?:NCCL )?work: (-?\d+)")
+_ENQUEUED: Final = re.compile(r"\(default_pg\).*[Ll]ast enqueued (?:NCCL )?work: (-?\d+)")
 
 
 def resolve_cast(log: JobLog) -> Cast:

@@ -52,7 +52,7 @@ def _role(incident: Incident, blame: Blame) -> EventRole:
         return EventRole.SYMPTOM
     if root is not None and _same_cause(incident, root):
         return EventRole.ROOT
-    if incident.proves_failure:
+    if incident.proves_failure or incident.role is FaultRole.CASCADE:
         return EventRole.CASCADE
     return EventRole.SYMPTOM
 

@@ -27,6 +27,9 @@ _STRONG_SUCCESS: Final = frozenset(
 )
 """Success lines that a program prints only once its training loop has ended well."""
 
+_CERTAIN_SUCCESS: Final = frozenset({"success.mllog"})
+"""Success lines that end the run by definition, whatever the program does afterwards."""
+
 
 class Normality(Protocol):
     """What good runs print; see reference.py."""
@@ -113,9 +116,10 @@ def find_end_marks(log: JobLog, progress: Progress) -> EndMarks:
         for marker in log.shapes[int(log.rows.shape[row])].markers:
             if marker.means not in _END_MEANINGS:
                 continue
-            if marker.means is Meaning.SUCCESS and _iterations_follow(progress, file, line):
+            certain = marker.id in _CERTAIN_SUCCESS
+            if marker.means is Meaning.SUCCESS and not certain and _iterations_follow(progress, file, line):
                 continue
-            final = not _stages_follow(progress, file, line)
+            final = certain or not _stages_follow(progress, file, line)
             strong = final and marker.id in _STRONG_SUCCESS
             marks.append(EndMark(marker.means, strong, final, file, line, when, row))
     return EndMarks(tuple(marks))
@@ -174,8 +178,9 @@ def _survived(log: JobLog, progress: Progress, rows: NDArray[np.int64]) -> NDArr
     """Rows after which the run went on. Monotone in each file, so one threshold per file decides."""
     survived = np.zeros(rows.size, dtype=np.bool_)
     file_of = log.rows.file[rows]
-    for file in np.unique(file_of).tolist():
-        own = np.flatnonzero(file_of == file)
+    by_file = np.argsort(file_of, kind="stable")
+    files, starts = np.unique(file_of[by_file], return_index=True)
+    for file, own in zip(files.tolist(), np.split(by_file, starts[1:]), strict=True):
         lines, times = log.rows.line[rows[own]], log.rows.time_ns[rows[own]]
         order = np.argsort(lines, kind="stable")
         low, high = 0, own.size

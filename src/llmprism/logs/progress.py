@@ -156,8 +156,9 @@ class Progress:
 def measure_progress(log: JobLog) -> Progress:
     chosen, total = _iteration_shapes(log)
     keep = np.isin(log.iterations.shape, list(chosen))
-    markers = _marker_rows(log)
-    tracks = [_track(log, file, keep, markers) for file in range(len(log.files))]
+    counted = _by_file(log.iterations.file, np.flatnonzero(keep), len(log.files))
+    marked = _by_file(log.rows.file, np.flatnonzero(_marker_rows(log)), len(log.files))
+    tracks = [_track(log, own, rows) for own, rows in zip(counted, marked, strict=True)]
     values = log.iterations.value[keep]
     last = int(values.max()) if values.size else None
     times = log.iterations.time_ns[keep]
@@ -170,14 +171,12 @@ def _iteration_shapes(log: JobLog) -> tuple[set[int], int | None]:
     chosen: dict[int, int] = {}
     single: dict[int, int] = {}
     for shape in np.unique(series.shape).tolist():
-        rising = falling = distinct = 0
         of_shape = series.shape == shape
-        for file in np.unique(series.file[of_shape]).tolist():
-            values = series.value[of_shape & (series.file == file)]
-            steps = np.diff(values)
-            rising += int((steps >= 0).sum())
-            falling += int((steps < 0).sum())
-            distinct = max(distinct, np.unique(values).size)
+        order = np.argsort(series.file[of_shape], kind="stable")
+        values, files = series.value[of_shape][order], series.file[of_shape][order]
+        steps = np.diff(values)[np.diff(files) == 0]
+        rising, falling = int((steps >= 0).sum()), int((steps < 0).sum())
+        distinct = np.unique(values).size
         if distinct >= 2 and rising >= _MIN_RISING_SHARE * (rising + falling):
             chosen[shape] = int(of_shape.sum())
         elif distinct == 1 and _TELLS_OF_WORK.search(log.shapes[shape].text):
@@ -197,11 +196,16 @@ def _marker_rows(log: JobLog) -> NDArray[np.bool_]:
     return has[log.rows.shape] if log.rows.shape.size else np.zeros(0, dtype=np.bool_)
 
 
-def _track(log: JobLog, file: int, keep: NDArray[np.bool_], markers: NDArray[np.bool_]) -> _FileTrack:
+def _by_file(file_of: NDArray[np.int32], rows: Int64, files: int) -> list[Int64]:
+    """The rows of each file, in reading order."""
+    order = rows[np.argsort(file_of[rows], kind="stable")]
+    bounds = np.searchsorted(file_of[order], np.arange(1, files))
+    return list(np.split(order, bounds))
+
+
+def _track(log: JobLog, own: Int64, rows: Int64) -> _FileTrack:
     series = log.iterations
-    own = keep & (series.file == file)
     line, value, time_ns = series.line[own], series.value[own], series.time_ns[own]
-    rows = np.flatnonzero(markers & (log.rows.file == file))
     changes: list[tuple[int, int, Meaning | None]] = [
         (int(log.rows.line[row]), int(log.rows.time_ns[row]), marker.means)
         for row in rows.tolist()

@@ -86,7 +86,7 @@ _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\)")
 _CONTINUATION: Final = re.compile(r"^\s*(?:frame #\d+|#\d+ |\^+$|at 0x|~+\^*)")
 
 _NAMES_RANKS: Final = re.compile(
-    r"(?:\brank\b[\s:=]*\d+ +nranks? \d+|\brank +: \d+ \(local_rank|host +: |exitcode +: |last enqueued"
+    r"(?:\brank\b[\s:=]*\d+ +nranks? \d+|\brank +: \d+ \(local_rank|host +: |exitcode +: |[Ll]ast enqueued"
     r"|Bootstrap ?: Using|GLOBAL_RANK: \d+|srun: error: |OOB|NET/Socket : Using|node rank \d+|global_rank"
     r"|local_rank: \d+ \(pid)"
 )

@@ -33,7 +33,7 @@ def library() -> Library:
 
 def steps(last: int = 59, total: int = 500) -> list[str]:
     return [
-        f"[2026-11-15 01:{i // 60:02d}:{i % 60:02d}] iteration {i:8d}/{total:8d} | elapsed time per iteration (ms): 1.0 |"
+        f"[2026-11-15 01:{i // 60:02d}:{i % 60:02d}] iteration {i:8d}/{total:8d} | time per iteration (ms): 1.0 |"
         for i in range(1, last + 1)
     ]
 
