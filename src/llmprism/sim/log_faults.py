@@ -120,7 +120,7 @@ FAULTS: tuple[LogFault, ...] = (
         "mlx5_health",
         "hardware.nic",
         Aftermath.TIMEOUT,
-        ("mlx5_core 0000:5e:00.0: mlx5_health_report:429:(pid 0): device's health compromised - reached miss count",),
+        ("mlx5_core 0000:5e:00.0: poll_health:825:(pid 0): device's health compromised - reached miss count",),
         kernel=True,
         symptom="crash",
     ),
