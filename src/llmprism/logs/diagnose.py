@@ -25,6 +25,9 @@ __all__ = ["diagnose_log", "diagnose_paths"]
 PRECURSOR_NS: Final = 10 * 60 * 1_000_000_000
 """How long before the first complaint a survived hardware line may be its cause: retries and watchdogs take minutes."""
 
+STOP_SLACK_NS: Final = 5 * 1_000_000_000
+"""Complaints this short before the first sign of a stop are part of it: processes of a job do not end at once."""
+
 _HANG_STEPS: Final = 20
 """Steps without progress before a time limit from which a run counts as hung rather than slow to converge."""
 
@@ -88,10 +91,12 @@ def _outcome(progress: Progress, ends: EndMarks, incidents: list[Incident]) -> t
 
 
 def _is_before(incident: Incident, file: int, line: int, time_ns: int) -> bool:
-    if incident.file == file:
+    """Whether something was wrong before someone ended the run; complaints right then are its consequence."""
+    if incident.file == file and (incident.is_root or not time_ns or not incident.time_ns):
         return incident.line < line
     if incident.time_ns and time_ns:
-        return incident.time_ns < time_ns
+        slack = 0 if incident.is_root else STOP_SLACK_NS
+        return incident.time_ns < time_ns - slack
     return incident.is_root
 
 

@@ -94,8 +94,9 @@ class EndMarks:
     marks: tuple[EndMark, ...]
 
     def first(self, *meanings: Meaning) -> EndMark | None:
+        """The earliest of these marks, by time where they have one."""
         found = [mark for mark in self.marks if mark.means in meanings]
-        return min(found, key=lambda mark: (mark.file, mark.line)) if found else None
+        return min(found, key=lambda mark: (mark.time_ns == 0, mark.time_ns, mark.file, mark.line)) if found else None
 
     def any_success(self, *, strong: bool) -> bool:
         return any(mark.means is Meaning.SUCCESS and mark.strong == strong for mark in self.marks)

@@ -5,7 +5,8 @@ Byte by byte:
 - a run of letters, digits and `_` that begins with a digit, or is six or more hexadecimal digits, is `*`;
 - in any other run that holds digits the digits become `*` and the letters stay (`node0400` → `node*`);
 - `*` joined by one of `. , : - / +` to a following number is one `*` (`1.5e-05`, `10.0.0.1:80`, `2026-11-15`);
-- a sign before a number vanishes, blanks count once, ANSI escape sequences and control bytes do not exist.
+- a sign before a number vanishes; blanks, and the same punctuation in a row, count once (`-----`, `====>`);
+- ANSI escape sequences, control bytes and the block characters of progress bars do not exist.
 
 Invariant: two texts with the same mask have the same hash.
 """
@@ -46,6 +47,9 @@ _KIND = 7
 _HASH_SEED = np.uint64(0xCBF29CE484222325)
 _HASH_PRIME = np.uint64(0x9E3779B97F4A7C15)
 _STAR_BYTE = 42
+_BLOCK_1, _BLOCK_2 = 0xE2, 0x96
+"""First bytes of the block characters U+2580 to U+25BF in UTF-8."""
+
 _SPACE = np.uint64(32)
 _MIN_HEX_RUN = 6
 """Bytes. A letter-first run this long of hexadecimal digits only, with a digit in it, is an identifier."""
@@ -99,6 +103,7 @@ def _mask(buf: UInt8, start: int, end: int, classes: UInt8, out: UInt8) -> int: 
     used = 0
     i = start
     in_word = after_star = blank = False
+    last = 0
     while i < end:
         c = buf[i]
         kind = classes[c] & _KIND
@@ -126,8 +131,11 @@ def _mask(buf: UInt8, start: int, end: int, classes: UInt8, out: UInt8) -> int: 
             if kind == _CONTROL:
                 i = skip_escape(buf, i, end) if c == _ESCAPE else i + 1
                 continue
+            if c == _BLOCK_1 and i + 2 < end and buf[i + 1] == _BLOCK_2:
+                i += 3
+                continue
             joins = kind == _JOINER and i + 1 < end and (48 <= buf[i + 1] <= 57 or buf[i + 1] == _STAR_BYTE)
-            if joins and ((after_star and not blank) or c == 45 or c == 43):
+            if (joins and ((after_star and not blank) or c == 45 or c == 43)) or (c == last and not blank):
                 i += 1
                 continue
         if blank:
@@ -136,6 +144,7 @@ def _mask(buf: UInt8, start: int, end: int, classes: UInt8, out: UInt8) -> int: 
         if symbol != _STAR_BYTE or not after_star:
             used = _emit(out, used, symbol)
         after_star = symbol == _STAR_BYTE
+        last = 0 if in_word or after_star else int(symbol)
         i = after
     return used
 
@@ -165,6 +174,7 @@ def hash_masked(buf: UInt8, start: int, end: int, classes: UInt8) -> np.uint64: 
     held = 0
     i = start
     in_word = after_star = blank = begun = False
+    last = 0
     while i < end:
         c = buf[i]
         k = classes[c]
@@ -195,8 +205,11 @@ def hash_masked(buf: UInt8, start: int, end: int, classes: UInt8) -> np.uint64: 
             if kind == _CONTROL:
                 i = skip_escape(buf, i, end) if c == _ESCAPE else i + 1
                 continue
+            if c == _BLOCK_1 and i + 2 < end and buf[i + 1] == _BLOCK_2:
+                i += 3
+                continue
             joins = kind == _JOINER and i + 1 < end and (48 <= buf[i + 1] <= 57 or buf[i + 1] == _STAR_BYTE)
-            if joins and ((after_star and not blank) or c == 45 or c == 43):
+            if (joins and ((after_star and not blank) or c == 45 or c == 43)) or (c == last and not blank):
                 i += 1
                 continue
         if blank:
@@ -221,8 +234,10 @@ def hash_masked(buf: UInt8, start: int, end: int, classes: UInt8) -> np.uint64: 
                 if (classes[c] & _KIND) != _LETTER:
                     break
             after_star = False
+            last = 0
             continue
         if star:
+            last = 0
             if after_star:
                 continue
             c = np.uint8(_STAR_BYTE)
@@ -236,6 +251,7 @@ def hash_masked(buf: UInt8, start: int, end: int, classes: UInt8) -> np.uint64: 
             h = _stir(h, gathered)
             gathered, held = np.uint64(0), 0
         after_star = c == _STAR_BYTE
+        last = 0 if after_star else int(c)
     h = _stir(h, gathered)
     return _stir(h, np.uint64(held))
 

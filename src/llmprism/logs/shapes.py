@@ -69,7 +69,7 @@ class Shape:
 
 _LEVELS: Final = (
     (Level.FATAL, re.compile(r"\b(?:FATAL|CRITICAL|PANIC|Fatal error)\b")),
-    (Level.ERROR, re.compile(r"\b(?:ERROR|SEVERE|NCCL ERROR)\b|\[ERROR\]|(?:^|\s)(?:error|Error):")),
+    (Level.ERROR, re.compile(r"\b(?:ERROR|SEVERE|NCCL ERROR)\b|\[ERROR\]|(?:^|\s)(?:error|Error):|\"level(?:name)?\": ?\"(?:error|ERROR)")),
     (Level.WARNING, re.compile(r"\b(?:WARN|WARNING)\b|\bwarn(?:ing)?s?:|Warning:|UserWarning|\[NeMo W")),
     (Level.INFO, re.compile(r"\b(?:INFO|NOTICE)\b|\[NeMo I")),
     (Level.DEBUG, re.compile(r"\b(?:DEBUG|TRACE)\b")),
@@ -105,6 +105,11 @@ _NOT_COUNTING: Final = re.compile(
 )
 """Words before `step` that make it a setting or a place instead of a count of progress."""
 
+_OTHER_BAR: Final = re.compile(
+    r"load|download|map|generat|token|filter|resolv|fetch|sav|shard|eval|sanity|predict|copy|extract|upload|pars", re.I
+)
+"""Words before a progress bar that does not count training steps."""
+
 _NOT_PROGRESS: Final = re.compile(r"checkpoint|saving|loading|resum|slurmstepd|srun:", re.I)
 
 
@@ -129,6 +134,8 @@ def iteration_anchor(text: str) -> bytes:
         for match in pattern.finditer(text):
             if "word" in match.groupdict() and _NOT_COUNTING.search(text[: match.start("word")]):
                 continue
+            if match[0].startswith("|"):
+                return b"" if _OTHER_BAR.search(text[: match.start()]) else b"|"
             kept = re.search(rf"[^\d\s]\D{{0,{_ANCHOR_BYTES - 1}}}$", text[: match.end()].rstrip())
             return kept[0].encode()[-_ANCHOR_BYTES:] if kept else b""
     return b""
