@@ -169,7 +169,10 @@ def _mllog(buf: UInt8, i: int, end: int) -> int:
 
 @njit(cache=True)
 def find_time(buf: UInt8, i: int, end: int) -> tuple[int, int, int]:
-    """The first time in the text at `i`: (ns, where it begins, where it ends incl. a closing bracket) or (0, i, i)."""
+    """The first time in the text at `i`: (ns, where it begins, where it ends incl. a closing bracket) or (0, i, i).
+
+    A glog time is said to begin two bytes later than it does, because its letter is the level and stays in the text.
+    """
     if i >= end:
         return 0, i, i
     if buf[i] == 58 and i + 8 < end and buf[i + 1] == 58 and buf[i + 3] == 77 and buf[i + 4] == 76:
@@ -177,14 +180,13 @@ def find_time(buf: UInt8, i: int, end: int) -> tuple[int, int, int]:
     j = i + 1 if buf[i] == 91 else i
     if j < end:
         ns, after = _glog(buf, j, end)
-        if ns == 0:
-            ns, after = _syslog(buf, j, end, _MONTHS)
-            if ns == 0 and j + 4 < end and buf[j + 3] == 32:
-                ns, after = _syslog(buf, j + 4, end, _MONTHS)
-                if ns != 0:
-                    return ns, i + 2, after
         if ns != 0:
             return ns, i + 2, after
+        ns, after = _syslog(buf, j, end, _MONTHS)
+        if ns == 0 and j + 4 < end and buf[j + 3] == 32:
+            ns, after = _syslog(buf, j + 4, end, _MONTHS)
+        if ns != 0:
+            return ns, i, after
     stop = min(end - 18, i + 110)
     while j < stop:
         if buf[j] == 50 and 48 <= buf[j + 1] <= 49 and (buf[j + 4] == 45 or buf[j + 4] == 47):

@@ -237,7 +237,11 @@ _REPORT_REACH: Final = 80
 
 
 def _with_exit_actor(incident: Incident, log: JobLog, cast: Cast) -> Incident:
-    """A launcher's line about a process belongs to that process, not to the launcher."""
+    """A launcher's line about a process belongs to that process, a kernel's line to the only rank of its node."""
+    if incident.actor < 0 and incident.fault is not None and incident.fault.node_wide:
+        node = log.writers[incident.writer].identity.node or log.file_identity[incident.file].node
+        on_node = [number for number, actor in enumerate(cast.actors) if actor.node == node]
+        return replace(incident, actor=on_node[0]) if len(on_node) == 1 else incident
     text = log.shapes[incident.shape].text
     if "exitcode" not in text and "srun: error" not in text:
         return incident

@@ -1,7 +1,8 @@
 """Where a line's text begins: the tags that launchers put before it are stepped over and hashed.
 
 `12: ` (srun -l), `[rank3]:` and `[default3]:` (torchrun), `[1,3]<stdout>:` (mpirun), `(Worker pid=1, ip=10.0.0.1)`
-(Ray), `[pod/name/container]` (kubectl), `host:pid:tid [0]` (NCCL), `host: ` (pdsh, where the file is known to have it).
+(Ray), `[pod/name/container]` (kubectl), `host:pid:tid [0]` (NCCL), `host: ` (pdsh, where the file is known to have it), `host kernel:`
+(syslog).
 A time between tags is read and stepped over too. What a tag means is worked out once per tag in tags.py.
 """
 
@@ -111,6 +112,18 @@ def _host_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
 
 
 @njit(cache=True)
+def _kernel_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
+    """`host kernel: ` of a syslog, after its time: (the offset of `kernel`, end of the host)."""
+    j = i
+    while j < end and j - i < 64 and buf[j] != 32:
+        j += 1
+    if j > i and j + 8 < end and buf[j] == 32 and buf[j + 1] == 107 and buf[j + 2] == 101 and buf[j + 3] == 114:
+        if buf[j + 4] == 110 and buf[j + 5] == 101 and buf[j + 6] == 108 and buf[j + 7] == 58:
+            return j + 1, j
+    return i, i
+
+
+@njit(cache=True)
 def _piece(buf: UInt8, i: int, end: int, first: bool, host_prefix: bool) -> tuple[int, int]:
     """One tag of the prefix at `i`: (offset after it, end of its telling part); (i, i) where there is none."""
     c = buf[i]
@@ -148,6 +161,8 @@ def line_head(buf: UInt8, i: int, end: int, host_prefix: bool) -> tuple[int, np.
         if i >= end:
             break
         after, tag_end = _piece(buf, i, end, pieces == 0, host_prefix)
+        if after == i and time_ns != 0:
+            after, tag_end = _kernel_piece(buf, i, end)
         if after > i:
             if tags == np.uint64(0):
                 tags = _HASH_SEED

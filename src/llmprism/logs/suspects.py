@@ -161,8 +161,9 @@ def _is_widespread(hit: set[int], log: JobLog, cast: Cast, root: Incident) -> bo
         nodes = {cast.actors[a].node for a in hit}
         all_nodes = cast.nodes
         return not (len(nodes) == 1 and len(all_nodes) > 2)
-    copies = int(log.count[root.shape])
-    return copies > 1
+    if root.fault is not None and root.fault.node_wide and _node_of(log, root):
+        return False
+    return int(log.count[root.shape]) > 1
 
 
 def _deterministic_start(root: Incident, hit: set[int], cast: Cast) -> bool:
@@ -186,10 +187,13 @@ def _root_suspects(root: Incident, hit: set[int], roots: list[Incident], cast: C
     return tuple(suspects)
 
 
+def _node_of(log: JobLog, incident: Incident) -> str | None:
+    return log.writers[incident.writer].identity.node or log.file_identity[incident.file].node
+
+
 def _unattributed(root: Incident, log: JobLog, cast: Cast) -> tuple[Suspect, ...]:
     """A root line of nobody known: a kernel log names its node; a launcher's report may name the only failed rank."""
-    writer = log.writers[root.writer]
-    node = writer.identity.node or log.file_identity[root.file].node
+    node = _node_of(log, root)
     if root.fault and root.fault.node_wide and node:
         return (Suspect(None, node, 0.8, f"{root.fault.summary} (in the log of the node)"),)
     named = {(report.rank, report.node) for report in cast.exits if report.exit_code not in (None, -15, -6)}
