@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint unit bench bench-accuracy clean
+.PHONY: demo test lint unit bench bench-accuracy bench-logs clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,11 @@ bench: $(READY)
 
 bench-accuracy: $(READY)
 	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md
+
+bench-logs: $(READY)
+	$(BIN)/python benchmarks/logs_planted.py
+	$(BIN)/python benchmarks/logs_templates.py
+	$(BIN)/python benchmarks/logs_speed.py
 
 clean:
 	rm -rf $(VENV) build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -7,20 +7,22 @@ failure lines, never with the size of the logs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from llmprism import limits
 from llmprism.logs.clock import YEARLESS_END_NS, set_year, year_of
+from llmprism.logs.kernels import fill_times, numbers_after, pair_keys
 from llmprism.logs.library import Library
-from llmprism.logs.scan import Lines, mask_text, scan_block, shape_hash
-from llmprism.logs.shapes import _FRAME as FRAME_LINE
-from llmprism.logs.shapes import MAX_TEXT_CHARS, Shape, ShapeFlag, choose_fault, describe_shape
+from llmprism.logs.linetext import is_quoted_code, line_text, plain_text
+from llmprism.logs.masking import mask_text, shape_hash
+from llmprism.logs.scan import Lines, scan_block
+from llmprism.logs.shapes import FRAME_LINE, MAX_TEXT_CHARS, Shape, ShapeFlag, choose_fault, describe_shape
 from llmprism.logs.sources import Dropped, LogFile, find_log_files, read_blocks
 from llmprism.logs.tables import KeyTable
 from llmprism.logs.tags import Identity, identity_of_file, identity_of_prefix, looks_host_prefixed
@@ -43,7 +45,6 @@ _MAX_INSPECTED: Final = 50_000
 
 _SERIES_PER_SCAN: Final = 2_000
 _MAX_FRAMES_BACK: Final = 160
-_UNKNOWN_SHAPE_KEY: Final = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,52 +101,6 @@ class JobLog:
     lines: int
     bytes: int
     dropped: Dropped
-
-
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _pair_keys(shape: Int32, writer: Int32, out: UInt64) -> None:
-    for i in range(shape.size):
-        mixed = (np.uint64(shape[i]) << np.uint64(32)) | np.uint64(writer[i])
-        mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
-        out[i] = mixed ^ (mixed >> np.uint64(29))
-
-
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _numbers_after(
-    buf: NDArray[np.uint8], start: Int64, end: Int64, which: Int32, anchors: NDArray[np.uint8], sizes: Int32, out: Int64
-) -> None:
-    """For each line the number right after the first place where its anchor stands before a digit, or -1."""
-    for row in range(start.size):
-        size = sizes[which[row]]
-        out[row] = -1
-        last = end[row] - size
-        for i in range(start[row], last):
-            if not (48 <= buf[i + size] <= 57):
-                continue
-            same = True
-            for k in range(size):
-                if buf[i + k] != anchors[which[row], k]:
-                    same = False
-                    break
-            if same:
-                value = 0
-                j = i + size
-                while j < end[row] and 48 <= buf[j] <= 57 and value < 1 << 50:
-                    value = value * 10 + int(buf[j]) - 48
-                    j += 1
-                out[row] = value
-                break
-
-
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _fill_times(time_ns: Int64, last: int) -> int:
-    """Give lines without a time the one before them in the file."""
-    for i in range(time_ns.size):
-        if time_ns[i] == 0:
-            time_ns[i] = last
-        else:
-            last = time_ns[i]
-    return last
 
 
 def _grown(array: NDArray[np.int64], size: int) -> NDArray[np.int64]:
@@ -247,7 +202,7 @@ class _Reader:
         if absolute.size:
             state.year = year_of(int(absolute[-1]))
         times = set_year(times, state.year).copy()
-        state.last_ns = int(_fill_times(times, state.last_ns))
+        state.last_ns = int(fill_times(times, state.last_ns))
         return times
 
     def writers_of(self, buf: NDArray[np.uint8], lines: Lines, state: _FileState) -> Int32:
@@ -280,10 +235,11 @@ class _Reader:
         head = bytes(buf[start:text_start]).decode("utf-8", "replace")
         shape = describe_shape(
             int(lines.shape[row]),
-            _plain(raw),
+            plain_text(raw),
             mask_text(raw).decode("utf-8", "replace"),
             head,
             self.library,
+            quoted=is_quoted_code(buf, lines, row),
         )
         shape.first_file, shape.first_number = state.number, int(lines.number[row])
         if shape.flags & ShapeFlag.ROW and self.context_shapes < _MAX_CONTEXT_SHAPES:
@@ -310,13 +266,13 @@ class _Reader:
         same = np.flatnonzero(lines.prefix[low : row + _CONTEXT_REACH] == lines.prefix[row]) + low
         place = int(np.searchsorted(same, row))
         for k in same[max(0, place - CONTEXT_LINES) : place].tolist():
-            shape.before.append((int(lines.number[k]), _line_text(buf, lines, k)))
+            shape.before.append((int(lines.number[k]), line_text(buf, lines, k)))
         for k in same[place + 1 : place + 1 + CONTEXT_LINES].tolist():
-            shape.after.append((int(lines.number[k]), _line_text(buf, lines, k)))
+            shape.after.append((int(lines.number[k]), line_text(buf, lines, k)))
         if shape.flags & ShapeFlag.EXCEPTION:
             frames: list[tuple[str, str]] = []
             for k in same[max(0, place - _MAX_FRAMES_BACK) : place][::-1].tolist():
-                text = _line_text(buf, lines, k, tagged=False)
+                text = line_text(buf, lines, k, tagged=False)
                 if match := FRAME_LINE.match(text):
                     frames.append((match[1], match[2] or ""))
                 elif "Traceback (most recent call last)" in text:
@@ -331,7 +287,7 @@ class _Reader:
                 break
             self.inspected += 1
             base = int(shape[row])
-            text = _line_text(buf, lines, row, tagged=False)
+            text = line_text(buf, lines, row, tagged=False)
             faults, markers = self.library.match(text.encode())
             fault = choose_fault(faults)
             own = self.shapes[base]
@@ -353,7 +309,7 @@ class _Reader:
         self.shape_count = _grown(self.shape_count, len(self.shapes) + 1)
         self.shape_count += np.bincount(shape, minlength=self.shape_count.size)[: self.shape_count.size]
         keys = np.empty(shape.size, dtype=np.uint64)
-        _pair_keys(shape, writer, keys)
+        pair_keys(shape, writer, keys)
         pair, first = self.pair_table.assign(keys)
         if first.size:
             self.pairs.append((shape[first], writer[first]))
@@ -387,7 +343,7 @@ class _Reader:
         for row, at in zip(keeps_text.tolist(), place.tolist(), strict=True):
             if len(self.texts) >= _MAX_TEXTS:
                 break
-            self.texts[self.row_count + at] = _line_text(buf, lines, row, tagged=False)[:600]
+            self.texts[self.row_count + at] = line_text(buf, lines, row, tagged=False)[:600]
         file = np.full(wanted.size, state.number, dtype=np.int32)
         self.rows.append((shape[wanted], writer[wanted], file, lines.number[wanted], times[wanted]))
         self.row_count += int(wanted.size)
@@ -397,9 +353,7 @@ class _Reader:
     ) -> None:
         values = np.empty(rows.size, dtype=np.int64)
         which = shape[rows]
-        _numbers_after(
-            buf, lines.text_start[rows], lines.end[rows], which, self.anchors, self.anchor_sizes, values
-        )
+        numbers_after(buf, lines.text_start[rows], lines.end[rows], which, self.anchors, self.anchor_sizes, values)
         changed = np.ones(rows.size, dtype=np.bool_)
         changed[1:] = (values[1:] != values[:-1]) | (which[1:] != which[:-1])
         kept = np.flatnonzero(changed & (values >= 0))
@@ -412,23 +366,8 @@ class _Reader:
             self.series.append((which[kept], file, lines.number[at], times[at], values[kept]))
 
 
-_CONTROL_BYTES: Final = {number: None for number in (*range(0, 9), *range(11, 32), 127)}
-
-
-def _plain(raw: bytes) -> str:
-    """Text without escape sequences and control bytes, as the masking sees it."""
-    import re
-
-    text = re.sub(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)", b"", raw)
-    return text.decode("utf-8", "replace").translate(_CONTROL_BYTES)
-
-
-def _line_text(buf: NDArray[np.uint8], lines: Lines, row: int, *, tagged: bool = True) -> str:
-    start = int(lines.start[row] if tagged else lines.text_start[row])
-    return _plain(bytes(buf[start : min(int(lines.end[row]), start + MAX_TEXT_CHARS)]))
-
-
-def _joined(parts: list[tuple[NDArray[np.int32], ...]], column: int, dtype: type) -> NDArray[np.int64]:
+def _joined(parts: Sequence[tuple[Any, ...]], column: int, dtype: type) -> Any:
+    """One column of the pieces gathered per block, as one array."""
     if not parts:
         return np.zeros(0, dtype=dtype)
     return np.concatenate([part[column] for part in parts]).astype(dtype, copy=False)
