@@ -30,7 +30,7 @@ __all__ = ["Chain", "chain_at", "find_steps"]
 
 TOLERANCES: Final = (0.02, 0.08)
 """Relative deviation of one step's bytes. 2 % covers whole records (0.02-0.15 % measured on DDP, up to 2 % when a
-transfer straddles the boundary); 8 % covers lossy and sampled collectors, tried only when 2 % finds nothing."""
+transfer straddles the boundary); 8 % covers lossy and sampled collectors, tried where 2 % leaves much unexplained."""
 
 TIGHT_TOLERANCE: Final = 0.004
 """Used to settle the phase: exact byte counts (0.02-0.15 %) cannot hop between two silences of one step."""
@@ -45,13 +45,26 @@ MIN_COVERAGE: Final = 0.5
 """A chain must span at least half of the bytes: set-up traffic and evaluation may take the rest."""
 
 SAME_SILENCE: Final = 0.7
-"""A finer chain whose median silence reaches this share of the coarser chain's is the step itself."""
+"""A finer chain whose added silences reach (in the median) this share of the coarser chain's is the step itself."""
 
 PLAIN: Final = 0.9
 """Dominance asked of a finer chain that is to turn a coarser one's boundaries into pauses."""
 
 PAUSE_SHARE: Final = 0.25
 """Share of the time that pauses every few steps take at most; gradient links rest longer than that between steps."""
+
+WIDER_GAIN: Final = 1.2
+"""The wider tolerance is taken when its steps cover this many times the bytes: a lossy collector then explains more."""
+
+CHANCE_STEPS: Final = 3
+"""Two or three steps may be one long pause that happens to lie in the middle of the series (a checkpoint)..."""
+
+MANY_STEPS: Final = 8
+"""...when a finer chain of at least this many steps is dominant too: so many equal steps are no chance."""
+
+LONG_SERIES: Final = 6_000
+"""Silences beyond which steps of a single message are not looked for: every trial costs time in their number, and a
+link of single-message steps has few silences (6,000 steps of 0.2 s are 20 minutes)."""
 
 GRID: Final = 1.015
 """Ratio of neighbouring trial spacings: below the tolerance, so that none is missed."""
@@ -163,6 +176,10 @@ class _Trial:
     def silence(self) -> float:
         return float(np.median(self.boundary_silences))
 
+    def added_silence(self, coarser: _Trial) -> float:
+        """Median of the silences that are not the coarser chain's too; those are the longer ones."""
+        return float(np.quantile(self.boundary_silences, 0.5 * max(1.0 - self.spacing / coarser.spacing, 0.0)))
+
     @property
     def silent_share(self) -> float:
         """Share of the time between two boundaries that is the silence at the boundary."""
@@ -210,9 +227,10 @@ def _largest_dominant(series: _Series, tolerance: float, max_steps: int, pauses:
         if found is None:
             found = trial
         elif trial.spacing < 0.6 * found.spacing:
-            alike = trial.silence >= SAME_SILENCE * found.silence
+            alike = trial.added_silence(found) >= SAME_SILENCE * found.silence
+            chance = found.regular <= CHANCE_STEPS and trial.regular >= MANY_STEPS
             rest = pauses and trial.dominance >= PLAIN and found.silent_share < PAUSE_SHARE
-            if not (alike or rest):
+            if not (alike or rest or chance):
                 break
             found = trial
     return found.spacing if found is not None else None
@@ -237,20 +255,29 @@ def chain_at(silences: Silences, bytes_per_step: float, tolerance: float) -> Cha
     return Chain(links, regular, refined, dominance, covered / max(series.total, 1.0))
 
 
+def _most_steps(silences: int) -> int:
+    """A step may be one message, with one silence behind it."""
+    return silences if silences <= LONG_SERIES else silences // 3
+
+
 def find_steps(silences: Silences, max_steps: int | None = None, *, pauses: bool = False) -> Chain | None:
     """The chain of step boundaries of a series, or None when its silences show no steps.
 
-    `max_steps` bounds the search (default: a third of the silences). With `pauses`, long silences that come round every
+    `max_steps` bounds the search (default: as many as silences, a third of them in long series). With `pauses`, long silences that come round every
     few steps and take a small share of the time are taken for checkpoints or evaluation, not for boundaries: right for
     gradient traffic, which is silent for much of every step, wrong for pipelines, whose micro-batches fill it.
     """
     if silences.count < 3 or silences.bytes_before[-1] <= 0:
         return None
-    limit = max_steps if max_steps is not None else max(4, silences.count // 3)
+    limit = max_steps if max_steps is not None else _most_steps(silences.count)
     series = _Series(silences)
+    best: Chain | None = None
     for tolerance in TOLERANCES:
         spacing = _largest_dominant(series, tolerance, limit, pauses)
         if spacing is not None:
             chain = chain_at(silences, spacing, tolerance)
-            return chain if chain.steps >= 2 else None
-    return None
+            if best is None or chain.coverage > WIDER_GAIN * best.coverage:
+                best = chain
+        if best is not None and best.coverage >= 1.0 / WIDER_GAIN:
+            break
+    return best if best is not None and best.steps >= 2 else None
