@@ -2,12 +2,14 @@
 
 Tensor-parallel peers exchange nothing over the network, so each rail of a job is a cluster of its own. Their steps end
 together, step after step, however ragged the steps are; those of two different jobs drift through each other. Two
-measures, and the better one counts:
+measures:
 
-* *concentration*: how sharply the boundaries of one clock sit at one phase of the other's steps;
 * *tether*: the k-th boundaries of two unrelated clocks drift apart like a random walk, whose spread follows from the
   jitter of the steps; those of one job stay tethered, however loosely. The tether is one minus the ratio of the spread
-  seen to the spread of that walk.
+  seen to the spread of that walk. It decides where there are enough steps and they vary.
+* *concentration*: how sharply the boundaries of one clock sit at one phase of the other's steps. It speaks only where
+  the tether cannot, because two jobs of the same configuration keep almost the same pace: with 2 % jitter they hold one
+  phase for hundreds of steps.
 """
 
 from __future__ import annotations
@@ -27,6 +29,12 @@ MIN_COMMON_STEPS: Final = 3
 MIN_TETHER_STEPS: Final = 12
 """A shorter random walk stays close by chance too often."""
 
+MIN_JITTER: Final = 0.002
+"""Share of a step: steps that vary less are as exact as their boundaries are measured, and leave no walk to see."""
+
+CLIP_SPREADS: Final = 4.0
+"""Steps further from the median than this many robust spreads count as that far: set-up, checkpoints, stalls."""
+
 ONE_EACH: Final = 0.95
 """Smallest ratio of the numbers of steps that the two clocks count in the time that both saw."""
 
@@ -44,8 +52,8 @@ def lockstep(a: StepClock, b: StepClock) -> float:
     share = min(_one_each(a, b), _one_each(b, a))
     if share < ONE_EACH:
         return 0.0
-    concentration = min(_concentration(a, b), _concentration(b, a))
-    return max(concentration, _tether(a, b))
+    tether = _tether(a, b)
+    return tether if tether is not None else min(_concentration(a, b), _concentration(b, a))
 
 
 def _shared_steps(a: StepClock, b: StepClock) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -79,15 +87,25 @@ def _concentration(a: StepClock, b: StepClock) -> float:
     return float(np.abs(np.exp(2j * np.pi * phase).mean()))
 
 
-def _tether(a: StepClock, b: StepClock) -> float:
+def _tether(a: StepClock, b: StepClock) -> float | None:
+    """None where the steps are too few or too even to tell."""
     first, second = a.boundary_ns.astype(np.float64), b.boundary_ns.astype(np.float64)
     if first[0] < second[0]:
         first, second = second, first
     shift = int(np.argmin(np.abs(second - first[0])))
     count = min(first.size, second.size - shift)
     if count < MIN_TETHER_STEPS:
-        return 0.0
+        return None
     first, second = first[:count], second[shift : shift + count]
-    jitter = np.var(np.diff(first)) + np.var(np.diff(second))
+    jitter = _clipped_variance(np.diff(first)) + _clipped_variance(np.diff(second))
+    if jitter <= 2.0 * (MIN_JITTER * np.median(np.diff(first))) ** 2:
+        return None
     walk = jitter * count / 6.0  # variance of a random walk around its own mean
-    return float(max(0.0, 1.0 - np.sqrt(np.var(first - second) / walk))) if walk > 0 else 0.0
+    return float(max(0.0, 1.0 - np.sqrt(np.var(first - second) / walk)))
+
+
+def _clipped_variance(values: NDArray[np.float64]) -> float:
+    """Variance without the far outliers: the long set-up step that all jobs have is no jitter."""
+    middle = np.median(values)
+    reach = CLIP_SPREADS * 1.4826 * np.median(np.abs(values - middle))
+    return float(np.var(np.clip(values, middle - reach, middle + reach)))
