@@ -3,7 +3,8 @@
 Each busy link of the cluster, in one direction and in both, and the cluster as a whole (where it is small) is a
 witness: its silences in byte-space show the steps or do not (`stats.byte_steps`). The plainest witness is believed.
 Gradient links speak plainly (one long silence per step), sharded ones through the whole group, pipeline links through
-their forward direction. A few witnesses suffice, because all links of a job step together.
+their forward direction. A few witnesses suffice, because all links of a job step together. A witness of several pairs
+must keep the bytes of each: activations and gradients of one link together look like two equal steps, one of each.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ WHOLE_CLUSTER_PAIRS: Final = 64
 ONE_WAY: Final = 0.9
 """Share of a link's bytes that flow one way on rings."""
 
+MAX_VARIATION: Final = 0.25
+"""Of the bytes of a step that the pairs of a witness carry one by one: 0.09 is reached by sharded training that fetches
+ahead; half a step instead of a whole one gives 0.5 and more."""
+
 PLAIN: Final = 0.95
 """A witness this dominant ends the search, if it leaves little unexplained."""
 
@@ -46,7 +51,7 @@ def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) 
     for witness in _witnesses(transfers, traffic, pairs):
         silences = _series(transfers, witness)
         chain = find_steps(silences, pauses=_one_way(transfers, traffic, witness))
-        if chain is None:
+        if chain is None or not _each_conserved(transfers, witness, silences.begin_ns[chain.boundaries], chain):
             continue
         score = chain.dominance * chain.coverage
         if best is None or score > best[0]:
@@ -58,6 +63,21 @@ def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) 
         return None
     _, chain, silences = best
     return StepClock(silences.begin_ns[chain.boundaries], chain.regular, chain.dominance)
+
+
+def _each_conserved(transfers: TransferTable, pairs: Int32, boundary_ns: Int64, chain: Chain) -> bool:
+    """Does each pair of the witness carry the same bytes step after step?"""
+    if pairs.size == 1:
+        return True
+    varying, total = 0.0, 0.0
+    for pair in pairs:
+        rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+        sent = np.concatenate([[0], np.cumsum(transfers.bytes[rows])])
+        steps = np.diff(sent[np.searchsorted(transfers.start_ns[rows], boundary_ns)])[chain.regular]
+        usual = float(np.median(steps))
+        varying += float(np.median(np.abs(steps - usual))) if usual > 0 else float(steps.mean())
+        total += max(usual, float(steps.mean()))
+    return varying <= MAX_VARIATION * total
 
 
 def _one_way(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> bool:
