@@ -6,7 +6,9 @@ measures:
 
 * *tether*: the k-th boundaries of two unrelated clocks drift apart like a random walk, whose spread follows from the
   jitter of the steps; those of one job stay tethered, however loosely. The tether is one minus the ratio of the spread
-  seen to the spread of that walk. It decides where there are enough steps and they vary.
+  seen to the spread of that walk; or one minus the share of the jitter that is each clock's own, which a slow rail (it
+  shifts against the others, then keeps its distance) does not touch. It decides where there are enough steps and they
+  vary.
 * *concentration*: how sharply the boundaries of one clock sit at one phase of the other's steps. It speaks only where
   the tether cannot, because two jobs of the same configuration keep almost the same pace: with 2 % jitter they hold one
   phase for hundreds of steps.
@@ -101,7 +103,9 @@ def _tether(a: StepClock, b: StepClock) -> float | None:
     if jitter <= 2.0 * (MIN_JITTER * np.median(np.diff(first))) ** 2:
         return None
     walk = jitter * count / 6.0  # variance of a random walk around its own mean
-    return float(max(0.0, 1.0 - np.sqrt(np.var(first - second) / walk)))
+    drift = np.sqrt(np.var(first - second) / walk)
+    alone = np.sqrt(_clipped_variance(np.diff(first - second)) / jitter)
+    return float(max(0.0, 1.0 - min(drift, alone)))
 
 
 def _clipped_variance(values: NDArray[np.float64]) -> float:
