@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
 
+Float64 = NDArray[np.float64]
+
 __all__ = ["lockstep"]
 
 MIN_COMMON_STEPS: Final = 3
@@ -91,21 +93,47 @@ def _concentration(a: StepClock, b: StepClock) -> float:
 
 def _tether(a: StepClock, b: StepClock) -> float | None:
     """None where the steps are too few or too even to tell."""
-    first, second = a.boundary_ns.astype(np.float64), b.boundary_ns.astype(np.float64)
-    if first[0] < second[0]:
-        first, second = second, first
-    shift = int(np.argmin(np.abs(second - first[0])))
-    count = min(first.size, second.size - shift)
-    if count < MIN_TETHER_STEPS:
+    first, second, joined = _matched(a, b)
+    if joined.sum() < MIN_TETHER_STEPS:
         return None
-    first, second = first[:count], second[shift : shift + count]
-    jitter = _clipped_variance(np.diff(first)) + _clipped_variance(np.diff(second))
-    if jitter <= 2.0 * (MIN_JITTER * np.median(np.diff(first))) ** 2:
+    jitter = _clipped_variance(np.diff(first)[joined]) + _clipped_variance(np.diff(second)[joined])
+    if jitter <= 2.0 * (MIN_JITTER * np.median(np.diff(first)[joined])) ** 2:
         return None
-    walk = jitter * count / 6.0  # variance of a random walk around its own mean
+    walk = jitter * first.size / 6.0  # variance of a random walk around its own mean
     drift = np.sqrt(np.var(first - second) / walk)
-    alone = np.sqrt(_clipped_variance(np.diff(first - second)) / jitter)
+    alone = np.sqrt(_clipped_variance(np.diff(first - second)[joined]) / jitter)
     return float(max(0.0, 1.0 - min(drift, alone)))
+
+
+def _matched(a: StepClock, b: StepClock) -> tuple[Float64, Float64, NDArray[np.bool_]]:
+    """The k-th boundaries of both clocks, counted on where one of them missed some, and which neighbours are one step.
+
+    Counting starts at the two boundaries nearest to each other at the beginning of the common time. Where one clock has
+    a hole, the count goes on at the boundary nearest to the distance that the two clocks kept before it.
+    """
+    first, second = a.boundary_ns, b.boundary_ns
+    if first[0] < second[0]:
+        first, second, a, b = second, first, b, a
+    i, j = 0, int(np.argmin(np.abs(second - first[0])))
+    left, right, joined = [], [], []
+    whole = True
+    while i < first.size and j < second.size:
+        left.append(float(first[i]))
+        right.append(float(second[j]))
+        joined.append(whole)
+        if i + 1 >= first.size or j + 1 >= second.size:
+            break
+        whole = bool(a.regular[i] and b.regular[j])
+        apart = second[j] - first[i]
+        if whole or (not a.regular[i] and not b.regular[j]):
+            i, j = i + 1, j + 1
+        elif a.regular[i]:
+            j += 1
+            i = max(i + 1, int(np.argmin(np.abs(first + apart - second[j]))))
+        else:
+            i += 1
+            j = max(j + 1, int(np.argmin(np.abs(second - apart - first[i]))))
+    return np.array(left), np.array(right), np.array(joined[1:], dtype=np.bool_)
 
 
 def _clipped_variance(values: NDArray[np.float64]) -> float:

@@ -263,9 +263,10 @@ def _most_steps(silences: int) -> int:
 def find_steps(silences: Silences, max_steps: int | None = None, *, pauses: bool = False) -> Chain | None:
     """The chain of step boundaries of a series, or None when its silences show no steps.
 
-    `max_steps` bounds the search (default: as many as silences, a third of them in long series). With `pauses`, long silences that come round every
-    few steps and take a small share of the time are taken for checkpoints or evaluation, not for boundaries: right for
-    gradient traffic, which is silent for much of every step, wrong for pipelines, whose micro-batches fill it.
+    `max_steps` bounds the search (default: as many as silences, a third of them in long series). With `pauses`, long
+    silences that come round every few steps and take a small share of the time are taken for checkpoints or evaluation,
+    not for boundaries: right for gradient traffic, which is silent for much of every step, wrong for pipelines, whose
+    micro-batches fill it.
     """
     if silences.count < 3 or silences.bytes_before[-1] <= 0:
         return None
