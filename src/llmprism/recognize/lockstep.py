@@ -25,7 +25,7 @@ from llmprism.model.clock import StepClock
 
 Float64 = NDArray[np.float64]
 
-__all__ = ["lockstep"]
+__all__ = ["lockstep", "subdivides"]
 
 MIN_COMMON_STEPS: Final = 3
 """Below this nothing can be said from timing."""
@@ -42,12 +42,16 @@ CLIP_SPREADS: Final = 4.0
 ONE_EACH: Final = 0.95
 """Smallest ratio of the numbers of steps that the two clocks count in the time that both saw."""
 
+HOLE: Final = 3.0
+"""A step this many times the median holds a pause, or several steps that were not seen."""
+
 OVERLAP: Final = 0.5
 """The common time must be at least this share of the longer clock: two runs one after the other are two jobs."""
 
 
 def lockstep(a: StepClock, b: StepClock) -> float:
     """How surely two clocks belong to one job, 0..1; 0 where the clocks have too little in common."""
+    a, b = _without_holes(a), _without_holes(b)
     start = max(a.boundary_ns[0], b.boundary_ns[0])
     end = min(a.boundary_ns[-1], b.boundary_ns[-1])
     longer = max(a.boundary_ns[-1] - a.boundary_ns[0], b.boundary_ns[-1] - b.boundary_ns[0])
@@ -58,6 +62,12 @@ def lockstep(a: StepClock, b: StepClock) -> float:
         return 0.0
     tether = _tether(a, b)
     return tether if tether is not None else min(_concentration(a, b), _concentration(b, a))
+
+
+def _without_holes(clock: StepClock) -> StepClock:
+    """The clock with its very long steps marked irregular: an exporter may have been dark and the bytes went on."""
+    usual = np.diff(clock.boundary_ns) <= HOLE * clock.period_ns
+    return StepClock(clock.boundary_ns, clock.regular & usual, clock.dominance)
 
 
 def _shared_steps(a: StepClock, b: StepClock) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -141,3 +151,15 @@ def _clipped_variance(values: NDArray[np.float64]) -> float:
     middle = np.median(values)
     reach = CLIP_SPREADS * 1.4826 * np.median(np.abs(values - middle))
     return float(np.var(np.clip(values, middle - reach, middle + reach)))
+
+
+def subdivides(fine: StepClock, coarse: StepClock) -> bool:
+    """Does one clock tick the same number of times, at least twice, within every step of the other?
+
+    A rail of few or lossy records may show its micro-batches more plainly than its steps.
+    """
+    _, held = _shared_steps(_without_holes(fine), _without_holes(coarse))
+    if held.size < MIN_TETHER_STEPS:
+        return False
+    usual = float(np.median(held))
+    return usual >= 2 and float(np.mean(np.abs(held - usual) <= 1.0)) >= ONE_EACH

@@ -21,7 +21,7 @@ from llmprism.model.topology import Topology
 from llmprism.recognize.bulk import PairTraffic, bulk_pairs, outside_nodes, pair_traffic
 from llmprism.recognize.clock import cluster_clock
 from llmprism.recognize.clusters import cluster_pairs
-from llmprism.recognize.lockstep import lockstep
+from llmprism.recognize.lockstep import lockstep, subdivides
 from llmprism.stats.disjoint_sets import component_labels
 
 Bool = NDArray[np.bool_]
@@ -127,6 +127,8 @@ def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
         needed = LOCKSTEP_ALONE
     else:
         return False
+    if same_shape and a.servers == b.servers and (subdivides(a.clock, b.clock) or subdivides(b.clock, a.clock)):
+        return len(a.servers) > 0
     return lockstep(a.clock, b.clock) >= needed
 
 
@@ -148,7 +150,7 @@ def _job(transfers: TransferTable, traffic: PairTraffic, clusters: list[_Cluster
     pairs = np.flatnonzero(inside).astype(np.int32)
     names = sorted(transfers.addresses[m] for m in members)
     clocks = [cluster.clock for cluster in clusters if cluster.clock is not None]
-    clock = max(clocks, key=lambda c: (c.dominance, c.steps), default=None)
+    clock = _majority(clocks)
     servers = sorted(frozenset().union(*(cluster.servers for cluster in clusters)))
     return Job(
         id="job-" + hashlib.sha256("\n".join(names).encode()).hexdigest()[:10],
@@ -160,6 +162,15 @@ def _job(transfers: TransferTable, traffic: PairTraffic, clusters: list[_Cluster
         clock=clock,
         places=tuple(server_of.get(transfers.addresses[m], "") for m in members),
     )
+
+
+def _majority(clocks: list[StepClock]) -> StepClock | None:
+    """The plainest of the clocks that count as many steps as most do."""
+    if not clocks:
+        return None
+    usual = float(np.median([clock.steps for clock in clocks]))
+    agreeing = [clock for clock in clocks if abs(clock.steps - usual) <= SAME_SHAPE * usual + 1]
+    return max(agreeing or clocks, key=lambda clock: (clock.dominance, clock.steps))
 
 
 def _confidence(clock: StepClock | None) -> float:
