@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
-from llmprism.stats.byte_steps import Chain, chain_at, find_steps
+from llmprism.stats.byte_steps import Chain, chain_at
 from llmprism.stats.silences import Silences, silences_of
 
 Bool = NDArray[np.bool_]
@@ -95,11 +95,13 @@ def _sliding_extremes(when: Int64, level: Float64, reach: float) -> tuple[Float6
     return lowest, highest
 
 
-def gradient_clock(transfers: TransferTable, group: Bool, clock: StepClock) -> StepClock | None:
-    """Boundaries of one group of a job without pipelines, from the silences of the whole group."""
+def gradient_clock(transfers: TransferTable, group: Bool, step_bytes: float, clock: StepClock) -> StepClock | None:
+    """Boundaries of a job without pipelines, from the silences of all of its groups together."""
     silences = _union(transfers, group)
-    chain = find_steps(silences, max_steps=2 * clock.steps + 4)
-    if chain is None or not _agrees(chain, clock):
+    if silences.count < 3 or step_bytes <= 0:
+        return None
+    chain = chain_at(silences, step_bytes, TOLERANCE)
+    if not _agrees(chain, clock):
         return None
     end = _with_stragglers(transfers, group, silences.begin_ns[chain.boundaries])
     return StepClock(end, chain.regular, chain.dominance)

@@ -134,7 +134,8 @@ def _rephased(job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]
         step_bytes = float(features.step_bytes[sign != 0].sum())
         return pipeline_clock(transfers, sign, gradient, step_bytes, job.clock) or job.clock
     if gradient.any():
-        return gradient_clock(transfers, gradient, job.clock) or job.clock
+        step_bytes = float(features.step_bytes[gradient].sum())
+        return gradient_clock(transfers, gradient, step_bytes, job.clock) or job.clock
     return job.clock
 
 
