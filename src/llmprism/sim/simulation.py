@@ -265,4 +265,4 @@ class Simulation:
         done = (state.step_syncs[segment] == syncs) & (state.step_end[segment] > 0)
         done &= state.step_end[segment] <= min(self.window_ns, int(self.jobs.crash[segment]))
         number = np.flatnonzero(done)
-        return number, np.maximum(state.step_start[segment, number], 0), state.step_end[segment, number]
+        return number, state.step_start[segment, number], state.step_end[segment, number]
