@@ -25,9 +25,10 @@ PART_ROWS = 500_000
 
 
 class ConnectionNames:
-    """The words that belong to a connection: ends, ports, path."""
+    """The words that belong to a connection: ends, ports, path; and the protocol of all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: int) -> None:
+        self.protocol = protocol
         self.src: list[str] = []
         self.dst: list[str] = []
         self.sport: list[int] = []
@@ -126,8 +127,8 @@ def _name_tables(db: duckdb.DuckDBPyConnection, names: ConnectionNames, exporter
         },
     )
     db.execute(
-        """CREATE TABLE connections AS SELECT connection, src, dst, sport, dport, 6::UTINYINT AS protocol,
-           string_split(path, ';') AS switches FROM given"""
+        f"""CREATE TABLE connections AS SELECT connection, src, dst, sport, dport, {names.protocol}::UTINYINT AS protocol,
+            string_split(path, ';') AS switches FROM given"""
     )
     db.register(
         "exporter_rows",
