@@ -127,8 +127,8 @@ def _name_tables(db: duckdb.DuckDBPyConnection, names: ConnectionNames, exporter
         },
     )
     db.execute(
-        f"""CREATE TABLE connections AS SELECT connection, src, dst, sport, dport, {names.protocol}::UTINYINT AS protocol,
-            string_split(path, ';') AS switches FROM given"""
+        f"""CREATE TABLE connections AS SELECT connection, src, dst, sport, dport,
+            {names.protocol}::UTINYINT AS protocol, string_split(path, ';') AS switches FROM given"""
     )
     db.register(
         "exporter_rows",
