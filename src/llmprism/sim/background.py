@@ -56,7 +56,7 @@ class Life:
 def background(cluster: Cluster, jobs: list[Life], window_ns: int, connect: Connect, rng: np.random.Generator) -> Mice:
     """All small records of the window; `connect(src, dst, sport, dport)` returns a connection id."""
     parts: list[Part] = []
-    for job in jobs if cluster.spec.control else []:
+    for job in jobs if cluster.spec.transport == "tcp" else []:
         begin, end = max(job.first, 0), min(job.last, window_ns)
         if end <= begin:
             continue

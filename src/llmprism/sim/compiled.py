@@ -3,6 +3,9 @@
 They pass tables (named tuples of a dozen arrays) to one another and allocate nothing. Reference counting of those
 arrays at every call costs ten times the work itself, so it is switched off: `_nrt=False` compiles without numba's
 run-time memory management, and a kernel that would allocate fails to compile.
+
+Compiled kernels are cached per file. numba does not see that a kernel of another file has changed: after an edit run
+`find src -name "*.nb[ci]" -delete`.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ COLLECTIVES = ("ring", "tree", "hierarchical")
 PLACEMENTS = ("contiguous", "scattered")
 HALVES = ("both", "lower", "upper")
 FABRICS = ("rail", "plain")
+TRANSPORTS = ("tcp", "rdma")
 ADDRESS_PLANS = ("rail", "server", "ipv6")
 LEVELS = ("easy", "medium", "hard", "brutal")
 FAULT_KINDS = (
@@ -56,7 +57,7 @@ FAULT_KINDS = (
 class ClusterSpec:
     """`fabric`: `rail` hangs GPU g of each server of a pod on leaf g; `plain` hangs whole servers on one leaf.
 
-    `control` false: telemetry of RDMA only, without the jobs' store and bootstrap traffic.
+    `transport` rdma: telemetry of RoCEv2 only, without the jobs' store and bootstrap traffic over TCP.
     `uplink_gbps` is the rate between one leaf and one spine; it binds where the scenario asks for `contention`.
     """
 
@@ -72,7 +73,7 @@ class ClusterSpec:
     storage_nodes: int = 2
     storage_gbps: float = 100.0
     monitoring: bool = False
-    control: bool = True
+    transport: str = "tcp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +293,7 @@ def _check(scenario: Scenario) -> None:
     _demand(scenario, gpus <= MAX_SIMULATED_GPUS, f"at most {MAX_SIMULATED_GPUS} GPUs")
     _demand(scenario, cluster.fabric in FABRICS, f"fabric must be one of {', '.join(FABRICS)}")
     _demand(scenario, cluster.address_plan in ADDRESS_PLANS, f"address_plan: one of {', '.join(ADDRESS_PLANS)}")
+    _demand(scenario, cluster.transport in TRANSPORTS, f"transport must be one of {', '.join(TRANSPORTS)}")
     rates = (cluster.nic_gbps, cluster.uplink_gbps, cluster.storage_gbps)
     _demand(scenario, min(rates) > 0 and cluster.servers_per_pod > 0, "rates and pods are above 0")
     _demand(

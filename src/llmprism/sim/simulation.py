@@ -30,6 +30,9 @@ EPOCH_NS = 1_800_000_000 * NS
 """The window's start: a fixed time in 2027, so that runs are the same."""
 
 BATCH_TRANSFERS = 400_000
+TCP, UDP = 6, 17
+ROCE_PORT = 4791
+
 SHORTEST_STEP_S = 0.025
 """The truth has room for steps of this length through the whole window."""
 
@@ -51,7 +54,8 @@ class Simulation:
         self.plan: FaultPlan = plan_faults(scenario, self.cluster, self.programs)
         if scenario.contention:
             self.plan.shared += self._uplinks()
-        self.names = ConnectionNames()
+        self.rdma = scenario.cluster.transport == "rdma"
+        self.names = ConnectionNames(UDP if self.rdma else TCP)
         self._leaves: list[tuple[int, int]] = []
         self.network, self.connections = self._wire()
         self.faults = self._freeze_faults()
@@ -132,6 +136,8 @@ class Simulation:
         first = np.concatenate(([0], np.cumsum(count)[:-1])).astype(np.int32) if count.size else count
         lane = np.arange(int(count.sum())) - np.repeat(first, count)
         ports = self.rng.integers(32_768, 60_999, (int(count.sum()), 2))
+        if self.rdma:
+            ports[:, 1] = ROCE_PORT
         for connection, pair in enumerate(np.repeat(np.arange(src.size), count)):
             choice = int(spine[pair, lane[connection] % 2])
             self._connect(int(src[pair]), int(dst[pair]), int(ports[connection, 0]), int(ports[connection, 1]), choice)
@@ -265,4 +271,4 @@ class Simulation:
         done = (state.step_syncs[segment] == syncs) & (state.step_end[segment] > 0)
         done &= state.step_end[segment] <= min(self.window_ns, int(self.jobs.crash[segment]))
         number = np.flatnonzero(done)
-        return number, np.maximum(state.step_start[segment, number], 0), state.step_end[segment, number]
+        return number, state.step_start[segment, number], state.step_end[segment, number]
