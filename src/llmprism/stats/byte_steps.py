@@ -59,7 +59,7 @@ WIDER_GAIN: Final = 1.2
 CHANCE_STEPS: Final = 3
 """Two or three steps may be one long pause that happens to lie in the middle of the series (a checkpoint)..."""
 
-MANY_STEPS: Final = 8
+MANY_STEPS: Final = 5
 """...when a finer chain of at least this many steps is dominant too: so many equal steps are no chance."""
 
 LONG_SERIES: Final = 6_000
