@@ -20,6 +20,8 @@ US = 1_000
 MS = 1_000_000
 SECOND = 1_000_000_000
 EPOCH = 1_700_000_000 * SECOND
+BUFFERED_BYTES = 1_000_000
+"""What a member can send to a peer that is not ready yet."""
 
 
 class Flow(NamedTuple):
@@ -233,22 +235,25 @@ def _duration(shape: JobShape, src: str, dst: str, size: int, step: int) -> int:
 
 
 def _ring(shape: JobShape, stage: int, ready: list[int], step: int, total: int) -> tuple[list[Flow], int]:
-    """One all-reduce: 2 (d - 1) rounds of chunks; the first goes out when its sender is ready."""
+    """One all-reduce: 2 (d - 1) rounds of chunks. A member that is ready early sends what the network buffers hold."""
     records, last = [], 0
     chunk = total // shape.dp
+    early = min(BUFFERED_BYTES, chunk // 2)
     for rail in range(shape.tp):
         names = [address_of(shape, stage, replica, rail) for replica in range(shape.dp)]
-        have = list(ready)
+        peers = [*names[1:], names[0]]
+        path = (f"leaf{rail}",)
+        for name, peer, when in zip(names, peers, ready, strict=True):
+            records.append(Flow(name, peer, when, when + _duration(shape, name, peer, early, step), early, path))
+        have = [max(max(ready), records[replica - shape.dp].end_ns) + 200 * US for replica in range(shape.dp)]
         for round_number in range(2 * (shape.dp - 1)):
+            size = chunk - (early if round_number == 0 else 1_000 * (round_number % 3))
             arrive = list(have)
-            for replica, name in enumerate(names):
-                peer = (replica + 1) % shape.dp
-                start = have[replica] + (20 + 3 * replica) * US * 10
-                end = start + _duration(shape, name, names[peer], chunk, step)
-                records.append(
-                    Flow(name, names[peer], start, end, chunk - 1_000 * (round_number % 3), (f"leaf{rail}",))
-                )
-                arrive[peer] = max(have[peer], end, max(ready) if round_number == 0 else 0)
+            for replica, (name, peer) in enumerate(zip(names, peers, strict=True)):
+                start = have[replica] + 30 * US * replica + 200 * US
+                end = start + _duration(shape, name, peer, size, step)
+                records.append(Flow(name, peer, start, end, size, path))
+                arrive[(replica + 1) % shape.dp] = max(have[(replica + 1) % shape.dp], end)
             have = arrive
         last = max(last, *have)
     return records, last
