@@ -1,4 +1,4 @@
-"""Every detector is quiet on the same healthy runs, built and real; and each catches the fault it is for, and only it."""
+"""Every detector is quiet on the same healthy runs, built and real; each catches the fault it is for, and only it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from llmprism.diagnose import find_faults, job_state
 from llmprism.diagnose.evidence import JobEvidence, gather_evidence
 from llmprism.diagnose.late_member import find_late_members
 from llmprism.diagnose.slow_transfer import find_slow_transfers
+from llmprism.diagnose.standstill import find_standstills
 from llmprism.diagnose.stopped import find_stopped
 from llmprism.ingest import assemble_transfers, read_flows, read_topology
-from llmprism.model import Finding, FindingKind, FlowTable, Topology, Window
+from llmprism.model import Finding, FindingKind, FlowTable, Topology, WhereType, Window
 from llmprism.parallelism import identify_layout
 from llmprism.pipeline import diagnose
 from llmprism.recognize import recognize
@@ -26,7 +27,9 @@ from unit.builders import SECOND, build_job, chatter, cut_in_pieces, flow_table
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = [
-    path.parent for root in ("examples", "../shared/data/captures") for path in sorted((ROOT / root).glob("*/truth.json.gz"))
+    path.parent
+    for root in ("examples", "../shared/data/captures")
+    for path in sorted((ROOT / root).glob("*/truth.json.gz"))
 ]
 
 
@@ -82,11 +85,10 @@ DETECTORS = [
     pytest.param(lambda seen: find_slow_transfers(seen.evidence), id="slow_transfer"),
     pytest.param(lambda seen: [f for e in seen.evidence for f in find_late_members(e, {})], id="late_member"),
     pytest.param(
-        lambda seen: [
-            f for e in seen.evidence for f in find_stopped(e.job, e.layout, e.timeline, e.state, seen.window)
-        ],
+        lambda seen: [f for e in seen.evidence for f in find_stopped(e.job, e.layout, e.timeline, seen.window)],
         id="stopped",
     ),
+    pytest.param(lambda seen: [f for e in seen.evidence for f in find_standstills(e, [])], id="standstill"),
 ]
 
 
@@ -159,6 +161,21 @@ def test_each_fault_is_found_once_at_its_place_and_time(kind: FindingKind) -> No
     assert 0.5 < finding.confidence <= 1.0
     assert finding.lost_gpu_seconds > 0.0
     assert place in finding.summary
+
+
+def test_a_job_that_stands_still_together_is_a_stall_of_the_job() -> None:
+    job = build_job(pp=2, dp=2)
+    middle = (job.step_ends_ns[9] + job.step_ends_ns[10]) // 2
+    later = [
+        r._replace(start_ns=r.start_ns + 6 * SECOND, end_ns=r.end_ns + 6 * SECOND) if r.start_ns > middle else r
+        for r in job.records
+    ]
+    report = diagnose(flow_table(later), job.topology)
+    assert [(f.kind, f.where.type) for f in report.findings] == [(FindingKind.STALL, WhereType.JOB)]
+    (finding,) = report.findings
+    assert abs(finding.start_ns - middle) < SECOND
+    assert finding.end_ns is not None
+    assert abs(finding.end_ns - middle - 6 * SECOND) < SECOND
 
 
 @pytest.mark.parametrize(("kind", "talks_on"), [(FindingKind.CRASH, False), (FindingKind.HANG, True)])

@@ -92,7 +92,9 @@ def test_a_topology_that_is_none(tmp_path: Path, text: str, capfd: pytest.Captur
 
 def test_a_topology_that_names_nobody_warns_and_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     stranger = tmp_path / "topology.json"
-    stranger.write_text(json.dumps({"servers": [{"name": "s", "nics": [{"address": "192.0.2.1", "gpu": 0}]}], "switches": []}))
+    stranger.write_text(
+        json.dumps({"servers": [{"name": "s", "nics": [{"address": "192.0.2.1", "gpu": 0}]}], "switches": []})
+    )
     assert main(["diagnose", str(FLOWS), "--topology", str(stranger), "--json", str(tmp_path / "r.json")]) == 0
     shown = capfd.readouterr()
     assert "names none of the addresses" in " ".join((shown.out + shown.err).split())

@@ -84,7 +84,7 @@ def always(_stage: int, _replica: int, _step: int) -> float:
 
 @dataclass(frozen=True)
 class JobShape:
-    """What a job looks like. `compute_factor(stage, replica, step)` makes a GPU slower, `rate_factor(address, step)` a NIC.
+    """What a job looks like. `compute_factor(stage, replica, step)` slows a GPU, `rate_factor(address, step)` a NIC.
 
     `forward_ms` is one micro-batch on one stage; the backward pass takes twice as long.
     """

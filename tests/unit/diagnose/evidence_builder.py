@@ -6,7 +6,17 @@ import numpy as np
 
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.model import (
-    Events, Group, Job, JobLayout, JobState, Layout, PairKind, PairRoles, Steps, Timeline, TransferTable,
+    Events,
+    Group,
+    Job,
+    JobLayout,
+    JobState,
+    Layout,
+    PairKind,
+    PairRoles,
+    Steps,
+    Timeline,
+    TransferTable,
 )  # fmt: skip
 from unit.builders import MS, Flow, transfer_table
 

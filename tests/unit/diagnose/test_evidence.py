@@ -19,7 +19,9 @@ def measured(flows, groups=(), steps=4, setup=False, kind=PairKind.DP):
         PairRoles.empty(), np.full(transfers.start_ns.size, kind, dtype=np.int8),
     )  # fmt: skip
     job = Job("job", tuple(range(len(names))), (), 1.0, transfers)
-    timeline = Timeline(Steps(start, start + STEP, marks), np.zeros((len(names), steps), dtype=np.int64), Events.empty())
+    timeline = Timeline(
+        Steps(start, start + STEP, marks), np.zeros((len(names), steps), dtype=np.int64), Events.empty()
+    )
     return names, gather_evidence(job, layout, timeline, JobState.RUNNING)
 
 

@@ -140,9 +140,7 @@ def test_what_slows_nobody_is_no_finding():
 def test_a_dip_of_one_step_and_the_set_up_step_are_no_findings():
     pairs = ring_pairs("abcdef")
     assert found(evidence_of(pairs, rate=slow_pairs(["bc", "cd"], 8, 9), duration=during(8, 9, 9 * STEP, STEP))) == []
-    setup = evidence_of(
-        pairs, rate=slow_pairs(["bc", "cd"], 0, 1), duration=during(0, 1, 9 * STEP, STEP), setup=True
-    )
+    setup = evidence_of(pairs, rate=slow_pairs(["bc", "cd"], 0, 1), duration=during(0, 1, 9 * STEP, STEP), setup=True)
     assert found(setup) == []
 
 

@@ -18,11 +18,11 @@ def verdict(records, window_end_ns=None):
     timeline = reconstruct_timeline(job, layout, with_events=False)
     window = Window(int(transfers.start_ns.min()), int(window_end_ns or transfers.end_ns.max()))
     state = job_state(job, layout, timeline, window)
-    return state, find_stopped(job, layout, timeline, state, window)
+    return state, find_stopped(job, layout, timeline, window)
 
 
 def stopped_job(stage, replica, **shape):
-    """A job in whose last step one member never gets done: the records up to then, the member, the last step's start."""
+    """A job in whose last step one member never gets done: its records, that member, the start of that step."""
     job = build_job(compute_factor=lambda s, r, step: 1e6 if (s, r, step) == (stage, replica, 19) else 1.0, **shape)
     begin = job.step_ends_ns[-2]
     return [r for r in job.records if r.start_ns < begin + SECOND], address_of(job.shape, stage, replica, 0), begin, job

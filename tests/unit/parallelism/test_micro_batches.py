@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 
@@ -13,11 +15,7 @@ def pipeline_pairs(job, records):
     pair_of = {
         (names[s], names[d]): p for p, (s, d) in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))
     }
-    links = [
-        (pair_of[a, b], pair_of[b, a])
-        for pipeline in job.pipelines
-        for a, b in zip(pipeline, pipeline[1:], strict=False)
-    ]
+    links = [(pair_of[a, b], pair_of[b, a]) for pipeline in job.pipelines for a, b in itertools.pairwise(pipeline)]
     ends = np.array(job.step_ends_ns, dtype=np.int64)
     return transfers, links, StepClock(ends, np.ones(ends.size - 1, dtype=np.bool_), 1.0)
 
@@ -28,7 +26,7 @@ def test_micro_batches_are_counted_however_records_are_cut(order, pp, batches):
     job = build_job(pp=pp, dp=2, micro_batches=batches, order=order)
     for records in (job.records, cut_in_pieces(job.records)):
         transfers, links, clock = pipeline_pairs(job, records)
-        assert micro_batches(transfers, [pair for link in links for pair in link], clock) == batches
+        assert micro_batches(transfers, links, clock) == batches
 
 
 @pytest.mark.parametrize(("pp", "batches"), [(2, 4), (2, 8), (4, 8), (3, 6)])
@@ -47,23 +45,25 @@ def test_too_few_micro_batches_tell_no_schedule():
     assert schedule(transfers, [], clock, 2, 8) is Schedule.UNKNOWN
 
 
+def both_ways(message_of):
+    """Flows of 30 steps of 100 ms, forth and back 50 ms later; `message_of(step)` lists (place in ms, bytes)."""
+    flows = []
+    for step in range(30):
+        for place, size in message_of(step):
+            start = int((step * 100 + place) * MS)
+            flows.append(Flow("a", "b", start, start + MS // 10, int(size)))
+            flows.append(Flow("b", "a", start + 50 * MS, start + 50 * MS + MS // 10, int(size)))
+    clock = StepClock(np.arange(31, dtype=np.int64) * 100 * MS, np.ones(30, dtype=np.bool_), 1.0)
+    return transfer_table(flows), [(0, 1)], clock
+
+
 def test_one_message_per_step_is_one_micro_batch():
-    flows = [Flow("a", "b", k * 100 * MS + 5 * MS, k * 100 * MS + 9 * MS, 1_000_000) for k in range(20)]
-    clock = StepClock(np.arange(21, dtype=np.int64) * 100 * MS, np.ones(20, dtype=np.bool_), 1.0)
-    assert micro_batches(transfer_table(flows), [0], clock) == 1
-
-
-def test_no_pairs_no_answer():
-    clock = StepClock(np.arange(3, dtype=np.int64), np.ones(2, dtype=np.bool_), 1.0)
-    assert micro_batches(transfer_table([]), [], clock) is None
+    assert micro_batches(*both_ways(lambda step: [(5, 1_000_000)])) == 1
 
 
 def test_unequal_messages_have_no_number():
     random = np.random.default_rng(0)
-    flows = []
-    for step in range(30):
-        for place, size in zip(np.sort(random.uniform(5, 90, 6)), random.integers(10_000, 3_000_000, 6), strict=True):
-            start = int((step * 100 + place) * MS)
-            flows.append(Flow("a", "b", start, start + MS // 10, int(size)))
-    clock = StepClock(np.arange(31, dtype=np.int64) * 100 * MS, np.ones(30, dtype=np.bool_), 1.0)
-    assert micro_batches(transfer_table(flows), [0], clock) is None
+    found = both_ways(
+        lambda step: zip(np.sort(random.uniform(2, 45, 6)), random.integers(10_000, 3_000_000, 6), strict=True)
+    )
+    assert micro_batches(*found) is None

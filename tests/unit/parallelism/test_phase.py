@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
 
 def signs(transfers, job):
     """+1 for forward pairs, -1 for backward ones; and which pairs carry gradients."""
-    forward = {link for p in job.pipelines for link in zip(p, p[1:], strict=False)}
+    forward = {link for p in job.pipelines for link in itertools.pairwise(p)}
     names = transfers.addresses
     pairs = [(names[s], names[d]) for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
     sign = np.array([1 if p in forward else -1 if p[::-1] in forward else 0 for p in pairs], dtype=np.int8)

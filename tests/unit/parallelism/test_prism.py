@@ -1,5 +1,7 @@
 """The layout of small jobs whose truth is known, from recognition on."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -74,9 +76,7 @@ def test_every_pair_with_real_traffic_has_its_kind_and_heartbeats_have_none():
         for src, dst, kind in zip(pairs.src, pairs.dst, pairs.kind, strict=True)
     }
     rings = {(ring[i], ring[(i + 1) % len(ring)]): PairKind.DP for ring in job.rings for i in range(len(ring))}
-    stages = {
-        pair: PairKind.PP for p in job.pipelines for a, b in zip(p, p[1:], strict=False) for pair in ((a, b), (b, a))
-    }
+    stages = {pair: PairKind.PP for p in job.pipelines for a, b in itertools.pairwise(p) for pair in ((a, b), (b, a))}
     assert said == rings | stages
     assert ((pairs.confidence > 0.5) & (pairs.confidence <= 1.0)).all()
 

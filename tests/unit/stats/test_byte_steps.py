@@ -141,7 +141,7 @@ def test_a_pause_at_a_boundary_is_a_boundary_like_any_other():
 
 @pytest.mark.parametrize("after", [9, 13, 19])
 def test_one_long_pause_does_not_cut_the_series_into_two_or_three_steps(after):
-    """A checkpoint in the middle, or at a third: the parts have equal bytes, and their ends are the longest silences."""
+    """A checkpoint in the middle: the parts have equal bytes, and their ends are the longest silences."""
     series = Series()
     for step in range(2 * after + 2):
         series.step(buckets(series.random), outer_ms=3_000.0 if step == after else 80.0)

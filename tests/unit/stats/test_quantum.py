@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmprism.stats.quantum import equal_parts
+from llmprism.stats.quantum import equal_parts, scattered_parts
 
 
 def silences(parts, steps=30, seed=0, *, missing=0.0, noise=0, wobble=0.0005):
@@ -74,3 +74,17 @@ def test_any_input_gives_none_or_a_number_within_the_limit_whatever_the_unit(row
     found = equal_parts(position, weight, limit)
     assert found is None or 2 <= found <= limit
     assert equal_parts(position, weight * 2.0**octaves, limit) == found
+
+
+@pytest.mark.parametrize("parts", [3, 4, 8])
+@pytest.mark.parametrize("seed", range(3))
+def test_parts_of_places_that_scatter(parts, seed):
+    position, weight = silences(parts, steps=60, seed=seed, wobble=0.02 if parts < 8 else 0.01)
+    assert scattered_parts(position, weight) == parts
+
+
+def test_places_without_any_order_scatter_round_nothing():
+    random = np.random.default_rng(2)
+    for _ in range(20):
+        assert scattered_parts(random.random(300), random.uniform(1, 10, 300)) is None
+    assert scattered_parts(np.zeros(0), np.zeros(0)) is None

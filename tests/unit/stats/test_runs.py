@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -38,4 +40,4 @@ def test_runs_cover_every_true_value_and_keep_their_distance(values, bridge):
         assert flag[last - 1]
         gaps = np.diff(np.flatnonzero(flag[first:last])) - 1
         assert (gaps <= bridge).all()
-    assert all(later[0] - earlier[1] > bridge for earlier, later in zip(runs, runs[1:], strict=False))
+    assert all(later[0] - earlier[1] > bridge for earlier, later in itertools.pairwise(runs))

@@ -62,7 +62,9 @@ def test_gradient_messages_close_to_each_other_are_one_event():
     assert story(names, found, "a") == [
         (COMPUTE, 0, 10, None, 0), (DP, 10, 30, "b", 9_000), (COMPUTE, 30, 40, None, 0), (DP, 40, 50, "b", 3_000),
     ]  # fmt: skip
-    assert [row[4] for row in story(names, found, "b") if row[0] is DP] == [0, 0], "bytes are counted where they are sent"
+    assert [row[4] for row in story(names, found, "b") if row[0] is DP] == [0, 0], (
+        "bytes are counted where they are sent"
+    )
 
 
 def test_pipeline_messages_are_not_put_together():
@@ -88,7 +90,9 @@ def test_messages_outside_the_steps_belong_to_none_and_gaps_there_are_not_filled
 def test_a_short_gap_is_not_shown():
     flows = [Flow("a", "b", 0, 10 * MS, 5_000), Flow("a", "b", 10 * MS + SHORTEST_GAP_NS, 20 * MS, 5_000)]
     transfers = transfer_table(flows)
-    layout = JobLayout(Layout(), (), (), PairRoles.empty(), np.full(2, PairKind.PP, dtype=np.int8)[: transfers.bytes.size])
+    layout = JobLayout(
+        Layout(), (), (), PairRoles.empty(), np.full(2, PairKind.PP, dtype=np.int8)[: transfers.bytes.size]
+    )
     steps = Steps(np.array([0]), np.array([20 * MS]), np.zeros(1, dtype=np.bool_))
     found = events_of(Job("job", (0, 1), (), 1.0, transfers), layout, steps)
     assert set(found.kind.tolist()) == {SEND, RECV}
@@ -153,7 +157,9 @@ def test_events_of_a_whole_job_are_sound_and_cover_its_steps(shape):
 
 
 messages = st.lists(
-    st.tuples(st.sampled_from(["ab", "ba", "bc", "ca"]), st.integers(0, 300), st.integers(1, 40), st.integers(500, 9_000)),
+    st.tuples(
+        st.sampled_from(["ab", "ba", "bc", "ca"]), st.integers(0, 300), st.integers(1, 40), st.integers(500, 9_000)
+    ),
     min_size=1,
     max_size=40,
 )
