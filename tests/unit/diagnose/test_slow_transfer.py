@@ -165,3 +165,10 @@ def test_a_switch_that_slows_two_jobs_is_one_finding_of_no_single_job():
     (finding,) = found(*jobs)
     assert (finding.where.id, finding.job) == ("leaf1", None)
     assert finding.lost_gpu_seconds == pytest.approx(2 * 6 * 0.5 * 9)
+
+
+def test_pairs_that_always_differ_widely_widen_the_cut():
+    """Two slow neighbours among pairs that are spread over an order of magnitude accuse nobody."""
+    usual = {"ab": 4.0, "bc": 5.5, "cd": 5.5, "de": 18.0, "ef": 25.0, "fa": 30.0}
+    rate = {pair: np.full(STEPS, value) for pair, value in usual.items()}
+    assert found(evidence_of(list(usual), rate=rate, duration=during(8, 14, SLOW, STEP))) == []

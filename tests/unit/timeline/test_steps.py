@@ -124,3 +124,11 @@ def test_steps_move_with_the_clock(shift):
     boundary = np.arange(6) * STEP + shift
     steps = steps_of(*told([burst(b) for b in boundary[:-1]], boundary))
     assert (steps.start_ns - shift).tolist() == (np.arange(5) * STEP).tolist()
+
+
+def test_a_long_step_after_the_start_of_the_job_is_not_set_up():
+    boundary = np.concatenate([[0, STEP], 900 * MS + np.arange(6) * STEP])
+    flows = [burst(0), burst(STEP), Flow("a", "b", 800 * MS, 890 * MS, 1_000_000), *(burst(b) for b in boundary[2:-1])]
+    steps = steps_of(*told(flows, boundary, [False, True, True, True, True, True, True]))
+    assert steps.duration_ns[0] > 5 * STEP
+    assert not steps.setup.any()
