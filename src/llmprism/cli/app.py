@@ -35,6 +35,10 @@ COMMANDS: Final = (
         "simulate", "llmprism.cli.simulate:simulate", "Make the flow records of a simulated cluster, with exact truth."
     ),
     CommandEntry("score", "llmprism.cli.score:score", "Compare a report with the truth."),
+    CommandEntry("convert", "llmprism.cli.convert:convert", "Turn packets or collector output into flow records."),
+    CommandEntry("inspect", "llmprism.cli.inspect:inspect", "Say what flow records can and cannot support."),
+    CommandEntry("topology", "llmprism.cli.topology:app", "Build or check a topology file."),
+    CommandEntry("logs", "llmprism.cli.logs:app", "Diagnose failed jobs from their logs."),
 )
 
 _HELP: Final = """Tell what is wrong with the LLM training jobs on a GPU cluster, from network flow records and logs.

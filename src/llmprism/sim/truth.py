@@ -90,42 +90,25 @@ def _job(simulation: Simulation, job: int) -> dict[str, Any] | None:
 def _groups(
     program: JobProgram, training: dict[tuple[int, int], set[PairKind]], addresses: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """Each communicator once per lane, in the parts that hang together on the network.
-
-    Members of one server reach each other over NVLink, so a communicator with several members per server shows as one
-    ring per rail: no flow record joins the rails.
-    """
-    peers: dict[tuple[PairKind, int], set[int]] = {}
-    for (src, dst), kinds in training.items():
+    """Each communicator once per lane, with those of its members that use the network for this kind."""
+    visible: dict[PairKind, set[int]] = {}
+    for ends, kinds in training.items():
         for kind in kinds:
-            peers.setdefault((kind, src), set()).add(dst)
-            peers.setdefault((kind, dst), set()).add(src)
+            visible.setdefault(kind, set()).update(ends)
     result = []
     for kind, cells in program.groups:
         for lane in range(program.spec.tp):
             nics = [program.nics_of_cell[cell][lane] for cell in cells]
-            result += [
-                {"kind": kind.label, "members": [addresses[nic] for nic in part]}
-                for part in _parts(nics, kind, peers)
-                if len(part) > 1
-            ]
+            shown = [nic for nic in nics if nic in visible.get(kind, set())]
+            if len(shown) > 1 and _connected(shown, kind, training):
+                result.append({"kind": kind.label, "members": [addresses[nic] for nic in shown]})
     return result
 
 
-def _parts(nics: list[int], kind: PairKind, peers: dict[tuple[PairKind, int], set[int]]) -> list[list[int]]:
-    """Connected parts of a communicator, members in its own order."""
-    left, parts = set(nics), []
-    for nic in nics:
-        if nic not in left:
-            continue
-        part, frontier = {nic}, [nic]
-        while frontier:
-            reached = peers.get((kind, frontier.pop()), set()) & left - part
-            part |= reached
-            frontier += reached
-        left -= part
-        parts.append([member for member in nics if member in part])
-    return parts
+def _connected(nics: list[int], kind: PairKind, training: dict[tuple[int, int], set[PairKind]]) -> bool:
+    """Whether any two of them exchange this kind: a group inside one server does not show."""
+    own = set(nics)
+    return any(kind in kinds and src in own and dst in own for (src, dst), kinds in training.items())
 
 
 def _pipelines(
