@@ -60,7 +60,9 @@ def test_outstanding_counts_activations_without_an_answer():
 def test_a_step_without_pipelines_ends_with_the_silence_of_the_group(dp):
     job = build_job(pp=1, dp=dp, setup_bytes=0)
     transfers = transfer_table(cut_in_pieces(job.records))
-    clock = gradient_clock(transfers, np.ones(transfers.pair_count, dtype=np.bool_), shifted(job, 0.2))
+    everything = np.ones(transfers.pair_count, dtype=np.bool_)
+    step_bytes = float(transfers.bytes.sum()) / job.shape.steps
+    clock = gradient_clock(transfers, everything, step_bytes, shifted(job, 0.2))
     assert clock is not None
     assert clock.boundary_ns.tolist() == job.step_ends_ns
 
@@ -69,4 +71,5 @@ def test_a_group_that_tells_other_steps_than_the_clock_is_not_believed():
     job = build_job(pp=1, dp=4)
     transfers = transfer_table(job.records)
     few = StepClock(np.array(job.step_ends_ns[::5], dtype=np.int64), np.ones(3, dtype=np.bool_), 1.0)
-    assert gradient_clock(transfers, np.ones(transfers.pair_count, dtype=np.bool_), few) is None
+    step_bytes = float(transfers.bytes.sum()) / job.shape.steps
+    assert gradient_clock(transfers, np.ones(transfers.pair_count, dtype=np.bool_), step_bytes, few) is None
