@@ -28,6 +28,8 @@ unit: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/captures.py
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/ingest.py
+	$(BIN)/python benchmarks/packets.py
 
 clean:
 	rm -rf $(VENV) build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis
