@@ -28,6 +28,8 @@ unit: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/captures.py
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/ingest.py
+	$(BIN)/python benchmarks/packets.py
 
 bench-accuracy: $(READY)
 	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md

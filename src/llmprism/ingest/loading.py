@@ -165,7 +165,7 @@ def _intern(connection: Database) -> tuple[_Names, Rows]:
     )
     names = _Names(
         tuple(str(name) for (name,) in addresses),
-        tuple(tuple(map(str, name)) for (name,) in paths),
+        tuple(tuple("?" if switch is None else str(switch) for switch in name) for (name,) in paths),
         tuple(str(name) for (name,) in exporters),
     )
     return names, rows

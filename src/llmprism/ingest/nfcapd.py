@@ -24,16 +24,16 @@ def dumped(source: Source, folder: Path) -> Source:
     if program is None:
         raise FormatError(f"{source.path}: an nfcapd file; install nfdump, or convert it with nfdump -o json")
     target = folder / f"{len(list(folder.iterdir()))}.nfdump.json"
-    with target.open("wb") as out:
-        # The program is found on PATH and the file name is one argument: nothing is interpreted by a shell.
-        result = subprocess.run(  # noqa: S603
-            [program, "-6", "-r", str(source.path), "-o", "json"],
-            stdout=out,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "TZ": "UTC"},
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
+    command = [program, "-6", "-r", str(source.path), "-o", "json"]
+    environment = {**os.environ, "TZ": "UTC"}
+    try:
+        with target.open("wb") as out:
+            # The program is found on PATH and the file name is one argument: nothing is interpreted by a shell.
+            result = subprocess.run(  # noqa: S603
+                command, stdout=out, stderr=subprocess.PIPE, env=environment, timeout=TIMEOUT_SECONDS, check=False
+            )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise FormatError(f"{source.path}: nfdump could not be run ({error.__class__.__name__})") from None
     if result.returncode or not target.stat().st_size:
         reason = " ".join(result.stderr.decode(errors="replace").split())[:160]
         raise FormatError(f"{source.path}: nfdump cannot read it ({reason or 'no output'})")

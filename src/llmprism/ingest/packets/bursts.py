@@ -50,7 +50,7 @@ from llmprism.ingest.packets.layout import (
 )
 from llmprism.ingest.packets.loads import big16, big32, byte
 
-__all__ = ["SYN", "count_tcp", "emit", "extend_burst", "ports_word", "tcp_length"]
+__all__ = ["SYN", "count_tcp", "emit", "emit_message", "extend_burst", "ports_word", "tcp_length"]
 
 Bytes = NDArray[np.uint8]
 Int64 = NDArray[np.int64]
@@ -133,6 +133,16 @@ def extend_burst(flow: Int64, time_ns: Number, fresh: Number, out: Int64, state:
         flow[END] = max(flow[END], time_ns)
     flow[BYTES] += fresh
     flow[PACKETS] += 1
+
+
+@inlined
+def emit_message(flow: Int64, time_ns: Number, size: Number, out: Int64, state: Int64) -> None:
+    """Writes a message of one packet beside the open record, which stays as it is."""
+    kept = flow[START], flow[END], flow[PACKETS], flow[BYTES]
+    flow[START] = flow[END] = time_ns
+    flow[PACKETS] = 1
+    emit(flow, size, out, state)
+    flow[START], flow[END], flow[PACKETS], flow[BYTES] = kept
 
 
 @inlined

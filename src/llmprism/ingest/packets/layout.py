@@ -42,7 +42,9 @@ RETRANSMITTED: Final = 26
 MISSING: Final = 27
 NOTIFICATIONS: Final = 28
 NEGATIVE: Final = 29
-FLOW_WIDTH: Final = 30
+WAITING: Final = 30
+"""1: the first packet of the open message is missing; 2: so it is, and the last was seen; the first may still come."""
+FLOW_WIDTH: Final = 31
 
 # One row per address.
 ADDRESS_HIGH: Final = 0

@@ -3,9 +3,12 @@
 Layout and codes are those of the InfiniBand specification (volume 1, chapter 9) and annex A17. The size of a WRITE is
 in the RETH of its first packet; of a SEND or a READ response it is the sum of its packets. Packets of a message but the
 last all carry one path MTU, so packets that the mirror lost inside a message are counted with that size, and the sum is
-exact all the same. A packet number that was seen before is a retransmission and adds nothing. Acknowledgements, READ
-requests and congestion notifications (CNP) carry no payload; CNPs and negative acknowledgements are counted per flow as
-evidence of congestion.
+exact all the same. A packet number that was seen before is a retransmission and adds nothing. One limit: where the
+first packet of a short WRITE is lost on the way to the mirror and comes again only after other messages, the size of
+that message is an estimate from its other packets.
+
+Acknowledgements, READ requests and congestion notifications (CNP) carry no payload; CNPs and negative acknowledgements
+are counted per flow as evidence of congestion.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.ingest.packets.bursts import emit
+from llmprism.ingest.packets.bursts import emit, emit_message
 from llmprism.ingest.packets.compiled import inlined
 from llmprism.ingest.packets.holes import add_hole, distance, fill_holes
 from llmprism.ingest.packets.layout import (
@@ -47,6 +50,7 @@ from llmprism.ingest.packets.layout import (
     RESPONSES,
     RETRANSMITTED,
     START,
+    WAITING,
     Number,
 )
 from llmprism.ingest.packets.loads import big16, big32, byte
@@ -72,6 +76,9 @@ MAX_JUMP: Final = 1 << 20
 
 SILENCE_NS: Final = 1_000_000_000
 """1 s: retransmission timers of RoCE are well below; an old number after that is a new connection."""
+
+SEEN_BEFORE: Final = -1
+FILLS_HOLE: Final = -2
 
 FIRST: Final = 1
 LAST: Final = 2
@@ -181,7 +188,8 @@ def _data(
             flow[NEXT] = -1
         skipped = _check_number(flow, number, responses and position & FIRST != 0, counters)
         if skipped < 0:
-            _late(flow, number, position, promised, time_ns)
+            if skipped == FILLS_HOLE:
+                _late(flow, number, position, payload, promised, time_ns, out, state)
             return
     flow[PORT] = big16(data, packet[P_PAYLOAD])
     _append(flow, number, position, payload, promised, skipped, time_ns, out, state)
@@ -198,16 +206,16 @@ def _restarted(flow: Int64, number: Number, position: Number, time_ns: Number) -
 
 @inlined
 def _check_number(flow: Int64, number: Number, may_jump: Number, counters: Int64) -> Number:
-    """How many packets are missing before this one; -1 if it is not new."""
+    """How many packets are missing before this one; FILLS_HOLE if it was missing itself, SEEN_BEFORE if it was not."""
     ahead = distance(number, flow[NEXT], PSN_BITS) if flow[NEXT] >= 0 else 0
     if ahead < 0:
         if fill_holes(flow, number, (number + 1) & 0xFFFFFF, PSN_BITS):
             flow[MISSING] -= 1
             counters[C_MISSING] -= 1
-        else:
-            flow[RETRANSMITTED] += 1
-            counters[C_RETRANSMITTED] += 1
-        return -1
+            return FILLS_HOLE
+        flow[RETRANSMITTED] += 1
+        counters[C_RETRANSMITTED] += 1
+        return SEEN_BEFORE
     if ahead > 0 and may_jump:
         ahead = np.int64(0)
     if ahead > 0:
@@ -219,15 +227,34 @@ def _check_number(flow: Int64, number: Number, may_jump: Number, counters: Int64
 
 
 @inlined
-def _late(flow: Int64, number: Number, position: Number, promised: Number, time_ns: Number) -> None:
-    """A packet of the open message that comes late: its bytes are counted, but it may be the First with the size."""
-    if flow[PACKETS] == 0 or distance(number, flow[MESSAGE_FIRST], PSN_BITS) < -1:
-        return
-    flow[START] = min(flow[START], time_ns)
-    flow[END] = max(flow[END], time_ns)
-    if position & FIRST and not flow[HAS_FIRST]:
-        flow[HAS_FIRST] = 1
-        flow[MESSAGE_SIZE] = promised
+def _late(
+    flow: Int64,
+    number: Number,
+    position: Number,
+    payload: Number,
+    promised: Number,
+    time_ns: Number,
+    out: Int64,
+    state: Int64,
+) -> None:
+    """A packet that was missing comes late. Inside the open message its bytes are counted already.
+
+    It may be the First with the size of the message, or a whole message of its own that nothing was seen of before.
+    """
+    inside = flow[PACKETS] > 0 and distance(number, flow[MESSAGE_FIRST], PSN_BITS) >= 0
+    if position == FIRST | LAST:
+        if inside:
+            flow[BYTES] -= min(flow[BYTES], flow[MTU])
+        emit_message(flow, time_ns, promised if promised > 0 else payload, out, state)
+    elif inside:
+        flow[START] = min(flow[START], time_ns)
+        flow[END] = max(flow[END], time_ns)
+        if position & FIRST and not flow[HAS_FIRST]:
+            flow[HAS_FIRST] = 1
+            flow[MESSAGE_SIZE] = promised
+            if flow[WAITING] == 2:
+                _finish(flow, out, state)
+            flow[WAITING] = 0
 
 
 @inlined
@@ -242,9 +269,11 @@ def _append(
     out: Int64,
     state: Int64,
 ) -> None:
-    if flow[PACKETS] > 0 and _past_end(flow, number):
+    if flow[PACKETS] > 0 and flow[WAITING] == 2:
         _finish(flow, out, state)
-        skipped = np.int64(0)
+    if flow[PACKETS] > 0 and _past_end(flow, number):
+        skipped = min(skipped, distance(number, _end(flow), PSN_BITS))
+        _finish(flow, out, state)
     if position & FIRST:
         if flow[PACKETS] > 0:
             flow[BYTES] += skipped * flow[MTU]
@@ -252,7 +281,8 @@ def _append(
         flow[MESSAGE_SIZE] = promised
         flow[HAS_FIRST] = 1
         flow[MESSAGE_FIRST] = number
-        flow[MTU] = payload
+        if not position & LAST:
+            flow[MTU] = payload
     elif flow[PACKETS] == 0:
         flow[MESSAGE_SIZE] = -1
         flow[HAS_FIRST] = 0
@@ -260,10 +290,13 @@ def _append(
         if not position & LAST:
             flow[MTU] = payload
         flow[BYTES] = skipped * flow[MTU]
+        flow[WAITING] = 1 if skipped > 0 else 0
     else:
         flow[BYTES] += skipped * flow[MTU]
     _extend(flow, time_ns, payload)
-    if position & LAST:
+    if position & LAST and flow[WAITING] == 1:
+        flow[WAITING] = 2
+    elif position & LAST:
         _finish(flow, out, state)
 
 
@@ -282,12 +315,17 @@ def _past_end(flow: Int64, number: Number) -> Number:
     """Whether the open WRITE, whose size is known, must have ended before this packet."""
     if flow[MESSAGE_SIZE] <= 0 or flow[MTU] <= 0 or not flow[HAS_FIRST]:
         return False
-    packets = (flow[MESSAGE_SIZE] + flow[MTU] - 1) // flow[MTU]
-    return distance(number, flow[MESSAGE_FIRST], PSN_BITS) >= packets
+    return distance(number, _end(flow), PSN_BITS) >= 0
+
+
+@inlined
+def _end(flow: Int64) -> Number:
+    """The first packet number after the open WRITE."""
+    return (flow[MESSAGE_FIRST] + (flow[MESSAGE_SIZE] + flow[MTU] - 1) // flow[MTU]) & 0xFFFFFF
 
 
 @inlined
 def _finish(flow: Int64, out: Int64, state: Int64) -> None:
     emit(flow, flow[MESSAGE_SIZE] if flow[MESSAGE_SIZE] > 0 else flow[BYTES], out, state)
     flow[MESSAGE_SIZE] = -1
-    flow[HAS_FIRST] = 0
+    flow[HAS_FIRST] = flow[WAITING] = 0

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from llmprism.ingest.packets.compiled import inlined
+from llmprism.ingest.packets.compiled import allocating, inlined
 from llmprism.ingest.packets.layout import (
     ADDRESS_COUNT,
     ADDRESS_FAMILY,
@@ -102,7 +101,7 @@ def address_id(addresses: Int64, buckets: Int32, state: Int64, high: Number, low
     return np.int64(row)
 
 
-@njit(cache=True)
+@allocating
 def grow_flows(flows: Int64, capacity: Number, seed: Number) -> Int64:
     """The same flows in a larger table (`capacity` is a power of two)."""
     grown = np.zeros((capacity, flows.shape[1]), dtype=np.int64)
@@ -122,7 +121,7 @@ def grow_flows(flows: Int64, capacity: Number, seed: Number) -> Int64:
     return grown
 
 
-@njit(cache=True)
+@allocating
 def grow_addresses(addresses: Int64, count: Number, capacity: Number, seed: Number) -> tuple[Int64, Int32]:
     """The same addresses with room for `capacity`, and their buckets."""
     grown = np.zeros((capacity, addresses.shape[1]), dtype=np.int64)

@@ -159,3 +159,35 @@ def test_a_queue_pair_set_up_anew() -> None:
 
 def test_a_message_at_the_end_of_the_capture() -> None:
     assert messages(build.write_message(7, 0, 10 * MTU)[:4])[0] == [4 * MTU]
+
+
+def over_a_lossy_path(packets: list[bytes], rng: random.Random, window: int = 4, loss: float = 0.05) -> list[bytes]:
+    """What a mirror behind the loss sees of a go-back-N sender: up to `window` packets more, then all again."""
+    seen: list[bytes] = []
+    place = 0
+    while place < len(packets):
+        if rng.random() >= loss:
+            seen.append(packets[place])
+        else:
+            ahead = min(place + rng.randint(1, window), len(packets))
+            seen += [*packets[place + 1 : ahead], packets[place]]
+        place += 1
+    return seen
+
+
+ONE_PACKET, MANY_PACKETS = st.integers(1, MTU), st.integers(5 * MTU + 1, 12 * MTU)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(ONE_PACKET | MANY_PACKETS, min_size=1, max_size=12), st.integers(0, 2**32))
+def test_writes_are_exact_under_loss_and_go_back_n(lengths: list[int], seed: int) -> None:
+    """As long as a message outlasts the sender's way back: the first packet of a shorter one comes after its end."""
+    packets, number = [], 0
+    for size in lengths:
+        message = build.write_message(9, number, size)
+        number += len(message)
+        packets += message
+    known = build.write_message(9, -1, 5)  # the capture has seen the queue pair before
+    sizes, stats = messages(known + over_a_lossy_path(packets, random.Random(seed)))
+    assert sorted(sizes) == sorted([5, *lengths])
+    assert stats.missing == 0

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import packet_frames as build
 from llmprism.errors import FormatError, InputError, LimitError, LLMPrismError
 from llmprism.ingest.packets import PacketReader, PacketStats, layout
+from llmprism.ingest.packets.compiled import sources_digest
+from llmprism.ingest.packets.scan import scan_pcap
 
 T0 = 1_794_706_221_000_000_000
 US = 1_000
@@ -204,6 +206,24 @@ def test_many_flows_and_small_reads() -> None:
     assert len(read(data)[0]) == 6_000
     reader = PacketReader(Slow(data[: len(data) // 20]), "slow")
     assert sum(batch.shape[0] for batch in reader.batches()) == reader.stats().packets == 299
+
+
+def test_flows_survive_growing_tables() -> None:
+    """More flows than the first tables hold, each with several packets in one burst: one record per flow."""
+    sources = [f"10.{index % 90}.{index // 90}.1" for index in range(5_000)]
+    frames = [
+        (T0 + 5_000 * turn + index, build.tcp_frame(10 * turn, 10, source))
+        for turn in range(3)
+        for index, source in enumerate(sources)
+    ]
+    records, stats = read(build.pcap(frames))
+    assert len(records) == 5_000
+    assert {record[4:] for record in records} == {(30, 3)}
+    assert stats.retransmitted == 0
+
+
+def test_cached_kernels_are_stamped_with_all_sources() -> None:
+    assert scan_pcap._cache._cache_file._source_stamp[1] == sources_digest()  # type: ignore[attr-defined]
 
 
 def test_full_tables_start_anew(monkeypatch: pytest.MonkeyPatch) -> None:
