@@ -6,6 +6,8 @@ overlap in time, or follow each other within the pair's own gap, are one transfe
 short pauses inside messages and the long ones between them (Otsu's threshold on the logarithm of the pauses),
 bounded so that it can neither fuse gradient buckets nor keep the pieces of one message apart.
 
+The path of a transfer is that of the record that ended it: where connections take several paths, the slowest one.
+
 Invariant: no byte is lost; per pair the transfers do not overlap and are separated by more than `pair_gap_ns`.
 """
 
@@ -125,6 +127,8 @@ def _merge(
                 out_active[row] += end[i] - max(horizon, start[i])
                 horizon = end[i]
                 out_end[row] = horizon
+                if path[i] >= 0:
+                    out_path[row] = path[i]
             out_size[row] += size[i]
             out_records[row] += 1
 
