@@ -48,6 +48,9 @@ class Links:
     there: Int32
     back: Int32
 
+    def only(self, chosen: Bool) -> Links:
+        return Links(self.low[chosen], self.high[chosen], self.there[chosen], self.back[chosen])
+
 
 @numba.njit(cache=True)
 def _spread_over_steps(

@@ -61,6 +61,9 @@ class LinkKinds:
     one_way: Bool
     distance: Float64
 
+    def only(self, chosen: Bool) -> LinkKinds:
+        return LinkKinds(self.kind[chosen], self.confidence[chosen], self.one_way[chosen], self.distance[chosen])
+
 
 def judge_links(links: Links, features: PairFeatures, together: Float64) -> LinkKinds:
     """Each link on its own evidence; `together` is the simultaneity of the two directions."""

@@ -15,6 +15,8 @@ from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
+from llmprism.parallelism.in_step import InStep, find_in_step
+from llmprism.parallelism.meshes import Meshes, find_meshes
 from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock, shifted_clock
@@ -27,6 +29,9 @@ Int8 = NDArray[np.int8]
 
 __all__ = ["identify_layout"]
 
+MESH_CONFIDENCE = 0.9
+"""Of a link whose ends share most of their peers: nothing but an all-to-all is known to look so."""
+
 NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
 
 
@@ -36,8 +41,10 @@ def identify_layout(job: Job) -> JobLayout:
     bulk = job.bulk if job.bulk is not None else np.ones(transfers.pair_count, dtype=np.bool_)
     if job.clock is None:
         return _unknown(transfers, bulk)
-    links = links_of(transfers, bulk)
+    every_link = links_of(transfers, bulk)
     features = pair_features(transfers, job.clock)
+    meshes = find_meshes(every_link, features)
+    links = every_link.only(~meshes.inside | meshes.more)
     kinds = reconcile(links, judge_links(links, features, simultaneity(transfers, links)))
     kinds = without_false_pipelines(links, kinds)
     pair_kind = _pair_kinds(transfers, links, kinds)
@@ -57,6 +64,11 @@ def identify_layout(job: Job) -> JobLayout:
         if sharded.shift:
             inside = _inside_groups(transfers, groups)
             clock = shifted_clock(transfers, inside, clock, sharded.shift, sharded.collectives)
+    in_step = find_in_step(transfers, np.flatnonzero(pair_kind == PairKind.DP), forward, clock)
+    rings_of_context: tuple[Group, ...] = ()
+    if in_step.inside.any():
+        rings_of_context = _context_rings(links, kinds, features, in_step)
+        groups = data_parallel_groups(*_of_pairs(links, kinds, in_step.gradients), features)
     groups = join_replicas(job, groups, pipelines, pair_kind, features, clock)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
     batches = micro_batches(transfers, forward, clock) if forward else None
@@ -68,17 +80,64 @@ def identify_layout(job: Job) -> JobLayout:
             tp=layout[0],
             pp=layout[1],
             dp=layout[2],
+            ep=_most_common(len(group.members) for group in meshes.groups),
+            cp=_most_common(len(group.members) for group in rings_of_context),
             sharding=sharded.sharding,
             micro_batches=batches,
             schedule=Schedule.INTERLEAVED if rings else schedule(transfers, forward, clock, stages, batches),
         ),
-        groups=groups,
+        groups=groups + rings_of_context + meshes.groups,
         pipelines=pipelines,
-        pairs=_roles(transfers, links, kinds),
-        transfer_kind=np.repeat(pair_kind, np.diff(transfers.pair_offsets)),
+        pairs=_all_roles(transfers, every_link, links, kinds, meshes, in_step),
+        transfer_kind=_row_kinds(transfers, pair_kind, every_link, meshes, in_step),
         confidence=_confidence(kinds, groups, pipelines),
         clock=clock,
     )
+
+
+def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, LinkKinds]:
+    """The links either of whose directions is wanted."""
+    chosen = ((links.there >= 0) & wanted[links.there]) | ((links.back >= 0) & wanted[links.back])
+    return links.only(chosen), kinds.only(chosen)
+
+
+def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_step: InStep) -> tuple[Group, ...]:
+    rings = data_parallel_groups(*_of_pairs(links, kinds, in_step.inside), features)
+    return tuple(Group(PairKind.CP, ring.members, ring.ring) for ring in rings)
+
+
+def _row_kinds(transfers: TransferTable, pair_kind: Int8, every_link: Links, meshes: Meshes, in_step: InStep) -> Int8:
+    kind = pair_kind.copy()
+    kind[_pairs_of(every_link.only(meshes.inside & ~meshes.more))] = PairKind.EP
+    rows = np.repeat(kind, np.diff(transfers.pair_offsets))
+    ring_rows = np.repeat(in_step.inside, np.diff(transfers.pair_offsets)) & ~in_step.gradient_row
+    rows[ring_rows] = PairKind.CP
+    return rows
+
+
+def _pairs_of(links: Links) -> NDArray[np.int32]:
+    both = np.concatenate([links.there, links.back])
+    return both[both >= 0]
+
+
+def _all_roles(
+    transfers: TransferTable, every_link: Links, links: Links, kinds: LinkKinds, meshes: Meshes, in_step: InStep
+) -> PairRoles:
+    """Roles of the links, of the meshes, and of rings inside the forward pass; a pair may have two."""
+    told = _roles(transfers, links, kinds)
+    pair_of = _pair_index(transfers)
+    pair = np.array([pair_of[ends] for ends in zip(told.src.tolist(), told.dst.tolist(), strict=True)], dtype=np.int64)
+    ring = in_step.inside[pair] if pair.size else np.zeros(0, dtype=np.bool_)
+    keep = ~ring | in_step.gradients[pair] if pair.size else ring
+    mesh = np.sort(_pairs_of(every_link.only(meshes.inside)))
+    src = np.concatenate([told.src[keep], told.src[ring], transfers.pair_src[mesh]])
+    dst = np.concatenate([told.dst[keep], told.dst[ring], transfers.pair_dst[mesh]])
+    kind = np.concatenate([
+        told.kind[keep], np.full(int(ring.sum()), PairKind.CP), np.full(mesh.size, PairKind.EP)
+    ]).astype(np.int8)  # fmt: skip
+    confidence = np.concatenate([told.confidence[keep], told.confidence[ring], np.full(mesh.size, MESH_CONFIDENCE)])
+    order = np.lexsort((kind, dst, src))
+    return PairRoles(src[order], dst[order], kind[order], confidence[order])
 
 
 def _unknown(transfers: TransferTable, bulk: Bool) -> JobLayout:
