@@ -69,7 +69,12 @@ class Shape:
 
 _LEVELS: Final = (
     (Level.FATAL, re.compile(r"\b(?:FATAL|CRITICAL|PANIC|Fatal error)\b")),
-    (Level.ERROR, re.compile(r"\b(?:ERROR|SEVERE|NCCL ERROR)\b|\[ERROR\]|(?:^|\s)(?:error|Error):|\"level(?:name)?\": ?\"(?:error|ERROR)")),
+    (
+        Level.ERROR,
+        re.compile(
+            r"\b(?:ERROR|SEVERE|NCCL ERROR)\b|\[ERROR\]|(?:^|\s)(?:error|Error):|\"level(?:name)?\": ?\"(?:error|ERROR)"
+        ),
+    ),
     (Level.WARNING, re.compile(r"\b(?:WARN|WARNING)\b|\bwarn(?:ing)?s?:|Warning:|UserWarning|\[NeMo W")),
     (Level.INFO, re.compile(r"\b(?:INFO|NOTICE)\b|\[NeMo I")),
     (Level.DEBUG, re.compile(r"\b(?:DEBUG|TRACE)\b")),

@@ -114,6 +114,28 @@ def test_a_kernel_log_names_its_node(tmp_path: Path) -> None:
     assert (found.cause.cause_class.value, found.suspects[0].node) == ("hardware.gpu", "dgx07")
 
 
+def test_a_syslog_of_all_nodes_names_the_node(tmp_path: Path) -> None:
+    files: dict[str, Iterable[str]] = {f"rank{r}.log": [*steps(), *([CLOSED] if r != 5 else [])] for r in range(8)}
+    fallen = "kernel: NVRM: Xid (PCI:0000:9c:00): 79, pid=3711, GPU has fallen off the bus."
+    files["messages.log"] = [f"2026-11-15T01:00:58.1+00:00 dgx07 {fallen}"] * 3
+    assert job(tmp_path, files).suspects[0].node == "dgx07"
+
+
+def test_progress_bars_count(tmp_path: Path) -> None:
+    bars = "\r".join(
+        f"{i // 6:3d}%|{'█' * (i // 60)}{' ' * (10 - i // 60)}| {i}/600 [00:10<01:00, 3.0it/s]" for i in range(250)
+    )
+    loading = "\r".join(f"Loading shards: {i}%|  | {i}/999 [00:10<01:00, 3.0it/s]" for i in range(999))
+    found = job(tmp_path, {f"rank{r}.log": [loading, bars, CLOSED if r else "[rank0]: " + OOM] for r in range(4)})
+    assert (found.iteration, ranks(found)) == (250, [0])
+
+
+def test_a_stop_that_reaches_the_nodes_one_by_one_is_a_cancel(tmp_path: Path) -> None:
+    stop = "W1115 01:02:{s:02d}.142000 521 torch/distributed/elastic/agent/server/api.py:719] Received 15 death signal"
+    files = {f"gpu-node{r:02d}.log": [*steps(), *([CLOSED] if r else []), stop.format(s=25 + r)] for r in range(4)}
+    assert job(tmp_path, files).outcome.value == "cancelled"
+
+
 def test_numbers_decide_between_xids(tmp_path: Path) -> None:
     mild = "NVRM: Xid (PCI:0000:9c:00): 63, pid=1, Row Remapper: New row marked for remapping, reset gpu to activate."
     fatal = "NVRM: Xid (PCI:0000:9c:00): 48, pid=1, An uncorrectable double bit error"
