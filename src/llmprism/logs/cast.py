@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.logs.reader import JobLog
+from llmprism.logs.joblog import JobLog
 
 __all__ = ["Actor", "Cast", "ExitReport", "resolve_cast"]
 

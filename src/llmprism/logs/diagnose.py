@@ -14,9 +14,10 @@ from llmprism.logs.cast import Cast, resolve_cast
 from llmprism.logs.causes import class_of_exception, stage_from_frames
 from llmprism.logs.events import build_events, build_heat
 from llmprism.logs.incidents import EndMarks, Incident, Normality, find_end_marks, find_incidents
+from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole, Library, Meaning, load_library
 from llmprism.logs.progress import Progress, measure_progress
-from llmprism.logs.reader import JobLog, read_job
+from llmprism.logs.reader import read_job
 from llmprism.logs.suspects import Blame, find_blame
 from llmprism.model.log import Cause, CauseClass, LogDiagnosis, LogInput, Outcome, Stage, Symptom
 

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Meaning
-from llmprism.logs.reader import JobLog
 from llmprism.model.log import Stage
 
 __all__ = ["Progress", "measure_progress"]

@@ -19,9 +19,10 @@ from llmprism import limits
 from llmprism.errors import FormatError, InputError
 from llmprism.logs.cast import resolve_cast
 from llmprism.logs.diagnose import diagnose_log
+from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole, Library
 from llmprism.logs.progress import measure_progress
-from llmprism.logs.reader import JobLog, read_job
+from llmprism.logs.reader import read_job
 from llmprism.logs.shapes import Shape, ShapeFlag
 from llmprism.logs.sources import looks_like_log
 from llmprism.logs.tags import identity_of_file

@@ -21,8 +21,8 @@ import numpy as np
 
 from llmprism.logs.cast import Cast
 from llmprism.logs.incidents import Incident
+from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole
-from llmprism.logs.reader import JobLog
 from llmprism.model.log import CauseClass, Stage, Suspect
 
 __all__ = ["Blame", "find_blame"]
