@@ -80,15 +80,21 @@ def _outcome(progress: Progress, ends: EndMarks, incidents: list[Incident]) -> t
         if not before:
             return (Outcome.TIME_LIMIT if limit else Outcome.CANCELLED), incidents
         return Outcome.FAILED, incidents
-    if proof:
+    done = progress.total is not None and progress.last_iteration == progress.total
+    if proof and not (done and all(_may_be_teardown(i) for i in proof)):
         return Outcome.FAILED, incidents
     if ends.first(Meaning.GAVE_UP):
         return Outcome.FAILED, incidents
-    if progress.total is not None and progress.last_iteration == progress.total:
+    if done:
         return Outcome.SUCCESS, incidents
     if progress.last_iteration is not None:
         return Outcome.RUNNING, incidents
     return Outcome.UNKNOWN, incidents
+
+
+def _may_be_teardown(incident: Incident) -> bool:
+    """Whether processes also say this while they end in disorder after their last iteration."""
+    return incident.fault is not None and (incident.fault.role is FaultRole.CASCADE or incident.fault.echo)
 
 
 def _is_before(incident: Incident, file: int, line: int, time_ns: int) -> bool:

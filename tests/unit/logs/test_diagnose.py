@@ -178,6 +178,20 @@ def test_a_cancel_after_a_fault_is_a_failure(tmp_path: Path) -> None:
     assert (found.outcome.value, ranks(found)) == ("failed", [3])
 
 
+def test_disorder_after_the_last_iteration_is_no_failure(tmp_path: Path) -> None:
+    found = job(tmp_path, {f"rank{r}.log": [*steps(60, 60), *([CLOSED] if r else [])] for r in range(4)})
+    assert (found.outcome.value, found.cause.cause_class.value) == ("success", "none")
+
+
+def test_events_show_the_line_as_it_was_written(tmp_path: Path) -> None:
+    found = per_rank(tmp_path, {r: [CLOSED] if r != 3 else ["[rank3]: " + OOM] for r in range(8)})
+    for event in found.events:
+        lines = (tmp_path / event.first_line.file).read_text().splitlines()
+        assert lines[event.first_line.line - 1] == event.first_line.text
+        for line in (*event.before, *event.after):
+            assert lines[line.line - 1] == line.text
+
+
 def test_a_log_that_just_stops_is_running(tmp_path: Path) -> None:
     found = per_rank(tmp_path, {r: [] for r in range(4)})
     assert (found.outcome.value, found.cause.cause_class.value) == ("running", "none")
