@@ -204,6 +204,18 @@ def test_the_node_that_never_came_is_named(tmp_path: Path) -> None:
     assert (found.symptom.value, found.suspects[0].node) == ("launch_failure", "gpu-node01")
 
 
+def test_an_exception_that_the_program_survived_is_not_the_root_of_a_later_one(tmp_path: Path) -> None:
+    handled = [
+        "Traceback (most recent call last):",
+        '  File "a.py", line 1, in <module>',
+        "ImportError: no fused kernels",
+    ]
+    chatter = [f"loading module {chr(97 + n % 26)}{chr(97 + n // 26)} of the model" for n in range(200)]
+    fatal = ["Traceback (most recent call last):", '  File "model.py", line 9, in build', "ValueError: bad mask"]
+    found = job(tmp_path, {f"rank{r}.log": [*handled, *chatter, *fatal] for r in range(4)})
+    assert found.events[0].first_line.text == "ValueError: bad mask"
+
+
 def test_source_code_inside_a_traceback_means_nothing(tmp_path: Path) -> None:
     lines = [
         "Traceback (most recent call last):",
