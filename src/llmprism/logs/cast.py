@@ -67,6 +67,15 @@ class Cast:
     def by_rank(self) -> dict[int, int]:
         return {actor.rank: number for number, actor in enumerate(self.actors) if actor.rank is not None}
 
+    def killed_first(self) -> list[ExitReport]:
+        """The tasks that srun reports as killed before it reports anything else: they died before it ended the step."""
+        told = [report for report in self.exits if report.how]
+        if not told:
+            return []
+        first = min(told, key=lambda report: (report.file, report.line))
+        same = [report for report in told if (report.file, report.line) == (first.file, first.line)]
+        return same if first.how.startswith("Killed") else []
+
     @property
     def nodes(self) -> set[str]:
         return {actor.node for actor in self.actors if actor.node}

@@ -259,6 +259,9 @@ def _blame_by_others(
     complaints = [i for i in terminal if i.proves_failure and i.actor >= 0]
     if actors < 2 or not complaints:
         return Blame(None, ())
+    killed = [cast.by_rank[r.rank] for r in cast.killed_first() if r.rank is not None and r.rank in cast.by_rank]
+    if killed and len(killed) <= WIDESPREAD_SHARE * actors:
+        return Blame(None, _silent_suspects(cast, killed, hearsay), silent=True)
     quiet = _truly_silent(log, cast, silent, complaints)
     if quiet and len(quiet) < WIDESPREAD_SHARE * actors:
         ordered = sorted(quiet, key=lambda a: (-hearsay[a], _last_word(log, cast, a)))

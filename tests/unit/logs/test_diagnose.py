@@ -192,6 +192,19 @@ def test_events_show_the_line_as_it_was_written(tmp_path: Path) -> None:
             assert lines[line.line - 1] == line.text
 
 
+def test_a_task_that_srun_saw_killed_before_it_ended_the_step_is_the_suspect(tmp_path: Path) -> None:
+    lines = [f"{r}: {line}" for line in steps() for r in range(4)]
+    others = [f"{r}: {CLOSED}" for r in range(4) if r != 2]
+    ending = [
+        *others,
+        "srun: error: node001: task 2: Killed",
+        "srun: Job step aborted: Waiting up to 32 seconds",
+        CANCEL + " ***",
+    ]
+    found = job(tmp_path, {"job.log": [*lines, *ending]})
+    assert (found.outcome.value, ranks(found)) == ("failed", [2])
+
+
 def test_a_log_that_just_stops_is_running(tmp_path: Path) -> None:
     found = per_rank(tmp_path, {r: [] for r in range(4)})
     assert (found.outcome.value, found.cause.cause_class.value) == ("running", "none")
