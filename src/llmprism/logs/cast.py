@@ -104,9 +104,10 @@ def resolve_cast(log: JobLog) -> Cast:
             rank_of_writer.setdefault(writer, rank)
     _share_within_process(log, rank_of_writer)
     _share_within_file(log, rank_of_writer)
+    exits, task_nodes = _exit_reports(log)
+    _rank_from_report(log, rank_of_writer, exits)
     _rank_of_the_missing_file(log, rank_of_writer)
     node_of_writer = _nodes(log)
-    exits, task_nodes = _exit_reports(log)
     actors, actor_of_writer = _actors(log, rank_of_writer, node_of_writer, task_nodes)
     ranks = [actor.rank for actor in actors if actor.rank is not None]
     world = max([*worlds, len(ranks)], default=0)
@@ -188,6 +189,18 @@ def _share_within_file(log: JobLog, ranks: dict[int, int]) -> None:
         found = in_file[writer.file]
         if number not in ranks and len(found) == 1 and several_files and writer.file not in listed:
             ranks[number] = next(iter(found))
+
+
+def _rank_from_report(log: JobLog, ranks: dict[int, int], exits: list[ExitReport]) -> None:
+    """A node's file without any rank whose launcher reports the failure of one rank only is taken for that rank."""
+    ranked = {log.writers[number].file for number in ranks}
+    named: dict[int, set[int]] = defaultdict(set)
+    for report in exits:
+        if report.rank is not None and not report.how:
+            named[report.file].add(report.rank)
+    for number, writer in enumerate(log.writers):
+        if len(log.files) > 1 and writer.file not in ranked and len(named[writer.file]) == 1:
+            ranks[number] = next(iter(named[writer.file]))
 
 
 def _rank_of_the_missing_file(log: JobLog, ranks: dict[int, int]) -> None:
