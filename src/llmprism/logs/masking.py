@@ -29,10 +29,11 @@ Int32 = NDArray[np.int32]
 UInt64 = NDArray[np.uint64]
 
 _OTHER, _LETTER, _HEX, _DIGIT, _JOINER, _SIGN, _BLANK, _CONTROL, _SPECIAL, _WIDE = range(10)
-_NEUTRAL, _WORD, _HEX_WORD, _NUMBER, _JOINED, _SIGNED = range(0, 96, 16)
-_STATE_BITS: Final = 0x70
-_EMIT, _STAR, _BACK, _SAVE = 128, 256, 512, 1024
-"""What to do with a byte: take it in, take in `*`, go back to the saved state first, save the state first."""
+_NEUTRAL, _BLANKED, _WORD, _HEX_WORD, _NUMBER, _JOINED, _SIGNED = range(0, 7 * 256, 256)
+_STATE_BITS: Final = 0x700
+_EMIT, _STAR, _BACK, _SAVE, _ONCE, _ODD = 0x800, 0x1000, 0x2000, 0x4000, 0x8000, 0x10000
+"""What to do with a byte: take it in, take in `*`, go back to the saved state first, save the state first, not if the
+byte before was the same, look closer (an escape sequence or a block character may begin)."""
 
 _STAR_BYTE: Final = 42
 _ESCAPE: Final = 27
@@ -64,34 +65,39 @@ def _byte_classes() -> UInt8:
     return classes
 
 
+def _actions(state: int) -> dict[int, int]:
+    """The next state with the actions for every class of byte."""
+    in_number = state == _NUMBER
+    actions = {
+        _OTHER: _NEUTRAL | _EMIT | _ONCE,
+        _BLANK: _BLANKED if state == _BLANKED else _BLANKED | _EMIT,
+        _SPECIAL: _NEUTRAL | _EMIT | _ODD,
+        _WIDE: _NEUTRAL | _EMIT,
+        _CONTROL: state,
+        _LETTER: _NUMBER if in_number else _WORD | _EMIT,
+        _HEX: _HEX_WORD | _EMIT | _SAVE,
+        _JOINER: (_JOINED | _SAVE if in_number else _NEUTRAL) | _EMIT | _ONCE,
+        _SIGN: (_JOINED if in_number else _SIGNED) | _EMIT | _ONCE | (0 if state == _SIGNED else _SAVE),
+        _DIGIT: _NUMBER | _STAR,
+    }
+    if in_number:
+        actions |= {_DIGIT: _NUMBER, _HEX: _NUMBER}
+    elif state == _JOINED:
+        actions[_DIGIT] = _NUMBER | _BACK
+    elif state == _SIGNED:
+        actions[_DIGIT] = _NUMBER | _STAR | _BACK
+    elif state == _HEX_WORD:
+        actions |= {_DIGIT: _NUMBER | _STAR | _BACK, _HEX: _HEX_WORD | _EMIT}
+    elif state == _WORD:
+        actions[_HEX] = _WORD | _EMIT
+    return actions
+
+
 def _transitions() -> Int32:
-    """`table[state | class]` is the next state with the actions for the byte; states are multiples of 16."""
-    table = np.zeros(96, dtype=np.int32)
-    for state in range(0, 96, 16):
-        in_number = state == _NUMBER
-        after_star = state == _JOINED
-        in_word = state in (_WORD, _HEX_WORD)
-        row = {
-            _OTHER: _NEUTRAL | _EMIT,
-            _BLANK: _NEUTRAL | _EMIT,
-            _SPECIAL: _NEUTRAL | _EMIT,
-            _WIDE: _NEUTRAL | _EMIT,
-            _CONTROL: state,
-            _LETTER: _NUMBER if in_number else _WORD | _EMIT,
-            _HEX: _NUMBER if in_number else state | _EMIT if in_word else _HEX_WORD | _EMIT | _SAVE,
-            _JOINER: _JOINED | _EMIT | _SAVE if in_number else _NEUTRAL | _EMIT,
-            _SIGN: (_JOINED if in_number else _SIGNED) | _EMIT | (0 if state == _SIGNED else _SAVE),
-            _DIGIT: _NUMBER | _STAR,
-        }
-        if in_number:
-            row[_DIGIT] = _NUMBER
-        elif after_star:
-            row[_DIGIT] = _NUMBER | _BACK
-        elif state in (_HEX_WORD, _SIGNED):
-            row[_DIGIT] = _NUMBER | _STAR | _BACK
-        for number, action in row.items():
-            table[state | number] = action
-    return table
+    """`table[state + byte]` is the next state with the actions for the byte."""
+    classes = _byte_classes()
+    rows = [[_actions(state)[int(number)] for number in classes] for state in range(0, 7 * 256, 256)]
+    return np.array(rows, dtype=np.int32).ravel()
 
 
 BYTE_CLASSES: UInt8 = _byte_classes()
@@ -107,6 +113,7 @@ def _symbol_hashes() -> UInt64:
         z = ((seed ^ (seed >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
         hashes[byte] = z ^ (z >> 31)
+    hashes[9] = hashes[32]
     return hashes
 
 
@@ -160,28 +167,25 @@ def _trimmed_end(buf: UInt8, start: int, end: int, classes: UInt8) -> int:
 def hash_masked(buf: UInt8, start: int, end: int, classes: UInt8) -> np.uint64:
     """The hash of what `_mask` would write, without writing it; the choices are selects, not branches."""
     h = saved = _HASH_SEED
-    state = _NEUTRAL
-    last = 32
+    state = _BLANKED
+    last = 0
     end = _trimmed_end(buf, start, end, classes)
     i = start
     while i < end:
         c = int(buf[i])
-        kind = int(classes[c])
-        if kind == _SPECIAL:
+        todo = _TABLE[state + c]
+        if todo & _ODD:
             after = _after_special(buf, i, end)
             if after > i:
                 i = after
                 continue
         i += 1
-        todo = _TABLE[state | kind]
-        symbol = 32 if kind == _BLANK else c
-        again = symbol == last and (kind == _OTHER or _JOINER <= kind <= _BLANK)
         base = saved if todo & _BACK else h
         saved = h if todo & _SAVE else saved
-        mixed = ((base << _ROTATE) | (base >> _ROTATE_BACK)) + (_STAR_HASH if todo & _STAR else _SYMBOLS[symbol])
-        takes = (todo & _STAR) != 0 or ((todo & _EMIT) != 0 and not again)
-        h = mixed if takes else base
-        last = last if kind == _CONTROL else symbol
+        mixed = ((base << _ROTATE) | (base >> _ROTATE_BACK)) + (_STAR_HASH if todo & _STAR else _SYMBOLS[c])
+        keeps = (todo & (_EMIT | _STAR)) == 0 or (c == last and (todo & _ONCE) != 0)
+        h = base if keeps else mixed
+        last = c
         state = todo & _STATE_BITS
     h = (h ^ (h >> np.uint64(32))) * _HASH_PRIME
     return h ^ (h >> np.uint64(29))
@@ -191,30 +195,27 @@ def hash_masked(buf: UInt8, start: int, end: int, classes: UInt8) -> np.uint64:
 def _mask(buf: UInt8, start: int, end: int, classes: UInt8, out: UInt8) -> int:
     """The masked text into `out`, which has room for the text; its length. The same walk as `hash_masked`."""
     used = saved = 0
-    state = _NEUTRAL
-    last = 32
+    state = _BLANKED
+    last = 0
     end = _trimmed_end(buf, start, end, classes)
     i = start
     while i < end:
         c = int(buf[i])
-        kind = int(classes[c])
-        after = _after_special(buf, i, end) if kind == _SPECIAL else i
+        todo = _TABLE[state + c]
+        after = _after_special(buf, i, end) if todo & _ODD else i
         if after > i:
             i = after
             continue
         i += 1
-        todo = _TABLE[state | kind]
-        symbol = 32 if kind == _BLANK else c
-        again = symbol == last and (kind == _OTHER or _JOINER <= kind <= _BLANK)
         before = used
         if todo & _BACK:
             used = saved
         if todo & _SAVE:
             saved = before
-        if todo & _STAR or (todo & _EMIT and not again):
-            out[used] = _STAR_BYTE if todo & _STAR else symbol
+        if (todo & (_EMIT | _STAR)) != 0 and not (c == last and (todo & _ONCE) != 0):
+            out[used] = _STAR_BYTE if todo & _STAR else 32 if classes[c] == _BLANK else c
             used += 1
-        last = last if kind == _CONTROL else symbol
+        last = c
         state = todo & _STATE_BITS
     return used
 
