@@ -102,6 +102,9 @@ def _transitions() -> Int32:
 
 BYTE_CLASSES: UInt8 = _byte_classes()
 _TABLE: Int32 = _transitions()
+_UTABLE: NDArray[np.uint32] = _TABLE.astype(np.uint32)
+_U_STATE, _U_TAKES, _U_STAR = np.uint32(_STATE_BITS), np.uint32(_EMIT | _STAR), np.uint32(_STAR)
+_U_BACK, _U_SAVE, _U_ONCE, _U_ODD = np.uint32(_BACK), np.uint32(_SAVE), np.uint32(_ONCE), np.uint32(_ODD)
 
 
 def _symbol_hashes() -> UInt64:
@@ -165,28 +168,31 @@ def _trimmed_end(buf: UInt8, start: int, end: int, classes: UInt8) -> int:
 
 @njit(cache=True)
 def hash_masked(buf: UInt8, start: int, end: int, classes: UInt8) -> np.uint64:
-    """The hash of what `_mask` would write, without writing it; the choices are selects, not branches."""
+    """The hash of what `_mask` would write, without writing it; the choices are selects, not branches.
+
+    Indices are unsigned: a signed one costs a test for negative values at every look-up.
+    """
     h = saved = _HASH_SEED
-    state = _BLANKED
-    last = 0
-    end = _trimmed_end(buf, start, end, classes)
-    i = start
-    while i < end:
-        c = int(buf[i])
-        todo = _TABLE[state + c]
-        if todo & _ODD:
-            after = _after_special(buf, i, end)
+    state = np.uint32(_BLANKED)
+    last = np.uint8(0)
+    stop = np.uintp(_trimmed_end(buf, start, end, classes))
+    i = np.uintp(start)
+    while i < stop:
+        c = buf[i]
+        todo = _UTABLE[state + np.uint32(c)]
+        if todo & _U_ODD:
+            after = np.uintp(_after_special(buf, np.int64(i), np.int64(stop)))
             if after > i:
                 i = after
                 continue
-        i += 1
-        base = saved if todo & _BACK else h
-        saved = h if todo & _SAVE else saved
-        mixed = ((base << _ROTATE) | (base >> _ROTATE_BACK)) + (_STAR_HASH if todo & _STAR else _SYMBOLS[c])
-        keeps = (todo & (_EMIT | _STAR)) == 0 or (c == last and (todo & _ONCE) != 0)
+        i += np.uintp(1)
+        base = saved if todo & _U_BACK else h
+        saved = h if todo & _U_SAVE else saved
+        mixed = ((base << _ROTATE) | (base >> _ROTATE_BACK)) + (_STAR_HASH if todo & _U_STAR else _SYMBOLS[c])
+        keeps = (todo & _U_TAKES) == np.uint32(0) or (c == last and (todo & _U_ONCE) != np.uint32(0))
         h = base if keeps else mixed
         last = c
-        state = todo & _STATE_BITS
+        state = todo & _U_STATE
     h = (h ^ (h >> np.uint64(32))) * _HASH_PRIME
     return h ^ (h >> np.uint64(29))
 
