@@ -181,7 +181,7 @@ def hash_masked(buf: UInt8, start: int, end: int, classes: UInt8) -> np.uint64:
         c = buf[i]
         todo = _UTABLE[state + np.uint32(c)]
         if todo & _U_ODD:
-            after = np.uintp(_after_special(buf, np.int64(i), np.int64(stop)))
+            after = np.uintp(_after_special(buf, int(np.int64(i)), int(np.int64(stop))))
             if after > i:
                 i = after
                 continue
