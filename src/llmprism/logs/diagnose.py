@@ -219,7 +219,8 @@ def _cause(log: JobLog, blame: Blame, terminal: list[Incident], progress: Progre
         text = shape.text.strip()[:160]
         return Cause(cause, None, 0.6, _root_summary(text, blame), "Read the traceback at the first line shown.")
     if blame.silent:
-        waits = any(i.fault and i.fault.hang for i in terminal)
+        proof = _first_proof(terminal)
+        waits = proof is not None and proof.fault is not None and proof.fault.hang
         what = "stopped answering" if waits else "died"
         summary = f"a rank {what} without writing an error; the others only report its absence"
         advice = "Look at that node: kernel log, BMC, power, OOM killer; drain it if nothing explains it."
