@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from llmprism.logs.diagnose import diagnose_log
+from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Library, load_library
-from llmprism.logs.reader import JobLog, read_job
+from llmprism.logs.reader import read_job
 from llmprism.logs.reference import Reference
 from llmprism.model.log import CauseClass, LogDiagnosis, Outcome
 

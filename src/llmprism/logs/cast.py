@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.logs.reader import JobLog
+from llmprism.logs.joblog import JobLog
 
 __all__ = ["Actor", "Cast", "ExitReport", "resolve_cast"]
 
@@ -67,6 +67,15 @@ class Cast:
     def by_rank(self) -> dict[int, int]:
         return {actor.rank: number for number, actor in enumerate(self.actors) if actor.rank is not None}
 
+    def killed_first(self) -> list[ExitReport]:
+        """The tasks that srun reports as killed before it reports anything else: they died before it ended the step."""
+        told = [report for report in self.exits if report.how]
+        if not told:
+            return []
+        first = min(told, key=lambda report: (report.file, report.line))
+        same = [report for report in told if (report.file, report.line) == (first.file, first.line)]
+        return same if first.how.startswith("Killed") else []
+
     @property
     def nodes(self) -> set[str]:
         return {actor.node for actor in self.actors if actor.node}
@@ -95,9 +104,10 @@ def resolve_cast(log: JobLog) -> Cast:
             rank_of_writer.setdefault(writer, rank)
     _share_within_process(log, rank_of_writer)
     _share_within_file(log, rank_of_writer)
+    exits, task_nodes = _exit_reports(log)
+    _rank_from_report(log, rank_of_writer, exits)
     _rank_of_the_missing_file(log, rank_of_writer)
     node_of_writer = _nodes(log)
-    exits, task_nodes = _exit_reports(log)
     actors, actor_of_writer = _actors(log, rank_of_writer, node_of_writer, task_nodes)
     ranks = [actor.rank for actor in actors if actor.rank is not None]
     world = max([*worlds, len(ranks)], default=0)
@@ -179,6 +189,18 @@ def _share_within_file(log: JobLog, ranks: dict[int, int]) -> None:
         found = in_file[writer.file]
         if number not in ranks and len(found) == 1 and several_files and writer.file not in listed:
             ranks[number] = next(iter(found))
+
+
+def _rank_from_report(log: JobLog, ranks: dict[int, int], exits: list[ExitReport]) -> None:
+    """A node's file without any rank whose launcher reports the failure of one rank only is taken for that rank."""
+    ranked = {log.writers[number].file for number in ranks}
+    named: dict[int, set[int]] = defaultdict(set)
+    for report in exits:
+        if report.rank is not None and not report.how:
+            named[report.file].add(report.rank)
+    for number, writer in enumerate(log.writers):
+        if len(log.files) > 1 and writer.file not in ranked and len(named[writer.file]) == 1:
+            ranks[number] = next(iter(named[writer.file]))
 
 
 def _rank_of_the_missing_file(log: JobLog, ranks: dict[int, int]) -> None:

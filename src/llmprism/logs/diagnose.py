@@ -14,9 +14,10 @@ from llmprism.logs.cast import Cast, resolve_cast
 from llmprism.logs.causes import class_of_exception, stage_from_frames
 from llmprism.logs.events import build_events, build_heat
 from llmprism.logs.incidents import EndMarks, Incident, Normality, find_end_marks, find_incidents
+from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole, Library, Meaning, load_library
 from llmprism.logs.progress import Progress, measure_progress
-from llmprism.logs.reader import JobLog, read_job
+from llmprism.logs.reader import read_job
 from llmprism.logs.suspects import Blame, find_blame
 from llmprism.model.log import Cause, CauseClass, LogDiagnosis, LogInput, Outcome, Stage, Symptom
 
@@ -53,7 +54,7 @@ def diagnose_log(log: JobLog, *, normal: Normality | None = None) -> LogDiagnosi
     progress = measure_progress(log)
     ends = find_end_marks(log, progress)
     incidents = find_incidents(log, cast, progress, ends, normal)
-    outcome, incidents = _outcome(progress, ends, incidents)
+    outcome = _outcome(cast, progress, ends, incidents)
     counts = _input(log, cast)
     if outcome is Outcome.FAILED:
         return _failed(log, cast, progress, ends, incidents, counts)
@@ -65,29 +66,36 @@ def _input(log: JobLog, cast: Cast) -> LogInput:
     return LogInput(len(log.files), log.lines, ranks, len(cast.nodes), log.bytes, log.dropped.as_tuple())
 
 
-def _outcome(progress: Progress, ends: EndMarks, incidents: list[Incident]) -> tuple[Outcome, list[Incident]]:
-    """How the run ended, and the incidents that count for it: those before someone ended it from outside."""
+def _outcome(cast: Cast, progress: Progress, ends: EndMarks, incidents: list[Incident]) -> Outcome:
+    """How the run ended; only what came before someone ended it from outside counts against it."""
     proof = [i for i in incidents if i.terminal and i.proves_failure]
     if ends.any_success(strong=True):
-        return Outcome.SUCCESS, incidents
+        return Outcome.SUCCESS
     if ends.any_success(strong=False) and not any(i.is_root for i in proof):
-        return Outcome.SUCCESS, incidents
+        return Outcome.SUCCESS
     limit = ends.first(Meaning.TIME_LIMIT)
     stop = limit or ends.first(Meaning.CANCELLED) or ends.first(Meaning.STOPPED)
     if stop:
-        before = [i for i in proof if _is_before(i, stop.file, stop.line, stop.time_ns)]
-        if not before:
-            return (Outcome.TIME_LIMIT if limit else Outcome.CANCELLED), incidents
-        return Outcome.FAILED, incidents
-    if proof:
-        return Outcome.FAILED, incidents
+        before = any(_is_before(i, stop.file, stop.line, stop.time_ns) for i in proof)
+        killed = any(report.file == stop.file and report.line < stop.line for report in cast.killed_first())
+        if not before and not killed:
+            return Outcome.TIME_LIMIT if limit else Outcome.CANCELLED
+        return Outcome.FAILED
+    done = progress.total is not None and progress.last_iteration == progress.total
+    if proof and not (done and all(_may_be_teardown(i) for i in proof)):
+        return Outcome.FAILED
     if ends.first(Meaning.GAVE_UP):
-        return Outcome.FAILED, incidents
-    if progress.total is not None and progress.last_iteration == progress.total:
-        return Outcome.SUCCESS, incidents
+        return Outcome.FAILED
+    if done:
+        return Outcome.SUCCESS
     if progress.last_iteration is not None:
-        return Outcome.RUNNING, incidents
-    return Outcome.UNKNOWN, incidents
+        return Outcome.RUNNING
+    return Outcome.UNKNOWN
+
+
+def _may_be_teardown(incident: Incident) -> bool:
+    """Whether processes also say this while they end in disorder after their last iteration."""
+    return incident.fault is not None and (incident.fault.role is FaultRole.CASCADE or incident.fault.echo)
 
 
 def _is_before(incident: Incident, file: int, line: int, time_ns: int) -> bool:
@@ -211,7 +219,8 @@ def _cause(log: JobLog, blame: Blame, terminal: list[Incident], progress: Progre
         text = shape.text.strip()[:160]
         return Cause(cause, None, 0.6, _root_summary(text, blame), "Read the traceback at the first line shown.")
     if blame.silent:
-        waits = any(i.fault and i.fault.hang for i in terminal)
+        proof = _first_proof(terminal)
+        waits = proof is not None and proof.fault is not None and proof.fault.hang
         what = "stopped answering" if waits else "died"
         summary = f"a rank {what} without writing an error; the others only report its absence"
         advice = "Look at that node: kernel log, BMC, power, OOM killer; drain it if nothing explains it."

@@ -9,9 +9,9 @@ import numpy as np
 
 from llmprism.logs.cast import Cast
 from llmprism.logs.incidents import Incident
+from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole
-from llmprism.logs.reader import JobLog
-from llmprism.logs.shapes import Level, ShapeFlag
+from llmprism.logs.shapes import Level, Place, ShapeFlag
 from llmprism.logs.suspects import Blame
 from llmprism.logs.templates import group_shapes
 from llmprism.model.log import EventHeat, EventRole, LogEvent, LogLine
@@ -76,19 +76,21 @@ def _event(log: JobLog, cast: Cast, group: list[Incident], template: str, role: 
         score = 0.1
     elif first.fault is not None:
         score = min(1.0, score * min(first.fault.weight, 1.2))
-    name = log.files[shape.first_file].name if shape.first_file >= 0 else ""
-    same_place = shape.first_file == first.file and shape.first_number == first.line
+    place = log.places.get((first.shape, first.writer)) or shape.place
+    if place is None or (place.file, place.line) != (first.file, first.line):
+        place = Place(first.file, first.line, shape.text)
+    name = log.files[first.file].name
     return LogEvent(
         template[:400],
         sum(i.count for i in group),
         tuple(ranks),
         first.time_ns or None,
-        LogLine(log.files[first.file].name, first.line, shape.text[:1000]),
+        LogLine(name, first.line, place.text[:1000]),
         round(score, 3),
         role,
         first.fault.id if first.fault else None,
-        tuple(LogLine(name, line, text[:400]) for line, text in shape.before) if same_place else (),
-        tuple(LogLine(name, line, text[:400]) for line, text in shape.after) if same_place else (),
+        tuple(LogLine(name, line, text[:400]) for line, text in place.before),
+        tuple(LogLine(name, line, text[:400]) for line, text in place.after),
     )
 
 

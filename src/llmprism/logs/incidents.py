@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.logs.cast import Cast
+from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Fault, FaultRole, Meaning, Severity
 from llmprism.logs.progress import Progress
-from llmprism.logs.reader import JobLog
 from llmprism.logs.shapes import Level, Shape, ShapeFlag, exception_name
 from llmprism.model.log import Stage
 

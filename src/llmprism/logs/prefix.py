@@ -1,9 +1,9 @@
 """Where a line's text begins: the tags that launchers put before it are stepped over and hashed.
 
 `12: ` (srun -l), `[rank3]:` and `[default3]:` (torchrun), `[1,3]<stdout>:` (mpirun), `(Worker pid=1, ip=10.0.0.1)`
-(Ray), `[pod/name/container]` (kubectl), `host:pid:tid [0]` (NCCL), `host: ` (pdsh, where the file is known to have it), `host kernel:`
-(syslog).
-A time between tags is read and stepped over too. What a tag means is worked out once per tag in tags.py.
+(Ray), `[pod/name/container]` (kubectl), `host:pid:tid [0]` (NCCL), `host kernel:` (syslog), `host: ` (pdsh, where the
+file is known to have it). A time between tags is read and stepped over too. What a tag means is worked out once per
+tag in tags.py.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ UInt8 = NDArray[np.uint8]
 _ESCAPE = 27
 _HASH_SEED = np.uint64(0xCBF29CE484222325)
 _HASH_PRIME = np.uint64(0x9E3779B97F4A7C15)
+_KERNEL: UInt8 = np.frombuffer(b" kernel:", dtype=np.uint8)
 _MAX_PREFIX_PIECES = 4
 _MAX_PIECE_BYTES = 200
 
@@ -117,10 +118,12 @@ def _kernel_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     j = i
     while j < end and j - i < 64 and buf[j] != 32:
         j += 1
-    if j > i and j + 8 < end and buf[j] == 32 and buf[j + 1] == 107 and buf[j + 2] == 101 and buf[j + 3] == 114:
-        if buf[j + 4] == 110 and buf[j + 5] == 101 and buf[j + 6] == 108 and buf[j + 7] == 58:
-            return j + 1, j
-    return i, i
+    if j == i or j + 8 >= end:
+        return i, i
+    for k in range(_KERNEL.size):
+        if buf[j + k] != _KERNEL[k]:
+            return i, i
+    return j + 1, j
 
 
 @njit(cache=True)

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Meaning
-from llmprism.logs.reader import JobLog
 from llmprism.model.log import Stage
 
 __all__ = ["Progress", "measure_progress"]
@@ -157,8 +157,9 @@ def measure_progress(log: JobLog) -> Progress:
     chosen, total = _iteration_shapes(log)
     keep = np.isin(log.iterations.shape, list(chosen))
     counted = _by_file(log.iterations.file, np.flatnonzero(keep), len(log.files))
-    marked = _by_file(log.rows.file, np.flatnonzero(_marker_rows(log)), len(log.files))
-    tracks = [_track(log, own, rows) for own, rows in zip(counted, marked, strict=True)]
+    meanings = _meanings(log)
+    marked = _by_file(log.rows.file, np.flatnonzero(meanings.code_of_shape[log.rows.shape] >= 0), len(log.files))
+    tracks = [_track(log, own, rows, meanings) for own, rows in zip(counted, marked, strict=True)]
     values = log.iterations.value[keep]
     last = int(values.max()) if values.size else None
     times = log.iterations.time_ns[keep]
@@ -191,9 +192,22 @@ def _iteration_shapes(log: JobLog) -> tuple[set[int], int | None]:
     return similar, (totals[0] if totals and totals[0] >= top else None)
 
 
-def _marker_rows(log: JobLog) -> NDArray[np.bool_]:
-    has = np.array([bool(shape.markers) for shape in log.shapes], dtype=np.bool_)
-    return has[log.rows.shape] if log.rows.shape.size else np.zeros(0, dtype=np.bool_)
+@dataclass(frozen=True, slots=True)
+class _Meanings:
+    """What the markers of each shape tell of stages, as a code per shape (-1: nothing)."""
+
+    code_of_shape: Int64
+    of_code: tuple[tuple[Meaning, ...], ...]
+
+
+def _meanings(log: JobLog) -> _Meanings:
+    codes: dict[tuple[Meaning, ...], int] = {}
+    of_shape = np.full(len(log.shapes) + 1, -1, dtype=np.int64)
+    for number, shape in enumerate(log.shapes):
+        told = tuple(marker.means for marker in shape.markers if marker.means in _STAGE_OF)
+        if told:
+            of_shape[number] = codes.setdefault(told, len(codes))
+    return _Meanings(of_shape, tuple(codes))
 
 
 def _by_file(file_of: NDArray[np.int32], rows: Int64, files: int) -> list[Int64]:
@@ -203,19 +217,28 @@ def _by_file(file_of: NDArray[np.int32], rows: Int64, files: int) -> list[Int64]
     return list(np.split(order, bounds))
 
 
-def _track(log: JobLog, own: Int64, rows: Int64) -> _FileTrack:
+def _track(log: JobLog, own: Int64, rows: Int64, meanings: _Meanings) -> _FileTrack:
+    """One file's track; runs of rows with the same meaning count as their first."""
     series = log.iterations
     line, value, time_ns = series.line[own], series.value[own], series.time_ns[own]
-    changes: list[tuple[int, int, Meaning | None]] = [
-        (int(log.rows.line[row]), int(log.rows.time_ns[row]), marker.means)
-        for row in rows.tolist()
-        for marker in log.shapes[int(log.rows.shape[row])].markers
-        if marker.means in _STAGE_OF
-    ]
-    changes += [(int(at), int(when), None) for at, when in zip(line.tolist(), time_ns.tolist(), strict=True)]
-    stage_line, stage_ns, stages = _stages(sorted(changes, key=lambda change: change[0]))
+    lines = np.concatenate([log.rows.line[rows], line])
+    times = np.concatenate([log.rows.time_ns[rows], time_ns])
+    codes = np.concatenate([meanings.code_of_shape[log.rows.shape[rows]], np.full(line.size, -1, dtype=np.int64)])
+    order = np.argsort(lines, kind="stable")
+    changed = np.ones(order.size, dtype=np.bool_)
+    changed[1:] = codes[order[1:]] != codes[order[:-1]]
+    changes: list[tuple[int, int, Meaning | None]] = []
+    for at in order[changed].tolist():
+        told = meanings.of_code[int(codes[at])] if codes[at] >= 0 else (None,)
+        changes += [(int(lines[at]), int(times[at]), means) for means in told]
+    stage_line, stage_ns, stages = _stages(changes)
     return _FileTrack(
-        line, value, time_ns, np.array(stage_line, dtype=np.int64), tuple(stages), np.array(stage_ns, dtype=np.int64)
+        line,
+        value,
+        time_ns,
+        np.array(stage_line, dtype=np.int64),
+        tuple(stages),
+        np.array(stage_ns, dtype=np.int64),
     )
 
 

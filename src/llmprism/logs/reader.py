@@ -17,17 +17,18 @@ from numpy.typing import NDArray
 
 from llmprism import limits
 from llmprism.logs.clock import YEARLESS_END_NS, set_year, year_of
+from llmprism.logs.joblog import IterationSeries, JobLog, Rows, Writer
 from llmprism.logs.kernels import fill_times, numbers_after, pair_keys
 from llmprism.logs.library import Library
 from llmprism.logs.linetext import is_quoted_code, line_text, plain_text
 from llmprism.logs.masking import mask_text, shape_hash
 from llmprism.logs.scan import Lines, scan_block
-from llmprism.logs.shapes import FRAME_LINE, MAX_TEXT_CHARS, Shape, ShapeFlag, choose_fault, describe_shape
+from llmprism.logs.shapes import FRAME_LINE, MAX_TEXT_CHARS, Place, Shape, ShapeFlag, choose_fault, describe_shape
 from llmprism.logs.sources import Dropped, LogFile, find_log_files, read_blocks
 from llmprism.logs.tables import KeyTable
 from llmprism.logs.tags import Identity, identity_of_file, identity_of_prefix, looks_host_prefixed
 
-__all__ = ["IterationSeries", "JobLog", "Rows", "Writer", "read_job"]
+__all__ = ["read_job"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -45,62 +46,10 @@ _MAX_INSPECTED: Final = 50_000
 
 _SERIES_PER_SCAN: Final = 2_000
 _MAX_FRAMES_BACK: Final = 160
+_MAX_FRAMES_REACH: Final = 20_000
+"""Lines of all writers within which the frames of a traceback are looked for: 64 ranks fail line by line together."""
 
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """One (file, prefix) pair."""
-
-    file: int
-    identity: Identity
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The lines that bear on failure or progress, in reading order. `time_ns` 0: unknown."""
-
-    shape: Int32
-    writer: Int32
-    file: Int32
-    line: Int64
-    time_ns: Int64
-
-
-@dataclass(frozen=True, slots=True)
-class IterationSeries:
-    """Iteration numbers as they were printed, thinned, in reading order."""
-
-    shape: Int32
-    file: Int32
-    line: Int64
-    time_ns: Int64
-    value: Int64
-
-
-@dataclass(slots=True)
-class JobLog:
-    """Everything that the later steps need to know of a job's logs."""
-
-    files: list[LogFile]
-    file_identity: list[Identity]
-    shapes: list[Shape]
-    writers: list[Writer]
-    rows: Rows
-    iterations: IterationSeries
-    texts: dict[int, str]
-    count: Int64
-    """Lines per shape."""
-    pair_shape: Int32
-    pair_writer: Int32
-    pair_count: Int64
-    writer_lines: Int64
-    writer_last_line: Int64
-    writer_last_ns: Int64
-    file_lines: Int64
-    file_last_ns: Int64
-    lines: int
-    bytes: int
-    dropped: Dropped
+_MAX_PLACES: Final = 20_000
 
 
 def _grown(array: NDArray[np.int64], size: int) -> NDArray[np.int64]:
@@ -144,6 +93,7 @@ class _Reader:
     row_count: int = 0
     series: list[tuple[Int32, Int32, Int64, Int64, Int64]] = field(default_factory=list)
     texts: dict[int, str] = field(default_factory=dict)
+    places: dict[tuple[int, int], Place] = field(default_factory=dict)
     context_shapes: int = 0
     inspected: int = 0
     variants: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -185,10 +135,12 @@ class _Reader:
         times = self.times(lines, state)
         writer = self.writers_of(buf, lines, state)
         shape = self.shapes_of(buf, lines, state)
-        self.count(shape, writer, lines, times)
+        fresh = self.count(shape, writer, lines, times)
+        if fresh.size:
+            self.keep_places(buf, lines, fresh, shape, writer, state)
         flags = self.flags[shape]
         if (flags & int(ShapeFlag.INSPECT)).any():
-            shape = self.inspect(buf, lines, shape, flags)
+            shape = self.inspect(buf, lines, shape, flags, state)
             flags = self.flags[shape]
         wanted = np.flatnonzero(flags & int(ShapeFlag.ROW))
         self.keep_rows(buf, lines, wanted, shape, writer, times, state)
@@ -241,10 +193,10 @@ class _Reader:
             self.library,
             quoted=is_quoted_code(buf, lines, row),
         )
-        shape.first_file, shape.first_number = state.number, int(lines.number[row])
         if shape.flags & ShapeFlag.ROW and self.context_shapes < _MAX_CONTEXT_SHAPES:
             self.context_shapes += 1
-            self.add_context(shape, buf, lines, row)
+            shape.place = self.place_of(buf, lines, row, state)
+            shape.frames = self.frames_above(shape, buf, lines, row)
         self.append_shape(shape)
 
     def append_shape(self, shape: Shape) -> int:
@@ -260,26 +212,45 @@ class _Reader:
             self.anchor_sizes[number] = len(shape.anchor)
         return number
 
-    def add_context(self, shape: Shape, buf: NDArray[np.uint8], lines: Lines, row: int) -> None:
-        """The neighbours of the line among those of the same writer, and the stack frames above an exception."""
+    def place_of(self, buf: NDArray[np.uint8], lines: Lines, row: int, state: _FileState) -> Place:
+        """The line with its neighbours among those of the same writer."""
         low = max(0, row - _CONTEXT_REACH)
         same = np.flatnonzero(lines.prefix[low : row + _CONTEXT_REACH] == lines.prefix[row]) + low
-        place = int(np.searchsorted(same, row))
-        for k in same[max(0, place - CONTEXT_LINES) : place].tolist():
-            shape.before.append((int(lines.number[k]), line_text(buf, lines, k)))
-        for k in same[place + 1 : place + 1 + CONTEXT_LINES].tolist():
-            shape.after.append((int(lines.number[k]), line_text(buf, lines, k)))
-        if shape.flags & ShapeFlag.EXCEPTION:
-            frames: list[tuple[str, str]] = []
-            for k in same[max(0, place - _MAX_FRAMES_BACK) : place][::-1].tolist():
-                text = line_text(buf, lines, k, tagged=False)
-                if match := FRAME_LINE.match(text):
-                    frames.append((match[1], match[2] or ""))
-                elif "Traceback (most recent call last)" in text:
-                    break
-            shape.frames = tuple(reversed(frames))
+        at = int(np.searchsorted(same, row))
+        before, after = same[max(0, at - CONTEXT_LINES) : at], same[at + 1 : at + 1 + CONTEXT_LINES]
+        return Place(
+            state.number,
+            int(lines.number[row]),
+            line_text(buf, lines, row),
+            tuple((int(lines.number[k]), line_text(buf, lines, k)) for k in before.tolist()),
+            tuple((int(lines.number[k]), line_text(buf, lines, k)) for k in after.tolist()),
+        )
 
-    def inspect(self, buf: NDArray[np.uint8], lines: Lines, shape: Int32, flags: Int32) -> Int32:
+    def frames_above(self, shape: Shape, buf: NDArray[np.uint8], lines: Lines, row: int) -> tuple[tuple[str, str], ...]:
+        """The stack frames that the same writer printed above an exception, outermost first."""
+        if not shape.flags & ShapeFlag.EXCEPTION:
+            return ()
+        low = max(0, row - _MAX_FRAMES_REACH)
+        same = np.flatnonzero(lines.prefix[low:row] == lines.prefix[row])[-_MAX_FRAMES_BACK:] + low
+        frames: list[tuple[str, str]] = []
+        for k in same[::-1].tolist():
+            text = line_text(buf, lines, k, tagged=False)
+            if match := FRAME_LINE.match(text):
+                frames.append((match[1], match[2] or ""))
+            elif "Traceback (most recent call last)" in text:
+                break
+        return tuple(reversed(frames))
+
+    def keep_places(
+        self, buf: NDArray[np.uint8], lines: Lines, fresh: Int32, shape: Int32, writer: Int32, state: _FileState
+    ) -> None:
+        """Text and neighbours of lines that tell of trouble, once per shape and writer."""
+        for row in fresh[(self.flags[shape[fresh]] & int(ShapeFlag.TROUBLE)) != 0].tolist():
+            if len(self.places) >= _MAX_PLACES:
+                return
+            self.places[int(shape[row]), int(writer[row])] = self.place_of(buf, lines, row, state)
+
+    def inspect(self, buf: NDArray[np.uint8], lines: Lines, shape: Int32, flags: Int32, state: _FileState) -> Int32:
         """Lines whose numbers matter get a shape per meaning: the shape itself, or a variant of it."""
         shape = shape.copy()
         for row in np.flatnonzero(flags & int(ShapeFlag.INSPECT)).tolist():
@@ -298,14 +269,15 @@ class _Reader:
                 key = shape_hash(f"{own.key} {meaning[1]}".encode())
                 head = bytes(buf[lines.start[row] : lines.text_start[row]]).decode("utf-8", "replace")
                 variant = describe_shape(key, text, own.template, head, self.library)
-                variant.first_file, variant.first_number = own.first_file, int(lines.number[row])
-                self.add_context(variant, buf, lines, row)
+                variant.place = self.place_of(buf, lines, row, state)
+                variant.frames = self.frames_above(variant, buf, lines, row)
                 self.shape_table.assign(np.array([key], dtype=np.uint64))
                 self.variants[meaning] = self.append_shape(variant)
             shape[row] = self.variants[meaning]
         return shape
 
-    def count(self, shape: Int32, writer: Int32, lines: Lines, times: Int64) -> None:
+    def count(self, shape: Int32, writer: Int32, lines: Lines, times: Int64) -> Int32:
+        """Count the lines; the rows whose (shape, writer) is met for the first time."""
         self.shape_count = _grown(self.shape_count, len(self.shapes) + 1)
         self.shape_count += np.bincount(shape, minlength=self.shape_count.size)[: self.shape_count.size]
         keys = np.empty(shape.size, dtype=np.uint64)
@@ -321,6 +293,7 @@ class _Reader:
         self.writer_lines += np.bincount(writer, minlength=self.writer_lines.size)[: self.writer_lines.size]
         np.maximum.at(self.writer_last_line, writer, lines.number)
         np.maximum.at(self.writer_last_ns, writer, times)
+        return first
 
     def keep_rows(
         self,
@@ -411,6 +384,7 @@ def _finished(reader: _Reader, file_lines: Int64, file_last: Int64) -> JobLog:
             *(_joined(series, c, t) for c, t in enumerate((np.int32, np.int32, np.int64, np.int64, np.int64)))
         ),
         reader.texts,
+        reader.places,
         reader.shape_count[: len(reader.shapes)],
         _joined(pairs, 0, np.int32),
         _joined(pairs, 1, np.int32),

@@ -19,10 +19,13 @@ from llmprism import limits
 from llmprism.errors import FormatError, InputError
 from llmprism.logs.cast import resolve_cast
 from llmprism.logs.diagnose import diagnose_log
-from llmprism.logs.library import Library
+from llmprism.logs.joblog import JobLog
+from llmprism.logs.library import FaultRole, Library
 from llmprism.logs.progress import measure_progress
-from llmprism.logs.reader import JobLog, read_job
-from llmprism.logs.shapes import Shape
+from llmprism.logs.reader import read_job
+from llmprism.logs.shapes import Shape, ShapeFlag
+from llmprism.logs.sources import looks_like_log
+from llmprism.logs.tags import identity_of_file
 from llmprism.logs.templates import MAX_CANDIDATES, similar_key, token_similarity
 from llmprism.model.log import Outcome, Stage
 
@@ -31,6 +34,9 @@ __all__ = ["Reference", "find_runs", "learn_runs", "load_reference", "save_refer
 SCHEMA: Final = "llmprism.logs.reference/1"
 OFTEN_RATIO: Final = 3.0
 """How many times more often than in any good run a line may appear and still be normal: runs differ in length."""
+
+STRICT_RATIO: Final = 1.25
+"""The same for exceptions and root entries: good runs that survive one per rank do not excuse a second one."""
 
 NEARLY_SAME: Final = 0.85
 """Share of equal tokens from which an unknown shape counts as one that good runs print; above the template's 0.7,
@@ -65,6 +71,8 @@ class Reference:
             return False
         if stage not in found.stages and Stage.UNKNOWN not in found.stages:
             return False
+        if shape.flags & ShapeFlag.EXCEPTION or (shape.fault is not None and shape.fault.role is FaultRole.ROOT):
+            return count <= STRICT_RATIO * found.most
         return count <= OFTEN_RATIO * found.most + 1
 
     def _similar(self, shape: Shape) -> _Known | None:
@@ -107,27 +115,23 @@ def _stages_of_shapes(log: JobLog, progress: Any) -> dict[int, set[Stage]]:
 
 
 def find_runs(path: Path) -> list[list[Path]]:
-    """The runs under a path: a file is a run; a directory of directories is a run each; else each file is a run.
+    """The runs under a path: a file is a run, and so is a directory whose files are the ranks or nodes of one job.
 
-    Files of one directory that are the ranks or nodes of one job may be taken for several runs; that costs nothing,
+    Files of one directory that are parts of one job but not named so are taken for several runs; that costs little,
     because counts are per actor.
     """
     if path.is_file():
         return [[path]]
     if not path.is_dir():
         raise InputError(f"no such reference: {path}")
-    folders = sorted(p for p in path.iterdir() if p.is_dir())
-    if folders:
-        return [[folder] for folder in folders]
-    files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
+    runs = [run for folder in sorted(path.iterdir()) if folder.is_dir() for run in find_runs(folder)]
+    files = sorted(p for p in path.iterdir() if p.is_file() and looks_like_log(p))
     if any(_is_part_of_job(file.name) for file in files):
         return [[path]]
-    return [[file] for file in files if file.suffix != ".json"]
+    return [*runs, *([file] for file in files)]
 
 
 def _is_part_of_job(name: str) -> bool:
-    from llmprism.logs.tags import identity_of_file
-
     identity = identity_of_file(name)
     return identity.rank is not None or identity.local_rank is not None or identity.node is not None
 
@@ -140,11 +144,17 @@ def learn_runs(paths: Iterable[Path], library: Library) -> Reference:
             _merge(reference, load_reference(path))
             continue
         for run in find_runs(path):
-            log = read_job(run, library)
+            try:
+                log = read_job(run, library)
+            except InputError:
+                reference.skipped += 1
+                continue
             if diagnose_log(log).outcome not in _GOOD:
                 reference.skipped += 1
                 continue
             reference.learn(log)
+    if not reference.runs:
+        raise InputError("the reference holds no run that ended well")
     return reference
 
 

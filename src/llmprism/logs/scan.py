@@ -3,6 +3,9 @@
 Line ends are found eight bytes at a time; prefix.py finds where the text begins and who wrote it; masking.py hashes the
 shape of the text. A line's hash does not depend on its prefix or its leading time. Nothing here makes a Python object
 per line.
+
+For developers: numba's cache looks at the file of a kernel only. After a change in prefix.py, masking.py or clock.py
+remove `__pycache__`, or `_scan` goes on with the code it was compiled with.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ it counts. Only lines whose meaning depends on a masked number (`Xid 79` or `Xid
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final
 
 from llmprism.logs.library import Fault, FaultRole, Library, Marker
 
-__all__ = ["FRAME_LINE", "Level", "Shape", "ShapeFlag", "describe_shape", "exception_name", "iteration_anchor"]
+__all__ = ["FRAME_LINE", "Level", "Place", "Shape", "ShapeFlag", "describe_shape", "exception_name", "iteration_anchor"]
 
 MAX_TEXT_CHARS: Final = 2_000
 """How much of a line is kept as text and matched; no signature sits deeper."""
@@ -46,6 +46,19 @@ class ShapeFlag(IntFlag):
     EXCEPTION = 16
     TRACEBACK = 32
     FRAME = 64
+    TROUBLE = 128
+    """The line tells of trouble: its text and neighbours are kept once per writer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line as it was written, with its neighbours of the same writer: (line number, text) each."""
+
+    file: int
+    line: int
+    text: str
+    before: tuple[tuple[int, str], ...] = ()
+    after: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -61,15 +74,17 @@ class Shape:
     markers: tuple[Marker, ...] = ()
     anchor: bytes = b""
     frames: tuple[tuple[str, str], ...] = ()
-    first_file: int = -1
-    first_number: int = 0
-    before: list[tuple[int, str]] = field(default_factory=list)
-    after: list[tuple[int, str]] = field(default_factory=list)
+    place: Place | None = None
 
 
 _LEVELS: Final = (
     (Level.FATAL, re.compile(r"\b(?:FATAL|CRITICAL|PANIC|Fatal error)\b")),
-    (Level.ERROR, re.compile(r"\b(?:ERROR|SEVERE|NCCL ERROR)\b|\[ERROR\]|(?:^|\s)(?:error|Error):|\"level(?:name)?\": ?\"(?:error|ERROR)")),
+    (
+        Level.ERROR,
+        re.compile(
+            r"\b(?:ERROR|SEVERE|NCCL ERROR)\b|\[ERROR\]|(?:^|\s)(?:error|Error):|\"level(?:name)?\": ?\"(?:error|ERROR)"
+        ),
+    ),
     (Level.WARNING, re.compile(r"\b(?:WARN|WARNING)\b|\bwarn(?:ing)?s?:|Warning:|UserWarning|\[NeMo W")),
     (Level.INFO, re.compile(r"\b(?:INFO|NOTICE)\b|\[NeMo I")),
     (Level.DEBUG, re.compile(r"\b(?:DEBUG|TRACE)\b")),
@@ -170,7 +185,9 @@ def describe_shape(key: int, text: str, template: str, head: str, library: Libra
         flags |= ShapeFlag.TRACEBACK | ShapeFlag.ROW
     if exception_name(text):
         flags |= ShapeFlag.EXCEPTION | ShapeFlag.ROW
-    if markers or level >= Level.ERROR or (fault and fault.role is not FaultRole.BENIGN):
+    if level >= Level.ERROR or (fault and fault.role is not FaultRole.BENIGN) or flags & ShapeFlag.EXCEPTION:
+        flags |= ShapeFlag.ROW | ShapeFlag.TROUBLE
+    if markers:
         flags |= ShapeFlag.ROW
     if library.depends_on_numbers(encoded):
         flags |= ShapeFlag.INSPECT | ShapeFlag.ROW

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from llmprism import limits
 from llmprism.errors import FormatError, InputError
 
-__all__ = ["Block", "Dropped", "LogFile", "find_log_files", "read_blocks"]
+__all__ = ["Block", "Dropped", "LogFile", "find_log_files", "looks_like_log", "read_blocks"]
 
 BLOCK_BYTES: Final = 1 << 22
 """4 MiB per read: large enough that the work per block is small beside the work per byte, small enough for caches."""
@@ -92,7 +92,7 @@ def find_log_files(paths: list[Path], dropped: Dropped) -> list[LogFile]:
     files: list[LogFile] = []
     roots = [path for path in paths if path.is_dir()]
     for path in dict.fromkeys(found):
-        if _plain_suffix(path) in _NOT_LOGS:
+        if not looks_like_log(path):
             dropped.add("not a log by its name")
             continue
         files.extend(_members(path, _shown_name(path, roots), dropped))
@@ -101,6 +101,11 @@ def find_log_files(paths: list[Path], dropped: Dropped) -> list[LogFile]:
     if len(files) > limits.MAX_LOG_FILES:
         dropped.add("files beyond the cap", len(files) - limits.MAX_LOG_FILES)
     return files[: limits.MAX_LOG_FILES]
+
+
+def looks_like_log(path: Path) -> bool:
+    """Whether a file may be a log, by its name."""
+    return not path.name.startswith(".") and _plain_suffix(path) not in _NOT_LOGS
 
 
 def _plain_suffix(path: Path) -> str:

@@ -21,8 +21,8 @@ import numpy as np
 
 from llmprism.logs.cast import Cast
 from llmprism.logs.incidents import Incident
+from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole
-from llmprism.logs.reader import JobLog
 from llmprism.model.log import CauseClass, Stage, Suspect
 
 __all__ = ["Blame", "find_blame"]
@@ -37,6 +37,9 @@ _MIN_ACCUSER_SHARE: Final = 0.5
 """Share of all accusations that must name the same actor for it to be a suspect by hearsay alone."""
 
 _MAX_SUSPECTS: Final = 8
+CHAIN_LINES: Final = 80
+"""Lines of one writer within which exceptions are one chain, and from its end within which one ended it: a launcher's
+report after the exception has some 40 lines, a long stack some 60."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ def find_blame(log: JobLog, cast: Cast, terminal: list[Incident]) -> Blame:
     complaining = {i.actor for i in terminal if i.actor >= 0 and i.proves_failure}
     silent = [actor for actor in range(len(cast.actors)) if actor not in complaining]
     if roots:
-        chosen, hit = _choose_root(roots)
+        chosen, hit = _choose_root(roots, log)
         echoes = chosen.fault is not None and chosen.fault.echo and len(_all_hit(chosen, terminal)) > 1
         if echoes and silent and _complaints(terminal):
             return _blame_by_others(log, cast, terminal, silent, _accused(log, cast, terminal))
@@ -107,23 +110,25 @@ def _signature(incident: Incident) -> str:
     return incident.fault.id if incident.fault else f"exception {incident.exception}"
 
 
-def _choose_root(roots: list[Incident]) -> tuple[Incident, set[int]]:
+def _choose_root(roots: list[Incident], log: JobLog) -> tuple[Incident, set[int]]:
     """The root signature nearest to the cause, and the actors it hit.
 
-    Nearer: no echo; not a launcher's report of an exit when something better is known; heavier; the earliest.
+    Nearer: no echo; not a launcher's report of an exit when something better is known; near the end of what its writer
+    wrote (what a process survives it writes on after); the first of a chain; heavier; the earliest.
     """
     groups: dict[str, list[Incident]] = defaultdict(list)
     for incident in roots:
         groups[_signature(incident)].append(incident)
 
-    def rank(incidents: list[Incident]) -> tuple[bool, bool, bool, float, float, int]:
+    def rank(incidents: list[Incident]) -> tuple[bool, bool, bool, bool, bool, float, int]:
         first = min(incidents, key=_when)
         fault = first.fault
         return (
             fault is not None and fault.echo,
             "exitcode" in _signature(first) or _signature(first) in _EXIT_ONLY,
             fault is None and not any(i.actor >= 0 for i in incidents),
-            _first_in_chain(first, roots),
+            min(_lines_to_end(i, log) for i in incidents) > CHAIN_LINES,
+            _follows_in_chain(first, roots, log),
             -(fault.weight if fault else 0.9),
             _when(first)[1],
         )
@@ -139,14 +144,20 @@ _EXIT_ONLY: Final = frozenset(
 """Entries that may come from a launcher's report of an exit code: true, but a better word on the cause wins."""
 
 
-def _first_in_chain(first: Incident, roots: list[Incident]) -> float:
-    """0 where no other root of the same actor came before it (chained exceptions: the innermost is printed first)."""
-    return float(
-        any(
-            r.actor == first.actor and r.writer == first.writer and r.file == first.file and r.line < first.line
-            for r in roots
-        )
-    )
+def _share(incident: Incident, log: JobLog) -> float:
+    """The writer's share of its file's lines, to turn distances in the file into lines of the writer."""
+    return float(log.writer_lines[incident.writer]) / max(float(log.file_lines[incident.file]), 1.0)
+
+
+def _lines_to_end(incident: Incident, log: JobLog) -> float:
+    """How many lines, about, the writer still wrote after this one."""
+    return float(log.writer_last_line[incident.writer] - incident.line) * _share(incident, log)
+
+
+def _follows_in_chain(first: Incident, roots: list[Incident], log: JobLog) -> bool:
+    """Whether another root of the same writer came shortly before (chained exceptions print the innermost first)."""
+    reach = CHAIN_LINES / max(_share(first, log), 1e-9)
+    return any(r.writer == first.writer and 0 < first.line - r.line <= reach for r in roots)
 
 
 def _when(incident: Incident) -> tuple[bool, int, int, int]:
@@ -248,6 +259,9 @@ def _blame_by_others(
     complaints = [i for i in terminal if i.proves_failure and i.actor >= 0]
     if actors < 2 or not complaints:
         return Blame(None, ())
+    killed = [cast.by_rank[r.rank] for r in cast.killed_first() if r.rank is not None and r.rank in cast.by_rank]
+    if killed and len(killed) <= WIDESPREAD_SHARE * actors:
+        return Blame(None, _silent_suspects(cast, killed, hearsay), silent=True)
     quiet = _truly_silent(log, cast, silent, complaints)
     if quiet and len(quiet) < WIDESPREAD_SHARE * actors:
         ordered = sorted(quiet, key=lambda a: (-hearsay[a], _last_word(log, cast, a)))

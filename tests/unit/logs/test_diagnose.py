@@ -114,6 +114,28 @@ def test_a_kernel_log_names_its_node(tmp_path: Path) -> None:
     assert (found.cause.cause_class.value, found.suspects[0].node) == ("hardware.gpu", "dgx07")
 
 
+def test_a_syslog_of_all_nodes_names_the_node(tmp_path: Path) -> None:
+    files: dict[str, Iterable[str]] = {f"rank{r}.log": [*steps(), *([CLOSED] if r != 5 else [])] for r in range(8)}
+    fallen = "kernel: NVRM: Xid (PCI:0000:9c:00): 79, pid=3711, GPU has fallen off the bus."
+    files["messages.log"] = [f"2026-11-15T01:00:58.1+00:00 dgx07 {fallen}"] * 3
+    assert job(tmp_path, files).suspects[0].node == "dgx07"
+
+
+def test_progress_bars_count(tmp_path: Path) -> None:
+    bars = "\r".join(
+        f"{i // 6:3d}%|{'█' * (i // 60)}{' ' * (10 - i // 60)}| {i}/600 [00:10<01:00, 3.0it/s]" for i in range(250)
+    )
+    loading = "\r".join(f"Loading shards: {i}%|  | {i}/999 [00:10<01:00, 3.0it/s]" for i in range(999))
+    found = job(tmp_path, {f"rank{r}.log": [loading, bars, CLOSED if r else "[rank0]: " + OOM] for r in range(4)})
+    assert (found.iteration, ranks(found)) == (250, [0])
+
+
+def test_a_stop_that_reaches_the_nodes_one_by_one_is_a_cancel(tmp_path: Path) -> None:
+    stop = "W1115 01:02:{s:02d}.142000 521 torch/distributed/elastic/agent/server/api.py:719] Received 15 death signal"
+    files = {f"gpu-node{r:02d}.log": [*steps(), *([CLOSED] if r else []), stop.format(s=25 + r)] for r in range(4)}
+    assert job(tmp_path, files).outcome.value == "cancelled"
+
+
 def test_numbers_decide_between_xids(tmp_path: Path) -> None:
     mild = "NVRM: Xid (PCI:0000:9c:00): 63, pid=1, Row Remapper: New row marked for remapping, reset gpu to activate."
     fatal = "NVRM: Xid (PCI:0000:9c:00): 48, pid=1, An uncorrectable double bit error"
@@ -156,6 +178,33 @@ def test_a_cancel_after_a_fault_is_a_failure(tmp_path: Path) -> None:
     assert (found.outcome.value, ranks(found)) == ("failed", [3])
 
 
+def test_disorder_after_the_last_iteration_is_no_failure(tmp_path: Path) -> None:
+    found = job(tmp_path, {f"rank{r}.log": [*steps(60, 60), *([CLOSED] if r else [])] for r in range(4)})
+    assert (found.outcome.value, found.cause.cause_class.value) == ("success", "none")
+
+
+def test_events_show_the_line_as_it_was_written(tmp_path: Path) -> None:
+    found = per_rank(tmp_path, {r: [CLOSED] if r != 3 else ["[rank3]: " + OOM] for r in range(8)})
+    for event in found.events:
+        lines = (tmp_path / event.first_line.file).read_text().splitlines()
+        assert lines[event.first_line.line - 1] == event.first_line.text
+        for line in (*event.before, *event.after):
+            assert lines[line.line - 1] == line.text
+
+
+def test_a_task_that_srun_saw_killed_before_it_ended_the_step_is_the_suspect(tmp_path: Path) -> None:
+    lines = [f"{r}: {line}" for line in steps() for r in range(4)]
+    others = [f"{r}: {CLOSED}" for r in range(4) if r != 2]
+    ending = [
+        *others,
+        "srun: error: node001: task 2: Killed",
+        "srun: Job step aborted: Waiting up to 32 seconds",
+        CANCEL + " ***",
+    ]
+    found = job(tmp_path, {"job.log": [*lines, *ending]})
+    assert (found.outcome.value, ranks(found)) == ("failed", [2])
+
+
 def test_a_log_that_just_stops_is_running(tmp_path: Path) -> None:
     found = per_rank(tmp_path, {r: [] for r in range(4)})
     assert (found.outcome.value, found.cause.cause_class.value) == ("running", "none")
@@ -166,6 +215,18 @@ def test_the_node_that_never_came_is_named(tmp_path: Path) -> None:
     files = {f"gpu-node{r:02d}.log": [wait.format(r=r)] if r != 1 else ["starting"] for r in range(4)}
     found = job(tmp_path, files)
     assert (found.symptom.value, found.suspects[0].node) == ("launch_failure", "gpu-node01")
+
+
+def test_an_exception_that_the_program_survived_is_not_the_root_of_a_later_one(tmp_path: Path) -> None:
+    handled = [
+        "Traceback (most recent call last):",
+        '  File "a.py", line 1, in <module>',
+        "ImportError: no fused kernels",
+    ]
+    chatter = [f"loading module {chr(97 + n % 26)}{chr(97 + n // 26)} of the model" for n in range(200)]
+    fatal = ["Traceback (most recent call last):", '  File "model.py", line 9, in build', "ValueError: bad mask"]
+    found = job(tmp_path, {f"rank{r}.log": [*handled, *chatter, *fatal] for r in range(4)})
+    assert found.events[0].first_line.text == "ValueError: bad mask"
 
 
 def test_source_code_inside_a_traceback_means_nothing(tmp_path: Path) -> None:
