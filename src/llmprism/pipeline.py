@@ -84,7 +84,7 @@ def _prism(
         told.append((job, layout, reconstruct_timeline(job, layout, with_events=with_events)))
     tell("diagnosis", 0.0)
     states = [job_state(job, layout, timeline, flows.window) for job, layout, timeline in told]
-    return recognition, told, states, find_faults(told, states, topology, flows.window)
+    return recognition, told, states, find_faults(told, states, topology, flows.window, recognition.outside)
 
 
 def _paper(

@@ -44,7 +44,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """The jobs, and the records that belong to none of them, by reason."""
+    """The jobs, and the records that belong to none of them, by reason.
+
+    `outside` holds the bulk transfers between the jobs' members and others: storage, mostly.
+    """
 
     jobs: tuple[Job, ...]
     unused: tuple[tuple[str, int], ...] = ()
+    outside: TransferTable | None = None

@@ -66,7 +66,7 @@ def recognize(transfers: TransferTable, topology: Topology | None = None) -> Rec
         for label in range(int(labels.max(initial=-1)) + 1)
     ]
     jobs.sort(key=lambda job: (job.members, job.id))
-    return Recognition(tuple(jobs), _unused(transfers, jobs, bulk))
+    return Recognition(tuple(jobs), _unused(transfers, jobs, bulk), _outside(transfers, jobs, bulk))
 
 
 def _cluster(transfers: TransferTable, traffic: PairTraffic, pairs: Int32, server_of: dict[str, str]) -> _Cluster:
@@ -178,6 +178,15 @@ def _confidence(clock: StepClock | None) -> float:
     if clock is None:
         return 0.3
     return round(clock.dominance * (1.0 - 0.5 / max(clock.steps, 1)), 3)
+
+
+def _outside(transfers: TransferTable, jobs: list[Job], bulk: Bool) -> TransferTable:
+    """Bulk transfers with one end in a job."""
+    member = np.zeros(len(transfers.addresses), dtype=np.bool_)
+    for job in jobs:
+        member[list(job.members)] = True
+    crossing = bulk & (member[transfers.pair_src] != member[transfers.pair_dst])
+    return transfers.select_pairs(np.flatnonzero(crossing).astype(np.int32))
 
 
 def _unused(transfers: TransferTable, jobs: list[Job], bulk: Bool) -> tuple[tuple[str, int], ...]:

@@ -1,0 +1,113 @@
+"""Stage imbalance: one stage of every pipeline computes longer than the others, all the time.
+
+The first micro-batch of a step runs through an empty pipeline, so nothing but computation lies between its arrival at a
+stage and its departure. The last stage answers with a gradient after a forward and a backward pass, which takes about
+three times a forward pass. A stage that takes much longer than the median of the others, in most steps of most
+pipelines, holds all of them up.
+
+Catches: layers unevenly split over the stages. Must not shout at: two stages (nobody to compare with), heads and
+embeddings (the first stage is not measured, others must differ by half), one slow GPU (its stage's other replicas
+disagree), jitter, schedules other than 1F1B. Tested with the imbalance scenario against all healthy pipelines.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.diagnose.evidence import MESSAGE_FLOOR_BYTES, JobEvidence
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.layout import Schedule
+
+Float64 = NDArray[np.float64]
+
+__all__ = ["find_imbalance"]
+
+MIN_RATIO: Final = 1.4
+"""A stage's computation against the median of the others."""
+
+BACKWARD_AND_FORWARD: Final = 3.0
+"""Forward and backward pass of the last stage, in forward passes."""
+
+AGREEMENT: Final = 0.8
+"""Share of pipelines and steps in which the stage must be the longest by that much."""
+
+MIN_CELLS: Final = 16
+"""Pipelines times steps before anything is said."""
+
+MAX_PIPELINES: Final = 32
+"""Pipelines looked at: all of them are split alike."""
+
+
+def find_imbalance(evidence: JobEvidence) -> list[Finding]:
+    """At most one finding: the stage that is too long."""
+    if evidence.layout.layout.schedule is not Schedule.ONE_F_ONE_B:
+        return []
+    pipelines = [pipeline for pipeline in evidence.layout.pipelines if len(pipeline) >= 4][:MAX_PIPELINES]
+    if not pipelines or len({len(pipeline) for pipeline in pipelines}) != 1:
+        return []
+    times = np.concatenate([_stage_times(evidence, pipeline) for pipeline in pipelines], axis=1)
+    times = times[:, np.isfinite(times).all(axis=0)]
+    if times.shape[1] < MIN_CELLS:
+        return []
+    ratio = times / np.stack([np.median(np.delete(times, s, axis=0), axis=0) for s in range(times.shape[0])])
+    agreement = (ratio >= MIN_RATIO).mean(axis=1)
+    stage = int(np.argmax(agreement))
+    if agreement[stage] < AGREEMENT:
+        return []
+    return [_finding(evidence, stage + 1, times[stage], float(np.median(ratio[stage])), float(agreement[stage]))]
+
+
+def _stage_times(evidence: JobEvidence, pipeline: tuple[int, ...]) -> Float64:
+    """Forward computation of the first micro-batch on stages 1 and up, per counted step; NaN where not seen."""
+    arrive = [_first(evidence, a, b, ends=True) for a, b in pairwise(pipeline)]
+    depart = [_first(evidence, a, b, ends=False) for a, b in pairwise(pipeline[1:])]
+    answer = _first(evidence, pipeline[-1], pipeline[-2], ends=False)
+    middle = [leave - come for come, leave in zip(arrive, depart, strict=False)]
+    last = (answer - arrive[-1]) / BACKWARD_AND_FORWARD
+    times = np.stack([*middle, last])
+    return np.where(times > 0, times, np.nan)
+
+
+def _first(evidence: JobEvidence, src: int, dst: int, *, ends: bool) -> Float64:
+    """Start (or end) of the first message of a pair in each counted step."""
+    transfers, steps = evidence.job.transfers, evidence.timeline.steps
+    result = np.full(steps.count, np.inf)
+    for pair in np.flatnonzero((transfers.pair_src == src) & (transfers.pair_dst == dst)):
+        rows = np.arange(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1])
+        rows = rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
+        step = np.searchsorted(steps.end_ns, transfers.start_ns[rows], side="right")
+        inside = (step < steps.count) & (transfers.start_ns[rows] >= steps.start_ns[np.minimum(step, steps.count - 1)])
+        when = (transfers.end_ns if ends else transfers.start_ns)[rows[inside]]
+        np.minimum.at(result, step[inside], when.astype(np.float64))
+    return np.where(np.isfinite(result), result, np.nan)[evidence.counted]
+
+
+def _finding(evidence: JobEvidence, stage: int, times: Float64, ratio: float, agreement: float) -> Finding:
+    steps, job = evidence.timeline.steps, evidence.job
+    members = tuple(sorted(pipeline[stage] for pipeline in evidence.layout.pipelines if len(pipeline) > stage))
+    names = tuple(job.transfers.addresses[member] for member in members)
+    lost = 1.0 - 1.0 / ratio
+    busy = float(evidence.duration_ns[evidence.counted].sum()) / 1e9 * len(job.members)
+    typical = float(np.median(times)) / 1e6
+    return Finding(
+        kind=FindingKind.IMBALANCE,
+        job=job.id,
+        where=Where(WhereType.STAGE, names),
+        start_ns=int(steps.start_ns[evidence.counted][0]),
+        end_ns=None,
+        severity=round(lost, 3),
+        confidence=round(agreement * 0.9, 3),
+        lost_gpu_seconds=round(lost * busy, 3),
+        summary=(
+            f"Stage {stage} of {job.id} computes {ratio:.1f} times as long as the others and all pipelines wait for "
+            "it: tell the tenant to move layers from it to the other stages."
+        ),
+        evidence=(
+            Evidence("median forward time of the stage, ms", round(typical, 3), round(typical / ratio, 3)),
+            Evidence("share of pipelines and steps that agree", round(agreement, 3)),
+        ),
+    )

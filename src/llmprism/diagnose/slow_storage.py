@@ -1,0 +1,92 @@
+"""Slow storage: transfers to or from a server outside the jobs take longer than they did.
+
+Catches: a file server whose transfers drop to a fraction of their rate and stay there. Must not shout at: a server that
+was never faster (there is nothing to compare with), single slow transfers, busy moments that pass. Tested with the
+slow-storage scenario against the healthy ones with checkpoints and data loading.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.flows import TransferTable
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+__all__ = ["find_slow_storage"]
+
+MIN_BYTES: Final = 1_000_000
+"""Smaller transfers are dominated by latency."""
+
+MIN_TRANSFERS: Final = 12
+"""Transfers on either side of the change."""
+
+MIN_DROP: Final = 2.5
+"""Ratio of the median rates before and after: load alone halves a rate."""
+
+AGREEMENT: Final = 0.8
+"""Share of the transfers after the change that are slower than the slow end of those before it."""
+
+MIN_TIME_NS: Final = 5_000_000_000
+"""How long it must last."""
+
+
+def find_slow_storage(outside: TransferTable | None, members: frozenset[int]) -> list[Finding]:
+    """Findings for the servers at the other end of transfers with `members` (addresses of all jobs)."""
+    if outside is None or not outside.pair_count:
+        return []
+    ends = np.unique(np.concatenate([outside.pair_src, outside.pair_dst]))
+    servers = [int(node) for node in ends if int(node) not in members]
+    found = (_slower(outside, server) for server in servers)
+    return [finding for finding in found if finding is not None]
+
+
+def _slower(outside: TransferTable, server: int) -> Finding | None:
+    pair = outside.pair_of_row
+    mine = (outside.pair_src[pair] == server) | (outside.pair_dst[pair] == server)
+    rows = np.flatnonzero(mine & (outside.bytes >= MIN_BYTES) & (outside.end_ns > outside.start_ns))
+    rows = rows[np.argsort(outside.start_ns[rows], kind="stable")]
+    if rows.size < 2 * MIN_TRANSFERS:
+        return None
+    rate = 8.0 * outside.bytes[rows] / (outside.end_ns[rows] - outside.start_ns[rows])
+    cut = _change(np.log(rate))
+    before, after = rate[:cut], rate[cut:]
+    slow_end = np.quantile(before, 0.1)
+    lasts = int(outside.end_ns[rows[-1]] - outside.start_ns[rows[cut]])
+    if np.median(before) < MIN_DROP * np.median(after) or (after < slow_end).mean() < AGREEMENT or lasts < MIN_TIME_NS:
+        return None
+    name = outside.addresses[server]
+    usual, now = float(np.median(before)), float(np.median(after))
+    return Finding(
+        kind=FindingKind.SLOW_STORAGE,
+        job=None,
+        where=Where(WhereType.STORAGE, name),
+        start_ns=int(outside.start_ns[rows[cut]]),
+        end_ns=None,
+        severity=round(1.0 - now / usual, 3),
+        confidence=round(float((after < slow_end).mean()) * 0.9, 3),
+        lost_gpu_seconds=0.0,
+        summary=(
+            f"Storage {name} moves data at {now:.1f} Gb/s where it moved {usual:.1f}: checkpoints and data loading "
+            "wait for it; look at its disks, its load and its uplink."
+        ),
+        evidence=(
+            Evidence("median rate of its transfers, Gb/s", round(now, 3), round(usual, 3)),
+            Evidence("transfers since then", int(after.size)),
+        ),
+    )
+
+
+def _change(values: Float64) -> int:
+    """Where a series splits best into two levels, at least MIN_TRANSFERS from either end."""
+    index = np.arange(MIN_TRANSFERS, values.size - MIN_TRANSFERS + 1)
+    total = np.cumsum(values)
+    left = total[index - 1] / index
+    right = (total[-1] - total[index - 1]) / (values.size - index)
+    gain = index * (values.size - index) * (left - right) ** 2
+    return int(index[np.argmax(gain)])
