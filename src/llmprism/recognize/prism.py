@@ -21,6 +21,7 @@ from llmprism.model.topology import Topology
 from llmprism.recognize.bulk import PairTraffic, bulk_pairs, outside_nodes, pair_traffic
 from llmprism.recognize.clock import cluster_clock
 from llmprism.recognize.clusters import cluster_pairs
+from llmprism.recognize.epochs import cut_reused_pairs
 from llmprism.recognize.lockstep import lockstep, subdivides
 from llmprism.stats.disjoint_sets import component_labels
 
@@ -54,7 +55,9 @@ class _Cluster:
 def recognize(transfers: TransferTable, topology: Topology | None = None) -> Recognition:
     """The training jobs in these transfers, and how many records belong to none."""
     traffic = pair_traffic(transfers)
-    bulk = bulk_pairs(transfers, traffic)
+    transfers, bulk = cut_reused_pairs(transfers, bulk_pairs(transfers, traffic))
+    traffic = pair_traffic(transfers)
+    bulk &= bulk_pairs(transfers, traffic)
     outside = outside_nodes(transfers, traffic, bulk, topology)
     training = bulk & ~outside[transfers.pair_src] & ~outside[transfers.pair_dst]
     server_of = topology.server_of() if topology else {}

@@ -97,7 +97,6 @@ def test_an_address_that_serves_one_job_after_the_other_is_in_both():
         assert (starts < two.shape.start_ns).all() or (starts >= two.shape.start_ns).all(), "each its own time"
 
 
-@pytest.mark.xfail(strict=True, reason="known: a pair that two jobs use one after the other is cut in no epochs")
 def test_a_pair_that_serves_one_job_after_the_other_is_in_both():
     one, two, found = one_after_the_other(first_server=0)  # on a00r0 and a01r0, which talked before
     assert two.members < one.members
