@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from llmprism.diagnose.evidence import gather_evidence
 from llmprism.diagnose.imbalance import find_imbalance
 from llmprism.diagnose.late_member import find_late_members
@@ -36,9 +38,9 @@ def find_faults(
     slow = find_slow_transfers(evidence)
     accused: dict[str, list[tuple[int, int]]] = {}
     for finding in slow:
-        if finding.where.type is WhereType.NIC and isinstance(finding.where.id, str):
-            end = finding.end_ns if finding.end_ns is not None else window.end_ns
-            accused.setdefault(finding.where.id, []).append((finding.start_ns, end))
+        end = finding.end_ns if finding.end_ns is not None else window.end_ns
+        for address in _concerned(finding, jobs):
+            accused.setdefault(address, []).append((finding.start_ns, end))
     members = frozenset(member for job, _, _ in jobs for member in job.members)
     storage = find_slow_storage(outside, members)
     for finding in storage:
@@ -62,3 +64,18 @@ def _clients(outside: TransferTable | None, finding: Finding) -> list[str]:
     return [
         names[b if names[a] == finding.where.id else a] for a, b in ends if finding.where.id in (names[a], names[b])
     ]
+
+
+def _concerned(finding: Finding, jobs: Sequence[tuple[Job, JobLayout, Timeline]]) -> list[str]:
+    """Addresses that a slow place excuses: the NIC itself, or one of each job that sends through the link or switch."""
+    place = finding.where.id
+    if finding.where.type is WhereType.NIC and isinstance(place, str):
+        return [place]
+    names = {place} if isinstance(place, str) else set(place)
+    concerned = []
+    for job, _, _ in jobs:
+        used = job.transfers.paths
+        paths = (used[path] for path in np.unique(job.transfers.path) if path >= 0)
+        if finding.job == job.id or (finding.job is None and any(names <= set(path) for path in paths)):
+            concerned.append(job.transfers.addresses[job.members[0]])
+    return concerned

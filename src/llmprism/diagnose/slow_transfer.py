@@ -48,6 +48,9 @@ MIN_COVER: Final = 0.02
 MIN_CELLS: Final = 6
 """And this many: three pairs for two steps."""
 
+FAIR_SHARE: Final = 0.12
+"""A link that gives each of k jobs one k-th of the usual rate, within this, is shared and not broken."""
+
 PATH_SHARE: Final = 0.1
 """Share of a pair's bytes from which a path is one of its own."""
 
@@ -242,8 +245,13 @@ def _finding(
     }[where]
     title = "NIC" if where is WhereType.NIC else where.value.capitalize()
     waiting = "all of its peers wait" if where is WhereType.NIC else "the jobs through it wait"
+    kind = _KIND[where]
+    if where is WhereType.LINK and len(jobs) > 1 and abs(rate / usual - 1.0 / len(jobs)) <= FAIR_SHARE:
+        kind = FindingKind.CONGESTION
+        waiting = f"{len(jobs)} jobs ({', '.join(jobs)}) share it"
+        action = "their connections hash onto the same uplink; move one job or spread its connections"
     return Finding(
-        kind=_KIND[where],
+        kind=kind,
         job=jobs[0] if len(jobs) == 1 else None,
         where=Where(where, name),
         start_ns=start,

@@ -33,6 +33,12 @@ ALIVE_STEPS: Final = 3.0
 ALIVE_FLOOR_NS: Final = 2_000_000_000
 """And at least two seconds: a crash takes the other ranks down within that."""
 
+BEHIND: Final = 0.8
+"""Share of its peers' progress above which a member is not behind."""
+
+SUSPECT_RANGE: Final = 0.25
+"""Members within this share of the least progress are suspects: those that waited for the culprit are near it."""
+
 CLEAR: Final = 0.05
 """Share of a step by which the culprit must be behind the next one to be named with confidence."""
 
@@ -63,7 +69,7 @@ def _alive(ending: Ending) -> bool:
 
 def _finding(job: Job, layout: JobLayout, timeline: Timeline, ending: Ending, window: Window) -> Finding:
     progress = _progress(job, layout, timeline, ending)
-    worst = int(np.nanargmin(progress)) if np.isfinite(progress).any() else -1
+    worst = _culprit(job, layout, progress, ending)
     others = np.delete(progress, worst)
     clear = worst >= 0 and (not np.isfinite(others).any() or progress[worst] < np.nanmin(others) - CLEAR)
     hung = ending.resumed_ns is None and _alive(ending)
@@ -84,6 +90,37 @@ def _finding(job: Job, layout: JobLayout, timeline: Timeline, ending: Ending, wi
             Evidence("seconds of silence after it", round(ending.silence_ns / 1e9, 3)),
         ),
     )
+
+
+def _culprit(job: Job, layout: JobLayout, progress: Float64, ending: Ending) -> int:
+    """Row of the member to blame; -1 where nobody's part is known.
+
+    Of those far behind their peers: one that was told something in this step and did not answer; else the earliest
+    stage, for which nobody can be waiting upstream; of several, the one that fell silent first.
+    """
+    if not np.isfinite(progress).any():
+        return -1
+    behind = np.flatnonzero(progress <= min(BEHIND, float(np.nanmin(progress)) + SUSPECT_RANGE))
+    if not behind.size:
+        return int(np.nanargmin(progress))
+    transfers = job.transfers
+    before = (transfers.bytes >= MESSAGE_FLOOR_BYTES) & (transfers.end_ns <= ending.last_ns)
+    pair = transfers.pair_of_row[before]
+    ends = transfers.end_ns[before]
+    sent = _last_by(ends, transfers.pair_src[pair], len(transfers.addresses))
+    told = _last_by(ends, transfers.pair_dst[pair], len(transfers.addresses))
+    address = np.array(job.members)[behind]
+    answered = (told[address] < ending.begun_ns) | (sent[address] > told[address])
+    stage_of = layout.stage_of()
+    stage = np.array([stage_of.get(int(member), 0) for member in address])
+    order = np.lexsort((sent[address], np.where(answered, stage, 0), answered))
+    return int(behind[order[0]])
+
+
+def _last_by(when: NDArray[np.int64], node: NDArray[np.int32], nodes: int) -> NDArray[np.int64]:
+    last = np.full(nodes, -1, dtype=np.int64)
+    np.maximum.at(last, node, when)
+    return last
 
 
 def _where(job: Job, row: int) -> Where:
