@@ -11,6 +11,7 @@ end because the window does, pauses between steps. Tested with the crash capture
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -95,8 +96,8 @@ def _finding(job: Job, layout: JobLayout, timeline: Timeline, ending: Ending, wi
 def _culprit(job: Job, layout: JobLayout, progress: Float64, ending: Ending) -> int:
     """Row of the member to blame; -1 where nobody's part is known.
 
-    Of those far behind their peers: one that was told something in this step and did not answer; else the earliest
-    stage, for which nobody can be waiting upstream; of several, the one that fell silent first.
+    Of those far behind their peers, without those that got nothing from a suspect upstream: one that was told something
+    in this step and did not answer; else the earliest stage; of several, the one that fell silent first.
     """
     if not np.isfinite(progress).any():
         return -1
@@ -109,12 +110,26 @@ def _culprit(job: Job, layout: JobLayout, progress: Float64, ending: Ending) -> 
     ends = transfers.end_ns[before]
     sent = _last_by(ends, transfers.pair_src[pair], len(transfers.addresses))
     told = _last_by(ends, transfers.pair_dst[pair], len(transfers.addresses))
+    behind = behind[~_starved(job, layout, behind, ending)]
     address = np.array(job.members)[behind]
     answered = (told[address] < ending.begun_ns) | (sent[address] > told[address])
     stage_of = layout.stage_of()
     stage = np.array([stage_of.get(int(member), 0) for member in address])
     order = np.lexsort((sent[address], np.where(answered, stage, 0), answered))
     return int(behind[order[0]])
+
+
+def _starved(job: Job, layout: JobLayout, suspects: NDArray[np.int64], ending: Ending) -> NDArray[np.bool_]:
+    """Suspects whose earlier stage is a suspect too and has sent them nothing in this step: they only wait."""
+    transfers = job.transfers
+    fresh = (transfers.bytes >= MESSAGE_FLOOR_BYTES) & (transfers.start_ns >= ending.begun_ns)
+    fresh &= transfers.start_ns <= ending.last_ns
+    pair = np.unique(transfers.pair_of_row[fresh])
+    sent = set(zip(transfers.pair_src[pair].tolist(), transfers.pair_dst[pair].tolist(), strict=True))
+    before = {late: early for pipeline in layout.pipelines for early, late in pairwise(pipeline)}
+    address = [job.members[row] for row in suspects]
+    names = set(address)
+    return np.array([before.get(a) in names and (before[a], a) not in sent for a in address], dtype=np.bool_)
 
 
 def _last_by(when: NDArray[np.int64], node: NDArray[np.int32], nodes: int) -> NDArray[np.int64]:
