@@ -6,6 +6,7 @@ from typing import Final
 
 __all__ = [
     "MAX_ADDRESS_CHARS",
+    "MAX_BATCH_RECORDS",
     "MAX_DOCUMENT_BYTES",
     "MAX_HEADER_BYTES",
     "MAX_INPUT_FILES",
@@ -94,3 +95,6 @@ MAX_LIBRARY_PATTERN_CHARS: Final = 1_000
 
 MAX_TEMPLATE_STORE_BYTES: Final = 1 << 28
 """256 MiB of reference store: more shapes than MAX_LOG_SHAPES can produce in a thousand runs."""
+
+MAX_BATCH_RECORDS: Final = 20_000_000
+"""Records of one batch taken in by the service: a quarter of an hour at 20,000 a second; about 2 GB while it is read."""

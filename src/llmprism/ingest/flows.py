@@ -37,7 +37,7 @@ from llmprism.ingest.parquet import parquet_scan
 from llmprism.ingest.sources import Format, Source, expand, identify, parse_format
 from llmprism.model.flows import FlowTable, InputCounts, Int32, Int64
 
-__all__ = ["Progress", "read_flows"]
+__all__ = ["Progress", "explain", "open_database", "read_flows", "scans_of"]
 
 Progress = Callable[[float], None]
 """Called with the share of the work that is done, 0..1."""
@@ -89,15 +89,15 @@ def read_flows(
     """
     forced = parse_format(format)
     sources = [identify(path, forced) for path in expand(paths)]
-    with _database(memory_limit) as connection, _reported(connection, progress):
+    with open_database(memory_limit) as connection, _reported(connection, progress):
         try:
-            scans = _scans(connection, sources, mapping or ColumnMapping())
+            scans = scans_of(connection, sources, mapping or ColumnMapping())
             unreadable = _create_records(connection, scans, sources)
             addresses, switch_paths, rows = _intern(connection)
             if not (rows.reason == 0).any():
                 _check_numbers(connection, scans)
         except duckdb.Error as error:
-            raise _explain(error, sources) from None
+            raise explain(error, sources) from None
     table = _table(rows, addresses, switch_paths, unreadable)
     if not table.counts.used:
         raise _no_usable_record(sources, table.counts)
@@ -105,7 +105,7 @@ def read_flows(
 
 
 @contextmanager
-def _database(memory_limit: str | None) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_database(memory_limit: str | None) -> Iterator[duckdb.DuckDBPyConnection]:
     """An in-memory database that spills to a directory of its own and never loads anything from a network."""
     with tempfile.TemporaryDirectory(prefix="llmprism-") as spill:
         options: dict[str, str | bool | int | float | list[str]] = {
@@ -148,7 +148,7 @@ def _reported(connection: duckdb.DuckDBPyConnection, progress: Progress | None) 
     progress(1.0)
 
 
-def _scans(connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], mapping: ColumnMapping) -> list[Scan]:
+def scans_of(connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], mapping: ColumnMapping) -> list[Scan]:
     by_format = {kind: [source for source in sources if source.format is kind] for kind in Format}
     scans: list[Scan] = []
     if by_format[Format.CSV]:
@@ -165,7 +165,7 @@ def _create_records(connection: duckdb.DuckDBPyConnection, scans: Sequence[Scan]
     formats = {source.format for source in sources}
     kind = "VIEW" if formats == {Format.PARQUET} else "TABLE"
     connection.execute(f"CREATE TEMP {kind} records AS {' UNION ALL '.join(scan.select() for scan in scans)}")
-    unreadable = _scalar(connection, _REJECTED) if Format.CSV in formats else 0
+    unreadable = _scalar(connection, REJECTED_LINES) if Format.CSV in formats else 0
     count = _scalar(connection, "SELECT count(*) FROM records")
     if count > limits.MAX_RECORDS:
         raise LimitError(f"{count:,} records; at most {limits.MAX_RECORDS:,} fit in one run: read a shorter time range")
@@ -174,7 +174,7 @@ def _create_records(connection: duckdb.DuckDBPyConnection, scans: Sequence[Scan]
     return unreadable
 
 
-_REJECTED: Final = "SELECT count(*) FROM (SELECT DISTINCT scan_id, file_id, line FROM reject_errors)"
+REJECTED_LINES: Final = "SELECT count(*) FROM (SELECT DISTINCT scan_id, file_id, line FROM reject_errors)"
 
 
 def _check_numbers(connection: duckdb.DuckDBPyConnection, scans: Sequence[Scan]) -> None:
@@ -291,7 +291,7 @@ def _no_usable_record(sources: Sequence[Source], counts: InputCounts) -> InputEr
     return InputError(f"{message}; check the column mapping and the units of the times (--map start_ns=ts:ms)")
 
 
-def _explain(error: duckdb.Error, sources: Sequence[Source]) -> InputError | LimitError:
+def explain(error: duckdb.Error, sources: Sequence[Source]) -> InputError | LimitError:
     line = _first_line(error)
     if isinstance(error, duckdb.OutOfMemoryException):
         return LimitError(f"{_names(sources)}: out of memory while reading ({line}); read a shorter time range")

@@ -5,6 +5,7 @@ from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereT
 from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
 from llmprism.model.job import Job, JobState, Recognition
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife, StepMark
 from llmprism.model.report import JobReport, Report, SwitchLoad
 from llmprism.model.timeline import EventKind, Events, Steps, Timeline
 from llmprism.model.topology import Nic, Server, Switch, Topology
@@ -15,6 +16,8 @@ __all__ = [
     "Evidence",
     "Finding",
     "FindingKind",
+    "FindingLife",
+    "FindingPhase",
     "FlowTable",
     "Group",
     "InputCounts",
@@ -23,15 +26,18 @@ __all__ = [
     "JobReport",
     "JobState",
     "Layout",
+    "LiveState",
     "Nic",
     "PairKind",
     "PairRoles",
     "Recognition",
     "Report",
+    "RunLife",
     "Schedule",
     "Server",
     "Sharding",
     "StepClock",
+    "StepMark",
     "Steps",
     "Switch",
     "SwitchLoad",
