@@ -10,13 +10,6 @@ __all__ = [
     "MAX_DOCUMENT_BYTES",
     "MAX_HEADER_BYTES",
     "MAX_INPUT_FILES",
-    "MAX_MAPPING_BYTES",
-    "MAX_PACKET_ADDRESSES",
-    "MAX_PACKET_FLOWS",
-    "MAX_PATH_SWITCHES",
-    "MAX_RECORDS",
-    "MAX_RECORD_BYTES",
-    "MAX_RECORD_NS",
     "MAX_LIBRARY_BYTES",
     "MAX_LIBRARY_PATTERN_CHARS",
     "MAX_LOG_DECOMPRESSED_BYTES",
@@ -26,6 +19,11 @@ __all__ = [
     "MAX_LOG_LINE_BYTES",
     "MAX_LOG_SHAPES",
     "MAX_LOG_STREAMS",
+    "MAX_MAPPING_BYTES",
+    "MAX_PACKET_ADDRESSES",
+    "MAX_PACKET_FLOWS",
+    "MAX_PATH_SWITCHES",
+    "MAX_RECORDS",
     "MAX_RECORD_BYTES",
     "MAX_RECORD_NS",
     "MAX_TEMPLATE_STORE_BYTES",
@@ -97,4 +95,4 @@ MAX_TEMPLATE_STORE_BYTES: Final = 1 << 28
 """256 MiB of reference store: more shapes than MAX_LOG_SHAPES can produce in a thousand runs."""
 
 MAX_BATCH_RECORDS: Final = 20_000_000
-"""Records of one batch taken in by the service: a quarter of an hour at 20,000 a second; about 2 GB while it is read."""
+"""Records of one batch taken in by the service: a quarter of an hour at 20,000 a second, 2 GB in memory."""

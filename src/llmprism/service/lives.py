@@ -195,9 +195,7 @@ def _judged(
     return life
 
 
-def _stopped_judged(
-    life: FindingLife, run: RunLife | None, runs: Sequence[RunLife], window: Window
-) -> FindingLife:
+def _stopped_judged(life: FindingLife, run: RunLife | None, runs: Sequence[RunLife], window: Window) -> FindingLife:
     if run is not None and run.state not in (LiveState.HUNG, LiveState.CRASHED):
         return _closed(life, window.end_ns, f"the job is {run.state.value}", window)
     restarted = next((one for one in runs if one.restart_of is not None and one.restart_of == life.finding.job), None)
@@ -211,7 +209,12 @@ def _stopped_judged(
 def _closed(life: FindingLife, end_ns: int, reason: str, window: Window) -> FindingLife:
     finding = replace(life.finding, end_ns=max(end_ns, life.finding.start_ns))
     return replace(
-        life, finding=finding, phase=FindingPhase.CLOSED, closed_ns=window.end_ns, updated_ns=window.end_ns, reason=reason
+        life,
+        finding=finding,
+        phase=FindingPhase.CLOSED,
+        closed_ns=window.end_ns,
+        updated_ns=window.end_ns,
+        reason=reason,
     )
 
 

@@ -34,7 +34,7 @@ BELIEVED_WINDOWS: Final = 3
 """Windows with the same members that make a job with few visible steps believable."""
 
 STOP_SILENCE_NS: Final = 5 * SECOND
-"""A stop needs this much silence: longer than evaluation pauses of jobs with short steps, a third of the 15 s allowed."""
+"""A stop needs this much silence: longer than the pauses of jobs with short steps, a third of the 15 s allowed."""
 
 STOP_SILENCE_STEPS: Final = 2.0
 """And this many steps: pauses between steps and checkpoints stay below it."""
@@ -261,9 +261,9 @@ class _Follow:
     def _baseline(self, run: RunLife, seen: int) -> RunLife:
         if seen < BELIEVED_STEPS or not run.recent_ns:
             return run
-        if run.slow_since_ns and run.id not in self._troubled:
-            if self._window.end_ns - run.slow_since_ns >= REBASE_NS:
-                return replace(run, baseline_ns=run.recent_ns)
+        slow_for = self._window.end_ns - run.slow_since_ns if run.slow_since_ns else 0
+        if slow_for >= REBASE_NS and run.id not in self._troubled:
+            return replace(run, baseline_ns=run.recent_ns)
         if not run.baseline_ns:
             return replace(run, baseline_ns=run.period_ns)
         if run.id in self._troubled or run.recent_ns > HEALTHY * run.baseline_ns:
@@ -315,4 +315,3 @@ def _last_active(job: JobReport) -> int:
     if job.job.bulk is not None and transfers.pair_count:
         rows = rows & job.job.bulk[transfers.pair_of_row]
     return int(transfers.end_ns[rows].max()) if rows.any() else 0
-

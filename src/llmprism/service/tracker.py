@@ -46,9 +46,7 @@ def track(state: TrackerState, report: Report) -> tuple[TrackerState, Changes]:
         transitions=runs.transitions,
         steps=runs.steps,
         findings=changed,
-        opened=tuple(
-            life.id for life in changed if before.get(life.id) in (None, FindingPhase.PENDING)
-        ),
+        opened=tuple(life.id for life in changed if before.get(life.id) in (None, FindingPhase.PENDING)),
         closed=tuple(
             life.id
             for life in changed
