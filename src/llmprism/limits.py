@@ -6,6 +6,7 @@ from typing import Final
 
 __all__ = [
     "MAX_ADDRESS_CHARS",
+    "MAX_BATCH_BYTES",
     "MAX_BATCH_RECORDS",
     "MAX_DOCUMENT_BYTES",
     "MAX_HEADER_BYTES",
@@ -96,3 +97,6 @@ MAX_TEMPLATE_STORE_BYTES: Final = 1 << 28
 
 MAX_BATCH_RECORDS: Final = 20_000_000
 """Records of one batch taken in by the service: a quarter of an hour at 20,000 a second, 2 GB in memory."""
+
+MAX_BATCH_BYTES: Final = 1 << 32
+"""4 GiB of one batch once unpacked: two hundred bytes for each of MAX_BATCH_RECORDS records."""

@@ -22,7 +22,8 @@ from llmprism.errors import InputError, LimitError
 from llmprism.ingest.columns import REASONS, Scan
 from llmprism.ingest.flows import REJECTED_LINES, explain, open_database, scans_of
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.sources import Format, expand, identify, parse_format
+from llmprism.ingest.resolve import file_list
+from llmprism.ingest.sources import Format, Source, expand, identify, parse_format
 
 __all__ = ["FUTURE", "TOO_OLD", "Accepted", "TimeBounds", "accept_flows"]
 
@@ -66,6 +67,7 @@ def accept_flows(
     sources = [identify(path, parse_format(format)) for path in expand(paths)]
     with open_database(None) as connection:
         try:
+            _check_sizes(connection, [source for source in sources if source.format is Format.PARQUET])
             scans = scans_of(connection, sources, mapping or ColumnMapping())
             connection.execute(f"CREATE TEMP TABLE accepted AS {' UNION ALL '.join(_select(scan) for scan in scans)}")
             has_csv = any(source.format is Format.CSV for source in sources)
@@ -78,6 +80,17 @@ def accept_flows(
         if not rows + unreadable:
             raise InputError(f"{sources[0].path}: holds no records")
         return _write(connection, target, bounds, unreadable)
+
+
+def _check_sizes(connection: duckdb.DuckDBPyConnection, sources: Sequence[Source]) -> None:
+    """What the footers of Parquet files promise, looked at before anything is unpacked."""
+    for source in sources:
+        row = connection.execute(
+            "SELECT coalesce(sum(total_uncompressed_size), 0), coalesce(sum(num_values), 0) "
+            f"FROM parquet_metadata({file_list([source])})"
+        ).fetchone() or (0, 0)
+        if row[0] > limits.MAX_BATCH_BYTES or row[1] > 20 * limits.MAX_BATCH_RECORDS:
+            raise LimitError(f"{source.path}: unpacks to {row[0]:,} bytes in {row[1]:,} values; send smaller batches")
 
 
 def _select(scan: Scan) -> str:

@@ -45,12 +45,12 @@ class QueueFullError(Exception):
 
 @dataclass(slots=True)
 class Payload:
-    """One file of records. `position` moves with its commit; `records` is the sender's own count, for shedding."""
+    """One file of records; `positions` of its source move with its commit. A temporary file is removed after it."""
 
     source: str
     path: Path
     size: int
-    position: tuple[str, str] | None = None
+    positions: tuple[tuple[str, str], ...] = ()
     mapping: ColumnMapping | None = None
     format: str | None = None
     temporary: bool = True
@@ -186,11 +186,7 @@ class Intake:
         while True:
             try:
                 counts = [("refused_payloads", error.slug, 1)]
-                if payload.position is None:
-                    self._store.add_counts(payload.source, counts)
-                else:
-                    name, value = payload.position
-                    self._store.add_counts_and_position(payload.source, counts, name, value, self._now_ns())
+                self._store.add_counts(payload.source, counts, payload.positions, self._now_ns())
                 break
             except StoreError as trouble:
                 self._fail(str(trouble))
@@ -220,7 +216,7 @@ class Intake:
             sync_file(file)
             file.replace(target)
             sync_file(target)
-        positions = tuple(payload.position for payload in payloads if payload.position is not None)
+        positions = tuple(position for payload in payloads for position in payload.positions)
         self._store.commit_batch(Batch(batch, first.source, accepted, target, positions, self._now_ns()))
         return accepted
 

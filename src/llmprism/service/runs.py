@@ -51,7 +51,10 @@ HEALTHY: Final = 1.1
 """Below this ratio the baseline follows the job's own slow drift."""
 
 DRIFT: Final = 0.05
-"""Weight of one window in the baseline: it follows within twenty windows."""
+"""Weight of one slower window in the baseline: it follows within twenty windows."""
+
+SETTLE: Final = 0.3
+"""Weight of one faster window: the first steps of a job are slow, and the baseline soon forgets them."""
 
 RECENT_STEPS: Final = 5
 
@@ -268,7 +271,8 @@ class _Follow:
             return replace(run, baseline_ns=run.period_ns)
         if run.id in self._troubled or run.recent_ns > HEALTHY * run.baseline_ns:
             return run
-        return replace(run, baseline_ns=int(run.baseline_ns + DRIFT * (run.recent_ns - run.baseline_ns)))
+        weight = DRIFT if run.recent_ns > run.baseline_ns else SETTLE
+        return replace(run, baseline_ns=int(run.baseline_ns + weight * (run.recent_ns - run.baseline_ns)))
 
     def unsighted(self) -> None:
         """Runs that the window does not show: gone when they have been silent for all of it, or their GPUs work

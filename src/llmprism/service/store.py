@@ -170,17 +170,18 @@ class Store:
         )
         self._put_state(connection, "watermark", str(max(before, accepted.end_ns)))
 
-    def add_counts(self, source: str, counts: Sequence[tuple[str, str, int]]) -> None:
-        """(name, reason, how many more)"""
-        with self.writing() as connection:
-            self._count(connection, source, counts)
-
-    def add_counts_and_position(
-        self, source: str, counts: Sequence[tuple[str, str, int]], name: str, value: str, wall_ns: int
+    def add_counts(
+        self,
+        source: str,
+        counts: Sequence[tuple[str, str, int]],
+        positions: Sequence[tuple[str, str]] = (),
+        wall_ns: int = 0,
     ) -> None:
+        """Adds (name, reason, how many more), and moves the source's positions with them."""
         with self.writing() as connection:
             self._count(connection, source, counts)
-            self._put_position(connection, source, name, value, wall_ns)
+            for name, value in positions:
+                self._put_position(connection, source, name, value, wall_ns)
 
     def _count(self, connection: Connection, source: str, counts: Sequence[tuple[str, str, int]]) -> None:
         table = schema.counters
