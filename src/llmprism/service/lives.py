@@ -67,6 +67,8 @@ def follow_findings(
     for finding in seen:
         life = _same(finding, list(after.values()), sighted)
         if life is None:
+            if not _may_be_born(finding, by_id):
+                continue
             life = _born(finding, window, after)
         elif life.phase is FindingPhase.CLOSED:
             again = _again(life, finding, window)
@@ -86,6 +88,12 @@ def follow_findings(
         life for key, life in after.items() if life.phase is not FindingPhase.PENDING and before.get(key) != life
     )
     return kept, changed
+
+
+def _may_be_born(finding: Finding, runs: dict[str, RunLife]) -> bool:
+    """Once a job is over, the silence after it is all that is new: it tells why the job stopped and nothing else."""
+    run = runs.get(finding.job or "")
+    return run is None or run.state.alive or finding.kind in _STOPPED
 
 
 def _of_run(finding: Finding, report_run: dict[str, str], runs: dict[str, RunLife]) -> Finding | None:
