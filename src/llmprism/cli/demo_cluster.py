@@ -76,7 +76,9 @@ def make_cluster(folder: Path) -> None:
     from llmprism.ingest.flows import open_database
 
     captures = bundled_captures()
-    selects, servers, switches = [], [], {}
+    selects: list[str] = []
+    servers: list[dict[str, Any]] = []
+    switches: dict[str, dict[str, Any]] = {}
     with open_database(None) as connection:
         for tenant in TENANTS:
             file = captures[tenant.capture] / "flows.parquet"

@@ -150,7 +150,7 @@ def _jobs(jobs: list[dict[str, Any]]) -> RenderableType:
                         ("usual", "right"), ("steps", "right"), ("recent steps", "left")):  # fmt: skip
         table.add_column(title, justify="right" if side == "right" else "left", no_wrap=True)
     for job in jobs:
-        recent = [end - start for start, end in job["recent"]][-40:]
+        recent = [end - start for start, end in job["recent"]][-24:]
         table.add_row(
             Text(clean(job["id"], 28)),
             Text(job["state"], style=_COLOURS.get(job["state"], "")),
@@ -159,7 +159,7 @@ def _jobs(jobs: list[dict[str, Any]]) -> RenderableType:
             duration(job["recent_ns"]) if job["recent_ns"] else "–",
             duration(job["baseline_ns"]) if job["baseline_ns"] else "–",
             str(job["steps"]),
-            sparkline(recent, 40) if recent else "",
+            sparkline(recent, 24) if recent else "",
         )
     return table
 

@@ -49,8 +49,8 @@ class StepMark:
 class RunLife:
     """One run of a job. `id` never changes; `members` are names. Times are event times in ns.
 
-    `baseline_ns` is the step time while nothing was wrong (0: not known yet), `slow_since_ns` when the present slow
-    phase began (0: none). `silent_since_ns` is the end of its last training message.
+    `baseline_ns` is the step time while nothing was wrong (0: not known yet), `usual_high_ns` what nine of ten such steps
+    stay below, `slow_since_ns` when the present slow phase began (0: none). `silent_since_ns` is the end of its last training message.
     """
 
     id: str
@@ -66,6 +66,7 @@ class RunLife:
     period_ns: int = 0
     recent_ns: int = 0
     baseline_ns: int = 0
+    usual_high_ns: int = 0
     slow_since_ns: int = 0
     restart_of: str | None = None
 

@@ -145,9 +145,6 @@ class Intake:
             with self._changed:
                 self._bytes -= sum(payload.size for payload in payloads)
                 self._changed.notify_all()
-            for payload in payloads:
-                if payload.temporary:
-                    payload.path.unlink(missing_ok=True)
 
     def _commit_again(self, payloads: list[Payload]) -> None:
         batch = uuid.uuid4().hex
@@ -158,7 +155,7 @@ class Intake:
                 self._fail(str(error))
                 if self._stopping:
                     for payload in payloads:
-                        payload.done.set_exception(StoreError(str(error)))
+                        _finish(payload, StoreError(str(error)))
                     return
                 time.sleep(RETRY_S)
             except LLMPrismError as error:
@@ -167,7 +164,7 @@ class Intake:
             else:
                 self.trouble = ""
                 for payload in payloads:
-                    payload.done.set_result(accepted)
+                    _finish(payload, accepted)
                 return
 
     def _fail(self, trouble: str) -> None:
@@ -193,7 +190,7 @@ class Intake:
                 if self._stopping:
                     break
                 time.sleep(RETRY_S)
-        payload.done.set_exception(error)
+        _finish(payload, error)
 
     def _commit(self, batch: str, payloads: list[Payload]) -> Accepted:
         first = payloads[0]
@@ -241,6 +238,16 @@ class Intake:
                 self._fail(str(error))
                 for name, reason, value in values:
                     self.count(source, name, reason, value)
+
+
+def _finish(payload: Payload, result: Accepted | LLMPrismError) -> None:
+    """Removes the file, then tells whoever waits."""
+    if payload.temporary:
+        payload.path.unlink(missing_ok=True)
+    if isinstance(result, Accepted):
+        payload.done.set_result(result)
+    else:
+        payload.done.set_exception(result)
 
 
 def _together(one: Payload, other: Payload) -> bool:

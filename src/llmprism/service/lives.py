@@ -24,7 +24,7 @@ from llmprism.model.flows import Window
 from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife
 from llmprism.service.windows import SECOND
 
-__all__ = ["follow_findings"]
+__all__ = ["STOPPED_KINDS", "follow_findings"]
 
 OPEN_SIGHTINGS: Final = 2
 """Windows in a row that must show a finding: a fault is in every window after its start, an edge effect in one."""
@@ -43,7 +43,7 @@ STOPPED_OPEN_NS: Final = 3_600 * SECOND
 SAME_PLACE: Final = 0.5
 """Jaccard similarity of groups that are the same group."""
 
-_STOPPED: Final = (FindingKind.HANG, FindingKind.CRASH)
+STOPPED_KINDS: Final = (FindingKind.HANG, FindingKind.CRASH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def follow_findings(
 def _may_be_born(finding: Finding, runs: dict[str, RunLife]) -> bool:
     """Once a job is over, the silence after it is all that is new: it tells why the job stopped and nothing else."""
     run = runs.get(finding.job or "")
-    return run is None or run.state.alive or finding.kind in _STOPPED
+    return run is None or run.state.alive or finding.kind in STOPPED_KINDS
 
 
 def _of_run(finding: Finding, report_run: dict[str, str], runs: dict[str, RunLife]) -> Finding | None:
@@ -103,7 +103,7 @@ def _of_run(finding: Finding, report_run: dict[str, str], runs: dict[str, RunLif
     run = runs.get(report_run.get(finding.job, ""))
     if run is None:
         return None
-    if finding.kind in _STOPPED and run.state not in (LiveState.HUNG, LiveState.CRASHED):
+    if finding.kind in STOPPED_KINDS and run.state not in (LiveState.HUNG, LiveState.CRASHED):
         return None
     where = Where(WhereType.JOB, run.id) if finding.where.type is WhereType.JOB else finding.where
     return replace(finding, job=run.id, where=where)
@@ -117,12 +117,12 @@ def _same(finding: Finding, lives: list[FindingLife], sighted: set[str]) -> Find
 
 
 def _fits(old: Finding, new: Finding) -> bool:
-    same_kind = old.kind is new.kind or (old.kind in _STOPPED and new.kind in _STOPPED)
+    same_kind = old.kind is new.kind or (old.kind in STOPPED_KINDS and new.kind in STOPPED_KINDS)
     if not same_kind or old.job != new.job:
         return False
     if old.end_ns is not None and new.start_ns > old.end_ns + CLOSE_AFTER_NS:
         return False
-    return old.kind in _STOPPED or _same_place(old.where, new.where)
+    return old.kind in STOPPED_KINDS or _same_place(old.where, new.where)
 
 
 def _same_place(old: Where, new: Where) -> bool:
@@ -149,7 +149,7 @@ def _born(finding: Finding, window: Window, others: dict[str, FindingLife]) -> F
     while not name or name in others:
         name = "f-" + hashlib.sha256(f"{text}{number or ''}".encode()).hexdigest()[:12]
         number += 1
-    phase = FindingPhase.OPEN if finding.kind in _STOPPED else FindingPhase.PENDING
+    phase = FindingPhase.OPEN if finding.kind in STOPPED_KINDS else FindingPhase.PENDING
     opened = window.end_ns if phase is FindingPhase.OPEN else 0
     return FindingLife(name, finding, phase, opened_ns=opened, updated_ns=window.end_ns)
 
@@ -187,11 +187,11 @@ def _judged(
         return life
     run = by_id.get(life.finding.job or "")
     if not sighted:
-        slowed = run is not None and run.state is LiveState.SLOWED and life.phase is FindingPhase.OPEN
+        slowed = run is not None and run.slow_since_ns > 0 and life.phase is FindingPhase.OPEN
         life = replace(life, missed=0 if slowed and life.finding.end_ns is None else life.missed + 1)
     if life.phase is FindingPhase.PENDING:
         return life
-    if life.finding.kind in _STOPPED:
+    if life.finding.kind in STOPPED_KINDS:
         return _stopped_judged(life, run, runs, window)
     end = life.finding.end_ns
     if end is not None and window.end_ns - end >= CLOSE_AFTER_NS:

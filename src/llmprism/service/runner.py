@@ -197,6 +197,8 @@ class _Server(uvicorn.Server):
             host = f"[{address[0]}]" if ":" in address[0] else address[0]
             self._ready(f"http://{host}:{address[1]}")
 
-    def handle_exit(self, sig: int, frame: object) -> None:
+    def handle_exit(self, sig: int, frame: object) -> None:  # noqa: ARG002
+        """The first signal asks for an orderly end, which is a success; the second one insists."""
         self._live.stopping.set()
-        super().handle_exit(sig, frame)  # type: ignore[arg-type]
+        self.force_exit = self.should_exit
+        self.should_exit = True

@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from llmprism.model.flows import Int64
 from llmprism.model.job import JobState
 from llmprism.model.live import LiveState, RunLife, StepMark
 from llmprism.model.report import JobReport, Report
@@ -45,7 +46,12 @@ END_SILENCE_NS: Final = 30 * SECOND
 END_SILENCE_STEPS: Final = 5.0
 
 SLOWED: Final = 1.3
-"""Recent step time against the baseline from which a job is slowed; healthy jobs swing by less over five steps."""
+"""Recent step time against the baseline from which a job is slowed."""
+
+SLOWED_HIGH: Final = 1.1
+"""And against what nine of ten usual steps stay below: healthy jobs may alternate between 215 and 360 ms."""
+
+HIGH_QUANTILE: Final = 0.9
 
 HEALTHY: Final = 1.1
 """Below this ratio the baseline follows the job's own slow drift."""
@@ -56,7 +62,8 @@ DRIFT: Final = 0.05
 SETTLE: Final = 0.3
 """Weight of one faster window: the first steps of a job are slow, and the baseline soon forgets them."""
 
-RECENT_STEPS: Final = 5
+RECENT_STEPS: Final = 7
+"""Steps whose median is the recent step time: one odd step in three does not move it."""
 
 REBASE_NS: Final = 1_800 * SECOND
 """A job that has been slower for half an hour with nothing found has changed its work: that is its new baseline."""
@@ -113,7 +120,7 @@ def _pace(job: JobReport) -> JobPace:
 def follow_runs(
     runs: Sequence[RunLife], candidates: Sequence[Candidate], report: Report, troubled: frozenset[str]
 ) -> RunUpdate:
-    """Runs after this window. `troubled` are the runs with an open finding: their baselines stand still."""
+    """Runs after this window. `troubled` are the runs that an open finding slows: their baselines stand still."""
     follow = _Follow(list(runs), list(candidates), report, troubled)
     follow.sighted()
     follow.unsighted()
@@ -219,21 +226,25 @@ class _Follow:
             recent_ns=recent or run.recent_ns,
         )
         run = self._record_steps(run, job)
-        run = self._baseline(run, int(usual.size))
-        state, at, why = self._judged(run, job)
-        slow = state is LiveState.SLOWED
-        run = replace(run, slow_since_ns=(run.slow_since_ns or self._window.end_ns) if slow else 0)
+        run = self._baseline(run, usual)
+        slow = run.recent_ns > max(SLOWED * run.baseline_ns, SLOWED_HIGH * run.usual_high_ns) > 0
+        since = run.slow_since_ns
+        run = replace(run, slow_since_ns=(since or self._window.end_ns) if slow else 0)
+        state, at, why = self._judged(run, job, slow_before=since > 0)
         self._set(run, state, at, why)
 
-    def _judged(self, run: RunLife, job: JobReport) -> tuple[LiveState, int, str]:
+    def _judged(self, run: RunLife, job: JobReport, slow_before: bool) -> tuple[LiveState, int, str]:
+        """State, since when, and why. A job is slowed in the second slow window in a row."""
         silence = self._window.end_ns - run.silent_since_ns
         if silence >= max(STOP_SILENCE_NS, STOP_SILENCE_STEPS * run.period_ns):
             return self._stopped(run, job, silence)
         if not run.steps:
             return (LiveState.STARTED if run.restart_of is None else LiveState.RESTARTED), run.since_ns, "no step yet"
-        if run.baseline_ns and run.recent_ns > SLOWED * run.baseline_ns:
+        if run.id in self._troubled:
+            return LiveState.SLOWED, self._window.end_ns, "a finding slows it"
+        if run.slow_since_ns and slow_before:
             ratio = run.recent_ns / run.baseline_ns
-            return LiveState.SLOWED, self._window.end_ns, f"steps take {ratio:.2f} times as long as usual"
+            return LiveState.SLOWED, run.slow_since_ns, f"steps take {ratio:.2f} times as long as usual"
         return LiveState.RUNNING, self._window.end_ns, "steps as usual"
 
     def _stopped(self, run: RunLife, job: JobReport, silence: int) -> tuple[LiveState, int, str]:
@@ -261,18 +272,27 @@ class _Follow:
             count, last = count + 1, end
         return replace(run, steps=count, last_step_end_ns=last)
 
-    def _baseline(self, run: RunLife, seen: int) -> RunLife:
-        if seen < BELIEVED_STEPS or not run.recent_ns:
+    def _baseline(self, run: RunLife, usual: Int64) -> RunLife:
+        """The usual step time and its spread: set by the first good window, then following the job's slow drift."""
+        if usual.size < BELIEVED_STEPS or not run.recent_ns:
             return run
+        high = int(np.quantile(usual, HIGH_QUANTILE))
         slow_for = self._window.end_ns - run.slow_since_ns if run.slow_since_ns else 0
-        if slow_for >= REBASE_NS and run.id not in self._troubled:
-            return replace(run, baseline_ns=run.recent_ns)
-        if not run.baseline_ns:
-            return replace(run, baseline_ns=run.period_ns)
-        if run.id in self._troubled or run.recent_ns > HEALTHY * run.baseline_ns:
+        changed_work = slow_for >= REBASE_NS and run.id not in self._troubled
+        if not run.baseline_ns or changed_work:
+            return replace(run, baseline_ns=run.period_ns if not changed_work else run.recent_ns, usual_high_ns=high)
+        if (
+            run.id in self._troubled
+            or run.slow_since_ns
+            or run.recent_ns > max(HEALTHY * run.baseline_ns, run.usual_high_ns)
+        ):
             return run
         weight = DRIFT if run.recent_ns > run.baseline_ns else SETTLE
-        return replace(run, baseline_ns=int(run.baseline_ns + weight * (run.recent_ns - run.baseline_ns)))
+        return replace(
+            run,
+            baseline_ns=int(run.baseline_ns + weight * (run.recent_ns - run.baseline_ns)),
+            usual_high_ns=int(run.usual_high_ns + DRIFT * (high - run.usual_high_ns)),
+        )
 
     def unsighted(self) -> None:
         """Runs that the window does not show: gone when they have been silent for all of it, or their GPUs work

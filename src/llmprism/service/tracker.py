@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from llmprism.model.live import FindingLife, FindingPhase, RunLife, StepMark
 from llmprism.model.report import Report
-from llmprism.service.lives import follow_findings
+from llmprism.service.lives import STOPPED_KINDS, follow_findings
 from llmprism.service.runs import Candidate, Transition, follow_runs
 
 __all__ = ["Changes", "TrackerState", "track"]
@@ -34,9 +34,8 @@ class Changes:
 
 def track(state: TrackerState, report: Report) -> tuple[TrackerState, Changes]:
     """The state after this window, and what changed. Pure: the same windows give the same states."""
-    troubled = frozenset(
-        life.finding.job for life in state.lives if life.phase is FindingPhase.OPEN and life.finding.job is not None
-    )
+    slowing = [life.finding for life in state.lives if life.phase is FindingPhase.OPEN and life.finding.end_ns is None]
+    troubled = frozenset(finding.job for finding in slowing if finding.job and finding.kind not in STOPPED_KINDS)
     runs = follow_runs(state.runs, state.candidates, report, troubled)
     lives, changed = follow_findings(state.lives, report.findings, runs.runs, runs.report_run, report.window)
     before = {life.id: life.phase for life in state.lives}

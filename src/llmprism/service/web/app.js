@@ -123,6 +123,7 @@ async function listen() {
       const response = await fetch("/api/v1/events", { headers: token ? { authorization: `Bearer ${token}` } : {} });
       if (response.status === 401) return;
       if (!response.ok) throw new Error(String(response.status));
+      pulse("live", true);
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       for (;;) {

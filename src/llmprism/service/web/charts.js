@@ -35,13 +35,13 @@ export function stepChart(steps, baseline, findings, onPick) {
   const usual = baseline || times[Math.floor(times.length / 2)];
   const top = Math.max(1.5 * usual, Math.min(times[times.length - 1], 8 * usual)) * 1.05;
   const x = (time) => left + ((time - from) / Math.max(1, to - from)) * (width - left - 8);
-  const y = (time) => height - bottom - (Math.min(time, top) / top) * (height - bottom - 14);
+  const y = (time) => height - bottom - (Math.min(time, top) / top) * (height - bottom - 22);
   for (const finding of findings) {
     const start = Math.max(from, finding.start_ns);
     const end = Math.min(to, finding.end_ns || to);
     if (end <= start) continue;
-    picture.append(svg("rect", { class: "finding-band", x: x(start), width: Math.max(2, x(end) - x(start)), y: 4, height: height - bottom - 4 }));
-    picture.append(svg("text", { class: "finding-label", x: x(start) + 4, y: 14 }, finding.title));
+    picture.append(svg("rect", { class: "finding-band", x: x(start), width: Math.max(2, x(end) - x(start)), y: 2, height: height - bottom - 2 }));
+    picture.append(svg("text", { class: "finding-label", x: x(start) + 4, y: 13 }, finding.title));
   }
   for (const share of [0, 0.5, 1]) {
     picture.append(svg("line", { class: "grid-line", x1: left, x2: width - 8, y1: y(top * share), y2: y(top * share) }));

@@ -18,8 +18,10 @@ export function findingCard(finding, now) {
 function verdict(data) {
   const open = data.findings.length;
   const gpus = data.jobs.reduce((sum, job) => sum + job.gpus, 0);
-  const mood = open ? "bad" : data.jobs.length ? "good" : "warn";
-  const text = open ? `${format.plural(open, "problem")} open` : data.jobs.length ? "Nothing wrong" : "No training job seen yet";
+  const slow = data.jobs.filter((job) => ["slowed", "stalled"].includes(job.state)).length;
+  const mood = open ? "bad" : data.jobs.length && !slow ? "good" : "warn";
+  const calm = slow ? `No fault found, but ${format.plural(slow, "job")} slower than usual` : "Nothing wrong";
+  const text = open ? `${format.plural(open, "problem")} open` : data.jobs.length ? calm : "No training job seen yet";
   const losing = data.jobs.reduce((sum, job) => sum + lostRate(job), 0);
   const tiles = [
     [format.count(data.jobs.filter((job) => job.state !== "crashed").length), "jobs"],
@@ -36,7 +38,7 @@ function verdict(data) {
 // GPUs' worth of time that a job loses now: all of it while it stands still, the slow part while it is slow.
 export function lostRate(job) {
   if (["hung", "crashed"].includes(job.state)) return job.gpus;
-  if (!job.baseline_ns || job.recent_ns <= 1.05 * job.baseline_ns) return 0;
+  if (job.state !== "slowed" || !job.baseline_ns) return 0;
   return job.gpus * (1 - job.baseline_ns / job.recent_ns);
 }
 
@@ -72,7 +74,7 @@ function inputLine(data) {
   if (!rows.length) return null;
   const reasons = (source) => Object.entries(source.dropped || {}).map(([reason, count]) => `${reason} ${format.count(count)}`).join(", ") || "none";
   const table = el("table", { class: "plain" },
-    el("thead", {}, el("tr", {}, ["source", "received", "stored", "late", "dropped"].map((name) => el("th", { scope: "col" }, name)))),
+    el("thead", {}, el("tr", {}, ["source", "received", "stored", "late", "dropped"].map((name, index) => el("th", { scope: "col", class: index % 4 ? "number" : null }, name)))),
     el("tbody", {}, rows.map((source) => el("tr", {}, el("th", { scope: "row" }, source.name), ["received", "stored", "late"].map((key) => el("td", { class: "number" }, format.count(source[key]))), el("td", {}, reasons(source))))));
   return section("Records", null, el("div", { class: "panel scroll" }, table), (data.picture.notes || []).slice(0, 6).map((note) => el("p", { class: "note" }, note)));
 }
