@@ -49,14 +49,16 @@ class Service:
                 time.sleep(0.1)
         raise SystemExit("the service does not answer")
 
-    def results(self) -> dict[str, Any]:
-        before = -1
-        while True:  # until no window has been made for a while
+    def results(self, last_ns: int) -> dict[str, Any]:
+        """All results once the window that ends here has been made (0: once none has been made for a while)."""
+        before, still = -1, 0
+        while still < 8:
             windows = self.get("/api/v1/windows?limit=1000")["items"]
-            if len(windows) == before:
+            if windows and last_ns and windows[0]["end_ns"] >= last_ns:
                 break
+            still = still + 1 if windows and len(windows) == before else 0
             before = len(windows)
-            time.sleep(5)
+            time.sleep(2)
         hidden = ("wall_ns", "took_ms")
         jobs = self.get("/api/v1/jobs")["items"]
         return {
@@ -69,7 +71,7 @@ class Service:
         }
 
 
-def run(folder: Path, capture: Path, kills: int, speed: float) -> dict[str, Any]:
+def run(folder: Path, capture: Path, kills: int, speed: float, last_ns: int = 0) -> dict[str, Any]:
     service = Service(folder, capture)
     service.get("/healthz")
     ended = threading.Event()
@@ -90,7 +92,7 @@ def run(folder: Path, capture: Path, kills: int, speed: float) -> dict[str, Any]
         if chance.random() < 0.7:  # some kills hit the start itself
             service.get("/healthz")
     ended.wait()
-    made = service.results()
+    made = service.results(last_ns)
     service.process.terminate()
     service.process.wait()
     print(f"{done} kills", {name: len(value) for name, value in made.items()}, flush=True)
@@ -102,7 +104,7 @@ def main() -> None:
     capture = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "examples" / "slow_nic"
     with tempfile.TemporaryDirectory() as folder:
         calm = run(Path(folder) / "calm", capture, 0, 8.0)
-        killed = run(Path(folder) / "killed", capture, kills, 0.5)
+        killed = run(Path(folder) / "killed", capture, kills, 0.5, calm["windows"][0]["end_ns"])
     for name in calm:
         print(f"{name}: {'equal' if calm[name] == killed[name] else 'DIFFERENT'}")
     sys.exit(calm != killed)

