@@ -7,7 +7,6 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="needs llmprism[serve]")
 pytest.importorskip("fastapi", reason="needs llmprism[serve]")
-schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis")
 from hypothesis import HealthCheck, given, settings
 
 from llmprism.service.api.app import Live, create_app
@@ -16,6 +15,10 @@ from llmprism.service.evaluator import Evaluator
 from llmprism.service.intake import Intake, Payload, clear_incoming
 from llmprism.service.store import Store
 from support.reports import EXAMPLES
+
+SETTINGS = settings(
+    max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +45,12 @@ def app(tmp_path_factory):
 
 
 def test_no_question_breaks_the_service(app):
+    schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis")
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     asked = 0
 
     def ask(operation):
-        @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+        @SETTINGS
         @given(case=operation.as_strategy())
         def check(case):
             nonlocal asked

@@ -36,7 +36,7 @@ class Postgres:
             account = pwd.getpwnam(self.user)
             os.chown(folder, account.pw_uid, account.pw_gid)
             for parent in folder.parents[:3]:
-                os.chmod(parent, 0o755)
+                parent.chmod(0o755)
         self._run("initdb", "-D", str(folder / "db"), "-U", "llmprism", "-A", "trust", "-E", "UTF8")
         self.url = f"postgresql+psycopg://llmprism@127.0.0.1:{self.port}/postgres"
 
@@ -63,6 +63,7 @@ def test_postgresql_holds_the_same_and_may_go_away(tmp_path):
         tmp_path, "-t", str(SLOW_NIC / "topology.json"), STORE__URL=database.url, WINDOWS__IDLE_AFTER_S=1e6
     ).start()
     try:
+
         def send():
             with opened([str(SLOW_NIC / "flows.parquet")]) as capture:
                 play(capture, HttpTarget(running.url, "test"), speed=4, keep_times=True)

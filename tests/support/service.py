@@ -35,10 +35,12 @@ class RunningService:
         self.log = folder / "service.log"
 
     def start(self) -> RunningService:
-        command = [sys.executable, "-m", "llmprism", "serve", "--port", str(self.port), "--data", str(self.folder / "data")]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "LLMPRISM_LOG__FORMAT": "text", **self.environment}
+        command = [sys.executable, "-m", "llmprism", "serve", "--port", str(self.port)]
+        command += ["--data", str(self.folder / "data"), *self.arguments]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "LLMPRISM_LOG__FORMAT": "text"}
+        environment |= self.environment
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen([*command, *self.arguments], env=environment, stderr=log, stdout=log)
+            self.process = subprocess.Popen(command, env=environment, stderr=log, stdout=log)
         self.until(lambda: self.get("/healthz"), 60)
         return self
 

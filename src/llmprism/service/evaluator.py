@@ -33,7 +33,7 @@ from llmprism.service.picture import layout_documents, picture_document, summary
 from llmprism.service.runs import paces
 from llmprism.service.store import Segment, Store, WindowResult
 from llmprism.service.tracker import TrackerState, track
-from llmprism.service.windows import SECOND, due_window, resized, started, watermark
+from llmprism.service.windows import SECOND, affordable_plan, due_window, resized, started, watermark
 
 __all__ = ["Evaluator", "TopologyFile", "cut", "read_window"]
 
@@ -140,7 +140,8 @@ class Evaluator:
         segments = self._store.segments(window.start_ns, window.end_ns, through)
         report, note = self._report(segments, window, topology)
         state, changes = track(self._state, report)
-        plan = resized(self._plan, window, paces(report), self._rules)
+        plan = resized(self._plan, window, paces(state.runs), self._rules)
+        plan = affordable_plan(plan, window, report.input.records, self._config.windows.max_records, self._rules)
         took = int(1000 * (time.monotonic() - begun))
         result = WindowResult(
             start_ns=window.start_ns,

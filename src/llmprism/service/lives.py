@@ -57,9 +57,13 @@ def follow_findings(
     findings: Sequence[Finding],
     runs: Sequence[RunLife],
     report_run: dict[str, str],
+    judged: frozenset[str],
     window: Window,
 ) -> tuple[tuple[FindingLife, ...], tuple[FindingLife, ...]]:
-    """(all lives to keep in mind, those that changed) after this window."""
+    """(all lives to keep in mind, those that changed) after this window.
+
+    `judged` are the runs of which the window shows enough steps: with fewer, nothing new is believed of them.
+    """
     by_id = {run.id: run for run in runs}
     seen = [finding for one in findings if (finding := _of_run(one, report_run, by_id)) is not None]
     after: dict[str, FindingLife] = {life.id: life for life in lives}
@@ -67,7 +71,7 @@ def follow_findings(
     for finding in seen:
         life = _same(finding, list(after.values()), sighted)
         if life is None:
-            if not _may_be_born(finding, by_id):
+            if not _may_be_born(finding, by_id, judged):
                 continue
             life = _born(finding, window, after)
         elif life.phase is FindingPhase.CLOSED:
@@ -90,10 +94,11 @@ def follow_findings(
     return kept, changed
 
 
-def _may_be_born(finding: Finding, runs: dict[str, RunLife]) -> bool:
-    """Once a job is over, the silence after it is all that is new: it tells why the job stopped and nothing else."""
+def _may_be_born(finding: Finding, runs: dict[str, RunLife], judged: frozenset[str]) -> bool:
+    """The first steps of a job differ for many reasons, so they accuse nobody. Once a job is over, the silence after
+    it is all that is new: it tells why the job stopped and nothing else."""
     run = runs.get(finding.job or "")
-    return run is None or run.state.alive or finding.kind in STOPPED_KINDS
+    return run is None or finding.kind in STOPPED_KINDS or (run.state.alive and run.id in judged)
 
 
 def _of_run(finding: Finding, report_run: dict[str, str], runs: dict[str, RunLife]) -> Finding | None:

@@ -106,15 +106,9 @@ class RunUpdate:
     report_run: dict[str, str]
 
 
-def paces(report: Report) -> list[JobPace]:
-    """How fast each job of the window steps, for the planning of the next window."""
-    return [_pace(job) for job in report.jobs if job.state is not JobState.ENDED]
-
-
-def _pace(job: JobReport) -> JobPace:
-    steps = job.timeline.steps
-    usual = steps.duration_ns[~steps.setup]
-    return JobPace(int(usual.size), int(np.median(usual)) if usual.size else 0)
+def paces(runs: Sequence[RunLife]) -> list[JobPace]:
+    """How fast each living run steps, for the planning of the next window."""
+    return [JobPace(run.steps, run.period_ns) for run in runs if run.state.alive]
 
 
 def follow_runs(

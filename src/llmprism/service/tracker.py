@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from llmprism.model.live import FindingLife, FindingPhase, RunLife, StepMark
 from llmprism.model.report import Report
@@ -10,6 +11,10 @@ from llmprism.service.lives import STOPPED_KINDS, follow_findings
 from llmprism.service.runs import Candidate, Transition, follow_runs
 
 __all__ = ["Changes", "TrackerState", "track"]
+
+
+JUDGED_STEPS: Final = 8
+"""Steps a window must show before a finding about a running job is believed; windows grow until they hold them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,12 @@ def track(state: TrackerState, report: Report) -> tuple[TrackerState, Changes]:
     slowing = [life.finding for life in state.lives if life.phase is FindingPhase.OPEN and life.finding.end_ns is None]
     troubled = frozenset(finding.job for finding in slowing if finding.job and finding.kind not in STOPPED_KINDS)
     runs = follow_runs(state.runs, state.candidates, report, troubled)
-    lives, changed = follow_findings(state.lives, report.findings, runs.runs, runs.report_run, report.window)
+    judged = frozenset(
+        runs.report_run[job.job.id]
+        for job in report.jobs
+        if job.job.id in runs.report_run and job.timeline.steps.count >= JUDGED_STEPS
+    )
+    lives, changed = follow_findings(state.lives, report.findings, runs.runs, runs.report_run, judged, report.window)
     before = {life.id: life.phase for life in state.lives}
     names = set(runs.changed)
     return TrackerState(runs.runs, runs.candidates, lives), Changes(

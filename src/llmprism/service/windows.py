@@ -16,9 +16,23 @@ from typing import Final
 
 from llmprism.model.flows import Window
 
-__all__ = ["SECOND", "JobPace", "WindowPlan", "WindowRules", "due_window", "resized", "started", "watermark"]
+__all__ = [
+    "SECOND",
+    "JobPace",
+    "WindowPlan",
+    "WindowRules",
+    "affordable_plan",
+    "due_window",
+    "hop_of",
+    "resized",
+    "started",
+    "watermark",
+]
 
 SECOND: Final = 1_000_000_000
+
+AFFORDABLE: Final = 0.25
+"""Share of the most records of a window that a grown window may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +117,18 @@ def resized(plan: WindowPlan, done: Window, paces: Iterable[JobPace], rules: Win
     while length < wanted and 2 * length <= rules.longest:
         length *= 2
     return replace(plan, next_end=_next_multiple(done.end_ns + 1, hop_of(length, rules)), length=length)
+
+
+def affordable_plan(plan: WindowPlan, done: Window, records: int, most: int, rules: WindowRules) -> WindowPlan:
+    """The same plan, shortened until its next window is likely to hold no more than a quarter of the records that one
+    window may hold: one slow job must not make the windows of a busy cluster too long to keep up with."""
+    per_ns = records / max(done.end_ns - done.start_ns, 1)
+    length = plan.length
+    while length > rules.length and per_ns * length > AFFORDABLE * most:
+        length //= 2
+    if length == plan.length:
+        return plan
+    return WindowPlan(_next_multiple(done.end_ns + 1, hop_of(length, rules)), length)
 
 
 def _next_multiple(time_ns: int, hop: int) -> int:

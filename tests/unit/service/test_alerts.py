@@ -40,11 +40,8 @@ def watch(store, cluster, ends, shown):
         report = cluster.report(end - 60, end, [cluster.job(0, end)], shown(end))
         state, changes = track(state, report)
         messages = messages_of(changes, SETTINGS, report.window)
-        store.commit_window(
-            WindowResult(
-                report.window.start_ns, report.window.end_ns, 1, 1, 1, 1, {}, {}, {}, changes, state, WindowPlan(), messages
-            )
-        )
+        start, now = report.window.start_ns, report.window.end_ns
+        store.commit_window(WindowResult(start, now, 1, 1, 1, 1, {}, {}, {}, changes, state, WindowPlan(), messages))
 
 
 def faulty(cluster):

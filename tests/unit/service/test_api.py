@@ -111,7 +111,9 @@ def test_parquet_and_arrow_are_taken(client):
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, short.schema) as writer:
         writer.write_table(short)
-    assert "no column" in client.post("/api/v1/flows", content=sink.getvalue(), headers=arrow).json()["error"]["message"]
+    assert (
+        "no column" in client.post("/api/v1/flows", content=sink.getvalue(), headers=arrow).json()["error"]["message"]
+    )
 
 
 def test_a_numbered_push_counts_once(client):
@@ -218,7 +220,9 @@ def test_requests_are_limited_per_client(live):
 def test_a_capture_goes_all_the_way(client, live):
     from support.reports import EXAMPLES
 
-    live.config = replace(live.config, topology=replace(live.config.topology, file=str(EXAMPLES / "slow_nic/topology.json")))
+    live.config = replace(
+        live.config, topology=replace(live.config.topology, file=str(EXAMPLES / "slow_nic/topology.json"))
+    )
     body = (EXAMPLES / "slow_nic/flows.parquet").read_bytes()
     kind = {"content-type": "application/vnd.apache.parquet"}
     assert client.post("/api/v1/flows", content=body, headers=kind).json()["stored"] == 63_929

@@ -16,7 +16,13 @@ NOW = 1_790_000_000 * S
 
 
 def record(end_s, **changes):
-    fields = {"start_ns": NOW + int(end_s * S) - 1000, "end_ns": NOW + int(end_s * S), "src": "a", "dst": "b", "bytes": 9}
+    fields = {
+        "start_ns": NOW + int(end_s * S) - 1000,
+        "end_ns": NOW + int(end_s * S),
+        "src": "a",
+        "dst": "b",
+        "bytes": 9,
+    }
     return json.dumps(fields | changes)
 
 
@@ -43,7 +49,14 @@ def source_of(store):
 
 
 def test_every_record_is_stored_or_counted_by_reason(intake, store):
-    lines = [record(1), record(2), record(3, bytes=0), "nonsense", record(4, src=""), record(5, end_ns=NOW + 10_000 * S)]
+    lines = [
+        record(1),
+        record(2),
+        record(3, bytes=0),
+        "nonsense",
+        record(4, src=""),
+        record(5, end_ns=NOW + 10_000 * S),
+    ]
     accepted = intake.put(payload(store, lines, position=("p", "1"))).result(20)
     assert accepted.records == 6
     assert accepted.stored == 2

@@ -1,6 +1,7 @@
 """Runs and findings over made-up windows: ids that stay, states, hysteresis."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_steps_are_recorded_once_and_in_order(watch):
         watch.window(end, [watch.cluster.job(end - 60, end)])
     marks = [mark for _, mark in watch.steps]
     assert [mark.index for mark in marks] == list(range(len(marks)))
-    assert all(one.end_ns <= other.start_ns for one, other in zip(marks, marks[1:], strict=False))
+    assert all(one.end_ns <= other.start_ns for one, other in pairwise(marks))
     assert len(marks) in range(192, 197)
 
 
@@ -141,7 +142,7 @@ def test_a_finding_opens_at_its_second_sighting_and_closes_once(watch):
     cluster = watch.cluster
     for end in range(8, 100, 4):
         shown = []
-        if 30 <= end:
+        if end >= 30:
             shown = [cluster.finding(28, end_s=50 if end >= 52 else None)]
         watch.window(end, [cluster.job(end - 60, end)], shown)
         if end == 32:
@@ -193,6 +194,14 @@ def test_a_fault_that_returns_after_its_close_is_a_new_finding(watch):
         watch.window(end, [cluster.job(end - 60, end)], shown)
     assert len(watch.opened) == 2
     assert len(watch.closed) == 1
+
+
+def test_the_first_steps_of_a_job_accuse_nobody(watch):
+    cluster = watch.cluster
+    for end in (6, 7):
+        watch.window(end, [cluster.job(0, end)], [cluster.finding(2)])
+    assert watch.run().state is LiveState.RUNNING
+    assert watch.state.lives == ()
 
 
 def test_findings_of_jobs_that_are_not_believed_wait(watch):

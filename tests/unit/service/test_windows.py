@@ -6,6 +6,7 @@ from llmprism.service.windows import (
     SECOND,
     JobPace,
     WindowRules,
+    affordable_plan,
     due_window,
     hop_of,
     resized,
@@ -46,6 +47,16 @@ def test_a_job_with_46_s_steps_gets_a_window_that_holds_eight_of_them():
     plan = resized(plan, done, [JobPace(9, int(46.6 * SECOND))], RULES)
     assert 8 * 46.6 * SECOND <= plan.length < RULES.longest
     assert resized(plan, done, [JobPace(200, SECOND)], RULES).length == RULES.length
+
+
+def test_a_busy_cluster_keeps_short_windows():
+    plan = resized(started(100 * SECOND, RULES), Window(40 * SECOND, 100 * SECOND), [JobPace(9, 40 * SECOND)], RULES)
+    assert plan.length > RULES.length
+    done = Window(40 * SECOND, 100 * SECOND)
+    assert affordable_plan(plan, done, 1_000, 6_000_000, RULES) == plan
+    busy = affordable_plan(plan, done, 1_200_000, 6_000_000, RULES)
+    assert busy.length == RULES.length
+    assert busy.next_end == 104 * SECOND
 
 
 @given(
