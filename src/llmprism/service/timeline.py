@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.ingest import read_topology
-from llmprism.model.flows import Window
+from llmprism.model.flows import FlowTable, InputCounts, Window, ranges
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import EventKind
 from llmprism.pipeline import diagnose
@@ -41,12 +42,34 @@ def timeline_bytes(
 ) -> bytes:
     """Events of the job with these members. `context` is the range looked at, `shown` the part that is returned."""
     flows = read_window(list(segments), Window(*context))
+    flows = None if flows is None else _among(flows, frozenset(members))
     topology = read_topology(topology_file) if topology_file and Path(topology_file).exists() else None
     report = None if flows is None else diagnose(flows, topology, with_events=True, window=Window(*context))
     job = None if report is None else _job(report, frozenset(members))
     if report is None or job is None:
         return _packed({"rows": [], "names": [], "offsets": [0], "steps": [], "cut": False}, shown, {})
     return _events(report, job, shown)
+
+
+def _among(flows: FlowTable, members: frozenset[str]) -> FlowTable | None:
+    """The records that members sent to each other; the other jobs of the cluster need not be looked at."""
+    known = np.array([name in members for name in flows.addresses], dtype=np.bool_)
+    pairs = np.flatnonzero(known[flows.pair_src] & known[flows.pair_dst])
+    starts, ends = flows.pair_offsets[pairs], flows.pair_offsets[pairs + 1]
+    rows = ranges(starts, ends)
+    if not rows.size:
+        return None
+    return replace(
+        flows,
+        pair_src=flows.pair_src[pairs],
+        pair_dst=flows.pair_dst[pairs],
+        pair_offsets=np.concatenate(([0], np.cumsum(ends - starts))).astype(np.int64),
+        start_ns=flows.start_ns[rows],
+        end_ns=flows.end_ns[rows],
+        bytes=flows.bytes[rows],
+        path=flows.path[rows],
+        counts=InputCounts(int(rows.size), int(rows.size)),
+    )
 
 
 def _job(report: Report, members: frozenset[str]) -> JobReport | None:

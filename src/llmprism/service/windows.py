@@ -34,6 +34,9 @@ SECOND: Final = 1_000_000_000
 AFFORDABLE: Final = 0.25
 """Share of the most records of a window that a grown window may hold."""
 
+HOP_RECORDS: Final = 800_000
+"""Records of a window up to which the base hop is kept: about two seconds of work on two cores, half of a hop."""
+
 
 @dataclass(frozen=True, slots=True)
 class WindowRules:
@@ -120,15 +123,16 @@ def resized(plan: WindowPlan, done: Window, paces: Iterable[JobPace], rules: Win
 
 
 def affordable_plan(plan: WindowPlan, done: Window, records: int, most: int, rules: WindowRules) -> WindowPlan:
-    """The same plan, shortened until its next window is likely to hold no more than a quarter of the records that one
-    window may hold: one slow job must not make the windows of a busy cluster too long to keep up with."""
+    """The same plan, made affordable on a busy cluster: windows do not grow beyond a quarter of the records that one
+    may hold, and follow each other at longer hops the more records they hold."""
     per_ns = records / max(done.end_ns - done.start_ns, 1)
     length = plan.length
     while length > rules.length and per_ns * length > AFFORDABLE * most:
         length //= 2
-    if length == plan.length:
-        return plan
-    return WindowPlan(_next_multiple(done.end_ns + 1, hop_of(length, rules)), length)
+    hop = hop_of(length, rules)
+    while per_ns * length * rules.hop > HOP_RECORDS * hop and hop < length:
+        hop *= 2
+    return WindowPlan(_next_multiple(done.end_ns + 1, hop), length)
 
 
 def _next_multiple(time_ns: int, hop: int) -> int:

@@ -54,9 +54,12 @@ def test_a_busy_cluster_keeps_short_windows():
     assert plan.length > RULES.length
     done = Window(40 * SECOND, 100 * SECOND)
     assert affordable_plan(plan, done, 1_000, 6_000_000, RULES) == plan
-    busy = affordable_plan(plan, done, 1_200_000, 6_000_000, RULES)
+    busy = affordable_plan(plan, done, 1_500_000, 6_000_000, RULES)
     assert busy.length == RULES.length
     assert busy.next_end == 104 * SECOND
+    assert (
+        affordable_plan(plan, Window(44 * SECOND, 104 * SECOND), 1_500_000, 6_000_000, RULES).next_end == 112 * SECOND
+    )
 
 
 @given(
