@@ -65,6 +65,12 @@ SETTLE: Final = 0.3
 RECENT_STEPS: Final = 7
 """Steps whose median is the recent step time: one odd step in three does not move it."""
 
+SETTLED_NS: Final = 60 * SECOND
+"""A baseline is only settled when the run has been watched for a whole window: the first ones see few steps, and the
+first steps are slow."""
+
+SETTLED_STEPS: Final = 30
+
 REBASE_NS: Final = 1_800 * SECOND
 """A job that has been slower for half an hour with nothing found has changed its work: that is its new baseline."""
 
@@ -267,19 +273,17 @@ class _Follow:
         return replace(run, steps=count, last_step_end_ns=last)
 
     def _baseline(self, run: RunLife, usual: Int64) -> RunLife:
-        """The usual step time and its spread: set by the first good window, then following the job's slow drift."""
+        """The usual step time and its spread: learnt in the first minute, then following the job's slow drift."""
         if usual.size < BELIEVED_STEPS or not run.recent_ns:
             return run
         high = int(np.quantile(usual, HIGH_QUANTILE))
         slow_for = self._window.end_ns - run.slow_since_ns if run.slow_since_ns else 0
-        changed_work = slow_for >= REBASE_NS and run.id not in self._troubled
-        if not run.baseline_ns or changed_work:
-            return replace(run, baseline_ns=run.period_ns if not changed_work else run.recent_ns, usual_high_ns=high)
-        if (
-            run.id in self._troubled
-            or run.slow_since_ns
-            or run.recent_ns > max(HEALTHY * run.baseline_ns, run.usual_high_ns)
-        ):
+        if run.id in self._troubled and run.baseline_ns:
+            return run
+        young = self._window.end_ns - run.first_ns < SETTLED_NS or run.steps < SETTLED_STEPS
+        if not run.baseline_ns or young or slow_for >= REBASE_NS:
+            return replace(run, baseline_ns=run.period_ns, usual_high_ns=high)
+        if run.slow_since_ns or run.recent_ns > max(HEALTHY * run.baseline_ns, run.usual_high_ns):
             return run
         weight = DRIFT if run.recent_ns > run.baseline_ns else SETTLE
         return replace(

@@ -72,25 +72,34 @@ def test_steps_are_recorded_once_and_in_order(watch):
 
 def test_states_of_a_job_that_slows_stalls_and_ends(watch):
     cluster = watch.cluster
-    for end in range(8, 60, 4):
+    for end in range(8, 100, 4):
         watch.window(end, [cluster.job(end - 60, end)])
-    for end in range(60, 80, 4):
+    for end in range(100, 120, 4):
         slow = cluster.job(end - 20, end, period=2)
         watch.window(end, [slow])
     assert watch.run().state is LiveState.SLOWED
-    for end in range(80, 124, 4):
-        watch.window(end, [cluster.job(end - 60, end, silent_s=80, state=JobState.ENDED)])
+    for end in range(120, 164, 4):
+        watch.window(end, [cluster.job(end - 60, end, silent_s=120, state=JobState.ENDED)])
     assert [state for _, state in watch.transitions] == [
         LiveState.STARTED, LiveState.RUNNING, LiveState.SLOWED, LiveState.RUNNING, LiveState.STALLED, LiveState.ENDED,
     ]  # fmt: skip
 
 
+def test_the_first_minute_does_not_decide_what_is_usual(watch):
+    cluster = watch.cluster
+    watch.window(8, [cluster.job(0, 8, period=0.1)])
+    for end in range(12, 100, 4):
+        watch.window(end, [cluster.job(end - 60, end)])
+    assert watch.run().state is LiveState.RUNNING
+    assert watch.run().baseline_ns == 1_000_000_000
+
+
 def test_one_slow_window_is_not_slowed(watch):
     cluster = watch.cluster
-    for end in (20, 24, 28):
+    for end in range(8, 100, 4):
         watch.window(end, [cluster.job(end - 60, end)])
-    watch.window(32, [cluster.job(12, 32, period=2)])
-    watch.window(36, [cluster.job(0, 36)])
+    watch.window(100, [cluster.job(80, 100, period=2)])
+    watch.window(104, [cluster.job(44, 104)])
     assert LiveState.SLOWED not in [state for _, state in watch.transitions]
 
 
