@@ -23,7 +23,8 @@ from llmprism.errors import LLMPrismError, StoreError
 from llmprism.ingest.accept import Accepted, TimeBounds, accept_flows
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.service.config import Config
-from llmprism.service.store import Batch, Store, sync_file
+from llmprism.service.database import sync_file
+from llmprism.service.store import Batch, Store
 from llmprism.service.windows import SECOND
 
 __all__ = ["Intake", "Payload", "QueueFullError", "clear_incoming"]

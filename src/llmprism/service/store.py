@@ -11,7 +11,6 @@ Errors of the database are raised as StoreError; the callers try again.
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,23 +20,20 @@ from typing import Any, Final
 
 import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import Connection, Engine, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.engine import Connection
 
-from llmprism.errors import ConfigError, StoreError
+from llmprism.errors import StoreError
 from llmprism.ingest.accept import Accepted
 from llmprism.service import schema
 from llmprism.service.codec import decode_state, encode_finding, encode_state
 from llmprism.service.config import StoreSettings
+from llmprism.service.database import open_engine, translated
 from llmprism.service.tracker import Changes, TrackerState
 from llmprism.service.windows import WindowPlan
 
-__all__ = ["LAYOUT_KEYS", "Batch", "Segment", "Store", "WindowResult", "sync_file"]
+__all__ = ["LAYOUT_KEYS", "Batch", "Segment", "Store", "WindowResult"]
 
 SQLITE_FILE: Final = "llmprism.db"
-BUSY_MS: Final = 30_000
-"""How long one process waits for the other's write transaction; those last milliseconds."""
-
 LAYOUT_KEYS: Final = ("layout", "groups", "pipelines", "confidence", "notes")
 """What a run's document takes over from the window's report."""
 
@@ -97,7 +93,7 @@ class Store:
             self.flows.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{self.flows}: cannot be made ({error.strerror})") from None
-        self._engine = _engine(settings.url or f"sqlite:///{self.folder / SQLITE_FILE}")
+        self._engine = open_engine(settings.url or f"sqlite:///{self.folder / SQLITE_FILE}")
         self._insert: Any = sqlite.insert if self._engine.dialect.name == "sqlite" else postgresql.insert
         self._lock = threading.Lock()
 
@@ -119,14 +115,14 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        with self._lock, _translated(), self._engine.connect() as connection:
+        with self._lock, translated(), self._engine.connect() as connection:
             writer = connection.execution_options(write=True)
             with writer.begin():
                 yield writer
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        with _translated(), self._engine.connect() as connection:
+        with translated(), self._engine.connect() as connection:
             yield connection
 
     # -- batches ------------------------------------------------------------------------------------------------
@@ -434,54 +430,3 @@ def _state(connection: Connection, name: str) -> str | None:
     query = sql.select(schema.state.c.value).where(schema.state.c.name == name)
     found: str | None = connection.execute(query).scalar()
     return found
-
-
-def _engine(url: str) -> Engine:
-    try:
-        address = make_url(url)
-        name = address.get_backend_name()
-        if name not in ("sqlite", "postgresql"):
-            raise ConfigError(f"store.url: {name} is not supported; use sqlite or postgresql")
-        if name == "postgresql":
-            if address.drivername == "postgresql":
-                address = address.set(drivername="postgresql+psycopg")
-            return sql.create_engine(address, pool_pre_ping=True, connect_args={"connect_timeout": 5})
-        engine = sql.create_engine(address, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
-    except (ArgumentError, ImportError) as error:
-        raise ConfigError(f"store.url: {error}") from None
-    sql.event.listen(engine, "connect", _pragmas)
-    sql.event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _pragmas(connection: Any, _record: object) -> None:
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={BUSY_MS}"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _begin(connection: Connection) -> None:
-    """A reader that turns writer can meet another process's write and fail at once; a writer says so and waits."""
-    writes = connection.get_execution_options().get("write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except SQLAlchemyError as error:
-        reason = getattr(error, "orig", None) or error
-        raise StoreError(f"the store does not answer ({' '.join(str(reason).split())[:200]})") from error
-
-
-def sync_file(path: Path) -> None:
-    """Makes a finished file and its name survive a power cut."""
-    for target in (path, path.parent):
-        descriptor = os.open(target, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

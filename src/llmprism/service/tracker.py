@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from llmprism.model.live import FindingLife, FindingPhase, RunLife, StepMark
+from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife, StepMark
 from llmprism.model.report import Report
 from llmprism.service.lives import STOPPED_KINDS, follow_findings
 from llmprism.service.runs import Candidate, Transition, follow_runs
@@ -39,9 +39,7 @@ class Changes:
 
 def track(state: TrackerState, report: Report) -> tuple[TrackerState, Changes]:
     """The state after this window, and what changed. Pure: the same windows give the same states."""
-    slowing = [life.finding for life in state.lives if life.phase is FindingPhase.OPEN and life.finding.end_ns is None]
-    troubled = frozenset(finding.job for finding in slowing if finding.job and finding.kind not in STOPPED_KINDS)
-    runs = follow_runs(state.runs, state.candidates, report, troubled)
+    runs = follow_runs(state.runs, state.candidates, report, _troubled(state.lives))
     judged = frozenset(
         runs.report_run[job.job.id]
         for job in report.jobs
@@ -49,10 +47,11 @@ def track(state: TrackerState, report: Report) -> tuple[TrackerState, Changes]:
     )
     lives, changed = follow_findings(state.lives, report.findings, runs.runs, runs.report_run, judged, report.window)
     before = {life.id: life.phase for life in state.lives}
-    names = set(runs.changed)
-    return TrackerState(runs.runs, runs.candidates, lives), Changes(
-        runs=tuple(run for run in runs.runs if run.id in names),
-        transitions=runs.transitions,
+    followed, slowed = _slowed_by(runs.runs, lives, report.window.end_ns)
+    names = {*runs.changed, *(move.run for move in slowed)}
+    return TrackerState(followed, runs.candidates, lives), Changes(
+        runs=tuple(run for run in followed if run.id in names),
+        transitions=(*runs.transitions, *slowed),
         steps=runs.steps,
         findings=changed,
         opened=tuple(life.id for life in changed if before.get(life.id) in (None, FindingPhase.PENDING)),
@@ -62,4 +61,22 @@ def track(state: TrackerState, report: Report) -> tuple[TrackerState, Changes]:
             if life.phase is FindingPhase.CLOSED and before.get(life.id) is not FindingPhase.CLOSED
         ),
         report_run=runs.report_run,
+    )
+
+
+def _troubled(lives: tuple[FindingLife, ...]) -> frozenset[str]:
+    """The runs that an open finding slows."""
+    slowing = [life.finding for life in lives if life.phase is FindingPhase.OPEN and life.finding.end_ns is None]
+    return frozenset(finding.job for finding in slowing if finding.job and finding.kind not in STOPPED_KINDS)
+
+
+def _slowed_by(
+    runs: tuple[RunLife, ...], lives: tuple[FindingLife, ...], now_ns: int
+) -> tuple[tuple[RunLife, ...], tuple[Transition, ...]]:
+    """Running jobs are slowed from the window in which a finding about them opens."""
+    troubled = _troubled(lives)
+    hit = [run.id for run in runs if run.state is LiveState.RUNNING and run.id in troubled]
+    slowed = tuple(replace(run, state=LiveState.SLOWED, since_ns=now_ns) if run.id in hit else run for run in runs)
+    return slowed, tuple(
+        Transition(run, now_ns, LiveState.RUNNING, LiveState.SLOWED, "a finding slows it") for run in hit
     )

@@ -12,7 +12,8 @@ import duckdb
 from llmprism.errors import StoreError
 from llmprism.ingest.flows import open_database
 from llmprism.service.config import Config
-from llmprism.service.store import Segment, Store, sync_file
+from llmprism.service.database import sync_file
+from llmprism.service.store import Segment, Store
 from llmprism.service.windows import SECOND
 
 __all__ = ["Upkeep"]
