@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint unit bench clean
+.PHONY: demo test lint unit bench bench-accuracy bench-logs clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,16 @@ unit: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/captures.py
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/ingest.py
+	$(BIN)/python benchmarks/packets.py
+
+bench-accuracy: $(READY)
+	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md
+
+bench-logs: $(READY)
+	$(BIN)/python benchmarks/logs_planted.py
+	$(BIN)/python benchmarks/logs_templates.py
+	$(BIN)/python benchmarks/logs_speed.py
 
 clean:
 	rm -rf $(VENV) build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -27,8 +27,11 @@ __all__ = [
     "MAX_RECORDS",
     "MAX_RECORD_BYTES",
     "MAX_RECORD_NS",
+    "MAX_SIMULATED_GPUS",
+    "MAX_SIMULATED_SECONDS",
     "MAX_TEMPLATE_STORE_BYTES",
     "MAX_TOPOLOGY_BYTES",
+    "MAX_TOPOLOGY_NAMES",
 ]
 
 MAX_RECORD_BYTES: Final = 1 << 50
@@ -94,6 +97,15 @@ MAX_LIBRARY_PATTERN_CHARS: Final = 1_000
 
 MAX_TEMPLATE_STORE_BYTES: Final = 1 << 28
 """256 MiB of reference store: more shapes than MAX_LOG_SHAPES can produce in a thousand runs."""
+
+MAX_TOPOLOGY_NAMES: Final = 1 << 20
+"""Names of one host list: ten times the largest cluster; more is a typing error in a range."""
+
+MAX_SIMULATED_GPUS: Final = 1 << 17
+"""131,072: the largest training clusters that exist; the simulator's tables of that size take some gigabytes."""
+
+MAX_SIMULATED_SECONDS: Final = 86_400.0
+"""A day: longer windows are analysed in parts anyway."""
 
 MAX_BATCH_RECORDS: Final = 20_000_000
 """Records of one batch taken in by the service: a quarter of an hour at 20,000 a second, 2 GB in memory."""

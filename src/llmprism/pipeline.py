@@ -168,6 +168,6 @@ def _path_loads(transfers: TransferTable) -> dict[int, tuple[int, int, float]]:
     path = transfers.path[known]
     size = np.bincount(path, transfers.bytes[known])
     active = np.bincount(path, transfers.active_ns[known])
-    pairs = np.unique(np.stack([transfers.pair_of_row[known].astype(np.int64), path.astype(np.int64)]), axis=1)[1]
-    count = np.bincount(pairs, minlength=size.size)
+    path_of_pair = transfers.path[transfers.pair_offsets[:-1]]
+    count = np.bincount(path_of_pair[path_of_pair >= 0], minlength=size.size)
     return {int(p): (int(size[p]), int(count[p]), float(8 * size[p] / max(active[p], 1))) for p in np.flatnonzero(size)}

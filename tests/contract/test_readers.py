@@ -19,6 +19,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import packet_frames
 from llmprism.errors import ColumnError, FormatError, InputError, LLMPrismError
 from llmprism.ingest import ColumnMapping, read_flows
 from llmprism.model import FlowTable
@@ -282,6 +283,37 @@ def test_mutated_files(tmp_path_factory: pytest.TempPathFactory, kind: str, flip
     data = bytearray(file.read_bytes())
     for place, value in flips:
         data[place % len(data)] = value
+    file.write_bytes(bytes(data))
+    read_or_refuse(file)
+
+
+PACKETS = ("pcap", "pcapng", "pcap.gz", "pcapng.zst")
+
+
+def captured(kind: str) -> bytes:
+    frames = [(10**18 + 1_000 * n, packet_frames.tcp_frame(100 * n, 100)) for n in range(20)]
+    writer = packet_frames.pcapng if kind.startswith("pcapng") else packet_frames.pcap
+    return compress(writer(frames), kind)
+
+
+@pytest.mark.parametrize("kind", PACKETS)
+def test_packets_are_told_by_content(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "no-suffix"
+    file.write_bytes(captured(kind))
+    table = read_flows([file])
+    assert table.addresses == ("10.0.0.1", "10.0.0.2")
+    assert table.bytes.tolist() == [2_000]
+    check_invariants(table)
+
+
+@pytest.mark.parametrize("kind", PACKETS)
+@FUZZ
+@given(flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=8))
+def test_mutated_packets(tmp_path_factory: pytest.TempPathFactory, kind: str, flips: list[tuple[int, int]]) -> None:
+    data = bytearray(captured(kind))
+    for place, value in flips:
+        data[place % len(data)] = value
+    file = tmp_path_factory.mktemp("packets") / "capture"
     file.write_bytes(bytes(data))
     read_or_refuse(file)
 

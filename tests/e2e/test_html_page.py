@@ -57,9 +57,10 @@ def test_a_page_opens_without_complaint(open_page, name, scheme):
     page = opened.page
     expected = "Nothing wrong found" if name == "pp4dp2tp2" else "1 problem found"
     assert page.locator("h1").inner_text() == expected
-    assert page.locator(".gpu").count() == 16 if name == "pp4dp2tp2" else 8
+    assert page.locator(".gpu").count() == (16 if name == "pp4dp2tp2" else 8)
     assert page.locator(".member").count() == page.locator(".gpu:not(.unused)").count()
     assert page.locator(".step-bar").count() > 20
+    assert page.locator(".finding-band, .finding-mark").count() == (0 if name == "pp4dp2tp2" else 1)
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from llmprism import __version__
 
@@ -35,6 +35,14 @@ COMMANDS: Final = (
     CommandEntry("replay", "llmprism.cli.replay:replay", "Play a capture back to a service."),
     CommandEntry("config", "llmprism.cli.config:app", "Check and show the service's settings, make tokens."),
     CommandEntry("demo", "llmprism.cli.demo:demo", "Diagnose the bundled captures of real training jobs."),
+    CommandEntry(
+        "simulate", "llmprism.cli.simulate:simulate", "Make the flow records of a simulated cluster, with exact truth."
+    ),
+    CommandEntry("score", "llmprism.cli.score:score", "Compare a report with the truth."),
+    CommandEntry("convert", "llmprism.cli.convert:convert", "Turn packets or collector output into flow records."),
+    CommandEntry("inspect", "llmprism.cli.inspect:inspect", "Say what flow records can and cannot support."),
+    CommandEntry("topology", "llmprism.cli.topology:app", "Build or check a topology file."),
+    CommandEntry("logs", "llmprism.cli.logs:app", "Diagnose failed jobs from their logs."),
 )
 
 _HELP: Final = """Tell what is wrong with the LLM training jobs on a GPU cluster, from network flow records and logs.
@@ -64,16 +72,26 @@ class _LazyGroup(TyperGroup):
             formatter.write_dl([(entry.name, entry.summary) for entry in COMMANDS])
 
 
-def _load(entry: CommandEntry) -> TyperCommand | TyperGroup:
+def _load(entry: CommandEntry) -> Any:
     module, attribute = entry.target.split(":")
     target = getattr(importlib.import_module(module), attribute)
     if not isinstance(target, typer.Typer):
         single = _typer()
         single.command(entry.name)(target)
         target = single
-    command: Any = typer.main.get_command(target)
+    command = typer.main.get_command(target)
     command.name = entry.name
-    return command  # type: ignore[no-any-return]
+    return _in_house_style(command)
+
+
+def _in_house_style(command: Any) -> Any:
+    """Plain help, and a missing sub-command is an error like any other, however the command's file set itself up."""
+    command.rich_markup_mode = None
+    if isinstance(command, TyperGroup):
+        command.no_args_is_help = False
+        for sub_command in command.commands.values():
+            _in_house_style(sub_command)
+    return command
 
 
 def _typer(**settings: Any) -> typer.Typer:

@@ -73,13 +73,13 @@ def serve_demo(settings: Config) -> None:
 def make_cluster(folder: Path) -> None:
     """Writes flows.parquet and topology.json of all tenants together."""
     from llmprism.cli.demo import bundled_captures
-    from llmprism.ingest.flows import open_database
+    from llmprism.ingest.database import open_database
 
     captures = bundled_captures()
     selects: list[str] = []
     servers: list[dict[str, Any]] = []
     switches: dict[str, dict[str, Any]] = {}
-    with open_database(None) as connection:
+    with open_database() as (connection, _):
         for tenant in TENANTS:
             file = captures[tenant.capture] / "flows.parquet"
             row = connection.execute(f"SELECT min(start_ns) FROM read_parquet('{file}')").fetchone()

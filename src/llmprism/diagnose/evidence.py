@@ -37,6 +37,12 @@ QUANTUM_SHARE: Final = 0.5
 BETTER_MOMENTS: Final = 0.75
 """Quantile of the quanta of a step that counts: above it lie bursts, below it quanta that held a wait."""
 
+MESSAGE_SHARE: Final = 0.005
+"""Of a pair's bytes per step: smaller messages are norms or metrics, not gradients."""
+
+TIE_BREAK: Final = 0.2
+"""Weight of the first message to a member against the first one from it."""
+
 MESSAGE_FLOOR_BYTES: Final = 1_000
 """Smaller records are heartbeats and store messages."""
 
@@ -56,13 +62,39 @@ class JobEvidence:
     lateness_ns: Float64
     rate: Float64
     pair_kind: NDArray[np.int8]
+    group_of_pair: Int64
 
     @property
     def steps(self) -> int:
         return int(self.duration_ns.size)
 
 
-@numba.njit(cache=True, parallel=True)
+@numba.njit(cache=True)
+def _upper(values: Float64, quantile: float) -> float:
+    """The value below which this share of the values lies, by repeated partition."""
+    wanted = min(int(quantile * values.size), values.size - 1)
+    low, high = 0, values.size - 1
+    while low < high:
+        pivot, i, j = values[(low + high) // 2], low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if wanted <= j:
+            high = j
+        elif wanted >= i:
+            low = i
+        else:
+            break
+    return float(values[wanted])
+
+
+@numba.njit(cache=True)
 def _local_rates(
     offsets: Int64,
     start: Int64,
@@ -76,7 +108,7 @@ def _local_rates(
     """Bits per ns at which each pair moves a quantum, per step."""
     pairs, steps = offsets.size - 1, begin.size
     rates = np.full((pairs, steps), np.nan)
-    for p in numba.prange(pairs):
+    for p in range(pairs):
         i = offsets[p]
         for k in range(steps):
             while i < offsets[p + 1] and start[i] < begin[k]:
@@ -96,7 +128,7 @@ def _local_rates(
                 count += 1
                 amount -= size[first]
             if count:
-                rates[p, k] = np.quantile(found[:count], quantile)
+                rates[p, k] = _upper(found[:count], quantile)
             i = j
     return rates
 
@@ -117,12 +149,23 @@ def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobS
         lateness_ns=_lateness(job, layout, timeline),
         rate=_rates(job, timeline, pair_kind),
         pair_kind=pair_kind,
+        group_of_pair=_group_of_pair(job, layout, pair_kind),
     )
 
 
 def _pair_kind(job: Job, layout: JobLayout) -> NDArray[np.int8]:
     first = job.transfers.pair_offsets[:-1]
     return layout.transfer_kind[first] if first.size else np.zeros(0, dtype=np.int8)
+
+
+def _group_of_pair(job: Job, layout: JobLayout, pair_kind: NDArray[np.int8]) -> Int64:
+    """Index of the group whose collectives a pair carries, -1 for other pairs."""
+    transfers = job.transfers
+    group_of = np.full(len(transfers.addresses), -1, dtype=np.int64)
+    for index, group in enumerate(layout.groups):
+        if group.kind == PairKind.DP:
+            group_of[list(group.members)] = index
+    return np.where(pair_kind == PairKind.DP, group_of[transfers.pair_src], -1)
 
 
 def _normal_duration(duration: Float64) -> float:
@@ -145,15 +188,22 @@ def _rates(job: Job, timeline: Timeline, pair_kind: NDArray[np.int8]) -> Float64
 
 
 def _lateness(job: Job, layout: JobLayout, timeline: Timeline) -> Float64:
-    """First gradient message of each member in each step, after the median of the other members of its group."""
-    first = _first_sends(job, layout, timeline)
-    late = np.full(first.shape, np.nan)
+    """First gradient message of each member in each step, after the median of the other members of its group.
+
+    Where a message cannot leave before its receiver is ready, the member before the late one is as late as it; so the
+    first message *to* a member decides between the two, with a lesser weight.
+    """
+    sent = _first_messages(job, layout, timeline, job.transfers.pair_src)
+    got = _first_messages(job, layout, timeline, job.transfers.pair_dst)
+    late = np.full(sent.shape, np.nan)
     row_of = {member: row for row, member in enumerate(job.members)}
     for group in layout.groups:
         if group.kind != PairKind.DP:
             continue
         rows = np.array([row_of[member] for member in group.members])
-        late[rows] = first[rows] - _median_of_others(first[rows])
+        behind = got[rows] - _median_of_others(got[rows])
+        late[rows] = sent[rows] - _median_of_others(sent[rows])
+        late[rows] += TIE_BREAK * np.clip(np.nan_to_num(behind), 0.0, np.maximum(late[rows], 0.0))
     return late
 
 
@@ -166,23 +216,25 @@ def _median_of_others(values: Float64) -> Float64:
     rank = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable")
     low, high = (count - 2) // 2, (count - 1) // 2
 
-    def nth_other(n: int) -> Float64:
-        return np.where(rank <= n, order[min(n + 1, count - 1)][None, :], order[n][None, :])
+    lower = np.where(rank <= low, order[low + 1][None, :], order[low][None, :])
+    upper = np.where(rank <= high, order[min(high + 1, count - 1)][None, :], order[high][None, :])
+    middle: Float64 = 0.5 * (lower + upper)
+    return middle
 
-    return 0.5 * (nth_other(low) + nth_other(high))
 
-
-def _first_sends(job: Job, layout: JobLayout, timeline: Timeline) -> Float64:
+def _first_messages(job: Job, layout: JobLayout, timeline: Timeline, end_of_pair: Int32) -> Float64:
+    """Start of the first gradient message from (or to) each member in each step, after the start of the step."""
     transfers, steps = job.transfers, timeline.steps
     first = np.full((len(job.members), steps.count), np.inf)
     if not steps.count:
         return first
-    rows = np.flatnonzero((layout.transfer_kind == PairKind.DP) & (transfers.bytes >= MESSAGE_FLOOR_BYTES))
+    total = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1]) / (steps.count + 1)
+    floor = np.repeat(np.maximum(MESSAGE_FLOOR_BYTES, MESSAGE_SHARE * total), np.diff(transfers.pair_offsets))
+    rows = np.flatnonzero((layout.transfer_kind == PairKind.DP) & (transfers.bytes >= floor))
     when = transfers.start_ns[rows]
     step = np.searchsorted(steps.end_ns, when, side="right")
     inside = (step < steps.count) & (when >= steps.start_ns[np.minimum(step, steps.count - 1)])
     rows, step = rows[inside], step[inside]
-    source: Int32 = transfers.pair_src[transfers.pair_of_row[rows]]
-    member = np.searchsorted(np.array(job.members), source)
+    member = np.searchsorted(np.array(job.members), end_of_pair[transfers.pair_of_row[rows]])
     np.minimum.at(first, (member, step), (transfers.start_ns[rows] - steps.start_ns[step]).astype(np.float64))
     return np.where(np.isfinite(first), first, np.nan)

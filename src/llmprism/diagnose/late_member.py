@@ -33,6 +33,9 @@ SPREADS: Final = 5.0
 MIN_STEPS: Final = 3
 """Late steps before a GPU is called slow."""
 
+MIN_TIME_NS: Final = 4_000_000_000
+"""And for so long: shorter bouts are data loading, garbage collection or a neighbour on the host."""
+
 MIN_SLOWDOWN: Final = 1.1
 """Steps with the late member must take at least this many times the job's other steps, where there are others."""
 
@@ -47,7 +50,7 @@ STALL_FLOOR_NS: Final = 1_000_000_000
 
 
 def find_late_members(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -> list[Finding]:
-    """Findings for one job. `accused` lists the times at which addresses were already found guilty of slow transfers."""
+    """Findings for one job. `accused` lists when which addresses were already found guilty of slow transfers."""
     if evidence.steps < MIN_STEPS or evidence.normal_ns <= 0:
         return []
     late = evidence.lateness_ns / evidence.normal_ns
@@ -82,6 +85,9 @@ def _excused(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -
 def _slow(evidence: JobEvidence, row: int, first: int, last: int, flagged: Bool) -> Finding | None:
     affected = np.zeros(evidence.steps, dtype=np.bool_)
     affected[first:last] = flagged[first:last]
+    steps = evidence.timeline.steps
+    if steps.end_ns[last - 1] - steps.start_ns[first] < MIN_TIME_NS:
+        return None
     if affected.sum() < CONSISTENT * (last - first) or not _delays_the_job(evidence, row, affected):
         return None
     others = evidence.counted & ~affected
@@ -90,7 +96,6 @@ def _slow(evidence: JobEvidence, row: int, first: int, last: int, flagged: Bool)
         return None
     name = evidence.job.transfers.addresses[evidence.job.members[row]]
     late = float(np.median(evidence.lateness_ns[row, affected])) / 1e6
-    steps = evidence.timeline.steps
     return Finding(
         kind=FindingKind.SLOW_GPU,
         job=evidence.job.id,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from llmprism.diagnose.evidence import gather_evidence
 from llmprism.diagnose.late_member import find_late_members
 from llmprism.diagnose.slow_transfer import find_slow_transfers
+from llmprism.diagnose.standstill import find_standstills
 from llmprism.diagnose.stopped import find_stopped
 from llmprism.model.finding import Finding, WhereType
 from llmprism.model.flows import Window
@@ -29,7 +30,7 @@ def find_faults(
         gather_evidence(job, layout, timeline, state)
         for (job, layout, timeline), state in zip(jobs, states, strict=True)
     ]
-    slow = find_slow_transfers(evidence, window)
+    slow = find_slow_transfers(evidence)
     accused: dict[str, list[tuple[int, int]]] = {}
     for finding in slow:
         if finding.where.type is WhereType.NIC and isinstance(finding.where.id, str):
@@ -38,5 +39,6 @@ def find_faults(
     findings = list(slow)
     for one in evidence:
         findings += find_late_members(one, accused)
-        findings += find_stopped(one.job, one.layout, one.timeline, one.state, window)
+        findings += find_stopped(one.job, one.layout, one.timeline, window)
+        findings += find_standstills(one, findings)
     return tuple(sorted(findings, key=lambda finding: (-finding.lost_gpu_seconds, finding.start_ns)))

@@ -12,7 +12,8 @@ the cut), short dips, set-up steps. Tested with the slow_nic capture against all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.flows import Window
+from llmprism.model.flows import TransferTable
 from llmprism.stats.runs import runs_of
 
 Bool = NDArray[np.bool_]
@@ -41,8 +42,14 @@ MIN_STEPS: Final = 2
 SICK_SHARE: Final = 0.6
 """Share of a place's cells that are sick while it is."""
 
-MIN_COVER: Final = 0.25
-"""A further place must explain at least this share of all sick cells."""
+MIN_COVER: Final = 0.02
+"""A further place must explain at least this share of all sick cells: several faults of different size may coincide."""
+
+MIN_CELLS: Final = 6
+"""And this many: three pairs for two steps."""
+
+PATH_SHARE: Final = 0.1
+"""Share of a pair's bytes from which a path is one of its own."""
 
 MIN_LOSS: Final = 0.05
 """Share of the speed that the jobs concerned must lose: what slows nobody is not worth a night call."""
@@ -50,30 +57,33 @@ MIN_LOSS: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Sick cells of one job: pairs x steps; `drop` is the log of expected over measured rate."""
+    """Sick cells of one job: pairs x steps; `drop` is the log of expected over measured rate; `places` of each pair."""
 
     evidence: JobEvidence
     sick: Bool
     known: Bool
     drop: Float64
     expected: Float64
+    places: dict[int, list[Place]]
 
 
-Place = tuple[WhereType, str | tuple[str, str]]
+Place = tuple[WhereType, str | tuple[str, ...]]
 
 
-def find_slow_transfers(jobs: Sequence[JobEvidence], window: Window) -> list[Finding]:
+def find_slow_transfers(jobs: Sequence[JobEvidence]) -> list[Finding]:
     """Findings for the places that explain slow messages, the most explaining first."""
     cells = [_judge(evidence) for evidence in jobs if evidence.steps]
     total = sum(int(cell.sick.sum()) for cell in cells)
     findings: list[Finding] = []
-    while total:
+    if not total:
+        return findings
+    cells = [replace(cell, places=_places(cell)) for cell in cells]
+    while True:
         place, gain = _best_place(cells)
-        if place is None or gain < MIN_COVER * total:
-            break
-        findings += _accuse(place, cells, window)
+        if place is None or gain < max(MIN_CELLS, MIN_COVER * total):
+            return findings
+        findings += _accuse(place, cells)
         cells = [_without(cell, place) for cell in cells]
-    return findings
 
 
 def _judge(evidence: JobEvidence) -> _Cells:
@@ -96,7 +106,11 @@ def _judge(evidence: JobEvidence) -> _Cells:
     for row in np.flatnonzero(sick.any(axis=1)):
         for first, last in runs_of(sick[row] | ~known[row], bridge=1, shortest=MIN_STEPS):
             lasting[row, first:last] = sick[row, first:last]
-    return _Cells(evidence, lasting, known, drop, expected)
+    return _Cells(evidence, lasting, known, drop, expected, {})
+
+
+def _places(cell: _Cells) -> dict[int, list[Place]]:
+    return {int(pair): _places_of_pair(cell.evidence, int(pair)) for pair in np.flatnonzero(cell.known.any(axis=1))}
 
 
 def _places_of_pair(evidence: JobEvidence, pair: int) -> list[Place]:
@@ -104,12 +118,25 @@ def _places_of_pair(evidence: JobEvidence, pair: int) -> list[Place]:
     src = transfers.addresses[transfers.pair_src[pair]]
     dst = transfers.addresses[transfers.pair_dst[pair]]
     places: list[Place] = [(WhereType.NIC, src), (WhereType.NIC, dst)]
-    path_id = int(transfers.path[transfers.pair_offsets[pair]])
-    path = transfers.paths[path_id] if path_id >= 0 else ()
-    for a, b in zip(path, path[1:], strict=False):
-        places.append((WhereType.LINK, (min(a, b), max(a, b))))
-    places += [(WhereType.SWITCH, switch) for switch in dict.fromkeys(path)]
+    paths = _paths(transfers, pair)
+    links = dict.fromkeys((min(a, b), max(a, b)) for path in paths for a, b in pairwise(path))
+    places += [(WhereType.LINK, link) for link in links]
+    places += [(WhereType.SWITCH, switch) for switch in dict.fromkeys(switch for path in paths for switch in path)]
+    group = evidence.group_of_pair[pair]
+    if group >= 0:
+        members = evidence.layout.groups[group].members
+        places.append((WhereType.GROUP, tuple(transfers.addresses[member] for member in members)))
     return places
+
+
+def _paths(transfers: TransferTable, pair: int) -> list[tuple[str, ...]]:
+    """The paths that carry a good share of the pair's bytes: its connections may be spread over several."""
+    rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+    known = transfers.path[rows] >= 0
+    if not known.any():
+        return []
+    carried = np.bincount(transfers.path[rows][known], transfers.bytes[rows][known])
+    return [transfers.paths[path] for path in np.flatnonzero(carried >= PATH_SHARE * carried.sum())]
 
 
 def _best_place(cells: list[_Cells]) -> tuple[Place | None, int]:
@@ -118,13 +145,13 @@ def _best_place(cells: list[_Cells]) -> tuple[Place | None, int]:
     healthy: dict[Place, int] = {}
     for cell in cells:
         busy_steps = cell.sick.any(axis=0)
-        for pair in np.flatnonzero(cell.known.any(axis=1)):
+        for pair, places in cell.places.items():
             bad = int(cell.sick[pair].sum())
             good = int((cell.known[pair] & ~cell.sick[pair] & busy_steps).sum())
-            for place in _places_of_pair(cell.evidence, int(pair)):
+            for place in places:
                 sick[place] = sick.get(place, 0) + bad
                 healthy[place] = healthy.get(place, 0) + good
-    order = {WhereType.NIC: 0, WhereType.LINK: 1, WhereType.SWITCH: 2}
+    order = {WhereType.NIC: 0, WhereType.LINK: 1, WhereType.GROUP: 2, WhereType.SWITCH: 3}
     fit = {place: bad - healthy[place] for place, bad in sick.items() if bad >= SICK_SHARE * (bad + healthy[place])}
     if not fit:
         return None, 0
@@ -134,18 +161,18 @@ def _best_place(cells: list[_Cells]) -> tuple[Place | None, int]:
 
 def _through(cell: _Cells, place: Place) -> Bool:
     through = np.zeros(cell.sick.shape[0], dtype=np.bool_)
-    for pair in np.flatnonzero(cell.known.any(axis=1)):
-        through[pair] = place in _places_of_pair(cell.evidence, int(pair))
+    for pair, places in cell.places.items():
+        through[pair] = place in places
     return through
 
 
 def _without(cell: _Cells, place: Place) -> _Cells:
     sick = cell.sick.copy()
     sick[_through(cell, place)] = False
-    return _Cells(cell.evidence, sick, cell.known, cell.drop, cell.expected)
+    return replace(cell, sick=sick)
 
 
-def _accuse(place: Place, cells: list[_Cells], window: Window) -> list[Finding]:
+def _accuse(place: Place, cells: list[_Cells]) -> list[Finding]:
     start, end, lost, severity, open_end = [], [], 0.0, 0.0, False
     rates, expected, jobs, count = [], [], [], 0
     for cell in cells:
@@ -158,6 +185,8 @@ def _accuse(place: Place, cells: list[_Cells], window: Window) -> list[Finding]:
         affected = np.zeros(cell.evidence.steps, dtype=np.bool_)
         affected[ranges[0][0] : ranges[-1][1]] = True
         affected &= share >= 0.5
+        if not _slows(cell.evidence, affected):
+            continue
         steps = cell.evidence.timeline.steps
         start.append(int(steps.start_ns[affected][0]))
         end.append(int(steps.end_ns[affected][-1]))
@@ -175,11 +204,28 @@ def _accuse(place: Place, cells: list[_Cells], window: Window) -> list[Finding]:
     return [_finding(place, jobs, min(start), None if open_end else max(end), severity, lost, measured, usual, count)]
 
 
+def _slows(evidence: JobEvidence, affected: Bool) -> bool:
+    """Do the affected steps take longer than the job's others, where there are enough others?"""
+    others = evidence.counted & ~affected
+    if others.sum() < MIN_STEPS:
+        return True
+    return float(np.median(evidence.duration_ns[affected])) >= (1.0 + MIN_LOSS) * float(
+        np.median(evidence.duration_ns[others])
+    )
+
+
 _KIND = {
     WhereType.NIC: FindingKind.SLOW_NIC,
     WhereType.LINK: FindingKind.SLOW_LINK,
     WhereType.SWITCH: FindingKind.SLOW_SWITCH,
+    WhereType.GROUP: FindingKind.SLOW_GROUP,
 }
+
+
+def _shown(where: WhereType, names: tuple[str, ...]) -> str:
+    if where is WhereType.LINK:
+        return " - ".join(names)
+    return f"of {len(names)} members from {names[0]} on"
 
 
 def _finding(
@@ -187,12 +233,15 @@ def _finding(
     rate: float, usual: float, pairs: int,
 ) -> Finding:  # fmt: skip
     where, name = place
-    shown = " - ".join(name) if isinstance(name, tuple) else name
+    shown = name if isinstance(name, str) else _shown(where, name)
     action = {
         WhereType.NIC: "check its cable, port counters and PCIe link; move the rank off this server",
         WhereType.LINK: "check the cable and the error counters at both ends; drain the link",
         WhereType.SWITCH: "check its error and pause counters; drain it",
+        WhereType.GROUP: "look for what its members have in common that others have not: a rail, a firmware, a quota",
     }[where]
+    title = "NIC" if where is WhereType.NIC else where.value.capitalize()
+    waiting = "all of its peers wait" if where is WhereType.NIC else "the jobs through it wait"
     return Finding(
         kind=_KIND[where],
         job=jobs[0] if len(jobs) == 1 else None,
@@ -202,11 +251,7 @@ def _finding(
         severity=round(severity, 3),
         confidence=round(min(0.99, 1.0 - 0.5 * rate / usual), 3),
         lost_gpu_seconds=round(lost, 3),
-        summary=(
-            f"{where.value.upper() if where is WhereType.NIC else where.value.capitalize()} {shown} moves data at "
-            f"{rate:.1f} Gb/s where {usual:.1f} is usual, and {'all of its peers wait' if where is WhereType.NIC else 'the jobs through it wait'}"
-            f": {action}."
-        ),
+        summary=f"{title} {shown} moves data at {rate:.1f} Gb/s where {usual:.1f} is usual, and {waiting}: {action}.",
         evidence=(
             Evidence("median rate of one megabyte through this place, Gb/s", round(rate, 3), round(usual, 3)),
             Evidence("pairs of training traffic through this place", pairs),

@@ -18,10 +18,12 @@ from typing import Final
 import duckdb
 
 from llmprism import limits
-from llmprism.errors import InputError, LimitError
-from llmprism.ingest.columns import REASONS, Scan
-from llmprism.ingest.flows import REJECTED_LINES, explain, open_database, scans_of
+from llmprism.errors import LimitError
+from llmprism.ingest.columns import REASONS
+from llmprism.ingest.database import Database, open_database
 from llmprism.ingest.mapping import ColumnMapping
+from llmprism.ingest.packets import BURST_GAP_NS
+from llmprism.ingest.relation import ReadOptions, create_records, explain
 from llmprism.ingest.resolve import file_list
 from llmprism.ingest.sources import Format, Source, expand, identify, parse_format
 
@@ -64,25 +66,24 @@ def accept_flows(
 
     Raises an LLMPrismError where a file cannot be read at all, and OSError where the target cannot be written.
     """
-    sources = [identify(path, parse_format(format)) for path in expand(paths)]
-    with open_database(None) as connection:
+    forced, collector = parse_format(format)
+    sources = [identify(path, forced) for path in expand(paths)]
+    with open_database() as (connection, spill):
         try:
             _check_sizes(connection, [source for source in sources if source.format is Format.PARQUET])
-            scans = scans_of(connection, sources, mapping or ColumnMapping())
-            connection.execute(f"CREATE TEMP TABLE accepted AS {' UNION ALL '.join(_select(scan) for scan in scans)}")
-            has_csv = any(source.format is Format.CSV for source in sources)
-            unreadable = _count(connection, REJECTED_LINES) if has_csv else 0
+            options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS)
+            relation = create_records(connection, spill, sources, options, all_columns=True)
+            if relation.rows > limits.MAX_BATCH_RECORDS:
+                raise LimitError(
+                    f"{sources[0].path}: {relation.rows:,} records; a batch holds {limits.MAX_BATCH_RECORDS:,} at most"
+                )
+            connection.execute("CREATE TEMP TABLE accepted AS SELECT * FROM records")
         except duckdb.Error as error:
             raise explain(error, sources) from None
-        rows = _count(connection, "SELECT count(*) FROM accepted")
-        if rows > limits.MAX_BATCH_RECORDS:
-            raise LimitError(f"{sources[0].path}: {rows:,} records; a batch holds at most {limits.MAX_BATCH_RECORDS:,}")
-        if not rows + unreadable:
-            raise InputError(f"{sources[0].path}: holds no records")
-        return _write(connection, target, bounds, unreadable)
+        return _write(connection, target, bounds, relation.unreadable)
 
 
-def _check_sizes(connection: duckdb.DuckDBPyConnection, sources: Sequence[Source]) -> None:
+def _check_sizes(connection: Database, sources: Sequence[Source]) -> None:
     """What the footers of Parquet files promise, looked at before anything is unpacked."""
     for source in sources:
         row = connection.execute(
@@ -93,16 +94,7 @@ def _check_sizes(connection: duckdb.DuckDBPyConnection, sources: Sequence[Source
             raise LimitError(f"{source.path}: unpacks to {row[0]:,} bytes in {row[1]:,} values; send smaller batches")
 
 
-def _select(scan: Scan) -> str:
-    """The normalised columns of `read_flows` and, beside them, the ports as they came."""
-    ports = [
-        f"TRY_CAST({scan.columns[name].expression} AS INTEGER) AS {name}" if name in scan.columns else f"NULL AS {name}"
-        for name in ("sport", "dport", "protocol")
-    ]
-    return f"{scan.select().removesuffix(f' FROM {scan.table}')}, {', '.join(ports)} FROM {scan.table}"
-
-
-def _write(connection: duckdb.DuckDBPyConnection, target: Path, bounds: TimeBounds, unreadable: int) -> Accepted:
+def _write(connection: Database, target: Path, bounds: TimeBounds, unreadable: int) -> Accepted:
     reasons = (*REASONS, TOO_OLD, FUTURE)
     old, future = reasons.index(TOO_OLD), reasons.index(FUTURE)
     connection.execute(
@@ -133,11 +125,6 @@ def _write(connection: duckdb.DuckDBPyConnection, target: Path, bounds: TimeBoun
 
 
 _COPY: Final = (
-    "COPY (SELECT start_ns, end_ns, src, dst, bytes, switches, sport, dport, protocol, exporter "
+    "COPY (SELECT start_ns, end_ns, src, dst, bytes, switches, sport, dport, protocol, packets, exporter "
     "FROM accepted WHERE reason = 0 ORDER BY end_ns) TO '{path}' (FORMAT parquet, COMPRESSION zstd)"
 )
-
-
-def _count(connection: duckdb.DuckDBPyConnection, query: str) -> int:
-    row = connection.execute(query).fetchone()
-    return int(row[0]) if row is not None else 0

@@ -62,6 +62,22 @@ class Scan:
     def select(self) -> str:
         return f"SELECT {_normalised(self.columns, self.unreadable)} FROM {self.table}"
 
+    def select_all(self) -> str:
+        """The normalised columns and the others of the contract, for writing the records out again."""
+        others = ", ".join(
+            f"{_integer(self.columns[name]) if name in self.columns else 'NULL::BIGINT'} AS {name}"
+            for name in ("sport", "dport", "packets")
+        )
+        protocol = _text(self.columns["protocol"]) if "protocol" in self.columns else "NULL"
+        normalised = _normalised(self.columns, self.unreadable)
+        return f"SELECT {normalised}, {others}, ({protocol})::VARCHAR AS protocol FROM {self.table}"
+
+    def select_sampling(self) -> str | None:
+        """A query for the largest sampling rate; None where the source does not give one."""
+        if "sampling" not in self.columns:
+            return None
+        return f"SELECT coalesce(max({_integer(self.columns['sampling'])}), 1) FROM {self.table}"
+
     def select_not_a_number(self, target: str) -> str | None:
         """A query for one value of the column that is there but is no number; None where the type rules that out."""
         column = self.columns.get(target)
@@ -136,12 +152,20 @@ def _time(column: SourceColumn) -> str:
     if column.type.startswith("TIMESTAMP"):
         return f"epoch_ns({column.expression})"
     if column.unit is Unit.ISO:
-        offset = f"regexp_matches({column.expression}, '[+-][0-9]{{2}}:?[0-9]{{2}}$')"
-        return (
-            f"(CASE WHEN {offset} THEN epoch_ns(TRY_CAST({column.expression} AS TIMESTAMPTZ)) "
-            f"ELSE epoch_ns(TRY_CAST({column.expression} AS TIMESTAMP_NS)) END)"
-        )
+        return _date(column)
     return _integer(column, column.unit.nanoseconds)
+
+
+def _date(column: SourceColumn) -> str:
+    """A date as text, or seconds since the epoch, which some collectors print in the same column."""
+    seconds = _integer(column, Unit.S.nanoseconds)
+    if column.type != "VARCHAR":
+        return seconds
+    offset = f"regexp_matches({column.expression}, '[+-][0-9]{{2}}:?[0-9]{{2}}$')"
+    return (
+        f"(CASE WHEN {offset} THEN epoch_ns(TRY_CAST({column.expression} AS TIMESTAMPTZ)) "
+        f"ELSE coalesce(epoch_ns(TRY_CAST({column.expression} AS TIMESTAMP_NS)), {seconds}) END)"
+    )
 
 
 def _end_from_duration(start: str, duration: SourceColumn) -> str:

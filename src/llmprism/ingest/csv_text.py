@@ -15,6 +15,7 @@ from typing import Final
 
 from llmprism import limits
 from llmprism.errors import FormatError, InputError
+from llmprism.ingest.collectors import Collector, mappings_for
 from llmprism.ingest.columns import Scan, identifier, literal
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.resolve import file_list, resolve
@@ -33,32 +34,51 @@ class Dialect:
     delimiter: str
     quote: str
     compression: Compression
+    comments: bool = False
 
 
-def csv_scans(sources: Sequence[Source], mapping: ColumnMapping) -> list[Scan]:
-    """One scan per dialect among these files."""
+def csv_scans(sources: Sequence[Source], mapping: ColumnMapping, collector: Collector | None) -> list[Scan]:
+    """One scan per dialect among these files (and per direction of a collector)."""
     by_dialect: dict[Dialect, list[Source]] = {}
     for source in sources:
         by_dialect.setdefault(_dialect(source), []).append(source)
-    return [_scan(dialect, files, mapping) for dialect, files in by_dialect.items()]
+    return [
+        _scan(dialect, files, one)
+        for dialect, files in by_dialect.items()
+        for one in mappings_for(dialect.names, mapping, collector)
+    ]
 
 
 def _scan(dialect: Dialect, sources: Sequence[Source], mapping: ColumnMapping) -> Scan:
     columns = resolve(sources[0].path, mapping, dict.fromkeys(dialect.names, "VARCHAR"), identifier)
     names = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in dialect.names)
+    header = "header=false, comment='#'" if dialect.comments else "header=true"
     scan = (
-        f"read_csv({file_list(sources)}, auto_detect=false, header=true, delim={literal(dialect.delimiter)}, "
-        f"quote={literal(dialect.quote)}, escape={literal(dialect.quote)}, columns={{{names}}}, "
+        f"read_csv({file_list(sources)}, auto_detect=false, {header}, delim={literal(dialect.delimiter)}, "
+        f"quote={literal(dialect.quote)}, escape={literal(dialect.quote)}, columns={{{names}}}, nullstr=['', '-'], "
         f"compression={literal(dialect.compression)}, store_rejects=true, hive_partitioning=false)"
     )
     return Scan(str(sources[0].path), scan, columns)
 
 
+def _zeek_dialect(source: Source) -> Dialect:
+    """Zeek writes the names in a comment line and tabs between the fields."""
+    for line in source.head.decode(errors="replace").splitlines():
+        if line.startswith("#fields\t"):
+            return Dialect(tuple(line.split("\t")[1:]), "\t", "", source.compression, comments=True)
+    raise FormatError(f"{source.path}: a Zeek log without a #fields line; write it as TSV with tabs, or as JSON")
+
+
 def _dialect(source: Source) -> Dialect:
+    if source.head.startswith(b"#separator"):
+        return _zeek_dialect(source)
     header, first_row = _first_lines(source)
     delimiter = max(DELIMITERS, key=header.count) if any(map(header.count, DELIMITERS)) else ","
     quote = '"' if '"' in header + first_row else ""
-    fields = next(csv.reader([header], delimiter=delimiter), [])
+    try:
+        fields = next(csv.reader([header], delimiter=delimiter), [])
+    except csv.Error as error:
+        raise FormatError(f"{source.path}: the first line is not a CSV header ({error})") from None
     names = tuple(name.strip() for name in fields)
     if len(set(map(str.lower, names))) != len(names) or "" in names:
         raise FormatError(f"{source.path}: the first line is not a CSV header (empty or repeated column names)")

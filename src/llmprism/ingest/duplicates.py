@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from llmprism.model.flows import Int32, Int64
 
-__all__ = ["CLOCK_SKEW_NS", "duplicate_rows"]
+__all__ = ["CLOCK_SKEW_NS", "duplicate_rows", "first_reports"]
 
 CLOCK_SKEW_NS: Final = 5_000_000
 """5 ms: what NTP keeps switches within, and the path between two exporters adds microseconds. With PTP it is less."""
@@ -44,8 +44,21 @@ def duplicate_rows(
         return _exact_copies(offsets, start_ns, end_ns, size, connection)
     if exporter.size and exporter.min() == exporter.max():
         return _exact_copies(offsets, start_ns, end_ns, size, connection)
-    same_as = _first_report(offsets, start_ns, end_ns, size, connection, exporter, skew_ns)
-    return np.asarray(same_as != np.arange(same_as.size))
+    first = first_reports(offsets, start_ns, end_ns, size, connection, exporter, skew_ns)
+    return np.asarray(first != np.arange(first.size))
+
+
+def first_reports(
+    offsets: Int64,
+    start_ns: Int64,
+    end_ns: Int64,
+    size: Int64,
+    connection: NDArray[np.uint64],
+    exporter: Int32,
+    skew_ns: int,
+) -> Int64:
+    """For every row the first row that reports the same transfer (itself, if there is none before)."""
+    return np.asarray(_first_report(offsets, start_ns, end_ns, size, connection, exporter, skew_ns))
 
 
 def _exact_copies(

@@ -1,8 +1,9 @@
 """JSON Lines files → scans.
 
-Each line is kept as one JSON value and the wanted keys are taken out of it as text, so that a value of an odd type in
-some rows is that row's problem and nobody else's. A line that is no JSON object is `unreadable`. Which keys exist is
-learnt from the first lines; a dotted name that is no key of its own reaches into nested objects.
+Each line (or element, where the file is one array) is kept as one JSON value and the wanted keys are taken out of it
+as text, so that a value of an odd type in some rows is that row's problem and nobody else's. A line that is no JSON
+object is `unreadable`. Which keys exist is learnt from the first lines; a dotted name that is no key of its own reaches
+into nested objects.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import duckdb
-
+from llmprism.ingest.collectors import Collector, mappings_for, nested_names
 from llmprism.ingest.columns import Scan, literal
+from llmprism.ingest.database import Database
 from llmprism.ingest.mapping import TARGETS, ColumnMapping
 from llmprism.ingest.resolve import file_list, resolve
 from llmprism.ingest.sources import Compression, Source
@@ -24,41 +25,48 @@ SAMPLED_LINES: Final = 1_000
 
 
 def json_lines_scans(
-    connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], mapping: ColumnMapping
+    connection: Database, sources: Sequence[Source], mapping: ColumnMapping, collector: Collector | None
 ) -> list[Scan]:
-    """One scan per compression among these files."""
-    by_compression: dict[Compression, list[Source]] = {}
+    """One scan per compression and shape among these files (and per direction of a collector)."""
+    groups: dict[tuple[Compression, bool], list[Source]] = {}
     for source in sources:
-        by_compression.setdefault(source.compression, []).append(source)
-    return [_scan(connection, compression, files, mapping) for compression, files in sorted(by_compression.items())]
-
-
-def _scan(
-    connection: duckdb.DuckDBPyConnection, compression: Compression, sources: Sequence[Source], mapping: ColumnMapping
-) -> Scan:
-    scan = (
-        f"read_ndjson_objects({file_list(sources)}, ignore_errors=true, "
-        f"compression={literal(compression)}, hive_partitioning=false)"
-    )
-    names = _keys(connection, scan, mapping)
-    columns = resolve(sources[0].path, mapping, dict.fromkeys(names, "VARCHAR"), _extract)
-    return Scan(str(sources[0].path), scan, columns, _UNREADABLE)
+        is_array = source.head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+        groups.setdefault((source.compression, is_array), []).append(source)
+    scans: list[Scan] = []
+    for (compression, is_array), files in sorted(groups.items()):
+        shape = "format='array'" if is_array else "format='newline_delimited', ignore_errors=true"
+        lines = (
+            f"read_json_objects({file_list(files)}, {shape}, compression={literal(compression)}, "
+            "hive_partitioning=false)"
+        )
+        table = f"(SELECT {_UNWRAPPED} AS json FROM {lines} AS line)"
+        names = _keys(connection, table, mapping)
+        types = dict.fromkeys(names, "VARCHAR")
+        for one in mappings_for(names, mapping, collector):
+            columns = resolve(files[0].path, one, types, _extract)
+            scans.append(Scan(str(files[0].path), table, columns, _UNREADABLE))
+    return scans
 
 
 _UNREADABLE: Final = "json IS NULL OR json_type(json) <> 'OBJECT'"
+_UNWRAPPED: Final = (
+    "CASE WHEN json_type(line.json, '$.payload') = 'VARCHAR' "
+    "THEN TRY_CAST(json_extract_string(line.json, '$.payload') AS JSON) ELSE line.json END"
+)
+"""Kafka tools print a message as an object with the value as text in `payload`."""
 
 
-def _keys(connection: duckdb.DuckDBPyConnection, scan: str, mapping: ColumnMapping) -> list[str]:
-    """The keys of the first lines, and the dotted names of the mapping that lead somewhere."""
-    sample = f"(SELECT json FROM {scan} LIMIT {SAMPLED_LINES}) WHERE NOT ({_UNREADABLE})"
+def _keys(connection: Database, table: str, mapping: ColumnMapping) -> list[str]:
+    """The keys of the first lines, and the dotted names that lead somewhere."""
+    sample = f"(SELECT json FROM {table} LIMIT {SAMPLED_LINES}) WHERE NOT ({_UNREADABLE})"
     query = f"SELECT DISTINCT unnest(json_keys(json)) AS key FROM {sample} ORDER BY key"
     keys = [str(row[0]) for row in connection.execute(query).fetchall()]
-    for target in TARGETS:
-        name = mapping.source_of(target).column
-        if "." in name and name not in keys:
-            found = connection.execute(f"SELECT count({_extract(name)}) FROM {sample}").fetchone()
-            if found is not None and found[0]:
-                keys.append(name)
+    wanted = {name for target in TARGETS for name in mapping.source_of(target).column.split("|")} | nested_names()
+    dotted = sorted(name for name in wanted if "." in name and name not in keys and name.split(".")[0] in keys)
+    if dotted:
+        counts = ", ".join(f"count({_extract(name)})" for name in dotted)
+        found = connection.execute(f"SELECT {counts} FROM {sample}").fetchone() or ()
+        keys += [name for name, count in zip(dotted, found, strict=True) if count]
     return keys
 
 

@@ -39,6 +39,7 @@ class Unit(StrEnum):
     MS = "ms"
     S = "s"
     ISO = "iso"
+    """A date as text (UTC unless it has an offset), or seconds since the epoch."""
 
     @property
     def nanoseconds(self) -> int:

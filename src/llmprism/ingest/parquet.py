@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import duckdb
-
+from llmprism.ingest.collectors import Collector, mappings_for
 from llmprism.ingest.columns import Scan, identifier
+from llmprism.ingest.database import Database
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.resolve import file_list, resolve
 from llmprism.ingest.sources import Source
 
-__all__ = ["parquet_scan"]
+__all__ = ["parquet_scans"]
 
 
-def parquet_scan(connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], mapping: ColumnMapping) -> Scan:
-    """One scan over all these files; a column that some of them lack is NULL there."""
+def parquet_scans(
+    connection: Database, sources: Sequence[Source], mapping: ColumnMapping, collector: Collector | None
+) -> list[Scan]:
+    """One scan over all these files (one per direction of a collector); a column that some of them lack is NULL."""
     union = ", union_by_name=true" if len(sources) > 1 else ""
     scan = f"read_parquet({file_list(sources)}, hive_partitioning=false{union})"
     description = connection.execute(f"DESCRIBE SELECT * FROM {scan}").fetchall()
     types = {str(name): str(kind) for name, kind, *_ in description}
-    columns = resolve(sources[0].path, mapping, types, identifier)
-    return Scan(str(sources[0].path), scan, columns)
+    path = sources[0].path
+    return [
+        Scan(str(path), scan, resolve(path, one, types, identifier)) for one in mappings_for(types, mapping, collector)
+    ]

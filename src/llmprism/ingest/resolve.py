@@ -8,7 +8,7 @@ from typing import Final
 
 from llmprism.errors import ColumnError
 from llmprism.ingest.columns import SourceColumn, literal
-from llmprism.ingest.mapping import OPTIONAL, REQUIRED, ColumnMapping
+from llmprism.ingest.mapping import OPTIONAL, REQUIRED, ColumnMapping, ColumnSource
 from llmprism.ingest.sources import Source
 
 __all__ = ["file_list", "missing_column", "resolve"]
@@ -36,9 +36,9 @@ def resolve(
     columns: dict[str, SourceColumn] = {}
     for target in REQUIRED + OPTIONAL:
         source = mapping.source_of(target)
-        kind = types.get(source.column)
-        if kind is not None:
-            columns[target] = SourceColumn(expression(source.column), kind, source.unit)
+        column = _find(source, types, expression)
+        if column is not None:
+            columns[target] = column
         elif mapping.has(target):
             raise missing_column(path, target, source.column, types)
     if "end_ns" in columns:
@@ -47,6 +47,23 @@ def resolve(
         if target not in columns and not (target == "end_ns" and "duration_ns" in columns):
             raise missing_column(path, target, mapping.source_of(target).column, types)
     return columns
+
+
+def _find(source: ColumnSource, types: Mapping[str, str], expression: Callable[[str], str]) -> SourceColumn | None:
+    """The column itself, or the first that is not NULL of the alternatives `a|b` that are there."""
+    names = [source.column] if source.column in types else [name for name in source.column.split("|") if name in types]
+    if not names:
+        return None
+    if len(names) == 1:
+        return SourceColumn(expression(names[0]), types[names[0]], source.unit)
+    choices = (_unless_zero_date(expression(name), types[name]) for name in names)
+    return SourceColumn(f"coalesce({', '.join(choices)})", types[names[0]], source.unit)
+
+
+def _unless_zero_date(expression: str, kind: str) -> str:
+    if kind != "VARCHAR":
+        return expression
+    return f"CASE WHEN NOT starts_with({expression}, '0000-00-00') AND {expression} <> '' THEN {expression} END"
 
 
 def missing_column(path: Path, target: str, column: str, available: Iterable[str]) -> ColumnError:

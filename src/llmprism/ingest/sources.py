@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import glob
 import gzip
+import io
+import sys
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, cast
 
 from llmprism import limits
 from llmprism.errors import FormatError, InputError, LimitError, UsageError
-from llmprism.ingest.zstd import check_zstd, first_bytes_of_zstd
+from llmprism.ingest.collectors import COLLECTORS, Collector, collector_named
+from llmprism.ingest.packets.containers import is_packets
+from llmprism.ingest.zstd import check_zstd, first_bytes_of_zstd, zstd_stream
 
 __all__ = ["Compression", "Format", "Source", "expand", "head_of", "identify", "parse_format"]
 
@@ -26,6 +30,8 @@ HEAD_BYTES: Final = 65_536
 GZIP_MAGIC: Final = b"\x1f\x8b"
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 PARQUET_MAGIC: Final = b"PAR1"
+NFCAPD_MAGIC: Final = b"\x0c\xa5"
+STANDARD_INPUT: Final = "-"
 _GLOB_CHARACTERS: Final = frozenset("*?[")
 
 
@@ -33,6 +39,8 @@ class Format(StrEnum):
     PARQUET = "parquet"
     CSV = "csv"
     JSONL = "jsonl"
+    PCAP = "pcap"
+    NFCAPD = "nfcapd"
 
 
 class Compression(StrEnum):
@@ -43,21 +51,30 @@ class Compression(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file with what its content says it is; `head` is the start of the decompressed bytes."""
+    """One file with what its content says it is; `head` is the start of the decompressed bytes.
+
+    `stream` is set where the bytes cannot be read twice (standard input); then they come decompressed from there.
+    """
 
     path: Path
     format: Format
     compression: Compression
     head: bytes = b""
+    stream: BinaryIO | None = None
 
 
-def parse_format(name: str | None) -> Format | None:
+def parse_format(name: str | None) -> tuple[Format | None, Collector | None]:
+    """What --format forces: a file format, or a collector whose file format the content tells."""
     if name is None:
-        return None
+        return None, None
+    collector = collector_named(name.lower())
+    if collector is not None:
+        return None, collector
     try:
-        return Format(name.lower())
+        return Format(name.lower()), None
     except ValueError:
-        raise UsageError(f"unknown format {name!r}; use one of {', '.join(Format)}") from None
+        known = ", ".join([*Format, *(one.name for one in COLLECTORS)])
+        raise UsageError(f"unknown format {name!r}; use one of {known}") from None
 
 
 def expand(paths: Sequence[str | Path]) -> list[Path]:
@@ -74,6 +91,8 @@ def expand(paths: Sequence[str | Path]) -> list[Path]:
 
 
 def _files_of(name: str) -> list[Path]:
+    if name == STANDARD_INPUT:
+        return [Path(name)]
     if "\0" in name:
         raise InputError(f"{name!r}: not a file name")
     path = Path(name)
@@ -97,7 +116,7 @@ def head_of(path: Path) -> tuple[Compression, bytes]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     if not head:
-        raise InputError(f"{path}: is empty; expected flow records as Parquet, CSV or JSON Lines")
+        raise InputError(f"{path}: is empty; expected flow records or packets")
     if head.startswith(GZIP_MAGIC):
         return Compression.GZIP, _gunzip(path)
     if head.startswith(ZSTD_MAGIC):
@@ -116,9 +135,15 @@ def _gunzip(path: Path) -> bytes:
 
 def identify(path: Path, forced: Format | None = None) -> Source:
     """What a file is, from its first bytes; `forced` overrides the format but not the compression."""
+    if str(path) == STANDARD_INPUT:
+        return _identify_stream(cast(BinaryIO, sys.stdin.buffer))
     compression, head = head_of(path)
+    if is_packets(head) or forced is Format.PCAP:
+        return _captured(path, compression, head, forced)
+    if head.startswith(NFCAPD_MAGIC) and forced in (None, Format.NFCAPD):
+        return Source(path, Format.NFCAPD, compression)
     if not head.strip(b"\0 \t\r\n\xef\xbb\xbf"):
-        raise InputError(f"{path}: holds no records; expected Parquet, CSV or JSON Lines")
+        raise InputError(f"{path}: holds no records; expected Parquet, CSV, JSON Lines or packets")
     if compression is Compression.NONE and (head.startswith(PARQUET_MAGIC) or forced is Format.PARQUET):
         _check_parquet(path, head)
         if forced not in (None, Format.PARQUET):
@@ -127,6 +152,32 @@ def identify(path: Path, forced: Format | None = None) -> Source:
     if forced is Format.PARQUET or head.startswith(PARQUET_MAGIC):
         raise FormatError(f"{path}: a Parquet file inside {compression}; decompress it first")
     return Source(path, forced or _text_format(path, head), compression, head)
+
+
+def _captured(path: Path, compression: Compression, head: bytes, forced: Format | None) -> Source:
+    if not is_packets(head):
+        raise FormatError(f"{path}: not a packet capture: no pcap or pcapng magic number at byte 0; check --format")
+    if forced not in (None, Format.PCAP):
+        raise FormatError(f"{path}: is a packet capture, but --format says {forced}")
+    return Source(path, Format.PCAP, compression)
+
+
+def _identify_stream(stream: BinaryIO) -> Source:
+    """Standard input: packets, plain or compressed, as `tcpdump -w -` writes them."""
+    path = Path(STANDARD_INPUT)
+    buffered = cast(io.BufferedReader, stream)
+    head = buffered.peek(4)
+    if head.startswith(GZIP_MAGIC):
+        buffered = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=buffered)))
+    elif head.startswith(ZSTD_MAGIC):
+        buffered = io.BufferedReader(cast(io.RawIOBase, zstd_stream(buffered, STANDARD_INPUT)))
+    try:
+        head = buffered.peek(4)
+    except (OSError, EOFError, zlib.error) as error:
+        raise FormatError(f"standard input: broken compressed data ({error})") from None
+    if not is_packets(head):
+        raise FormatError("standard input: not a packet capture; give flow records as a file")
+    return Source(path, Format.PCAP, Compression.NONE, stream=cast(BinaryIO, buffered))
 
 
 def _check_parquet(path: Path, head: bytes) -> None:
@@ -142,5 +193,5 @@ def _check_parquet(path: Path, head: bytes) -> None:
 def _text_format(path: Path, head: bytes) -> Format:
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if b"\0" in text.split(b"\n", 1)[0]:
-        raise FormatError(f"{path}: binary data of an unknown kind; expected Parquet, CSV or JSON Lines")
+        raise FormatError(f"{path}: binary data of an unknown kind; expected Parquet, CSV, JSON Lines or packets")
     return Format.JSONL if text.startswith((b"{", b"[")) else Format.CSV

@@ -11,27 +11,53 @@ from llmprism import limits
 from llmprism.errors import InputError, TopologyError
 from llmprism.model.topology import Nic, Server, Switch, Topology
 
-__all__ = ["parse_topology", "read_topology"]
+__all__ = ["parse_topology", "read_text", "read_topology", "write_topology"]
 
 Json = dict[str, Any]
 
 
 def read_topology(path: str | Path) -> Topology:
     """Reads and checks a topology file of the contract. Raises TopologyError (or InputError if there is no file)."""
+    text = read_text(path)
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TopologyError(f"{path}: not JSON ({' '.join(str(error).split())[:160]})") from None
+    return parse_topology(document, str(path))
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file that describes a network, within the cap on its size."""
     file = Path(path)
     try:
         if file.stat().st_size > limits.MAX_TOPOLOGY_BYTES:
             raise TopologyError(f"{file}: larger than {limits.MAX_TOPOLOGY_BYTES} bytes; this is no topology file")
-        document = json.loads(file.read_text(encoding="utf-8"))
+        return file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"{file}: no such topology file") from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
-        raise TopologyError(f"{file}: not UTF-8 text; expected JSON with servers and switches") from None
-    except (ValueError, RecursionError) as error:
-        raise TopologyError(f"{file}: not JSON ({' '.join(str(error).split())[:160]})") from None
-    return parse_topology(document, str(file))
+        raise TopologyError(f"{file}: not UTF-8 text; expected the description of a network") from None
+
+
+def write_topology(topology: Topology, path: str | Path) -> None:
+    """Writes the contract's form; checks it first, so that whatever is written can be read."""
+    document = {
+        "servers": [
+            {
+                "name": server.name,
+                "nics": [{"address": nic.address, "gpu": nic.gpu, "switch": nic.switch} for nic in server.nics],
+            }
+            for server in topology.servers
+        ],
+        "switches": [{"name": switch.name, "tier": switch.tier} for switch in topology.switches],
+    }
+    parse_topology(document, str(path))
+    try:
+        Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def parse_topology(document: object, origin: str) -> Topology:

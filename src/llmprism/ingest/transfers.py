@@ -6,6 +6,8 @@ overlap in time, or follow each other within the pair's own gap, are one transfe
 short pauses inside messages and the long ones between them (Otsu's threshold on the logarithm of the pauses),
 bounded so that it can neither fuse gradient buckets nor keep the pieces of one message apart.
 
+The path of a transfer is that of the record that ended it: where connections take several paths, the slowest one.
+
 Invariant: no byte is lost; per pair the transfers do not overlap and are separated by more than `pair_gap_ns`.
 """
 
@@ -77,12 +79,12 @@ def _pair_gap(start: Int64, end: Int64) -> int:
     return min(max(gap, MIN_GAP_NS), MAX_GAP_NS)
 
 
-@numba.njit(cache=True, parallel=True)
+@numba.njit(cache=True)
 def _gaps_and_counts(offsets: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64]:
     pairs = offsets.size - 1
     gaps = np.zeros(pairs, dtype=np.int64)
     counts = np.zeros(pairs, dtype=np.int64)
-    for p in numba.prange(pairs):
+    for p in range(pairs):
         lo, hi = offsets[p], offsets[p + 1]
         gap = _pair_gap(start[lo:hi], end[lo:hi])
         transfers, horizon = 1, end[lo]
@@ -95,7 +97,7 @@ def _gaps_and_counts(offsets: Int64, start: Int64, end: Int64) -> tuple[Int64, I
     return gaps, counts
 
 
-@numba.njit(cache=True, parallel=True)
+@numba.njit(cache=True)
 def _merge(
     offsets: Int64,
     gaps: Int64,
@@ -111,7 +113,7 @@ def _merge(
     out_path: Any,
     out_records: Any,
 ) -> None:
-    for p in numba.prange(offsets.size - 1):
+    for p in range(offsets.size - 1):
         row = out_offsets[p] - 1
         horizon = np.int64(0)
         for i in range(offsets[p], offsets[p + 1]):
@@ -125,6 +127,8 @@ def _merge(
                 out_active[row] += end[i] - max(horizon, start[i])
                 horizon = end[i]
                 out_end[row] = horizon
+                if path[i] >= 0:
+                    out_path[row] = path[i]
             out_size[row] += size[i]
             out_records[row] += 1
 

@@ -17,7 +17,7 @@ import duckdb
 
 from llmprism.errors import FormatError
 
-__all__ = ["check_zstd", "first_bytes_of_zstd", "open_zstd"]
+__all__ = ["check_zstd", "first_bytes_of_zstd", "open_zstd", "zstd_stream"]
 
 FRAME_MAGIC: Final = 0xFD2FB528
 SKIPPABLE_MAGIC: Final = 0x184D2A50
@@ -66,10 +66,16 @@ def _end_of_frame(file: BinaryIO, position: int) -> int:
 
 def open_zstd(path: Path) -> BinaryIO:
     """The decompressed bytes of a file as a stream."""
+    return zstd_stream(path.open("rb"), str(path))
+
+
+def zstd_stream(stream: BinaryIO, name: str) -> BinaryIO:
+    """The decompressed bytes of a stream, across frames."""
     if not _installed():
-        raise FormatError(f"{path}: reading packets from a .zst file needs the extra: pip install 'llmprism[zstd]'")
+        raise FormatError(f"{name}: reading packets from zstd data needs the extra: pip install 'llmprism[zstd]'")
     zstandard = importlib.import_module("zstandard")
-    return cast(BinaryIO, zstandard.open(path, "rb"))
+    reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True, closefd=True)
+    return cast(BinaryIO, reader)
 
 
 def first_bytes_of_zstd(path: Path, size: int) -> bytes:

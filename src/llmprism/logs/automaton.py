@@ -3,8 +3,8 @@
 Each pattern becomes a Thompson automaton; their union is walked as a set of states, and every set met becomes one state
 of a deterministic table (a lazy DFA, as in RE2). A numba kernel runs over the table one byte at a time and comes back
 only for a transition that has not been made yet. The states in which every unanchored pattern waits for its first byte
-are part of every set and therefore left out of all of them, which keeps the sets small. Time is linear in the text; memory is capped by forgetting the table
-when it is full. `matches` gives the ids of all patterns found anywhere in a text.
+are part of every set and therefore left out of all of them, which keeps the sets small. Time is linear in the text;
+memory is capped by forgetting the table when it is full. `matches` gives the ids of all patterns found in a text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_STATES: Final = 20_000
 """States of the table before it is forgotten: about 10 MB."""
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _run(
     text: NDArray[np.uint8],
     at: int,

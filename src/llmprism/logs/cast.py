@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.logs.reader import JobLog
+from llmprism.logs.joblog import JobLog
 
 __all__ = ["Actor", "Cast", "ExitReport", "resolve_cast"]
 
@@ -67,6 +67,15 @@ class Cast:
     def by_rank(self) -> dict[int, int]:
         return {actor.rank: number for number, actor in enumerate(self.actors) if actor.rank is not None}
 
+    def killed_first(self) -> list[ExitReport]:
+        """The tasks that srun reports as killed before it reports anything else: they died before it ended the step."""
+        told = [report for report in self.exits if report.how]
+        if not told:
+            return []
+        first = min(told, key=lambda report: (report.file, report.line))
+        same = [report for report in told if (report.file, report.line) == (first.file, first.line)]
+        return same if first.how.startswith("Killed") else []
+
     @property
     def nodes(self) -> set[str]:
         return {actor.node for actor in self.actors if actor.node}
@@ -80,7 +89,7 @@ _REPORT_HOST: Final = re.compile(r"^\s*host\s+: (\S+)")
 _REPORT_RANK: Final = re.compile(r"^\s*rank\s+: (\d+) \(local_rank")
 _REPORT_EXIT: Final = re.compile(r"^\s*exitcode\s+: (-?\d+)")
 _SRUN_ERROR: Final = re.compile(r"srun: error: ([\w.-]+): tasks? ([\d,\s-]+): (.+)$")
-_ENQUEUED: Final = re.compile(r"\(default_pg\).*last enqueued (?:NCCL )?work: (-?\d+)")
+_ENQUEUED: Final = re.compile(r"\(default_pg\).*[Ll]ast enqueued (?:NCCL )?work: (-?\d+)")
 
 
 def resolve_cast(log: JobLog) -> Cast:
@@ -95,13 +104,15 @@ def resolve_cast(log: JobLog) -> Cast:
             rank_of_writer.setdefault(writer, rank)
     _share_within_process(log, rank_of_writer)
     _share_within_file(log, rank_of_writer)
-    node_of_writer = _nodes(log)
     exits, task_nodes = _exit_reports(log)
+    _rank_from_report(log, rank_of_writer, exits)
+    _rank_of_the_missing_file(log, rank_of_writer)
+    node_of_writer = _nodes(log)
     actors, actor_of_writer = _actors(log, rank_of_writer, node_of_writer, task_nodes)
     ranks = [actor.rank for actor in actors if actor.rank is not None]
     world = max([*worlds, len(ranks)], default=0)
     cast = Cast(actors, actor_of_writer, world or None, {}, exits)
-    _addresses_and_work(log, cast, texts)
+    _addresses_and_work(cast, texts)
     return cast
 
 
@@ -180,6 +191,33 @@ def _share_within_file(log: JobLog, ranks: dict[int, int]) -> None:
             ranks[number] = next(iter(found))
 
 
+def _rank_from_report(log: JobLog, ranks: dict[int, int], exits: list[ExitReport]) -> None:
+    """A node's file without any rank whose launcher reports the failure of one rank only is taken for that rank."""
+    ranked = {log.writers[number].file for number in ranks}
+    named: dict[int, set[int]] = defaultdict(set)
+    for report in exits:
+        if report.rank is not None and not report.how:
+            named[report.file].add(report.rank)
+    for number, writer in enumerate(log.writers):
+        if len(log.files) > 1 and writer.file not in ranked and len(named[writer.file]) == 1:
+            ranks[number] = next(iter(named[writer.file]))
+
+
+def _rank_of_the_missing_file(log: JobLog, ranks: dict[int, int]) -> None:
+    """Where every node's file but one belongs to one rank, the last file belongs to the rank that is missing."""
+    if any(identity.node is None for identity in log.file_identity) or len(log.files) < 3:
+        return
+    in_file: dict[int, set[int]] = defaultdict(set)
+    for number, rank in ranks.items():
+        in_file[log.writers[number].file].add(rank)
+    without = [file for file in range(len(log.files)) if not in_file[file]]
+    missing = set(range(len(log.files))) - set(ranks.values())
+    if len(without) == 1 and len(missing) == 1 and all(len(found) <= 1 for found in in_file.values()):
+        for number, writer in enumerate(log.writers):
+            if writer.file == without[0]:
+                ranks[number] = next(iter(missing))
+
+
 def _nodes(log: JobLog) -> dict[int, str]:
     """Node of each writer: the file name's where it tells files apart, else what the lines themselves say."""
     names = [identity.node for identity in log.file_identity]
@@ -256,7 +294,7 @@ def _task_list(text: str) -> list[int]:
     return tasks
 
 
-def _addresses_and_work(log: JobLog, cast: Cast, texts: dict[int, list[str]]) -> None:
+def _addresses_and_work(cast: Cast, texts: dict[int, list[str]]) -> None:
     for writer, lines in texts.items():
         actor = int(cast.actor_of_writer[writer])
         if actor < 0:

@@ -33,7 +33,7 @@ _SEARCH_BYTES: Final = 110
 _MONTHS: UInt8 = np.frombuffer(b"JanFebMarAprMayJunJulAugSepOctNovDec", dtype=np.uint8)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _days(year: int, month: int, day: int) -> int:
     """Days since 1970-01-01 (Hinnant's civil-to-days)."""
     y = year - (1 if month <= 2 else 0)
@@ -43,7 +43,7 @@ def _days(year: int, month: int, day: int) -> int:
     return int(era * 146097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719468)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _number(buf: UInt8, i: int, digits: int) -> int:
     """The number of exactly these digits at `i`, or -1. The caller has checked the room."""
     value = 0
@@ -54,7 +54,7 @@ def _number(buf: UInt8, i: int, digits: int) -> int:
     return value
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _clock(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     """`HH:MM:SS[.,fraction][ AM| PM]` at `i`: (ns within the day, offset after it); (-1, i) where there is none."""
     if i + 8 > end or buf[i + 2] != 58 or buf[i + 5] != 58:
@@ -79,7 +79,7 @@ def _clock(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     return (hour * 3600 + minute * 60 + second) * 1_000_000_000 + fraction, j
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _iso(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     """`YYYY-MM-DD HH:MM:SS` and its relatives at `i`, zone applied: (ns, offset after it) or (0, i)."""
     if i + 19 > end or (buf[i + 4] != 45 and buf[i + 4] != 47) or buf[i + 7] != buf[i + 4]:
@@ -104,7 +104,7 @@ def _iso(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     return (_days(year, month, day) * 86400 - shift) * 1_000_000_000 + ns, j
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _glog(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     """`E1115 02:26:43.125`, and `E511 ...` (May 11) of some builds, at `i`: (ns in YEARLESS, offset) or (0, i)."""
     if i + 13 > end:
@@ -129,7 +129,7 @@ def _glog(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     return _days(1972, month, day) * 86_400_000_000_000 + ns, j
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _syslog(buf: UInt8, i: int, end: int, months: UInt8) -> tuple[int, int]:
     """`Nov 15 02:26:43` at `i`: (ns in YEARLESS, offset after it) or (0, i)."""
     if i + 15 > end or buf[i + 3] != 32 or buf[i + 6] != 32:
@@ -147,7 +147,7 @@ def _syslog(buf: UInt8, i: int, end: int, months: UInt8) -> tuple[int, int]:
     return _days(1972, month, day) * 86_400_000_000_000 + ns, j
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _mllog(buf: UInt8, i: int, end: int) -> int:
     """The value of `"time_ms": ` of an MLLOG line in ns, or 0."""
     stop = min(end, i + 80)
@@ -167,9 +167,12 @@ def _mllog(buf: UInt8, i: int, end: int) -> int:
     return 0
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def find_time(buf: UInt8, i: int, end: int) -> tuple[int, int, int]:
-    """The first time in the text at `i`: (ns, where it begins, where it ends incl. a closing bracket) or (0, i, i)."""
+    """The first time in the text at `i`: (ns, where it begins, where it ends incl. a closing bracket) or (0, i, i).
+
+    A glog time is said to begin two bytes later than it does, because its letter is the level and stays in the text.
+    """
     if i >= end:
         return 0, i, i
     if buf[i] == 58 and i + 8 < end and buf[i + 1] == 58 and buf[i + 3] == 77 and buf[i + 4] == 76:
@@ -177,14 +180,13 @@ def find_time(buf: UInt8, i: int, end: int) -> tuple[int, int, int]:
     j = i + 1 if buf[i] == 91 else i
     if j < end:
         ns, after = _glog(buf, j, end)
-        if ns == 0:
-            ns, after = _syslog(buf, j, end, _MONTHS)
-            if ns == 0 and j + 4 < end and buf[j + 3] == 32:
-                ns, after = _syslog(buf, j + 4, end, _MONTHS)
-                if ns != 0:
-                    return ns, i + 2, after
         if ns != 0:
             return ns, i + 2, after
+        ns, after = _syslog(buf, j, end, _MONTHS)
+        if ns == 0 and j + 4 < end and buf[j + 3] == 32:
+            ns, after = _syslog(buf, j + 4, end, _MONTHS)
+        if ns != 0:
+            return ns, i, after
     stop = min(end - 18, i + 110)
     while j < stop:
         if buf[j] == 50 and 48 <= buf[j + 1] <= 49 and (buf[j + 4] == 45 or buf[j + 4] == 47):

@@ -23,7 +23,7 @@ from typing import Any, Final
 from llmprism import limits
 from llmprism.errors import FormatError, InputError
 from llmprism.logs.automaton import Automaton
-from llmprism.logs.pattern import parse_pattern, without_numbers
+from llmprism.logs.pattern import Pattern, parse_pattern, without_numbers
 from llmprism.model.log import CauseClass
 
 __all__ = ["Fault", "FaultRole", "Library", "Marker", "Meaning", "load_library", "parse_library"]
@@ -64,7 +64,11 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`accuses`: the line names the rank or address that is to blame. `rank` decides among roots: lower is nearer to the cause."""
+    """What a line means.
+
+    `accuses`: the line names the rank or address that is to blame. `hang`: it tells of waiting. `node_wide`: it speaks
+    of the node, not of one process. `weight` decides between entries that match the same line: the heavier wins.
+    """
 
     id: str
     patterns: tuple[str, ...]
@@ -190,19 +194,19 @@ class Library:
         self.faults: tuple[Fault, ...] = tuple({fault.id: fault for fault in faults}.values())
         self.markers: tuple[Marker, ...] = tuple({marker.id: marker for marker in markers}.values())
         self._owner: list[int] = []
-        strict, loose = [], []
-        self._numbered: set[int] = set()
-        for number, entry in enumerate((*self.faults, *self.markers)):
-            for pattern in entry.patterns:
+        strict: list[Pattern] = []
+        loose: list[Pattern] = []
+        all_patterns = [fault.patterns for fault in self.faults] + [marker.patterns for marker in self.markers]
+        for number, patterns in enumerate(all_patterns):
+            for pattern in patterns:
                 parsed = parse_pattern(pattern)
                 without, names_number = without_numbers(parsed)
                 if names_number:
-                    self._numbered.add(len(loose))
-                    loose.append((number, without))
+                    loose.append(without)
                 strict.append(parsed)
                 self._owner.append(number)
         self._strict = Automaton(strict)
-        self._loose = Automaton(without for _, without in loose)
+        self._loose = Automaton(loose)
 
     def match(self, text: bytes) -> tuple[list[Fault], list[Marker]]:
         """The entries that occur in the text, in library order."""
@@ -234,7 +238,8 @@ def _shipped() -> tuple[tuple[Fault, ...], tuple[Marker, ...]]:
 
 def load_library(extra: Iterable[Path] = ()) -> Library:
     """The shipped entries and those of the user's files."""
-    faults, markers = map(list, _shipped())
+    shipped_faults, shipped_markers = _shipped()
+    faults, markers = list(shipped_faults), list(shipped_markers)
     for path in extra:
         try:
             if path.stat().st_size > limits.MAX_LIBRARY_BYTES:

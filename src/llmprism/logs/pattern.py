@@ -8,6 +8,7 @@ pattern is a finite automaton and matching is linear in the text whatever a user
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from llmprism import limits
@@ -213,6 +214,7 @@ class _Parser:
         return _bits(values)
 
 
+@lru_cache(maxsize=1 << 14)
 def parse_pattern(text: str) -> Pattern:
     """The tree of a pattern; FormatError with the place where it is not in the language."""
     if len(text) > limits.MAX_LIBRARY_PATTERN_CHARS:

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Meaning
-from llmprism.logs.reader import JobLog
 from llmprism.model.log import Stage
 
 __all__ = ["Progress", "measure_progress"]
@@ -29,6 +29,11 @@ GOES_ON_ITERATIONS: Final = 2
 """Iterations a run must complete after a line for that line not to have stopped it: one may have been under way."""
 
 _TOTAL: Final = re.compile(r"(?:iteration|iter|step)\s*[:=]?\s*\[?\s*(\d+)\s*/\s*(\d+)", re.I)
+
+_TELLS_OF_WORK: Final = re.compile(
+    r"loss|elapsed|finish|complet|took|throughput|tokens|samples|grad|lr\b|learning.rate", re.I
+)
+"""Words that make a step number printed only once a count of work done rather than a setting."""
 
 _STAGE_OF: Final = {
     Meaning.LAUNCH: Stage.LAUNCH,
@@ -44,7 +49,16 @@ _STAGE_OF: Final = {
     Meaning.GAVE_UP: Stage.SHUTDOWN,
 }
 _BEFORE_TRAINING: Final = frozenset({Stage.UNKNOWN, Stage.LAUNCH, Stage.INIT, Stage.DATA})
-ORDER: Final = (Stage.UNKNOWN, Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.TRAIN, Stage.EVAL, Stage.CHECKPOINT, Stage.SHUTDOWN)
+ORDER: Final = (
+    Stage.UNKNOWN,
+    Stage.LAUNCH,
+    Stage.INIT,
+    Stage.DATA,
+    Stage.TRAIN,
+    Stage.EVAL,
+    Stage.CHECKPOINT,
+    Stage.SHUTDOWN,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +88,11 @@ class Progress:
             place = int(np.searchsorted(track.line, line)) - 1
             return int(track.value[: place + 1].max()) if place >= 0 else 0
         if time_ns:
-            before = [int(t.value[t.time_ns <= time_ns].max()) for t in self.tracks if (t.time_ns <= time_ns).any() and t.line.size]
+            before = [
+                int(t.value[t.time_ns <= time_ns].max())
+                for t in self.tracks
+                if (t.time_ns <= time_ns).any() and t.line.size
+            ]
             if before:
                 return max(before)
         return self.last_iteration
@@ -82,7 +100,9 @@ class Progress:
     def stage_at(self, file: int, line: int, time_ns: int) -> Stage:
         """The stage of the job at a line: of its own file where that tells, else by time, else the furthest."""
         own = self._stage_in(file, line)
-        if own not in _BEFORE_TRAINING or not any(t.line.size or t.stage for k, t in enumerate(self.tracks) if k != file):
+        if own not in _BEFORE_TRAINING or not any(
+            t.line.size or t.stage for k, t in enumerate(self.tracks) if k != file
+        ):
             return own
         others = [self._stage_by_time(k, time_ns) for k in range(len(self.tracks)) if k != file]
         return max([own, *others], key=ORDER.index)
@@ -105,11 +125,11 @@ class Progress:
     def goes_on_after(self, file: int, line: int, time_ns: int) -> bool:
         """Whether the run completed more iterations, or reached a later stage, after a line."""
         track = self.tracks[file]
-        if track.line.size:
-            return self._advanced(track, np.searchsorted(track.line, line, side="right"))
+        if track.line.size and self._advanced(track, np.searchsorted(track.line, line, side="right")):
+            return True
         if self._reached_later_stage(track, line):
             return True
-        if time_ns:
+        if time_ns and not track.line.size:
             return any(
                 self._advanced(other, np.searchsorted(other.time_ns, time_ns, side="right"))
                 for other in self.tracks
@@ -122,7 +142,7 @@ class Progress:
         at = int(place)
         if at >= track.value.size:
             return False
-        before = int(track.value[:at].max()) if at else int(track.value[0]) - 1
+        before = int(track.value[:at].max()) if at else -1
         after = np.unique(track.value[at:])
         return int((after > before).sum()) >= GOES_ON_ITERATIONS
 
@@ -136,8 +156,10 @@ class Progress:
 def measure_progress(log: JobLog) -> Progress:
     chosen, total = _iteration_shapes(log)
     keep = np.isin(log.iterations.shape, list(chosen))
-    markers = _marker_rows(log)
-    tracks = [_track(log, file, keep, markers) for file in range(len(log.files))]
+    counted = _by_file(log.iterations.file, np.flatnonzero(keep), len(log.files))
+    meanings = _meanings(log)
+    marked = _by_file(log.rows.file, np.flatnonzero(meanings.code_of_shape[log.rows.shape] >= 0), len(log.files))
+    tracks = [_track(log, own, rows, meanings) for own, rows in zip(counted, marked, strict=True)]
     values = log.iterations.value[keep]
     last = int(values.max()) if values.size else None
     times = log.iterations.time_ns[keep]
@@ -148,17 +170,19 @@ def _iteration_shapes(log: JobLog) -> tuple[set[int], int | None]:
     """Shapes whose number counts iterations, and the total where the lines say `30/60`."""
     series = log.iterations
     chosen: dict[int, int] = {}
+    single: dict[int, int] = {}
     for shape in np.unique(series.shape).tolist():
-        rising = falling = distinct = 0
         of_shape = series.shape == shape
-        for file in np.unique(series.file[of_shape]).tolist():
-            values = series.value[of_shape & (series.file == file)]
-            steps = np.diff(values)
-            rising += int((steps >= 0).sum())
-            falling += int((steps < 0).sum())
-            distinct = max(distinct, np.unique(values).size)
+        order = np.argsort(series.file[of_shape], kind="stable")
+        values, files = series.value[of_shape][order], series.file[of_shape][order]
+        steps = np.diff(values)[np.diff(files) == 0]
+        rising, falling = int((steps >= 0).sum()), int((steps < 0).sum())
+        distinct = np.unique(values).size
         if distinct >= 2 and rising >= _MIN_RISING_SHARE * (rising + falling):
             chosen[shape] = int(of_shape.sum())
+        elif distinct == 1 and _TELLS_OF_WORK.search(log.shapes[shape].text):
+            single[shape] = int(of_shape.sum())
+    chosen = chosen or single
     if not chosen:
         return set(), None
     main = max(chosen, key=lambda shape: chosen[shape])
@@ -168,25 +192,54 @@ def _iteration_shapes(log: JobLog) -> tuple[set[int], int | None]:
     return similar, (totals[0] if totals and totals[0] >= top else None)
 
 
-def _marker_rows(log: JobLog) -> NDArray[np.bool_]:
-    has = np.array([bool(shape.markers) for shape in log.shapes], dtype=np.bool_)
-    return has[log.rows.shape] if log.rows.shape.size else np.zeros(0, dtype=np.bool_)
+@dataclass(frozen=True, slots=True)
+class _Meanings:
+    """What the markers of each shape tell of stages, as a code per shape (-1: nothing)."""
+
+    code_of_shape: Int64
+    of_code: tuple[tuple[Meaning, ...], ...]
 
 
-def _track(log: JobLog, file: int, keep: NDArray[np.bool_], markers: NDArray[np.bool_]) -> _FileTrack:
+def _meanings(log: JobLog) -> _Meanings:
+    codes: dict[tuple[Meaning, ...], int] = {}
+    of_shape = np.full(len(log.shapes) + 1, -1, dtype=np.int64)
+    for number, shape in enumerate(log.shapes):
+        told = tuple(marker.means for marker in shape.markers if marker.means in _STAGE_OF)
+        if told:
+            of_shape[number] = codes.setdefault(told, len(codes))
+    return _Meanings(of_shape, tuple(codes))
+
+
+def _by_file(file_of: NDArray[np.int32], rows: Int64, files: int) -> list[Int64]:
+    """The rows of each file, in reading order."""
+    order = rows[np.argsort(file_of[rows], kind="stable")]
+    bounds = np.searchsorted(file_of[order], np.arange(1, files))
+    return list(np.split(order, bounds))
+
+
+def _track(log: JobLog, own: Int64, rows: Int64, meanings: _Meanings) -> _FileTrack:
+    """One file's track; runs of rows with the same meaning count as their first."""
     series = log.iterations
-    own = keep & (series.file == file)
     line, value, time_ns = series.line[own], series.value[own], series.time_ns[own]
-    rows = np.flatnonzero(markers & (log.rows.file == file))
-    changes: list[tuple[int, int, Meaning | None]] = [
-        (int(log.rows.line[row]), int(log.rows.time_ns[row]), marker.means)
-        for row in rows.tolist()
-        for marker in log.shapes[int(log.rows.shape[row])].markers
-        if marker.means in _STAGE_OF
-    ]
-    changes += [(int(at), int(when), None) for at, when in zip(line.tolist(), time_ns.tolist(), strict=True)]
-    stage_line, stage_ns, stages = _stages(sorted(changes, key=lambda change: change[0]))
-    return _FileTrack(line, value, time_ns, np.array(stage_line, dtype=np.int64), tuple(stages), np.array(stage_ns, dtype=np.int64))
+    lines = np.concatenate([log.rows.line[rows], line])
+    times = np.concatenate([log.rows.time_ns[rows], time_ns])
+    codes = np.concatenate([meanings.code_of_shape[log.rows.shape[rows]], np.full(line.size, -1, dtype=np.int64)])
+    order = np.argsort(lines, kind="stable")
+    changed = np.ones(order.size, dtype=np.bool_)
+    changed[1:] = codes[order[1:]] != codes[order[:-1]]
+    changes: list[tuple[int, int, Meaning | None]] = []
+    for at in order[changed].tolist():
+        told = meanings.of_code[int(codes[at])] if codes[at] >= 0 else (None,)
+        changes += [(int(lines[at]), int(times[at]), means) for means in told]
+    stage_line, stage_ns, stages = _stages(changes)
+    return _FileTrack(
+        line,
+        value,
+        time_ns,
+        np.array(stage_line, dtype=np.int64),
+        tuple(stages),
+        np.array(stage_ns, dtype=np.int64),
+    )
 
 
 def _stages(changes: list[tuple[int, int, Meaning | None]]) -> tuple[list[int], list[int], list[Stage]]:
@@ -194,10 +247,11 @@ def _stages(changes: list[tuple[int, int, Meaning | None]]) -> tuple[list[int], 
     lines: list[int] = []
     times: list[int] = []
     stages: list[Stage] = []
-    now = Stage.UNKNOWN
+    now: Stage = Stage.UNKNOWN
+    following: Stage
     for line, when, means in changes:
         if means is None:
-            following = Stage.TRAIN if now is not Stage.EVAL else now
+            following = Stage.EVAL if now is Stage.EVAL else Stage.TRAIN
         else:
             following = _STAGE_OF[means]
             if now not in _BEFORE_TRAINING and following in _BEFORE_TRAINING:

@@ -7,25 +7,28 @@ failure lines, never with the size of the logs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from llmprism import limits
 from llmprism.logs.clock import YEARLESS_END_NS, set_year, year_of
+from llmprism.logs.joblog import IterationSeries, JobLog, Rows, Writer
+from llmprism.logs.kernels import fill_times, numbers_after, pair_keys
 from llmprism.logs.library import Library
-from llmprism.logs.scan import Lines, mask_text, scan_block, shape_hash
-from llmprism.logs.shapes import _FRAME as FRAME_LINE
-from llmprism.logs.shapes import MAX_TEXT_CHARS, Shape, ShapeFlag, choose_fault, describe_shape
+from llmprism.logs.linetext import is_quoted_code, line_text, plain_text
+from llmprism.logs.masking import mask_text, shape_hash
+from llmprism.logs.scan import Lines, scan_block
+from llmprism.logs.shapes import FRAME_LINE, MAX_TEXT_CHARS, Place, Shape, ShapeFlag, choose_fault, describe_shape
 from llmprism.logs.sources import Dropped, LogFile, find_log_files, read_blocks
 from llmprism.logs.tables import KeyTable
 from llmprism.logs.tags import Identity, identity_of_file, identity_of_prefix, looks_host_prefixed
 
-__all__ = ["IterationSeries", "JobLog", "Rows", "Writer", "read_job"]
+__all__ = ["read_job"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -43,109 +46,10 @@ _MAX_INSPECTED: Final = 50_000
 
 _SERIES_PER_SCAN: Final = 2_000
 _MAX_FRAMES_BACK: Final = 160
-_UNKNOWN_SHAPE_KEY: Final = 0x9E3779B97F4A7C15
+_MAX_FRAMES_REACH: Final = 20_000
+"""Lines of all writers within which the frames of a traceback are looked for: 64 ranks fail line by line together."""
 
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """One (file, prefix) pair."""
-
-    file: int
-    identity: Identity
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The lines that bear on failure or progress, in reading order. `time_ns` 0: unknown."""
-
-    shape: Int32
-    writer: Int32
-    file: Int32
-    line: Int64
-    time_ns: Int64
-
-
-@dataclass(frozen=True, slots=True)
-class IterationSeries:
-    """Iteration numbers as they were printed, thinned, in reading order."""
-
-    shape: Int32
-    file: Int32
-    line: Int64
-    time_ns: Int64
-    value: Int64
-
-
-@dataclass(slots=True)
-class JobLog:
-    """Everything that the later steps need to know of a job's logs."""
-
-    files: list[LogFile]
-    file_identity: list[Identity]
-    shapes: list[Shape]
-    writers: list[Writer]
-    rows: Rows
-    iterations: IterationSeries
-    texts: dict[int, str]
-    count: Int64
-    """Lines per shape."""
-    pair_shape: Int32
-    pair_writer: Int32
-    pair_count: Int64
-    writer_lines: Int64
-    writer_last_line: Int64
-    writer_last_ns: Int64
-    file_lines: Int64
-    file_last_ns: Int64
-    lines: int
-    bytes: int
-    dropped: Dropped
-
-
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _pair_keys(shape: Int32, writer: Int32, out: UInt64) -> None:
-    for i in range(shape.size):
-        mixed = (np.uint64(shape[i]) << np.uint64(32)) | np.uint64(writer[i])
-        mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
-        out[i] = mixed ^ (mixed >> np.uint64(29))
-
-
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _numbers_after(
-    buf: NDArray[np.uint8], start: Int64, end: Int64, which: Int32, anchors: NDArray[np.uint8], sizes: Int32, out: Int64
-) -> None:
-    """For each line the number right after the first place where its anchor stands before a digit, or -1."""
-    for row in range(start.size):
-        size = sizes[which[row]]
-        out[row] = -1
-        last = end[row] - size
-        for i in range(start[row], last):
-            if not (48 <= buf[i + size] <= 57):
-                continue
-            same = True
-            for k in range(size):
-                if buf[i + k] != anchors[which[row], k]:
-                    same = False
-                    break
-            if same:
-                value = 0
-                j = i + size
-                while j < end[row] and 48 <= buf[j] <= 57 and value < 1 << 50:
-                    value = value * 10 + int(buf[j]) - 48
-                    j += 1
-                out[row] = value
-                break
-
-
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _fill_times(time_ns: Int64, last: int) -> int:
-    """Give lines without a time the one before them in the file."""
-    for i in range(time_ns.size):
-        if time_ns[i] == 0:
-            time_ns[i] = last
-        else:
-            last = time_ns[i]
-    return last
+_MAX_PLACES: Final = 20_000
 
 
 def _grown(array: NDArray[np.int64], size: int) -> NDArray[np.int64]:
@@ -189,6 +93,7 @@ class _Reader:
     row_count: int = 0
     series: list[tuple[Int32, Int32, Int64, Int64, Int64]] = field(default_factory=list)
     texts: dict[int, str] = field(default_factory=dict)
+    places: dict[tuple[int, int], Place] = field(default_factory=dict)
     context_shapes: int = 0
     inspected: int = 0
     variants: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -230,10 +135,12 @@ class _Reader:
         times = self.times(lines, state)
         writer = self.writers_of(buf, lines, state)
         shape = self.shapes_of(buf, lines, state)
-        self.count(shape, writer, lines, times)
+        fresh = self.count(shape, writer, lines, times)
+        if fresh.size:
+            self.keep_places(buf, lines, fresh, shape, writer, state)
         flags = self.flags[shape]
         if (flags & int(ShapeFlag.INSPECT)).any():
-            shape = self.inspect(buf, lines, shape, flags)
+            shape = self.inspect(buf, lines, shape, flags, state)
             flags = self.flags[shape]
         wanted = np.flatnonzero(flags & int(ShapeFlag.ROW))
         self.keep_rows(buf, lines, wanted, shape, writer, times, state)
@@ -247,7 +154,7 @@ class _Reader:
         if absolute.size:
             state.year = year_of(int(absolute[-1]))
         times = set_year(times, state.year).copy()
-        state.last_ns = int(_fill_times(times, state.last_ns))
+        state.last_ns = int(fill_times(times, state.last_ns))
         return times
 
     def writers_of(self, buf: NDArray[np.uint8], lines: Lines, state: _FileState) -> Int32:
@@ -280,15 +187,16 @@ class _Reader:
         head = bytes(buf[start:text_start]).decode("utf-8", "replace")
         shape = describe_shape(
             int(lines.shape[row]),
-            _plain(raw),
+            plain_text(raw),
             mask_text(raw).decode("utf-8", "replace"),
             head,
             self.library,
+            quoted=is_quoted_code(buf, lines, row),
         )
-        shape.first_file, shape.first_number = state.number, int(lines.number[row])
         if shape.flags & ShapeFlag.ROW and self.context_shapes < _MAX_CONTEXT_SHAPES:
             self.context_shapes += 1
-            self.add_context(shape, buf, lines, row)
+            shape.place = self.place_of(buf, lines, row, state)
+            shape.frames = self.frames_above(shape, buf, lines, row)
         self.append_shape(shape)
 
     def append_shape(self, shape: Shape) -> int:
@@ -304,26 +212,45 @@ class _Reader:
             self.anchor_sizes[number] = len(shape.anchor)
         return number
 
-    def add_context(self, shape: Shape, buf: NDArray[np.uint8], lines: Lines, row: int) -> None:
-        """The neighbours of the line among those of the same writer, and the stack frames above an exception."""
+    def place_of(self, buf: NDArray[np.uint8], lines: Lines, row: int, state: _FileState) -> Place:
+        """The line with its neighbours among those of the same writer."""
         low = max(0, row - _CONTEXT_REACH)
         same = np.flatnonzero(lines.prefix[low : row + _CONTEXT_REACH] == lines.prefix[row]) + low
-        place = int(np.searchsorted(same, row))
-        for k in same[max(0, place - CONTEXT_LINES) : place].tolist():
-            shape.before.append((int(lines.number[k]), _line_text(buf, lines, k)))
-        for k in same[place + 1 : place + 1 + CONTEXT_LINES].tolist():
-            shape.after.append((int(lines.number[k]), _line_text(buf, lines, k)))
-        if shape.flags & ShapeFlag.EXCEPTION:
-            frames: list[tuple[str, str]] = []
-            for k in same[max(0, place - _MAX_FRAMES_BACK) : place][::-1].tolist():
-                text = _line_text(buf, lines, k, tagged=False)
-                if match := FRAME_LINE.match(text):
-                    frames.append((match[1], match[2] or ""))
-                elif "Traceback (most recent call last)" in text:
-                    break
-            shape.frames = tuple(reversed(frames))
+        at = int(np.searchsorted(same, row))
+        before, after = same[max(0, at - CONTEXT_LINES) : at], same[at + 1 : at + 1 + CONTEXT_LINES]
+        return Place(
+            state.number,
+            int(lines.number[row]),
+            line_text(buf, lines, row),
+            tuple((int(lines.number[k]), line_text(buf, lines, k)) for k in before.tolist()),
+            tuple((int(lines.number[k]), line_text(buf, lines, k)) for k in after.tolist()),
+        )
 
-    def inspect(self, buf: NDArray[np.uint8], lines: Lines, shape: Int32, flags: Int32) -> Int32:
+    def frames_above(self, shape: Shape, buf: NDArray[np.uint8], lines: Lines, row: int) -> tuple[tuple[str, str], ...]:
+        """The stack frames that the same writer printed above an exception, outermost first."""
+        if not shape.flags & ShapeFlag.EXCEPTION:
+            return ()
+        low = max(0, row - _MAX_FRAMES_REACH)
+        same = np.flatnonzero(lines.prefix[low:row] == lines.prefix[row])[-_MAX_FRAMES_BACK:] + low
+        frames: list[tuple[str, str]] = []
+        for k in same[::-1].tolist():
+            text = line_text(buf, lines, k, tagged=False)
+            if match := FRAME_LINE.match(text):
+                frames.append((match[1], match[2] or ""))
+            elif "Traceback (most recent call last)" in text:
+                break
+        return tuple(reversed(frames))
+
+    def keep_places(
+        self, buf: NDArray[np.uint8], lines: Lines, fresh: Int32, shape: Int32, writer: Int32, state: _FileState
+    ) -> None:
+        """Text and neighbours of lines that tell of trouble, once per shape and writer."""
+        for row in fresh[(self.flags[shape[fresh]] & int(ShapeFlag.TROUBLE)) != 0].tolist():
+            if len(self.places) >= _MAX_PLACES:
+                return
+            self.places[int(shape[row]), int(writer[row])] = self.place_of(buf, lines, row, state)
+
+    def inspect(self, buf: NDArray[np.uint8], lines: Lines, shape: Int32, flags: Int32, state: _FileState) -> Int32:
         """Lines whose numbers matter get a shape per meaning: the shape itself, or a variant of it."""
         shape = shape.copy()
         for row in np.flatnonzero(flags & int(ShapeFlag.INSPECT)).tolist():
@@ -331,7 +258,7 @@ class _Reader:
                 break
             self.inspected += 1
             base = int(shape[row])
-            text = _line_text(buf, lines, row, tagged=False)
+            text = line_text(buf, lines, row, tagged=False)
             faults, markers = self.library.match(text.encode())
             fault = choose_fault(faults)
             own = self.shapes[base]
@@ -342,18 +269,19 @@ class _Reader:
                 key = shape_hash(f"{own.key} {meaning[1]}".encode())
                 head = bytes(buf[lines.start[row] : lines.text_start[row]]).decode("utf-8", "replace")
                 variant = describe_shape(key, text, own.template, head, self.library)
-                variant.first_file, variant.first_number = own.first_file, int(lines.number[row])
-                self.add_context(variant, buf, lines, row)
+                variant.place = self.place_of(buf, lines, row, state)
+                variant.frames = self.frames_above(variant, buf, lines, row)
                 self.shape_table.assign(np.array([key], dtype=np.uint64))
                 self.variants[meaning] = self.append_shape(variant)
             shape[row] = self.variants[meaning]
         return shape
 
-    def count(self, shape: Int32, writer: Int32, lines: Lines, times: Int64) -> None:
+    def count(self, shape: Int32, writer: Int32, lines: Lines, times: Int64) -> Int32:
+        """Count the lines; the rows whose (shape, writer) is met for the first time."""
         self.shape_count = _grown(self.shape_count, len(self.shapes) + 1)
         self.shape_count += np.bincount(shape, minlength=self.shape_count.size)[: self.shape_count.size]
         keys = np.empty(shape.size, dtype=np.uint64)
-        _pair_keys(shape, writer, keys)
+        pair_keys(shape, writer, keys)
         pair, first = self.pair_table.assign(keys)
         if first.size:
             self.pairs.append((shape[first], writer[first]))
@@ -365,6 +293,7 @@ class _Reader:
         self.writer_lines += np.bincount(writer, minlength=self.writer_lines.size)[: self.writer_lines.size]
         np.maximum.at(self.writer_last_line, writer, lines.number)
         np.maximum.at(self.writer_last_ns, writer, times)
+        return first
 
     def keep_rows(
         self,
@@ -387,7 +316,7 @@ class _Reader:
         for row, at in zip(keeps_text.tolist(), place.tolist(), strict=True):
             if len(self.texts) >= _MAX_TEXTS:
                 break
-            self.texts[self.row_count + at] = _line_text(buf, lines, row, tagged=False)[:600]
+            self.texts[self.row_count + at] = line_text(buf, lines, row, tagged=False)[:600]
         file = np.full(wanted.size, state.number, dtype=np.int32)
         self.rows.append((shape[wanted], writer[wanted], file, lines.number[wanted], times[wanted]))
         self.row_count += int(wanted.size)
@@ -397,9 +326,7 @@ class _Reader:
     ) -> None:
         values = np.empty(rows.size, dtype=np.int64)
         which = shape[rows]
-        _numbers_after(
-            buf, lines.text_start[rows], lines.end[rows], which, self.anchors, self.anchor_sizes, values
-        )
+        numbers_after(buf, lines.text_start[rows], lines.end[rows], which, self.anchors, self.anchor_sizes, values)
         changed = np.ones(rows.size, dtype=np.bool_)
         changed[1:] = (values[1:] != values[:-1]) | (which[1:] != which[:-1])
         kept = np.flatnonzero(changed & (values >= 0))
@@ -412,23 +339,8 @@ class _Reader:
             self.series.append((which[kept], file, lines.number[at], times[at], values[kept]))
 
 
-_CONTROL_BYTES: Final = {number: None for number in (*range(0, 9), *range(11, 32), 127)}
-
-
-def _plain(raw: bytes) -> str:
-    """Text without escape sequences and control bytes, as the masking sees it."""
-    import re
-
-    text = re.sub(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)", b"", raw)
-    return text.decode("utf-8", "replace").translate(_CONTROL_BYTES)
-
-
-def _line_text(buf: NDArray[np.uint8], lines: Lines, row: int, *, tagged: bool = True) -> str:
-    start = int(lines.start[row] if tagged else lines.text_start[row])
-    return _plain(bytes(buf[start : min(int(lines.end[row]), start + MAX_TEXT_CHARS)]))
-
-
-def _joined(parts: list[tuple[NDArray[np.int32], ...]], column: int, dtype: type) -> NDArray[np.int64]:
+def _joined(parts: Sequence[tuple[Any, ...]], column: int, dtype: type) -> Any:
+    """One column of the pieces gathered per block, as one array."""
     if not parts:
         return np.zeros(0, dtype=dtype)
     return np.concatenate([part[column] for part in parts]).astype(dtype, copy=False)
@@ -472,6 +384,7 @@ def _finished(reader: _Reader, file_lines: Int64, file_last: Int64) -> JobLog:
             *(_joined(series, c, t) for c, t in enumerate((np.int32, np.int32, np.int64, np.int64, np.int64)))
         ),
         reader.texts,
+        reader.places,
         reader.shape_count[: len(reader.shapes)],
         _joined(pairs, 0, np.int32),
         _joined(pairs, 1, np.int32),

@@ -8,13 +8,13 @@ it counts. Only lines whose meaning depends on a masked number (`Xid 79` or `Xid
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final
 
 from llmprism.logs.library import Fault, FaultRole, Library, Marker
 
-__all__ = ["Level", "Shape", "ShapeFlag", "describe_shape", "exception_name", "iteration_anchor"]
+__all__ = ["FRAME_LINE", "Level", "Place", "Shape", "ShapeFlag", "describe_shape", "exception_name", "iteration_anchor"]
 
 MAX_TEXT_CHARS: Final = 2_000
 """How much of a line is kept as text and matched; no signature sits deeper."""
@@ -46,6 +46,19 @@ class ShapeFlag(IntFlag):
     EXCEPTION = 16
     TRACEBACK = 32
     FRAME = 64
+    TROUBLE = 128
+    """The line tells of trouble: its text and neighbours are kept once per writer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line as it was written, with its neighbours of the same writer: (line number, text) each."""
+
+    file: int
+    line: int
+    text: str
+    before: tuple[tuple[int, str], ...] = ()
+    after: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -61,15 +74,17 @@ class Shape:
     markers: tuple[Marker, ...] = ()
     anchor: bytes = b""
     frames: tuple[tuple[str, str], ...] = ()
-    first_file: int = -1
-    first_number: int = 0
-    before: list[tuple[int, str]] = field(default_factory=list)
-    after: list[tuple[int, str]] = field(default_factory=list)
+    place: Place | None = None
 
 
 _LEVELS: Final = (
     (Level.FATAL, re.compile(r"\b(?:FATAL|CRITICAL|PANIC|Fatal error)\b")),
-    (Level.ERROR, re.compile(r"\b(?:ERROR|SEVERE|NCCL ERROR)\b|\[ERROR\]|(?:^|\s)(?:error|Error):")),
+    (
+        Level.ERROR,
+        re.compile(
+            r"\b(?:ERROR|SEVERE|NCCL ERROR)\b|\[ERROR\]|(?:^|\s)(?:error|Error):|\"level(?:name)?\": ?\"(?:error|ERROR)"
+        ),
+    ),
     (Level.WARNING, re.compile(r"\b(?:WARN|WARNING)\b|\bwarn(?:ing)?s?:|Warning:|UserWarning|\[NeMo W")),
     (Level.INFO, re.compile(r"\b(?:INFO|NOTICE)\b|\[NeMo I")),
     (Level.DEBUG, re.compile(r"\b(?:DEBUG|TRACE)\b")),
@@ -81,17 +96,19 @@ _LEVEL_HEAD_CHARS: Final = 160
 _EXCEPTION: Final = re.compile(
     r"^\s*((?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Failure|Timeout|Exit|Fault|Exceeded|Killed))(?=:\s|:$|$|\()"
 )
-_FRAME: Final = re.compile(r'^\s*File "([^"]{1,300})", line \d+(?:, in (.{1,80}))?')
+FRAME_LINE: Final = re.compile(r'^\s*File "([^"]{1,300})", line \d+(?:, in (.{1,80}))?')
 _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\)")
 _CONTINUATION: Final = re.compile(r"^\s*(?:frame #\d+|#\d+ |\^+$|at 0x|~+\^*)")
 
 _NAMES_RANKS: Final = re.compile(
-    r"(?:\brank\b[\s:=]*\d+ +nranks? \d+|\brank +: \d+ \(local_rank|host +: |exitcode +: |last enqueued|Bootstrap ?: Using"
-    r"|GLOBAL_RANK: \d+|srun: error: |OOB|NET/Socket : Using|node rank \d+|global_rank|local_rank: \d+ \(pid)"
+    r"(?:\brank\b[\s:=]*\d+ +nranks? \d+|\brank +: \d+ \(local_rank|host +: |exitcode +: |[Ll]ast enqueued"
+    r"|Bootstrap ?: Using|GLOBAL_RANK: \d+|srun: error: |OOB|NET/Socket : Using|node rank \d+|global_rank"
+    r"|local_rank: \d+ \(pid)"
 )
 _ITERATION: Final = (
     re.compile(
-        r"(?:^|[\s\[({|,'\"])(?P<word>iteration|iter|global[ _]steps?|step|steps|update|num_updates|batch)['\"]?\s*[:=#]?\s*(?=\d)",
+        r"(?:^|[\s\[({|,'\"])(?P<word>iteration|iter|global[ _]steps?|step|steps|update|num_updates|batch)"
+        r"['\"]?\s*[:=#]?\s*(?=\d)",
         re.I,
     ),
     re.compile(r"\|\s+(?=\d+/\d+ \[)"),
@@ -103,7 +120,12 @@ _NOT_COUNTING: Final = re.compile(
 )
 """Words before `step` that make it a setting or a place instead of a count of progress."""
 
-_NOT_PROGRESS: Final = re.compile(r"checkpoint|saving|loading|resum|slurmstepd|srun:|batch.?size", re.I)
+_OTHER_BAR: Final = re.compile(
+    r"load|download|map|generat|token|filter|resolv|fetch|sav|shard|eval|sanity|predict|copy|extract|upload|pars", re.I
+)
+"""Words before a progress bar that does not count training steps."""
+
+_NOT_PROGRESS: Final = re.compile(r"checkpoint|saving|loading|resum|slurmstepd|srun:", re.I)
 
 
 def _level(text: str, head: str) -> Level:
@@ -127,7 +149,9 @@ def iteration_anchor(text: str) -> bytes:
         for match in pattern.finditer(text):
             if "word" in match.groupdict() and _NOT_COUNTING.search(text[: match.start("word")]):
                 continue
-            kept = re.search(rf"\D{{1,{_ANCHOR_BYTES}}}$", text[: match.end()])
+            if match[0].startswith("|"):
+                return b"" if _OTHER_BAR.search(text[: match.start()]) else b"|"
+            kept = re.search(rf"[^\d\s]\D{{0,{_ANCHOR_BYTES - 1}}}$", text[: match.end()].rstrip())
             return kept[0].encode()[-_ANCHOR_BYTES:] if kept else b""
     return b""
 
@@ -142,21 +166,28 @@ def choose_fault(faults: list[Fault]) -> Fault | None:
     return min(faults, key=lambda fault: (fault.role is not FaultRole.BENIGN, -fault.weight, _ROLE_ORDER[fault.role]))
 
 
-def describe_shape(key: int, text: str, template: str, head: str, library: Library) -> Shape:
-    """The meaning of a shape from its first line; `head` is the prefix with its time and tags."""
+def describe_shape(key: int, text: str, template: str, head: str, library: Library, *, quoted: bool = False) -> Shape:
+    """The meaning of a shape from its first line; `head` is the prefix with its time and tags.
+
+    `quoted`: the line is program code shown inside a traceback and means nothing by itself.
+    """
+    if quoted:
+        return Shape(key, text, template, ShapeFlag.FRAME, Level.NONE)
     encoded = text.encode()
     faults, markers = library.match(encoded)
     level = _level(text, head)
     flags = ShapeFlag.NONE
     fault = choose_fault(faults)
-    frame = _FRAME.match(text)
+    frame = FRAME_LINE.match(text)
     if frame or _CONTINUATION.match(text):
         return Shape(key, text, template, ShapeFlag.FRAME, Level.NONE)
     if _TRACEBACK.search(text):
         flags |= ShapeFlag.TRACEBACK | ShapeFlag.ROW
     if exception_name(text):
         flags |= ShapeFlag.EXCEPTION | ShapeFlag.ROW
-    if markers or level >= Level.ERROR or (fault and fault.role is not FaultRole.BENIGN):
+    if level >= Level.ERROR or (fault and fault.role is not FaultRole.BENIGN) or flags & ShapeFlag.EXCEPTION:
+        flags |= ShapeFlag.ROW | ShapeFlag.TROUBLE
+    if markers:
         flags |= ShapeFlag.ROW
     if library.depends_on_numbers(encoded):
         flags |= ShapeFlag.INSPECT | ShapeFlag.ROW

@@ -19,7 +19,7 @@ Int32 = NDArray[np.int32]
 _FIRST_SLOTS = 1 << 12
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def insert(keys: UInt64, ids: Int32, key: np.uint64, value: int) -> None:
     """Put `key` with id `value`; the caller knows that it is absent and that there is room."""
     mask = np.uint64(keys.size - 1)
@@ -30,7 +30,7 @@ def insert(keys: UInt64, ids: Int32, key: np.uint64, value: int) -> None:
     ids[slot] = value
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def find(keys: UInt64, ids: Int32, key: np.uint64) -> int:
     """The id of `key`, or -1."""
     mask = np.uint64(keys.size - 1)
@@ -42,7 +42,7 @@ def find(keys: UInt64, ids: Int32, key: np.uint64) -> int:
     return -1
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def assign(keys: UInt64, ids: Int32, used: int, limit: int, query: UInt64, out: Int32, first: Int32) -> int:
     """Ids of all `query` keys into `out`; unknown ones get the next ids and `first[id - used]` their row.
 
@@ -74,7 +74,7 @@ def assign(keys: UInt64, ids: Int32, used: int, limit: int, query: UInt64, out: 
     return used
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _rehash(old_keys: UInt64, old_ids: Int32, keys: UInt64, ids: Int32) -> None:
     for slot in range(old_keys.size):
         if old_ids[slot] != -1:

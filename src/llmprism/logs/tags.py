@@ -38,6 +38,7 @@ _MPI: Final = re.compile(r"\[\d+,(\d+)\]<\w+>:")
 _WORKER: Final = re.compile(r"\((?:\w+\s+)?pid=(\d+)(?:,\s*ip=([\w.:-]+))?\)")
 _POD: Final = re.compile(r"\[pod/([\w.-]+)")
 _NCCL: Final = re.compile(r"(?:^|\s)([\w.-]+):(\d+):\d+ \[\d+\]")
+_SYSLOG_HOST: Final = re.compile(r"\d\d:\d\d:\d\d\S*\s+([A-Za-z][\w.-]*)\s*$")
 _HOST: Final = re.compile(r"^\s*([A-Za-z][\w.-]*): ")
 
 _FILE_RANK: Final = re.compile(r"(?:^|[^a-z])(?:rank|task|worker_rank|gpu_rank)[-_.]?(\d+)(?!\d)", re.IGNORECASE)
@@ -69,6 +70,8 @@ def identity_of_prefix(prefix: str) -> Identity:
         found = replace(found, process=f"{match[2] or ''}:{match[1]}", node=match[2] or found.node)
     if match := _POD.search(prefix):
         found = replace(found, node=match[1])
+    if match := _SYSLOG_HOST.search(prefix):
+        found = replace(found, node=match[1])
     if match := _NCCL.search(prefix):
         found = replace(found, node=match[1], process=f"{match[1]}:{match[2]}")
     return found
@@ -95,7 +98,9 @@ def identity_of_file(name: str) -> Identity:
 
 
 def _is_run_name(stem: str) -> bool:
-    return bool(re.match(r"(?i)(result|run|log|slurm|job|trial|r|ok|fail|cancel|odd|train|out|output|std\w+)[-_]?\w*$", stem))
+    return bool(
+        re.match(r"(?i)(result|run|log|slurm|job|trial|r|ok|fail|cancel|odd|train|out|output|std\w+)[-_]?\w*$", stem)
+    )
 
 
 def looks_host_prefixed(head: str) -> bool:

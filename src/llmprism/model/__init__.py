@@ -1,7 +1,9 @@
 """The nouns of the domain, frozen. Stages meet only through these types."""
 
 from llmprism.model.clock import StepClock
+from llmprism.model.congestion import CongestionTable
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.fitness import Answer, ClockOffset, Fitness, Question, Verdict
 from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
 from llmprism.model.job import Job, JobState, Recognition
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
@@ -11,6 +13,9 @@ from llmprism.model.timeline import EventKind, Events, Steps, Timeline
 from llmprism.model.topology import Nic, Server, Switch, Topology
 
 __all__ = [
+    "Answer",
+    "ClockOffset",
+    "CongestionTable",
     "EventKind",
     "Events",
     "Evidence",
@@ -18,6 +23,7 @@ __all__ = [
     "FindingKind",
     "FindingLife",
     "FindingPhase",
+    "Fitness",
     "FlowTable",
     "Group",
     "InputCounts",
@@ -30,6 +36,7 @@ __all__ = [
     "Nic",
     "PairKind",
     "PairRoles",
+    "Question",
     "Recognition",
     "Report",
     "RunLife",
@@ -44,6 +51,7 @@ __all__ = [
     "Timeline",
     "Topology",
     "TransferTable",
+    "Verdict",
     "Where",
     "WhereType",
     "Window",

@@ -9,9 +9,13 @@ Addresses are integers that index `addresses`; switch paths are integers that in
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from llmprism.model.congestion import CongestionTable
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -42,7 +46,7 @@ class InputCounts:
 
 @dataclass(frozen=True, slots=True)
 class FlowTable:
-    """Records of all pairs, sorted by (src, dst, start_ns)."""
+    """Records of all pairs, sorted by (src, dst, start_ns). `congestion` is known where packets were read."""
 
     addresses: tuple[str, ...]
     paths: tuple[tuple[str, ...], ...]
@@ -54,6 +58,7 @@ class FlowTable:
     bytes: Int64
     path: Int32
     counts: InputCounts
+    congestion: CongestionTable | None = None
 
     @property
     def window(self) -> Window:

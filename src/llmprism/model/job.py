@@ -28,7 +28,8 @@ class Job:
     """`members` are address ids, ascending; `transfers` holds what they sent to each other and nothing else.
 
     `bulk` marks the pairs of `transfers` that carry training traffic; the others carry control messages (None: all
-    do). `clock` is the step clock that the job was recognised by, where its steps could be seen.
+    do). `clock` is the step clock that the job was recognised by, where its steps could be seen. `places` names the
+    server of each member, empty where the topology does not know it.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Job:
     transfers: TransferTable
     bulk: NDArray[np.bool_] | None = None
     clock: StepClock | None = None
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,9 @@ class StepMark:
 class RunLife:
     """One run of a job. `id` never changes; `members` are names. Times are event times in ns.
 
-    `baseline_ns` is the step time while nothing was wrong (0: not known yet), `usual_high_ns` what nine of ten such steps
-    stay below, `slow_since_ns` when the present slow phase began (0: none). `silent_since_ns` is the end of its last training message.
+    `baseline_ns` is the step time while nothing was wrong (0: not known yet), `usual_high_ns` what nine of ten such
+    steps stay below, `slow_since_ns` when the present slow phase began (0: none). `silent_since_ns` is the end of its
+    last training message.
     """
 
     id: str

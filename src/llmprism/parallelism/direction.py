@@ -2,11 +2,14 @@
 
 Follow the balance of a pipeline: bytes sent one way along it minus bytes sent the other way. Taken the right way round
 it counts the activations that are *outstanding*, not yet answered by a gradient. It is lowest between steps, when
-gradients are synchronised, the optimizer runs and the first activation is computed: the pipeline stays there long. It is
-highest for moments only, when the pipeline is full. So the end from which the balance rests low is the first stage.
+gradients are synchronised, the optimizer runs and the first activation is computed: one long rest. When the pipeline is
+full it is highest, but never rests there for longer than one computation. So the end from which the balance has its
+longest rest low is the first stage.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,23 +20,33 @@ Float64 = NDArray[np.float64]
 
 __all__ = ["in_stage_order"]
 
-BAND = 0.1
+BAND = 0.2
 """Share of the balance's range (over one step) that counts as resting at its lowest or highest."""
+
+MESSAGE_FLOOR_BYTES = 1_000
+"""Smaller messages (norms, heartbeats) end no rest."""
 
 
 def in_stage_order(
-    transfers: TransferTable, path: tuple[int, ...], pair_of: dict[tuple[int, int], int], boundary_ns: Int64
+    transfers: TransferTable,
+    path: tuple[int, ...],
+    pair_of: dict[tuple[int, int], int],
+    boundary_ns: Int64,
+    *,
+    ring: bool = False,
 ) -> tuple[tuple[int, ...], float]:
-    """The path with its first stage first, and how sure that is (0..1)."""
-    along = [pair_of[link] for link in zip(path, path[1:], strict=False) if link in pair_of]
-    against = [pair_of[link] for link in zip(path[1:], path, strict=False) if link in pair_of]
+    """The path with its first stage first, and how sure that is (0..1). In a ring the last stage hands on to the
+    first."""
+    links = list(pairwise((*path, path[0]) if ring else path))
+    along = [pair_of[link] for link in links if link in pair_of]
+    against = [pair_of[late, early] for early, late in links if (late, early) in pair_of]
     low, high = _rests(transfers, along, against, boundary_ns)
     sure = abs(low - high) / max(low + high, 1e-12)
     return (path if low >= high else path[::-1]), sure
 
 
 def _rests(transfers: TransferTable, along: list[int], against: list[int], boundary_ns: Int64) -> tuple[float, float]:
-    """Time the balance rests at its lowest and at its highest, per step, summed over the steps."""
+    """Longest time in a step that the balance rests at its lowest and at its highest; medians over the steps."""
     rows_along, rows_against = _rows(transfers, along), _rows(transfers, against)
     rows = np.concatenate([rows_along, rows_against])
     signed = np.concatenate([transfers.bytes[rows_along], -transfers.bytes[rows_against]])
@@ -49,9 +62,12 @@ def _rests(transfers: TransferTable, along: list[int], against: list[int], bound
     lowest = np.repeat(np.minimum.reduceat(balance, first), np.diff(first, append=step.size))
     highest = np.repeat(np.maximum.reduceat(balance, first), np.diff(first, append=step.size))
     level = (balance - lowest) / np.maximum(highest - lowest, 1.0)
-    return float(stay[level <= BAND].sum()), float(stay[level >= 1.0 - BAND].sum())
+    longest_low = np.maximum.reduceat(np.where(level <= BAND, stay, 0.0), first)
+    longest_high = np.maximum.reduceat(np.where(level >= 1.0 - BAND, stay, 0.0), first)
+    return float(np.median(longest_low)), float(np.median(longest_high))
 
 
 def _rows(transfers: TransferTable, pairs: list[int]) -> Int64:
     index = np.array(pairs, dtype=np.int64)
-    return ranges(transfers.pair_offsets[index], transfers.pair_offsets[index + 1])
+    rows = ranges(transfers.pair_offsets[index], transfers.pair_offsets[index + 1])
+    return rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]

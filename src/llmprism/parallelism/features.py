@@ -48,15 +48,18 @@ class Links:
     there: Int32
     back: Int32
 
+    def only(self, chosen: Bool) -> Links:
+        return Links(self.low[chosen], self.high[chosen], self.there[chosen], self.back[chosen])
 
-@numba.njit(cache=True, parallel=True)
+
+@numba.njit(cache=True)
 def _spread_over_steps(
     offsets: Int64, start: Int64, end: Int64, size: Int64, boundary: Int64, regular: Bool, bins: int
 ) -> tuple[Float64, Float64]:
     pairs, steps = offsets.size - 1, boundary.size - 1
     by_step = np.zeros((pairs, steps))
     profile = np.zeros((pairs, bins))
-    for p in numba.prange(pairs):
+    for p in range(pairs):
         step = 0
         for i in range(offsets[p], offsets[p + 1]):
             while step < steps and start[i] >= boundary[step + 1]:
@@ -91,10 +94,10 @@ def _overlap(start_a: Int64, end_a: Int64, start_b: Int64, end_b: Int64) -> int:
     return total
 
 
-@numba.njit(cache=True, parallel=True)
+@numba.njit(cache=True)
 def _simultaneity(offsets: Int64, start: Int64, end: Int64, there: Int32, back: Int32) -> Float64:
     result = np.zeros(there.size)
-    for link in numba.prange(there.size):
+    for link in range(there.size):
         a, b = there[link], back[link]
         if a < 0 or b < 0:
             continue

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Schedule
-from llmprism.stats.quantum import equal_parts
+from llmprism.stats.quantum import equal_parts, scattered_parts
 
 Float64 = NDArray[np.float64]
 
-__all__ = ["equal_messages", "micro_batches", "schedule"]
+__all__ = ["interior_silences", "interleaved_batches", "micro_batches", "schedule"]
 
 MAX_MICRO_BATCHES: Final = 256
 """More micro-batches than this leave silences too close together to be told apart."""
@@ -22,7 +22,7 @@ MAX_MICRO_BATCHES: Final = 256
 MESSAGES_EXPLAIN: Final = 0.7
 """Share of a pipeline link's silence that lies between messages: 0.8-1.0 in real captures, a half at m / 2."""
 
-MAX_PAIRS: Final = 64
+MAX_LINKS: Final = 64
 """Links asked: all of them say the same."""
 
 MIN_INTERIOR_SILENCE: Final = 0.02
@@ -35,31 +35,45 @@ ONE_F_ONE_B_SHARE: Final = 0.75
 """At most this share under 1F1B, where gradients come back while activations still flow."""
 
 
-def micro_batches(transfers: TransferTable, pairs: list[int], clock: StepClock) -> int | None:
-    """Micro-batches per step, from pipeline pairs: one message each."""
-    return equal_messages(transfers, pairs, clock, MESSAGES_EXPLAIN)
+def micro_batches(transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock) -> int | None:
+    """Micro-batches per step, from (forward, backward) pairs: one message each way; None when silences do not tell.
 
-
-def equal_messages(transfers: TransferTable, pairs: list[int], clock: StepClock, explained: float) -> int | None:
-    """Equal messages per step on these pairs, None when the silences between them do not tell.
-
-    `explained` is the share of the silence that must lie between messages.
+    Asked of both directions together, then of each, because other traffic may share one of them; first for exact
+    places, then for places that vary with the length of the sequences or the collector's losses.
     """
-    positions, weights = [], []
-    for pair in pairs[:MAX_PAIRS]:
-        position, weight = _interior_silences(transfers, pair, clock)
-        positions.append(position)
-        weights.append(weight)
-    if not positions:
-        return None
-    position, weight = np.concatenate(positions), np.concatenate(weights)
-    asked = max(len(positions), 1) * max(clock.steps, 1) * clock.period_ns
-    if weight.sum() < MIN_INTERIOR_SILENCE * asked:
+    forward, backward = ([link[way] for link in links[:MAX_LINKS]] for way in (0, 1))
+    found = [_silences(transfers, pairs, clock) for pairs in (forward + backward, forward, backward)]
+    enough = MIN_INTERIOR_SILENCE * 2 * len(forward) * max(clock.steps, 1) * clock.period_ns
+    if found[0][1].sum() < enough:
         return 1
-    return equal_parts(position, weight, MAX_MICRO_BATCHES, explained)
+    for count in (_exact, scattered_parts):
+        for position, weight in found:
+            parts = count(position, weight)
+            if parts is not None:
+                return parts
+    return None
 
 
-def _interior_silences(transfers: TransferTable, pair: int, clock: StepClock) -> tuple[Float64, Float64]:
+def _exact(position: Float64, weight: Float64) -> int | None:
+    return equal_parts(position, weight, MAX_MICRO_BATCHES, MESSAGES_EXPLAIN)
+
+
+def _silences(transfers: TransferTable, pairs: list[int], clock: StepClock) -> tuple[Float64, Float64]:
+    found = [interior_silences(transfers, pair, clock) for pair in pairs]
+    return np.concatenate([place for place, _ in found]), np.concatenate([length for _, length in found])
+
+
+def interleaved_batches(messages: int, closing_share: float) -> int | None:
+    """Micro-batches of an interleaved pipeline whose neighbouring stages exchange `messages` per step.
+
+    With v virtual stages each micro-batch passes every link v times and the link from the last stage back to the first
+    v - 1 times; what that link carries beyond a whole number of micro-batches is something else (tied embeddings).
+    """
+    virtual = [v for v in range(2, messages + 1) if messages % v == 0 and (v - 1) / v <= closing_share + 0.005]
+    return messages // max(virtual) if virtual else None
+
+
+def interior_silences(transfers: TransferTable, pair: int, clock: StepClock) -> tuple[Float64, Float64]:
     """Silences of one pair inside steps: place as a share of the step's bytes, and length."""
     rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
     start, end, size = transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows]
@@ -83,7 +97,7 @@ def schedule(transfers: TransferTable, links: list[tuple[int, int]], clock: Step
     """GPipe sends every activation before the first gradient returns; 1F1B only the warm-up's."""
     if batches is None or batches <= 2 or not links:
         return Schedule.UNKNOWN
-    shares = [_sent_before_return(transfers, forward, backward, clock) for forward, backward in links[:MAX_PAIRS]]
+    shares = [_sent_before_return(transfers, forward, backward, clock) for forward, backward in links[:MAX_LINKS]]
     share = float(np.median(shares))
     if share >= GPIPE_SHARE and stages < batches:
         return Schedule.GPIPE

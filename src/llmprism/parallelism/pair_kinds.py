@@ -6,8 +6,9 @@ together, activations and gradients take turns. Sizes are not used: collectors c
 
 *The graph.* A pipeline has one member of a data-parallel group, never two. So links are accepted from the surest to
 the least sure; a data-parallel link between two members of one pipeline, or a pipeline link inside one group, is
-refused and takes the other meaning. One wrong link can therefore not glue two groups together, as it does in the
-published refinement, which repairs mistakes of one sort only.
+refused and takes the other meaning. Before a data-parallel link joins two groups, all links between the two are asked:
+where pipelines join them the link is taken for one more pipeline link. One wrong link can therefore not glue two groups
+together, as it does in the published refinement, which repairs mistakes of one sort only.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from llmprism.model.layout import PairKind
 from llmprism.parallelism.features import Links, PairFeatures
+from llmprism.stats.disjoint_sets import component_labels
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -28,7 +30,7 @@ Int64 = NDArray[np.int64]
 Int8 = NDArray[np.int8]
 Bool = NDArray[np.bool_]
 
-__all__ = ["LinkKinds", "judge_links", "reconcile"]
+__all__ = ["LinkKinds", "judge_links", "reconcile", "without_false_pipelines"]
 
 ONE_WAY: Final = 0.3
 """A link whose lesser direction carries less than this share of the greater one is one-way."""
@@ -58,6 +60,9 @@ class LinkKinds:
     confidence: Float64
     one_way: Bool
     distance: Float64
+
+    def only(self, chosen: Bool) -> LinkKinds:
+        return LinkKinds(self.kind[chosen], self.confidence[chosen], self.one_way[chosen], self.distance[chosen])
 
 
 def judge_links(links: Links, features: PairFeatures, together: Float64) -> LinkKinds:
@@ -90,29 +95,90 @@ def _root(parent: Int64, node: int) -> int:
 
 
 @numba.njit(cache=True)
-def _accept(order: Int64, low: Int64, high: Int64, kind: Int8, nodes: int, dp: int, pp: int, other: int) -> Int8:
-    group, pipeline = np.arange(nodes), np.arange(nodes)
-    result = kind.copy()
+def _votes(first: int, peers: int, parent: Int64, following: Int64, vote: Float64, low: Int64, high: Int64,
+           offsets: Int64, incident: Int64) -> float:  # fmt: skip
+    """Sum of the votes of all links between the set that holds `first` and the one whose root is `peers`."""
+    total, node = 0.0, first
+    while True:
+        for link in incident[offsets[node] : offsets[node + 1]]:
+            if _root(parent, low[link] + high[link] - node) == peers:
+                total += vote[link]
+        node = following[node]
+        if node == first:
+            return total
+
+
+@numba.njit(cache=True)
+def _accept(order: Int64, low: Int64, high: Int64, kind: Int8, vote: Float64, offsets: Int64, incident: Int64,
+            dp: int, pp: int, other: int) -> Int8:  # fmt: skip
+    """The kinds that stand. `vote` is the log odds for data parallelism; `following` runs round a set."""
+    nodes = offsets.size - 1
+    group, pipeline, following = np.arange(nodes), np.arange(nodes), np.arange(nodes)
+    result, refused = kind.copy(), np.empty(order.size, dtype=np.int64)
+    count = 0
     for link in order:
         a, b = low[link], high[link]
-        same_group = _root(group, a) == _root(group, b)
+        group_a, group_b = _root(group, a), _root(group, b)
         same_pipeline = _root(pipeline, a) == _root(pipeline, b)
         if kind[link] == dp and same_pipeline:
             result[link] = other
-        elif kind[link] == dp:
-            group[_root(group, a)] = _root(group, b)
-        elif kind[link] == pp and same_group:
+        elif kind[link] == dp and group_a != group_b:
+            if _votes(a, group_b, group, following, vote, low, high, offsets, incident) > 0.0:
+                group[group_a] = group_b
+                following[a], following[b] = following[b], following[a]
+            else:
+                refused[count] = link
+                count += 1
+        elif kind[link] == pp and group_a == group_b:
             result[link] = dp
         elif kind[link] == pp:
             pipeline[_root(pipeline, a)] = _root(pipeline, b)
+    for link in refused[:count]:  # others may have joined the two groups meanwhile
+        if _root(group, low[link]) != _root(group, high[link]):
+            result[link] = pp
     return result
 
 
 def reconcile(links: Links, judged: LinkKinds) -> LinkKinds:
-    """One consistent answer: refused data-parallel links become `other`, refused pipeline links become DP."""
+    """One consistent answer: data-parallel links refused inside a pipeline become `other`, between groups pipeline
+    links; refused pipeline links become data-parallel."""
     members, ends = np.unique(np.concatenate([links.low, links.high]), return_inverse=True)
     low, high = ends[: links.low.size], ends[links.low.size :]
     order = np.argsort(-judged.confidence, kind="stable")
-    kind = _accept(order, low, high, judged.kind, members.size, int(PairKind.DP), int(PairKind.PP), int(PairKind.OTHER))
+    doubt = np.maximum(1.0 - judged.confidence, 1e-9)
+    vote = np.log(judged.confidence / doubt) * np.where(judged.kind == PairKind.DP, 1.0, -1.0)
+    by_node = np.argsort(ends, kind="stable")
+    offsets = np.searchsorted(ends[by_node], np.arange(members.size + 1))
+    kind = _accept(
+        order, low, high, judged.kind, vote, offsets, by_node % max(links.low.size, 1),
+        int(PairKind.DP), int(PairKind.PP), int(PairKind.OTHER),
+    )  # fmt: skip
     confidence = np.where(kind == judged.kind, judged.confidence, 1.0 - judged.confidence)
     return LinkKinds(kind, confidence, judged.one_way, judged.distance)
+
+
+def without_false_pipelines(links: Links, kinds: LinkKinds) -> LinkKinds:
+    """Pipeline links that cannot be: a stage has two neighbours at most, and the peers of a stage are stages too.
+
+    The branches of a tree all-reduce go up, then down, as activations and gradients do; but trees branch, and some of
+    their links are plainly collective. The links of such components are collectives.
+    """
+    kind = kinds.kind.copy()
+    chosen = np.flatnonzero(kind == PairKind.PP)
+    if not chosen.size:
+        return kinds
+    members, ends = np.unique(np.concatenate([links.low, links.high]), return_inverse=True)
+    low, high = ends[: links.low.size], ends[links.low.size :]
+    component = component_labels(members.size, low[chosen], high[chosen])
+    degree = np.bincount(np.concatenate([low[chosen], high[chosen]]), minlength=members.size)
+    false = np.zeros(int(component.max()) + 1, dtype=np.bool_)
+    false[component[degree > 2]] = True
+    collective = np.flatnonzero(kind == PairKind.DP)
+    a, b = low[collective], high[collective]
+    for here, there in ((a, b), (b, a)):
+        false[component[here[(degree[here] > 0) & (degree[there] == 0)]]] = True
+    wrong = chosen[false[component[low[chosen]]]]
+    kind[wrong] = PairKind.DP
+    confidence = kinds.confidence.copy()
+    confidence[wrong] = 0.6
+    return LinkKinds(kind, confidence, kinds.one_way, kinds.distance)

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
-from llmprism.stats.byte_steps import Chain, chain_at, find_steps
+from llmprism.stats.byte_steps import Chain, chain_at
 from llmprism.stats.silences import Silences, silences_of
 
 Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
 Float64 = NDArray[np.float64]
 
-__all__ = ["MESSAGE_FLOOR_BYTES", "gradient_clock", "outstanding", "pipeline_clock"]
+__all__ = ["MESSAGE_FLOOR_BYTES", "gradient_clock", "outstanding", "pipeline_clock", "shifted_clock"]
 
 MESSAGE_FLOOR_BYTES: Final = 1_000
 """Smaller records are heartbeats and store messages; the smallest gradient bucket of a real job was 6 KB."""
@@ -95,55 +95,77 @@ def _sliding_extremes(when: Int64, level: Float64, reach: float) -> tuple[Float6
     return lowest, highest
 
 
-def gradient_clock(transfers: TransferTable, group: Bool, clock: StepClock) -> StepClock | None:
-    """Boundaries of one group of a job without pipelines, from the silences of the whole group."""
+def gradient_clock(transfers: TransferTable, group: Bool, step_bytes: float, clock: StepClock) -> StepClock | None:
+    """Boundaries of a job without pipelines, from the silences of all of its groups together."""
     silences = _union(transfers, group)
-    chain = find_steps(silences, max_steps=2 * clock.steps + 4)
-    if chain is None or not _agrees(chain, clock):
+    if silences.count < 3 or step_bytes <= 0:
+        return None
+    chain = chain_at(silences, step_bytes, TOLERANCE)
+    if not _agrees(chain, clock):
         return None
     end = _with_stragglers(transfers, group, silences.begin_ns[chain.boundaries])
     return StepClock(end, chain.regular, chain.dominance)
 
 
 @numba.njit(cache=True)
-def _arrears(
-    offsets: Int64, end: Int64, size: Int64, pairs: Int64, boundary: Int64, exact: float, reach: float
-) -> Int64:
-    """For each boundary the time at which the last of these pairs had sent what it sends up to there in other steps.
+def _sent_by(offsets: Int64, end: Int64, size: Int64, pairs: Int64, boundary: Int64) -> Float64:
+    """Bytes that each pair had sent by each boundary."""
+    sent = np.zeros((pairs.size, boundary.size))
+    for index in range(pairs.size):
+        row, total = offsets[pairs[index]], 0.0
+        for k in range(boundary.size):
+            while row < offsets[pairs[index] + 1] and end[row] <= boundary[k]:
+                total += size[row]
+                row += 1
+            sent[index, k] = total
+    return sent
+
+
+def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int64) -> Int64:
+    """The boundaries, moved to when the slowest pair had finished the step while others had gone on to the next.
 
     A pair's bytes at the boundaries form a straight line when its steps are exact; a pair that is below its line at a
     boundary is still sending for that step. Pairs whose steps are not exact are not asked.
     """
-    late = boundary.copy()
-    count = boundary.size
-    for p in pairs:
-        rows = slice(offsets[p], offsets[p + 1])
-        ends, sent = end[rows], np.cumsum(size[rows])
-        at = np.searchsorted(ends, boundary, side="right")
-        level = np.zeros(count)
-        for k in range(count):
-            level[k] = sent[at[k] - 1] if at[k] > 0 else 0.0
-        step = np.median(np.diff(level))
-        if step <= 0 or np.median(np.abs(np.diff(level) / step - 1.0)) > exact:
-            continue
-        base = np.median(level - step * np.arange(count))
-        for k in range(1, count - 1):
-            due = base + step * k
-            if level[k] < due - 10.0 * exact * step:
-                arrived = np.searchsorted(sent, due - exact * step)
-                if arrived < ends.size and ends[arrived] - boundary[k] < reach * (boundary[k + 1] - boundary[k]):
-                    late[k] = max(late[k], ends[arrived])
-    return late
-
-
-def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int64) -> Int64:
-    """The boundaries, moved to when the slowest pair had finished the step while others had gone on to the next."""
+    late = boundary_ns.astype(np.int64).copy()
     sums = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
     pairs = np.flatnonzero(gradient & (sums >= MESSAGE_FLOOR_BYTES * boundary_ns.size))
-    late: Int64 = _arrears(
-        transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, boundary_ns.astype(np.int64), EXACT, STRAGGLE
-    )
+    if boundary_ns.size < 4 or not pairs.size:
+        return late
+    level = _sent_by(transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, late)
+    step = np.median(np.diff(level, axis=1), axis=1)
+    exact = np.median(np.abs(np.diff(level, axis=1) - step[:, None]), axis=1) <= EXACT * step
+    line = step[:, None] * np.arange(boundary_ns.size)
+    due = np.median(level - line, axis=1)[:, None] + line
+    behind = (level < due - 10.0 * EXACT * step[:, None]) & (exact & (step > 0))[:, None]
+    reach = np.append(STRAGGLE * np.diff(late), 0.0)
+    for index, k in zip(*np.nonzero(behind[:, 1:-1]), strict=True):
+        rows = slice(transfers.pair_offsets[pairs[index]], transfers.pair_offsets[pairs[index] + 1])
+        arrived = np.searchsorted(np.cumsum(transfers.bytes[rows]), due[index, k + 1] - EXACT * step[index])
+        if arrived < transfers.end_ns[rows].size:
+            end = transfers.end_ns[rows][arrived]
+            if end - boundary_ns[k + 1] < reach[k + 1]:
+                late[k + 1] = max(late[k + 1], end)
     return late
+
+
+def shifted_clock(transfers: TransferTable, group: Bool, clock: StepClock, shift: float, collectives: int) -> StepClock:
+    """The clock moved on by a share of a step's bytes, to the longest silence next to that place."""
+    silences = _union(transfers, group)
+    position = silences.bytes_before.astype(np.float64)
+    at = position[np.minimum(np.searchsorted(silences.begin_ns, clock.boundary_ns), position.size - 1)]
+    step = np.diff(at, append=at[-1] + np.median(np.diff(at)))
+    boundary = np.full(at.size, -1, dtype=np.int64)
+    for k in range(at.size):
+        centre, reach = at[k] + shift * step[k], 0.4 * step[k] / collectives
+        first, last = np.searchsorted(position, [centre - reach, centre + reach])
+        if last > first:
+            longest = first + int(np.argmax(silences.length_ns[first:last]))
+            boundary[k] = silences.begin_ns[longest]
+    kept = np.flatnonzero(boundary >= 0)
+    joined = np.diff(kept) == 1
+    regular = joined & clock.regular[np.minimum(kept[:-1], clock.regular.size - 1)]
+    return StepClock(boundary[kept], regular, clock.dominance)
 
 
 def _agrees(chain: Chain, clock: StepClock) -> bool:

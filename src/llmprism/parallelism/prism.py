@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +15,22 @@ from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
-from llmprism.parallelism.micro_batches import micro_batches, schedule
-from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile
-from llmprism.parallelism.phase import gradient_clock, pipeline_clock
+from llmprism.parallelism.in_step import InStep, find_in_step
+from llmprism.parallelism.meshes import Meshes, find_meshes
+from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
+from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
+from llmprism.parallelism.phase import gradient_clock, pipeline_clock, shifted_clock
 from llmprism.parallelism.sharding import sharding_of
 from llmprism.parallelism.structure import data_parallel_groups, pipeline_paths
+from llmprism.parallelism.tensor_peers import join_replicas
 
 Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
 
 __all__ = ["identify_layout"]
+
+MESH_CONFIDENCE = 0.9
+"""Of a link whose ends share most of their peers: nothing but an all-to-all is known to look so."""
 
 NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
 
@@ -34,36 +41,103 @@ def identify_layout(job: Job) -> JobLayout:
     bulk = job.bulk if job.bulk is not None else np.ones(transfers.pair_count, dtype=np.bool_)
     if job.clock is None:
         return _unknown(transfers, bulk)
-    links = links_of(transfers, bulk)
+    every_link = links_of(transfers, bulk)
     features = pair_features(transfers, job.clock)
+    meshes = find_meshes(every_link, features)
+    links = every_link.only(~meshes.inside | meshes.more)
     kinds = reconcile(links, judge_links(links, features, simultaneity(transfers, links)))
+    kinds = without_false_pipelines(links, kinds)
     pair_kind = _pair_kinds(transfers, links, kinds)
     groups = data_parallel_groups(links, kinds, features)
     paths, rings = pipeline_paths(links, kinds, features)
     pair_of = _pair_index(transfers)
-    pipelines = tuple(sorted(in_stage_order(transfers, path, pair_of, job.clock.boundary_ns)[0] for path in paths))
+    pipelines = tuple(
+        sorted(in_stage_order(transfers, path, pair_of, job.clock.boundary_ns, ring=rings)[0] for path in paths)
+    )
     forward = _stage_links(pipelines, pair_of)
-    clock = _rephased(job, pair_kind, groups, forward, features)
+    closing = _stage_links(tuple((p[-1], p[0]) for p in pipelines), pair_of) if rings else []
+    clock = _rephased(job, groups, forward + closing, features)
     features = pair_features(transfers, clock)
+    sharded = sharding_of(transfers, pair_kind, features, clock, has_pipelines=bool(pipelines))
+    if sharded.sharding is Sharding.FSDP:
+        groups = _one_per_servers(job, groups)
+        if sharded.shift:
+            inside = _inside_groups(transfers, groups)
+            clock = shifted_clock(transfers, inside, clock, sharded.shift, sharded.collectives)
+    in_step = find_in_step(transfers, np.flatnonzero(pair_kind == PairKind.DP), forward, clock)
+    rings_of_context: tuple[Group, ...] = ()
+    if in_step.inside.any():
+        rings_of_context = _context_rings(links, kinds, features, in_step)
+        groups = data_parallel_groups(*_of_pairs(links, kinds, in_step.gradients), features)
+    groups = join_replicas(job, groups, pipelines, pair_kind, features, clock)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
-    batches = micro_batches(transfers, [pair for link in forward for pair in link], clock) if forward else None
+    batches = micro_batches(transfers, forward, clock) if forward else None
+    if closing and batches is not None:
+        batches = interleaved_batches(batches, _share_of_closing(features, forward, closing))
     layout = _degrees(job, groups, stages, bool((pair_kind == PairKind.PP).any()) and not pipelines)
     return JobLayout(
         layout=Layout(
             tp=layout[0],
             pp=layout[1],
             dp=layout[2],
-            sharding=sharding_of(transfers, pair_kind, features, clock, has_pipelines=bool(pipelines)),
+            ep=_most_common(len(group.members) for group in meshes.groups),
+            cp=_most_common(len(group.members) for group in rings_of_context),
+            sharding=sharded.sharding,
             micro_batches=batches,
             schedule=Schedule.INTERLEAVED if rings else schedule(transfers, forward, clock, stages, batches),
         ),
-        groups=groups,
+        groups=groups + rings_of_context + meshes.groups,
         pipelines=pipelines,
-        pairs=_roles(transfers, links, kinds),
-        transfer_kind=np.repeat(pair_kind, np.diff(transfers.pair_offsets)),
+        pairs=_all_roles(transfers, every_link, links, kinds, meshes, in_step),
+        transfer_kind=_row_kinds(transfers, pair_kind, every_link, meshes, in_step),
         confidence=_confidence(kinds, groups, pipelines),
         clock=clock,
     )
+
+
+def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, LinkKinds]:
+    """The links either of whose directions is wanted."""
+    chosen = ((links.there >= 0) & wanted[links.there]) | ((links.back >= 0) & wanted[links.back])
+    return links.only(chosen), kinds.only(chosen)
+
+
+def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_step: InStep) -> tuple[Group, ...]:
+    rings = data_parallel_groups(*_of_pairs(links, kinds, in_step.inside), features)
+    return tuple(Group(PairKind.CP, ring.members, ring.ring) for ring in rings)
+
+
+def _row_kinds(transfers: TransferTable, pair_kind: Int8, every_link: Links, meshes: Meshes, in_step: InStep) -> Int8:
+    kind = pair_kind.copy()
+    kind[_pairs_of(every_link.only(meshes.inside & ~meshes.more))] = PairKind.EP
+    rows = np.repeat(kind, np.diff(transfers.pair_offsets))
+    ring_rows = np.repeat(in_step.inside, np.diff(transfers.pair_offsets)) & ~in_step.gradient_row
+    rows[ring_rows] = PairKind.CP
+    return rows
+
+
+def _pairs_of(links: Links) -> NDArray[np.int32]:
+    both = np.concatenate([links.there, links.back])
+    return both[both >= 0]
+
+
+def _all_roles(
+    transfers: TransferTable, every_link: Links, links: Links, kinds: LinkKinds, meshes: Meshes, in_step: InStep
+) -> PairRoles:
+    """Roles of the links, of the meshes, and of rings inside the forward pass; a pair may have two."""
+    told = _roles(transfers, links, kinds)
+    pair_of = _pair_index(transfers)
+    pair = np.array([pair_of[ends] for ends in zip(told.src.tolist(), told.dst.tolist(), strict=True)], dtype=np.int64)
+    ring = in_step.inside[pair] if pair.size else np.zeros(0, dtype=np.bool_)
+    keep = ~ring | in_step.gradients[pair] if pair.size else ring
+    mesh = np.sort(_pairs_of(every_link.only(meshes.inside)))
+    src = np.concatenate([told.src[keep], told.src[ring], transfers.pair_src[mesh]])
+    dst = np.concatenate([told.dst[keep], told.dst[ring], transfers.pair_dst[mesh]])
+    kind = np.concatenate([
+        told.kind[keep], np.full(int(ring.sum()), PairKind.CP), np.full(mesh.size, PairKind.EP)
+    ]).astype(np.int8)  # fmt: skip
+    confidence = np.concatenate([told.confidence[keep], told.confidence[ring], np.full(mesh.size, MESH_CONFIDENCE)])
+    order = np.lexsort((kind, dst, src))
+    return PairRoles(src[order], dst[order], kind[order], confidence[order])
 
 
 def _unknown(transfers: TransferTable, bulk: Bool) -> JobLayout:
@@ -93,7 +167,7 @@ def _pair_index(transfers: TransferTable) -> dict[tuple[int, int], int]:
 
 def _stage_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
     """(forward pair, backward pair) between neighbouring stages."""
-    neighbours = (link for pipeline in pipelines for link in zip(pipeline, pipeline[1:], strict=False))
+    neighbours = (link for pipeline in pipelines for link in pairwise(pipeline))
     return [
         (pair_of[early, late], pair_of[late, early])
         for early, late in neighbours
@@ -101,9 +175,13 @@ def _stage_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int
     ]
 
 
-def _rephased(
-    job: Job, pair_kind: Int8, groups: tuple[Group, ...], forward: list[tuple[int, int]], features: PairFeatures
-) -> StepClock:
+def _share_of_closing(features: PairFeatures, forward: list[tuple[int, int]], closing: list[tuple[int, int]]) -> float:
+    """Bytes from the last stage to the first, relative to those between neighbouring stages."""
+    usual = np.median([features.step_bytes[there] for there, _ in forward])
+    return float(np.median([features.step_bytes[there] for there, _ in closing]) / max(usual, 1.0))
+
+
+def _rephased(job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]], features: PairFeatures) -> StepClock:
     """The job's clock, moved to the end of the gradient synchronisation; the clock it had where that is not seen."""
     assert job.clock is not None  # noqa: S101 - asked by the caller
     transfers = job.transfers
@@ -115,8 +193,26 @@ def _rephased(
         step_bytes = float(features.step_bytes[sign != 0].sum())
         return pipeline_clock(transfers, sign, gradient, step_bytes, job.clock) or job.clock
     if gradient.any():
-        return gradient_clock(transfers, gradient, job.clock) or job.clock
+        step_bytes = float(features.step_bytes[gradient].sum())
+        return gradient_clock(transfers, gradient, step_bytes, job.clock) or job.clock
     return job.clock
+
+
+def _one_per_servers(job: Job, groups: tuple[Group, ...]) -> tuple[Group, ...]:
+    """Rails of sharded training on the same servers are one group: shards go over all GPUs of a server."""
+    place = dict(zip(job.members, job.places, strict=False))
+    by_servers: dict[frozenset[str], list[Group]] = {}
+    for group in groups:
+        servers = frozenset(place.get(member, "") for member in group.members)
+        by_servers.setdefault(frozenset() if "" in servers else servers, []).append(group)
+    joined: list[Group] = []
+    for servers, parts in by_servers.items():
+        if not servers or len(parts) == 1:
+            joined += parts
+        else:
+            members = tuple(sorted(member for part in parts for member in part.members))
+            joined.append(Group(PairKind.DP, members, ring=False))
+    return tuple(sorted(joined, key=lambda group: min(group.members)))
 
 
 def _inside_groups(transfers: TransferTable, groups: tuple[Group, ...]) -> Bool:
@@ -125,7 +221,8 @@ def _inside_groups(transfers: TransferTable, groups: tuple[Group, ...]) -> Bool:
     for index, group in enumerate(groups):
         group_of[list(group.members)] = index
     src, dst = group_of[transfers.pair_src], group_of[transfers.pair_dst]
-    return (src >= 0) & (src == dst)
+    inside: Bool = (src >= 0) & (src == dst)
+    return inside
 
 
 def _degrees(job: Job, groups: tuple[Group, ...], stages: int, lost_pipelines: bool) -> tuple[int | None, ...]:

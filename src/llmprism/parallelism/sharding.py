@@ -1,12 +1,19 @@
-"""Are the parameters sharded?
+"""Are the parameters sharded, and where does a sharded step begin?
 
 Fully sharded training gathers every layer in the forward pass, gathers it again and reduces its gradients in the
-backward pass: gradient-like traffic starts with the step, and the step's bytes fall into equal collectives whose number
-is a multiple of three. Replicated training is silent until the backward pass. Anything between is `unknown`.
+backward pass (the last layer may stay gathered). So its collectives are equal, their number per step is a multiple of
+three or one less, and the links are never silent for long. Replicated training is silent through the forward pass.
+Anything between is `unknown`.
+
+The longest silence of a sharded step may be its turning point, where the last layer is computed forward and backward,
+instead of its end. But the forward third of the bytes pauses after every collective, the backward part only after every
+second one, because gather and reduction go together: the arc of a third in which no pause is missing is the forward
+pass, and the step begins with it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,32 +23,90 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import PairKind, Sharding
 from llmprism.parallelism.features import PROFILE_BINS, PairFeatures
-from llmprism.parallelism.micro_batches import equal_messages
+from llmprism.parallelism.micro_batches import interior_silences
+from llmprism.stats.quantum import equal_parts
 
-__all__ = ["sharding_of"]
+Float64 = NDArray[np.float64]
 
-EARLY: Final = 0.15
-"""Phase by which a tenth of the bytes must have flowed for sharding: the forward pass gathers a third of them."""
+__all__ = ["Sharded", "sharding_of"]
+
+SILENT_SHARE: Final = 0.25
+"""Longest silence of the mean profile, as a share of the step, below which the forward pass cannot be silent."""
 
 GATHERS_EXPLAIN: Final = 0.4
 """Share of the silence between collectives: chance gives 0.2, pauses inside the large collectives take the rest."""
 
-LATE: Final = 0.25
-"""Phase before which less than a tenth of the bytes flow when the forward pass is silent."""
+MAX_COLLECTIVES: Final = 256
+"""More collectives than this cannot be told apart by their silences."""
+
+HALVES_EXPLAIN: Final = 0.1
+"""Share of the silence that must lie half-way between for there to be twice as many collectives."""
+
+VISITED: Final = 0.02
+"""Silence at the least visited place, relative to the mean: gather and reduction leave little between them."""
+
+FORWARD_CONTRAST: Final = 2.0
+"""How much longer the shortest pauses of the forward arc must be than those after the boundary as it was."""
+
+MAX_PAIRS: Final = 64
+"""Links asked: all of them say the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharded:
+    """`shift` is the share of a step's bytes by which the step begins after the clock's boundary."""
+
+    sharding: Sharding
+    shift: float = 0.0
+    collectives: int = 0
 
 
 def sharding_of(transfers: TransferTable, pair_kind: NDArray[np.int8], features: PairFeatures, clock: StepClock, *,
-                has_pipelines: bool) -> Sharding:  # fmt: skip
+                has_pipelines: bool) -> Sharded:  # fmt: skip
     """Sharding of the data-parallel traffic; `unknown` without any, or when its place in the step does not tell."""
     gradient = np.flatnonzero(pair_kind == PairKind.DP)
     profile = features.profile[gradient].sum(axis=0)
     if profile.sum() <= 0:
-        return Sharding.UNKNOWN
-    tenth = float(np.searchsorted(np.cumsum(profile) / profile.sum(), 0.1)) / PROFILE_BINS
-    if tenth >= LATE:
-        return Sharding.NONE
-    if tenth <= EARLY and not has_pipelines:
-        parts = equal_messages(transfers, [int(p) for p in gradient], clock, GATHERS_EXPLAIN)
-        if parts is not None and parts >= 6 and parts % 3 == 0:
-            return Sharding.FSDP
-    return Sharding.UNKNOWN
+        return Sharded(Sharding.UNKNOWN)
+    if _longest_silence(profile / profile.sum()) >= SILENT_SHARE:
+        return Sharded(Sharding.NONE)
+    if has_pipelines:
+        return Sharded(Sharding.NONE)
+    found = [interior_silences(transfers, int(pair), clock) for pair in gradient[:MAX_PAIRS]]
+    position, weight = np.concatenate([p for p, _ in found]), np.concatenate([w for _, w in found])
+    collectives = _collectives(position, weight)
+    if collectives is None or collectives % 3 == 1 or collectives < 5:
+        return Sharded(Sharding.UNKNOWN)
+    return Sharded(Sharding.FSDP, _forward_arc(position, weight, collectives), collectives)
+
+
+def _longest_silence(profile: Float64) -> float:
+    """Longest stretch of the (cyclic) profile that carries next to nothing."""
+    busy = np.flatnonzero(profile > 0.1 / PROFILE_BINS)
+    gaps = np.diff(np.append(busy, busy[0] + PROFILE_BINS)) - 1
+    return float(gaps.max()) / PROFILE_BINS
+
+
+def _collectives(position: Float64, weight: Float64) -> int | None:
+    parts = equal_parts(position, weight, MAX_COLLECTIVES, GATHERS_EXPLAIN, VISITED)
+    while parts is not None and 2 * parts <= MAX_COLLECTIVES:
+        if _by_place(position, weight, 2 * parts)[1::2].sum() < HALVES_EXPLAIN * weight.sum():
+            break
+        parts *= 2
+    return parts
+
+
+def _by_place(position: Float64, weight: Float64, parts: int) -> Float64:
+    """Silence at each multiple of 1 / parts, from 0 on."""
+    nearest = np.rint(position * parts)
+    hit = np.abs(position * parts - nearest) <= 0.1
+    return np.bincount(nearest[hit].astype(np.int64) % parts, weight[hit], minlength=parts).astype(np.float64)
+
+
+def _forward_arc(position: Float64, weight: Float64, collectives: int) -> float:
+    places = _by_place(position, weight, collectives)
+    third = (collectives + 1) // 3
+    ring = np.concatenate([places, places])
+    shortest = np.array([np.quantile(ring[o + 1 : o + third], 0.2) for o in range(collectives)])
+    best = int(np.argmax(shortest))
+    return best / collectives if shortest[best] >= FORWARD_CONTRAST * max(shortest[0], 1.0) else 0.0

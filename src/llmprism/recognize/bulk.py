@@ -4,8 +4,9 @@ Three kinds of traffic must not glue jobs together:
 
 * *chatter*: bootstrap, store and heartbeat messages, monitoring meshes: small messages, a vanishing share of what the
   two ends move otherwise;
-* *outside nodes*: storage and other servers. A training NIC sends about as much as it receives (a ring passes on what
-  it gets, an activation is answered by a gradient, an all-to-all is symmetric); a storage server does not.
+* *hubs*: storage and other servers that many nodes talk to which do not talk to each other;
+* *unbalanced nodes*: a training server sends about as much as it receives (a ring passes on what it gets, an activation
+  is answered by a gradient, an all-to-all is symmetric); a server that only reads or only writes does not.
 """
 
 from __future__ import annotations
@@ -34,6 +35,18 @@ MIN_SHARE: Final = 1e-4
 BALANCE_STEPS: Final = (0.05, 0.25)
 """Smallest ratio of the lesser to the greater of bytes in and out of a training NIC. The strict cut goes first, so that
 a NIC that reads much from storage is judged without that storage."""
+
+HUB_PEERS: Final = 6
+"""Peers from which a node may be a hub: rings, trees and pipelines give a training NIC two to five."""
+
+FAN_PEERS: Final = 4
+"""One-way links in one direction from which a node is no member of rings, of which a NIC has one or two."""
+
+ONE_WAY: Final = 0.05
+"""Share of a link's bytes that flow back at most where it is one-way; acknowledgements and credits are below it."""
+
+HUB_FACTOR: Final = 2.0
+"""And this many times the peers that its peers usually have: in an all-to-all everybody has as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +84,58 @@ def bulk_pairs(transfers: TransferTable, traffic: PairTraffic) -> Bool:
 
 
 def outside_nodes(transfers: TransferTable, traffic: PairTraffic, bulk: Bool, topology: Topology | None) -> Bool:
-    """Nodes that take no part in training: declared so by the topology (a NIC without a GPU), or unbalanced."""
+    """Nodes that take no part in training: declared so by the topology (a NIC without a GPU), hubs, or unbalanced."""
+    known = topology.server_of() if topology else {}
     outside = _without_gpu(transfers.addresses, topology)
+    inside = bulk & ~outside[transfers.pair_src] & ~outside[transfers.pair_dst]
+    outside = outside | _hubs(transfers, inside) | _fans(transfers, traffic, inside)
+    place = _places(transfers.addresses, known)
     src, dst, size = transfers.pair_src, transfers.pair_dst, traffic.bytes.astype(np.float64)
     for smallest in BALANCE_STEPS:
         inside = bulk & ~outside[src] & ~outside[dst]
-        sent = np.bincount(src[inside], size[inside], minlength=outside.size)
-        received = np.bincount(dst[inside], size[inside], minlength=outside.size)
+        sent = np.bincount(place[src[inside]], size[inside], minlength=place.max(initial=0) + 1)
+        received = np.bincount(place[dst[inside]], size[inside], minlength=place.max(initial=0) + 1)
         greater = np.maximum(sent, received)
-        outside = outside | ((greater > 0) & (np.minimum(sent, received) < smallest * greater))
+        lopsided = (greater > 0) & (np.minimum(sent, received) < smallest * greater)
+        outside = outside | lopsided[place]
     return outside
+
+
+def _places(addresses: tuple[str, ...], server_of: dict[str, str]) -> Int64:
+    """Where bytes must balance: the server of an address (a ring may enter by one NIC and leave by another), or the
+    address itself where the server is not known."""
+    names = [server_of.get(address, f"address {address}") for address in addresses]
+    index: dict[str, int] = {}
+    return np.array([index.setdefault(name, len(index)) for name in names], dtype=np.int64)
+
+
+def _hubs(transfers: TransferTable, inside: Bool) -> Bool:
+    """Nodes with many more peers than their peers have: storage and parameter servers, not members of a clique."""
+    nodes = len(transfers.addresses)
+    src, dst = transfers.pair_src[inside].astype(np.int64), transfers.pair_dst[inside].astype(np.int64)
+    key = np.unique(np.minimum(src, dst) * nodes + np.maximum(src, dst))
+    ends = np.concatenate([key // nodes, key % nodes])
+    peers = np.concatenate([key % nodes, key // nodes])
+    degree = np.bincount(ends, minlength=nodes)
+    hub = np.zeros(nodes, dtype=np.bool_)
+    for node in np.flatnonzero(degree >= HUB_PEERS):
+        hub[node] = degree[node] >= HUB_FACTOR * np.median(degree[peers[ends == node]])
+    return hub
+
+
+def _fans(transfers: TransferTable, traffic: PairTraffic, inside: Bool) -> Bool:
+    """Nodes that send to many or receive from many over links that carry nothing back: a ring has one of each."""
+    nodes = len(transfers.addresses)
+    src, dst = transfers.pair_src[inside].astype(np.int64), transfers.pair_dst[inside].astype(np.int64)
+    size = traffic.bytes[inside]
+    key, reverse = src * nodes + dst, dst * nodes + src
+    order = np.argsort(key)
+    at = np.minimum(np.searchsorted(key[order], reverse), max(key.size - 1, 0))
+    back = np.where(key[order][at] == reverse, size[order][at], 0) if key.size else np.zeros(0)
+    one_way = back < ONE_WAY * size
+    out = np.bincount(src[one_way], minlength=nodes)
+    into = np.bincount(dst[one_way], minlength=nodes)
+    return np.maximum(out, into) >= FAN_PEERS
 
 
 def _without_gpu(addresses: tuple[str, ...], topology: Topology | None) -> Bool:

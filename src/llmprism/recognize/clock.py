@@ -3,15 +3,18 @@
 Each busy link of the cluster, in one direction and in both, and the cluster as a whole (where it is small) is a
 witness: its silences in byte-space show the steps or do not (`stats.byte_steps`). The plainest witness is believed.
 Gradient links speak plainly (one long silence per step), sharded ones through the whole group, pipeline links through
-their forward direction. A few witnesses suffice, because all links of a job step together.
+their forward direction. A few witnesses suffice, because all links of a job step together. A witness of several pairs
+must keep the bytes of each: activations and gradients of one link together look like two equal steps, one of each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int32, Int64, TransferTable, ranges
@@ -30,8 +33,27 @@ MAX_LINKS: Final = 4
 WHOLE_CLUSTER_PAIRS: Final = 64
 """Up to this many pairs the whole cluster is a witness too; in larger ones somebody is always sending."""
 
+ONE_WAY: Final = 0.9
+"""Share of a link's bytes that flow one way on rings."""
+
+MAX_VARIATION: Final = 0.25
+"""Of the bytes of a step that the pairs of a witness carry one by one: 0.09 is reached by sharded training that fetches
+ahead; half a step instead of a whole one gives 0.5 and more."""
+
+MAX_TICKS: Final = 4
+"""Ticks per step that are joined at most: forward and backward pass make two."""
+
+MIN_JOINED: Final = 3
+"""Joined steps before their bytes can be compared."""
+
+JOINED_VARIATION: Final = 0.15
+"""Variation at most when ticks are joined: whole steps of real jobs stay below 0.1, all-to-all traffic included."""
+
 PLAIN: Final = 0.95
-"""A witness this dominant ends the search."""
+"""A witness this dominant ends the search, if it leaves little unexplained."""
+
+EDGE_STEPS: Final = 2.2
+"""Steps' worth of bytes that may lie outside the chain: the two steps that the window cuts, set-up traffic."""
 
 
 def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> StepClock | None:
@@ -39,18 +61,80 @@ def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) 
     best: tuple[float, Chain, Silences] | None = None
     for witness in _witnesses(transfers, traffic, pairs):
         silences = _series(transfers, witness)
-        chain = find_steps(silences)
-        if chain is None:
+        chain = find_steps(silences, pauses=_one_way(transfers, traffic, witness))
+        if chain is None or not _each_conserved(transfers, witness, silences.begin_ns[chain.boundaries], chain):
             continue
         score = chain.dominance * chain.coverage
         if best is None or score > best[0]:
             best = score, chain, silences
-        if chain.dominance >= PLAIN and chain.coverage >= PLAIN:
+        left_over = (1.0 - chain.coverage) * float(silences.bytes_before[-1])
+        if chain.dominance >= PLAIN and left_over <= EDGE_STEPS * chain.bytes_per_step:
             break
     if best is None:
         return None
     _, chain, silences = best
-    return StepClock(silences.begin_ns[chain.boundaries], chain.regular, chain.dominance)
+    clock = StepClock(silences.begin_ns[chain.boundaries], chain.regular, chain.dominance)
+    return _whole_steps(transfers, _sample(traffic, pairs), clock)
+
+
+def _sample(traffic: PairTraffic, pairs: Int32) -> Int32:
+    order = pairs[np.argsort(-traffic.bytes[pairs], kind="stable")]
+    return np.unique(np.concatenate([order[:MAX_LINKS], order[-MAX_LINKS:]])).astype(np.int32)
+
+
+def _whole_steps(transfers: TransferTable, pairs: Int32, clock: StepClock) -> StepClock:
+    """The clock, its ticks joined in twos to fours where only that makes every pair's bytes the same each time.
+
+    One link may repeat itself within a step; the others do not.
+    """
+    sent = np.stack([_sent_by(transfers, int(pair), clock.boundary_ns) for pair in pairs])
+    if _variation(np.diff(sent, axis=1)[:, clock.regular]) <= MAX_VARIATION:
+        return clock
+    for ticks in range(2, MAX_TICKS + 1):
+        for offset in range(ticks):
+            chosen = np.arange(offset, clock.boundary_ns.size, ticks)
+            joined = np.diff(sent[:, chosen], axis=1)
+            if joined.shape[1] >= MIN_JOINED and _variation(joined) <= JOINED_VARIATION:
+                regular = np.array([clock.regular[a:b].all() for a, b in pairwise(chosen)], dtype=np.bool_)
+                return StepClock(clock.boundary_ns[chosen], regular, clock.dominance)
+    return clock
+
+
+def _sent_by(transfers: TransferTable, pair: int, boundary_ns: Int64) -> Int64:
+    """Bytes that a pair had begun to send by each boundary."""
+    rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+    sent: Int64 = np.concatenate([[0], np.cumsum(transfers.bytes[rows])])
+    return sent[np.searchsorted(transfers.start_ns[rows], boundary_ns)]
+
+
+def _variation(by_step: NDArray[np.int64]) -> float:
+    """Median deviation of the pairs' bytes from their usual, relative to the mean, averaged over the pairs."""
+    mean = np.maximum(by_step.mean(axis=1), 1.0)
+    usual = np.median(by_step, axis=1, keepdims=True)
+    return float(np.mean(np.median(np.abs(by_step - usual), axis=1) / mean))
+
+
+def _each_conserved(transfers: TransferTable, pairs: Int32, boundary_ns: Int64, chain: Chain) -> bool:
+    """Does each pair of the witness carry the same bytes step after step?"""
+    if pairs.size == 1:
+        return True
+    varying, total = 0.0, 0.0
+    for pair in pairs:
+        steps = np.diff(_sent_by(transfers, int(pair), boundary_ns))[chain.regular]
+        usual = float(np.median(steps))
+        varying += float(np.median(np.abs(steps - usual))) if usual > 0 else float(steps.mean())
+        total += max(usual, float(steps.mean()))
+    return varying <= MAX_VARIATION * total
+
+
+def _one_way(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> bool:
+    """Does every link among these pairs carry its bytes one way only, as the rings of gradients do?"""
+    ends = np.sort(np.stack([transfers.pair_src[pairs], transfers.pair_dst[pairs]]), axis=0)
+    _, link_of = np.unique(ends, axis=1, return_inverse=True)
+    total = np.bincount(link_of, traffic.bytes[pairs])
+    largest = np.zeros(total.size)
+    np.maximum.at(largest, link_of, traffic.bytes[pairs])
+    return bool((largest >= ONE_WAY * total).all())
 
 
 def _witnesses(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> Iterator[Int32]:

@@ -54,4 +54,5 @@ def _epoch_nodes(ends: Int64, first: Int64, last: Int64) -> Int64:
 def _running_max_by(group: Int64, value: Int64) -> Int64:
     """Running maximum of `value` within each run of equal `group`."""
     shift = (value.max() - value.min() + 1) * (np.cumsum(np.diff(group, prepend=group[0]) != 0))
-    return np.maximum.accumulate(value - value.min() + shift) - shift + value.min()
+    highest: Int64 = np.maximum.accumulate(value - value.min() + shift) - shift + value.min()
+    return highest

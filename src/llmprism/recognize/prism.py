@@ -21,7 +21,7 @@ from llmprism.model.topology import Topology
 from llmprism.recognize.bulk import PairTraffic, bulk_pairs, outside_nodes, pair_traffic
 from llmprism.recognize.clock import cluster_clock
 from llmprism.recognize.clusters import cluster_pairs
-from llmprism.recognize.lockstep import lockstep
+from llmprism.recognize.lockstep import lockstep, subdivides
 from llmprism.stats.disjoint_sets import component_labels
 
 Bool = NDArray[np.bool_]
@@ -29,7 +29,7 @@ Bool = NDArray[np.bool_]
 __all__ = ["recognize"]
 
 SHARED_SERVERS: Final = 0.5
-"""Jaccard similarity of the server sets from which lockstep alone decides: rails of one job normally share all."""
+"""Share of common servers from which lockstep alone decides: rails of one job normally share all."""
 
 LOCKSTEP: Final = 0.6
 """Concentration asked of clusters that share servers or know each other: rails of real jobs reach 0.7-1.0 (stages end
@@ -62,7 +62,7 @@ def recognize(transfers: TransferTable, topology: Topology | None = None) -> Rec
     clusters = [cluster for cluster in clusters if cluster.members.size > 1]
     labels = _merge(clusters, _acquaintance(transfers, clusters))
     jobs = [
-        _job(transfers, traffic, [clusters[i] for i in np.flatnonzero(labels == label)])
+        _job(transfers, traffic, [clusters[i] for i in np.flatnonzero(labels == label)], server_of)
         for label in range(int(labels.max(initial=-1)) + 1)
     ]
     jobs.sort(key=lambda job: (job.members, job.id))
@@ -115,24 +115,33 @@ def _candidates(clusters: list[_Cluster], known: Bool) -> list[tuple[int, int]]:
 
 
 def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
-    if a.clock is None or b.clock is None or np.intersect1d(a.members, b.members).size:
+    if np.intersect1d(a.members, b.members).size:
         return False
-    shared = _jaccard(a.servers, b.servers)
-    same_shape = a.members.size == b.members.size and abs(a.bytes - b.bytes) <= SAME_SHAPE * max(a.bytes, b.bytes)
+    if a.clock is None or b.clock is None:
+        return a.clock is b.clock and a.servers == b.servers and len(a.servers) > 0 and _same_shape(a, b)
+    shared = _overlap(a.servers, b.servers)
+    same_shape = _same_shape(a, b)
     if shared >= SHARED_SERVERS or (known and same_shape):
         needed = LOCKSTEP
     elif same_shape and not (a.servers and b.servers):
         needed = LOCKSTEP_ALONE
     else:
         return False
+    if same_shape and a.servers == b.servers and (subdivides(a.clock, b.clock) or subdivides(b.clock, a.clock)):
+        return len(a.servers) > 0
     return lockstep(a.clock, b.clock) >= needed
 
 
-def _jaccard(a: frozenset[str], b: frozenset[str]) -> float:
-    return len(a & b) / len(a | b) if a or b else 0.0
+def _same_shape(a: _Cluster, b: _Cluster) -> bool:
+    return a.members.size == b.members.size and abs(a.bytes - b.bytes) <= SAME_SHAPE * max(a.bytes, b.bytes)
 
 
-def _job(transfers: TransferTable, traffic: PairTraffic, clusters: list[_Cluster]) -> Job:
+def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
+    """Share of the smaller set that lies in the larger: leaders of servers form a cluster over all of them."""
+    return len(a & b) / min(len(a), len(b)) if a and b else 0.0
+
+
+def _job(transfers: TransferTable, traffic: PairTraffic, clusters: list[_Cluster], server_of: dict[str, str]) -> Job:
     members = np.unique(np.concatenate([cluster.members for cluster in clusters]))
     bulk_ids = np.unique(np.concatenate([cluster.pairs for cluster in clusters]))
     inside = np.isin(transfers.pair_src, members) & np.isin(transfers.pair_dst, members)
@@ -141,7 +150,7 @@ def _job(transfers: TransferTable, traffic: PairTraffic, clusters: list[_Cluster
     pairs = np.flatnonzero(inside).astype(np.int32)
     names = sorted(transfers.addresses[m] for m in members)
     clocks = [cluster.clock for cluster in clusters if cluster.clock is not None]
-    clock = max(clocks, key=lambda c: (c.dominance, c.steps), default=None)
+    clock = _majority(clocks)
     servers = sorted(frozenset().union(*(cluster.servers for cluster in clusters)))
     return Job(
         id="job-" + hashlib.sha256("\n".join(names).encode()).hexdigest()[:10],
@@ -151,7 +160,17 @@ def _job(transfers: TransferTable, traffic: PairTraffic, clusters: list[_Cluster
         transfers=transfers.select_pairs(pairs),
         bulk=np.isin(pairs, bulk_ids),
         clock=clock,
+        places=tuple(server_of.get(transfers.addresses[m], "") for m in members),
     )
+
+
+def _majority(clocks: list[StepClock]) -> StepClock | None:
+    """The plainest of the clocks that count as many steps as most do."""
+    if not clocks:
+        return None
+    usual = float(np.median([clock.steps for clock in clocks]))
+    agreeing = [clock for clock in clocks if abs(clock.steps - usual) <= SAME_SHAPE * usual + 1]
+    return max(agreeing or clocks, key=lambda clock: (clock.dominance, clock.steps))
 
 
 def _confidence(clock: StepClock | None) -> float:

@@ -5,5 +5,5 @@
 `model.report.Report` and nothing else; none of them decides anything about the jobs.
 
 The helpers they share: `text` (escaping and units), `places` (what an address is called), `facts` (medians, order of
-the findings) and `advice` (what to do about each kind of finding).
+the findings) and `kinds` (title and checks of each kind of finding).
 """

@@ -15,7 +15,6 @@ from llmprism.model.timeline import Steps
 __all__ = [
     "StepTimes",
     "degrees",
-    "member_names",
     "notes_beside_jobs",
     "ranked_findings",
     "sick_addresses",
@@ -71,10 +70,6 @@ def degrees(job: JobReport) -> str:
     known = (("tp", layout.tp), ("pp", layout.pp), ("cp", layout.cp), ("ep", layout.ep), ("dp", layout.dp))
     parts = [f"{name} {degree}" for name, degree in known if degree is not None]
     return " x ".join(parts) or "unknown"
-
-
-def member_names(report: Report, job: JobReport) -> tuple[str, ...]:
-    return tuple(report.addresses[member] for member in job.job.members)
 
 
 def notes_beside_jobs(report: Report) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from llmprism.model.finding import Finding
 from llmprism.model.flows import Int32, Int64
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import EventKind, Events
-from llmprism.report.advice import TITLES
+from llmprism.report.kinds import TITLES
 from llmprism.report.perfetto_kernels import SEQUENCE, assign_lanes, encode_slices
 from llmprism.report.places import Places
 from llmprism.report.protobuf import bytes_field, number_field, text_field

@@ -7,7 +7,7 @@ from typing import Final
 
 from llmprism.model.finding import Finding, Where, WhereType
 from llmprism.model.topology import Nic, Topology
-from llmprism.report.advice import TITLES
+from llmprism.report.kinds import TITLES
 from llmprism.report.text import clean
 
 __all__ = ["Places"]

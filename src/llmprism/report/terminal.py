@@ -17,9 +17,16 @@ from rich.text import Text
 
 from llmprism.model.finding import Evidence, Finding
 from llmprism.model.job import JobState
-from llmprism.model.report import JobReport, Report
-from llmprism.report.advice import ADVICE, TITLES
-from llmprism.report.facts import degrees, notes_beside_jobs, ranked_findings, step_times, training_times
+from llmprism.model.report import JobReport, Report, SwitchLoad
+from llmprism.report.facts import (
+    degrees,
+    notes_beside_jobs,
+    ranked_findings,
+    sick_addresses,
+    step_times,
+    training_times,
+)
+from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.places import Places
 from llmprism.report.text import (
     clean,
@@ -38,6 +45,10 @@ __all__ = ["NOTHING_WRONG", "print_report"]
 
 NOTHING_WRONG: Final = "Nothing wrong found."
 
+_JOBS_IN_FULL: Final = 6
+"""Jobs told in full: two screens of text; more than this are listed one to a line."""
+
+_TABLE_SPARKLINE_COLUMNS: Final = 20
 _LISTED_SERVERS: Final = 4
 _EVIDENCE_SHOWN: Final = 6
 _SPARKLINE_COLUMNS: Final = 60
@@ -72,8 +83,11 @@ class _Writer:
         yield self._verdict()
         for number, finding in enumerate(ranked_findings(self._report), start=1):
             yield self._finding(number, finding)
-        for job in self._report.jobs:
+        in_full, listed = self._split_jobs()
+        for job in in_full:
             yield self._job(job)
+        if listed:
+            yield self._job_table(listed)
         if self._report.switches:
             yield self._switches()
         yield self._input()
@@ -104,7 +118,7 @@ class _Writer:
         lines: list[RenderableType] = [Text(""), title, _Line(Text(clean(finding.summary)))]
         lines.append(_field("since", Text(self._since(finding))))
         lines.append(_field("cost", Text(_cost(finding))))
-        lines.append(_field("do", Text(ADVICE[finding.kind])))
+        lines.append(_field("check", Text(CHECKS[finding.kind])))
         lines.extend(_field("evidence", _evidence(item)) for item in finding.evidence[:_EVIDENCE_SHOWN])
         if len(finding.evidence) > _EVIDENCE_SHOWN:
             lines.append(_field("", Text(f"and {len(finding.evidence) - _EVIDENCE_SHOWN} more in the JSON report")))
@@ -136,6 +150,36 @@ class _Writer:
         notes = (*job.layout.notes, *job.timeline.notes)
         lines.extend(_field("note", Text(clean(note), style="yellow")) for note in notes)
         return Group(Text(""), head, *lines)
+
+    def _split_jobs(self) -> tuple[list[JobReport], list[JobReport]]:
+        """Jobs told in full and jobs that get a line each: with many jobs only those that findings name are in full."""
+        jobs = list(self._report.jobs)
+        if len(jobs) <= _JOBS_IN_FULL:
+            return jobs, []
+        named = {finding.job for finding in self._report.findings}
+        return [job for job in jobs if job.job.id in named], [job for job in jobs if job.job.id not in named]
+
+    def _job_table(self, jobs: list[JobReport]) -> RenderableType:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("job", overflow="fold")
+        table.add_column("state")
+        table.add_column("GPUs", justify="right")
+        table.add_column("layout")
+        table.add_column("step", justify="right", no_wrap=True)
+        table.add_column("", no_wrap=True)
+        for job in jobs:
+            times = step_times(job.timeline.steps)
+            values = training_times(job.timeline.steps).tolist()
+            table.add_row(
+                Text(clean(job.job.id)),
+                Text(job.state.value, style=_STATE_STYLE[job.state]),
+                count(len(job.job.members)),
+                degrees(job),
+                duration(times.median_ns) if times is not None and times.count else "?",
+                Text(sparkline(values, _TABLE_SPARKLINE_COLUMNS, ascii_only=self._ascii), style="cyan"),
+            )
+        title = "Jobs without findings" if self._report.findings else "Jobs"
+        return Group(Text(""), Text(title, style="bold"), Padding(table, (0, 0, 0, _INDENT), expand=False))
 
     def _servers(self, job: JobReport) -> str:
         servers = [clean(server) for server in job.job.servers]
@@ -170,7 +214,8 @@ class _Writer:
         table.add_column("tier")
         for name in ("bytes", "pairs", "median rate", "jobs"):
             table.add_column(name, justify="right")
-        for load in self._report.switches[:_SWITCHES_SHOWN]:
+        title, loads = self._chosen_switches()
+        for load in loads:
             table.add_row(
                 Text(clean(load.switch)),
                 Text(clean(load.tier or "?")),
@@ -179,11 +224,16 @@ class _Writer:
                 rate(load.median_rate_gbps),
                 count(len(load.jobs)),
             )
-        more = len(self._report.switches) - _SWITCHES_SHOWN
-        rest = [Text(f"and {more} more in the JSON report", style="dim")] if more > 0 else []
-        return Group(
-            Text(""), Text("Switches", style="bold"), Padding(Group(table, *rest), (0, 0, 0, _INDENT), expand=False)
-        )
+        return Group(Text(""), Text(title, style="bold"), Padding(table, (0, 0, 0, _INDENT), expand=False))
+
+    def _chosen_switches(self) -> tuple[str, list[SwitchLoad]]:
+        """All of them, or those that findings name and then the slowest."""
+        loads = list(self._report.switches)
+        if len(loads) <= _SWITCHES_SHOWN:
+            return "Switches", loads
+        sick = sick_addresses(self._report)
+        loads.sort(key=lambda load: (load.switch not in sick, load.median_rate_gbps, load.switch))
+        return f"Switches, the {_SWITCHES_SHOWN} slowest of {count(len(loads))}", loads[:_SWITCHES_SHOWN]
 
     def _input(self) -> RenderableType:
         counts = self._report.input

@@ -115,7 +115,8 @@ def moment(time_ns: int, origin_ns: int, *, date: bool = False) -> str:
 def sparkline(values: Sequence[float], width: int, *, ascii_only: bool = False) -> str:
     """One character per value; with more values than `width`, the largest of each stretch, so that no peak is lost.
 
-    The scale starts at half the smallest value: healthy variation stays flat and a doubled step stands out.
+    The scale runs from half the smallest value to at least twice it: steady values lie low and flat, whatever they are,
+    and a doubled one reaches the top.
     """
     levels = _ASCII_LEVELS if ascii_only else _BLOCKS
     if not values or width <= 0:
@@ -123,7 +124,7 @@ def sparkline(values: Sequence[float], width: int, *, ascii_only: bool = False) 
     columns = min(width, len(values))
     edges = [round(column * len(values) / columns) for column in range(columns + 1)]
     peaks = [max(values[low:high]) for low, high in pairwise(edges)]
-    floor, top = min(values) / 2, max(peaks)
+    floor, top = min(values) / 2, max(*peaks, 2 * min(values))
     if top <= floor:
         return levels[0] * columns
     return "".join(levels[round((peak - floor) / (top - floor) * (len(levels) - 1))] for peak in peaks)

@@ -23,6 +23,9 @@ __all__ = ["Facts", "GroupFact", "IssueFact", "JobFacts", "LayoutFacts", "parse_
 REPORT_SCHEMA = "llmprism.report/1"
 GZIP_MAGIC = b"\x1f\x8b"
 
+MAX_TIME_NS = 1 << 62
+"""The year 2116; the difference of two such times fits into 64 bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class LayoutFacts:
@@ -44,7 +47,10 @@ class GroupFact:
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """`pairs` are (src, dst, kind); None where the source does not list them (a capture's truth)."""
+    """`pairs` are (src, dst, kind); None where the source does not list them (a capture's truth).
+
+    `partial_end_ns` are the ends of steps that began before the window: a report may list them or not.
+    """
 
     id: str
     members: frozenset[str]
@@ -55,6 +61,7 @@ class JobFacts:
     step_start_ns: tuple[int, ...]
     step_end_ns: tuple[int, ...]
     state: str = "unknown"
+    partial_end_ns: frozenset[int] = frozenset()
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
@@ -149,6 +156,8 @@ def as_text(value: object, field: str) -> str:
 def as_int(value: object, field: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise FormatError(f"{field}: an integer is expected")
+    if abs(value) > MAX_TIME_NS:
+        raise FormatError(f"{field}: {value} is out of range")
     return value
 
 
@@ -177,6 +186,7 @@ def _job(value: object, field: str) -> JobFacts:
         step_start_ns=tuple(as_int(step.get("start_ns"), f"{field}.steps.start_ns") for step in steps),
         step_end_ns=tuple(as_int(step.get("end_ns"), f"{field}.steps.end_ns") for step in steps),
         state=as_text(job.get("state", "unknown"), f"{field}.state"),
+        partial_end_ns=frozenset(as_int(s.get("end_ns"), f"{field}.steps") for s in steps if s.get("partial") is True),
     )
 
 

@@ -2,7 +2,8 @@
 
 The boundary is the end of a step (contract: `end_ns` is scored): the last rank's end of gradient synchronisation, with
 the optimizer where it shows. A reported and a true boundary match when each is the other's nearest and they are at
-most `TOLERANCE` of the job's median true step time apart. The set-up step's end is a boundary like any other.
+most `TOLERANCE` of the job's median true step time apart. The set-up step's end is a boundary like any other; the end
+of a step that began before the window counts neither for nor against.
 Periods are the intervals between the ends of consecutive true steps that both matched, compared with the interval
 between the two reported ends: a constant delay (an optimizer that sends nothing) does no harm. The total time runs
 from the first to the last matched boundary.
@@ -72,7 +73,9 @@ def score_steps(truth: tuple[JobFacts, ...], reported: tuple[JobFacts, ...], mat
         true = _ends(job)
         said = _ends(found) if found is not None else np.zeros(0, dtype=np.int64)
         at_true, at_said = match_boundaries(true, said, TOLERANCE * (median_step_ns(job) or 0.0))
-        boundaries += SetScore(at_true.size, said.size, true.size)
+        optional = np.isin(true, list(job.partial_end_ns))
+        free = int(optional[at_true].sum())
+        boundaries += SetScore(at_true.size - free, said.size - free, true.size - int(optional.sum()))
         consecutive = np.diff(at_true) == 1
         true_periods = np.diff(true[at_true])
         periods = true_periods[consecutive]

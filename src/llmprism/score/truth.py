@@ -137,7 +137,8 @@ def _capture_job(value: object, field: str) -> JobFacts:
     job = as_object(value, field)
     steps = [as_object(step, f"{field}.steps") for step in as_list(job.get("steps"), f"{field}.steps")]
     groups = (as_texts(group, f"{field}.dp_groups") for group in as_list(job.get("dp_groups"), f"{field}.dp_groups"))
-    pipelines = as_list(job.get("pipelines"), f"{field}.pipelines")
+    listed = as_list(job.get("pipelines"), f"{field}.pipelines")
+    pipelines = (as_texts(pipeline, f"{field}.pipelines") for pipeline in listed)
     return JobFacts(
         id=_capture_job_id(job.get("job"), f"{field}.job"),
         members=frozenset(as_texts(job.get("members"), f"{field}.members")),
@@ -152,7 +153,7 @@ def _capture_job(value: object, field: str) -> JobFacts:
             schedule=as_text(job.get("schedule") or "unknown", f"{field}.schedule"),
         ),
         groups=tuple(GroupFact("dp", members) for members in groups if len(members) > 1),
-        pipelines=tuple(as_texts(pipeline, f"{field}.pipelines") for pipeline in pipelines if len(pipeline) > 1),
+        pipelines=tuple(pipeline for pipeline in pipelines if len(pipeline) > 1),
         pairs=None,
         step_start_ns=tuple(as_int(step.get("start_ns"), f"{field}.steps.start_ns") for step in steps),
         step_end_ns=tuple(as_int(step.get("end_ns"), f"{field}.steps.end_ns") for step in steps),

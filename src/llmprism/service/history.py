@@ -9,7 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sql
 
 from llmprism.model.finding import FindingKind
-from llmprism.report.advice import ADVICE, TITLES
+from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.service import schema
 from llmprism.service.store import Store
 
@@ -210,7 +210,7 @@ def _finding(row: Any) -> dict[str, Any]:
         "closed_ns": row.closed_ns or None,
         "updated_ns": row.updated_ns,
         "title": TITLES[kind],
-        "advice": ADVICE[kind],
+        "advice": CHECKS[kind],
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Window
 from llmprism.model.live import FindingLife
-from llmprism.report.advice import ADVICE, TITLES
+from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.text import clean
 from llmprism.service.config import AlertSettings
 from llmprism.service.tracker import Changes
@@ -66,7 +66,7 @@ def alert_document(life: FindingLife, event: str, settings: AlertSettings, now_n
         "annotations": {
             "summary": clean(finding.summary),
             "title": TITLES[finding.kind],
-            "advice": ADVICE[finding.kind],
+            "advice": CHECKS[finding.kind],
             "lost_gpu_seconds": f"{finding.lost_gpu_seconds:.0f}",
         },
         "url": link,

@@ -23,7 +23,7 @@ import duckdb
 
 from llmprism.errors import OutputError, UsageError
 from llmprism.ingest.accept import TimeBounds, accept_flows
-from llmprism.ingest.flows import open_database
+from llmprism.ingest.database import open_database
 from llmprism.ingest.mapping import ColumnMapping
 
 __all__ = ["Capture", "DirectoryTarget", "HttpTarget", "KafkaTarget", "Target", "play", "target_of"]
@@ -112,7 +112,7 @@ class KafkaTarget:
 
     def send(self, file: Path, number: int, records: int) -> None:  # noqa: ARG002
         text = file.with_suffix(".jsonl")
-        with open_database(None) as connection:
+        with open_database() as (connection, _):
             connection.execute(f"COPY (FROM read_parquet('{file}')) TO '{text}' (FORMAT json)")
         lines = text.read_bytes().splitlines()
         for start in range(0, len(lines), 500):
@@ -178,7 +178,7 @@ def play(
     pace = speed if squeeze and speed > 0 else 1.0
     offset = 0 if keep_times else begun - int((capture.first_ns + lead_ns) / pace)
     number, sent = first_number, 0
-    with tempfile.TemporaryDirectory(prefix="llmprism-") as folder, open_database(None) as connection:
+    with tempfile.TemporaryDirectory(prefix="llmprism-") as folder, open_database() as (connection, _):
         connection.execute(f"CREATE TEMP VIEW capture AS FROM read_parquet('{capture.file}')")
         low = capture.first_ns
         while low <= capture.last_ns:

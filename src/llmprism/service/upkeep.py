@@ -10,7 +10,7 @@ from typing import Final
 import duckdb
 
 from llmprism.errors import StoreError
-from llmprism.ingest.flows import open_database
+from llmprism.ingest.database import open_database
 from llmprism.service.config import Config
 from llmprism.service.database import sync_file
 from llmprism.service.store import Segment, Store
@@ -74,7 +74,7 @@ class Upkeep:
     def _merge(self, segments: list[Segment]) -> None:
         target = segments[-1].path.with_name(f"{uuid.uuid4().hex}.parquet")
         names = ", ".join("'" + str(segment.path).replace("'", "''") + "'" for segment in segments)
-        with open_database(None) as connection:
+        with open_database() as (connection, _):
             connection.execute(
                 f"COPY (SELECT * FROM read_parquet([{names}], union_by_name=true) ORDER BY end_ns) "
                 f"TO '{str(target).replace(chr(39), chr(39) * 2)}' (FORMAT parquet, COMPRESSION zstd)"

@@ -1,7 +1,8 @@
 """Traffic that is not training: stores, bootstrap, heartbeats, and a monitor that talks to everybody.
 
 Sizes and rhythms are those of the real captures: some dozens of bytes per second between each rank and rank 0 (the
-store), 60-byte messages between ring neighbours, a burst of a few kilobytes when a job starts.
+store), several control connections beside the data connections of each pair with 60-byte messages now and then, a burst
+of a few kilobytes when a job starts.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from numpy.typing import NDArray
 
 from llmprism.sim.cluster import Cluster
 
-__all__ = ["Mice", "background"]
+__all__ = ["Life", "Mice", "background"]
 
 NS = 1_000_000_000
 STORE_PORT = 29_500
 MONITOR_PORT = 9_100
 STORE_PERIOD_S = 2.0
 """Between two store messages of one rank."""
+HEARTBEAT_PERIOD_S = 1.0
+"""Between two control messages of one pair, in jobs of up to HEARTBEAT_PAIRS pairs; larger jobs beat more slowly."""
+HEARTBEAT_PAIRS = 500
 MONITOR_PERIOD_S = 15.0
 """A usual scrape interval."""
 
@@ -39,23 +43,25 @@ class Mice:
     bytes: Int64
 
 
-def background(
-    cluster: Cluster,
-    jobs: list[tuple[list[int], int, int]],
-    window_ns: int,
-    connect: Connect,
-    rng: np.random.Generator,
-) -> Mice:
-    """All small records of the window. `jobs` gives (NICs in rank order, first ns, last ns) of each job's life;
-    `connect(src, dst, sport, dport)` returns a connection id."""
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A job as the background sees it: NICs in rank order, its training pairs, and when it lives."""
+
+    nics: list[int]
+    pairs: list[tuple[int, int]]
+    first: int
+    last: int
+
+
+def background(cluster: Cluster, jobs: list[Life], window_ns: int, connect: Connect, rng: np.random.Generator) -> Mice:
+    """All small records of the window; `connect(src, dst, sport, dport)` returns a connection id."""
     parts: list[Part] = []
-    for nics, first, last in jobs:
-        begin, end = max(first, 0), min(last, window_ns)
+    for job in jobs if cluster.spec.transport == "tcp" else []:
+        begin, end = max(job.first, 0), min(job.last, window_ns)
         if end <= begin:
             continue
-        parts += _store(cluster, nics, begin, end, connect, rng)
-        if first >= 0:
-            parts += _bootstrap(cluster, nics, begin, connect, rng)
+        parts += _store(cluster, job.nics, begin, end, connect, rng)
+        parts += _control(job.pairs, begin, end, job.first >= 0, connect, rng)
     if cluster.monitor is not None:
         parts += _monitoring(cluster, window_ns, connect, rng)
     if not parts:
@@ -82,10 +88,9 @@ def _store(
         if not _apart(cluster, master, nic):
             continue
         port = int(rng.integers(32_768, 60_999))
-        times = begin + np.cumsum(
-            rng.exponential(STORE_PERIOD_S * NS, max(1, int((end - begin) / NS / STORE_PERIOD_S)))
-        )
-        times = times[times < end].astype(np.int64)
+        count = max(1, int((end - begin) / NS / STORE_PERIOD_S))
+        drawn = begin + np.cumsum(rng.exponential(STORE_PERIOD_S * NS, count))
+        times: Int64 = drawn[drawn < end].astype(np.int64)
         asks = np.full(times.size, connect(nic, master, port, STORE_PORT), dtype=np.int32)
         answers = np.full(times.size, connect(master, nic, STORE_PORT, port), dtype=np.int32)
         parts.append((asks, times, rng.integers(31, 188, times.size)))
@@ -93,16 +98,25 @@ def _store(
     return parts
 
 
-def _bootstrap(cluster: Cluster, nics: list[int], begin: int, connect: Connect, rng: np.random.Generator) -> list[Part]:
+def _control(
+    pairs: list[tuple[int, int]], begin: int, end: int, starts: bool, connect: Connect, rng: np.random.Generator
+) -> list[Part]:
+    """Control connections beside the data: bootstrap messages on each when the job starts, heartbeats on one."""
     parts: list[Part] = []
-    for a, b in zip(nics, nics[1:] + nics[:1], strict=True):
-        if not _apart(cluster, a, b):
-            continue
+    period = HEARTBEAT_PERIOD_S * NS * max(1.0, len(pairs) / HEARTBEAT_PAIRS)
+    sizes = np.array([4, 28, 144, 284, 540, 2296, 4588])
+    for src, dst in pairs:
+        beats = np.arange(begin + int(rng.integers(0, int(period))), end, int(period), dtype=np.int64)
+        beats += rng.integers(0, NS // 20, beats.size)
         ports = rng.integers(32_768, 60_999, 2)
-        count = int(rng.integers(3, 9))
-        times = begin + np.sort(rng.integers(0, NS // 2, count))
-        ids = np.full(count, connect(a, b, int(ports[0]), int(ports[1])), dtype=np.int32)
-        parts.append((ids, times.astype(np.int64), rng.choice(np.array([4, 28, 144, 284, 540, 2296, 4588]), count)))
+        ids = np.full(beats.size, connect(src, dst, int(ports[0]), int(ports[1])), dtype=np.int32)
+        parts.append((ids, beats, rng.choice(np.array([60, 60, 60, 72]), beats.size)))
+        for _ in range(int(rng.integers(2, 9)) if starts else 0):
+            ports = rng.integers(32_768, 60_999, 2)
+            count = int(rng.integers(1, 4))
+            times: Int64 = begin + np.sort(rng.integers(0, NS // 2, count))
+            ids = np.full(count, connect(src, dst, int(ports[0]), int(ports[1])), dtype=np.int32)
+            parts.append((ids, times, rng.choice(sizes, count)))
     return parts
 
 

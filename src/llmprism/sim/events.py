@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model import EventKind, PairKind
-from llmprism.sim.simulation import EPOCH_NS, Simulation, TransferBatch
+from llmprism.sim.ops import OpType
+from llmprism.sim.recorder import TransferBatch
+from llmprism.sim.simulation import EPOCH_NS, Simulation
 
 __all__ = ["EventWriter"]
 
@@ -71,8 +73,10 @@ class EventWriter:
                 values.astype(dtype, copy=False).tofile(self._files[name])
 
     def _compute(self, batch: TransferBatch) -> Columns:
-        inside = (batch.cell_end > 0) & (batch.cell_start < self.simulation.window_ns)
-        cell = batch.cell[inside]
+        ops = self.simulation.ops
+        inside = (batch.done_end > 0) & (batch.done_start < self.simulation.window_ns)
+        inside &= ops.type[batch.done_op] == int(OpType.COMPUTE)
+        cell = ops.cell[batch.done_op[inside]]
         size = (self._first[cell + 1] - self._first[cell]).astype(np.int64)
         rows = np.repeat(np.arange(cell.size), size)
         lane = np.arange(rows.size) - np.repeat(np.cumsum(size) - size, size)
@@ -81,10 +85,10 @@ class EventWriter:
         return (
             job_of_cell[cell][rows],
             self._lanes[self._first[cell][rows] + lane],
-            batch.cell_step[inside][rows],
+            batch.done_step[inside][rows],
             none + int(EventKind.COMPUTE),
-            batch.cell_start[inside][rows],
-            batch.cell_end[inside][rows],
+            batch.done_start[inside][rows],
+            batch.done_end[inside][rows],
             none - 1,
             none,
         )

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from llmprism.errors import UsageError
 from llmprism.model import FindingKind, PairKind, Where, WhereType
 from llmprism.sim.cluster import Cluster
-from llmprism.sim.engine import NEVER, Faults
 from llmprism.sim.program import JobProgram
 from llmprism.sim.scenario import FaultSpec, Scenario
+from llmprism.sim.tables import NEVER, Faults
 
-__all__ = ["FaultLabel", "FaultPlan", "plan_faults"]
+__all__ = ["FaultLabel", "FaultPlan", "SharedLink", "plan_faults"]
 
 NS = 1_000_000_000
-CRASH_SPREAD_NS = 25_000_000
-"""The others learn of a crash (connection reset) within some milliseconds."""
+CRASH_SPREAD_NS = 300_000_000
+"""The others go on until they need the dead rank, or until the launcher that watches the job kills them."""
 
 Int64 = NDArray[np.int64]
 
@@ -46,6 +46,21 @@ class _Slow:
     factor: float
 
 
+@dataclass(frozen=True, slots=True)
+class SharedLink:
+    """A link from a leaf to a spine whose rate its users share from `start` to `end`. `jobs` None: everybody's.
+
+    `load` is the time that a byte takes on it, in units of a NIC's.
+    """
+
+    leaf: int
+    spine: int
+    jobs: frozenset[int] | None
+    load: float
+    start: int
+    end: int
+
+
 @dataclass(slots=True)
 class FaultPlan:
     """Slow-downs by target, deaths by job segment, cell and NIC, contended links, and the labels."""
@@ -56,7 +71,7 @@ class FaultPlan:
     hang: dict[int, int] = field(default_factory=dict)
     dead: dict[int, int] = field(default_factory=dict)
     stall: dict[int, tuple[int, int]] = field(default_factory=dict)
-    shared: list[tuple[int, int, int, frozenset[int], float, int, int]] = field(default_factory=list)
+    shared: list[SharedLink] = field(default_factory=list)
 
     def add_slow(self, target: str, ident: int, start: int, end: int, factor: float) -> None:
         self.slow.setdefault((target, ident), []).append(_Slow(start, end, factor))
@@ -78,7 +93,7 @@ class FaultPlan:
                 factor.append(entry.factor)
                 following.append(int(heads[target][ident]))
                 heads[target][ident] = len(start) - 1
-        shared = self.shared or [(0, 0, 0, frozenset(), 1.0, 0, 0)]
+        shared = self.shared or [SharedLink(0, 0, None, 1.0, 0, 0)]
         return Faults(
             start=np.array(start, dtype=np.int64),
             end=np.array(end, dtype=np.int64),
@@ -89,9 +104,9 @@ class FaultPlan:
             of_switch=heads["switch"],
             of_link=heads["link"],
             of_group=heads["group"],
-            shared_start=np.array([entry[5] for entry in shared], dtype=np.int64),
-            shared_end=np.array([entry[6] for entry in shared], dtype=np.int64),
-            shared_ns_per_byte=np.array([entry[4] * ns_per_byte for entry in shared], dtype=np.float64),
+            shared_start=np.array([link.start for link in shared], dtype=np.int64),
+            shared_end=np.array([link.end for link in shared], dtype=np.int64),
+            shared_ns_per_byte=np.array([link.load * ns_per_byte for link in shared], dtype=np.float64),
         )
 
 
@@ -104,6 +119,19 @@ class _Site:
     cluster: Cluster
     programs: list[JobProgram]
     program: JobProgram
+
+    @property
+    def leaf(self) -> str:
+        return self._switch(self.cluster.leaves, self.fault.leaf)
+
+    @property
+    def spine(self) -> str:
+        return self._switch(self.cluster.spines, self.fault.spine)
+
+    def _switch(self, names: tuple[str, ...], index: int) -> str:
+        if not 0 <= index < len(names):
+            raise UsageError(f"fault {self.fault.kind}: there is no switch {index} among {names[0]} to {names[-1]}")
+        return names[index]
 
 
 def plan_faults(scenario: Scenario, cluster: Cluster, programs: list[JobProgram]) -> FaultPlan:
@@ -163,20 +191,20 @@ def _slow_nic(site: _Site) -> None:
 def _slow_link(site: _Site) -> None:
     start, end, _ = _interval(site.fault)
     site.plan.add_slow("link", site.cluster.link(site.fault.leaf, site.fault.spine), start, end, site.fault.factor)
-    where = Where(WhereType.LINK, (site.cluster.leaves[site.fault.leaf], site.cluster.spines[site.fault.spine]))
+    where = Where(WhereType.LINK, (site.leaf, site.spine))
     _label(site, FindingKind.SLOW_LINK, None, where)
 
 
 def _slow_leaf(site: _Site) -> None:
     start, end, _ = _interval(site.fault)
     site.plan.add_slow("switch", site.fault.leaf, start, end, site.fault.factor)
-    _label(site, FindingKind.SLOW_SWITCH, None, Where(WhereType.SWITCH, site.cluster.leaves[site.fault.leaf]))
+    _label(site, FindingKind.SLOW_SWITCH, None, Where(WhereType.SWITCH, site.leaf))
 
 
 def _slow_spine(site: _Site) -> None:
     start, end, _ = _interval(site.fault)
     site.plan.add_slow("switch", len(site.cluster.leaves) + site.fault.spine, start, end, site.fault.factor)
-    _label(site, FindingKind.SLOW_SWITCH, None, Where(WhereType.SWITCH, site.cluster.spines[site.fault.spine]))
+    _label(site, FindingKind.SLOW_SWITCH, None, Where(WhereType.SWITCH, site.spine))
 
 
 def _ecmp(site: _Site) -> None:
@@ -184,15 +212,16 @@ def _ecmp(site: _Site) -> None:
     start, end, _ = _interval(site.fault)
     other = next((p.index for p in site.programs if p.spec.name == site.fault.other_job), site.program.index)
     jobs = frozenset({site.program.index, other})
-    site.plan.shared.append(
-        (len(site.plan.shared), site.fault.leaf, site.fault.spine, jobs, site.fault.factor, start, end)
-    )
-    where = Where(WhereType.LINK, (site.cluster.leaves[site.fault.leaf], site.cluster.spines[site.fault.spine]))
+    link = SharedLink(site.fault.leaf, site.fault.spine, jobs, site.fault.factor, start, end)
+    site.plan.shared.append(link)
+    where = Where(WhereType.LINK, (site.leaf, site.spine))
     _label(site, FindingKind.CONGESTION, None, where)
 
 
 def _slow_storage(site: _Site) -> None:
     start, end, _ = _interval(site.fault)
+    if not len(site.cluster.storage):
+        raise UsageError("fault slow_storage: the cluster has no storage nodes")
     node = site.cluster.storage[site.fault.rank % len(site.cluster.storage)]
     site.plan.add_slow("nic", node, start, end, site.fault.factor)
     _label(site, FindingKind.SLOW_STORAGE, None, Where(WhereType.STORAGE, site.cluster.addresses[node]))
@@ -201,6 +230,8 @@ def _slow_storage(site: _Site) -> None:
 def _imbalance(site: _Site) -> None:
     program = site.program
     start, end, _ = _interval(site.fault)
+    if site.fault.stage >= program.spec.pp:
+        raise UsageError(f"fault imbalance: {program.spec.name} has no stage {site.fault.stage}")
     cells = [cell for row in program.cells[site.fault.stage] for cell in row]
     for cell in cells:
         site.plan.add_slow("cell", cell, start, end, site.fault.factor)
@@ -212,6 +243,8 @@ def _slow_group(site: _Site) -> None:
     program = site.program
     start, end, _ = _interval(site.fault)
     groups = [(cells, number) for (kind, cells), number in program.groups.items() if kind is PairKind.DP]
+    if not groups:
+        raise UsageError(f"fault slow_group: {program.spec.name} has no gradient group")
     cells, number = groups[site.fault.group % len(groups)]
     site.plan.add_slow("group", number, start, end, site.fault.factor)
     members = _names(site.cluster, [nic for cell in cells for nic in program.nics_of_cell[cell]])

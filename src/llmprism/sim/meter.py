@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from llmprism.sim.compiled import inlined, kernel
 from llmprism.sim.noise import uniform
 
 __all__ = ["Connections", "Meter", "Records", "close_idle", "measure", "new_meter"]
@@ -58,7 +58,7 @@ def new_meter(connections: int) -> Meter:
     return Meter(*(np.zeros(connections, dtype=np.int64) for _ in range(3)))
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _close(meter: Meter, out: Records, row: int, connection: int) -> int:
     out.connection[row], out.start[row] = connection, meter.start[connection]
     out.end[row], out.bytes[row] = meter.end[connection], meter.bytes[connection]
@@ -66,7 +66,7 @@ def _close(meter: Meter, out: Records, row: int, connection: int) -> int:
     return row + 1
 
 
-@njit(cache=True)
+@kernel
 def _feed(
     meter: Meter, out: Records, row: int, connection: int, start: int, end: int, size: int, idle: int, active: int
 ) -> int:
@@ -80,7 +80,7 @@ def _feed(
     return row
 
 
-@njit(cache=True)
+@kernel
 def measure(
     pair: Int32,
     start: Int64,
@@ -107,32 +107,33 @@ def measure(
         if slow:
             chunk = BURST_BYTES
         pieces = max(1, (share + chunk // 2) // chunk)
-        if row + lanes * (pieces + 1) > out.start.size:
+        if row + lanes * (pieces + 2) > out.start.size:
             break
-        slot = active_ns[i] / pieces
         pause = end[i] - start[i] - active_ns[i]
-        cut = int(uniform(seed, i, p, 11) * pieces) + 1
         for lane in range(lanes):
             mine = share + (size[i] - share * lanes if lane == 0 else 0)
+            rate = active_ns[i] / mine
+            cut = int(mine * uniform(seed, i, p, 11) * (0.97 + 0.03 * uniform(seed, i, lane, 9))) if pause > 0 else mine
             sent = 0
-            for j in range(pieces):
-                amount = mine - sent if j == pieces - 1 else chunk
-                amount = min(amount, mine - sent)
-                if amount <= 0:
-                    continue
-                begin = start[i] + int(j * slot) + (pause if j >= cut else 0)
-                length = min(slot, amount * STREAM_NS_PER_BYTE * (1.0 + uniform(seed, i, lane, j + 13)))
-                finish = begin + int(length)
-                if j == pieces - 1:
-                    finish = end[i] - (int(0.05 * slot * uniform(seed, i, lane, 12)) if lane else 0)
-                    begin = max(start[i], finish - int(length))
-                row = _feed(meter, out, row, connections.first[p] + lane, begin, finish, amount, idle, active)
+            while sent < mine:
+                amount = min(chunk, mine - sent)
+                if mine - sent - amount < chunk // 2 and not slow:
+                    amount = mine - sent
+                if sent < cut < sent + amount:
+                    amount = cut - sent
+                begin = start[i] + int(sent * rate) + (pause if sent >= cut else 0)
+                length = int(min(amount * rate, amount * STREAM_NS_PER_BYTE * (1.0 + uniform(seed, i, lane, sent))))
+                if amount == mine:
+                    length = end[i] - begin
                 sent += amount
+                if sent >= mine:
+                    begin = max(start[i], end[i] - length - (int(0.02 * pause) if lane else 0))
+                row = _feed(meter, out, row, connections.first[p] + lane, begin, begin + length, amount, idle, active)
         i += 1
     return i, row
 
 
-@njit(cache=True)
+@kernel
 def close_idle(meter: Meter, out: Records, before: int, first: int) -> tuple[int, int]:
     """Closes the open records that ended before a time, from connection `first` on; returns the next one and rows."""
     row = 0

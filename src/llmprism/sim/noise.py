@@ -7,12 +7,13 @@ them, so a run is the same whatever else changes.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from llmprism.sim.compiled import inlined, kernel
 
 __all__ = ["bell", "uniform"]
 
 
-@njit(cache=True, inline="always")
+@inlined
 def uniform(seed: np.uint64, a: int, b: int, c: int) -> float:
     """A number in [0, 1) from the SplitMix64 finaliser over the four values."""
     x = np.uint64(seed) ^ (np.uint64(a) * np.uint64(0x9E3779B97F4A7C15))
@@ -23,7 +24,7 @@ def uniform(seed: np.uint64, a: int, b: int, c: int) -> float:
     return float(x >> np.uint64(11)) / 9007199254740992.0
 
 
-@njit(cache=True)
+@kernel
 def bell(seed: np.uint64, a: int, b: int, c: int) -> float:
     """Roughly normal, mean 0 and deviation 1, never beyond 3.5: the sum of four uniform numbers."""
     total = 0.0

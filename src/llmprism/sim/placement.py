@@ -21,17 +21,21 @@ REUSE_PAUSE_S = 2.0
 
 def place_jobs(scenario: Scenario, cluster: Cluster, rng: np.random.Generator) -> list[list[int]]:
     """NIC ids of each job, in rank order."""
+    per_server = cluster.spec.gpus_per_server
     free_at = np.full(cluster.gpus, -np.inf)
     placed: dict[int, list[int]] = {}
     order = sorted(range(len(scenario.jobs)), key=lambda j: (scenario.jobs[j].start_s, j))
     for j in order:
         job = scenario.jobs[j]
         free = np.flatnonzero(free_at + REUSE_PAUSE_S <= job.start_s)
+        if job.half != "both":
+            upper = free % per_server >= per_server // 2
+            free = free[upper == (job.half == "upper")]
         if job.placement == "scattered":
             servers = rng.permutation(cluster.spec.servers)
             rank_of_server = np.empty_like(servers)
             rank_of_server[servers] = np.arange(servers.size)
-            free = free[np.argsort(rank_of_server[free // cluster.spec.gpus_per_server], kind="stable")]
+            free = free[np.argsort(rank_of_server[free // per_server], kind="stable")]
         chosen = free[job.gpu_offset : job.gpu_offset + job.gpus]
         if chosen.size < job.gpus:
             raise UsageError(

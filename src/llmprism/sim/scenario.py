@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from llmprism.errors import InputError, UsageError
+from llmprism.limits import MAX_SIMULATED_GPUS, MAX_SIMULATED_SECONDS
 
 __all__ = [
     "ClusterSpec",
@@ -29,6 +30,11 @@ __all__ = [
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero_bubble")
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
 COLLECTIVES = ("ring", "tree", "hierarchical")
+PLACEMENTS = ("contiguous", "scattered")
+HALVES = ("both", "lower", "upper")
+FABRICS = ("rail", "plain")
+TRANSPORTS = ("tcp", "rdma")
+ADDRESS_PLANS = ("rail", "server", "ipv6")
 LEVELS = ("easy", "medium", "hard", "brutal")
 FAULT_KINDS = (
     "slow_gpu",
@@ -49,7 +55,11 @@ FAULT_KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """`fabric`: `rail` hangs GPU g of each server of a pod on leaf g; `plain` hangs whole servers on one leaf."""
+    """`fabric`: `rail` hangs GPU g of each server of a pod on leaf g; `plain` hangs whole servers on one leaf.
+
+    `transport` rdma: telemetry of RoCEv2 only, without the jobs' store and bootstrap traffic over TCP.
+    `uplink_gbps` is the rate between one leaf and one spine; it binds where the scenario asks for `contention`.
+    """
 
     servers: int = 4
     gpus_per_server: int = 8
@@ -57,11 +67,13 @@ class ClusterSpec:
     servers_per_pod: int = 16
     spines: int = 4
     nic_gbps: float = 200.0
+    uplink_gbps: float = 1600.0
     nvlink: bool = True
     address_plan: str = "rail"
     storage_nodes: int = 2
     storage_gbps: float = 100.0
     monitoring: bool = False
+    transport: str = "tcp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +103,8 @@ class JobSpec:
     """One tenant's job. Sizes are per GPU: `activation_mb` per micro-batch, `gradient_mb` per step.
 
     `compute_ms` is the forward time of one micro-batch on one stage; backward takes twice as long. `start_s` below 0:
-    the job was running before the window. `steps` 0 and `stop_s` 0: it runs to the end of the window.
+    the job was running before the window. `half` takes only the lower or upper half of each server's GPUs. `steps` 0
+    and `stop_s` 0: it runs to the end of the window.
     """
 
     name: str = "job"
@@ -134,6 +147,7 @@ class JobSpec:
     data_mb: float = 0.0
     data_jitter_ms: float = 0.0
     placement: str = "contiguous"
+    half: str = "both"
     gpu_offset: int = 0
     start_s: float = -2.0
     stop_s: float = 0.0
@@ -270,29 +284,60 @@ def _build(kind: type[T], values: Any, where: str) -> T:
 
 
 def _check(scenario: Scenario) -> None:
-    def demand(condition: bool, text: str) -> None:
-        if not condition:
-            raise InputError(f"scenario {scenario.name}: {text}")
-
-    demand(scenario.level in LEVELS, f"level must be one of {', '.join(LEVELS)}")
-    demand(scenario.seconds > 0, "seconds must be above 0")
-    demand(scenario.cluster.servers > 0 and scenario.cluster.gpus_per_server > 0, "a cluster has servers and GPUs")
-    demand(scenario.cluster.fabric in ("rail", "plain"), "fabric must be rail or plain")
+    """Refuses what cannot be simulated, before anything is allocated."""
+    cluster = scenario.cluster
+    _demand(scenario, scenario.level in LEVELS, f"level must be one of {', '.join(LEVELS)}")
+    _demand(scenario, 0 < scenario.seconds <= MAX_SIMULATED_SECONDS, "seconds must be above 0 and at most a day")
+    _demand(scenario, cluster.servers > 0 and cluster.gpus_per_server > 0, "a cluster has servers and GPUs")
+    gpus = cluster.servers * cluster.gpus_per_server
+    _demand(scenario, gpus <= MAX_SIMULATED_GPUS, f"at most {MAX_SIMULATED_GPUS} GPUs")
+    _demand(scenario, cluster.fabric in FABRICS, f"fabric must be one of {', '.join(FABRICS)}")
+    _demand(scenario, cluster.address_plan in ADDRESS_PLANS, f"address_plan: one of {', '.join(ADDRESS_PLANS)}")
+    _demand(scenario, cluster.transport in TRANSPORTS, f"transport must be one of {', '.join(TRANSPORTS)}")
+    rates = (cluster.nic_gbps, cluster.uplink_gbps, cluster.storage_gbps)
+    _demand(scenario, min(rates) > 0 and cluster.servers_per_pod > 0, "rates and pods are above 0")
+    _demand(
+        scenario, 0 <= cluster.storage_nodes <= 250 and 0 < cluster.spines <= 1024, "0-250 storage nodes, 1-1024 spines"
+    )
     names = [job.name for job in scenario.jobs]
-    demand(len(set(names)) == len(names), "two jobs have the same name")
+    _demand(scenario, len(set(names)) == len(names), "two jobs have the same name")
+    _check_collector(scenario)
     for job in scenario.jobs:
-        demand(
-            min(job.tp, job.pp, job.dp, job.cp, job.ep, job.micro_batches) > 0, f"{job.name}: degrees are at least 1"
-        )
-        demand(job.schedule in SCHEDULES, f"{job.name}: schedule must be one of {', '.join(SCHEDULES)}")
-        demand(job.sharding in SHARDINGS, f"{job.name}: sharding must be one of {', '.join(SHARDINGS)}")
-        demand(job.collective in COLLECTIVES, f"{job.name}: collective must be one of {', '.join(COLLECTIVES)}")
-        demand((job.dp * job.cp) % job.ep == 0, f"{job.name}: ep must divide dp * cp")
-        fsdp = job.sharding in ("fsdp", "hsdp")
-        demand(not fsdp or job.pp == 1, f"{job.name}: fsdp is simulated without a pipeline")
-        cut = job.schedule == "interleaved" and job.micro_batches % job.pp
-        demand(not cut, f"{job.name}: interleaved needs micro_batches in multiples of pp")
-        demand(job.placement in ("contiguous", "scattered"), f"{job.name}: placement is contiguous or scattered")
+        _check_job(scenario, job)
     for fault in scenario.faults:
-        demand(fault.kind in FAULT_KINDS, f"fault kind must be one of {', '.join(FAULT_KINDS)}")
-        demand(not fault.job or fault.job in names, f"fault names the unknown job {fault.job!r}")
+        _demand(scenario, fault.kind in FAULT_KINDS, f"fault kind must be one of {', '.join(FAULT_KINDS)}")
+        _demand(scenario, not fault.job or fault.job in names, f"fault names the unknown job {fault.job!r}")
+        _demand(scenario, fault.factor > 0 and min(fault.rank, fault.stage, fault.group) >= 0, "fault: factor above 0")
+
+
+def _demand(scenario: Scenario, condition: bool, text: str) -> None:
+    if not condition:
+        raise InputError(f"scenario {scenario.name}: {text}")
+
+
+def _check_collector(scenario: Scenario) -> None:
+    spec = scenario.collector
+    shares = (spec.loss, spec.duplicates, spec.late)
+    _demand(scenario, all(0 <= share <= 1 for share in shares), "loss, duplicates and late are shares of 1")
+    times = (spec.idle_ms, spec.skew_ms, spec.granularity_ms, spec.late_s)
+    _demand(scenario, min(times) >= 0 and spec.active_s > 0 and spec.sampling >= 1, "collector: times are not negative")
+
+
+def _check_job(scenario: Scenario, job: JobSpec) -> None:
+    name = job.name
+    degrees = (job.tp, job.pp, job.dp, job.cp, job.ep, job.micro_batches, job.buckets, job.layers, job.virtual_stages)
+    _demand(scenario, min(degrees) > 0 and job.connections > 0, f"{name}: degrees are at least 1")
+    _demand(scenario, job.gpus <= MAX_SIMULATED_GPUS and job.micro_batches <= 4096, f"{name}: too large")
+    _demand(scenario, job.schedule in SCHEDULES, f"{name}: schedule must be one of {', '.join(SCHEDULES)}")
+    _demand(scenario, job.sharding in SHARDINGS, f"{name}: sharding must be one of {', '.join(SHARDINGS)}")
+    _demand(scenario, job.collective in COLLECTIVES, f"{name}: collective must be one of {', '.join(COLLECTIVES)}")
+    _demand(scenario, (job.dp * job.cp) % job.ep == 0, f"{name}: ep must divide dp * cp")
+    _demand(scenario, job.compute_ms > 0 and job.chunk_mb > 0, f"{name}: compute_ms and chunk_mb are above 0")
+    sharded = job.sharding in ("fsdp", "hsdp")
+    _demand(scenario, not sharded or job.pp == 1, f"{name}: fsdp is simulated without a pipeline")
+    even = not job.shard_group or (job.dp * job.cp) % job.shard_group == 0
+    _demand(scenario, even, f"{name}: shard_group must divide dp * cp")
+    cut = job.schedule == "interleaved" and job.micro_batches % job.pp
+    _demand(scenario, not cut, f"{name}: interleaved needs micro_batches in multiples of pp")
+    _demand(scenario, job.half in HALVES and job.gpu_offset >= 0, f"{name}: half must be one of {', '.join(HALVES)}")
+    _demand(scenario, job.placement in PLACEMENTS, f"{name}: placement must be one of {', '.join(PLACEMENTS)}")

@@ -3,58 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.sim import engine
-from llmprism.sim.background import Mice, background
+from llmprism.model import PairKind
+from llmprism.sim import engine, tables
+from llmprism.sim.background import Life, Mice, background
 from llmprism.sim.cluster import Cluster, build_cluster
 from llmprism.sim.collector import Batch, Collector
-from llmprism.sim.faults import FaultPlan, plan_faults
-from llmprism.sim.meter import Connections, Records, close_idle, measure, new_meter
+from llmprism.sim.faults import FaultPlan, SharedLink, plan_faults
+from llmprism.sim.meter import Connections
 from llmprism.sim.ops import Flag, Ops, OpTable, PairTable
 from llmprism.sim.placement import place_jobs
 from llmprism.sim.program import JobProgram, build_program
+from llmprism.sim.recorder import Recorder, TransferBatch
 from llmprism.sim.scenario import JobSpec, Scenario
+from llmprism.sim.tables import Counter
 from llmprism.sim.writer import ConnectionNames
 
-__all__ = ["EPOCH_NS", "Simulation", "TransferBatch"]
+__all__ = ["EPOCH_NS", "Simulation"]
 
 NS = 1_000_000_000
 EPOCH_NS = 1_800_000_000 * NS
 """The window's start: a fixed time in 2027, so that runs are the same."""
 
 BATCH_TRANSFERS = 400_000
-BATCH_RECORDS = 1_000_000
-MAX_STEPS = 8192
-"""Steps of one job that the truth can hold: two hours of one-second steps."""
+TCP, UDP = 6, 17
+ROCE_PORT = 4791
+
+SHORTEST_STEP_S = 0.025
+"""The truth has room for steps of this length through the whole window."""
 
 Int64 = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class TransferBatch:
-    """True transfers and compute intervals of one batch, times relative to the window's start."""
-
-    pair: NDArray[np.int32]
-    start: Int64
-    end: Int64
-    bytes: Int64
-    kind: NDArray[np.int8]
-    step: NDArray[np.int32]
-    cell: NDArray[np.int32]
-    cell_start: Int64
-    cell_end: Int64
-    cell_step: NDArray[np.int32]
-    now: int
 
 
 class Simulation:
     """Everything about one run. `batches` runs it once; afterwards `steps` holds what happened."""
 
-    def __init__(self, scenario: Scenario, seed: int | None = None) -> None:
+    def __init__(self, scenario: Scenario, seed: int | None = None, trace: bool = False) -> None:
         self.scenario = scenario
         self.seed = scenario.seed if seed is None else seed
         self.rng = np.random.default_rng(self.seed)
@@ -64,13 +52,17 @@ class Simulation:
         self.programs: list[JobProgram] = []
         self.ops: Ops = self._build_programs()
         self.plan: FaultPlan = plan_faults(scenario, self.cluster, self.programs)
-        self.names = ConnectionNames()
+        if scenario.contention:
+            self.plan.shared += self._uplinks()
+        self.rdma = scenario.cluster.transport == "rdma"
+        self.names = ConnectionNames(UDP if self.rdma else TCP)
         self._leaves: list[tuple[int, int]] = []
         self.network, self.connections = self._wire()
         self.faults = self._freeze_faults()
         self.jobs = self._job_table()
-        self.state = engine.new_state(
-            self.ops, len(self.cluster.addresses), len(self.plan.shared), len(self.programs), MAX_STEPS
+        steps = int(scenario.seconds / SHORTEST_STEP_S) + 256
+        self.state = tables.new_state(
+            self.ops, len(self.cluster.addresses), len(self.plan.shared), len(self.programs), steps, trace
         )
         self.pair_bytes = np.zeros(len(self.pairs.src), dtype=np.int64)
         self.mice = self._background()
@@ -101,7 +93,17 @@ class Simulation:
         self.group_count = table.groups
         return table.freeze()
 
-    def _wire(self) -> tuple[engine.Network, Connections]:
+    def _uplinks(self) -> list[SharedLink]:
+        """Every link from a leaf to a spine, shared by all that goes up it."""
+        spec = self.scenario.cluster
+        load = spec.nic_gbps / spec.uplink_gbps
+        return [
+            SharedLink(leaf, spine, None, load, -tables.NEVER, tables.NEVER)
+            for leaf in range(len(self.cluster.leaves))
+            for spine in range(len(self.cluster.spines))
+        ]
+
+    def _wire(self) -> tuple[tables.Network, Connections]:
         """ECMP choices, ports and connection ids of every pair."""
         cluster, pairs, spec = self.cluster, self.pairs, self.scenario.cluster
         src, dst = np.array(pairs.src, dtype=np.int32), np.array(pairs.dst, dtype=np.int32)
@@ -109,12 +111,15 @@ class Simulation:
         spine = self.rng.integers(0, len(cluster.spines), (src.size, 2)).astype(np.int32)
         job = np.array(pairs.job, dtype=np.int32)
         shared = np.full(src.size, -1, dtype=np.int32)
-        for number, leaf, pinned, jobs, *_ in self.plan.shared:
-            hit = (leaf_src == leaf) & (leaf_dst != leaf) & np.isin(job, list(jobs))
-            spine[hit] = pinned
+        for number, link in enumerate(self.plan.shared):
+            if link.jobs is not None:
+                hit = (leaf_src == link.leaf) & (leaf_dst != link.leaf) & np.isin(job, list(link.jobs))
+                spine[hit] = link.spine
+            else:
+                hit = (leaf_src == link.leaf) & (leaf_dst != link.leaf) & (spine[:, 0] == link.spine) & (shared < 0)
             shared[hit] = number
         spine[leaf_src == leaf_dst] = -1
-        network = engine.Network(
+        network = tables.Network(
             pair_src=src,
             pair_dst=dst,
             leaf_src=leaf_src.astype(np.int32),
@@ -131,6 +136,8 @@ class Simulation:
         first = np.concatenate(([0], np.cumsum(count)[:-1])).astype(np.int32) if count.size else count
         lane = np.arange(int(count.sum())) - np.repeat(first, count)
         ports = self.rng.integers(32_768, 60_999, (int(count.sum()), 2))
+        if self.rdma:
+            ports[:, 1] = ROCE_PORT
         for connection, pair in enumerate(np.repeat(np.arange(src.size), count)):
             choice = int(spine[pair, lane[connection] % 2])
             self._connect(int(src[pair]), int(dst[pair]), int(ports[connection, 0]), int(ports[connection, 1]), choice)
@@ -147,7 +154,7 @@ class Simulation:
         self._leaves.append((a, b))
         return self.names.add(cluster.addresses[src], cluster.addresses[dst], sport, dport, path)
 
-    def _freeze_faults(self) -> engine.Faults:
+    def _freeze_faults(self) -> tables.Faults:
         cluster = self.cluster
         links = len(cluster.leaves) * len(cluster.spines)
         rate = 8.0 / self.scenario.cluster.nic_gbps
@@ -155,7 +162,7 @@ class Simulation:
             self.cell_count, len(cluster.addresses), len(cluster.switches), links, self.group_count, rate
         )
 
-    def _job_table(self) -> engine.Jobs:
+    def _job_table(self) -> tables.Jobs:
         specs = [program.spec for program in self.programs]
 
         def per_job(values: list[float]) -> NDArray[np.float64]:
@@ -164,18 +171,18 @@ class Simulation:
         def times(values: list[float]) -> Int64:
             return np.array(values, dtype=np.int64)
 
-        never = float(engine.NEVER)
-        hang = np.full(max(self.cell_count, 1), engine.NEVER, dtype=np.int64)
+        never = float(tables.NEVER)
+        hang = np.full(max(self.cell_count, 1), tables.NEVER, dtype=np.int64)
         for cell, when in self.plan.hang.items():
             hang[cell] = when
-        dead = np.full(len(self.cluster.addresses), engine.NEVER, dtype=np.int64)
+        dead = np.full(len(self.cluster.addresses), tables.NEVER, dtype=np.int64)
         for nic, when in self.plan.dead.items():
             dead[nic] = when
-        stalls = [self.plan.stall.get(i, (engine.NEVER, engine.NEVER)) for i in range(len(specs))]
-        return engine.Jobs(
+        stalls = [self.plan.stall.get(i, (tables.NEVER, tables.NEVER)) for i in range(len(specs))]
+        return tables.Jobs(
             start=times([spec.start_s * NS for spec in specs]),
             stop=times([spec.stop_s * NS if spec.stop_s > 0 else never for spec in specs]),
-            crash=np.array([self.plan.crash.get(i, engine.NEVER) for i in range(len(specs))], dtype=np.int64),
+            crash=np.array([self.plan.crash.get(i, tables.NEVER) for i in range(len(specs))], dtype=np.int64),
             stall_start=np.array([stall[0] for stall in stalls], dtype=np.int64),
             stall_end=np.array([stall[1] for stall in stalls], dtype=np.int64),
             steps=np.array([spec.steps or 2**30 for spec in specs], dtype=np.int32),
@@ -191,7 +198,7 @@ class Simulation:
 
     def _step_factors(self, spec: JobSpec) -> NDArray[np.float64]:
         """Healthy variation from step to step: noise, slow regimes that come and go, short spikes."""
-        count = engine.STEP_FACTORS
+        count = tables.STEP_FACTORS
         factor = np.exp(self.rng.normal(0.0, spec.step_jitter, count))
         if spec.alternate > 1.0:
             factor[(np.cumsum(self.rng.random(count) < 0.3) % 2) == 1] *= spec.alternate
@@ -205,101 +212,42 @@ class Simulation:
             last = min(self.plan.crash.get(program.index, self.window_ns), self.window_ns)
             if program.spec.stop_s > 0:
                 last = min(last, int(program.spec.stop_s * NS))
-            lives.append((nics, first, last))
+            used = {pair for pair, kind in program.pair_kinds if kind != int(PairKind.OTHER)}
+            ends = [(self.pairs.src[pair], self.pairs.dst[pair]) for pair in sorted(used)]
+            lives.append(Life(nics, ends, first, last))
         return background(self.cluster, lives, self.window_ns, self._connect, self.rng)
 
-    def _output(self) -> tuple[engine.Transfers, int]:
+    def _output(self) -> tuple[tables.Transfers, int]:
         widest = self.ops.lanes.astype(np.int64) * np.maximum(self.ops.width, 1) * np.maximum(self.ops.segments, 8)
         square = self.ops.lanes.astype(np.int64) * self.ops.width.astype(np.int64) ** 2
         room = int(max(widest.max(initial=1), square.max(initial=1))) + 1
         size = BATCH_TRANSFERS + room
-        return engine.Transfers(
-            pair=np.zeros(size, dtype=np.int32),
-            start=np.zeros(size, dtype=np.int64),
-            end=np.zeros(size, dtype=np.int64),
-            bytes=np.zeros(size, dtype=np.int64),
-            active_ns=np.zeros(size, dtype=np.int64),
-            kind=np.zeros(size, dtype=np.int8),
-            step=np.zeros(size, dtype=np.int32),
-            cell=np.zeros(BATCH_TRANSFERS, dtype=np.int32),
-            cell_start=np.zeros(BATCH_TRANSFERS, dtype=np.int64),
-            cell_end=np.zeros(BATCH_TRANSFERS, dtype=np.int64),
-            cell_step=np.zeros(BATCH_TRANSFERS, dtype=np.int32),
-        ), room
+        return tables.new_transfers(size, BATCH_TRANSFERS), room
 
     def batches(self) -> Iterator[tuple[TransferBatch, list[Batch]]]:
         """Runs the scenario: true transfers, and the records that the collector made of them."""
-        collector = self._collector()
-        spec = self.scenario.collector
-        idle, active = int(spec.idle_ms * 1e6), int(spec.active_s * NS)
-        meter = new_meter(len(self.names.src))
-        records = Records(
-            np.zeros(BATCH_RECORDS, dtype=np.int32), *(np.zeros(BATCH_RECORDS, dtype=np.int64) for _ in range(3))
-        )
         out, room = self._output()
         seed = np.uint64(self.seed * 2654435761 + 12345)
-        engine.seed_heap(self.ops, self.jobs, self.state)
-        mice_done = 0
+        world = tables.World(self.ops, self.network, self.faults, self.jobs, self.state, out, seed)
+        recorder = self._recorder(seed)
+        engine.seed_heap(world)
         status = engine.FULL
         while status == engine.FULL:
-            status = engine.advance(
-                self.ops,
-                self.network,
-                self.faults,
-                self.jobs,
-                self.state,
-                out,
-                seed,
-                self.window_ns,
-                room,
-            )
+            status = engine.advance(world, self.window_ns, room)
             transfers = self._taken(out)
             self.transfers += transfers.pair.size
-            now = self.window_ns if status == engine.DONE else transfers.now
-            made: list[Batch] = []
-            row = 0
-            count = transfers.pair.size
-            active_ns = out.active_ns[:count]
-            while row < count:
-                row, written = measure(
-                    transfers.pair,
-                    transfers.start,
-                    transfers.end,
-                    transfers.bytes,
-                    active_ns,
-                    row,
-                    self.connections,
-                    meter,
-                    records,
-                    idle,
-                    active,
-                    seed,
-                )
-                made += self._collected(collector, records, written)
-            connection = 0
-            before = engine.NEVER if status == engine.DONE else now - idle
-            while connection < meter.bytes.size:
-                connection, written = close_idle(meter, records, before, connection)
-                made += self._collected(collector, records, written)
-            upto = int(np.searchsorted(self.mice.end, now, side="right"))
-            if upto > mice_done:
-                part = slice(mice_done, upto)
-                mice = self.mice
-                made.append(
-                    collector.collect(mice.connection[part], mice.start[part], mice.end[part], mice.bytes[part])
-                )
-                mice_done = upto
-            yield transfers, made
+            now = None if status == engine.DONE else transfers.now
+            yield transfers, recorder.record(transfers, out.active_ns[: transfers.pair.size], now)
 
-    def _collector(self) -> Collector:
+    def _recorder(self, seed: np.uint64) -> Recorder:
         leaves = np.array(self._leaves, dtype=np.int32).reshape(-1, 2)
+        spec = self.scenario.collector
         rng = np.random.default_rng([self.seed, 1])
-        return Collector(
-            self.scenario.collector, len(self.cluster.leaves), leaves[:, 0].copy(), leaves[:, 1].copy(), rng
-        )
+        collector = Collector(spec, len(self.cluster.leaves), leaves[:, 0].copy(), leaves[:, 1].copy(), rng)
+        return Recorder(spec, self.connections, len(self.names.src), self.mice, collector, self.window_ns, seed)
 
-    def _taken(self, out: engine.Transfers) -> TransferBatch:
-        count, cells = int(self.state.counters[1]), int(self.state.counters[2])
+    def _taken(self, out: tables.Transfers) -> TransferBatch:
+        count, done = (int(self.state.counters[place]) for place in (Counter.TRANSFERS, Counter.DONE))
         inside = (out.end[:count] > 0) & (out.start[:count] < self.window_ns)
         np.add.at(self.pair_bytes, out.pair[:count][inside], out.bytes[:count][inside])
         return TransferBatch(
@@ -309,24 +257,12 @@ class Simulation:
             bytes=out.bytes[:count].copy(),
             kind=out.kind[:count].copy(),
             step=out.step[:count].copy(),
-            cell=out.cell[:cells].copy(),
-            cell_start=out.cell_start[:cells].copy(),
-            cell_end=out.cell_end[:cells].copy(),
-            cell_step=out.cell_step[:cells].copy(),
-            now=int(self.state.counters[3]),
+            done_op=out.done_op[:done].copy(),
+            done_step=out.done_step[:done].copy(),
+            done_start=out.done_start[:done].copy(),
+            done_end=out.done_end[:done].copy(),
+            now=int(self.state.counters[Counter.NOW]),
         )
-
-    def _collected(self, collector: Collector, records: Records, count: int) -> list[Batch]:
-        """Records that lie inside the window, as the collector stores them."""
-        if not count:
-            return []
-        keep = (records.start[:count] >= 0) & (records.end[:count] <= self.window_ns)
-        rows = np.flatnonzero(keep)
-        if not rows.size:
-            return []
-        return [
-            collector.collect(records.connection[rows], records.start[rows], records.end[rows], records.bytes[rows])
-        ]
 
     def steps(self, segment: int) -> tuple[NDArray[np.intp], Int64, Int64]:
         """Finished steps of a job segment inside the window: numbers, starts, ends (relative to the window)."""
@@ -335,4 +271,4 @@ class Simulation:
         done = (state.step_syncs[segment] == syncs) & (state.step_end[segment] > 0)
         done &= state.step_end[segment] <= min(self.window_ns, int(self.jobs.crash[segment]))
         number = np.flatnonzero(done)
-        return number, np.maximum(state.step_start[segment, number], 0), state.step_end[segment, number]
+        return number, state.step_start[segment, number], state.step_end[segment, number]

@@ -137,13 +137,14 @@ def _steps(simulation: Simulation, job: int) -> list[dict[str, Any]]:
         previous = 0
         for number, start, end in zip(numbers, starts, ends, strict=True):
             setup = bool(number == 0 and program.spec.start_s >= 0)
-            begin = max(int(start), previous)
+            begin = max(int(start), previous, 0)
             steps.append(
                 {
                     "index": len(steps),
                     "start_ns": EPOCH_NS + begin,
                     "end_ns": EPOCH_NS + int(end),
                     "setup": setup,
+                    "partial": bool(start < 0),
                 }
             )
             previous = int(end)

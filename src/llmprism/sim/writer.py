@@ -1,6 +1,6 @@
-"""Writes the records: columns are spooled to disk batch by batch, then one pass of DuckDB makes the Parquet file.
+"""Writes the records: numbers are spooled as Parquet parts, then one pass of DuckDB makes the file with the names.
 
-Only numbers are spooled; names come in by one join on the connection. Memory stays at one batch plus DuckDB's buffers.
+Names come in by one join on the connection. Memory is one part plus DuckDB's buffers, however long the run is.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 import duckdb
 import numpy as np
@@ -18,23 +17,18 @@ from llmprism.sim.collector import Batch
 
 __all__ = ["ConnectionNames", "FlowWriter"]
 
-MEMORY_LIMIT = "1GB"
-"""DuckDB's buffers while it writes: a row group of every column fits many times."""
+MEMORY_LIMIT = "512MB"
+"""DuckDB's buffers while it writes: some row groups of every column."""
 
-COLUMNS = (
-    ("connection", np.int32),
-    ("start", np.int64),
-    ("end", np.int64),
-    ("bytes", np.int64),
-    ("packets", np.int64),
-    ("exporter", np.int32),
-)
+PART_ROWS = 500_000
+"""Rows of one part of the spool: some tens of megabytes."""
 
 
 class ConnectionNames:
-    """The words that belong to a connection: ends, ports, path."""
+    """The words that belong to a connection: ends, ports, path; and the protocol of all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: int) -> None:
+        self.protocol = protocol
         self.src: list[str] = []
         self.dst: list[str] = []
         self.sport: list[int] = []
@@ -57,9 +51,9 @@ class FlowWriter:
         self.epoch_ns = epoch_ns
         self.rows = 0
         self._folder = tempfile.TemporaryDirectory(prefix="spool-", dir=folder)
-        self._files: dict[str, BinaryIO] = {
-            name: (Path(self._folder.name) / name).open("wb", buffering=1 << 20) for name, _ in COLUMNS
-        }
+        self._waiting: list[Batch] = []
+        self._parts: list[str] = []
+        self._db = duckdb.connect(config={"threads": 1, "memory_limit": MEMORY_LIMIT})
 
     def __enter__(self) -> FlowWriter:
         return self
@@ -67,58 +61,64 @@ class FlowWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for file in self._files.values():
-            file.close()
+        self._db.close()
         self._folder.cleanup()
 
     def add(self, batch: Batch) -> None:
-        shift = self.epoch_ns
-        values: tuple[NDArray[np.generic], ...] = (
-            batch.connection,
-            batch.start + shift,
-            batch.end + shift,
-            batch.bytes,
-            batch.packets,
-            batch.exporter,
-        )
-        for (name, dtype), column in zip(COLUMNS, values, strict=True):
-            column.astype(dtype, copy=False).tofile(self._files[name])
+        self._waiting.append(batch)
         self.rows += batch.start.size
+        if sum(waiting.start.size for waiting in self._waiting) >= PART_ROWS:
+            self._spool()
+
+    def _spool(self) -> None:
+        """Puts what waits into a part; an empty run has one empty part."""
+        if not self._waiting and self._parts:
+            return
+
+        def column(name: str, kind: type[np.int32 | np.int64] = np.int64) -> NDArray[np.int32 | np.int64]:
+            parts = [getattr(batch, name) for batch in self._waiting]
+            return np.concatenate(parts).astype(kind, copy=False) if parts else np.zeros(0, dtype=kind)
+
+        rows = {
+            "start_ns": column("start") + self.epoch_ns,
+            "end_ns": column("end") + self.epoch_ns,
+            "connection": column("connection", np.int32),
+            "bytes": column("bytes"),
+            "packets": column("packets"),
+            "exporter": column("exporter", np.int32),
+        }
+        part = str(Path(self._folder.name) / f"{len(self._parts):06d}.parquet")
+        self._db.register("part", rows)
+        self._db.execute(f"COPY (SELECT * FROM part) TO {_quoted(part)} (FORMAT parquet, COMPRESSION uncompressed)")
+        self._db.unregister("part")
+        self._parts.append(part)
+        self._waiting = []
 
     def write(self, path: Path, names: ConnectionNames, exporters: tuple[str, ...] | None) -> None:
         """The Parquet file in the contract's form; the exporter's column only where `exporters` names them."""
-        for file in self._files.values():
-            file.flush()
-        folder = Path(self._folder.name)
-        rows = {
-            name: np.memmap(folder / name, dtype=dtype, mode="r") if self.rows else np.zeros(0, dtype=dtype)
-            for name, dtype in COLUMNS
-        }
-        db = duckdb.connect(config={"threads": 1, "memory_limit": MEMORY_LIMIT})
-        try:
-            _name_tables(db, names, exporters or ())
-            db.register("rows", rows)
-            extra, join = "", ""
-            if exporters is not None:
-                extra, join = ", exporter_name AS exporter", "JOIN exporters USING (exporter)"
-            target = str(path).replace("'", "''")
-            db.execute(
-                f"""COPY (
-                    SELECT start AS start_ns, "end" AS end_ns, src, dst, sport, dport, protocol, bytes, packets,
-                           switches {extra}
-                    FROM rows JOIN connections USING (connection) {join}
-                ) TO '{target}' (FORMAT parquet, COMPRESSION zstd)"""
-            )
-        finally:
-            db.close()
+        self._spool()
+        _name_tables(self._db, names, exporters or ())
+        extra, join = "", ""
+        if exporters is not None:
+            extra, join = ", exporter_name AS exporter", "JOIN exporters USING (exporter)"
+        parts = ", ".join(_quoted(part) for part in self._parts)
+        self._db.execute(
+            f"""COPY (
+                SELECT start_ns, end_ns, src, dst, sport, dport, protocol, bytes, packets, switches {extra}
+                FROM read_parquet([{parts}]) JOIN connections USING (connection) {join}
+            ) TO {_quoted(str(path))} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"""
+        )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _name_tables(db: duckdb.DuckDBPyConnection, names: ConnectionNames, exporters: tuple[str, ...]) -> None:
-    count = len(names.src)
     db.register(
         "given",
         {
-            "connection": np.arange(count, dtype=np.int32),
+            "connection": np.arange(len(names.src), dtype=np.int32),
             "src": np.array(names.src, dtype=object),
             "dst": np.array(names.dst, dtype=object),
             "sport": np.array(names.sport, dtype=np.uint16),
@@ -127,8 +127,8 @@ def _name_tables(db: duckdb.DuckDBPyConnection, names: ConnectionNames, exporter
         },
     )
     db.execute(
-        """CREATE TABLE connections AS SELECT connection, src, dst, sport, dport, 6::UTINYINT AS protocol,
-           string_split(path, ';') AS switches FROM given"""
+        f"""CREATE TABLE connections AS SELECT connection, src, dst, sport, dport,
+            {names.protocol}::UTINYINT AS protocol, string_split(path, ';') AS switches FROM given"""
     )
     db.register(
         "exporter_rows",

@@ -30,7 +30,7 @@ __all__ = ["Chain", "chain_at", "find_steps"]
 
 TOLERANCES: Final = (0.02, 0.08)
 """Relative deviation of one step's bytes. 2 % covers whole records (0.02-0.15 % measured on DDP, up to 2 % when a
-transfer straddles the boundary); 8 % covers lossy and sampled collectors, tried only when 2 % finds nothing."""
+transfer straddles the boundary); 8 % covers lossy and sampled collectors, tried where 2 % leaves much unexplained."""
 
 TIGHT_TOLERANCE: Final = 0.004
 """Used to settle the phase: exact byte counts (0.02-0.15 %) cannot hop between two silences of one step."""
@@ -45,7 +45,26 @@ MIN_COVERAGE: Final = 0.5
 """A chain must span at least half of the bytes: set-up traffic and evaluation may take the rest."""
 
 SAME_SILENCE: Final = 0.7
-"""A finer chain whose median silence reaches this share of the coarser chain's is the step itself."""
+"""A finer chain whose added silences reach (in the median) this share of the coarser chain's is the step itself."""
+
+PLAIN: Final = 0.9
+"""Dominance asked of a finer chain that is to turn a coarser one's boundaries into pauses."""
+
+PAUSE_SHARE: Final = 0.25
+"""Share of the time that pauses every few steps take at most; gradient links rest longer than that between steps."""
+
+WIDER_GAIN: Final = 1.2
+"""The wider tolerance is taken when its steps cover this many times the bytes: a lossy collector then explains more."""
+
+CHANCE_STEPS: Final = 3
+"""Two or three steps may be one long pause that happens to lie in the middle of the series (a checkpoint)..."""
+
+MANY_STEPS: Final = 5
+"""...when a finer chain of at least this many steps is dominant too: so many equal steps are no chance."""
+
+LONG_SERIES: Final = 6_000
+"""Silences beyond which steps of a single message are not looked for: every trial costs time in their number, and a
+link of single-message steps has few silences (6,000 steps of 0.2 s are 20 minutes)."""
 
 GRID: Final = 1.015
 """Ratio of neighbouring trial spacings: below the tolerance, so that none is missed."""
@@ -124,100 +143,142 @@ def _judge(
     return (dominant / regular if regular else 0.0), covered, regular
 
 
-@numba.njit(cache=True)
 def _cap(ordered: Float64, steps: float) -> float:
     """Twice the median of the `steps` longest silences: one checkpoint pause must not outweigh many boundaries."""
     count = min(ordered.size, max(3, int(steps)))
-    return 2.0 * ordered[count // 2]
+    return 2.0 * float(ordered[count // 2])
 
 
 @numba.njit(cache=True)
-def _median_link(position: Float64, chain: Int64, spacing: float, tolerance: float) -> float:
-    links = np.diff(position[chain])
-    links = links[np.abs(links / spacing - 1.0) <= tolerance]
-    return np.median(links) if links.size else spacing
+def _mean_link(position: Float64, chain: Int64, spacing: float, tolerance: float) -> float:
+    """Mean bytes of the regular links: all of them lie within the tolerance, so none can pull it away."""
+    total, count = 0.0, 0
+    for k in range(chain.size - 1):
+        length = position[chain[k + 1]] - position[chain[k]]
+        if abs(length / spacing - 1.0) <= tolerance:
+            total += length
+            count += 1
+    return total / count if count else spacing
 
 
-@numba.njit(cache=True)
-def _try(
-    position: Float64, weight: Float64, order: Int64, ordered: Float64, spacing: float, tolerance: float
-) -> tuple[float, float, float, int]:
-    """Spacing refined, dominance, covered bytes, regular links, on the longest silences only."""
-    steps = position[-1] / spacing
-    kept = np.sort(order[: min(order.size, int(6 * steps) + 20)])
-    where, length = position[kept], weight[kept]
-    cap = _cap(ordered, steps)
-    chain = _link(where, length, spacing, tolerance, cap)
-    refined = _median_link(where, chain, spacing, tolerance)
-    chain = _link(where, length, refined, tolerance, cap)
-    dominance, covered, regular = _judge(where, length, chain, refined, tolerance)
-    return refined, dominance, covered, regular
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A trial spacing, refined, and how well it does on the longest silences."""
+
+    spacing: float
+    dominance: float
+    covered: float
+    regular: int
+    boundary_silences: Float64
+    boundary_times: Float64
+
+    @property
+    def silence(self) -> float:
+        return float(np.median(self.boundary_silences))
+
+    def added_silence(self, coarser: _Trial) -> float:
+        """Median of the silences that are not the coarser chain's too; those are the longer ones."""
+        return float(np.quantile(self.boundary_silences, 0.5 * max(1.0 - self.spacing / coarser.spacing, 0.0)))
+
+    @property
+    def silent_share(self) -> float:
+        """Share of the time between two boundaries that is the silence at the boundary."""
+        return self.silence / max(float(np.median(np.diff(self.boundary_times))), 1.0)
 
 
-@numba.njit(cache=True)
-def _median_boundary(
-    position: Float64, weight: Float64, order: Int64, ordered: Float64, spacing: float, tolerance: float
-) -> float:
-    steps = position[-1] / spacing
-    kept = np.sort(order[: min(order.size, int(6 * steps) + 20)])
-    chain = _link(position[kept], weight[kept], spacing, tolerance, _cap(ordered, steps))
-    return np.median(weight[kept][chain])
+class _Series:
+    """Silences of one series, ranked once for all trials."""
+
+    def __init__(self, silences: Silences) -> None:
+        self.position = silences.bytes_before.astype(np.float64)
+        self.weight = silences.length_ns.astype(np.float64)
+        self.time = silences.begin_ns.astype(np.float64)
+        self.ordered = np.sort(self.weight)[::-1]
+        self.total = float(self.position[-1])
+
+    def attempt(self, spacing: float, tolerance: float) -> _Trial:
+        steps = self.total / spacing
+        kept = min(self.ordered.size, int(6 * steps) + 20)
+        long = self.weight >= self.ordered[kept - 1]
+        where, length = self.position[long], self.weight[long]
+        cap = _cap(self.ordered, steps)
+        refined = float(_mean_link(where, _link(where, length, spacing, tolerance, cap), spacing, tolerance))
+        chain = _link(where, length, refined, tolerance, cap)
+        dominance, covered, regular = _judge(where, length, chain, refined, tolerance)
+        return _Trial(refined, dominance, covered, regular, length[chain], self.time[long][chain])
+
+    def dominant(self, trial: _Trial) -> bool:
+        return (
+            trial.regular >= 2
+            and trial.covered >= MIN_COVERAGE * self.total
+            and trial.dominance >= MIN_DOMINANCE + SMALL_SAMPLE / trial.regular
+        )
 
 
-@numba.njit(cache=True)
-def _largest_dominant(position: Float64, weight: Float64, tolerance: float, max_steps: int) -> tuple[float, float]:
-    """Spacing and dominance of the step chain; (0, 0) when no spacing is dominant."""
-    order = np.argsort(-weight, kind="mergesort")
-    ordered = weight[order]
-    found, found_dominance, found_silence = 0.0, 0.0, 0.0
-    spacing = position[-1] / 1.9
-    while position[-1] / spacing <= max_steps:
-        refined, dominance, covered, regular = _try(position, weight, order, ordered, spacing, tolerance)
-        enough = regular >= 2 and covered >= MIN_COVERAGE * position[-1]
-        if enough and dominance >= MIN_DOMINANCE + SMALL_SAMPLE / regular:
-            if found == 0.0:
-                found, found_dominance = refined, dominance
-                found_silence = _median_boundary(position, weight, order, ordered, refined, tolerance)
-            elif refined < 0.6 * found:
-                silence = _median_boundary(position, weight, order, ordered, refined, tolerance)
-                if silence < SAME_SILENCE * found_silence:
-                    break
-                found, found_dominance, found_silence = refined, dominance, silence
+def _largest_dominant(series: _Series, tolerance: float, max_steps: int, pauses: bool) -> float | None:
+    """Bytes per step of the step chain; None when no spacing is dominant."""
+    found: _Trial | None = None
+    spacing = series.total / 1.9
+    while series.total / spacing <= max_steps:
+        trial = series.attempt(spacing, tolerance)
         spacing /= GRID
-    return found, found_dominance
+        if not series.dominant(trial):
+            continue
+        if found is None:
+            found = trial
+        elif trial.spacing < 0.6 * found.spacing:
+            alike = trial.added_silence(found) >= SAME_SILENCE * found.silence
+            chance = found.regular <= CHANCE_STEPS and trial.regular >= MANY_STEPS
+            rest = pauses and trial.dominance >= PLAIN and found.silent_share < PAUSE_SHARE
+            if not (alike or rest or chance):
+                break
+            found = trial
+    return found.spacing if found is not None else None
 
 
 def chain_at(silences: Silences, bytes_per_step: float, tolerance: float) -> Chain:
     """The best chain of boundaries for known bytes per step, its phase settled by the tight tolerance if it holds."""
-    position, weight = silences.bytes_before.astype(np.float64), silences.length_ns.astype(np.float64)
-    ordered = np.sort(weight)[::-1]
-    cap = _cap(ordered, position[-1] / bytes_per_step)
-    best: tuple[Int64, float, float, float, float] | None = None
+    series = _Series(silences)
+    position, weight = series.position, series.weight
+    cap = _cap(series.ordered, series.total / bytes_per_step)
+    best: tuple[Int64, float, float, float] | None = None
     for width in (TIGHT_TOLERANCE, tolerance):
         links = _link(position, weight, bytes_per_step, width, cap)
-        refined = float(_median_link(position, links, bytes_per_step, width))
+        refined = float(_mean_link(position, links, bytes_per_step, width))
         links = _link(position, weight, refined, width, cap)
         dominance, covered, _ = _judge(position, weight, links, refined, width)
         if best is None or covered > 1.05 * best[3]:
-            best = links, refined, dominance, covered, width
+            best = links, refined, dominance, covered
     assert best is not None  # noqa: S101 - the loop ran
-    links, refined, dominance, covered, width = best
+    links, refined, dominance, covered = best
     regular = np.abs(np.diff(position[links]) / refined - 1.0) <= tolerance
-    return Chain(links, regular, refined, dominance, covered / max(position[-1], 1.0))
+    return Chain(links, regular, refined, dominance, covered / max(series.total, 1.0))
 
 
-def find_steps(silences: Silences, max_steps: int | None = None) -> Chain | None:
+def _most_steps(silences: int) -> int:
+    """A step may be one message, with one silence behind it."""
+    return silences if silences <= LONG_SERIES else silences // 3
+
+
+def find_steps(silences: Silences, max_steps: int | None = None, *, pauses: bool = False) -> Chain | None:
     """The chain of step boundaries of a series, or None when its silences show no steps.
 
-    `max_steps` bounds the search (default: a third of the silences).
+    `max_steps` bounds the search (default: as many as silences, a third of them in long series). With `pauses`, long
+    silences that come round every few steps and take a small share of the time are taken for checkpoints or evaluation,
+    not for boundaries: right for gradient traffic, which is silent for much of every step, wrong for pipelines, whose
+    micro-batches fill it.
     """
     if silences.count < 3 or silences.bytes_before[-1] <= 0:
         return None
-    position, weight = silences.bytes_before.astype(np.float64), silences.length_ns.astype(np.float64)
-    limit = max_steps if max_steps is not None else max(4, silences.count // 3)
+    limit = max_steps if max_steps is not None else _most_steps(silences.count)
+    series = _Series(silences)
+    best: Chain | None = None
     for tolerance in TOLERANCES:
-        spacing, dominance = _largest_dominant(position, weight, tolerance, limit)
-        if spacing > 0:
+        spacing = _largest_dominant(series, tolerance, limit, pauses)
+        if spacing is not None:
             chain = chain_at(silences, spacing, tolerance)
-            return chain if chain.steps >= 2 else None  # noqa: RET504
-    return None
+            if best is None or chain.coverage > WIDER_GAIN * best.coverage:
+                best = chain
+        if best is not None and best.coverage >= 1.0 / WIDER_GAIN:
+            break
+    return best if best is not None and best.steps >= 2 else None

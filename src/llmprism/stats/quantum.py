@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 Float64 = NDArray[np.float64]
 
-__all__ = ["equal_parts"]
+__all__ = ["equal_parts", "scattered_parts"]
 
 EXPLAINED: Final = 0.7
 """Default share of the silence that must lie on the multiples: above the half that m / 2 explains."""
@@ -32,11 +32,18 @@ CHANCE: Final = 0.2
 """The tolerance shrinks with m so that at most this share of random places would lie on multiples."""
 
 
+MIN_COHERENCE: Final = 0.35
+"""Length of the mean phase vector from which scattered places show a period; chance stays below 0.1."""
+
+MAX_SCATTERED: Final = 64
+"""Parts that scattered places can tell apart at most."""
+
 EDGE: Final = 0.002
 """Silences this close to either end of the step lie before the first or after the last message."""
 
 
-def equal_parts(position: Float64, weight: Float64, limit: int, explained: float = EXPLAINED) -> int | None:
+def equal_parts(position: Float64, weight: Float64, limit: int, explained: float = EXPLAINED,
+                visited: float = VISITED) -> int | None:  # fmt: skip
     """Number of equal parts that silences at `position` (0..1, exclusive) with `weight` betray, None if none fits."""
     interior = (position > EDGE) & (position < 1.0 - EDGE)
     position, weight = position[interior], weight[interior]
@@ -50,6 +57,26 @@ def equal_parts(position: Float64, weight: Float64, limit: int, explained: float
         if weight[hit].sum() < explained * total:
             continue
         by_place = np.bincount(nearest[hit].astype(np.int64), weight[hit], minlength=parts + 1)[1:parts]
-        if by_place.min() >= VISITED * by_place.mean():
+        if by_place.min() >= visited * by_place.mean():
             return parts
     return None
+
+
+def scattered_parts(position: Float64, weight: Float64) -> int | None:
+    """The same for places that scatter around the multiples: the number of parts at which their phases agree best.
+
+    >>> rng = np.random.default_rng(1)
+    >>> scattered_parts(np.tile([0.2, 0.4, 0.6, 0.8], 50) + rng.normal(0, 0.02, 200), np.ones(200))
+    5
+    """
+    interior = (position > EDGE) & (position < 1.0 - EDGE)
+    position, weight = position[interior], weight[interior]
+    if not weight.sum() > 0:
+        return None
+    parts = np.arange(2, MAX_SCATTERED + 1)
+    phases = np.exp(2j * np.pi * np.outer(parts, position))
+    coherence = (phases @ weight).real / weight.sum()
+    best = float(coherence.max())
+    if best < MIN_COHERENCE:
+        return None
+    return int(parts[np.flatnonzero(coherence >= 0.8 * best)[0]])

@@ -1,13 +1,14 @@
 import importlib
 import subprocess
 import sys
+import types
 
 import pytest
 import typer
 
 from llmprism import __version__
 from llmprism.cli import main
-from llmprism.cli.app import COMMANDS
+from llmprism.cli.app import COMMANDS, CommandEntry
 
 
 def test_version(capsys):
@@ -50,3 +51,36 @@ def test_neither_version_nor_help_loads_anything_heavy(argument):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_command_with_sub_commands_is_registered_by_one_line(monkeypatch, capsys):
+    outer, inner = typer.Typer(no_args_is_help=True), typer.Typer(no_args_is_help=True)
+    outer.add_typer(inner, name="inner")
+
+    @inner.command()
+    def hello(name: str) -> None:
+        """Greet.
+
+        Example: llmprism outer inner hello you
+        """
+        typer.echo(f"hello {name}")
+
+    @inner.command()
+    def other() -> None:
+        raise typer.Exit(2)
+
+    module = types.ModuleType("llmprism_test_outer")
+    module.app = outer
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    entries = (*COMMANDS, CommandEntry("outer", "llmprism_test_outer:app", "A test."))
+    monkeypatch.setattr("llmprism.cli.app.COMMANDS", entries)
+    assert main(["outer", "inner", "hello", "you"]) == 0
+    assert capsys.readouterr().out == "hello you\n"
+    assert main(["outer", "inner", "other"]) == 2
+    assert main(["outer", "inner", "hello", "--help"]) == 0
+    assert "Example: llmprism outer inner hello you" in capsys.readouterr().out
+    for arguments in (["outer"], ["outer", "inner"], ["outer", "inner", "hello"]):
+        assert main(arguments) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("error[usage]: Missing ")
+        assert error.count("\n") == 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from llmprism.errors import ColumnError, FormatError, LimitError, UsageError
@@ -131,3 +134,53 @@ def test_memory_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llmprism.limits.MAX_RECORDS", 1)
     with pytest.raises(LimitError, match="at most 1"):
         read_flows([file])
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("start_ns", pa.array([1_000, 2_000], pa.uint64())),
+        ("start_ns", pa.array([1_000.0, 2_000.0], pa.float64())),
+        ("start_ns", pa.array([1_000, 2_000], pa.timestamp("ns"))),
+        ("start_ns", pa.array([1, 2], pa.timestamp("us", tz="UTC"))),
+        ("start_ns", pa.array(["1000", "2000"])),
+        ("start_ns", pa.array([Decimal(1_000), Decimal(2_000)], pa.decimal128(20, 0))),
+        ("bytes", pa.array([7, 7], pa.uint8())),
+        ("src", pa.array(["a", "a"]).dictionary_encode()),
+        ("src", pa.array(["a", "a"], pa.large_string())),
+        ("src", pa.array([b"a", b"a"], pa.binary())),
+        ("switches", pa.array([["leaf0"], ["leaf0"]], pa.large_list(pa.string()))),
+        ("switches", pa.array(["leaf0", "leaf0"])),
+        ("sport", pa.array(["x", None])),
+        ("sport", pa.array([1 << 40, -5])),
+    ],
+)
+def test_parquet_types_that_others_write(tmp_path: Path, column: str, values: pa.Array) -> None:
+    columns = {
+        "start_ns": pa.array([1_000, 2_000]),
+        "end_ns": pa.array([5_000, 6_000]),
+        "src": pa.array(["a", "a"]),
+        "dst": pa.array(["b", "b"]),
+        "bytes": pa.array([7, 7]),
+        "dport": pa.array([1, 2]),
+    }
+    pq.write_table(pa.table(columns | {column: values}), tmp_path / "flows.parquet")
+    table = read_flows([tmp_path / "flows.parquet"])
+    assert table.start_ns.tolist() == [1_000, 2_000]
+    assert (table.addresses, table.bytes.tolist()) == (("a", "b"), [7, 7])
+    assert table.paths == ((("leaf0",),) if column == "switches" else ())
+
+
+def test_odd_paths_are_unknown_or_marked(tmp_path: Path) -> None:
+    columns = {
+        "start_ns": [1, 2, 3, 4],
+        "end_ns": [5, 6, 7, 8],
+        "src": ["a"] * 4,
+        "dst": ["b"] * 4,
+        "bytes": [7] * 4,
+        "switches": [[], ["x"] * 100, ["x", None], None],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "flows.parquet")
+    table = read_flows([tmp_path / "flows.parquet"])
+    assert table.path.tolist() == [-1, -1, 0, -1]
+    assert table.paths == (("x", "?"),)

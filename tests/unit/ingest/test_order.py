@@ -26,6 +26,19 @@ def test_equals_lexsort(rows: list[tuple[int, ...]]) -> None:
     assert len(set(zip(pair_src.tolist(), pair_dst.tolist(), strict=True))) == pair_src.size
 
 
+def test_badly_ordered_pairs_are_sorted_too() -> None:
+    count = 4_000
+    rng = np.random.default_rng(0)
+    start = np.arange(count, dtype=np.int64)[::-1].copy()
+    start[: count // 2] = rng.integers(0, 50, count // 2)
+    src, dst = (rng.integers(0, 2, count).astype(np.int32) for _ in range(2))
+    end, size = start + rng.integers(0, 9, count), rng.integers(1, 9, count)
+    path = np.zeros(count, dtype=np.int32)
+    order, *_ = pair_order(src, dst, start, end, size, path, 2)
+    table = np.column_stack((src, dst, start, end, size))
+    np.testing.assert_array_equal(table[order], table[np.lexsort((size, end, start, dst, src))])
+
+
 def test_keep_rows() -> None:
     keep = np.array([True, False, True, True])
     assert keep_rows(np.array([0, 2, 4]), keep).tolist() == [0, 1, 3]

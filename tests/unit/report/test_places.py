@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from llmprism.model import FindingKind, Where, WhereType
-from llmprism.report.advice import ADVICE, TITLES
+from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.places import Places
 from support.reports import EXAMPLES, report_from_capture, tiny_report
 
@@ -29,7 +29,7 @@ def test_the_noun_is_not_said_twice():
     assert PLACES.finding(crash) == "GPU 10.0.0.1"
 
 
-def test_every_kind_of_finding_has_a_title_and_advice():
+def test_every_kind_of_finding_has_a_title_and_checks():
     for kind in FindingKind:
         assert TITLES[kind]
-        assert ADVICE[kind].endswith(".")
+        assert CHECKS[kind]

@@ -1,10 +1,12 @@
 import io
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from llmprism.model import SwitchLoad, Where, WhereType
 from llmprism.report.terminal import NOTHING_WRONG, print_report
 from support.gold import assert_gold
 from support.reports import EXAMPLES, HOSTILE, empty_report, report_from_capture, tiny_report
@@ -70,3 +72,25 @@ def test_notes_and_dropped_reasons_are_shown():
     assert "2 odd reason" in text
     assert "Note note on odd_reason" in text
     assert "note      tp: odd_reason" in text
+
+
+def test_many_jobs_are_listed_and_those_with_findings_told_in_full():
+    report = report_from_capture(EXAMPLES / "slow_nic")
+    first = report.jobs[0]
+    others = tuple(replace(first, job=replace(first.job, id=f"other-{number}")) for number in range(20))
+    text = rendered(replace(report, jobs=(first, *others)))
+    assert text.count("\nJob ") == 1
+    assert "Job slow_nic-0  running" in text
+    lines = [line for line in text.splitlines() if line.startswith("   other-")]
+    assert len(lines) == 20
+    assert "tp 1 x pp 2 x dp 4" in lines[0]
+
+
+def test_of_many_switches_the_named_and_the_slowest_are_shown():
+    report = report_from_capture(EXAMPLES / "slow_nic")
+    loads = tuple(SwitchLoad(f"sw{n:02d}", "leaf", 1, 1, 50.0 + n, ()) for n in range(40))
+    finding = replace(report.findings[0], where=Where(WhereType.SWITCH, "sw39"))
+    text = rendered(replace(report, switches=loads, findings=(finding,)))
+    assert "the 12 slowest of 40" in text
+    shown = [line.split()[0] for line in text.splitlines() if line.startswith("   sw")]
+    assert shown == ["switch", "sw39", *(f"sw{n:02d}" for n in range(11))]

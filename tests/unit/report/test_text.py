@@ -79,3 +79,9 @@ def test_sparkline_never_loses_a_peak():
     values[333] = 9.0
     line = text.sparkline(values, 10)
     assert line.count("█") == 1
+
+
+def test_a_steady_series_lies_flat_and_low():
+    assert text.sparkline([7.0, 7.0, 7.0], 9) == "▃▃▃"
+    assert text.sparkline([7.0, 14.0, 7.0], 9) == "▃█▃"
+    assert text.sparkline([0.0, 0.0], 9) == "▁▁"

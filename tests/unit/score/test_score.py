@@ -260,6 +260,17 @@ def test_period_error_is_measured_on_the_interval_between_ends(truth: Truth) -> 
     assert score.steps.period_error_median == pytest.approx(0.01)
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_step_that_began_before_the_window_counts_neither_way(listed: bool) -> None:
+    document = truth_document()
+    document["jobs"][0]["steps"][0]["partial"] = True
+    truth = parse_truth(document)
+    report = truth_as_report(truth)
+    if not listed:
+        del report["jobs"][0]["steps"][0]
+    assert changed(report, truth) == set()
+
+
 def test_other_and_unknown_on_control_chatter_is_not_held_against_the_report(truth: Truth) -> None:
     report = truth_as_report(truth)
     report["jobs"][0]["pairs"].append({"src": "10.1.0.0", "dst": "10.1.1.3", "kind": "other", "confidence": 1.0})

@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from llmprism.ingest.packets.decode import big16, big32
+from llmprism.ingest.packets.compiled import inlined
 from llmprism.ingest.packets.holes import add_hole, clear_holes, distance, fill_holes
 from llmprism.ingest.packets.layout import (
     BURST_GAP,
     BYTES,
     C_MISSING,
     C_RETRANSMITTED,
+    C_RETRANSMITTED_BYTES,
     C_TRUNCATED,
     END,
     KEY_WORD,
@@ -46,9 +46,11 @@ from llmprism.ingest.packets.layout import (
     START,
     TARGET_ID,
     UDP,
+    Number,
 )
+from llmprism.ingest.packets.loads import big16, big32, byte
 
-__all__ = ["SYN", "count_tcp", "emit", "extend_burst", "ports_word", "tcp_length"]
+__all__ = ["SYN", "count_tcp", "emit", "emit_message", "extend_burst", "ports_word", "tcp_length"]
 
 Bytes = NDArray[np.uint8]
 Int64 = NDArray[np.int64]
@@ -68,24 +70,23 @@ TCP_HEADER_WITH_TIMESTAMPS: Final = 32
 SYN: Final = 2
 
 
-@njit(cache=True)
-def tcp_length(data: Bytes, packet: Int64, counters: Int64) -> int:
+@inlined
+def tcp_length(data: Bytes, packet: Int64, counters: Int64) -> Number:
     """Payload bytes on the wire."""
     at = packet[P_PAYLOAD]
     if at + 13 > packet[P_END]:
         counters[C_TRUNCATED] += 1
-        header = TCP_HEADER_WITH_TIMESTAMPS
-    else:
-        header = (np.int64(data[at + 12]) >> 4) * 4
+        return max(packet[P_LENGTH] - TCP_HEADER_WITH_TIMESTAMPS, 0)
+    header = (byte(data, at + 12) >> 4) * 4
     return max(packet[P_LENGTH] - max(header, 20), 0)
 
 
-@njit(cache=True)
-def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: int, counters: Int64) -> int:
+@inlined
+def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: Number, counters: Int64) -> Number:
     """How many of the payload bytes are new; keeps track of the sequence numbers."""
     at = packet[P_PAYLOAD]
     sequence = big32(data, at + 4)
-    if at + 14 <= packet[P_END] and data[at + 13] & SYN:
+    if at + 14 <= packet[P_END] and byte(data, at + 13) & SYN:
         flow[NEXT] = (sequence + 1 + length) & 0xFFFFFFFF
         clear_holes(flow)
         return length
@@ -112,11 +113,12 @@ def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: int, counters: In
     if fresh < length:
         flow[RETRANSMITTED] += 1
         counters[C_RETRANSMITTED] += 1
+        counters[C_RETRANSMITTED_BYTES] += length - fresh
     return fresh
 
 
-@njit(cache=True)
-def extend_burst(flow: Int64, time_ns: int, fresh: int, out: Int64, state: Int64) -> None:
+@inlined
+def extend_burst(flow: Int64, time_ns: Number, fresh: Number, out: Int64, state: Int64) -> None:
     """Adds a packet to the open burst of the flow, or closes that one and opens the next."""
     if flow[PACKETS] > 0 and (
         time_ns - flow[END] > state[BURST_GAP]
@@ -133,8 +135,18 @@ def extend_burst(flow: Int64, time_ns: int, fresh: int, out: Int64, state: Int64
     flow[PACKETS] += 1
 
 
-@njit(cache=True)
-def emit(flow: Int64, size: int, out: Int64, state: Int64) -> None:
+@inlined
+def emit_message(flow: Int64, time_ns: Number, size: Number, out: Int64, state: Int64) -> None:
+    """Writes a message of one packet beside the open record, which stays as it is."""
+    kept = flow[START], flow[END], flow[PACKETS], flow[BYTES]
+    flow[START] = flow[END] = time_ns
+    flow[PACKETS] = 1
+    emit(flow, size, out, state)
+    flow[START], flow[END], flow[PACKETS], flow[BYTES] = kept
+
+
+@inlined
+def emit(flow: Int64, size: Number, out: Int64, state: Int64) -> None:
     """Writes the open record and closes it. A record without bytes is not written."""
     if size > 0:
         row = out[state[OUT_COUNT]]
@@ -151,7 +163,7 @@ def emit(flow: Int64, size: int, out: Int64, state: Int64) -> None:
     flow[PACKETS] = flow[BYTES] = 0
 
 
-@njit(cache=True, inline="always")
-def ports_word(data: Bytes, packet: Int64) -> int:
+@inlined
+def ports_word(data: Bytes, packet: Int64) -> Number:
     at = packet[P_PAYLOAD]
     return big16(data, at) << 16 | big16(data, at + 2)

@@ -13,7 +13,7 @@ from llmprism.errors import FormatError, LimitError
 from llmprism.ingest.packets.decode import LINK_UNKNOWN, SUPPORTED_LINKS
 from llmprism.ingest.packets.scan import INTERFACE, INTERFACE_WIDTH, MAX_PACKET_BYTES, SECTION_HEADER
 
-__all__ = ["PCAP_HEADER_BYTES", "PCAPNG_MAGIC", "PcapHeader", "Section", "is_packets", "parse_pcap_header"]
+__all__ = ["PCAPNG_MAGIC", "PCAP_HEADER_BYTES", "PcapHeader", "Section", "is_packets", "parse_pcap_header"]
 
 PCAP_HEADER_BYTES: Final = 24
 PCAPNG_MAGIC: Final = b"\x0a\x0d\x0d\x0a"

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from llmprism.ingest.packets.compiled import inlined
 from llmprism.ingest.packets.layout import (
     P_END,
     P_FAMILY,
@@ -26,9 +26,20 @@ from llmprism.ingest.packets.layout import (
     P_TARGET_LOW,
     UDP,
     VXLAN_PORT,
+    Number,
 )
+from llmprism.ingest.packets.loads import big16, big32, big64, byte
 
-__all__ = ["FRAGMENT", "LINK_UNKNOWN", "MALFORMED", "NOT_IP", "OK", "SUPPORTED_LINKS", "TRUNCATED", "big16", "big32", "decode"]
+__all__ = [
+    "FRAGMENT",
+    "LINK_UNKNOWN",
+    "MALFORMED",
+    "NOT_IP",
+    "OK",
+    "SUPPORTED_LINKS",
+    "TRUNCATED",
+    "decode",
+]
 
 Bytes = NDArray[np.uint8]
 Int64 = NDArray[np.int64]
@@ -65,23 +76,8 @@ MAX_TUNNELS: Final = 6
 MAX_EXTENSIONS: Final = 8
 
 
-@njit(cache=True, inline="always")
-def big16(data: Bytes, at: int) -> int:
-    return np.int64(data[at]) << 8 | np.int64(data[at + 1])
-
-
-@njit(cache=True, inline="always")
-def big32(data: Bytes, at: int) -> int:
-    return np.int64(data[at]) << 24 | np.int64(data[at + 1]) << 16 | np.int64(data[at + 2]) << 8 | np.int64(data[at + 3])
-
-
-@njit(cache=True)
-def big64(data: Bytes, at: int) -> int:
-    return big32(data, at) << 32 | big32(data, at + 4)
-
-
-@njit(cache=True)
-def decode(data: Bytes, begin: int, captured: int, wire: int, link: int, packet: Int64) -> int:
+@inlined
+def decode(data: Bytes, begin: Number, captured: Number, wire: Number, link: Number, packet: Int64) -> Number:
     """Fills `packet` for the `captured` bytes at `begin`; returns OK or why not."""
     end = begin + captured
     wire_end = begin + max(wire, captured)
@@ -113,8 +109,8 @@ def decode(data: Bytes, begin: int, captured: int, wire: int, link: int, packet:
     return MALFORMED
 
 
-@njit(cache=True)
-def _link(data: Bytes, at: int, end: int, link: int) -> tuple[int, int]:
+@inlined
+def _link(data: Bytes, at: Number, end: Number, link: Number) -> tuple[Number, Number]:
     """(offset of what follows the link header, its ethertype); offset -1 where there is nothing to follow."""
     if link == LINK_ETHERNET:
         return _ethernet(data, at, end)
@@ -131,12 +127,12 @@ def _link(data: Bytes, at: int, end: int, link: int) -> tuple[int, int]:
     return _by_version(data, at, end)
 
 
-@njit(cache=True)
-def _by_version(data: Bytes, at: int, end: int) -> tuple[int, int]:
+@inlined
+def _by_version(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     """Bare IP: the first four bits tell the version."""
     if at >= end:
         return -1, TRUNCATED
-    version = data[at] >> 4
+    version = byte(data, at) >> 4
     if version == 4:
         return at, ETHERTYPE_IPV4
     if version == 6:
@@ -144,13 +140,13 @@ def _by_version(data: Bytes, at: int, end: int) -> tuple[int, int]:
     return -1, NOT_IP
 
 
-@njit(cache=True)
-def _ethernet(data: Bytes, at: int, end: int) -> tuple[int, int]:
+@inlined
+def _ethernet(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     return _tags(data, at + 12, end)
 
 
-@njit(cache=True)
-def _tags(data: Bytes, at: int, end: int) -> tuple[int, int]:
+@inlined
+def _tags(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     """The ethertype at `at`, past any VLAN tags."""
     for _ in range(MAX_VLAN_TAGS + 1):
         if at + 2 > end:
@@ -162,12 +158,12 @@ def _tags(data: Bytes, at: int, end: int) -> tuple[int, int]:
     return -1, NOT_IP
 
 
-@njit(cache=True)
-def _ipv4(data: Bytes, at: int, end: int, wire_end: int, packet: Int64) -> int:
+@inlined
+def _ipv4(data: Bytes, at: Number, end: Number, wire_end: Number, packet: Int64) -> Number:
     if at + 20 > end:
         return TRUNCATED
-    header = (np.int64(data[at]) & 15) * 4
-    if data[at] >> 4 != 4 or header < 20:
+    header = (byte(data, at) & 15) * 4
+    if byte(data, at) >> 4 != 4 or header < 20:
         return MALFORMED
     total = big16(data, at + 2)
     if total == 0:
@@ -180,22 +176,22 @@ def _ipv4(data: Bytes, at: int, end: int, wire_end: int, packet: Int64) -> int:
     packet[P_SOURCE_LOW] = big32(data, at + 12)
     packet[P_TARGET_LOW] = big32(data, at + 16)
     packet[P_FAMILY] = 4
-    packet[P_PROTOCOL] = data[at + 9]
+    packet[P_PROTOCOL] = byte(data, at + 9)
     packet[P_PAYLOAD] = at + header
     packet[P_LENGTH] = total - header
     return OK
 
 
-@njit(cache=True)
-def _ipv6(data: Bytes, at: int, end: int, wire_end: int, packet: Int64) -> int:
+@inlined
+def _ipv6(data: Bytes, at: Number, end: Number, wire_end: Number, packet: Int64) -> Number:
     if at + 40 > end:
         return TRUNCATED
-    if data[at] >> 4 != 6:
+    if byte(data, at) >> 4 != 6:
         return MALFORMED
     length = big16(data, at + 4)
     if length == 0:
         length = wire_end - at - 40
-    protocol = np.int64(data[at + 6])
+    protocol = byte(data, at + 6)
     inner = at + 40
     for _ in range(MAX_EXTENSIONS):
         if protocol not in (0, 43, 44, 60):
@@ -204,8 +200,8 @@ def _ipv6(data: Bytes, at: int, end: int, wire_end: int, packet: Int64) -> int:
             return TRUNCATED
         if protocol == 44 and big16(data, inner + 2) & 0xFFF8:
             return FRAGMENT
-        size = 8 if protocol == 44 else (np.int64(data[inner + 1]) + 1) * 8
-        protocol = np.int64(data[inner])
+        size = 8 if protocol == 44 else (byte(data, inner + 1) + 1) * 8
+        protocol = byte(data, inner)
         inner += size
         length -= size
     if length < 0 or inner > end:
@@ -219,12 +215,12 @@ def _ipv6(data: Bytes, at: int, end: int, wire_end: int, packet: Int64) -> int:
     return OK
 
 
-@njit(cache=True)
-def _gre(data: Bytes, at: int, end: int) -> tuple[int, int]:
+@inlined
+def _gre(data: Bytes, at: Number, end: Number) -> tuple[Number, Number]:
     """What a GRE header carries; for ERSPAN the mirrored Ethernet frame."""
     if at + 4 > end:
         return -1, TRUNCATED
-    flags = data[at]
+    flags = byte(data, at)
     kind = big16(data, at + 2)
     inner = at + 4
     for bit in (0x80, 0x20, 0x10):
@@ -238,6 +234,6 @@ def _gre(data: Bytes, at: int, end: int) -> tuple[int, int]:
     if kind == ETHERTYPE_ERSPAN3:
         if inner + 12 > end:
             return -1, TRUNCATED
-        platform_header = 8 if data[inner + 11] & 1 else 0
+        platform_header = 8 if byte(data, inner + 11) & 1 else 0
         return _ethernet(data, inner + 12 + platform_header, end)
     return inner, kind

@@ -9,38 +9,38 @@ later is taken for a retransmission.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from llmprism.ingest.packets.layout import HOLE_COUNT, HOLE_CURSOR, HOLES
+from llmprism.ingest.packets.compiled import inlined
+from llmprism.ingest.packets.layout import HOLE_COUNT, HOLE_CURSOR, HOLES, Number
 
 __all__ = ["add_hole", "clear_holes", "distance", "fill_holes"]
 
 Int64 = NDArray[np.int64]
 
 
-@njit(cache=True, inline="always")
-def distance(later: int, earlier: int, bits: int) -> int:
+@inlined
+def distance(later: Number, earlier: Number, bits: Number) -> Number:
     """`later - earlier` on a circle of 2**bits numbers, between -2**(bits-1) and 2**(bits-1) - 1."""
     half = np.int64(1) << (bits - 1)
     return ((later - earlier + half) & ((np.int64(1) << bits) - 1)) - half
 
 
-@njit(cache=True)
+@inlined
 def clear_holes(flow: Int64) -> None:
     for hole in range(HOLE_COUNT):
         flow[HOLES + 2 * hole] = flow[HOLES + 2 * hole + 1] = 0
 
 
-@njit(cache=True)
-def add_hole(flow: Int64, first: int, after: int) -> None:
+@inlined
+def add_hole(flow: Int64, first: Number, after: Number) -> None:
     place = HOLES + 2 * flow[HOLE_CURSOR]
     flow[place], flow[place + 1] = first, after
     flow[HOLE_CURSOR] = (flow[HOLE_CURSOR] + 1) % HOLE_COUNT
 
 
-@njit(cache=True)
-def fill_holes(flow: Int64, first: int, after: int, bits: int) -> int:
+@inlined
+def fill_holes(flow: Int64, first: Number, after: Number, bits: Number) -> Number:
     """How many of the numbers from `first` up to `after` were missing; they no longer are.
 
     A fill from the middle of a hole keeps the larger rest and forgets the smaller.

@@ -6,7 +6,10 @@ so that a flow's state sits together in memory and nothing is a Python object.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, TypeAlias
+
+Number: TypeAlias = Any
+"""An integer or truth value inside a kernel: compiled, Python's and NumPy's are the same; mypy tells them apart."""
 
 # One row per flow: a TCP or UDP connection and direction, or the messages to one RDMA queue pair.
 SOURCE_HIGH: Final = 0
@@ -39,7 +42,9 @@ RETRANSMITTED: Final = 26
 MISSING: Final = 27
 NOTIFICATIONS: Final = 28
 NEGATIVE: Final = 29
-FLOW_WIDTH: Final = 30
+WAITING: Final = 30
+"""1: the first packet of the open message is missing; 2: so it is, and the last was seen; the first may still come."""
+FLOW_WIDTH: Final = 31
 
 # One row per address.
 ADDRESS_HIGH: Final = 0
@@ -79,7 +84,9 @@ FLOW_COUNT: Final = 0
 ADDRESS_COUNT: Final = 1
 OUT_COUNT: Final = 2
 BURST_GAP: Final = 3
-STATE_WIDTH: Final = 4
+HASH_SEED: Final = 4
+"""Random per run, so that nobody can write packets that all fall into one place of the tables."""
+STATE_WIDTH: Final = 5
 
 # Counters.
 C_PACKETS: Final = 0
@@ -96,7 +103,8 @@ C_NOTIFICATIONS: Final = 10
 C_NEGATIVE: Final = 11
 C_FIRST_NS: Final = 12
 C_LAST_NS: Final = 13
-COUNTER_WIDTH: Final = 14
+C_RETRANSMITTED_BYTES: Final = 14
+COUNTER_WIDTH: Final = 15
 
 # What a scan returns.
 NEED_BYTES: Final = 0

@@ -3,9 +3,12 @@
 Layout and codes are those of the InfiniBand specification (volume 1, chapter 9) and annex A17. The size of a WRITE is
 in the RETH of its first packet; of a SEND or a READ response it is the sum of its packets. Packets of a message but the
 last all carry one path MTU, so packets that the mirror lost inside a message are counted with that size, and the sum is
-exact all the same. A packet number that was seen before is a retransmission and adds nothing. Acknowledgements, READ
-requests and congestion notifications (CNP) carry no payload; CNPs and negative acknowledgements are counted per flow as
-evidence of congestion.
+exact all the same. A packet number that was seen before is a retransmission and adds nothing. One limit: where the
+first packet of a short WRITE is lost on the way to the mirror and comes again only after other messages, the size of
+that message is an estimate from its other packets.
+
+Acknowledgements, READ requests and congestion notifications (CNP) carry no payload; CNPs and negative acknowledgements
+are counted per flow as evidence of congestion.
 """
 
 from __future__ import annotations
@@ -13,11 +16,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from llmprism.ingest.packets.bursts import emit
-from llmprism.ingest.packets.decode import big16, big32
+from llmprism.ingest.packets.bursts import emit, emit_message
+from llmprism.ingest.packets.compiled import inlined
 from llmprism.ingest.packets.holes import add_hole, distance, fill_holes
 from llmprism.ingest.packets.layout import (
     BYTES,
@@ -48,7 +50,10 @@ from llmprism.ingest.packets.layout import (
     RESPONSES,
     RETRANSMITTED,
     START,
+    WAITING,
+    Number,
 )
+from llmprism.ingest.packets.loads import big16, big32, byte
 from llmprism.ingest.packets.tables import find_flow
 
 __all__ = ["roce"]
@@ -71,6 +76,9 @@ MAX_JUMP: Final = 1 << 20
 
 SILENCE_NS: Final = 1_000_000_000
 """1 s: retransmission timers of RoCE are well below; an old number after that is a new connection."""
+
+SEEN_BEFORE: Final = -1
+FILLS_HOLE: Final = -2
 
 FIRST: Final = 1
 LAST: Final = 2
@@ -102,11 +110,11 @@ WRITE_FIRST, WRITE_ONLY, WRITE_ONLY_IMMEDIATE = 6, 10, 11
 READ_RESPONSE_FIRST, READ_RESPONSE_ONLY = 13, 16
 
 
-@njit(cache=True)
+@inlined
 def roce(
     data: Bytes,
     packet: Int64,
-    time_ns: int,
+    time_ns: Number,
     flows: Int64,
     addresses: Int64,
     buckets: Int32,
@@ -119,7 +127,7 @@ def roce(
     if base + BASE_HEADER > packet[P_END]:
         counters[C_TRUNCATED] += 1
         return
-    opcode = np.int64(data[base])
+    opcode = byte(data, base)
     queue_pair = big32(data, base + 4) & 0xFFFFFF
     transport, operation = opcode >> 5, opcode & 31
     responses = transport != DATAGRAM and READ_RESPONSE_FIRST <= operation <= READ_RESPONSE_ONLY and opcode != CNP
@@ -139,31 +147,31 @@ def roce(
     _data(data, packet, base, time_ns, flow, responses, out, state, counters)
 
 
-@njit(cache=True)
-def _acknowledgement(data: Bytes, packet: Int64, at: int, flow: Int64, counters: Int64) -> None:
+@inlined
+def _acknowledgement(data: Bytes, packet: Int64, at: Number, flow: Int64, counters: Int64) -> None:
     """Counts negative ones: receiver not ready, or sequence and other errors."""
-    if at < packet[P_END] and data[at] >> 5 & 3 in (1, 3):
+    if at < packet[P_END] and byte(data, at) >> 5 & 3 in (1, 3):
         flow[NEGATIVE] += 1
         counters[C_NEGATIVE] += 1
 
 
-@njit(cache=True)
+@inlined
 def _data(
     data: Bytes,
     packet: Int64,
-    base: int,
-    time_ns: int,
+    base: Number,
+    time_ns: Number,
     flow: Int64,
-    responses: bool,
+    responses: Number,
     out: Int64,
     state: Int64,
     counters: Int64,
 ) -> None:
-    opcode = np.int64(data[base])
+    opcode = byte(data, base)
     transport, operation = opcode >> 5, opcode & 31
     position = _POSITIONS[operation]
     extra = (8 if transport == DATAGRAM else 0) + (4 if transport == EXTENDED and not responses else 0)
-    padding = np.int64(data[base + 1]) >> 4 & 3
+    padding = byte(data, base + 1) >> 4 & 3
     headers = UDP_HEADER + BASE_HEADER + extra + _EXTENSIONS[operation] + padding + CHECKSUM
     payload = packet[P_LENGTH] - headers
     if payload < 0:
@@ -180,14 +188,15 @@ def _data(
             flow[NEXT] = -1
         skipped = _check_number(flow, number, responses and position & FIRST != 0, counters)
         if skipped < 0:
-            _late(flow, number, position, promised, time_ns)
+            if skipped == FILLS_HOLE:
+                _late(flow, number, position, payload, promised, time_ns, out, state)
             return
     flow[PORT] = big16(data, packet[P_PAYLOAD])
     _append(flow, number, position, payload, promised, skipped, time_ns, out, state)
 
 
-@njit(cache=True)
-def _restarted(flow: Int64, number: int, position: int, time_ns: int) -> bool:
+@inlined
+def _restarted(flow: Int64, number: Number, position: Number, time_ns: Number) -> Number:
     """Whether the queue pair was set up anew, with another packet number: a far jump, or an old First after silence."""
     if flow[NEXT] < 0:
         return False
@@ -195,18 +204,18 @@ def _restarted(flow: Int64, number: int, position: int, time_ns: int) -> bool:
     return abs(ahead) > MAX_JUMP or (ahead < 0 and position & FIRST != 0 and time_ns - flow[END] > SILENCE_NS)
 
 
-@njit(cache=True)
-def _check_number(flow: Int64, number: int, may_jump: bool, counters: Int64) -> int:
-    """How many packets are missing before this one; -1 if it is not new."""
+@inlined
+def _check_number(flow: Int64, number: Number, may_jump: Number, counters: Int64) -> Number:
+    """How many packets are missing before this one; FILLS_HOLE if it was missing itself, SEEN_BEFORE if it was not."""
     ahead = distance(number, flow[NEXT], PSN_BITS) if flow[NEXT] >= 0 else 0
     if ahead < 0:
         if fill_holes(flow, number, (number + 1) & 0xFFFFFF, PSN_BITS):
             flow[MISSING] -= 1
             counters[C_MISSING] -= 1
-        else:
-            flow[RETRANSMITTED] += 1
-            counters[C_RETRANSMITTED] += 1
-        return -1
+            return FILLS_HOLE
+        flow[RETRANSMITTED] += 1
+        counters[C_RETRANSMITTED] += 1
+        return SEEN_BEFORE
     if ahead > 0 and may_jump:
         ahead = np.int64(0)
     if ahead > 0:
@@ -217,33 +226,54 @@ def _check_number(flow: Int64, number: int, may_jump: bool, counters: Int64) -> 
     return ahead
 
 
-@njit(cache=True)
-def _late(flow: Int64, number: int, position: int, promised: int, time_ns: int) -> None:
-    """A packet of the open message that comes late: its bytes are counted, but it may be the First with the size."""
-    if flow[PACKETS] == 0 or distance(number, flow[MESSAGE_FIRST], PSN_BITS) < -1:
-        return
-    flow[START] = min(flow[START], time_ns)
-    flow[END] = max(flow[END], time_ns)
-    if position & FIRST and not flow[HAS_FIRST]:
-        flow[HAS_FIRST] = 1
-        flow[MESSAGE_SIZE] = promised
-
-
-@njit(cache=True)
-def _append(
+@inlined
+def _late(
     flow: Int64,
-    number: int,
-    position: int,
-    payload: int,
-    promised: int,
-    skipped: int,
-    time_ns: int,
+    number: Number,
+    position: Number,
+    payload: Number,
+    promised: Number,
+    time_ns: Number,
     out: Int64,
     state: Int64,
 ) -> None:
-    if flow[PACKETS] > 0 and _past_end(flow, number):
+    """A packet that was missing comes late. Inside the open message its bytes are counted already.
+
+    It may be the First with the size of the message, or a whole message of its own that nothing was seen of before.
+    """
+    inside = flow[PACKETS] > 0 and distance(number, flow[MESSAGE_FIRST], PSN_BITS) >= 0
+    if position == FIRST | LAST:
+        if inside:
+            flow[BYTES] -= min(flow[BYTES], flow[MTU])
+        emit_message(flow, time_ns, promised if promised > 0 else payload, out, state)
+    elif inside:
+        flow[START] = min(flow[START], time_ns)
+        flow[END] = max(flow[END], time_ns)
+        if position & FIRST and not flow[HAS_FIRST]:
+            flow[HAS_FIRST] = 1
+            flow[MESSAGE_SIZE] = promised
+            if flow[WAITING] == 2:
+                _finish(flow, out, state)
+            flow[WAITING] = 0
+
+
+@inlined
+def _append(
+    flow: Int64,
+    number: Number,
+    position: Number,
+    payload: Number,
+    promised: Number,
+    skipped: Number,
+    time_ns: Number,
+    out: Int64,
+    state: Int64,
+) -> None:
+    if flow[PACKETS] > 0 and flow[WAITING] == 2:
         _finish(flow, out, state)
-        skipped = np.int64(0)
+    if flow[PACKETS] > 0 and _past_end(flow, number):
+        skipped = min(skipped, distance(number, _end(flow), PSN_BITS))
+        _finish(flow, out, state)
     if position & FIRST:
         if flow[PACKETS] > 0:
             flow[BYTES] += skipped * flow[MTU]
@@ -251,7 +281,8 @@ def _append(
         flow[MESSAGE_SIZE] = promised
         flow[HAS_FIRST] = 1
         flow[MESSAGE_FIRST] = number
-        flow[MTU] = payload
+        if not position & LAST:
+            flow[MTU] = payload
     elif flow[PACKETS] == 0:
         flow[MESSAGE_SIZE] = -1
         flow[HAS_FIRST] = 0
@@ -259,15 +290,18 @@ def _append(
         if not position & LAST:
             flow[MTU] = payload
         flow[BYTES] = skipped * flow[MTU]
+        flow[WAITING] = 1 if skipped > 0 else 0
     else:
         flow[BYTES] += skipped * flow[MTU]
     _extend(flow, time_ns, payload)
-    if position & LAST:
+    if position & LAST and flow[WAITING] == 1:
+        flow[WAITING] = 2
+    elif position & LAST:
         _finish(flow, out, state)
 
 
-@njit(cache=True)
-def _extend(flow: Int64, time_ns: int, payload: int) -> None:
+@inlined
+def _extend(flow: Int64, time_ns: Number, payload: Number) -> None:
     if flow[PACKETS] == 0:
         flow[START] = flow[END] = time_ns
     flow[START] = min(flow[START], time_ns)
@@ -276,17 +310,22 @@ def _extend(flow: Int64, time_ns: int, payload: int) -> None:
     flow[PACKETS] += 1
 
 
-@njit(cache=True)
-def _past_end(flow: Int64, number: int) -> bool:
+@inlined
+def _past_end(flow: Int64, number: Number) -> Number:
     """Whether the open WRITE, whose size is known, must have ended before this packet."""
     if flow[MESSAGE_SIZE] <= 0 or flow[MTU] <= 0 or not flow[HAS_FIRST]:
         return False
-    packets = (flow[MESSAGE_SIZE] + flow[MTU] - 1) // flow[MTU]
-    return distance(number, flow[MESSAGE_FIRST], PSN_BITS) >= packets
+    return distance(number, _end(flow), PSN_BITS) >= 0
 
 
-@njit(cache=True)
+@inlined
+def _end(flow: Int64) -> Number:
+    """The first packet number after the open WRITE."""
+    return (flow[MESSAGE_FIRST] + (flow[MESSAGE_SIZE] + flow[MTU] - 1) // flow[MTU]) & 0xFFFFFF
+
+
+@inlined
 def _finish(flow: Int64, out: Int64, state: Int64) -> None:
     emit(flow, flow[MESSAGE_SIZE] if flow[MESSAGE_SIZE] > 0 else flow[BYTES], out, state)
     flow[MESSAGE_SIZE] = -1
-    flow[HAS_FIRST] = 0
+    flow[HAS_FIRST] = flow[WAITING] = 0

@@ -9,6 +9,7 @@ alone, so the result does not depend on the chunks.
 from __future__ import annotations
 
 import ipaddress
+import secrets
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ class PacketStats:
     other: int
     malformed: int
     retransmitted: int
+    retransmitted_bytes: int
     missing: int
     acknowledgements: int
     congestion_notifications: int
@@ -75,18 +77,20 @@ class PacketReader:
     """
 
     def __init__(self, stream: BinaryIO, name: str, burst_gap_ns: int = BURST_GAP_NS) -> None:
-        self._stream = stream
+        self._read_into: Callable[[memoryview], int | None] = stream.readinto  # type: ignore[attr-defined]
         self._name = name
         self._buffer = np.empty(CHUNK_BYTES + 2 * MAX_PACKET_BYTES, dtype=np.uint8)
         self._begin = self._end = 0
         self._offset = 0
         self._cut_off = False
-        self._flows = np.zeros((FIRST_FLOWS, layout.FLOW_WIDTH), dtype=np.int64)
-        self._addresses, self._buckets = grow_addresses(
-            np.zeros((0, layout.ADDRESS_WIDTH), dtype=np.int64), 0, FIRST_ADDRESSES
-        )
         self._state = np.zeros(layout.STATE_WIDTH, dtype=np.int64)
         self._state[layout.BURST_GAP] = burst_gap_ns
+        self._state[layout.HASH_SEED] = secrets.randbits(62)
+        self._flows = np.zeros((FIRST_FLOWS, layout.FLOW_WIDTH), dtype=np.int64)
+        self._addresses, self._buckets = grow_addresses(
+            np.zeros((0, layout.ADDRESS_WIDTH), dtype=np.int64), 0, FIRST_ADDRESSES, self._state[layout.HASH_SEED]
+        )
+        self._congestion: list[Int64] = []
         self._out = np.zeros((BATCH_RECORDS, layout.OUT_WIDTH), dtype=np.int64)
         self._packet = np.zeros(layout.PACKET_WIDTH, dtype=np.int64)
         self._counters = np.zeros(layout.COUNTER_WIDTH, dtype=np.int64)
@@ -112,9 +116,35 @@ class PacketReader:
         rows = self._addresses[: self._state[layout.ADDRESS_COUNT]].tolist()
         return [_address_text(high, low, family) for high, low, family in rows]
 
+    def congestion(self) -> Int64:
+        """Rows of (source, destination, retransmitted, missing, CNPs, NAKs), summed per directed pair of addresses."""
+        rows = np.concatenate([*self._congestion, np.zeros((0, 6), dtype=np.int64)])
+        pairs, group = np.unique(rows[:, :2], axis=0, return_inverse=True)
+        sums = np.zeros((pairs.shape[0], 4), dtype=np.int64)
+        np.add.at(sums, group, rows[:, 2:])
+        return np.hstack((pairs, sums))
+
     def stats(self) -> PacketStats:
-        values = [int(value) for value in self._counters]
-        return PacketStats(*values, cut_off=self._cut_off, bytes_read=self._offset + self._end)
+        count = [int(value) for value in self._counters]
+        return PacketStats(
+            packets=count[layout.C_PACKETS],
+            decoded=count[layout.C_DECODED],
+            not_ip=count[layout.C_NOT_IP],
+            truncated=count[layout.C_TRUNCATED],
+            fragments=count[layout.C_FRAGMENTS],
+            other=count[layout.C_OTHER],
+            malformed=count[layout.C_MALFORMED],
+            retransmitted=count[layout.C_RETRANSMITTED],
+            retransmitted_bytes=count[layout.C_RETRANSMITTED_BYTES],
+            missing=count[layout.C_MISSING],
+            acknowledgements=count[layout.C_ACKNOWLEDGEMENTS],
+            congestion_notifications=count[layout.C_NOTIFICATIONS],
+            negative_acknowledgements=count[layout.C_NEGATIVE],
+            first_ns=count[layout.C_FIRST_NS],
+            last_ns=count[layout.C_LAST_NS],
+            cut_off=self._cut_off,
+            bytes_read=self._offset + self._end,
+        )
 
     def _packets(self, header: PcapHeader) -> Iterator[Int64]:
         def scan() -> tuple[int, int]:
@@ -199,7 +229,7 @@ class PacketReader:
         self._offset += self._begin
         self._begin, self._end = 0, rest
         try:
-            count = self._stream.readinto(memoryview(self._buffer)[rest : rest + CHUNK_BYTES])  # type: ignore[attr-defined]
+            count = self._read_into(self._buffer[rest : rest + CHUNK_BYTES].data)
         except (OSError, EOFError, zlib.error) as error:
             raise FormatError(
                 f"{self._name}: cannot be decompressed beyond byte {self._offset + rest} ({error}); copy it again"
@@ -218,7 +248,7 @@ class PacketReader:
 
     def _grow_flows(self) -> Iterator[Int64]:
         if self._flows.shape[0] < limits.MAX_PACKET_FLOWS:
-            self._flows = grow_flows(self._flows, 2 * self._flows.shape[0])
+            self._flows = grow_flows(self._flows, 2 * self._flows.shape[0], self._state[layout.HASH_SEED])
             return
         yield from self._close()
         self._flows = np.zeros((FIRST_FLOWS, layout.FLOW_WIDTH), dtype=np.int64)
@@ -231,9 +261,12 @@ class PacketReader:
                 "only the training network"
             )
         count = int(self._state[layout.ADDRESS_COUNT])
-        self._addresses, self._buckets = grow_addresses(self._addresses, count, 2 * self._addresses.shape[0])
+        capacity = 2 * self._addresses.shape[0]
+        seed = self._state[layout.HASH_SEED]
+        self._addresses, self._buckets = grow_addresses(self._addresses, count, capacity, seed)
 
     def _close(self) -> Iterator[Int64]:
+        self._congestion.append(_evidence(self._flows))
         row = 0
         while row < self._flows.shape[0]:
             row = close_flows(self._flows, row, self._out, self._state)
@@ -245,6 +278,13 @@ class PacketReader:
             f"{self._name}: broken packet record at byte {offset}: expected a header with at most "
             f"{MAX_PACKET_BYTES} captured bytes; the file is damaged from there on"
         )
+
+
+def _evidence(flows: Int64) -> Int64:
+    """The signs of trouble of all flows that have any."""
+    signs = [layout.RETRANSMITTED, layout.MISSING, layout.NOTIFICATIONS, layout.NEGATIVE]
+    troubled = flows[flows[:, signs].any(axis=1)]
+    return troubled[:, [layout.SOURCE_ID, layout.TARGET_ID, *signs]]
 
 
 def _address_text(high: int, low: int, family: int) -> str:

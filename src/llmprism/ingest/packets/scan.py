@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from llmprism.ingest.packets.bursts import SYN, count_tcp, emit, extend_burst, ports_word, tcp_length
-from llmprism.ingest.packets.decode import FRAGMENT, NOT_IP, OK, TRUNCATED, big16, decode
+from llmprism.ingest.packets.compiled import inlined, kernel
+from llmprism.ingest.packets.decode import FRAGMENT, NOT_IP, OK, TRUNCATED, decode
 from llmprism.ingest.packets.layout import (
     ADDRESS_COUNT,
     BROKEN,
@@ -43,7 +43,9 @@ from llmprism.ingest.packets.layout import (
     SPECIAL_BLOCK,
     TCP,
     UDP,
+    Number,
 )
+from llmprism.ingest.packets.loads import big16, big32, byte, little32
 from llmprism.ingest.packets.messages import roce
 from llmprism.ingest.packets.tables import find_flow
 
@@ -73,17 +75,14 @@ SNAP: Final = 3
 INTERFACE_WIDTH: Final = 4
 
 
-@njit(cache=True, inline="always")
-def _word(data: Bytes, at: int, swapped: bool) -> int:
+@inlined
+def _word(data: Bytes, at: Number, swapped: Number) -> Number:
     """A 32-bit number of the container: little endian, or big if the file was written on the other kind of machine."""
-    a, b, c, d = np.int64(data[at]), np.int64(data[at + 1]), np.int64(data[at + 2]), np.int64(data[at + 3])
-    if swapped:
-        return a << 24 | b << 16 | c << 8 | d
-    return d << 24 | c << 16 | b << 8 | a
+    return big32(data, at) if swapped else little32(data, at)
 
 
-@njit(cache=True)
-def _room(flows: Int64, addresses: Int64, state: Int64, out: Int64) -> int:
+@inlined
+def _room(flows: Int64, addresses: Int64, state: Int64, out: Int64) -> Number:
     if state[OUT_COUNT] + RECORDS_PER_PACKET > out.shape[0]:
         return OUT_FULL
     if 2 * (state[FLOW_COUNT] + 1) > flows.shape[0]:
@@ -93,14 +92,14 @@ def _room(flows: Int64, addresses: Int64, state: Int64, out: Int64) -> int:
     return NEED_BYTES
 
 
-@njit(cache=True)
+@kernel
 def scan_pcap(
     data: Bytes,
-    begin: int,
-    end: int,
-    big_endian: bool,
-    nanoseconds: bool,
-    link: int,
+    begin: Number,
+    end: Number,
+    big_endian: Number,
+    nanoseconds: Number,
+    link: Number,
     flows: Int64,
     addresses: Int64,
     buckets: Int32,
@@ -108,7 +107,7 @@ def scan_pcap(
     out: Int64,
     packet: Int64,
     counters: Int64,
-) -> tuple[int, int]:
+) -> tuple[Number, Number]:
     """(where it stopped, why)."""
     at = begin
     while at + 16 <= end:
@@ -128,12 +127,12 @@ def scan_pcap(
     return at, NEED_BYTES
 
 
-@njit(cache=True)
+@kernel
 def scan_pcapng(
     data: Bytes,
-    begin: int,
-    end: int,
-    big_endian: bool,
+    begin: Number,
+    end: Number,
+    big_endian: Number,
     interfaces: Int64,
     flows: Int64,
     addresses: Int64,
@@ -142,7 +141,7 @@ def scan_pcapng(
     out: Int64,
     packet: Int64,
     counters: Int64,
-) -> tuple[int, int]:
+) -> tuple[Number, Number]:
     """(where it stopped, why). Section and interface blocks stop the scan: they change how to read on."""
     at = begin
     while at + 12 <= end:
@@ -167,11 +166,11 @@ def scan_pcapng(
     return at, NEED_BYTES
 
 
-@njit(cache=True)
+@inlined
 def _packet_block(
-    data: Bytes, at: int, kind: int, big_endian: bool, interfaces: Int64
-) -> tuple[int, int, int, int, int]:
-    """(interface, time, offset of the packet, bytes captured, bytes on the wire); interface -1 if the block is broken."""
+    data: Bytes, at: Number, kind: Number, big_endian: Number, interfaces: Int64
+) -> tuple[Number, Number, Number, Number, Number]:
+    """(interface, time, offset of the packet, bytes captured, bytes on the wire); interface -1: a broken block."""
     length = _word(data, at + 4, big_endian)
     if kind == SIMPLE_PACKET:
         if length < 16 or interfaces.shape[0] == 0:
@@ -193,8 +192,8 @@ def _packet_block(
     return number, time_ns, at + 28, _word(data, at + 20, big_endian), _word(data, at + 24, big_endian)
 
 
-@njit(cache=True)
-def _nanoseconds(ticks: int, power: int) -> int:
+@inlined
+def _nanoseconds(ticks: Number, power: Number) -> Number:
     if power < 128:
         if power <= 9:
             return ticks * 10 ** (9 - power)
@@ -206,14 +205,14 @@ def _nanoseconds(ticks: int, power: int) -> int:
     return whole * 1_000_000_000 + (part * 1_000_000_000 >> bits)
 
 
-@njit(cache=True)
+@inlined
 def _count(
     data: Bytes,
-    at: int,
-    captured: int,
-    wire: int,
-    link: int,
-    time_ns: int,
+    at: Number,
+    captured: Number,
+    wire: Number,
+    link: Number,
+    time_ns: Number,
     flows: Int64,
     addresses: Int64,
     buckets: Int32,
@@ -254,14 +253,14 @@ def _count(
         extend_burst(flow, time_ns, fresh, out, state)
 
 
-@njit(cache=True)
-def _opens(data: Bytes, packet: Int64) -> bool:
+@inlined
+def _opens(data: Bytes, packet: Int64) -> Number:
     at = packet[P_PAYLOAD] + 13
-    return at < packet[P_END] and data[at] & SYN != 0
+    return at < packet[P_END] and byte(data, at) & SYN != 0
 
 
-@njit(cache=True)
-def _reason(status: int) -> int:
+@inlined
+def _reason(status: Number) -> Number:
     if status == NOT_IP:
         return C_NOT_IP
     if status == TRUNCATED:
@@ -269,8 +268,8 @@ def _reason(status: int) -> int:
     return C_FRAGMENTS if status == FRAGMENT else C_MALFORMED
 
 
-@njit(cache=True)
-def close_flows(flows: Int64, first: int, out: Int64, state: Int64) -> int:
+@kernel
+def close_flows(flows: Int64, first: Number, out: Int64, state: Int64) -> Number:
     """Finishes the open records of the flows from row `first` on; returns the row to go on with once `out` is full."""
     for row in range(first, flows.shape[0]):
         if state[OUT_COUNT] >= out.shape[0]:

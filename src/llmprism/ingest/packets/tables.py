@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from llmprism.ingest.packets.compiled import allocating, inlined
 from llmprism.ingest.packets.layout import (
     ADDRESS_COUNT,
     ADDRESS_FAMILY,
     ADDRESS_HIGH,
     ADDRESS_LOW,
     FLOW_COUNT,
+    HASH_SEED,
     KEY_WORD,
     MESSAGE_SIZE,
     NEXT,
@@ -26,6 +27,7 @@ from llmprism.ingest.packets.layout import (
     TARGET_HIGH,
     TARGET_ID,
     TARGET_LOW,
+    Number,
 )
 
 __all__ = ["address_id", "find_flow", "grow_addresses", "grow_flows"]
@@ -34,28 +36,30 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 
 
-@njit(cache=True, inline="always")
-def _mix(value: np.uint64) -> np.uint64:
+@inlined
+def _mix(value: Number) -> Number:
     value ^= value >> np.uint64(32)
     value *= np.uint64(0xD6E8FEB86659FD93)
     value ^= value >> np.uint64(32)
     return value
 
 
-@njit(cache=True)
-def _flow_hash(source_high: int, source_low: int, target_high: int, target_low: int, word: int) -> np.uint64:
-    value = _mix(np.uint64(source_low) ^ np.uint64(source_high) * np.uint64(0x9E3779B97F4A7C15))
+@inlined
+def _flow_hash(
+    seed: Number, source_high: Number, source_low: Number, target_high: Number, target_low: Number, word: Number
+) -> Number:
+    value = _mix(np.uint64(seed) + np.uint64(source_low) ^ np.uint64(source_high) * np.uint64(0x9E3779B97F4A7C15))
     value = _mix(value + np.uint64(target_low) ^ np.uint64(target_high) * np.uint64(0xC2B2AE3D27D4EB4F))
     return _mix(value + np.uint64(word))
 
 
-@njit(cache=True)
-def find_flow(flows: Int64, addresses: Int64, buckets: Int32, state: Int64, packet: Int64, word: int) -> int:
+@inlined
+def find_flow(flows: Int64, addresses: Int64, buckets: Int32, state: Int64, packet: Int64, word: Number) -> Number:
     """The row of a flow, made if it is new. There is always room: the caller grows the tables before they fill."""
     source_high, source_low = packet[P_SOURCE_HIGH], packet[P_SOURCE_LOW]
     target_high, target_low = packet[P_TARGET_HIGH], packet[P_TARGET_LOW]
     mask = np.uint64(flows.shape[0] - 1)
-    row = np.int64(_flow_hash(source_high, source_low, target_high, target_low, word) & mask)
+    row = np.int64(_flow_hash(state[HASH_SEED], source_high, source_low, target_high, target_low, word) & mask)
     while flows[row, KEY_WORD] != 0:
         if (
             flows[row, KEY_WORD] == word
@@ -76,11 +80,11 @@ def find_flow(flows: Int64, addresses: Int64, buckets: Int32, state: Int64, pack
     return row
 
 
-@njit(cache=True)
-def address_id(addresses: Int64, buckets: Int32, state: Int64, high: int, low: int, family: int) -> int:
+@inlined
+def address_id(addresses: Int64, buckets: Int32, state: Int64, high: Number, low: Number, family: Number) -> Number:
     """The number of an address, in the order in which they were first seen."""
     mask = np.uint64(buckets.size - 1)
-    place = _flow_hash(high, low, 0, 0, family) & mask
+    place = _flow_hash(state[HASH_SEED], high, low, 0, 0, family) & mask
     while buckets[place] >= 0:
         row = buckets[place]
         if (
@@ -97,32 +101,37 @@ def address_id(addresses: Int64, buckets: Int32, state: Int64, high: int, low: i
     return np.int64(row)
 
 
-@njit(cache=True)
-def grow_flows(flows: Int64, capacity: int) -> Int64:
+@allocating
+def grow_flows(flows: Int64, capacity: Number, seed: Number) -> Int64:
     """The same flows in a larger table (`capacity` is a power of two)."""
     grown = np.zeros((capacity, flows.shape[1]), dtype=np.int64)
     mask = np.uint64(capacity - 1)
     for old in range(flows.shape[0]):
         if flows[old, KEY_WORD] != 0:
             flow = flows[old]
-            row = _flow_hash(
-                flow[SOURCE_HIGH], flow[SOURCE_LOW], flow[TARGET_HIGH], flow[TARGET_LOW], flow[KEY_WORD]
-            ) & mask
+            row = (
+                _flow_hash(
+                    seed, flow[SOURCE_HIGH], flow[SOURCE_LOW], flow[TARGET_HIGH], flow[TARGET_LOW], flow[KEY_WORD]
+                )
+                & mask
+            )
             while grown[row, KEY_WORD] != 0:
                 row = (row + np.uint64(1)) & mask
             grown[row] = flow
     return grown
 
 
-@njit(cache=True)
-def grow_addresses(addresses: Int64, count: int, capacity: int) -> tuple[Int64, Int32]:
+@allocating
+def grow_addresses(addresses: Int64, count: Number, capacity: Number, seed: Number) -> tuple[Int64, Int32]:
     """The same addresses with room for `capacity`, and their buckets."""
     grown = np.zeros((capacity, addresses.shape[1]), dtype=np.int64)
     buckets = np.full(2 * capacity, -1, dtype=np.int32)
     mask = np.uint64(buckets.size - 1)
     for row in range(count):
         grown[row] = addresses[row]
-        place = _flow_hash(grown[row, ADDRESS_HIGH], grown[row, ADDRESS_LOW], 0, 0, grown[row, ADDRESS_FAMILY]) & mask
+        place = (
+            _flow_hash(seed, grown[row, ADDRESS_HIGH], grown[row, ADDRESS_LOW], 0, 0, grown[row, ADDRESS_FAMILY]) & mask
+        )
         while buckets[place] >= 0:
             place = (place + np.uint64(1)) & mask
         buckets[place] = row

@@ -13,10 +13,10 @@ from llmprism import __version__
 from llmprism.model.finding import Finding
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import EventKind
-from llmprism.report.advice import ADVICE, TITLES
 from llmprism.report.facts import degrees, notes_beside_jobs, ranked_findings, sick_addresses, step_times
 from llmprism.report.html.events import MAX_EVENTS, choose_rows, pack_events, tick_ns
 from llmprism.report.html.grid import layout_grid
+from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.places import Places
 from llmprism.report.text import clean, moment
 
@@ -157,7 +157,7 @@ class _PageData:
             "confidence": _number(finding.confidence),
             "lost": _number(finding.lost_gpu_seconds),
             "summary": clean(finding.summary),
-            "advice": ADVICE[finding.kind],
+            "checks": CHECKS[finding.kind],
             "evidence": [
                 [clean(item.what), _number(item.value), None if item.expected is None else _number(item.expected)]
                 for item in finding.evidence

@@ -24,7 +24,7 @@ export async function findingPage(id, state, { ask }) {
       el("article", { class: `finding ${level}` },
         el("header", {}, el("h1", {}, el("span", { class: "badge" }, finding.title), " ", format.place(finding.where)), el("span", { class: `state ${open ? "crashed" : "ended"}` }, open ? "open" : "closed")),
         el("p", { class: "summary" }, finding.summary),
-        el("p", { class: "advice" }, el("strong", {}, "What to do: "), finding.advice),
+        el("p", { class: "advice" }, el("strong", {}, "What to check: "), finding.advice),
         facts([
           ["since", format.moment(finding.start_ns)],
           finding.end_ns && ["until", format.moment(finding.end_ns)],

@@ -46,7 +46,7 @@ function findingCard(finding, number) {
         el("button", { type: "button", class: "ghost", on: { click: () => showFinding(finding) } }, "Show in timeline"),
     ),
     el("p", { class: "summary" }, finding.summary),
-    el("p", { class: "advice" }, el("strong", {}, "What to do: "), finding.advice),
+    el("p", { class: "checks" }, el("strong", {}, "How to make sure: "), finding.checks),
     el(
       "dl",
       { class: "facts" },
@@ -66,7 +66,7 @@ function renderFindings() {
   heading(section, "Findings", DATA.findings.length ? "Worst first; one cause is one finding." : "");
   if (!DATA.findings.length) {
     const text = DATA.jobs.length
-      ? "Every job runs as it should in this window: steps are steady, and no GPU, NIC, link or switch stands out."
+      ? "No GPU, NIC, link, switch or stage stands out, and nothing was found that slows or stops a job in this window."
       : "The records show no training job. The notes at the end of this page say why, as far as the records tell.";
     section.append(el("p", { class: "panel calm" }, text));
     return;

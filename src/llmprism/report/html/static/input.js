@@ -11,7 +11,7 @@ function renderInput() {
       { class: "panel" },
       el("table", { class: "counts" }, el("tbody", {}, rows.map(([name, number]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "number" }, format.count(number)))))),
       DATA.notes.map((note) => el("p", { class: "note" }, note)),
-      !DATA.notes.length && el("p", { class: "hint" }, "No notes: everything that the tool looks for could be decided."),
+      !DATA.notes.length && el("p", { class: "hint" }, "Nothing else to note."),
     ),
   );
 }

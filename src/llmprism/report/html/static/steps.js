@@ -102,10 +102,10 @@ function drawFindingBands(picture, plot, bars, findings) {
   let labelledTo = -Infinity;
   for (const finding of [...findings].sort((a, b) => a.start - b.start)) {
     const hit = bars.map((bar, position) => (touches(bar, finding) ? position : -1)).filter((position) => position >= 0);
-    if (!hit.length) continue;
-    const from = plot.x(hit[0]);
-    const to = plot.x(hit[hit.length - 1] + 1);
-    picture.append(svg("rect", { class: "finding-band", x: from, y: CHART.top - 4, width: to - from, height: plot.floor - CHART.top + 4 }));
+    const between = bars.filter((bar) => bar.end <= finding.start).length;
+    const from = hit.length ? plot.x(hit[0]) : plot.x(between);
+    const to = hit.length ? plot.x(hit[hit.length - 1] + 1) : from + 3; // a crash comes after the last step
+    picture.append(svg("rect", { class: hit.length ? "finding-band" : "finding-mark", x: from, y: CHART.top - 4, width: to - from, height: plot.floor - CHART.top + 4 }));
     const width = 8 * finding.title.length;
     const at = Math.min(from + 2, plot.right - width);
     if (at < labelledTo) continue;

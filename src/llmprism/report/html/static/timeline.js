@@ -1,8 +1,9 @@
 // What the timeline knows, without any drawing: rows, the visible range, which events lie in it, what is under a point.
 
 class Timeline {
-  constructor(job) {
+  constructor(job, findings) {
     this.job = job;
+    this.findings = findings;
     this.columns = eventsOf(job);
     this.rows = this.columns.rows;
     this.tick = DATA.tick_ms;
@@ -11,7 +12,7 @@ class Timeline {
     this.reset();
   }
 
-  // Where there is something to see: the steps and events of the job, not the whole window.
+  // Where there is something to see: the steps, events and findings of the job, not the whole window.
   bounds() {
     const { start, end } = this.job.steps;
     let low = start.length ? start[0] : Infinity;
@@ -22,6 +23,10 @@ class Timeline {
       low = Math.min(low, this.columns.start[offsets[row]] * this.tick);
       const end = offsets[row + 1] - 1;
       high = Math.max(high, (this.columns.start[end] + this.columns.length[end]) * this.tick);
+    }
+    for (const finding of this.findings) {
+      low = Math.min(low, finding.start);
+      high = Math.max(high, finding.start, finding.end === null ? finding.start : finding.end);
     }
     if (!(high > low)) return [0, Math.max(1, DATA.window.length_ms)];
     const margin = (high - low) * 0.01;

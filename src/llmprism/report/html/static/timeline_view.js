@@ -4,8 +4,8 @@ const VIEW = { row: 20, ruler: 44, inset: 3, least: 0.6, steps: 6 };
 
 class TimelineView {
   constructor(job, jobIndex) {
-    this.timeline = new Timeline(job);
-    this.jobIndex = jobIndex;
+    this.findings = DATA.findings.filter((finding) => finding.job === jobIndex);
+    this.timeline = new Timeline(job, this.findings);
     this.selected = { row: 0, event: -1 };
     this.canvas = el("canvas", { tabindex: "0", role: "application", "aria-label": "Timeline of every GPU. Arrow keys pan and choose a row, plus and minus zoom, N and P go through the events of the row, 0 shows all." });
     this.spacer = el("div", { class: "timeline-spacer" });
@@ -21,13 +21,14 @@ class TimelineView {
   // At first a handful of steps, around the first finding where there is one: the whole run is only noise.
   start() {
     const { start, end, setup } = this.timeline.job.steps;
-    const finding = DATA.findings.find((item) => item.job === this.jobIndex);
+    const finding = this.findings[0];
     const training = start.map((_, index) => index).filter((index) => !setup[index]);
     if (training.length <= VIEW.steps) return;
-    const hit = finding ? training.findIndex((index) => end[index] > finding.start) : -1;
-    const middle = hit < 0 ? training.length >> 1 : hit;
-    const from = Math.max(0, Math.min(training.length - VIEW.steps, middle - 2));
-    this.timeline.view(start[training[from]], end[training[from + VIEW.steps - 1]]);
+    const before = finding ? training.filter((index) => end[index] <= finding.start).length : training.length >> 1;
+    const from = Math.max(0, Math.min(training.length - VIEW.steps, before - 2));
+    const until = end[training[from + VIEW.steps - 1]];
+    const after = finding && before === training.length ? finding.start + (until - start[training[from]]) * 0.1 : until;
+    this.timeline.view(start[training[from]], Math.max(until, after));
     const row = finding ? this.timeline.rows.findIndex((address) => finding.addresses.includes(address)) : -1;
     if (row >= 0) this.selected.row = row;
   }
@@ -138,7 +139,7 @@ class TimelineView {
   }
 
   paintFindings(context, theme) {
-    for (const finding of DATA.findings.filter((item) => item.job === this.jobIndex)) {
+    for (const finding of this.findings) {
       const left = Math.max(this.gutter, this.x(finding.start));
       const right = Math.min(this.width, finding.end === null ? this.width : this.x(finding.end));
       if (right <= left) continue;

@@ -1,0 +1,223 @@
+"""The accuracy table: every scenario, simulated, diagnosed by each method and scored against the truth.
+
+    python benchmarks/accuracy.py                         all scenarios, the published rules against ours
+    python benchmarks/accuracy.py --scenario slow-nic     one of them
+    python benchmarks/accuracy.py --tool "mytool {flows} {topology} {out}" --method mine
+
+A tool is any command that reads flows and topology and writes a report of the contract; `{method}` is replaced by the
+method's name. What it prints is ignored, its exit code must be 0 or 2. One that fails or takes too long scores as an
+empty report, and the table says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmprism.score import Score, read_document, read_truth, score_report
+from llmprism.sim import Scenario, read_scenario, scenario_names, simulate
+
+ROOT = Path(__file__).parents[1]
+OUR_TOOL = (
+    f"{shlex.quote(sys.executable)} -c 'from llmprism.cli import main; main()' "
+    "diagnose {flows} --topology {topology} --method {method} --json {out} --quiet"
+)
+EMPTY_REPORT: dict[str, Any] = {"schema": "llmprism.report/1", "jobs": [], "findings": []}
+LEVELS = ("easy", "medium", "hard", "brutal")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One method on one scenario; `failure` says why there is no report."""
+
+    score: Score
+    seconds: float
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    scenario: Scenario
+    records: int
+    results: dict[str, Result]
+
+
+def main() -> int:
+    arguments = _arguments()
+    names = arguments.scenario or scenario_names()
+    methods = arguments.method or ["paper", "prism"]
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="accuracy-") as work:
+        for name in sorted(names, key=lambda n: (LEVELS.index(read_scenario(n).level), n)):
+            rows.append(_scenario(name, methods, arguments.tool, Path(work), arguments.timeout))
+            print(f"{name}: " + ", ".join(_one_line(m, r) for m, r in rows[-1].results.items()), flush=True)
+            _clear(Path(work))
+    table = _document(rows, methods)
+    print("\n" + table)
+    if arguments.out is not None:
+        arguments.out.write_text(table, encoding="utf-8")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenario", action="append", help="only this one (may be given several times)")
+    parser.add_argument("--method", action="append", help="names of the methods (default: paper and prism)")
+    parser.add_argument("--tool", default=OUR_TOOL, help="command with {flows}, {topology}, {method} and {out}")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds that a tool may take on one scenario")
+    parser.add_argument("--out", type=Path, help="write the table here too")
+    return parser.parse_args()
+
+
+def _scenario(name: str, methods: list[str], tool: str, work: Path, timeout: float) -> Row:
+    scenario = read_scenario(name)
+    folder = work / name
+    summary = simulate(scenario, folder)
+    truth = read_truth(folder / "truth.json.gz")
+    results = {}
+    for method in methods:
+        report, seconds, failure = _run_tool(tool, method, folder, timeout)
+        results[method] = Result(score_report(report, truth), seconds, failure)
+    return Row(scenario, summary.records, results)
+
+
+def _run_tool(tool: str, method: str, folder: Path, timeout: float) -> tuple[dict[str, Any], float, str]:
+    out = folder / f"report-{method}.json"
+    places = {"flows": folder / "flows.parquet", "topology": folder / "topology.json", "out": out}
+    command = tool.format(method=method, **{key: shlex.quote(str(path)) for key, path in places.items()})
+    begin = time.perf_counter()
+    try:
+        done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return EMPTY_REPORT, timeout, "took too long"
+    except OSError as error:
+        return EMPTY_REPORT, 0.0, str(error)
+    seconds = time.perf_counter() - begin
+    if done.returncode not in (0, 2):
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return EMPTY_REPORT, seconds, f"exit {done.returncode}: {last[:100]}"
+    try:
+        return read_document(out), seconds, ""
+    except Exception as error:
+        return EMPTY_REPORT, seconds, str(error)[:100]
+
+
+def _clear(work: Path) -> None:
+    """Removes one scenario's files: all of them together are some gigabytes."""
+    for folder in work.iterdir():
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+
+
+def _percent(value: float | None, digits: int = 0) -> str:
+    return "-" if value is None else f"{100 * value:.{digits}f} %"
+
+
+def _one_line(method: str, result: Result) -> str:
+    if result.failure:
+        return f"{method} failed ({result.failure})"
+    score = result.score
+    return (
+        f"{method} pairs {_percent(score.pairs.accuracy)}, step F1 {score.steps.boundaries.f1 or 0:.2f}, "
+        f"faults {score.faults.exact.right} of {score.faults.exact.total}, {score.faults.false_alarms} false alarms"
+    )
+
+
+COLUMNS: tuple[tuple[str, Callable[[Score], str]], ...] = (
+    ("jobs exact", lambda s: f"{s.jobs.exact.right}/{s.jobs.exact.expected}"),
+    ("ARI", lambda s: "-" if s.jobs.adjusted_rand_index is None else f"{s.jobs.adjusted_rand_index:.2f}"),
+    ("pairs", lambda s: _percent(s.pairs.accuracy)),
+    ("groups", lambda s: _percent(s.structure.groups.f1)),
+    ("pipelines", lambda s: _percent(s.structure.pipelines.f1)),
+    ("micro-batches", lambda s: _share(s.structure.micro_batches)),
+    ("step F1", lambda s: "-" if s.steps.boundaries.f1 is None else f"{s.steps.boundaries.f1:.2f}"),
+    ("period error", lambda s: _percent(s.steps.period_error_median, 2)),
+    ("p99", lambda s: _percent(s.steps.period_error_p99, 1)),
+    ("faults found", lambda s: _share(s.faults.detected)),
+    ("right kind", lambda s: _share(s.faults.kind_right)),
+    ("located", lambda s: _share(s.faults.located)),
+    ("false alarms", lambda s: str(s.faults.false_alarms)),
+)
+
+
+def _share(share: Any) -> str:
+    return f"{share.right}/{share.total}" if share.total else "-"
+
+
+def _document(rows: list[Row], methods: list[str]) -> str:
+    lines = [
+        "# Accuracy on the simulated scenarios",
+        "",
+        f"Written by `make bench-accuracy` at commit `{_commit()}`. Each scenario runs with the seed in the table;",
+        "[how-to/score-another-tool.md](how-to/score-another-tool.md) says what the columns mean.",
+        "",
+        "| scenario | level | seed | records | method | " + " | ".join(name for name, _ in COLUMNS) + " | s |",
+        "|" + " --- |" * (6 + len(COLUMNS)),
+    ]
+    for row in rows:
+        for method in methods:
+            result = row.results[method]
+            cells = [value(result.score) for _, value in COLUMNS]
+            head = f"| {row.scenario.name} | {row.scenario.level} | {row.scenario.seed} | {row.records:,} | {method} | "
+            time_cell = f"{result.seconds:.1f}" + (f" ({result.failure.replace('|', '/')})" if result.failure else "")
+            lines.append(head + " | ".join(cells) + f" | {time_cell} |")
+    lines += ["", "## All together", "", *_totals(rows, methods), ""]
+    return "\n".join(lines)
+
+
+def _totals(rows: list[Row], methods: list[str]) -> list[str]:
+    lines = [
+        "| level | method | jobs exact | pairs | groups | pipelines | micro-batches | step F1 | period error | "
+        "faults exact | false alarms per job-hour |",
+        "|" + " --- |" * 11,
+    ]
+    for level in (*LEVELS, "all"):
+        chosen = [row for row in rows if level in ("all", row.scenario.level)]
+        if not chosen:
+            continue
+        for method in methods:
+            scores = [row.results[method].score for row in chosen]
+            faults = [score.faults for score in scores]
+            hours = sum(fault.job_hours for fault in faults)
+            exact = (sum(f.exact.right for f in faults), sum(f.exact.total for f in faults))
+            jobs = (sum(s.jobs.exact.right for s in scores), sum(s.jobs.exact.expected for s in scores))
+            batches = sum((s.structure.micro_batches for s in scores[1:]), scores[0].structure.micro_batches)
+            cells = [
+                f"{jobs[0]}/{jobs[1]}",
+                _percent(_mean([s.pairs.accuracy for s in scores]), 1),
+                _percent(_mean([s.structure.groups.f1 for s in scores]), 1),
+                _percent(_mean([s.structure.pipelines.f1 for s in scores]), 1),
+                _share(batches),
+                f"{_mean([s.steps.boundaries.f1 for s in scores]) or 0:.3f}",
+                _percent(_mean([s.steps.period_error_median for s in scores]), 2),
+                f"{exact[0]}/{exact[1]}",
+                f"{sum(f.false_alarms for f in faults) / hours:.2f}" if hours else "-",
+            ]
+            lines.append(f"| {level} | {method} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _mean(values: list[float | None]) -> float | None:
+    """Mean over the scenarios where the figure exists."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

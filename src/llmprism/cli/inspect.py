@@ -1,0 +1,105 @@
+"""`llmprism inspect`: what the data can and cannot support, before anyone trusts a diagnosis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from llmprism.model.fitness import Fitness
+
+__all__ = ["inspect"]
+
+
+def inspect(
+    flows: Annotated[list[str], typer.Argument(help="Flow records or packets: files or globs.")],
+    topology: Annotated[Path | None, typer.Option("--topology", "-t", help="topology.json to compare with.")] = None,
+    map_columns: Annotated[
+        list[str] | None, typer.Option("--map", help="Columns by other names: start_ns=ts:ms,bytes=octets.")
+    ] = None,
+    format_name: Annotated[str | None, typer.Option("--format", help="Force a format or collector.")] = None,
+    json_out: Annotated[
+        str | None, typer.Option("--json", help='Write JSON to this file; "-" is standard output.')
+    ] = None,
+) -> None:
+    """Say what flow records are good enough for: jobs, parallelism, steps, faults.
+
+    Examples:
+
+      llmprism inspect flows.parquet --topology topology.json
+
+      llmprism inspect 'nfcapd.2026*' --json -
+    """
+    from llmprism.ingest import ColumnMapping, read_topology
+    from llmprism.ingest.fitness import inspect_flows
+
+    mapping = ColumnMapping()
+    for text in map_columns or []:
+        mapping = mapping.merged(ColumnMapping.parse(text))
+    known = read_topology(topology) if topology else None
+    fitness = inspect_flows(flows, topology=known, mapping=mapping, format=format_name)
+    if json_out is None:
+        _print(fitness)
+        return
+    text = _json(fitness)
+    if json_out == "-":
+        typer.echo(text)
+    else:
+        Path(json_out).write_text(text + "\n", encoding="utf-8")
+
+
+def _json(fitness: Fitness) -> str:
+    import dataclasses
+    import json
+
+    document = dataclasses.asdict(fitness)
+    document["counts"]["dropped"] = dict(fitness.counts.dropped)
+    return json.dumps({"schema": "llmprism.fitness/1", **document}, sort_keys=True, indent=1)
+
+
+def _print(fitness: Fitness) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in _facts(fitness):
+        table.add_row(name, escape(value))
+    console.print(table)
+    console.print()
+    colours = {"yes": "green", "partly": "yellow", "no": "red"}
+    for answer in fitness.answers:
+        verdict = f"[{colours[answer.verdict]}]{answer.verdict:6}[/]"
+        console.print(f"{answer.question:12} {verdict} {escape(answer.why)}", soft_wrap=True)
+        if answer.advice:
+            console.print(f"{'':19} → {escape(answer.advice)}", soft_wrap=True)
+
+
+def _facts(fitness: Fitness) -> list[tuple[str, str]]:
+    counts = fitness.counts
+    dropped = ", ".join(f"{reason} {count:,}" for reason, count in counts.dropped) or "none"
+    facts = [
+        ("records", f"{counts.used:,} of {counts.records:,} used; dropped: {dropped}"),
+        ("time span", f"{fitness.window.seconds:.3f} s, {fitness.records_per_second:,.0f} records/s"),
+        ("pairs", f"{fitness.pairs:,} between {fitness.addresses:,} addresses"),
+        ("per busy pair", f"{fitness.records_per_pair_and_second:,.1f} records/s"),
+        ("record length", f"half of the bytes in records up to {fitness.typical_record_ns / 1e6:,.3f} ms"),
+        ("folded", f"{fitness.folded_share:.1%} of the bytes in records longer than 1 s"),
+        ("resolution", f"{fitness.timestamp_resolution_ns:,} ns"),
+        ("sampling", f"1 in {fitness.sampling}" if fitness.sampling else "none seen"),
+        ("duplicates", f"{fitness.duplicate_share:.1%} of the records"),
+        ("paths known", f"{fitness.path_share:.0%} of the bytes"),
+    ]
+    if fitness.loss is not None:
+        facts.append(("capture loss", f"{fitness.loss:.3%} of the packets"))
+    facts += [
+        ("clock offset", f"{offset.exporter} {offset.offset_ns / 1e6:+.3f} ms against {offset.reference}")
+        for offset in fitness.clock_offsets
+    ]
+    if fitness.unknown_share is not None:
+        names = ", ".join(fitness.unknown_addresses[:5]) or "none"
+        facts.append(("not in topology", f"{fitness.unknown_share:.1%} of the bytes: {names}"))
+    return facts

@@ -1,0 +1,182 @@
+"""Where a job's traffic breaks off: at the end of the window, or inside it before the job comes back.
+
+A job that ends does so between two steps, a job that pauses too. An *ending* lies inside a step: part of its bytes have
+flowed, then nothing does, for longer than earlier steps ever paused at that point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import Window
+from llmprism.model.job import Job
+from llmprism.model.layout import JobLayout, PairKind
+from llmprism.model.timeline import Steps, Timeline
+
+Bool = NDArray[np.bool_]
+Int64 = NDArray[np.int64]
+
+__all__ = ["MESSAGE_FLOOR_BYTES", "Ending", "final_ending", "inner_endings", "training_rows"]
+
+MESSAGE_FLOOR_BYTES: Final = 1_000
+"""Smaller records are heartbeats and store messages."""
+
+COMPLETE: Final = 0.9
+"""Share of a step's bytes from which its end was not in the middle of it."""
+
+STARTED: Final = 0.002
+"""Share of a step's bytes that must have flowed for the step to have begun."""
+
+SILENT_STEPS: Final = 2.0
+"""Silence at the end of the window, in steps, after which a job has stopped."""
+
+QUIET_FACTOR: Final = 2.0
+"""A shorter silence counts too when it is this many times the usual longest at the same point of earlier steps."""
+
+QUIET_REACH: Final = 0.05
+"""Share of a step's bytes around a point that is the same point."""
+
+QUIET_QUANTILE: Final = 0.9
+"""Of the earlier steps: how long a silence at that point may usually last."""
+
+QUIET_SHARE: Final = 0.1
+"""And this share of a step at least: below it, it is jitter."""
+
+EXACT: Final = 0.005
+"""Relative spread of a job's bytes per step below which its collector loses nothing."""
+
+AWAY_STEPS: Final = 5.0
+"""Silence inside the window, in steps, after which a job has been away."""
+
+AWAY_FLOOR_NS: Final = 3_000_000_000
+"""And at least three seconds: no job restarts faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Of the step that began at `begun_ns` the share `done` was sent up to `last_ns`; then came `silence_ns`.
+
+    `step` counts the steps before it; `resumed_ns` is None where the job did not come back; `alive_ns` is the time of
+    the last message of any sort between its members before it did.
+    """
+
+    step: int
+    begun_ns: int
+    last_ns: int
+    resumed_ns: int | None
+    done: float
+    silence_ns: int
+    usual_silence_ns: int
+    alive_ns: int
+    period_ns: float
+    exact: bool = True
+
+    @property
+    def stopped(self) -> bool:
+        """Has the job been silent for several steps?"""
+        return self.silence_ns > SILENT_STEPS * self.period_ns
+
+    @property
+    def broken_off(self) -> bool:
+        """Did it stop in the middle of a step?"""
+        quiet = max(QUIET_FACTOR * self.usual_silence_ns, QUIET_SHARE * self.period_ns)
+        soon = self.exact and self.silence_ns > quiet
+        return STARTED < self.done < COMPLETE and (self.stopped or soon)
+
+
+def training_rows(job: Job, layout: JobLayout) -> Bool:
+    training: Bool = layout.transfer_kind != PairKind.UNKNOWN
+    return training & (job.transfers.bytes >= MESSAGE_FLOOR_BYTES)
+
+
+def final_ending(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -> Ending | None:
+    """How the traffic stands at the end of the window; None for a job without steps."""
+    messages = _Messages.of(job, layout, timeline)
+    if messages is None:
+        return None
+    last = int(messages.end.max())
+    return messages.ending(timeline.steps.count, last, None, window.end_ns - last, int(job.transfers.end_ns.max()))
+
+
+def inner_endings(job: Job, layout: JobLayout, timeline: Timeline) -> list[Ending]:
+    """Where the job broke off inside the window and came back."""
+    messages = _Messages.of(job, layout, timeline)
+    if messages is None:
+        return []
+    steps, found = timeline.steps, []
+    away = max(AWAY_FLOOR_NS, AWAY_STEPS * messages.period_ns)
+    for step in np.flatnonzero(steps.start_ns[1:] - steps.end_ns[:-1] > away) + 1:
+        gap = messages.longest_silence(int(steps.end_ns[step - 1]), int(steps.start_ns[step]))
+        if gap is None or gap[1] - gap[0] <= away:
+            continue
+        before = job.transfers.end_ns[job.transfers.end_ns < gap[1]]
+        ending = messages.ending(int(step), gap[0], gap[1], gap[1] - gap[0], int(before.max()))
+        if ending.broken_off:
+            found.append(ending)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """Training messages of a job, sorted by start."""
+
+    start: Int64
+    end: Int64
+    size: Int64
+    steps: Steps
+    period_ns: float
+
+    @classmethod
+    def of(cls, job: Job, layout: JobLayout, timeline: Timeline) -> _Messages | None:
+        rows = np.flatnonzero(training_rows(job, layout))
+        steps = timeline.steps
+        if steps.count < 2 or not rows.size:
+            return None
+        rows = rows[np.argsort(job.transfers.start_ns[rows], kind="stable")]
+        start, end, size = job.transfers.start_ns[rows], job.transfers.end_ns[rows], job.transfers.bytes[rows]
+        return cls(start, end, size, steps, float(np.median(steps.duration_ns)))
+
+    def ending(self, step: int, last: int, resumed: int | None, silence: int, alive: int) -> Ending:
+        begun = int(self.steps.end_ns[step - 1])
+        whole = float(self.size[(self.start >= self.steps.start_ns[0]) & (self.start < self.steps.end_ns[-1])].sum())
+        sent = float(self.size[(self.start >= begun) & (self.start <= last)].sum())
+        done = sent / max(whole / self.steps.count, 1.0)
+        usual = _usual_silence(self.start, self.end, self.size, self.steps, done)
+        return Ending(step, begun, last, resumed, done, silence, usual, alive, self.period_ns, self.exact())
+
+    def exact(self) -> bool:
+        """Does every step carry the same bytes, so that a share of a step means something?"""
+        step = np.searchsorted(self.steps.end_ns, self.start, side="right")
+        inside = (step < self.steps.count) & (self.start >= self.steps.start_ns[np.minimum(step, self.steps.count - 1)])
+        total = np.bincount(step[inside], self.size[inside], minlength=self.steps.count)
+        usual = float(np.median(total))
+        return bool(np.median(np.abs(total - usual)) <= EXACT * usual)
+
+    def longest_silence(self, first: int, last: int) -> tuple[int, int] | None:
+        """Begin and end of the longest silence between two times."""
+        chosen = (self.start >= first) & (self.start <= last)
+        if chosen.sum() < 2:
+            return None
+        begin, horizon = self.start[chosen], np.maximum.accumulate(self.end[chosen])
+        longest = int(np.argmax(begin[1:] - horizon[:-1]))
+        return int(horizon[longest]), int(begin[longest + 1])
+
+
+def _usual_silence(start: Int64, end: Int64, size: Int64, steps: Steps, done: float) -> int:
+    """The longest silence that earlier steps usually keep when the same share of their bytes has been sent."""
+    begin, horizon, sent = start, np.maximum.accumulate(end), np.cumsum(size)
+    silence = np.maximum(begin[1:] - horizon[:-1], 0)
+    step = np.searchsorted(steps.end_ns, horizon[:-1], side="left")
+    inside = (step < steps.count) & (begin[1:] > steps.start_ns[np.minimum(step, steps.count - 1)])
+    total = np.bincount(step[inside], size[:-1][inside], minlength=steps.count)
+    before = np.concatenate([[0.0], np.cumsum(total)])
+    share = (sent[:-1] - sent[:-1][inside][0] - before[step]) / np.maximum(np.append(total, 1.0)[step], 1.0)
+    near = inside & (np.abs(share - done) <= QUIET_REACH)
+    longest = np.zeros(steps.count, dtype=np.int64)
+    np.maximum.at(longest, step[near], silence[near])
+    longest = longest[~steps.setup]
+    return int(max(np.quantile(longest, QUIET_QUANTILE), 0.6 * longest.max())) if longest.size else 0

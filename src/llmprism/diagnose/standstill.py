@@ -1,0 +1,90 @@
+"""Stall of a whole job: everybody stands still in the middle of a step, then goes on.
+
+Catches: a step that takes many times the usual, with one long silence of the whole job inside it (a file system that
+does not answer, a fabric that pauses, a controller that holds everyone).
+Must not shout at: pauses between steps (checkpoints, evaluation: the silence is before the step's first message), a
+stall that one late GPU explains, crashes. Tested with the stall-and-restart and hard-negatives scenarios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
+from llmprism.diagnose.endings import training_rows
+from llmprism.diagnose.evidence import JobEvidence
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+
+__all__ = ["find_standstills"]
+
+MIN_STEPS: Final = 4.0
+"""Silence, in normal steps, that is a stall."""
+
+MIN_NS: Final = 2_000_000_000
+"""And at least two seconds."""
+
+
+BEGUN: Final = 0.02
+"""Share of the step's bytes that lies before and after the silence: else it is a pause between steps."""
+
+
+def find_standstills(evidence: JobEvidence, known: Sequence[Finding]) -> list[Finding]:
+    """Stalls of one job that no finding of `known` explains."""
+    least = max(MIN_NS, MIN_STEPS * evidence.normal_ns)
+    steps = evidence.timeline.steps
+    suspects = np.flatnonzero(evidence.counted & (evidence.duration_ns > evidence.normal_ns + least))
+    findings = []
+    for step in suspects:
+        silence = _longest_inside(evidence, int(steps.start_ns[step]), int(steps.end_ns[step]))
+        if silence is not None and silence[1] - silence[0] >= least and not _explained(evidence, silence, known):
+            findings.append(_finding(evidence, int(step), silence))
+    return findings
+
+
+def _longest_inside(evidence: JobEvidence, first: int, last: int) -> tuple[int, int] | None:
+    """The longest silence of the job between two messages of the step."""
+    transfers = evidence.job.transfers
+    rows = training_rows(evidence.job, evidence.layout) & (transfers.start_ns >= first) & (transfers.start_ns < last)
+    start, end = transfers.start_ns[rows], transfers.end_ns[rows]
+    if start.size < 2:
+        return None
+    order = np.argsort(start, kind="stable")
+    begin, horizon = start[order], np.maximum.accumulate(end[order])
+    sent = np.cumsum(transfers.bytes[rows][order])
+    longest = int(np.argmax(begin[1:] - horizon[:-1]))
+    if not BEGUN * sent[-1] < sent[longest] < (1.0 - BEGUN) * sent[-1]:
+        return None
+    return int(horizon[longest]), int(begin[longest + 1])
+
+
+def _explained(evidence: JobEvidence, silence: tuple[int, int], known: Sequence[Finding]) -> bool:
+    return any(
+        finding.job == evidence.job.id
+        and finding.start_ns <= silence[1]
+        and (finding.end_ns is None or finding.end_ns >= silence[0])
+        for finding in known
+    )
+
+
+def _finding(evidence: JobEvidence, step: int, silence: tuple[int, int]) -> Finding:
+    affected = np.zeros(evidence.steps, dtype=np.bool_)
+    affected[step] = True
+    seconds = (silence[1] - silence[0]) / 1e9
+    return Finding(
+        kind=FindingKind.STALL,
+        job=evidence.job.id,
+        where=Where(WhereType.JOB, evidence.job.id),
+        start_ns=silence[0],
+        end_ns=silence[1],
+        severity=round(share_lost(evidence, affected), 3),
+        confidence=0.8,
+        lost_gpu_seconds=round(lost_gpu_seconds(evidence, affected), 3),
+        summary=(
+            f"All {len(evidence.job.members)} GPUs of {evidence.job.id} stood still for {seconds:.1f} s inside step "
+            f"{step}, none later than the others: look at what they share, the file system first."
+        ),
+        evidence=(Evidence("seconds of silence inside the step", round(seconds, 3), 0.0),),
+    )

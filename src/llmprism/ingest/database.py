@@ -1,0 +1,77 @@
+"""A private DuckDB: in memory, spilling to a directory of its own, never loading anything from a network."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from llmprism.errors import UsageError
+
+__all__ = ["Database", "Progress", "first_line", "open_database", "report_progress", "scalar"]
+
+Progress = Callable[[float], None]
+"""Called with the share of the work that is done, 0..1."""
+
+Database = duckdb.DuckDBPyConnection
+
+PROGRESS_SECONDS: Final = 0.2
+"""How often progress is looked at: five times a second looks smooth."""
+
+
+@contextmanager
+def open_database(memory_limit: str | None = None) -> Iterator[tuple[Database, Path]]:
+    """The connection, and a directory for temporary files; both go when the context ends."""
+    with tempfile.TemporaryDirectory(prefix="llmprism-") as spill:
+        options: dict[str, str | bool | int | float | list[str]] = {
+            "temp_directory": spill,
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "preserve_insertion_order": "false",
+        }
+        if memory_limit is not None:
+            options["memory_limit"] = memory_limit
+        try:
+            connection = duckdb.connect(config=options)
+        except duckdb.Error as error:
+            raise UsageError(f"memory limit {memory_limit!r}: {first_line(error)}") from None
+        with connection:
+            yield connection, Path(spill)
+
+
+@contextmanager
+def report_progress(connection: Database, progress: Progress | None) -> Iterator[None]:
+    """Calls `progress` from a thread while queries run; it never goes backwards and ends with 1."""
+    if progress is None:
+        yield
+        return
+    done = threading.Event()
+
+    def watch() -> None:
+        best = 0.0
+        while not done.wait(PROGRESS_SECONDS):
+            best = max(best, min(connection.query_progress() / 100.0, 0.99))
+            progress(best)
+
+    thread = threading.Thread(target=watch, name="llmprism-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    progress(1.0)
+
+
+def first_line(error: BaseException) -> str:
+    return " ".join(str(error).split("\n\n")[0].split())[:240]
+
+
+def scalar(connection: Database, query: str) -> int:
+    row = connection.execute(query).fetchone()
+    return int(row[0]) if row is not None else 0

@@ -1,0 +1,164 @@
+"""Flow records → Fitness: how good the data is, in numbers and in plain verdicts.
+
+Everything is measured on the records themselves, weighted by bytes where it matters, because control chatter outnumbers
+training traffic. The verdicts follow from what each stage needs: jobs need pairs over some time; parallelism needs
+sizes of single transfers; steps need records much shorter than a step; faults need steps, and paths for switches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.ingest.duplicates import first_reports
+from llmprism.ingest.flows import table_of
+from llmprism.ingest.loading import Loaded, load_records
+from llmprism.ingest.mapping import ColumnMapping
+from llmprism.ingest.packets import PacketStats
+from llmprism.ingest.verdicts import answers
+from llmprism.model.fitness import ClockOffset, Fitness
+from llmprism.model.flows import FlowTable, Int64
+from llmprism.model.topology import Topology
+
+__all__ = ["inspect_flows"]
+
+FOLDED_NS: Final = 1_000_000_000
+"""1 s: a record longer than this holds several messages of a step, or several steps (steps take 0.2 to 50 s)."""
+
+RESOLUTIONS_NS: Final = (1_000_000_000, 1_000_000, 1_000)
+RESOLUTION_SHARE: Final = 0.999
+"""So many of the time stamps must be whole units for the unit to be the resolution: chance gives one in a thousand."""
+
+MIN_SAMPLING: Final = 10
+"""Smaller common factors of all sizes come from the messages themselves, and nobody samples one in fewer than ten."""
+
+SKEW_SEARCH_NS: Final = 1_000_000_000
+"""1 s: how far apart two exporters' reports of one transfer are looked for when their clocks are compared."""
+
+LISTED_UNKNOWN: Final = 50
+
+
+def inspect_flows(
+    paths: Sequence[str | Path],
+    *,
+    topology: Topology | None = None,
+    mapping: ColumnMapping | None = None,
+    format: str | None = None,  # noqa: A002 - the name users know from --format
+) -> Fitness:
+    """Reads the records and says what they support."""
+    loaded = load_records(paths, mapping=mapping, format=format)
+    return _fitness(loaded, table_of(loaded), topology)
+
+
+def _fitness(loaded: Loaded, table: FlowTable, topology: Topology | None) -> Fitness:
+    window = table.window
+    seconds = max(window.seconds, 1e-9)
+    length = table.end_ns - table.start_ns
+    total = float(table.bytes.sum())
+    unknown, unknown_share = _unknown(table, topology)
+    measured = Fitness(
+        window=window,
+        counts=table.counts,
+        addresses=len(table.addresses),
+        pairs=int(table.pair_src.size),
+        records_per_second=table.counts.used / seconds,
+        records_per_pair_and_second=_busy_rate(table, seconds),
+        timestamp_resolution_ns=_resolution(table.start_ns, table.end_ns),
+        typical_record_ns=_median_by_weight(length, table.bytes),
+        folded_share=float(table.bytes[length > FOLDED_NS].sum()) / total,
+        path_share=float(table.bytes[table.path >= 0].sum()) / total,
+        port_share=float(np.count_nonzero(loaded.rows.connection)) / max(loaded.rows.connection.size, 1),
+        duplicate_share=dict(table.counts.dropped).get("duplicate", 0) / table.counts.records,
+        sampling=_sampling(table.bytes, loaded.sampling),
+        loss=_loss([capture.stats for capture in loaded.captures]),
+        clock_offsets=_clock_offsets(loaded),
+        unknown_addresses=unknown[:LISTED_UNKNOWN],
+        unknown_share=unknown_share,
+        answers=(),
+    )
+    return answers(measured)
+
+
+def _busy_rate(table: FlowTable, seconds: float) -> float:
+    """Records per second of the median pair among those that carry nine tenths of the bytes."""
+    sizes = np.add.reduceat(table.bytes, table.pair_offsets[:-1])
+    order = np.argsort(sizes)[::-1]
+    carried = np.cumsum(sizes[order])
+    busy = order[: int(np.searchsorted(carried, 0.9 * carried[-1])) + 1]
+    return float(np.median(np.diff(table.pair_offsets)[busy])) / seconds
+
+
+def _resolution(start_ns: Int64, end_ns: Int64) -> int:
+    stamps = np.concatenate((start_ns, end_ns))
+    for unit in RESOLUTIONS_NS:
+        if np.count_nonzero(stamps % unit == 0) >= RESOLUTION_SHARE * stamps.size:
+            return unit
+    return 1
+
+
+def _median_by_weight(values: Int64, weights: Int64) -> int:
+    order = np.argsort(values)
+    passed = np.cumsum(weights[order].astype(np.float64))
+    return int(values[order[int(np.searchsorted(passed, passed[-1] / 2))]])
+
+
+def _sampling(sizes: Int64, stated: int) -> int | None:
+    """The rate that the source states, or else the factor that all sizes have in common.
+
+    A sampled exporter multiplies every size by its rate. Powers of two say nothing: messages have them in common too.
+    """
+    if stated > 1:
+        return stated
+    factor = int(np.gcd.reduce(sizes))
+    if factor < MIN_SAMPLING or sizes.size < MIN_SAMPLING or factor & (factor - 1) == 0:
+        return None
+    return factor
+
+
+def _loss(packets: Sequence[PacketStats]) -> float | None:
+    seen = sum(stats.packets for stats in packets)
+    return sum(stats.missing for stats in packets) / seen if seen else None
+
+
+def _clock_offsets(loaded: Loaded) -> tuple[ClockOffset, ...]:
+    """Median difference of the starts of transfers that two exporters report, per pair of exporters."""
+    rows = loaded.rows
+    if rows.exporter is None or len(loaded.exporters) < 2:
+        return ()
+    first = first_reports(
+        loaded.pair_offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, rows.exporter, SKEW_SEARCH_NS
+    )
+    again = np.flatnonzero(first != np.arange(first.size))
+    one, two = rows.exporter[again], rows.exporter[first[again]]
+    late = rows.start_ns[again] - rows.start_ns[first[again]]
+    swap = one < two
+    low, high = np.where(swap, one, two), np.where(swap, two, one)
+    ahead = np.where(swap, -late, late)
+    return tuple(_offset(loaded.exporters, low, high, ahead, pair) for pair in _exporter_pairs(low, high))
+
+
+def _exporter_pairs(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[int, int]]:
+    return sorted({(int(a), int(b)) for a, b in zip(low, high, strict=True) if 0 <= a != b})
+
+
+def _offset(
+    names: tuple[str, ...], low: NDArray[np.int32], high: NDArray[np.int32], ahead: Int64, pair: tuple[int, int]
+) -> ClockOffset:
+    chosen = (low == pair[0]) & (high == pair[1])
+    median = int(np.median(ahead[chosen]))
+    return ClockOffset(names[pair[1]], names[pair[0]], median, int(np.count_nonzero(chosen)))
+
+
+def _unknown(table: FlowTable, topology: Topology | None) -> tuple[tuple[str, ...], float | None]:
+    if topology is None:
+        return (), None
+    known = topology.server_of()
+    missing = np.array([address not in known for address in table.addresses])
+    sizes = np.add.reduceat(table.bytes, table.pair_offsets[:-1]).astype(np.float64)
+    strange = missing[table.pair_src] | missing[table.pair_dst]
+    names = tuple(table.addresses[address] for address in np.flatnonzero(missing))
+    return names, float(sizes[strange].sum() / sizes.sum())

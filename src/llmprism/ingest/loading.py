@@ -1,0 +1,188 @@
+"""Files → interned integer columns, ordered by pair: what is common to reading flows and to inspecting them.
+
+Addresses, switch paths and exporters are interned by a join with their sorted distinct values, so that ids follow the
+order of the names and the result does not depend on threads or file order. Then everything is integers in NumPy
+arrays: rows that cannot be used are dropped and counted by reason, and the rest is ordered by pair (`order.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism import limits
+from llmprism.errors import InputError
+from llmprism.ingest.columns import REASONS
+from llmprism.ingest.database import Database, Progress, open_database, report_progress
+from llmprism.ingest.mapping import ColumnMapping
+from llmprism.ingest.order import pair_order
+from llmprism.ingest.packet_capture import Capture
+from llmprism.ingest.packets import BURST_GAP_NS
+from llmprism.ingest.relation import ReadOptions, check_numbers, create_records, explain, file_names
+from llmprism.ingest.sources import Source, expand, identify, parse_format
+from llmprism.model.flows import Int32, Int64
+
+__all__ = ["Loaded", "Rows", "load_records"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Records as columns; ids are -1 where the value is missing, `exporter` is None where no record names one."""
+
+    reason: NDArray[np.uint8]
+    src: Int32
+    dst: Int32
+    start_ns: Int64
+    end_ns: Int64
+    bytes: Int64
+    path: Int32
+    connection: NDArray[np.uint64]
+    exporter: Int32 | None
+
+    def select(self, keep: NDArray[np.bool_] | Int64) -> Rows:
+        return Rows(
+            self.reason[keep],
+            self.src[keep],
+            self.dst[keep],
+            self.start_ns[keep],
+            self.end_ns[keep],
+            self.bytes[keep],
+            self.path[keep],
+            self.connection[keep],
+            None if self.exporter is None else self.exporter[keep],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Usable rows in the order of the FlowTable, the pairs they belong to, and what became of the others.
+
+    `dropped` counts by reason code (`columns.REASONS`); `records` is everything that was read.
+    """
+
+    rows: Rows
+    addresses: tuple[str, ...]
+    paths: tuple[tuple[str, ...], ...]
+    exporters: tuple[str, ...]
+    pair_src: Int32
+    pair_dst: Int32
+    pair_offsets: Int64
+    records: int
+    dropped: Int64
+    captures: tuple[Capture, ...]
+    sampling: int = 1
+
+
+def load_records(
+    paths: Sequence[str | Path],
+    *,
+    mapping: ColumnMapping | None = None,
+    format: str | None = None,  # noqa: A002 - the name users know from --format
+    progress: Progress | None = None,
+    memory_limit: str | None = None,
+) -> Loaded:
+    """Reads everything that `read_flows` reads. Raises where no record at all can be used."""
+    forced, collector = parse_format(format)
+    options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS)
+    sources = [identify(path, forced) for path in expand(paths)]
+    with open_database(memory_limit) as (connection, spill), report_progress(connection, progress):
+        try:
+            relation = create_records(connection, spill, sources, options)
+            names, rows = _intern(connection)
+            if not (rows.reason == 0).any():
+                check_numbers(connection, relation.scans)
+        except duckdb.Error as error:
+            raise explain(error, sources) from None
+    dropped = np.bincount(rows.reason, minlength=len(REASONS)).astype(np.int64)
+    used, dropped[0] = int(dropped[0]), 0
+    dropped[REASONS.index("unreadable")] += relation.unreadable
+    records = rows.reason.size + relation.unreadable
+    if not used:
+        raise _no_usable_record(sources, records, dropped)
+    if used < rows.reason.size:
+        rows = rows.select(rows.reason == 0)
+    order, pair_src, pair_dst, offsets = pair_order(
+        rows.src, rows.dst, rows.start_ns, rows.end_ns, rows.bytes, rows.path, len(names.addresses)
+    )
+    return Loaded(
+        rows.select(order),
+        names.addresses,
+        names.paths,
+        names.exporters,
+        pair_src,
+        pair_dst,
+        offsets,
+        records,
+        dropped,
+        relation.captures,
+        relation.sampling,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    addresses: tuple[str, ...]
+    paths: tuple[tuple[str, ...], ...]
+    exporters: tuple[str, ...]
+
+
+def _intern(connection: Database) -> tuple[_Names, Rows]:
+    """The names of addresses, paths and exporters in order, and all rows with integers in their place."""
+    longest = limits.MAX_ADDRESS_CHARS
+    both = "SELECT src AS name FROM records UNION SELECT dst FROM records"
+    addresses = _dictionary(connection, "addresses", both, f"name <> '' AND length(name) <= {longest}")
+    paths = _dictionary(connection, "paths", "SELECT DISTINCT switches AS name FROM records", "name IS NOT NULL")
+    exporters = _dictionary(
+        connection, "exporters", "SELECT DISTINCT exporter AS name FROM records", "name IS NOT NULL"
+    )
+    columns = ["reason"] + [f"coalesce({name}, 0) AS {name}" for name in ("start_ns", "end_ns", "bytes")]
+    columns += ["connection", "coalesce(s.id, -1) AS src", "coalesce(d.id, -1) AS dst"]
+    joins = ["records AS r LEFT JOIN addresses AS s ON s.name = r.src LEFT JOIN addresses AS d ON d.name = r.dst"]
+    if paths:
+        columns.append("coalesce(p.id, -1) AS path")
+        joins.append("LEFT JOIN paths AS p ON p.name = r.switches")
+    if exporters:
+        columns.append("coalesce(e.id, -1) AS exporter")
+        joins.append("LEFT JOIN exporters AS e ON e.name = r.exporter")
+    fetched = connection.execute(f"SELECT {', '.join(columns)} FROM {' '.join(joins)}").fetchnumpy()
+    arrays = {name: np.ma.getdata(column) for name, column in fetched.items()}
+    path = arrays["path"] if paths else np.full(arrays["src"].size, -1, dtype=np.int32)
+    rows = Rows(
+        arrays["reason"],
+        arrays["src"],
+        arrays["dst"],
+        arrays["start_ns"],
+        arrays["end_ns"],
+        arrays["bytes"],
+        path,
+        arrays["connection"],
+        arrays.get("exporter"),
+    )
+    names = _Names(
+        tuple(str(name) for (name,) in addresses),
+        tuple(tuple("?" if switch is None else str(switch) for switch in name) for (name,) in paths),
+        tuple(str(name) for (name,) in exporters),
+    )
+    return names, rows
+
+
+def _dictionary(connection: Database, table: str, values: str, condition: str) -> list[tuple[str | list[str]]]:
+    """Creates `table(name, id)` with ids in the order of the names; returns the names in that order."""
+    connection.execute(
+        f"CREATE TEMP TABLE {table} AS "
+        f"SELECT name, (row_number() OVER (ORDER BY name) - 1)::INTEGER AS id FROM ({values}) WHERE {condition}"
+    )
+    return connection.execute(f"SELECT name FROM {table} ORDER BY id").fetchall()
+
+
+def _no_usable_record(sources: Sequence[Source], records: int, dropped: Int64) -> InputError:
+    reasons = ", ".join(f"{REASONS[code]} {dropped[code]:,}" for code in np.flatnonzero(dropped))
+    return InputError(
+        f"{file_names(sources)}: none of {records:,} records can be used ({reasons}); check the column mapping and the "
+        "units of the times (--map start_ns=ts:ms)"
+    )

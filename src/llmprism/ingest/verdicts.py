@@ -1,0 +1,157 @@
+"""Measured properties of flow records → a verdict and advice per question. Each threshold says where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from llmprism.model.fitness import Answer, Fitness, Question, Verdict
+
+__all__ = ["answers"]
+
+MS: Final = 1_000_000
+
+SHORT_RECORD_NS: Final = 100 * MS
+"""Half of the shortest steps seen (0.2 s): records up to this length still show where a step ends."""
+
+LONG_RECORD_NS: Final = 5_000 * MS
+"""A tenth of the longest steps seen (46 s): with longer records no step of any job can be told."""
+
+LONG_RECORD_SHARE: Final = 0.25
+"""Of the window: with longer records there are not even a few steps to compare."""
+
+MIN_WINDOW_SECONDS: Final = 5.0
+"""A few steps of a fast job."""
+
+GOOD_WINDOW_SECONDS: Final = 60.0
+"""The window of the published method; one minute may still hold a single step of a slow job."""
+
+COARSE_CLOCK_NS: Final = 100 * MS
+"""Time stamps coarser than this hide the order of transfers inside a step."""
+
+MUCH_LOSS: Final = 0.01
+"""1 % of the packets missing: messages lose their ends, and sizes stop repeating."""
+
+MUCH_UNKNOWN: Final = 0.05
+MUCH_SKEW_NS: Final = 5 * MS
+"""Beyond this the reader no longer takes two exporters' reports for one transfer."""
+
+MIN_SAMPLED_RECORDS: Final = 20.0
+"""Sampled records per busy pair and second that still outline a step."""
+
+
+def answers(fitness: Fitness) -> Fitness:
+    """The same fitness with its verdicts."""
+    jobs, parallelism, steps = _jobs(fitness), _parallelism(fitness), _steps(fitness)
+    return replace(fitness, answers=(jobs, parallelism, steps, _faults(fitness, steps)))
+
+
+def _jobs(fitness: Fitness) -> Answer:
+    seconds = fitness.window.seconds
+    if seconds < MIN_WINDOW_SECONDS:
+        return Answer(
+            Question.JOBS,
+            Verdict.PARTLY,
+            f"the records span only {seconds:.1f} s: who talks to whom shows, what keeps step with what does not",
+            f"give at least {GOOD_WINDOW_SECONDS:.0f} s",
+        )
+    if fitness.unknown_share is not None and fitness.unknown_share > MUCH_UNKNOWN:
+        return Answer(
+            Question.JOBS,
+            Verdict.PARTLY,
+            f"{fitness.unknown_share:.0%} of the bytes touch addresses that the topology lacks",
+            "bring the topology up to date: llmprism topology check",
+        )
+    return Answer(Question.JOBS, Verdict.YES, f"{fitness.pairs} pairs over {seconds:.0f} s")
+
+
+def _parallelism(fitness: Fitness) -> Answer:
+    if fitness.sampling is not None:
+        return Answer(
+            Question.PARALLELISM,
+            Verdict.PARTLY,
+            f"sizes are estimates sampled 1 in {fitness.sampling}: single transfers cannot be sized",
+            "export unsampled flows, or mirror headers (ERSPAN, 128 bytes)",
+        )
+    if fitness.folded_share > 0.5:
+        return Answer(
+            Question.PARALLELISM,
+            Verdict.NO,
+            f"{fitness.folded_share:.0%} of the bytes are in records longer than 1 s, which fold many transfers",
+            _TIMEOUTS,
+        )
+    if fitness.loss is not None and fitness.loss > MUCH_LOSS:
+        return Answer(
+            Question.PARALLELISM,
+            Verdict.PARTLY,
+            f"the capture missed {fitness.loss:.1%} of the packets",
+            "truncate mirrored packets to 128 bytes and give the capturing host a larger buffer (tcpdump -B)",
+        )
+    return Answer(Question.PARALLELISM, Verdict.YES, f"half of the bytes are in records up to {_time(fitness)}")
+
+
+_TIMEOUTS: Final = (
+    "set the exporter's active timeout to 1 s and its inactive timeout to the minimum, or mirror packets: "
+    "docs/how-to/netflow-ipfix.md"
+)
+
+
+def _steps(fitness: Fitness) -> Answer:
+    longest = min(LONG_RECORD_NS, LONG_RECORD_SHARE * fitness.window.seconds * 1e9)
+    if fitness.typical_record_ns > longest or fitness.timestamp_resolution_ns > COARSE_CLOCK_NS:
+        why = (
+            f"half of the bytes are in records of {_time(fitness)} or longer"
+            if fitness.typical_record_ns > longest
+            else f"time stamps have a resolution of {fitness.timestamp_resolution_ns / 1e9:g} s"
+        )
+        return Answer(Question.STEPS, Verdict.NO, f"{why}: no step boundary can be seen", _TIMEOUTS)
+    if fitness.sampling is not None and fitness.records_per_pair_and_second < MIN_SAMPLED_RECORDS:
+        return Answer(
+            Question.STEPS,
+            Verdict.NO,
+            f"{fitness.records_per_pair_and_second:.1f} sampled records per pair and second leave gaps",
+            "sample more often, at least 1 in 100 on 400 Gb/s ports, or mirror packets",
+        )
+    if fitness.typical_record_ns > SHORT_RECORD_NS:
+        return Answer(
+            Question.STEPS,
+            Verdict.PARTLY,
+            f"half of the bytes are in records longer than {_time(fitness)}: only steps many times as long show",
+            _TIMEOUTS,
+        )
+    if fitness.window.seconds < MIN_WINDOW_SECONDS:
+        return Answer(
+            Question.STEPS,
+            Verdict.PARTLY,
+            f"{fitness.window.seconds:.1f} s hold few steps",
+            f"give at least {GOOD_WINDOW_SECONDS:.0f} s",
+        )
+    return Answer(Question.STEPS, Verdict.YES, "records are short and their times fine enough")
+
+
+def _faults(fitness: Fitness, steps: Answer) -> Answer:
+    if steps.verdict is Verdict.NO:
+        return Answer(Question.FAULTS, Verdict.NO, "without steps nothing can be called slow", steps.advice)
+    skew = max((abs(offset.offset_ns) for offset in fitness.clock_offsets), default=0)
+    if skew > MUCH_SKEW_NS:
+        return Answer(
+            Question.FAULTS,
+            Verdict.PARTLY,
+            f"the clocks of the exporters differ by up to {skew / 1e6:.1f} ms: who is late cannot be told",
+            "synchronise the exporters with PTP, or at least NTP from one server",
+        )
+    if fitness.path_share < 0.5:
+        return Answer(
+            Question.FAULTS,
+            Verdict.PARTLY,
+            "switch paths are not known: slow GPUs and NICs can be found, slow switches cannot",
+            "give a topology, and add the `switches` column where the exporters know it",
+        )
+    if steps.verdict is Verdict.PARTLY:
+        return Answer(Question.FAULTS, Verdict.PARTLY, steps.why, steps.advice)
+    return Answer(Question.FAULTS, Verdict.YES, "steps and paths are visible")
+
+
+def _time(fitness: Fitness) -> str:
+    milliseconds = fitness.typical_record_ns / 1e6
+    return f"{milliseconds:.3g} ms" if milliseconds < 1_000 else f"{milliseconds / 1_000:.3g} s"

@@ -1,0 +1,127 @@
+"""Which GPUs of a server are tensor-parallel peers, which are replicas.
+
+Neither talks to the other over the network: peers share NVLink, replicas on one server do too. But peers compute each
+layer together and hand on their activations at the same times, step after step, while replicas run their pipelines
+independently between two synchronisations. Where the members of one stage on one server fall into tight sets of equal
+size that are loose among each other, a set is a tensor-parallel group, and corresponding members of the sets belong to
+one data-parallel group. Where none is tight but all keep step closely, each is a replica of its own. Where all are
+tight, or they do not keep step, nothing is changed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import TransferTable, ranges
+from llmprism.model.job import Job
+from llmprism.model.layout import Group, PairKind
+from llmprism.parallelism.features import PairFeatures
+from llmprism.stats.disjoint_sets import component_labels
+
+Float64 = NDArray[np.float64]
+
+__all__ = ["join_replicas"]
+
+TIGHT: Final = 0.1
+"""Distance in time of tensor peers, relative to that of replicas: peers differ by microseconds, replicas by jitter."""
+
+TIGHT_FLOOR: Final = 3e-4
+"""Share of a step below which two members are together: how a collector cuts messages moves their mean as much."""
+
+REPLICA_JITTER: Final = 0.03
+"""Distance in time of replicas at most, as a share of the step: they start it together and do equal work."""
+
+EXACT: Final = 0.005
+"""Spread of the bytes per step below which the collector sees whole messages, and their times."""
+
+COARSE_NS: Final = 50_000
+"""Time stamps in units from 50 us on are too coarse to tell peers from replicas."""
+
+MAX_STAMPS: Final = 1_000
+"""Time stamps looked at to find their unit."""
+
+MIN_STEPS: Final = 5
+"""Steps before timing can tell."""
+
+
+def join_replicas(
+    job: Job,
+    groups: tuple[Group, ...],
+    pipelines: tuple[tuple[int, ...], ...],
+    pair_kind: NDArray[np.int8],
+    features: PairFeatures,
+    clock: StepClock,
+) -> tuple[Group, ...]:
+    """The groups, those of replicas that share servers joined into one."""
+    if not pipelines or not groups or clock.steps < MIN_STEPS or not any(job.places):
+        return groups
+    group_of = {member: index for index, group in enumerate(groups) for member in group.members}
+    stage_of = {member: stage for pipeline in pipelines for stage, member in enumerate(pipeline)}
+    cells: dict[tuple[str, int], list[int]] = {}
+    for member, place in zip(job.members, job.places, strict=True):
+        if place and member in stage_of and member in group_of:
+            cells.setdefault((place, stage_of[member]), []).append(member)
+    left, right = [], []
+    pipelined = job.transfers.select_pairs(np.flatnonzero(pair_kind == PairKind.PP).astype(np.int32))
+    fine = int(np.gcd.reduce(pipelined.start_ns[:MAX_STAMPS] - pipelined.start_ns[0])) < COARSE_NS
+    exact = fine and float(np.median(features.step_spread[pair_kind == PairKind.PP])) <= EXACT
+    for members in cells.values():
+        for peers in _corresponding(pipelined, members, clock, singles=exact):
+            left += [group_of[peer] for peer in peers[:-1]]
+            right += [group_of[peer] for peer in peers[1:]]
+    labels = component_labels(len(groups), left, right)
+    joined = [[groups[i] for i in np.flatnonzero(labels == label)] for label in range(int(labels.max()) + 1)]
+    return tuple(parts[0] if len(parts) == 1 else _joined(parts) for parts in joined)
+
+
+def _joined(parts: list[Group]) -> Group:
+    return Group(PairKind.DP, tuple(sorted(member for part in parts for member in part.members)), ring=False)
+
+
+def _corresponding(transfers: TransferTable, members: list[int], clock: StepClock, *, singles: bool) -> list[list[int]]:
+    """Members at the same place of each tight set; empty when there are not several sets of one size.
+
+    Sets of one member count only with `singles`: a collector that blurs times makes peers look apart.
+    """
+    if len(members) < 4:
+        return []
+    distance = _distances(transfers, members, clock)
+    upper = distance[np.triu_indices(len(members), 1)]
+    loose = float(np.nanmax(upper))
+    close = distance <= max(TIGHT * loose, TIGHT_FLOOR * clock.period_ns)
+    i, j = np.nonzero(np.triu(close, 1))
+    labels = component_labels(len(members), i, j)
+    sets = [[members[k] for k in np.flatnonzero(labels == label)] for label in range(int(labels.max()) + 1)]
+    sizes = {len(tight) for tight in sets}
+    if len(sets) < 2 or len(sizes) != 1:
+        return []
+    if sizes == {1} and not (singles and loose <= REPLICA_JITTER * clock.period_ns):
+        return []
+    return [list(peers) for peers in zip(*(sorted(tight) for tight in sets), strict=True)]
+
+
+def _distances(transfers: TransferTable, members: list[int], clock: StepClock) -> Float64:
+    """Median variation of the difference of the mean time of a step's pipeline messages between each two members."""
+    centre = np.stack([_centres(transfers, member, clock) for member in members])
+    apart = centre[:, None, :] - centre[None, :, :]
+    apart -= np.nanmedian(apart, axis=2, keepdims=True)  # clocks of two switches may differ
+    distance: Float64 = np.nanmedian(np.abs(apart), axis=2)
+    return distance
+
+
+def _centres(transfers: TransferTable, member: int, clock: StepClock) -> Float64:
+    """Mean start of the member's messages in each step, weighted by bytes; NaN where it sent none."""
+    pairs = np.flatnonzero(transfers.pair_src == member)
+    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
+    step = np.searchsorted(clock.boundary_ns, transfers.start_ns[rows], side="right") - 1
+    inside = (step >= 0) & (step < clock.boundary_ns.size - 1)
+    rows, step = rows[inside], step[inside]
+    after = (transfers.start_ns[rows] - clock.boundary_ns[step]).astype(np.float64)
+    weight = transfers.bytes[rows].astype(np.float64)
+    total = np.bincount(step, weight, minlength=clock.boundary_ns.size - 1)
+    moment = np.bincount(step, weight * after, minlength=clock.boundary_ns.size - 1)
+    return np.where(total > 0, moment / np.maximum(total, 1.0), np.nan)

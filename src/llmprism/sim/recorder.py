@@ -1,0 +1,114 @@
+"""From transfers to stored records: the meter and the collector, batch by batch, with the small traffic mixed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.sim.background import Mice
+from llmprism.sim.collector import Batch, Collector
+from llmprism.sim.meter import Connections, Records, close_idle, measure, new_meter
+from llmprism.sim.scenario import CollectorSpec
+from llmprism.sim.tables import NEVER
+
+__all__ = ["Recorder", "TransferBatch"]
+
+BATCH_RECORDS = 1_000_000
+"""Records that are in memory at once."""
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TransferBatch:
+    """True transfers and operations done in one batch, times relative to the window's start.
+
+    The operations are the computations, or all of them when the simulation traces.
+    """
+
+    pair: NDArray[np.int32]
+    start: Int64
+    end: Int64
+    bytes: Int64
+    kind: NDArray[np.int8]
+    step: NDArray[np.int32]
+    done_op: NDArray[np.int32]
+    done_step: NDArray[np.int32]
+    done_start: Int64
+    done_end: Int64
+    now: int
+
+
+class Recorder:
+    """Keeps the open records between batches. Only records that lie inside the window are stored."""
+
+    def __init__(
+        self,
+        spec: CollectorSpec,
+        connections: Connections,
+        count: int,
+        mice: Mice,
+        collector: Collector,
+        window_ns: int,
+        seed: np.uint64,
+    ) -> None:
+        """`count` is the number of all connections, those of the small traffic included."""
+        self.idle = int(spec.idle_ms * 1e6)
+        self.active = int(spec.active_s * 1e9)
+        self.connections = connections
+        self.meter = new_meter(count)
+        self.mice = mice
+        self.mice_done = 0
+        self.collector = collector
+        self.window_ns = window_ns
+        self.seed = seed
+        self.records = Records(
+            np.zeros(BATCH_RECORDS, dtype=np.int32), *(np.zeros(BATCH_RECORDS, dtype=np.int64) for _ in range(3))
+        )
+
+    def record(self, transfers: TransferBatch, active_ns: Int64, now: int | None) -> list[Batch]:
+        """What the collector stores up to `now` (None: this was the last batch)."""
+        made: list[Batch] = []
+        row = 0
+        while row < transfers.pair.size:
+            row, written = measure(
+                transfers.pair,
+                transfers.start,
+                transfers.end,
+                transfers.bytes,
+                active_ns,
+                row,
+                self.connections,
+                self.meter,
+                self.records,
+                self.idle,
+                self.active,
+                self.seed,
+            )
+            made += self._stored(written)
+        connection = 0
+        before = NEVER if now is None else now - self.idle
+        while connection < self.meter.bytes.size:
+            connection, written = close_idle(self.meter, self.records, before, connection)
+            made += self._stored(written)
+        return made + self._mice(self.window_ns if now is None else now)
+
+    def _stored(self, count: int) -> list[Batch]:
+        records = self.records
+        rows = np.flatnonzero((records.start[:count] >= 0) & (records.end[:count] <= self.window_ns))
+        if not rows.size:
+            return []
+        batch = self.collector.collect(
+            records.connection[rows], records.start[rows], records.end[rows], records.bytes[rows]
+        )
+        return [batch]
+
+    def _mice(self, now: int) -> list[Batch]:
+        part = slice(self.mice_done, int(np.searchsorted(self.mice.end, now, side="right")))
+        if part.stop <= part.start:
+            return []
+        self.mice_done = part.stop
+        mice = self.mice
+        return [self.collector.collect(mice.connection[part], mice.start[part], mice.end[part], mice.bytes[part])]

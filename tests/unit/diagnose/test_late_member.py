@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+
+from llmprism.diagnose.late_member import find_late_members
+from llmprism.model import FindingKind, Where, WhereType
+from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
+
+PAIRS = ring_pairs("abcd") + ring_pairs("efgh")
+GROUPS = ("abcd", "efgh")
+
+
+def late_job(late, duration=None, **settings):
+    return evidence_of(PAIRS, late=late, groups=GROUPS, duration=duration, **settings)
+
+
+def found(late, duration=None, accused=None, **settings):
+    return find_late_members(late_job(late, duration, **settings), accused or {})
+
+
+def test_a_gpu_late_step_after_step_is_slow():
+    job = late_job({"c": during(6, 14, 600.0)}, during(6, 14, 1.6 * STEP, STEP))
+    (finding,) = find_late_members(job, {})
+    assert finding.kind is FindingKind.SLOW_GPU
+    assert finding.where == Where(WhereType.GPU, "c")
+    steps = job.timeline.steps
+    assert (finding.start_ns, finding.end_ns) == (steps.start_ns[6], steps.end_ns[13])
+    assert finding.severity == pytest.approx(0.375, abs=0.001)
+    assert finding.lost_gpu_seconds == pytest.approx(8 * 0.6 * 8)
+    assert finding.evidence[0].value == pytest.approx(600.0)
+    assert "8 of 8 steps" in finding.summary
+
+
+def test_a_gpu_slow_to_the_end_has_no_end():
+    (finding,) = found({"f": during(6, STEPS, 600.0)}, during(6, STEPS, 1.6 * STEP, STEP))
+    assert (finding.where.id, finding.end_ns) == ("f", None)
+
+
+def test_a_gpu_slow_from_the_first_step_on_is_found_and_costs_what_it_is_late():
+    """There is no healthy step to compare with: its lateness against its peers is all there is."""
+    (finding,) = found({"c": np.full(STEPS, 600.0)}, np.full(STEPS, 1.6 * STEP))
+    assert finding.where.id == "c"
+    assert finding.severity == pytest.approx(600 / 1600, abs=0.01)
+    assert finding.lost_gpu_seconds == pytest.approx(STEPS * 0.6 * 8)
+
+
+def test_a_gpu_that_stands_still_once_is_a_stall_not_a_slow_gpu():
+    duration = during(9, 10, 9_100e6, STEP)
+    (finding,) = found({"c": during(9, 10, 9_000.0)}, duration)
+    assert finding.kind is FindingKind.STALL
+    assert finding.where.id == "c"
+    assert finding.lost_gpu_seconds == pytest.approx(8.1 * 8)
+    assert finding.evidence[0].value == pytest.approx(9.0)
+
+
+def test_a_stand_still_of_less_than_a_few_steps_is_no_stall():
+    assert found({"c": during(9, 10, 3_500.0)}, during(9, 10, 4_500e6, STEP)) == []
+
+
+def test_a_few_odd_steps_are_no_finding():
+    assert found({"c": during(9, 11, 600.0)}, during(9, 11, 1.6 * STEP, STEP)) == []
+    assert found({"c": during(9, 12, 200.0)}, during(9, 12, 1.2 * STEP, STEP)) == [], "less than four seconds"
+
+
+def test_lateness_that_does_not_slow_the_job_is_no_finding():
+    assert found({"c": during(6, 14, 600.0)}) == []
+
+
+def test_jitter_is_no_finding():
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        late = {member: random.normal(0, 120.0, STEPS) for member in "abcdefgh"}
+        assert found(late, STEP * random.uniform(0.8, 1.3, STEPS)) == []
+
+
+def test_wild_jitter_widens_the_cut():
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        late = {member: random.normal(0, 600.0, STEPS) for member in "abcdefgh"}
+        assert found(late, STEP * random.uniform(0.8, 2.0, STEPS)) == []
+
+
+def test_the_set_up_step_is_not_judged():
+    assert found({"c": during(0, 1, 9_000.0)}, during(0, 1, 90 * STEP, STEP), setup=True) == []
+
+
+def test_who_waits_for_a_slow_nic_is_excused_at_that_time_only():
+    late, duration = {"c": during(6, 14, 600.0)}, during(6, 14, 1.6 * STEP, STEP)
+    job = late_job(late, duration)
+    steps = job.timeline.steps
+    assert find_late_members(job, {"a": [(int(steps.start_ns[5]), int(steps.end_ns[15]))]}) == []
+    assert len(find_late_members(job, {"a": [(0, int(steps.end_ns[2]))]})) == 1
+    assert len(find_late_members(job, {"elsewhere": [(0, int(steps.end_ns[-1]))]})) == 1
+
+
+def test_one_cause_is_one_finding():
+    """c is late and makes others late after it; only the latest is named."""
+    late = {"c": during(6, 14, 600.0), "g": during(7, 14, 400.0)}
+    (finding,) = found(late, during(6, 14, 1.6 * STEP, STEP))
+    assert finding.where.id == "c"
+
+
+def test_two_slow_gpus_one_after_the_other_are_two_findings():
+    late = {"c": during(2, 7, 600.0), "g": during(12, 17, 500.0)}
+    duration = during(2, 7, 1.6 * STEP, STEP) + during(12, 17, 0.6 * STEP)
+    assert {finding.where.id for finding in found(late, duration)} == {"c", "g"}
+
+
+def test_a_late_group_that_can_afford_it_is_no_finding():
+    """A last stage ends its synchronisation long before the step does."""
+    job = late_job({"c": during(6, 14, 600.0)}, during(6, 14, 1.6 * STEP, STEP))
+    job.timeline.member_end_ns[:4] -= int(0.8 * STEP)
+    assert find_late_members(job, {}) == []
+
+
+def test_nothing_known_nothing_found():
+    assert found({member: np.full(STEPS, np.nan) for member in "abcdefgh"}) == []

@@ -1,0 +1,174 @@
+import numpy as np
+import pytest
+
+from llmprism.diagnose.slow_transfer import find_slow_transfers
+from llmprism.model import FindingKind, Where, WhereType
+from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
+
+SLOW = STEP * 1.5
+
+
+def found(*jobs):
+    return find_slow_transfers(list(jobs))
+
+
+def slow_pairs(pairs, first=8, last=14, rate=2.0):
+    return {pair: during(first, last, rate, 10.0) for pair in pairs}
+
+
+def spread(pairs, seed=0, sigma=0.1):
+    """Healthy rates of all pairs, log-normal."""
+    random = np.random.default_rng(seed)
+    return {pair: 10.0 * np.exp(random.normal(0, sigma, STEPS)) for pair in pairs}
+
+
+def test_a_slow_nic_is_named_once_with_its_time_and_cost():
+    pairs = ring_pairs("abcdef")
+    job = evidence_of(pairs, rate=slow_pairs(["bc", "cd"]), duration=during(8, 14, SLOW, STEP))
+    (finding,) = found(job)
+    assert finding.kind is FindingKind.SLOW_NIC
+    assert finding.where == Where(WhereType.NIC, "c")
+    assert finding.job == "job"
+    steps = job.timeline.steps
+    assert (finding.start_ns, finding.end_ns) == (steps.start_ns[8], steps.end_ns[13])
+    assert finding.severity == pytest.approx(1 / 3, abs=0.001)
+    assert finding.lost_gpu_seconds == pytest.approx(6 * 0.5 * 6)
+    assert 0.5 < finding.confidence <= 0.99
+    assert (finding.evidence[0].value, finding.evidence[0].expected) == (2.0, 10.0)
+    assert "c" in finding.summary
+
+
+def test_a_fault_that_still_lasts_has_no_end():
+    rate = slow_pairs(["bc", "cd"], 8, STEPS)
+    (finding,) = found(evidence_of(ring_pairs("abcdef"), rate=rate, duration=during(8, STEPS, SLOW, STEP)))
+    assert finding.end_ns is None
+
+
+def test_a_nic_that_is_slow_one_way_only_is_still_found():
+    """Only what c sends is slow; c and d share the pair equally, but c sends to others too."""
+    pairs = ["ab", "bc", "ca", "cd", "ce", "dc", "ec", "da", "eb"]
+    rate = slow_pairs(["ca", "cd", "ce", "bc", "dc", "ec"])
+    (finding,) = found(evidence_of(pairs, rate=rate, duration=during(8, 14, SLOW, STEP)))
+    assert finding.where.id == "c"
+
+
+def switch_paths(pairs, switch_of):
+    return {pair: (switch_of(pair[0]), "spine", switch_of(pair[1])) for pair in pairs}
+
+
+def test_all_pairs_through_a_switch_accuse_the_switch_not_the_nics():
+    """Four rings on four leaves; the one on leaf1 crawls."""
+    rings = {"leaf0": "abc", "leaf1": "def", "leaf2": "ghi", "leaf3": "jkl"}
+    pairs = [pair for ring in rings.values() for pair in ring_pairs(ring)]
+    leaf = {member: name for name, ring in rings.items() for member in ring}
+    job = evidence_of(
+        pairs,
+        rate=slow_pairs(ring_pairs("def")),
+        duration=during(8, 14, SLOW, STEP),
+        paths={pair: (leaf[pair[0]],) for pair in pairs},
+    )
+    (finding,) = found(job)
+    assert finding.kind is FindingKind.SLOW_SWITCH
+    assert finding.where == Where(WhereType.SWITCH, "leaf1")
+
+
+def test_pairs_over_one_cable_accuse_the_link():
+    """Six members on each of two leaves, over two spines: what crosses leaf0 - spine1 is slow."""
+    pairs, paths, sick = [], {}, []
+    for i, (a, b) in enumerate(zip("abcdef", "ghijkl", strict=True)):
+        spine = f"spine{i % 2}"
+        for pair, way in ((a + b, ("leaf0", spine, "leaf1")), (b + a, ("leaf1", spine, "leaf0"))):
+            pairs.append(pair)
+            paths[pair] = way
+    for a, b in ("ab", "cd", "ef", "gh", "ij", "kl"):
+        for pair in (a + b, b + a):
+            pairs.append(pair)
+            paths[pair] = ("leaf0" if a < "g" else "leaf1",)
+    for a, b in zip("ace", "bdf", strict=True):  # other traffic over spine1 and leaf1, beside the sick cable
+        pairs.append(f"{a}{b.upper()}")
+        paths[f"{a}{b.upper()}"] = ("leaf0", "spine0", "leaf2")
+        pairs.append(f"{b.upper()}{a.upper()}")
+        paths[f"{b.upper()}{a.upper()}"] = ("leaf2", "spine1", "leaf1")
+    sick = [pair for pair in pairs if "spine1" in paths[pair] and "leaf0" in paths[pair]]
+    assert len(sick) == 6
+    job = evidence_of(pairs, rate=slow_pairs(sick), duration=during(8, 14, SLOW, STEP), paths=paths)
+    (finding,) = found(job)
+    assert finding.kind is FindingKind.SLOW_LINK
+    assert finding.where == Where(WhereType.LINK, ("leaf0", "spine1"))
+
+
+def test_a_slow_group_without_known_paths_is_named_as_a_group():
+    rings = ("abc", "def", "ghi", "jkl")
+    pairs = [pair for ring in rings for pair in ring_pairs(ring)]
+    job = evidence_of(pairs, rate=slow_pairs(ring_pairs("def")), duration=during(8, 14, SLOW, STEP), groups=rings)
+    (finding,) = found(job)
+    assert finding.kind is FindingKind.SLOW_GROUP
+    assert finding.where == Where(WhereType.GROUP, ("d", "e", "f"))
+
+
+def test_two_slow_nics_are_two_findings():
+    pairs = ring_pairs("abcdefghijkl")
+    rate = slow_pairs(["bc", "cd"]) | slow_pairs(["hi", "ij"], 5, 10)
+    findings = found(evidence_of(pairs, rate=rate, duration=during(5, 14, SLOW, STEP)))
+    assert {finding.where.id for finding in findings} == {"c", "i"}
+
+
+def test_a_third_of_the_pairs_may_be_sick():
+    pairs = [pair for ring in ("abc", "def", "ghi") for pair in ring_pairs(ring)]
+    leaf = {member: f"leaf{i // 3}" for i, member in enumerate("abcdefghi")}
+    job = evidence_of(
+        pairs, rate=slow_pairs(ring_pairs("def"), 0, STEPS), duration=np.full(STEPS, SLOW),
+        paths={pair: (leaf[pair[0]],) for pair in pairs},
+    )  # fmt: skip
+    job = job.__class__(**{f: getattr(job, f) for f in job.__slots__} | {"normal_ns": float(STEP)})
+    (finding,) = found(job)
+    assert finding.where.id == "leaf1"
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.3, 0.6])
+def test_the_ordinary_spread_of_rates_is_no_finding(sigma):
+    pairs = ring_pairs("abcdefgh")
+    for seed in range(5):
+        duration = STEP * np.random.default_rng(seed).uniform(0.8, 1.6, STEPS)
+        assert found(evidence_of(pairs, rate=spread(pairs, seed, sigma), duration=duration)) == []
+
+
+def test_what_slows_nobody_is_no_finding():
+    assert found(evidence_of(ring_pairs("abcdef"), rate=slow_pairs(["bc", "cd"]))) == []
+
+
+def test_a_dip_of_one_step_and_the_set_up_step_are_no_findings():
+    pairs = ring_pairs("abcdef")
+    assert found(evidence_of(pairs, rate=slow_pairs(["bc", "cd"], 8, 9), duration=during(8, 9, 9 * STEP, STEP))) == []
+    setup = evidence_of(pairs, rate=slow_pairs(["bc", "cd"], 0, 1), duration=during(0, 1, 9 * STEP, STEP), setup=True)
+    assert found(setup) == []
+
+
+def test_nothing_measured_nothing_found():
+    nan = {pair: np.full(STEPS, np.nan) for pair in ring_pairs("abc")}
+    assert found(evidence_of(ring_pairs("abc"), rate=nan)) == []
+    assert found(evidence_of(["ab"])) == []
+    assert find_slow_transfers([]) == []
+
+
+def test_a_switch_that_slows_two_jobs_is_one_finding_of_no_single_job():
+    jobs = []
+    for name, rings in (("one", ("abc", "def", "ghi")), ("two", ("jkl", "mno", "pqr"))):
+        pairs = [pair for ring in rings for pair in ring_pairs(ring)]
+        leaf = {member: f"leaf{i}" for i, ring in enumerate(rings) for member in ring}
+        jobs.append(
+            evidence_of(
+                pairs, rate=slow_pairs(ring_pairs(rings[1])), duration=during(8, 14, SLOW, STEP), name=name,
+                paths={pair: (leaf[pair[0]],) for pair in pairs},
+            )
+        )  # fmt: skip
+    (finding,) = found(*jobs)
+    assert (finding.where.id, finding.job) == ("leaf1", None)
+    assert finding.lost_gpu_seconds == pytest.approx(2 * 6 * 0.5 * 9)
+
+
+def test_pairs_that_always_differ_widely_widen_the_cut():
+    """Two slow neighbours among pairs that are spread over an order of magnitude accuse nobody."""
+    usual = {"ab": 4.0, "bc": 5.5, "cd": 5.5, "de": 18.0, "ef": 25.0, "fa": 30.0}
+    rate = {pair: np.full(STEPS, value) for pair, value in usual.items()}
+    assert found(evidence_of(list(usual), rate=rate, duration=during(8, 14, SLOW, STEP))) == []

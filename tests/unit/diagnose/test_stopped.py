@@ -1,0 +1,82 @@
+"""How a job ends: built jobs, cut off at a known place."""
+
+import pytest
+
+from llmprism.diagnose.stopped import find_stopped, job_state
+from llmprism.model import FindingKind, JobState, Where, WhereType, Window
+from llmprism.parallelism import identify_layout
+from llmprism.recognize import recognize
+from llmprism.timeline import reconstruct_timeline
+from unit.builders import MS, SECOND, address_of, build_job, chatter, transfer_table
+
+
+def verdict(records, window_end_ns=None):
+    """(state, findings) of the one job in these records, seen up to some time."""
+    transfers = transfer_table(records)
+    (job,) = recognize(transfers).jobs
+    layout = identify_layout(job)
+    timeline = reconstruct_timeline(job, layout, with_events=False)
+    window = Window(int(transfers.start_ns.min()), int(window_end_ns or transfers.end_ns.max()))
+    state = job_state(job, layout, timeline, window)
+    return state, find_stopped(job, layout, timeline, window)
+
+
+def stopped_job(stage, replica, **shape):
+    """A job in whose last step one member never gets done: its records, that member, the start of that step."""
+    job = build_job(compute_factor=lambda s, r, step: 1e6 if (s, r, step) == (stage, replica, 19) else 1.0, **shape)
+    begin = job.step_ends_ns[-2]
+    return [r for r in job.records if r.start_ns < begin + SECOND], address_of(job.shape, stage, replica, 0), begin, job
+
+
+SHAPES = [{}, {"pp": 1, "dp": 4}, {"pp": 2, "dp": 3}]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_job_that_ends_with_a_step_or_with_the_window_did_not_stop(shape):
+    job = build_job(**shape)
+    end = job.step_ends_ns[-1]
+    assert verdict(job.records) == (JobState.RUNNING, [])
+    assert verdict(job.records, end + 60 * SECOND) == (JobState.ENDED, [])
+    for share in (0.2, 0.5, 0.8):
+        limit = job.step_ends_ns[-2] + int(share * (end - job.step_ends_ns[-2]))
+        seen = [r for r in job.records if r.end_ns <= limit]
+        assert verdict(seen, limit) == (JobState.RUNNING, []), "the window ends in the middle of a step"
+
+
+@pytest.mark.parametrize(
+    ("stage", "replica", "shape"),
+    [(1, 0, {}), (0, 1, {}), (0, 2, {"pp": 1, "dp": 4}), (1, 2, {"pp": 2, "dp": 3}), (0, 0, {"pp": 2, "dp": 3})],
+)
+def test_a_job_that_falls_silent_inside_a_step_crashed(stage, replica, shape):
+    records, culprit, begin, job = stopped_job(stage, replica, **shape)
+    state, findings = verdict(records, begin + 30 * SECOND)
+    assert state is JobState.CRASHED
+    (finding,) = findings
+    assert finding.kind is FindingKind.CRASH
+    assert finding.where == Where(WhereType.GPU, culprit)
+    assert finding.end_ns is None
+    assert finding.severity == 1.0
+    assert abs(finding.start_ns - begin) < SECOND
+    assert finding.lost_gpu_seconds == pytest.approx(30 * len(job.members), rel=0.05)
+
+
+def test_a_job_whose_ranks_still_talk_hangs():
+    records, culprit, begin, job = stopped_job(1, 2, pp=2, dp=3)
+    beats = chatter(job.members, job.shape.start_ns, begin + 30 * SECOND)
+    state, findings = verdict(records + beats)
+    assert state is JobState.HUNG
+    assert [(f.kind, f.where.id) for f in findings] == [(FindingKind.HANG, culprit)]
+
+
+def test_a_job_without_steps_has_no_state():
+    job = build_job(pp=1, dp=2, steps=1, setup_bytes=0)
+    state, findings = verdict(job.records, job.step_ends_ns[-1] + 60 * SECOND)
+    assert (state, findings) == (JobState.UNKNOWN, [])
+
+
+def test_a_checkpoint_at_the_end_of_the_window_is_no_stop():
+    job = build_job(pause_after={9: 3_000.0})
+    limit = job.step_ends_ns[9] + 2_900 * MS
+    state, findings = verdict([r for r in job.records if r.end_ns <= limit], limit)
+    assert findings == []
+    assert state in (JobState.RUNNING, JobState.ENDED)

@@ -1,0 +1,193 @@
+"""RoCEv2 messages in ERSPAN: exact counts and sizes, whatever the network and the mirror did to the packets."""
+
+from __future__ import annotations
+
+import io
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import packet_frames as build
+from llmprism.ingest import convert_flows, read_flows
+from llmprism.ingest.packets import PacketReader, PacketStats, layout
+
+T0 = 1_794_706_221_000_000_000
+MTU = 1024
+
+
+def messages(packets: list[bytes], snap: int = 1 << 18) -> tuple[list[int], PacketStats]:
+    """Sizes of the messages in the order of their starts; every packet travels in ERSPAN III."""
+    frames = [(T0 + 1_000 * index, build.erspan3(build.ethernet(packet))) for index, packet in enumerate(packets)]
+    reader = PacketReader(io.BytesIO(build.pcap(frames, snap=snap)), "mirror")
+    rows = np.concatenate(list(reader.batches()))
+    rows = rows[np.argsort(rows[:, layout.OUT_START], kind="stable")]
+    return rows[:, layout.OUT_BYTES].tolist(), reader.stats()
+
+
+@pytest.mark.parametrize("message", [build.write_message, build.send_message, build.read_response])
+@pytest.mark.parametrize("size", [1, MTU, MTU + 1, 10 * MTU, 10 * MTU + 7])
+def test_one_message(message: object, size: int) -> None:
+    sizes, stats = messages(message(7, 100, size))  # type: ignore[operator]
+    assert sizes == [size]
+    assert (stats.retransmitted, stats.missing) == (0, 0)
+
+
+def test_snapped_mirrors_are_enough() -> None:
+    """ERSPAN III with 128 bytes of each mirrored packet, as switches truncate."""
+    assert messages(build.write_message(7, 100, 50 * MTU) + build.send_message(8, 5, 3 * MTU), snap=140)[0] == [
+        50 * MTU,
+        3 * MTU,
+    ]
+
+
+def test_interleaved_queue_pairs() -> None:
+    streams = [build.write_message(pair, 1000 * pair, (pair + 1) * 4 * MTU + pair) for pair in range(8)]
+    rng, packets = random.Random(1), []
+    while any(streams):
+        stream = rng.choice([stream for stream in streams if stream])
+        packets.append(stream.pop(0))
+    sizes, stats = messages(packets)
+    assert sorted(sizes) == [(pair + 1) * 4 * MTU + pair for pair in range(8)]
+    assert stats.missing == stats.retransmitted == 0
+
+
+def test_packet_numbers_wrap() -> None:
+    sizes, stats = messages(build.write_message(7, 2**24 - 3, 8 * MTU) + build.write_message(7, 5, 2 * MTU))
+    assert sizes == [8 * MTU, 2 * MTU]
+    assert stats.missing == stats.retransmitted == 0
+
+
+def test_go_back_n_counts_nothing_twice() -> None:
+    one, two = build.write_message(7, 0, 6 * MTU), build.write_message(7, 6, 4 * MTU)
+    sizes, stats = messages([*one, *two[:2], *one[3:], *two])
+    assert sizes == [6 * MTU, 4 * MTU]
+    assert stats.retransmitted == 5
+
+
+@pytest.mark.parametrize("message", [build.write_message, build.send_message])
+@pytest.mark.parametrize("lost", [[3], [3, 4], [1, 5, 6]])
+def test_packets_that_the_mirror_lost(message: object, lost: list[int]) -> None:
+    """Middle packets carry one MTU each, so their number gives their bytes."""
+    packets = message(7, 0, 10 * MTU + 5)  # type: ignore[operator]
+    sizes, stats = messages([packet for place, packet in enumerate(packets) if place not in lost])
+    assert sizes == [10 * MTU + 5]
+    assert stats.missing == len(lost)
+
+
+def test_a_lost_packet_that_comes_again() -> None:
+    packets = build.send_message(7, 0, 8 * MTU)
+    sizes, stats = messages([*packets[:3], *packets[4:6], *packets[3:]])
+    assert sizes == [8 * MTU]
+    assert (stats.missing, stats.retransmitted) == (0, 2)
+
+
+def test_lost_ends_do_not_glue_writes() -> None:
+    """The last packet of one WRITE and the first of the next are gone: the size in the RETH says where it ended."""
+    one, two = build.write_message(7, 0, 6 * MTU), build.write_message(7, 6, 6 * MTU)
+    sizes, stats = messages([*one[:-1], *two[1:]])
+    assert sizes[0] == 6 * MTU
+    assert len(sizes) == 2
+    assert stats.missing == 2
+
+
+def test_a_late_first_packet_brings_the_size() -> None:
+    packets = build.write_message(7, 0, 6 * MTU + 1)
+    sizes, _ = messages([*build.write_message(7, -1, 9), packets[1], packets[0], *packets[2:]])
+    assert sizes == [9, 6 * MTU + 1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 12 * MTU), min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_reordering_inside_messages_changes_nothing(lengths: list[int], rng: random.Random) -> None:
+    """Adaptive routing: packets between First and Last swap places with a neighbour."""
+    packets, number = [], 0
+    for size in lengths:
+        message = build.write_message(9, number, size)
+        number += len(message)
+        for place in range(1, len(message) - 2):
+            if rng.random() < 0.3:
+                message[place], message[place + 1] = message[place + 1], message[place]
+        packets += message
+    sizes, stats = messages(packets)
+    assert sizes == lengths
+    assert (stats.retransmitted, stats.missing) == (0, 0)
+
+
+def test_acknowledgements_and_notifications_are_not_traffic() -> None:
+    packets = [
+        *build.write_message(7, 0, 3 * MTU),
+        build.roce(build.ACKNOWLEDGE, 3, 2, source="10.0.0.2", target="10.0.0.1"),
+        build.roce(build.ACKNOWLEDGE, 3, 2, syndrome=0x60, source="10.0.0.2", target="10.0.0.1"),
+        build.roce(build.CNP, 3, 0, source="10.0.0.2", target="10.0.0.1"),
+        build.roce(build.READ_REQUEST, 7, 3, promised=1 << 20),
+    ]
+    sizes, stats = messages(packets)
+    assert sizes == [3 * MTU]
+    assert (stats.acknowledgements, stats.negative_acknowledgements, stats.congestion_notifications) == (2, 1, 1)
+
+
+def test_signs_of_congestion_are_kept_per_pair(tmp_path: Path) -> None:
+    back = {"source": "10.0.0.2", "target": "10.0.0.1"}
+    packets = build.write_message(7, 0, 6 * MTU)
+    packets = [*packets[:2], *packets[3:], *packets[4:], *(build.roce(build.CNP, pair, 0, **back) for pair in (1, 2))]
+    frames = [(T0 + 1_000 * index, build.ethernet(packet)) for index, packet in enumerate(packets)]
+    (tmp_path / "mirror.pcap").write_bytes(build.pcap(frames))
+    signs = convert_flows([tmp_path / "mirror.pcap"], tmp_path / "flows.parquet").congestion
+    assert signs is not None
+    columns = (signs.retransmitted, signs.missing, signs.notifications, signs.negative)
+    rows = list(zip(signs.src, signs.dst, *(column.tolist() for column in columns), strict=True))
+    assert rows == [("10.0.0.1", "10.0.0.2", 2, 1, 0, 0), ("10.0.0.2", "10.0.0.1", 0, 0, 2, 0)]
+    table = read_flows([tmp_path / "mirror.pcap"])
+    assert table.congestion is not None
+    assert table.congestion.src == signs.src
+
+
+def test_read_responses_may_skip_numbers_between_messages() -> None:
+    sizes, stats = messages(build.read_response(7, 10, 4 * MTU) + build.read_response(7, 500, 2 * MTU))
+    assert sizes == [4 * MTU, 2 * MTU]
+    assert stats.missing == 0
+
+
+def test_a_queue_pair_set_up_anew() -> None:
+    one, two = build.write_message(7, 9_000_000, 2 * MTU), build.write_message(7, 100, 3 * MTU)
+    assert messages(one + two)[0] == [2 * MTU, 3 * MTU]
+
+
+def test_a_message_at_the_end_of_the_capture() -> None:
+    assert messages(build.write_message(7, 0, 10 * MTU)[:4])[0] == [4 * MTU]
+
+
+def over_a_lossy_path(packets: list[bytes], rng: random.Random, window: int = 4, loss: float = 0.05) -> list[bytes]:
+    """What a mirror behind the loss sees of a go-back-N sender: up to `window` packets more, then all again."""
+    seen: list[bytes] = []
+    place = 0
+    while place < len(packets):
+        if rng.random() >= loss:
+            seen.append(packets[place])
+        else:
+            ahead = min(place + rng.randint(1, window), len(packets))
+            seen += [*packets[place + 1 : ahead], packets[place]]
+        place += 1
+    return seen
+
+
+ONE_PACKET, MANY_PACKETS = st.integers(1, MTU), st.integers(5 * MTU + 1, 12 * MTU)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(ONE_PACKET | MANY_PACKETS, min_size=1, max_size=12), st.integers(0, 2**32))
+def test_writes_are_exact_under_loss_and_go_back_n(lengths: list[int], seed: int) -> None:
+    """As long as a message outlasts the sender's way back: the first packet of a shorter one comes after its end."""
+    packets, number = [], 0
+    for size in lengths:
+        message = build.write_message(9, number, size)
+        number += len(message)
+        packets += message
+    known = build.write_message(9, -1, 5)  # the capture has seen the queue pair before
+    sizes, stats = messages(known + over_a_lossy_path(packets, random.Random(seed)))
+    assert sorted(sizes) == sorted([5, *lengths])
+    assert stats.missing == 0

@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+
+from llmprism.model import StepClock
+from llmprism.parallelism.features import PROFILE_BINS, links_of, pair_features, simultaneity
+from unit.builders import MS, Flow, transfer_table
+
+STEP = 100 * MS
+
+
+def clock(steps, regular=None):
+    boundary = np.arange(steps + 1, dtype=np.int64) * STEP
+    return StepClock(boundary, np.ones(steps, dtype=np.bool_) if regular is None else np.array(regular), 1.0)
+
+
+def features(flows, steps, regular=None):
+    return pair_features(transfer_table(flows), clock(steps, regular))
+
+
+def test_bytes_per_step_are_the_median_of_the_regular_steps():
+    flows = [
+        Flow("a", "b", k * STEP + 10 * MS, k * STEP + 11 * MS, size) for k, size in enumerate((900, 100, 100, 104))
+    ]
+    found = features(flows, 4, [False, True, True, True])
+    assert found.step_bytes.tolist() == [100]
+    assert found.total_bytes.tolist() == [1204]
+    assert found.step_spread.tolist() == [0.0]
+
+
+def test_the_profile_says_when_in_the_step_bytes_flow():
+    flows = [Flow("a", "b", k * STEP + 50 * MS, k * STEP + 50 * MS + 1, 100) for k in range(5)]
+    profile = features(flows, 5).profile[0]
+    assert profile.sum() == pytest.approx(1.0)
+    assert np.flatnonzero(profile).tolist() == [PROFILE_BINS // 2]
+
+
+def test_a_long_transfer_is_spread_over_its_time_and_over_the_boundary():
+    found = features([Flow("a", "b", 75 * MS, 125 * MS, 1_600)], 2)
+    profile = found.profile[0]
+    assert profile.sum() == pytest.approx(1.0)
+    assert profile[: PROFILE_BINS // 4].sum() == pytest.approx(0.5)
+    assert profile[3 * PROFILE_BINS // 4 :].sum() == pytest.approx(0.5)
+    assert found.total_bytes.tolist() == [1_600]
+
+
+def test_irregular_steps_and_what_lies_outside_the_clock_are_left_out_of_the_profile():
+    flows = [
+        Flow("a", "b", -20 * MS, -19 * MS, 100),
+        Flow("a", "b", 10 * MS, 10 * MS + 100, 100),
+        Flow("a", "b", STEP + 60 * MS, STEP + 61 * MS, 100),
+        Flow("a", "b", 2 * STEP + 90 * MS, 2 * STEP + 91 * MS, 100),
+    ]
+    found = features(flows, 2, [True, False])
+    assert np.flatnonzero(found.profile[0]).tolist() == [int(0.10 * PROFILE_BINS)]
+    assert found.total_bytes.tolist() == [200]
+
+
+def test_a_pair_silent_in_all_steps_has_no_profile():
+    assert features([Flow("a", "b", 9 * STEP, 9 * STEP + 1, 100)], 2).profile.sum() == 0.0
+
+
+def test_links_join_the_two_directions_of_the_wanted_pairs():
+    transfers = transfer_table([Flow(*pair, 0, 1, 1) for pair in ("ab", "ba", "ca", "bd", "dc")])
+    names = [
+        transfers.addresses[s] + transfers.addresses[d]
+        for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)
+    ]
+    links = links_of(transfers, np.array([name != "dc" for name in names]))
+    told = {
+        (transfers.addresses[low] + transfers.addresses[high]): (
+            names[there] if there >= 0 else None,
+            names[back] if back >= 0 else None,
+        )
+        for low, high, there, back in zip(links.low, links.high, links.there, links.back, strict=True)
+    }
+    assert told == {"ab": ("ab", "ba"), "ac": (None, "ca"), "bd": ("bd", None)}
+
+
+def test_simultaneity_is_the_share_of_the_lesser_direction():
+    there = [Flow("a", "b", 0, 40 * MS, 1), Flow("a", "b", 100 * MS, 120 * MS, 1)]
+    back = [Flow("b", "a", 30 * MS, 50 * MS, 1), Flow("b", "a", 110 * MS, 115 * MS, 1)]
+    transfers = transfer_table([*there, *back, Flow("a", "c", 0, MS, 1)])
+    links = links_of(transfers, np.ones(3, dtype=np.bool_))
+    assert simultaneity(transfers, links).tolist() == [pytest.approx(15 / 25), 0.0]
+
+
+def test_directions_that_take_turns_are_not_simultaneous():
+    flows = [Flow(*("ab" if k % 2 else "ba"), k * 10 * MS, k * 10 * MS + 5 * MS, 1) for k in range(20)]
+    transfers = transfer_table(flows)
+    assert simultaneity(transfers, links_of(transfers, np.ones(2, dtype=np.bool_))).tolist() == [0.0]

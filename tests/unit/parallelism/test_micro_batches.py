@@ -1,0 +1,69 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from llmprism.model import Schedule, StepClock
+from llmprism.parallelism.micro_batches import micro_batches, schedule
+from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
+
+
+def pipeline_pairs(job, records):
+    """Transfers, (forward, backward) pairs of neighbouring stages, and the job's true clock."""
+    transfers = transfer_table(records)
+    names = transfers.addresses
+    pair_of = {
+        (names[s], names[d]): p for p, (s, d) in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))
+    }
+    links = [(pair_of[a, b], pair_of[b, a]) for pipeline in job.pipelines for a, b in itertools.pairwise(pipeline)]
+    ends = np.array(job.step_ends_ns, dtype=np.int64)
+    return transfers, links, StepClock(ends, np.ones(ends.size - 1, dtype=np.bool_), 1.0)
+
+
+@pytest.mark.parametrize("order", ["1f1b", "gpipe"])
+@pytest.mark.parametrize(("pp", "batches"), [(2, 3), (2, 4), (2, 8), (4, 4), (4, 8), (4, 12)])
+def test_micro_batches_are_counted_however_records_are_cut(order, pp, batches):
+    job = build_job(pp=pp, dp=2, micro_batches=batches, order=order)
+    for records in (job.records, cut_in_pieces(job.records)):
+        transfers, links, clock = pipeline_pairs(job, records)
+        assert micro_batches(transfers, links, clock) == batches
+
+
+@pytest.mark.parametrize(("pp", "batches"), [(2, 4), (2, 8), (4, 8), (3, 6)])
+@pytest.mark.parametrize(("order", "expected"), [("1f1b", Schedule.ONE_F_ONE_B), ("gpipe", Schedule.GPIPE)])
+def test_the_schedule_shows_in_what_is_sent_before_the_first_gradient_returns(pp, batches, order, expected):
+    job = build_job(pp=pp, dp=2, micro_batches=batches, order=order)
+    transfers, links, clock = pipeline_pairs(job, job.records)
+    assert schedule(transfers, links, clock, pp, batches) is expected
+
+
+def test_too_few_micro_batches_tell_no_schedule():
+    job = build_job(micro_batches=2)
+    transfers, links, clock = pipeline_pairs(job, job.records)
+    assert schedule(transfers, links, clock, 2, 2) is Schedule.UNKNOWN
+    assert schedule(transfers, links, clock, 2, None) is Schedule.UNKNOWN
+    assert schedule(transfers, [], clock, 2, 8) is Schedule.UNKNOWN
+
+
+def both_ways(message_of):
+    """Flows of 30 steps of 100 ms, forth and back 50 ms later; `message_of(step)` lists (place in ms, bytes)."""
+    flows = []
+    for step in range(30):
+        for place, size in message_of(step):
+            start = int((step * 100 + place) * MS)
+            flows.append(Flow("a", "b", start, start + MS // 10, int(size)))
+            flows.append(Flow("b", "a", start + 50 * MS, start + 50 * MS + MS // 10, int(size)))
+    clock = StepClock(np.arange(31, dtype=np.int64) * 100 * MS, np.ones(30, dtype=np.bool_), 1.0)
+    return transfer_table(flows), [(0, 1)], clock
+
+
+def test_one_message_per_step_is_one_micro_batch():
+    assert micro_batches(*both_ways(lambda step: [(5, 1_000_000)])) == 1
+
+
+def test_unequal_messages_have_no_number():
+    random = np.random.default_rng(0)
+    found = both_ways(
+        lambda step: zip(np.sort(random.uniform(2, 45, 6)), random.integers(10_000, 3_000_000, 6), strict=True)
+    )
+    assert micro_batches(*found) is None

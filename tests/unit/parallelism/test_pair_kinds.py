@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmprism.model import PairKind
+from llmprism.parallelism.features import Links, PairFeatures
+from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile
+
+DP, PP, OTHER = PairKind.DP, PairKind.PP, PairKind.OTHER
+
+
+def two_way(profile_there, profile_back, bytes_there=100.0, bytes_back=100.0, together=0.25):
+    """The verdict on one link with both directions."""
+    profile = np.array([profile_there, profile_back], dtype=np.float64)
+    profile /= profile.sum(axis=1, keepdims=True)
+    amount = np.array([bytes_there, bytes_back])
+    features = PairFeatures(amount, np.zeros(2), profile, amount * 10)
+    one = np.array([0], dtype=np.int32)
+    links = Links(one, one + 1, one, one + 1)
+    judged = judge_links(links, features, np.array([together]))
+    return PairKind(judged.kind[0]), judged.confidence[0], bool(judged.one_way[0])
+
+
+EARLY, LATE, BOTH = [1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]
+
+
+def test_directions_that_flow_together_are_a_collective_and_those_that_take_turns_a_pipeline():
+    assert two_way(BOTH, BOTH)[0] is DP
+    assert two_way(EARLY, LATE)[0] is PP
+    assert two_way(LATE, EARLY)[0] is PP
+
+
+def test_a_one_way_link_is_a_collective_whatever_its_profile():
+    kind, confidence, one_way = two_way(EARLY, LATE, bytes_back=20.0)
+    assert (kind, one_way) == (DP, True)
+    assert confidence > 0.9
+    assert two_way(EARLY, LATE, bytes_back=50.0)[0] is PP
+
+
+def test_simultaneity_decides_between_equal_profiles():
+    nearly = [1.0, 1.0, 1.0, 1.25]
+    assert two_way(BOTH, nearly, together=0.6)[0] is DP
+    far = [1.0, 1.0, 1.0, 1.4]
+    assert two_way(BOTH, far, together=0.0)[0] is PP
+
+
+def test_plain_evidence_is_surer():
+    assert two_way(EARLY, LATE)[1] > two_way(BOTH, [1.0, 1.0, 1.0, 1.5])[1]
+    assert 0.5 <= two_way(BOTH, [1.0, 1.0, 1.0, 1.3])[1] <= 1.0
+
+
+def graph(*edges):
+    """Links (low, high, kind, confidence) reconciled; the kinds that come out."""
+    low, high, kind, confidence = zip(*edges, strict=True)
+    count = len(edges)
+    links = Links(
+        np.array(low, dtype=np.int32), np.array(high, dtype=np.int32),
+        np.arange(count, dtype=np.int32), np.full(count, -1, dtype=np.int32),
+    )  # fmt: skip
+    judged = LinkKinds(
+        np.array(kind, dtype=np.int8), np.array(confidence), np.zeros(count, dtype=np.bool_), np.zeros(count)
+    )
+    return reconcile(links, judged)
+
+
+def kinds(*edges):
+    return [PairKind(kind) for kind in graph(*edges).kind]
+
+
+def test_a_consistent_graph_stays_as_it_is():
+    edges = [(0, 1, DP, 0.9), (2, 3, DP, 0.8), (0, 2, PP, 0.9), (1, 3, PP, 0.7)]
+    found = graph(*edges)
+    assert [PairKind(kind) for kind in found.kind] == [DP, DP, PP, PP]
+    assert found.confidence.tolist() == [0.9, 0.8, 0.9, 0.7]
+
+
+def test_a_pipeline_link_inside_a_group_is_of_the_group():
+    found = graph((0, 1, DP, 0.9), (1, 2, DP, 0.9), (0, 2, PP, 0.6))
+    assert [PairKind(kind) for kind in found.kind] == [DP, DP, DP]
+    assert found.confidence[2] == pytest.approx(0.4)
+
+
+def test_one_wrong_link_glues_no_groups_together():
+    """Two rings of three, joined by three pipeline links of which one was taken for a collective."""
+    rings = [(0, 1, DP, 0.95), (1, 2, DP, 0.95), (0, 2, DP, 0.95), (3, 4, DP, 0.95), (4, 5, DP, 0.95), (3, 5, DP, 0.95)]
+    found = kinds(*rings, (0, 3, PP, 0.9), (1, 4, PP, 0.9), (2, 5, DP, 0.6))
+    assert found[:8] == [DP] * 6 + [PP] * 2
+    assert found[8] is PP, "as a collective it would glue two groups that other pipeline links join"
+
+
+def test_a_few_wrong_pipeline_links_do_not_cut_a_group():
+    ring = [(0, 1, DP, 0.9), (1, 2, DP, 0.9), (2, 3, DP, 0.9), (0, 3, DP, 0.9)]
+    found = kinds(*ring, (0, 2, PP, 0.95))
+    assert found[:4] == [DP] * 4
+
+
+def test_a_collective_between_members_of_one_pipeline_is_refused():
+    assert kinds((0, 1, PP, 0.9), (1, 2, PP, 0.9), (0, 2, DP, 0.6)) == [PP, PP, OTHER]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 7), st.integers(8, 15), st.sampled_from([DP, PP]), st.floats(0.5, 1.0)),
+        min_size=1, max_size=30, unique_by=lambda edge: edge[:2],
+    ),
+    st.randoms(use_true_random=False),
+)  # fmt: skip
+def test_any_graph_is_reconciled_whatever_the_numbers_of_its_nodes(edges, random):
+    """Confidences are made distinct, so that the order of acceptance is the same for both numberings."""
+    edges = [(a, b, kind, 0.5 + 0.49 * (i + 1) / len(edges)) for i, (a, b, kind, _) in enumerate(edges)]
+    found = graph(*edges)
+    assert all(
+        told == judged or 0.0 <= c <= 0.5
+        for told, (*_, judged, _), c in zip(found.kind, edges, found.confidence, strict=True)
+    )
+    other = list(range(16))
+    random.shuffle(other)
+    renamed = [(min(other[a], other[b]), max(other[a], other[b]), kind, sure) for a, b, kind, sure in edges]
+    assert graph(*renamed).kind.tolist() == found.kind.tolist()

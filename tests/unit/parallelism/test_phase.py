@@ -1,0 +1,75 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from llmprism.model import StepClock
+from llmprism.parallelism.phase import gradient_clock, outstanding, pipeline_clock
+from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
+
+
+def signs(transfers, job):
+    """+1 for forward pairs, -1 for backward ones; and which pairs carry gradients."""
+    forward = {link for p in job.pipelines for link in itertools.pairwise(p)}
+    names = transfers.addresses
+    pairs = [(names[s], names[d]) for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
+    sign = np.array([1 if p in forward else -1 if p[::-1] in forward else 0 for p in pairs], dtype=np.int8)
+    return sign, sign == 0
+
+
+def shifted(job, phase):
+    """A clock with the right steps that ticks at another phase."""
+    ends = np.array(job.step_ends_ns[1:], dtype=np.int64)
+    boundary = ends + int(phase * np.median(np.diff(ends)))
+    return StepClock(boundary, np.ones(boundary.size - 1, dtype=np.bool_), 1.0)
+
+
+@pytest.mark.parametrize("order", ["1f1b", "gpipe"])
+@pytest.mark.parametrize("phase", [0.0, 0.3, 0.7])
+def test_a_step_of_pipelines_ends_when_nothing_is_outstanding_and_gradients_are_through(order, phase):
+    job = build_job(pp=3, dp=2, micro_batches=6, order=order)
+    transfers = transfer_table(cut_in_pieces(job.records))
+    sign, gradient = signs(transfers, job)
+    step_bytes = float(2 * 6 * 2 * 2 * job.shape.activation_bytes)
+    clock = pipeline_clock(transfers, sign, gradient, step_bytes, shifted(job, phase))
+    assert clock is not None
+    assert clock.regular.all()
+    assert clock.boundary_ns[1:].tolist() == job.step_ends_ns
+    assert clock.boundary_ns[0] < job.step_ends_ns[0], "the first step was seen whole"
+
+
+def test_pipelines_that_tell_other_steps_than_the_clock_are_not_believed():
+    job = build_job(pp=2, dp=2)
+    transfers = transfer_table(job.records)
+    sign, gradient = signs(transfers, job)
+    few = StepClock(np.array(job.step_ends_ns[::4], dtype=np.int64), np.ones(4, dtype=np.bool_), 1.0)
+    assert pipeline_clock(transfers, sign, gradient, 8.0 * 2 * job.shape.activation_bytes, few) is None
+    assert pipeline_clock(transfers, sign, gradient, 0.0, few) is None
+
+
+def test_outstanding_counts_activations_without_an_answer():
+    forth = [Flow("a", "b", k * 10 * MS, k * 10 * MS + MS, 100) for k in range(4)]
+    back = [Flow("b", "a", 50 * MS + k * 10 * MS, 51 * MS + k * 10 * MS, 100) for k in range(4)]
+    transfers = transfer_table(forth + back)
+    when = np.array([0, 5, 15, 25, 35, 55, 65, 75, 85]) * MS
+    level = outstanding(transfers, np.array([1, -1], dtype=np.int8), when, 200.0 * MS)
+    assert level.tolist() == [0.0, 0.25, 0.5, 0.75, 1.0, 0.75, 0.5, 0.25, 0.0]
+
+
+@pytest.mark.parametrize("dp", [2, 4])
+def test_a_step_without_pipelines_ends_with_the_silence_of_the_group(dp):
+    job = build_job(pp=1, dp=dp, setup_bytes=0)
+    transfers = transfer_table(cut_in_pieces(job.records))
+    everything = np.ones(transfers.pair_count, dtype=np.bool_)
+    step_bytes = float(transfers.bytes.sum()) / job.shape.steps
+    clock = gradient_clock(transfers, everything, step_bytes, shifted(job, 0.2))
+    assert clock is not None
+    assert clock.boundary_ns.tolist() == job.step_ends_ns
+
+
+def test_a_group_that_tells_other_steps_than_the_clock_is_not_believed():
+    job = build_job(pp=1, dp=4)
+    transfers = transfer_table(job.records)
+    few = StepClock(np.array(job.step_ends_ns[::5], dtype=np.int64), np.ones(3, dtype=np.bool_), 1.0)
+    step_bytes = float(transfers.bytes.sum()) / job.shape.steps
+    assert gradient_clock(transfers, np.ones(transfers.pair_count, dtype=np.bool_), step_bytes, few) is None

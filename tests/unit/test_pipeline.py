@@ -1,0 +1,102 @@
+"""Where the stages meet: counts, notes, switches, the choice of method."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmprism.errors import UsageError
+from llmprism.model import JobState, Nic, Server, Topology
+from llmprism.pipeline import METHODS, diagnose
+from unit.builders import MS, SECOND, Flow, build_job, chatter, flow_table
+
+
+def noisy():
+    """A healthy job, heartbeats of strangers, and a storage server that all members read."""
+    job = build_job()
+    strangers = chatter({"x", "y"}, job.shape.start_ns, job.step_ends_ns[-1])
+    reads = [
+        Flow("storage", member, job.shape.start_ns + SECOND, job.shape.start_ns + SECOND + 50 * MS, 90_000_000)
+        for member in sorted(job.members)
+    ]
+    return job, strangers, reads
+
+
+def test_every_record_is_used_or_dropped_with_a_reason():
+    job, strangers, reads = noisy()
+    flows = flow_table(job.records + strangers + reads)
+    counts = diagnose(flows, job.topology).input
+    assert counts.records == flows.counts.records
+    assert counts.used == len(job.records)
+    assert dict(counts.dropped) == {"control_chatter": len(strangers), "outside_jobs": len(reads)}
+
+
+def test_the_report_holds_the_window_the_jobs_and_their_states():
+    job, _, _ = noisy()
+    flows = flow_table(job.records)
+    report = diagnose(flows, job.topology)
+    assert report.window == flows.window
+    assert report.addresses == flows.addresses
+    (told,) = report.jobs
+    assert {report.addresses[member] for member in told.job.members} == job.members
+    assert told.state is JobState.RUNNING
+    assert told.timeline.events.count > 0
+    assert diagnose(flows, job.topology, with_events=False).jobs[0].timeline.events.count == 0
+
+
+def test_switches_carry_the_traffic_of_the_paths_through_them():
+    job = build_job(tp=2)
+    report = diagnose(flow_table(job.records), job.topology)
+    loads = {load.switch: load for load in report.switches}
+    assert set(loads) == {"leaf0", "leaf1"}
+    for rail in range(2):
+        through = [record for record in job.records if record.path == (f"leaf{rail}",)]
+        load = loads[f"leaf{rail}"]
+        assert load.bytes == sum(record.bytes for record in through)
+        assert load.pairs == len({(record.src, record.dst) for record in through})
+        assert load.median_rate_gbps == pytest.approx(job.shape.rate_gbps, rel=0.05)
+        assert load.tier == "leaf"
+        assert load.jobs == (report.jobs[0].job.id,)
+
+
+def test_notes_say_what_the_topology_does_not_know():
+    job = build_job()
+    flows = flow_table(job.records)
+    assert diagnose(flows, job.topology).notes == ()
+    assert "no topology" in diagnose(flows).notes[0]
+    partial = Topology(job.topology.servers[:3], job.topology.switches)
+    assert "1 of 4" in diagnose(flows, partial).notes[0]
+    stranger = diagnose(flows, Topology((Server("s", (Nic("nobody", 0),)),)))
+    assert "names none" in stranger.notes[0]
+    assert stranger.topology is None
+    assert [told.job.id for told in stranger.jobs] == [told.job.id for told in diagnose(flows).jobs]
+
+
+def test_a_job_without_visible_steps_is_noted():
+    flows = [Flow("a", "b", 0, 60 * SECOND, 10**9), Flow("b", "a", 0, 60 * SECOND, 10**9)]
+    report = diagnose(flow_table(flows))
+    (told,) = report.jobs
+    assert told.state is JobState.UNKNOWN
+    assert report.findings == ()
+    assert any(told.job.id in note for note in report.notes)
+
+
+def test_nothing_in_nothing_out():
+    report = diagnose(flow_table([]))
+    assert (report.jobs, report.findings, report.switches) == ((), (), ())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_tells_its_progress_and_the_same_answer_twice(method):
+    flows = flow_table(build_job().records)
+    told = []
+    first = diagnose(flows, method=method, progress=lambda stage, share: told.append((stage, share)))
+    assert told
+    assert all(0.0 <= share <= 1.0 for _, share in told)
+    second = diagnose(flows, method=method)
+    assert [job.job.id for job in first.jobs] == [job.job.id for job in second.jobs]
+    assert first.findings == second.findings
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(UsageError, match="guess"):
+        diagnose(flow_table([]), method="guess")
