@@ -154,7 +154,11 @@ def main() -> None:
         folder = Path(name)
         files = slices(folder, rate)
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "LLMPRISM_LOG__LEVEL": "warning"}
-        environment |= {"LLMPRISM_HTTP__QUEUE_MB": "2", "LLMPRISM_HTTP__MAX_BODY_MB": "2"}
+        environment |= {
+            "LLMPRISM_SERVER__REQUESTS_PER_S": "100000",
+            "LLMPRISM_HTTP__QUEUE_MB": "2",
+            "LLMPRISM_HTTP__MAX_BODY_MB": "2",
+        }
         command = [sys.executable, "-m", "llmprism", "serve", "--port", str(port), "--data", str(folder / "data")]
         command += ["-t", str(folder / "topology.json")]
         service = subprocess.Popen(command, env=environment)

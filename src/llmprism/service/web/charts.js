@@ -3,7 +3,12 @@
 import { el, svg, tooltip } from "./dom.js";
 import { format } from "./format.js";
 
-export function sparkline(steps, baseline, width = 240, height = 44) {
+// A step stands out when it is longer than usual ones ever are: healthy jobs may alternate between two lengths.
+function slowFrom(usual, high) {
+  return Math.max(1.3 * usual, 1.1 * (high || 0));
+}
+
+export function sparkline(steps, baseline, high, width = 240, height = 44) {
   const values = steps.map(([start, end]) => (end - start) / 1e6).filter((value) => value > 0);
   const picture = svg("svg", { class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `last ${values.length} step times` });
   if (values.length < 2) return picture;
@@ -15,13 +20,13 @@ export function sparkline(steps, baseline, width = 240, height = 44) {
   picture.append(svg("line", { class: "median-line", x1: 0, x2: width, y1: y(usual), y2: y(usual) }));
   picture.append(svg("polyline", { class: "spark-line", points: values.map((value, index) => `${x(index).toFixed(1)},${y(value).toFixed(1)}`).join(" ") }));
   values.forEach((value, index) => {
-    if (value > 1.3 * usual) picture.append(svg("circle", { class: "spark-slow", cx: x(index), cy: y(value), r: 2 }));
+    if (value > slowFrom(usual, (high || 0) / 1e6)) picture.append(svg("circle", { class: "spark-slow", cx: x(index), cy: y(value), r: 2 }));
   });
   return picture;
 }
 
 // Bars over real time, at most one per two pixels: the longest step of those that share a pixel is shown.
-export function stepChart(steps, baseline, findings, onPick) {
+export function stepChart(steps, baseline, high, findings, onPick) {
   const width = 1120;
   const height = 190;
   const left = 58;
@@ -52,7 +57,7 @@ export function stepChart(steps, baseline, findings, onPick) {
   const flush = () => best && picture.append(best.bar);
   for (const [number, start, end] of shown) {
     const at = x(start);
-    const bar = svg("rect", { class: end - start > 1.3 * usual ? "step-bar slow" : "step-bar", x: at, width: Math.max(1.2, x(end) - at - 0.8), y: y(end - start), height: Math.max(1, height - bottom - y(end - start)), on: { click: () => onPick && onPick(start, end) } });
+    const bar = svg("rect", { class: end - start > slowFrom(usual, high) ? "step-bar slow" : "step-bar", x: at, width: Math.max(1.2, x(end) - at - 0.8), y: y(end - start), height: Math.max(1, height - bottom - y(end - start)), on: { click: () => onPick && onPick(start, end) } });
     tooltip.attach(bar, () => [`Step ${number}`, [["took", format.duration(end - start)], ["usual", format.duration(usual)], ["ended", format.moment(end)]]]);
     if (at - last < 2 && best) {
       if (end - start > best.length) best = { bar, length: end - start };

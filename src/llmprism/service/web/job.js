@@ -117,7 +117,7 @@ export async function jobPage(id, state, { ask, save }) {
         job.restart_of && ["restart of", el("a", { href: `#/jobs/${job.restart_of}` }, job.restart_of)],
       ]),
       ...(open.length ? [section("Open findings", null, el("div", { class: "finding-list" }, open.map((finding) => findingCard(finding, Date.now() * 1e6))))] : []),
-      section("Step times", "a click shows that step in the timeline", el("div", { class: "panel" }, stepChart(items, job.baseline_ns, job.findings, (start, end) => panel.go(Math.max(1e9, 2 * (end - start)), Math.round(end + (end - start) / 2))))),
+      section("Step times", "a click shows that step in the timeline", el("div", { class: "panel" }, stepChart(items, job.baseline_ns, job.usual_high_ns, job.findings, (start, end) => panel.go(Math.max(1e9, 2 * (end - start)), Math.round(end + (end - start) / 2))))),
     );
     const closed = job.findings.filter((finding) => finding.phase === "closed");
     lower.replaceChildren(

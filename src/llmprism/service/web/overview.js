@@ -64,7 +64,7 @@ function clusterMap(data) {
 export function jobCard(job) {
   return el("a", { class: "job-card panel item", href: `#/jobs/${job.id}`, vars: { "--color": jobColor(job.id) } },
     el("div", { class: "job-card-head" }, el("strong", {}, job.id), el("span", { class: `state ${job.state}` }, job.state)),
-    sparkline(job.recent || [], job.baseline_ns),
+    sparkline(job.recent || [], job.baseline_ns, job.usual_high_ns),
     el("div", { class: "muted small" }, `${format.plural(job.gpus, "GPU")} · ${format.layout(job.layout)}`),
     el("div", { class: "small" }, job.recent_ns ? `step ${format.duration(job.recent_ns)}` : "no steps yet", job.baseline_ns ? `, usually ${format.duration(job.baseline_ns)}` : ""));
 }
