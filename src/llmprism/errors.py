@@ -7,6 +7,8 @@
     ├── TopologyError             a topology that cannot be used
     ├── UsageError                arguments that contradict each other
     ├── OutputError               a file that cannot be written
+    ├── ConfigError               a configuration file that cannot be used
+    ├── StoreError                the service's store cannot be read or written
     └── LimitError                an input beyond a cap of limits.py
 
 Library code raises them and never prints or exits; `cli` prints `str(error)` as one line.
@@ -18,11 +20,13 @@ from typing import ClassVar
 
 __all__ = [
     "ColumnError",
+    "ConfigError",
     "FormatError",
     "InputError",
     "LLMPrismError",
     "LimitError",
     "OutputError",
+    "StoreError",
     "TopologyError",
     "UsageError",
 ]
@@ -61,3 +65,11 @@ class OutputError(LLMPrismError):
 
 class LimitError(LLMPrismError):
     slug: ClassVar[str] = "limit"
+
+
+class ConfigError(LLMPrismError):
+    slug: ClassVar[str] = "config"
+
+
+class StoreError(LLMPrismError):
+    slug: ClassVar[str] = "store"

@@ -6,6 +6,8 @@ from typing import Final
 
 __all__ = [
     "MAX_ADDRESS_CHARS",
+    "MAX_BATCH_BYTES",
+    "MAX_BATCH_RECORDS",
     "MAX_DOCUMENT_BYTES",
     "MAX_HEADER_BYTES",
     "MAX_INPUT_FILES",
@@ -104,3 +106,9 @@ MAX_SIMULATED_GPUS: Final = 1 << 17
 
 MAX_SIMULATED_SECONDS: Final = 86_400.0
 """A day: longer windows are analysed in parts anyway."""
+
+MAX_BATCH_RECORDS: Final = 20_000_000
+"""Records of one batch taken in by the service: a quarter of an hour at 20,000 a second, 2 GB in memory."""
+
+MAX_BATCH_BYTES: Final = 1 << 32
+"""4 GiB of one batch once unpacked: two hundred bytes for each of MAX_BATCH_RECORDS records."""

@@ -17,7 +17,7 @@ def test_every_command_is_in_the_reference(entry):
     assert f"## `llmprism {entry.name}" in (DOCS / "cli.md").read_text()
 
 
-@pytest.mark.parametrize("command", ["diagnose", "demo"])
+@pytest.mark.parametrize("command", ["diagnose", "demo", "serve", "top", "replay"])
 def test_every_option_is_in_the_reference(command, capsys):
     main([command, "--help"])
     words = capsys.readouterr().out.replace(",", " ").split()

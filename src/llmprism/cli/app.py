@@ -30,6 +30,10 @@ class CommandEntry:
 
 COMMANDS: Final = (
     CommandEntry("diagnose", "llmprism.cli.diagnose:diagnose", "Say what is wrong with the jobs in flow records."),
+    CommandEntry("serve", "llmprism.cli.serve:serve", "Watch a cluster live: service, page, metrics, alerts."),
+    CommandEntry("top", "llmprism.cli.top:top", "Show what a service sees, in the terminal."),
+    CommandEntry("replay", "llmprism.cli.replay:replay", "Play a capture back to a service."),
+    CommandEntry("config", "llmprism.cli.config:app", "Check and show the service's settings, make tokens."),
     CommandEntry("demo", "llmprism.cli.demo:demo", "Diagnose the bundled captures of real training jobs."),
     CommandEntry(
         "simulate", "llmprism.cli.simulate:simulate", "Make the flow records of a simulated cluster, with exact truth."

@@ -1,0 +1,91 @@
+"""What the live service remembers from window to window: runs of jobs and findings with a life."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from llmprism.model.finding import Finding
+
+__all__ = ["FindingLife", "FindingPhase", "LiveState", "RunLife", "StepMark"]
+
+
+class LiveState(StrEnum):
+    """What a job is doing now. `restarted` and `started` last until steps are seen."""
+
+    STARTED = "started"
+    RUNNING = "running"
+    SLOWED = "slowed"
+    STALLED = "stalled"
+    HUNG = "hung"
+    CRASHED = "crashed"
+    ENDED = "ended"
+    RESTARTED = "restarted"
+
+    @property
+    def alive(self) -> bool:
+        return self not in (LiveState.CRASHED, LiveState.ENDED)
+
+
+class FindingPhase(StrEnum):
+    """`pending` findings have been seen but not often enough to be told."""
+
+    PENDING = "pending"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class StepMark:
+    """One step of a run, numbered from the first one seen."""
+
+    index: int
+    start_ns: int
+    end_ns: int
+    setup: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunLife:
+    """One run of a job. `id` never changes; `members` are names. Times are event times in ns.
+
+    `baseline_ns` is the step time while nothing was wrong (0: not known yet), `usual_high_ns` what nine of ten such
+    steps stay below, `slow_since_ns` when the present slow phase began (0: none). `silent_since_ns` is the end of its
+    last training message.
+    """
+
+    id: str
+    members: tuple[str, ...]
+    servers: tuple[str, ...]
+    state: LiveState
+    since_ns: int
+    first_ns: int
+    seen_ns: int
+    silent_since_ns: int
+    steps: int = 0
+    last_step_end_ns: int = 0
+    period_ns: int = 0
+    recent_ns: int = 0
+    baseline_ns: int = 0
+    usual_high_ns: int = 0
+    slow_since_ns: int = 0
+    restart_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindingLife:
+    """A finding from its first sighting to its close.
+
+    `sightings` counts windows that showed it, `missed` the windows in a row that did not although they should have.
+    `opened_ns` and `closed_ns` are ends of windows; `reason` says why it was closed.
+    """
+
+    id: str
+    finding: Finding
+    phase: FindingPhase
+    sightings: int = 1
+    missed: int = 0
+    opened_ns: int = 0
+    closed_ns: int = 0
+    updated_ns: int = 0
+    reason: str = ""

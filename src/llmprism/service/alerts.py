@@ -1,0 +1,165 @@
+"""Sends what the windows have put into the outbox: to Alertmanager (API v2) and to webhooks.
+
+A message is tried until it is delivered, with growing pauses; after the last try it stays as a dead letter with its
+error. Repeats are harmless: the alert's identity is the finding's id. Alertmanager forgets alerts that are not
+repeated, so those of open findings are sent again at intervals, with an end that lies a few intervals ahead: should
+this service die, they resolve by themselves. A message that has been overtaken (opened, not delivered, closed since)
+is still sent, in order, so that receivers see both.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import sqlalchemy as sql
+
+from llmprism import __version__
+from llmprism.errors import StoreError
+from llmprism.service import schema
+from llmprism.service.config import AlertSettings
+from llmprism.service.messages import ALERTMANAGER
+from llmprism.service.store import Store
+
+__all__ = ["AlertSender", "alertmanager_alert", "post_json"]
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 300.0
+POLL_S: Final = 1.0
+BATCH: Final = 100
+ENDS_AHEAD: Final = 4
+"""Intervals after which an alert that is not repeated resolves by itself."""
+
+Post = Callable[[str, Any, float], None]
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A receiver that redirects is misconfigured; following it could send the alert anywhere."""
+
+    def redirect_request(self, *_arguments: Any, **_named: Any) -> None:
+        return None
+
+
+_opener = urllib.request.build_opener(_NoRedirect)
+
+
+def post_json(url: str, document: Any, timeout_s: float) -> None:
+    """Raises OSError (URLError, HTTPError) unless the receiver answers 2xx."""
+    body = json.dumps(document).encode()
+    headers = {"content-type": "application/json", "user-agent": f"llmprism/{__version__}"}
+    request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - the config allows http(s) only
+    with _opener.open(request, timeout=timeout_s) as answer:
+        answer.read(1 << 16)
+
+
+def alertmanager_alert(document: dict[str, Any], ends_at: str) -> dict[str, Any]:
+    """One alert of Alertmanager's API v2."""
+    return {
+        "labels": document["labels"],
+        "annotations": document["annotations"],
+        "startsAt": document["starts_at"],
+        "endsAt": document["ends_at"] or ends_at,
+        "generatorURL": document["url"],
+    }
+
+
+class AlertSender:
+    """`run` in a thread of its own until `stop` is set."""
+
+    def __init__(
+        self,
+        settings: AlertSettings,
+        store: Store,
+        post: Post = post_json,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._post = post
+        self._now_ns = now_ns
+        self._repeat_at_ns = 0
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.wait(POLL_S):
+            try:
+                self.send_due()
+                self.repeat_open()
+            except StoreError as error:
+                log.warning("alerts wait for the store", extra={"reason": str(error)})
+
+    def send_due(self) -> int:
+        """Tries every message whose time has come; returns how many were delivered. A target that fails keeps its
+        later messages waiting, so that their order stays."""
+        table = schema.outbox
+        with self._store.reading() as connection:
+            query = sql.select(table).where(table.c.status == "waiting").order_by(table.c.id).limit(BATCH)
+            rows = connection.execute(query).all()
+        blocked: set[str] = set()
+        sent = 0
+        for row in rows:
+            if row.target in blocked:
+                continue
+            if row.due_wall_ns > self._now_ns():
+                blocked.add(row.target)
+                continue
+            error = self._try(row.target, json.loads(row.document))
+            sent += error is None
+            if error is not None:
+                blocked.add(row.target)
+            self._note(row, error)
+        return sent
+
+    def repeat_open(self) -> None:
+        """Sends the alerts of open findings to every Alertmanager again, once per interval."""
+        if self._now_ns() < self._repeat_at_ns or not self._settings.alertmanager:
+            return
+        self._repeat_at_ns = self._now_ns() + int(self._settings.resend_s * 1e9)
+        table, findings = schema.outbox, schema.findings
+        query = (
+            sql.select(table.c.target, table.c.document)
+            .join(findings, findings.c.id == table.c.finding)
+            .where((findings.c.phase == "open") & (table.c.status == "sent"))
+        )
+        with self._store.reading() as connection:
+            rows = connection.execute(query).all()
+        for target, document in rows:
+            if target.startswith(ALERTMANAGER):
+                self._try(target, json.loads(document))
+
+    def _try(self, target: str, document: dict[str, Any]) -> str | None:
+        kind, _, url = target.partition(":")
+        try:
+            if kind == ALERTMANAGER:
+                ahead = timedelta(seconds=ENDS_AHEAD * self._settings.resend_s)
+                ends = (datetime.fromtimestamp(self._now_ns() / 1e9, UTC) + ahead).isoformat()
+                alert = alertmanager_alert(document, ends)
+                self._post(url.rstrip("/") + "/api/v2/alerts", [alert], self._settings.timeout_s)
+            else:
+                self._post(url, document, self._settings.timeout_s)
+        except (OSError, ValueError) as error:
+            return f"{type(error).__name__}: {error}"[:500]
+        return None
+
+    def _note(self, row: Any, error: str | None) -> None:
+        attempts = row.attempts + 1
+        dead = error is not None and attempts >= self._settings.attempts
+        pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (attempts - 1))
+        values = {
+            "attempts": attempts,
+            "status": "sent" if error is None else "dead" if dead else "waiting",
+            "error": error or "",
+            "due_wall_ns": self._now_ns() + int(pause * 1e9),
+        }
+        with self._store.writing() as connection:
+            connection.execute(schema.outbox.update().where(schema.outbox.c.id == row.id).values(**values))
+        if error is not None:
+            log.warning("alert not delivered", extra={"target": row.target, "reason": error, "dead": dead})

@@ -1,0 +1,73 @@
+"""The tracker's state as JSON text and back. Explicit in both directions: a state that does not fit is an error."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, Final
+
+from llmprism.errors import StoreError
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife
+from llmprism.service.runs import Candidate
+from llmprism.service.tracker import TrackerState
+from llmprism.service.windows import WindowPlan
+
+__all__ = ["decode_finding", "decode_state", "encode_finding", "encode_state"]
+
+VERSION: Final = 1
+
+
+def encode_state(state: TrackerState, plan: WindowPlan) -> str:
+    return json.dumps(
+        {
+            "version": VERSION,
+            "plan": asdict(plan),
+            "runs": [asdict(run) for run in state.runs],
+            "candidates": [asdict(candidate) for candidate in state.candidates],
+            "lives": [{**asdict(life), "finding": encode_finding(life.finding)} for life in state.lives],
+        },
+        separators=(",", ":"),
+    )
+
+
+def decode_state(text: str) -> tuple[TrackerState, WindowPlan]:
+    try:
+        document = json.loads(text)
+        if document["version"] != VERSION:
+            raise StoreError(f"the store was written by another version of llmprism (state {document['version']})")
+        runs = tuple(_run(item) for item in document["runs"])
+        candidates = tuple(Candidate(tuple(item["members"]), item["windows"]) for item in document["candidates"])
+        lives = tuple(_life(item) for item in document["lives"])
+        return TrackerState(runs, candidates, lives), WindowPlan(**document["plan"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the saved state cannot be read ({type(error).__name__}: {error})") from error
+
+
+def encode_finding(finding: Finding) -> dict[str, Any]:
+    return asdict(finding)
+
+
+def decode_finding(item: dict[str, Any]) -> Finding:
+    place = item["where"]["id"]
+    return Finding(
+        kind=FindingKind(item["kind"]),
+        job=item["job"],
+        where=Where(WhereType(item["where"]["type"]), place if isinstance(place, str) else tuple(place)),
+        start_ns=item["start_ns"],
+        end_ns=item["end_ns"],
+        severity=item["severity"],
+        confidence=item["confidence"],
+        lost_gpu_seconds=item["lost_gpu_seconds"],
+        summary=item["summary"],
+        evidence=tuple(Evidence(one["what"], one["value"], one["expected"]) for one in item["evidence"]),
+    )
+
+
+def _run(item: dict[str, Any]) -> RunLife:
+    lists = {"members": tuple(item["members"]), "servers": tuple(item["servers"]), "state": LiveState(item["state"])}
+    return RunLife(**{**item, **lists})
+
+
+def _life(item: dict[str, Any]) -> FindingLife:
+    return FindingLife(**{**item, "finding": decode_finding(item["finding"]), "phase": FindingPhase(item["phase"])})

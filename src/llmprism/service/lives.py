@@ -1,0 +1,239 @@
+"""The life of a finding: seen, opened once, updated, closed once.
+
+Two sightings are the same finding when job, kind and place agree (a hang that turns out to be a crash keeps its
+identity) and their times meet. A finding opens at its second sighting in a row, so that one odd window opens nothing;
+a stopped job opens at once, because `runs` has already waited for the silence. It closes when its end is some time
+past, when several windows in a row should have shown it and did not, or when its job is gone. After that the window
+still holds the old records for a while: the same fault seen again does not reopen it, one that goes on does open a
+new finding.
+
+A fault that lasts longer than a window slowly becomes all that the window knows. As long as the run is slower than its
+own baseline, its open findings are not missed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from llmprism.model.finding import Finding, FindingKind, Where, WhereType
+from llmprism.model.flows import Window
+from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife
+from llmprism.service.windows import SECOND
+
+__all__ = ["STOPPED_KINDS", "follow_findings"]
+
+OPEN_SIGHTINGS: Final = 2
+"""Windows in a row that must show a finding: a fault is in every window after its start, an edge effect in one."""
+
+CLOSE_AFTER_NS: Final = 10 * SECOND
+"""A finding whose end is this long past is over; two to three hops."""
+
+CLOSE_MISSED: Final = 3
+"""Windows in a row without a finding that should have shown it."""
+
+PENDING_MISSED: Final = 2
+
+STOPPED_OPEN_NS: Final = 3_600 * SECOND
+"""A crash or a hang that nobody restarts is closed after an hour, so that old ones do not pile up."""
+
+SAME_PLACE: Final = 0.5
+"""Jaccard similarity of groups that are the same group."""
+
+STOPPED_KINDS: Final = (FindingKind.HANG, FindingKind.CRASH)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    finding: Finding
+    life: int | None
+
+
+def follow_findings(
+    lives: Sequence[FindingLife],
+    findings: Sequence[Finding],
+    runs: Sequence[RunLife],
+    report_run: dict[str, str],
+    judged: frozenset[str],
+    window: Window,
+) -> tuple[tuple[FindingLife, ...], tuple[FindingLife, ...]]:
+    """(all lives to keep in mind, those that changed) after this window.
+
+    `judged` are the runs of which the window shows enough steps: with fewer, nothing new is believed of them.
+    """
+    by_id = {run.id: run for run in runs}
+    seen = [finding for one in findings if (finding := _of_run(one, report_run, by_id)) is not None]
+    after: dict[str, FindingLife] = {life.id: life for life in lives}
+    sighted: set[str] = set()
+    for finding in seen:
+        life = _same(finding, list(after.values()), sighted)
+        if life is None:
+            if not _may_be_born(finding, by_id, judged):
+                continue
+            life = _born(finding, window, after)
+        elif life.phase is FindingPhase.CLOSED:
+            again = _again(life, finding, window)
+            if again is None:
+                continue
+            life = _same(again, [one for one in after.values() if one.phase is not FindingPhase.CLOSED], sighted)
+            life = _born(again, window, after) if life is None else _seen_again(life, again, window)
+        else:
+            life = _seen_again(life, finding, window)
+        after[life.id] = life
+        sighted.add(life.id)
+    for key, life in list(after.items()):
+        after[key] = _judged(life, key in sighted, by_id, runs, window)
+    kept = tuple(life for life in after.values() if _worth_keeping(life, window))
+    before = {life.id: life for life in lives}
+    changed = tuple(
+        life for key, life in after.items() if life.phase is not FindingPhase.PENDING and before.get(key) != life
+    )
+    return kept, changed
+
+
+def _may_be_born(finding: Finding, runs: dict[str, RunLife], judged: frozenset[str]) -> bool:
+    """The first steps of a job differ for many reasons, so they accuse nobody. Once a job is over, the silence after
+    it is all that is new: it tells why the job stopped and nothing else."""
+    run = runs.get(finding.job or "")
+    return run is None or finding.kind in STOPPED_KINDS or (run.state.alive and run.id in judged)
+
+
+def _of_run(finding: Finding, report_run: dict[str, str], runs: dict[str, RunLife]) -> Finding | None:
+    """The finding under its run's own id; None while the run is not believed, or not yet believed to have stopped."""
+    if finding.job is None:
+        return finding
+    run = runs.get(report_run.get(finding.job, ""))
+    if run is None:
+        return None
+    if finding.kind in STOPPED_KINDS and run.state not in (LiveState.HUNG, LiveState.CRASHED):
+        return None
+    where = Where(WhereType.JOB, run.id) if finding.where.type is WhereType.JOB else finding.where
+    return replace(finding, job=run.id, where=where)
+
+
+def _same(finding: Finding, lives: list[FindingLife], sighted: set[str]) -> FindingLife | None:
+    """The life this is a sighting of: living ones first, then the latest."""
+    fitting = [life for life in lives if life.id not in sighted and _fits(life.finding, finding)]
+    living = [life for life in fitting if life.phase is not FindingPhase.CLOSED]
+    return max(living or fitting, key=lambda life: life.finding.start_ns, default=None)
+
+
+def _fits(old: Finding, new: Finding) -> bool:
+    same_kind = old.kind is new.kind or (old.kind in STOPPED_KINDS and new.kind in STOPPED_KINDS)
+    if not same_kind or old.job != new.job:
+        return False
+    if old.end_ns is not None and new.start_ns > old.end_ns + CLOSE_AFTER_NS:
+        return False
+    return old.kind in STOPPED_KINDS or _same_place(old.where, new.where)
+
+
+def _same_place(old: Where, new: Where) -> bool:
+    if old.type is not new.type:
+        return False
+    if isinstance(old.id, str) or isinstance(new.id, str) or old.type is WhereType.LINK:
+        return old.id == new.id
+    here, there = set(old.id), set(new.id)
+    return len(here & there) >= SAME_PLACE * len(here | there)
+
+
+def _again(life: FindingLife, finding: Finding, window: Window) -> Finding | None:
+    """The part of a finding that lies clearly after the close of its earlier life."""
+    end = life.finding.end_ns or life.closed_ns
+    last = finding.end_ns if finding.end_ns is not None else window.end_ns
+    if last <= end + CLOSE_AFTER_NS:
+        return None
+    return replace(finding, start_ns=max(finding.start_ns, end))
+
+
+def _born(finding: Finding, window: Window, others: dict[str, FindingLife]) -> FindingLife:
+    text = json.dumps([finding.job, finding.kind, finding.where.type, finding.where.id, finding.start_ns])
+    number, name = 0, ""
+    while not name or name in others:
+        name = "f-" + hashlib.sha256(f"{text}{number or ''}".encode()).hexdigest()[:12]
+        number += 1
+    phase = FindingPhase.OPEN if finding.kind in STOPPED_KINDS else FindingPhase.PENDING
+    opened = window.end_ns if phase is FindingPhase.OPEN else 0
+    return FindingLife(name, finding, phase, opened_ns=opened, updated_ns=window.end_ns)
+
+
+def _seen_again(life: FindingLife, finding: Finding, window: Window) -> FindingLife:
+    sightings = life.sightings + 1
+    opens = life.phase is FindingPhase.PENDING and sightings >= OPEN_SIGHTINGS
+    return replace(
+        life,
+        finding=_merged(life, finding, window),
+        phase=FindingPhase.OPEN if opens else life.phase,
+        opened_ns=window.end_ns if opens else life.opened_ns,
+        sightings=sightings,
+        missed=0,
+        updated_ns=window.end_ns,
+    )
+
+
+def _merged(life: FindingLife, new: Finding, window: Window) -> Finding:
+    """The newest view with the oldest start. Where the window has lost the start, the cost since last time is added."""
+    old = life.finding
+    cut_off = new.start_ns > old.start_ns + SECOND and old.start_ns < window.start_ns
+    if not cut_off:
+        return replace(new, start_ns=min(old.start_ns, new.start_ns))
+    end = new.end_ns if new.end_ns is not None else window.end_ns
+    fresh = max(0, end - max(life.updated_ns, new.start_ns)) / max(end - new.start_ns, 1)
+    lost = round(old.lost_gpu_seconds + new.lost_gpu_seconds * min(fresh, 1.0), 3)
+    return replace(new, start_ns=old.start_ns, lost_gpu_seconds=lost)
+
+
+def _judged(
+    life: FindingLife, sighted: bool, by_id: dict[str, RunLife], runs: Sequence[RunLife], window: Window
+) -> FindingLife:
+    if life.phase is FindingPhase.CLOSED:
+        return life
+    run = by_id.get(life.finding.job or "")
+    if not sighted:
+        slowed = run is not None and run.slow_since_ns > 0 and life.phase is FindingPhase.OPEN
+        life = replace(life, missed=0 if slowed and life.finding.end_ns is None else life.missed + 1)
+    if life.phase is FindingPhase.PENDING:
+        return life
+    if life.finding.kind in STOPPED_KINDS:
+        return _stopped_judged(life, run, runs, window)
+    end = life.finding.end_ns
+    if end is not None and window.end_ns - end >= CLOSE_AFTER_NS:
+        return _closed(life, end, "it ended", window)
+    if run is not None and not run.state.alive:
+        return _closed(life, run.silent_since_ns, f"the job {run.state.value}", window)
+    if life.missed >= CLOSE_MISSED:
+        return _closed(life, end or life.updated_ns, "no longer seen", window)
+    return life
+
+
+def _stopped_judged(life: FindingLife, run: RunLife | None, runs: Sequence[RunLife], window: Window) -> FindingLife:
+    if run is not None and run.state not in (LiveState.HUNG, LiveState.CRASHED):
+        return _closed(life, window.end_ns, f"the job is {run.state.value}", window)
+    restarted = next((one for one in runs if one.restart_of is not None and one.restart_of == life.finding.job), None)
+    if restarted is not None:
+        return _closed(life, restarted.first_ns, f"restarted as {restarted.id}", window)
+    if window.end_ns - life.finding.start_ns >= STOPPED_OPEN_NS:
+        return _closed(life, window.end_ns, "an hour old", window)
+    return life
+
+
+def _closed(life: FindingLife, end_ns: int, reason: str, window: Window) -> FindingLife:
+    finding = replace(life.finding, end_ns=max(end_ns, life.finding.start_ns))
+    return replace(
+        life,
+        finding=finding,
+        phase=FindingPhase.CLOSED,
+        closed_ns=window.end_ns,
+        updated_ns=window.end_ns,
+        reason=reason,
+    )
+
+
+def _worth_keeping(life: FindingLife, window: Window) -> bool:
+    if life.phase is FindingPhase.PENDING:
+        return life.missed < PENDING_MISSED
+    if life.phase is FindingPhase.CLOSED:
+        return (life.finding.end_ns or 0) >= window.start_ns - CLOSE_AFTER_NS
+    return True

@@ -1,0 +1,87 @@
+"""What is sent when a finding opens or closes: one message per target, built once, in the window's transaction.
+
+The identity of an alert is the finding's id: it never changes, so Alertmanager and receivers recognise repeats, and
+the message that closes a finding resolves the alert that its opening fired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from llmprism.model.finding import Finding
+from llmprism.model.flows import Window
+from llmprism.model.live import FindingLife
+from llmprism.report.kinds import CHECKS, TITLES
+from llmprism.report.text import clean
+from llmprism.service.config import AlertSettings
+from llmprism.service.tracker import Changes
+
+__all__ = ["ALERTMANAGER", "CLOSED", "OPENED", "WEBHOOK", "alert_document", "messages_of"]
+
+OPENED: Final = "opened"
+CLOSED: Final = "closed"
+ALERTMANAGER: Final = "alertmanager"
+WEBHOOK: Final = "webhook"
+
+LABEL_CHARS: Final = 200
+"""Labels are short; a group of a thousand members is named by its first ones."""
+
+
+def messages_of(
+    changes: Changes, settings: AlertSettings, window: Window
+) -> tuple[tuple[str, str, str, Mapping[str, Any]], ...]:
+    """(target, finding id, event, document) for every finding that this window opened or closed."""
+    targets = [
+        *(f"{ALERTMANAGER}:{url}" for url in settings.alertmanager),
+        *(f"{WEBHOOK}:{url}" for url in settings.webhook),
+    ]
+    messages = []
+    for life in changes.findings:
+        for event, names in ((OPENED, changes.opened), (CLOSED, changes.closed)):
+            if life.id in names:
+                document = alert_document(life, event, settings, window.end_ns)
+                messages += [(target, life.id, event, document) for target in targets]
+    return tuple(messages)
+
+
+def alert_document(life: FindingLife, event: str, settings: AlertSettings, now_ns: int) -> dict[str, Any]:
+    """One finding as the webhook's body; Alertmanager's alert is made of the same parts."""
+    finding = life.finding
+    link = f"{settings.url.rstrip('/')}/#/findings/{life.id}" if settings.url else ""
+    return {
+        "schema": "llmprism.alert/1",
+        "event": event,
+        "id": life.id,
+        "at_ns": now_ns,
+        "labels": {
+            "alertname": "LLMPrism" + "".join(part.capitalize() for part in finding.kind.value.split("_")),
+            "finding": life.id,
+            "kind": finding.kind.value,
+            "job_id": clean(finding.job or "", LABEL_CHARS),
+            "place": clean(_place(finding), LABEL_CHARS),
+            "severity": "critical" if finding.severity >= 0.5 else "warning",
+        },
+        "annotations": {
+            "summary": clean(finding.summary),
+            "title": TITLES[finding.kind],
+            "advice": CHECKS[finding.kind],
+            "lost_gpu_seconds": f"{finding.lost_gpu_seconds:.0f}",
+        },
+        "url": link,
+        "start_ns": finding.start_ns,
+        "end_ns": finding.end_ns,
+        "starts_at": _iso(finding.start_ns),
+        "ends_at": None if event == OPENED else _iso(finding.end_ns or now_ns),
+        "reason": life.reason,
+    }
+
+
+def _place(finding: Finding) -> str:
+    place = finding.where.id
+    return place if isinstance(place, str) else ", ".join(place)
+
+
+def _iso(time_ns: int) -> str:
+    return datetime.fromtimestamp(time_ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

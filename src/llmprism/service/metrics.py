@@ -1,0 +1,162 @@
+"""`/metrics` in Prometheus' text format, from the store alone. Labels are bounded: the latest jobs by id, no addresses.
+
+Per job: step seconds, state, GPUs, open findings, GPU-seconds lost. Per source: received, stored, late, dropped by
+reason, and how far the records lie behind the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from llmprism.model.finding import FindingKind
+from llmprism.model.live import LiveState
+from llmprism.service.history import History
+
+__all__ = ["MAX_JOBS", "ServiceGauges", "render"]
+
+MAX_JOBS: Final = 200
+"""Jobs with metrics of their own, living ones first: 200 x 12 series stay small. The rest are counted by state."""
+
+Samples = Iterable[tuple[dict[str, str], float]]
+
+
+class ServiceGauges:
+    """What only the running process knows."""
+
+    def __init__(self, queued_bytes: int, trouble: bool, shedding: bool, version: str, now_ns: int) -> None:
+        self.queued_bytes = queued_bytes
+        self.trouble = trouble
+        self.shedding = shedding
+        self.version = version
+        self.now_ns = now_ns
+
+
+def render(history: History, gauges: ServiceGauges) -> str:
+    """All metrics, ending in a newline."""
+    runs = history.runs(limit=1000)["items"]
+    findings = history.findings(phase="open", limit=1000)["items"]
+    shown = sorted(runs, key=lambda run: run["state"] in ("ended", "crashed"))[:MAX_JOBS]
+    parts = [
+        *_service(history, gauges),
+        *_jobs(shown, findings),
+        _metric("llmprism_jobs", "gauge", "Jobs known, by state.", _by_state(runs)),
+        _metric("llmprism_findings_open", "gauge", "Open findings, by kind.", _by_kind(findings)),
+        *_sources(history.sources()),
+    ]
+    return "".join(parts)
+
+
+def _service(history: History, gauges: ServiceGauges) -> list[str]:
+    window = history.last_window() or {}
+    behind = (gauges.now_ns - window["end_ns"]) / 1e9 if window else 0.0
+    sent = history.outbox_counts()
+    return [
+        _metric("llmprism_info", "gauge", "Version.", [({"version": gauges.version}, 1)]),
+        _metric("llmprism_intake_queue_bytes", "gauge", "Bytes waiting to be stored.", [({}, gauges.queued_bytes)]),
+        _metric("llmprism_storage_trouble", "gauge", "1 while records cannot be stored.", [({}, gauges.trouble)]),
+        _metric("llmprism_shedding", "gauge", "1 while pushes are turned away.", [({}, gauges.shedding)]),
+        _metric(
+            "llmprism_window_end_seconds", "gauge", "End of the last window.", [({}, window.get("end_ns", 0) / 1e9)]
+        ),
+        _metric("llmprism_window_behind_seconds", "gauge", "How far the last window lies behind now.", [({}, behind)]),
+        _metric(
+            "llmprism_window_duration_seconds",
+            "gauge",
+            "Time the last window took.",
+            [({}, window.get("took_ms", 0) / 1e3)],
+        ),
+        _metric("llmprism_window_records", "gauge", "Records of the last window.", [({}, window.get("records", 0))]),
+        _metric(
+            "llmprism_messages",
+            "gauge",
+            "Alert messages kept, by status.",
+            [({"status": status}, sent.get(status, 0)) for status in ("waiting", "sent", "dead")],
+        ),
+    ]
+
+
+def _jobs(runs: list[dict[str, Any]], findings: list[dict[str, Any]]) -> list[str]:
+    open_by_job: dict[str, int] = {}
+    for finding in findings:
+        open_by_job[finding["job"] or ""] = open_by_job.get(finding["job"] or "", 0) + 1
+    label = [({"job_id": run["id"]}, run) for run in runs]
+    states = [
+        ({**labels, "state": state.value}, float(run["state"] == state.value))
+        for labels, run in label
+        for state in LiveState
+    ]
+    return [
+        _metric("llmprism_job_state", "gauge", "1 for the state a job is in.", states),
+        _metric("llmprism_job_gpus", "gauge", "GPUs of a job.", [(one, run["gpus"]) for one, run in label]),
+        _metric(
+            "llmprism_job_step_seconds",
+            "gauge",
+            "Recent step time.",
+            [(one, run["recent_ns"] / 1e9) for one, run in label],
+        ),
+        _metric(
+            "llmprism_job_step_baseline_seconds",
+            "gauge",
+            "Step time while nothing is wrong.",
+            [(one, run["baseline_ns"] / 1e9) for one, run in label],
+        ),
+        _metric("llmprism_job_steps_total", "counter", "Steps seen.", [(one, run["steps"]) for one, run in label]),
+        _metric(
+            "llmprism_job_findings_open",
+            "gauge",
+            "Open findings of a job.",
+            [(one, open_by_job.get(run["id"], 0)) for one, run in label],
+        ),
+    ]
+
+
+def _sources(sources: list[dict[str, Any]]) -> list[str]:
+    real = [source for source in sources if source["name"] != "service"]
+    names = ("received", "stored", "late")
+    parts = [
+        _metric(
+            f"llmprism_source_{name}_records_total",
+            "counter",
+            f"Records {name}.",
+            [({"source": source["name"]}, source.get(name, 0)) for source in real],
+        )
+        for name in names
+    ]
+    dropped = [
+        ({"source": source["name"], "reason": reason}, count)
+        for source in real
+        for reason, count in source["dropped"].items()
+    ]
+    refused = [
+        ({"source": source["name"], "reason": reason}, count)
+        for source in real
+        for reason, count in source["refused"].items()
+    ]
+    skipped = sum(source.get("windows_skipped", 0) for source in sources)
+    return [
+        *parts,
+        _metric("llmprism_source_dropped_records_total", "counter", "Records dropped, by reason.", dropped),
+        _metric("llmprism_source_refused_payloads_total", "counter", "Payloads that could not be read.", refused),
+        _metric("llmprism_windows_skipped_total", "counter", "Windows left out to catch up.", [({}, skipped)]),
+    ]
+
+
+def _by_state(runs: list[dict[str, Any]]) -> Samples:
+    return [({"state": state.value}, sum(run["state"] == state.value for run in runs)) for state in LiveState]
+
+
+def _by_kind(findings: list[dict[str, Any]]) -> Samples:
+    return [({"kind": kind.value}, sum(one["kind"] == kind.value for one in findings)) for kind in FindingKind]
+
+
+def _metric(name: str, kind: str, text: str, samples: Samples) -> str:
+    lines = [f"# HELP {name} {text}\n# TYPE {name} {kind}\n"]
+    for labels, value in samples:
+        inner = ",".join(f'{key}="{_escaped(one)}"' for key, one in labels.items())
+        lines.append(f"{name}{{{inner}}} {float(value):.10g}\n" if inner else f"{name} {float(value):.16g}\n")
+    return "".join(lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

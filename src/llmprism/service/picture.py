@@ -1,0 +1,97 @@
+"""A window's report as the documents that the store keeps: the latest picture, a summary per window, run layouts.
+
+Text from outside is cleaned where it is shown as text (`report.text.clean`); the page still shows it as text only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmprism.model.live import FindingPhase
+from llmprism.model.report import JobReport, Report
+from llmprism.model.topology import Topology
+from llmprism.report.facts import sick_addresses
+from llmprism.report.json_report import document
+from llmprism.service.tracker import TrackerState
+
+__all__ = ["layout_documents", "picture_document", "summary_document"]
+
+
+def picture_document(
+    report: Report,
+    state: TrackerState,
+    report_run: dict[str, str],
+    topology: Topology | None,
+    topology_trouble: str,
+    note: str,
+) -> dict[str, Any]:
+    """What the page shows at once: window, input, servers with their GPUs, switches, notes."""
+    contract = document(report)
+    run_of = {member: run.id for run in state.runs if run.state.alive for member in run.members}
+    sick = sick_addresses(report)
+    notes = [*contract["notes"], *([note] if note else [])]
+    if topology_trouble:
+        notes.append(f"the topology file cannot be used: {topology_trouble}")
+    return {
+        "window": contract["window"],
+        "input": contract["input"],
+        "notes": notes,
+        "switches": [
+            {**load, "jobs": [report_run.get(job, job) for job in load["jobs"]], "sick": load["switch"] in sick}
+            for load in contract["switches"]
+        ],
+        "servers": _servers(topology, run_of, sick),
+    }
+
+
+def _servers(
+    topology: Topology | None, run_of: dict[str, str], sick: set[str] | frozenset[str]
+) -> list[dict[str, Any]]:
+    servers: list[dict[str, Any]] = []
+    seated: set[str] = set()
+    for server in topology.servers if topology else ():
+        seated.update(nic.address for nic in server.nics)
+        servers.append(
+            {
+                "name": server.name,
+                "gpus": [
+                    [nic.address, nic.gpu, run_of.get(nic.address), nic.address in sick, nic.switch]
+                    for nic in server.nics
+                ],
+            }
+        )
+    loose = sorted(address for address in run_of if address not in seated)
+    if loose:
+        name = "not in the topology" if servers else "all addresses"
+        servers.append({"name": name, "gpus": [[one, None, run_of[one], one in sick, None] for one in loose]})
+    return servers
+
+
+def summary_document(report: Report, state: TrackerState, note: str) -> dict[str, Any]:
+    """A few numbers per window, kept for history."""
+    return {
+        "jobs": len(report.jobs),
+        "gpus": sum(len(run.members) for run in state.runs if run.state.alive),
+        "states": {run.id: run.state.value for run in state.runs if run.state.alive},
+        "open": sum(life.phase is FindingPhase.OPEN for life in state.lives),
+        "used": report.input.used,
+        "dropped": dict(report.input.dropped),
+        "note": note,
+    }
+
+
+def layout_documents(report: Report, report_run: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Run id → layout, groups and pipelines of the contract."""
+    jobs: dict[str, JobReport] = {job.job.id: job for job in report.jobs}
+    contract = {job["id"]: job for job in document(report)["jobs"] if job["id"] in jobs}
+    return {
+        run: {
+            "layout": contract[name]["layout"],
+            "groups": contract[name]["groups"],
+            "pipelines": contract[name]["pipelines"],
+            "confidence": contract[name]["confidence"],
+            "notes": contract[name]["notes"],
+        }
+        for name, run in report_run.items()
+        if name in contract
+    }

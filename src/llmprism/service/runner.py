@@ -1,0 +1,204 @@
+"""Puts the service together and runs it: this process takes records in and answers, a second one makes the windows.
+
+The evaluator has a process of its own so that a long window never delays an answer and its memory is its own. The two
+meet in the store alone. It ends with its parent, however that ends; when it dies by itself it is started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Final
+
+import uvicorn
+from fastapi import FastAPI
+
+from llmprism.errors import LLMPrismError, StoreError
+from llmprism.service.alerts import AlertSender
+from llmprism.service.api.app import Live, create_app
+from llmprism.service.config import Config
+from llmprism.service.evaluator import Evaluator
+from llmprism.service.intake import Intake, clear_incoming
+from llmprism.service.logs import set_up_logs
+from llmprism.service.sources.directory import DirectorySource
+from llmprism.service.sources.kafka import KafkaSource
+from llmprism.service.store import Store
+from llmprism.service.upkeep import Upkeep
+
+__all__ = ["Service", "evaluate_forever", "serve"]
+
+log = logging.getLogger(__name__)
+
+EVALUATOR_PAUSE_S: Final = 0.25
+STORE_PAUSE_S: Final = 1.0
+QUEUE_GRACE_S: Final = 20.0
+"""How long a stopping service waits for queued batches to be stored."""
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def _die_with_parent(parent: int) -> None:
+    """On Linux the kernel ends this process when its parent ends, also by `kill -9`."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def evaluate_forever(config: Config, parent: int) -> None:
+    """The evaluator's process. A store that does not answer is asked again; state is read anew after every failure."""
+    _die_with_parent(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    set_up_logs(config.log)
+    store = Store(config.store)
+    evaluator: Evaluator | None = None
+    while os.getppid() == parent:
+        try:
+            evaluator = evaluator or Evaluator(store, config)
+            if not evaluator.advance():
+                time.sleep(EVALUATOR_PAUSE_S)
+        except (StoreError, OSError) as error:
+            log.error("windows wait", extra={"reason": str(error)})
+            evaluator = None
+            time.sleep(STORE_PAUSE_S)
+        except Exception:
+            log.exception("a window failed")
+            evaluator = None
+            time.sleep(STORE_PAUSE_S)
+
+
+class Service:
+    """All threads and processes of a running service."""
+
+    def __init__(self, config: Config, store: Store | None = None) -> None:
+        self.config = config
+        self.store = store or Store(config.store)
+        self.store.create()
+        clear_incoming(self.store)
+        self.intake = Intake(self.store, config)
+        self.sources: list[DirectorySource | KafkaSource] = []
+        self.sources += [DirectorySource(settings, self.store, self.intake) for settings in config.directory]
+        self.sources += [KafkaSource(settings, self.store, self.intake) for settings in config.kafka]
+        self._context = multiprocessing.get_context("spawn")
+        self.workers = ProcessPoolExecutor(1, self._context, initializer=_die_with_parent, initargs=(os.getpid(),))
+        self.live = Live(config, self.store, self.intake, self.workers, self.troubles)
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._evaluator: multiprocessing.process.BaseProcess | None = None
+        self.crashes = 0
+
+    def troubles(self) -> list[str]:
+        """Plain sentences on what does not work now."""
+        found = [f"{source.name}: {source.trouble}" for source in self.sources if source.trouble]
+        if self.intake.trouble:
+            found.append(f"records cannot be stored: {self.intake.trouble}")
+        return found
+
+    def start(self) -> None:
+        self._evaluator = self._start_evaluator()
+        self._thread("intake", self.intake.run)
+        for source in self.sources:
+            self._thread(source.name, source.run, self._stop)
+        self._thread("alerts", AlertSender(self.config.alerts, self.store).run, self._stop)
+        self._thread("upkeep", Upkeep(self.store, self.config).run, self._stop)
+        self._thread("watch", self._watch)
+
+    def _thread(self, name: str, target: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _start_evaluator(self) -> multiprocessing.process.BaseProcess:
+        process = self._context.Process(
+            target=evaluate_forever, args=(self.config, os.getpid()), name="llmprism-evaluator", daemon=True
+        )
+        process.start()
+        return process
+
+    def _watch(self) -> None:
+        while not self._stop.wait(1.0):
+            if self._evaluator is not None and not self._evaluator.is_alive():
+                self.crashes += 1
+                log.error("the evaluator ended and is started again", extra={"code": self._evaluator.exitcode})
+                self._evaluator = self._start_evaluator()
+
+    def stop(self) -> None:
+        """Takes nothing new, stores what is queued, ends the rest."""
+        self.live.stopping.set()
+        self._stop.set()
+        self.intake.stop()
+        deadline = time.monotonic() + QUEUE_GRACE_S
+        for thread in self._threads:
+            thread.join(max(0.1, deadline - time.monotonic()))
+        if self._evaluator is not None:
+            self._evaluator.terminate()
+            self._evaluator.join(5)
+        self.workers.shutdown(wait=False, cancel_futures=True)
+        self.store.close()
+
+
+def serve(config: Config, *, ready: Callable[[str], None] | None = None) -> None:
+    """Runs until SIGINT or SIGTERM. `ready` is told the address once the page answers."""
+    service = Service(config)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        await asyncio.to_thread(service.stop)
+
+    app = create_app(service.live, lifespan)
+    server = _Server(
+        uvicorn.Config(
+            app,
+            host=config.server.host,
+            port=config.server.port,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=True,
+            proxy_headers=config.server.trusted_proxy,
+            timeout_graceful_shutdown=5,
+            timeout_keep_alive=30,
+            limit_concurrency=1_000,
+        ),
+        ready,
+        service.live,
+    )
+    try:
+        server.run()
+    except SystemExit as error:
+        raise LLMPrismError(
+            f"cannot listen on {config.server.host}:{config.server.port}; is another service there?"
+        ) from error
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[str], None] | None, live: Live) -> None:
+        super().__init__(config)
+        self._ready = ready
+        self._live = live
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await super().startup(None if sockets is None else sockets)  # type: ignore[arg-type]
+        if self.started and self._ready is not None:
+            address = self.servers[0].sockets[0].getsockname()
+            host = f"[{address[0]}]" if ":" in address[0] else address[0]
+            self._ready(f"http://{host}:{address[1]}")
+
+    def handle_exit(self, sig: int, frame: object) -> None:  # noqa: ARG002
+        """The first signal asks for an orderly end, which is a success; the second one insists."""
+        self._live.stopping.set()
+        self.force_exit = self.should_exit
+        self.should_exit = True

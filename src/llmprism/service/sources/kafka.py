@@ -1,0 +1,115 @@
+"""A Kafka topic whose messages hold newline-separated JSON records, read by a consumer group.
+
+Messages are gathered for a second into one file and become one batch. The offsets are saved in the store with the
+batch's records; the group's own offsets are committed afterwards and only serve the cluster's lag displays. On start
+and on every assignment the partitions are set to the store's offsets, so a crash between the two changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from llmprism.errors import ConfigError, LLMPrismError, StoreError
+from llmprism.service.config import KafkaSettings
+from llmprism.service.intake import Intake, Payload, QueueFullError
+from llmprism.service.sources.directory import mapping_of
+from llmprism.service.store import Store
+
+__all__ = ["KafkaSource"]
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 0.2
+
+
+class KafkaSource:
+    """`run` in a thread of its own until `stop` is set."""
+
+    def __init__(
+        self, settings: KafkaSettings, store: Store, intake: Intake, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        try:
+            import confluent_kafka
+        except ImportError:
+            raise ConfigError("kafka: needs confluent-kafka; install llmprism[kafka]") from None
+        self._kafka: Any = confluent_kafka
+        self._settings = settings
+        self._store = store
+        self._intake = intake
+        self._mapping = mapping_of(settings.map)
+        self._now_s = now_s
+        self.name = f"kafka:{settings.topic}"
+        self.trouble = ""
+
+    def run(self, stop: threading.Event) -> None:
+        consumer = self._kafka.Consumer(
+            {
+                "bootstrap.servers": self._settings.brokers,
+                "group.id": self._settings.group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "error_cb": self._on_error,
+            }
+        )
+        consumer.subscribe([self._settings.topic], on_assign=self._on_assign)
+        try:
+            while not stop.is_set():
+                self._gather(consumer, stop)
+        finally:
+            consumer.close()
+
+    def _on_error(self, error: Any) -> None:
+        log.warning("kafka", extra={"source": self.name, "reason": str(error)})
+        self.trouble = str(error)
+
+    def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
+        known = self._store.positions(self.name)
+        for partition in partitions:
+            if str(partition.partition) in known:
+                partition.offset = int(known[str(partition.partition)]) + 1
+        consumer.assign(partitions)
+
+    def _gather(self, consumer: Any, stop: threading.Event) -> None:
+        file = self._store.folder / "bodies" / f"{uuid.uuid4().hex}.jsonl"
+        offsets: dict[int, int] = {}
+        until = self._now_s() + self._settings.batch_s
+        messages = 0
+        with file.open("wb") as target:
+            while self._now_s() < until and messages < self._settings.batch_messages and not stop.is_set():
+                for message in consumer.consume(1000, POLL_S):
+                    if message.error():
+                        self.trouble = str(message.error())
+                        continue
+                    self.trouble = ""
+                    target.write((message.value() or b"").rstrip(b"\n") + b"\n")
+                    offsets[message.partition()] = message.offset()
+                    messages += 1
+        if not messages:
+            file.unlink(missing_ok=True)
+            return
+        self._commit(consumer, file, offsets, stop)
+
+    def _commit(self, consumer: Any, file: Path, offsets: dict[int, int], stop: threading.Event) -> None:
+        positions = tuple((str(partition), str(offset)) for partition, offset in sorted(offsets.items()))
+        payload = Payload(self.name, file, file.stat().st_size, positions, self._mapping, "jsonl")
+        try:
+            self._intake.put(payload, wait=True).result()
+        except (QueueFullError, StoreError):
+            if not stop.is_set():
+                raise
+            return
+        except LLMPrismError as error:
+            log.warning("kafka batch refused", extra={"source": self.name, "why": str(error)})
+        consumer.commit(
+            offsets=[
+                self._kafka.TopicPartition(self._settings.topic, partition, offset + 1)
+                for partition, offset in offsets.items()
+            ],
+            asynchronous=True,
+        )

@@ -1,0 +1,181 @@
+// The page's frame: routes in the address, live updates, keys, theme, and the one way to ask the service.
+
+import { byId, el, tooltip } from "./dom.js";
+import { format } from "./format.js";
+import { overviewPage } from "./overview.js";
+import { jobPage } from "./job.js";
+import { findingPage } from "./finding.js";
+import { switchesPage } from "./switches.js";
+import { historyPage } from "./history.js";
+
+const PAGES = [["", "Overview"], ["switches", "Switches"], ["history", "History"]];
+let token = sessionStorage.getItem("llmprism-token") || "";
+let current = null;
+let turn = 0;
+
+async function ask(path, kind = "json") {
+  const response = await fetch(path, { headers: token ? { authorization: `Bearer ${token}` } : {} });
+  if (response.status === 401) {
+    askForToken();
+    throw new Error("a token is needed");
+  }
+  if (!response.ok) {
+    const answer = await response.json().catch(() => null);
+    throw new Error(answer && answer.error ? answer.error.message : `the service answered ${response.status}`);
+  }
+  return kind === "binary" ? response.arrayBuffer() : response.json();
+}
+
+function askForToken() {
+  if (byId("token")) return;
+  const field = el("input", { id: "token", type: "password", autocomplete: "off", "aria-label": "Token" });
+  const form = el("form", { class: "note token", on: { submit: (event) => {
+    event.preventDefault();
+    token = field.value.trim();
+    sessionStorage.setItem("llmprism-token", token);
+    byId("banner").replaceChildren();
+    route();
+    listen();
+  } } }, "This service needs a token: ", field, el("button", { class: "ghost" }, "use it"));
+  byId("banner").replaceChildren(form);
+  field.focus();
+}
+
+function parse() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const parts = path.split("/").map(decodeURIComponent);
+  return { page: parts[0] || "", id: parts[1] || "", state: Object.fromEntries(new URLSearchParams(query || "")) };
+}
+
+// The address keeps the state of a page without adding to the browser's history.
+function save(changes) {
+  const { page, id, state } = parse();
+  const next = { ...state, ...changes };
+  for (const key of Object.keys(next)) if (next[key] === null || next[key] === undefined) delete next[key];
+  const query = new URLSearchParams(next).toString();
+  history.replaceState(null, "", `#/${[page, id].filter(Boolean).join("/")}${query ? `?${query}` : ""}`);
+}
+
+async function overview() {
+  const draw = (data) => {
+    banner(data);
+    return overviewPage(data).filter(Boolean);
+  };
+  const body = el("div", { class: "overview" }, draw(await ask("/api/v1/overview")));
+  return { nodes: [body], refresh: async () => body.replaceChildren(...draw(await ask("/api/v1/overview"))) };
+}
+
+function banner(data) {
+  byId("about").textContent = `LLMPrism ${data.version}`;
+  if (byId("token")) return;
+  const lines = data.troubles.map((text) => el("p", { class: "note bad" }, text));
+  if (data.shedding) lines.push(el("p", { class: "note bad" }, "Overloaded: some pushed records are being turned away. They are counted under dropped, overload."));
+  const quiet = data.window ? (data.now_ns - data.window.end_ns) / 1e9 : 0;
+  if (quiet > 60) lines.push(el("p", { class: "note" }, `The picture is ${format.duration(Math.round(quiet) * 1e9)} old: no newer records have come.`));
+  byId("banner").replaceChildren(...lines);
+}
+
+async function route() {
+  const mine = (turn += 1);
+  const { page, id, state } = parse();
+  const tools = { ask, save };
+  const pages = { "": overview, jobs: () => jobPage(id, state, tools), findings: () => findingPage(id, state, tools), switches: () => switchesPage(state, tools), history: () => historyPage(state, tools) };
+  byId("nav").replaceChildren(...PAGES.map(([name, title]) => el("a", { href: `#/${name}`, "aria-current": name === page ? "page" : null }, title)));
+  tooltip.hide();
+  try {
+    const made = await (pages[page] || overview)();
+    if (mine !== turn) return;
+    current = made;
+    byId("main").replaceChildren(...made.nodes);
+  } catch (error) {
+    if (mine !== turn) return;
+    current = null;
+    byId("main").replaceChildren(el("p", { class: "panel" }, `This cannot be shown: ${error.message}`));
+  }
+  document.title = page ? `${id || page} · LLMPrism` : "LLMPrism";
+  document.documentElement.dataset.ready = "true";
+}
+
+function pulse(text, good) {
+  byId("pulse").textContent = text;
+  byId("pulse").className = good ? "pulse good" : "pulse";
+}
+
+let refreshing = false;
+async function refresh() {
+  if (!current || refreshing || document.hidden) return;
+  refreshing = true;
+  try {
+    await current.refresh();
+    pulse("live", true);
+  } catch (error) {
+    pulse("not answering", false);
+  }
+  refreshing = false;
+}
+
+let listening = 0;
+// Server-sent events over fetch, so that the token travels in a header.
+async function listen() {
+  const mine = (listening += 1);
+  while (mine === listening) {
+    try {
+      const response = await fetch("/api/v1/events", { headers: token ? { authorization: `Bearer ${token}` } : {} });
+      if (response.status === 401) return;
+      if (!response.ok) throw new Error(String(response.status));
+      pulse("live", true);
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "";
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done || mine !== listening) break;
+        rest += value;
+        const parts = rest.split("\n\n");
+        rest = parts.pop();
+        if (parts.some((part) => part.startsWith("event: revision"))) refresh();
+      }
+    } catch (error) {
+      pulse("not answering", false);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 2000));
+  }
+}
+
+const THEMES = ["auto", "light", "dark"];
+function theme(name) {
+  if (name === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = name;
+  byId("theme").textContent = `Theme: ${name}`;
+  localStorage.setItem("llmprism-theme", name);
+  if (current && current.nodes) window.dispatchEvent(new Event("resize"));
+}
+
+function nextTheme() {
+  const now = localStorage.getItem("llmprism-theme") || "auto";
+  theme(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
+}
+
+function keys(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|CANVAS)$/.test(document.activeElement.tagName)) return;
+  const items = [...byId("main").querySelectorAll(".item")];
+  const at = items.indexOf(document.activeElement);
+  const acts = {
+    g: () => { location.hash = "#/"; },
+    s: () => { location.hash = "#/switches"; },
+    h: () => { location.hash = "#/history"; },
+    t: nextTheme,
+    j: () => items[Math.min(items.length - 1, at + 1)]?.focus(),
+    k: () => items[Math.max(0, at - 1)]?.focus(),
+  };
+  if (!(event.key in acts)) return;
+  event.preventDefault();
+  acts[event.key]();
+}
+
+theme(localStorage.getItem("llmprism-theme") || "auto");
+byId("theme").addEventListener("click", nextTheme);
+document.addEventListener("keydown", keys);
+document.addEventListener("visibilitychange", () => refresh());
+window.addEventListener("hashchange", route);
+route();
+listen();

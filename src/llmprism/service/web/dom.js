@@ -1,0 +1,69 @@
+// Elements and nothing else: text enters the page through text nodes only, never as markup.
+
+const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "on") {
+      for (const [event, handler] of Object.entries(value)) node.addEventListener(event, handler);
+    } else if (name === "vars") {
+      for (const [variable, setting] of Object.entries(value)) node.style.setProperty(variable, setting);
+    } else {
+      node.setAttribute(name, value === true ? "" : String(value));
+    }
+  }
+  for (const child of children.flat(2)) {
+    if (child !== null && child !== undefined && child !== false) node.append(child);
+  }
+  return node;
+}
+
+export function el(tag, attributes, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+export function svg(tag, attributes, ...children) {
+  return fill(document.createElementNS(SVG_NAMESPACE, tag), attributes, children);
+}
+
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+export function section(title, note, ...children) {
+  const head = el("div", { class: "section-head" }, el("h2", {}, title), note && el("p", { class: "muted" }, note));
+  return el("section", {}, head, ...children);
+}
+
+export function facts(rows) {
+  return el("dl", { class: "facts" }, rows.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+}
+
+// The same colour for a job on every page: from its id.
+export function jobColor(id) {
+  if (!id) return "var(--unused)";
+  let sum = 0;
+  for (const character of id) sum = (sum * 31 + character.codePointAt(0)) >>> 0;
+  return `var(--job-${sum % 10})`;
+}
+
+export const tooltip = {
+  show(x, y, title, rows) {
+    const box = byId("tooltip");
+    box.replaceChildren(el("strong", {}, title), el("dl", {}, rows.filter(Boolean).map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])));
+    box.hidden = false;
+    const width = box.offsetWidth;
+    const height = box.offsetHeight;
+    box.style.setProperty("left", `${Math.max(4, Math.min(x + 14, innerWidth - width - 8))}px`);
+    box.style.setProperty("top", `${y + 18 + height > innerHeight ? Math.max(4, y - height - 10) : y + 18}px`);
+  },
+  hide() {
+    byId("tooltip").hidden = true;
+  },
+  attach(node, describe) {
+    node.addEventListener("pointermove", (event) => tooltip.show(event.clientX, event.clientY, ...describe()));
+    node.addEventListener("pointerleave", tooltip.hide);
+    return node;
+  },
+};

@@ -1,0 +1,99 @@
+"""Messages are sent once, repeated while open, retried with pauses, and kept when they cannot be delivered."""
+
+import pytest
+
+from llmprism.service.alerts import AlertSender
+from llmprism.service.config import AlertSettings
+from llmprism.service.history import History
+from llmprism.service.messages import messages_of
+from llmprism.service.store import WindowResult
+from llmprism.service.tracker import TrackerState, track
+from llmprism.service.windows import WindowPlan
+
+SETTINGS = AlertSettings(alertmanager=("http://am",), webhook=("http://hook",), url="http://page", attempts=3)
+S = 1_000_000_000
+
+
+class Receiver:
+    def __init__(self):
+        self.got, self.down, self.now = [], set(), 10**18
+
+    def post(self, url, document, timeout_s):
+        if url in self.down:
+            raise OSError("refused")
+        self.got.append((url, document))
+
+
+@pytest.fixture
+def receiver():
+    return Receiver()
+
+
+@pytest.fixture
+def sender(store, receiver):
+    return AlertSender(SETTINGS, store, receiver.post, lambda: receiver.now)
+
+
+def watch(store, cluster, ends, shown):
+    state = TrackerState()
+    for end in ends:
+        report = cluster.report(end - 60, end, [cluster.job(0, end)], shown(end))
+        state, changes = track(state, report)
+        messages = messages_of(changes, SETTINGS, report.window)
+        start, now = report.window.start_ns, report.window.end_ns
+        store.commit_window(WindowResult(start, now, 1, 1, 1, 1, {}, {}, {}, changes, state, WindowPlan(), messages))
+
+
+def faulty(cluster):
+    return lambda end: [cluster.finding(15, 30 if end >= 32 else None)] if end >= 20 else []
+
+
+def test_open_and_resolve_reach_both_targets_once(store, cluster, sender, receiver):
+    watch(store, cluster, range(16, 48, 4), faulty(cluster))
+    assert sender.send_due() == 4
+    assert sender.send_due() == 0
+    hook = [document for url, document in receiver.got if url == "http://hook"]
+    assert [document["event"] for document in hook] == ["opened", "closed"]
+    assert hook[0]["id"] == hook[1]["id"]
+    assert hook[0]["url"] == f"http://page/#/findings/{hook[0]['id']}"
+    alerts = [document[0] for url, document in receiver.got if url == "http://am/api/v2/alerts"]
+    assert alerts[0]["labels"] == alerts[1]["labels"]
+    assert alerts[1]["endsAt"] == hook[1]["ends_at"]
+    assert all(isinstance(value, str) for value in alerts[0]["labels"].values())
+
+
+def test_open_alerts_are_repeated_to_alertmanager_only(store, cluster, sender, receiver):
+    watch(store, cluster, (16, 20, 24), faulty(cluster))
+    sender.send_due()
+    receiver.got.clear()
+    sender.repeat_open()
+    sender.repeat_open()
+    assert [url for url, _ in receiver.got] == ["http://am/api/v2/alerts"]
+    receiver.now += 61 * S
+    sender.repeat_open()
+    assert len(receiver.got) == 2
+
+
+def test_failures_wait_keep_their_order_and_end_as_dead_letters(store, cluster, sender, receiver):
+    watch(store, cluster, range(16, 48, 4), faulty(cluster))
+    receiver.down.add("http://hook")
+    assert sender.send_due() == 2
+    assert sender.send_due() == 0, "not due yet"
+    for _ in range(6):
+        receiver.now += 400 * S
+        sender.send_due()
+    dead = History(store).dead_letters()
+    assert [letter["event"] for letter in dead] == ["closed", "opened"]
+    assert dead[0]["attempts"] == 3
+    assert "refused" in dead[0]["error"]
+
+
+def test_a_receiver_that_comes_back_gets_everything_in_order(store, cluster, sender, receiver):
+    watch(store, cluster, range(16, 48, 4), faulty(cluster))
+    receiver.down.add("http://hook")
+    sender.send_due()
+    receiver.down.clear()
+    receiver.now += 10 * S
+    assert sender.send_due() == 2
+    assert [document["event"] for url, document in receiver.got if url == "http://hook"] == ["opened", "closed"]
+    assert History(store).outbox_counts() == {"sent": 4}

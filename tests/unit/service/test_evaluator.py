@@ -1,0 +1,137 @@
+"""Windows from stored segments: silence, outages, catching up, a topology that changes, and upkeep of the segments."""
+
+import json
+import shutil
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from llmprism.ingest.accept import TimeBounds, accept_flows
+from llmprism.model import LiveState
+from llmprism.service.config import TopologySettings, WindowSettings
+from llmprism.service.evaluator import Evaluator, TopologyFile
+from llmprism.service.history import History
+from llmprism.service.store import Batch
+from llmprism.service.upkeep import Upkeep
+from support.reports import EXAMPLES
+
+S = 1_000_000_000
+
+
+def feed(store, capture, name="one", wall_ns=0):
+    file = store.folder / f"{name}.parquet"
+    accepted = accept_flows([EXAMPLES / capture / "flows.parquet"], file, TimeBounds(0, 2**62))
+    target = store.segment_file(name, accepted.end_ns)
+    target.parent.mkdir(exist_ok=True)
+    shutil.move(file, target)
+    store.commit_batch(Batch(name, "test", accepted, target, (), wall_ns))
+    return accepted
+
+
+class Clock:
+    now = 1_000_000 * S
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def drain(evaluator):
+    made = 0
+    while evaluator.advance():
+        made += 1
+    return made
+
+
+def test_a_crash_is_told_by_the_clock_when_no_record_comes(store, config, clock):
+    config = replace(config, windows=WindowSettings(idle_after_s=3.0))
+    evaluator = Evaluator(store, config, clock)
+    accepted = feed(store, "crash", wall_ns=clock.now)
+    drain(evaluator)
+    assert [run.state for run in evaluator.state.runs] == [LiveState.RUNNING]
+    told = None
+    for second in range(1, 40):
+        clock.now += S
+        drain(evaluator)
+        if evaluator.state.lives and told is None:
+            told = second
+    (life,) = evaluator.state.lives
+    assert life.finding.kind.value == "crash"
+    assert life.finding.where.id == "10.10.3.1"
+    assert accepted.end_ns / S + told - life.finding.start_ns / S < 15
+    assert drain(evaluator) == 0, "time stops when nothing can change any more"
+
+
+def test_a_restart_does_not_count_the_time_it_was_away(store, config, clock):
+    config = replace(config, windows=WindowSettings(idle_after_s=3.0))
+    feed(store, "crash", wall_ns=clock.now)
+    drain(Evaluator(store, config, clock))
+    clock.now += 3_600 * S
+    later = Evaluator(store, config, clock)
+    assert drain(later) == 0
+    assert [run.state for run in later.state.runs] == [LiveState.RUNNING]
+
+
+def test_a_second_evaluator_goes_on_where_the_first_stopped(store, config, clock):
+    feed(store, "slow_nic")
+    first = Evaluator(store, config, clock)
+    for _ in range(3):
+        assert first.advance()
+    second = Evaluator(store, config, clock)
+    assert second.state == first.state
+    drain(second)
+    windows = History(store).windows(None, None, None)["items"]
+    ends = [window["end_ns"] for window in windows]
+    assert len(set(ends)) == len(ends)
+    assert [one - other for one, other in pairwise(ends)] == [4 * S] * (len(ends) - 1)
+
+
+def test_windows_are_skipped_when_far_behind(store, config, clock):
+    config = replace(config, windows=WindowSettings(length_s=8.0, hop_s=2.0, idle_after_s=1e6))
+    feed(store, "slow_nic")
+    assert drain(Evaluator(store, config, clock)) < 10
+    skipped = [value for source, name, _, value in store.counters() if (source, name) == ("service", "windows_skipped")]
+    assert skipped[0] > 0
+
+
+def test_a_window_with_too_many_records_looks_at_the_latest(store, config, clock):
+    config = replace(config, windows=WindowSettings(max_records=1_000, idle_after_s=1e6))
+    for number in range(2):
+        feed(store, "crash", f"part{number}")
+    drain(Evaluator(store, config, clock))
+    assert "only the latest part" in History(store).last_window()["note"]
+
+
+def test_a_topology_is_read_again_and_a_broken_one_is_not_taken(tmp_path):
+    path = tmp_path / "topology.json"
+    path.write_text(json.dumps({"servers": [{"name": "a", "nics": []}], "switches": []}))
+    file = TopologyFile(str(path))
+    assert file.refresh().servers[0].name == "a"
+    path.write_text(json.dumps({"servers": [{"name": "bb", "nics": []}], "switches": []}))
+    assert file.refresh().servers[0].name == "bb"
+    path.write_text("{broken")
+    assert file.refresh().servers[0].name == "bb"
+    assert "not JSON" in file.trouble
+    assert TopologyFile("").refresh() is None
+
+
+def test_old_small_segments_are_merged_and_nothing_is_lost(store, config):
+    old = [feed(store, "crash", f"old{number}") for number in range(3)]
+    config = replace(config, windows=WindowSettings(longest_s=60.0), topology=TopologySettings())
+    upkeep = Upkeep(store, config)
+    upkeep.once()
+    assert len(store.segments(0, 2**62)) == 3, "still within reach of a window"
+    upkeep._settled_ns = -S
+    upkeep.once()
+    (merged,) = store.segments(0, 2**62)
+    assert merged.records == sum(one.stored for one in old)
+    assert merged.seq == 3
+    from llmprism.ingest import read_flows
+
+    assert read_flows([merged.path]).counts.records == merged.records
+    assert len(list(store.flows.rglob("*.parquet"))) == 1

@@ -1,0 +1,140 @@
+"""Payloads become segments: counted exactly, refused alone, retried until stored."""
+
+import json
+import threading
+import time
+
+import pytest
+
+from llmprism.errors import FormatError, StoreError
+from llmprism.service.history import History
+from llmprism.service.intake import Intake, Payload, QueueFullError, clear_incoming
+from llmprism.service.store import Store
+
+S = 1_000_000_000
+NOW = 1_790_000_000 * S
+
+
+def record(end_s, **changes):
+    fields = {
+        "start_ns": NOW + int(end_s * S) - 1000,
+        "end_ns": NOW + int(end_s * S),
+        "src": "a",
+        "dst": "b",
+        "bytes": 9,
+    }
+    return json.dumps(fields | changes)
+
+
+@pytest.fixture
+def intake(store, config):
+    clear_incoming(store)
+    made = Intake(store, config, now_ns=lambda: NOW + 100 * S)
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    yield made
+    made.stop()
+    thread.join()
+
+
+def payload(store, lines, source="test", position=None):
+    path = store.folder / "bodies" / f"{time.monotonic_ns()}.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return Payload(source, path, path.stat().st_size, () if position is None else (position,))
+
+
+def source_of(store):
+    (source,) = History(store).sources()
+    return source
+
+
+def test_every_record_is_stored_or_counted_by_reason(intake, store):
+    lines = [
+        record(1),
+        record(2),
+        record(3, bytes=0),
+        "nonsense",
+        record(4, src=""),
+        record(5, end_ns=NOW + 10_000 * S),
+    ]
+    accepted = intake.put(payload(store, lines, position=("p", "1"))).result(20)
+    assert accepted.records == 6
+    assert accepted.stored == 2
+    assert dict(accepted.dropped) == {"unreadable": 1, "missing_address": 1, "no_bytes": 1, "future": 1}
+    source = source_of(store)
+    assert source["received"] == source["stored"] + sum(source["dropped"].values())
+    assert store.position("test", "p") == "1"
+
+
+def test_late_records_are_stored_and_counted(intake, store):
+    intake.put(payload(store, [record(50)])).result(20)
+    accepted = intake.put(payload(store, [record(20), record(49.5)])).result(20)
+    assert (accepted.stored, accepted.late) == (2, 1)
+
+
+def test_records_older_than_the_retention_are_dropped(intake, store):
+    intake.put(payload(store, [record(50)])).result(20)
+    accepted = intake.put(payload(store, [record(-90_000)])).result(20)
+    assert dict(accepted.dropped) == {"too_old": 1}
+
+
+def test_a_bad_payload_is_refused_alone(intake, store):
+    bad = payload(store, ["binary\0garbage"])
+    good = payload(store, [record(1)])
+    futures = [intake.put(bad), intake.put(good)]
+    with pytest.raises(FormatError):
+        futures[0].result(20)
+    assert futures[1].result(20).stored == 1
+    assert source_of(store)["refused"] == {"format": 1}
+    assert not bad.path.exists()
+    assert not good.path.exists()
+
+
+def test_a_full_queue_refuses_and_sheds_are_counted(store, config):
+    made = Intake(store, config)
+    clear_incoming(store)
+    big = payload(store, [record(1)])
+    big.size = int(config.http.queue_mb * 1e6)
+    made.put(big)
+    with pytest.raises(QueueFullError):
+        made.put(payload(store, [record(1)]))
+    made.shed("http", 30, 1000)
+    made._write_counts()
+    source = source_of(store)
+    assert source["received"] == source["dropped"]["overload"] == 30
+
+
+def test_a_store_that_fails_is_tried_again_and_nothing_counts_twice(intake, store, monkeypatch):
+    commits = []
+    commit = Store.commit_batch
+
+    def unreliable(self, batch):
+        commits.append(batch.id)
+        if len(commits) == 1:
+            raise StoreError("gone")
+        commit(self, batch)
+        if len(commits) == 2:
+            raise StoreError("the answer was lost")
+
+    monkeypatch.setattr(Store, "commit_batch", unreliable)
+    assert intake.put(payload(store, [record(1)])).result(30).stored == 1
+    assert source_of(store)["received"] == 1
+    assert intake.trouble == ""
+    assert len(set(commits)) == 1
+
+
+def test_a_full_disk_is_trouble_until_there_is_room(intake, store, monkeypatch):
+    import llmprism.service.intake as module
+
+    real, failures = module.accept_flows, []
+
+    def full(*arguments, **named):
+        if len(failures) < 2:
+            failures.append(intake.trouble)
+            raise OSError("No space left on device")
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(module, "accept_flows", full)
+    assert intake.put(payload(store, [record(1)])).result(30).stored == 1
+    assert failures[1] == "No space left on device"
+    assert intake.trouble == ""

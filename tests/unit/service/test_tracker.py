@@ -1,0 +1,237 @@
+"""Runs and findings over made-up windows: ids that stay, states, hysteresis."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from llmprism.model import FindingKind, FindingPhase, JobState, LiveState
+from llmprism.service.codec import decode_state, encode_state
+from llmprism.service.tracker import TrackerState, track
+from llmprism.service.windows import WindowPlan
+
+
+class Watch:
+    """Feeds windows of 60 s every 4 s and remembers everything that was told."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.state = TrackerState()
+        self.transitions, self.opened, self.closed, self.steps = [], [], [], []
+
+    def window(self, end, jobs, findings=()):
+        report = self.cluster.report(end - 60, end, jobs, findings)
+        state, changes = track(self.state, report)
+        again, _ = track(decode_state(encode_state(self.state, WindowPlan()))[0], report)
+        assert again == state, "a state that was saved and read goes on alike"
+        self.state = state
+        self.transitions += [(move.run, move.new) for move in changes.transitions]
+        self.opened += changes.opened
+        self.closed += changes.closed
+        self.steps += changes.steps
+        return changes
+
+    def run(self, name="job-a"):
+        return next(run for run in self.state.runs if run.id == name)
+
+    def life(self):
+        (life,) = self.state.lives
+        return life
+
+
+@pytest.fixture
+def watch(cluster):
+    return Watch(cluster)
+
+
+def test_a_job_is_believed_when_it_has_steps_and_keeps_its_id_when_members_change(watch):
+    cluster = watch.cluster
+    watch.window(4, [cluster.job(0, 4)])
+    assert watch.state.runs == ()
+    watch.window(8, [cluster.job(0, 8)])
+    assert watch.run().state is LiveState.RUNNING
+    watch.window(12, [cluster.job(0, 12, members=range(7), name="job-other")])
+    assert [run.id for run in watch.state.runs] == ["job-a"]
+    assert len(watch.run().members) == 7
+
+
+def test_a_slow_stepping_job_is_believed_after_three_windows(watch):
+    for end in (4, 8, 12):
+        watch.window(end, [watch.cluster.job(0, end, period=46)])
+    assert watch.run().state is LiveState.STARTED
+
+
+def test_steps_are_recorded_once_and_in_order(watch):
+    for end in range(8, 200, 4):
+        watch.window(end, [watch.cluster.job(end - 60, end)])
+    marks = [mark for _, mark in watch.steps]
+    assert [mark.index for mark in marks] == list(range(len(marks)))
+    assert all(one.end_ns <= other.start_ns for one, other in pairwise(marks))
+    assert len(marks) in range(192, 197)
+
+
+def test_states_of_a_job_that_slows_stalls_and_ends(watch):
+    cluster = watch.cluster
+    for end in range(8, 100, 4):
+        watch.window(end, [cluster.job(end - 60, end)])
+    for end in range(100, 120, 4):
+        slow = cluster.job(end - 20, end, period=2)
+        watch.window(end, [slow])
+    assert watch.run().state is LiveState.SLOWED
+    for end in range(120, 164, 4):
+        watch.window(end, [cluster.job(end - 60, end, silent_s=120, state=JobState.ENDED)])
+    assert [state for _, state in watch.transitions] == [
+        LiveState.STARTED, LiveState.RUNNING, LiveState.SLOWED, LiveState.RUNNING, LiveState.STALLED, LiveState.ENDED,
+    ]  # fmt: skip
+
+
+def test_the_first_minute_does_not_decide_what_is_usual(watch):
+    cluster = watch.cluster
+    watch.window(8, [cluster.job(0, 8, period=0.1)])
+    for end in range(12, 100, 4):
+        watch.window(end, [cluster.job(end - 60, end)])
+    assert watch.run().state is LiveState.RUNNING
+    assert watch.run().baseline_ns == 1_000_000_000
+
+
+def test_one_slow_window_is_not_slowed(watch):
+    cluster = watch.cluster
+    for end in range(8, 100, 4):
+        watch.window(end, [cluster.job(end - 60, end)])
+    watch.window(100, [cluster.job(80, 100, period=2)])
+    watch.window(104, [cluster.job(44, 104)])
+    assert LiveState.SLOWED not in [state for _, state in watch.transitions]
+
+
+def test_a_crash_needs_silence_and_is_told_within_15_s(watch):
+    cluster = watch.cluster
+    crash = cluster.finding(30, kind=FindingKind.CRASH)
+    told = None
+    for end in range(8, 60, 4):
+        stopped = end > 30
+        job = cluster.job(end - 60, end, silent_s=30, state=JobState.CRASHED if stopped else JobState.RUNNING)
+        watch.window(end, [job], [crash] if stopped else [])
+        if watch.opened and told is None:
+            told = end
+    assert told == 36
+    assert watch.run().state is LiveState.CRASHED
+    assert watch.closed == []
+
+
+def test_a_crashed_job_that_trains_again_is_a_new_run_and_closes_the_crash(watch):
+    cluster = watch.cluster
+    for end in (20, 24, 28):
+        watch.window(end, [cluster.job(0, end)])
+    crash = cluster.finding(28, kind=FindingKind.CRASH)
+    for end in (32, 36, 40):
+        watch.window(end, [cluster.job(0, end, silent_s=28, state=JobState.CRASHED)], [crash])
+    for end in (60, 64, 68):
+        watch.window(end, [cluster.job(50, end)])
+    again = watch.run("job-a.2")
+    assert again.restart_of == "job-a"
+    assert again.state is LiveState.RUNNING
+    assert (again.id, LiveState.RESTARTED) in watch.transitions
+    assert len(watch.opened) == len(watch.closed) == 1
+
+
+def test_a_hang_that_resumes_is_the_same_run(watch):
+    cluster = watch.cluster
+    for end in (20, 24, 28):
+        watch.window(end, [cluster.job(0, end)])
+    hang = cluster.finding(28, kind=FindingKind.HANG)
+    for end in (36, 40):
+        watch.window(end, [cluster.job(0, end, silent_s=28, state=JobState.HUNG)], [hang])
+    assert watch.run().state is LiveState.HUNG
+    watch.window(48, [cluster.job(0, 48)])
+    assert watch.run().state is LiveState.RUNNING
+    assert len(watch.closed) == 1
+
+
+def test_a_finding_opens_at_its_second_sighting_and_closes_once(watch):
+    cluster = watch.cluster
+    for end in range(8, 100, 4):
+        shown = []
+        if end >= 30:
+            shown = [cluster.finding(28, end_s=50 if end >= 52 else None)]
+        watch.window(end, [cluster.job(end - 60, end)], shown)
+        if end == 32:
+            assert watch.opened == []
+        if end == 36:
+            assert len(watch.opened) == 1
+    assert len(watch.opened) == len(watch.closed) == 1
+    assert watch.life().finding.end_ns == cluster.finding(0, 50).end_ns
+    assert watch.life().reason == "it ended"
+
+
+def test_one_odd_window_opens_nothing(watch):
+    cluster = watch.cluster
+    for end in range(8, 60, 4):
+        watch.window(end, [cluster.job(end - 60, end)], [cluster.finding(18)] if end in (20, 40) else [])
+    assert watch.opened == []
+
+
+def test_a_finding_that_flickers_does_not_flap(watch):
+    cluster = watch.cluster
+    for end in range(8, 120, 4):
+        shown = [cluster.finding(18)] if 20 <= end < 80 and end % 12 else []
+        watch.window(end, [cluster.job(end - 60, end)], shown)
+    assert len(watch.opened) == len(watch.closed) == 1
+    assert watch.life().reason == "no longer seen" if watch.state.lives else True
+
+
+def test_a_fault_longer_than_the_window_keeps_its_start_and_adds_up_its_cost(watch):
+    cluster = watch.cluster
+    watch.window(20, [cluster.job(0, 20)])
+    for end in range(24, 240, 4):
+        visible = max(20, end - 60)
+        shown = cluster.finding(visible, lost=float(end - visible))
+        watch.window(end, [cluster.job(end - 60, end)], [shown])
+    assert len(watch.opened) == 1
+    life = watch.life()
+    assert life.finding.start_ns == cluster.finding(20).start_ns
+    assert life.finding.lost_gpu_seconds == pytest.approx(236 - 20, rel=0.02)
+
+
+def test_a_fault_that_returns_after_its_close_is_a_new_finding(watch):
+    cluster = watch.cluster
+    for end in range(8, 140, 4):
+        shown = []
+        if 24 <= end < 90:
+            shown = [cluster.finding(22, end_s=30 if end >= 32 else None)]
+        if end >= 90:
+            shown = [cluster.finding(88)]
+        watch.window(end, [cluster.job(end - 60, end)], shown)
+    assert len(watch.opened) == 2
+    assert len(watch.closed) == 1
+
+
+def test_the_first_steps_of_a_job_accuse_nobody(watch):
+    cluster = watch.cluster
+    for end in (6, 7):
+        watch.window(end, [cluster.job(0, end)], [cluster.finding(2)])
+    assert watch.run().state is LiveState.RUNNING
+    assert watch.state.lives == ()
+
+
+def test_findings_of_jobs_that_are_not_believed_wait(watch):
+    cluster = watch.cluster
+    watch.window(4, [cluster.job(0, 4)], [cluster.finding(1)])
+    assert watch.state.lives == ()
+
+
+def test_a_run_that_leaves_the_windows_ends(watch):
+    cluster = watch.cluster
+    for end in (20, 24):
+        watch.window(end, [cluster.job(0, end)], [cluster.finding(8)])
+    for end in range(28, 100, 4):
+        watch.window(end, [])
+    assert watch.run().state is LiveState.ENDED
+    assert watch.life().phase is FindingPhase.CLOSED if watch.state.lives else len(watch.closed) == 1
+
+
+def test_the_tracker_is_pure(watch):
+    cluster = watch.cluster
+    report = cluster.report(0, 20, [cluster.job(0, 20)], [cluster.finding(8)])
+    state = TrackerState()
+    assert track(state, report) == track(state, replace(report))
+    assert state == TrackerState()
