@@ -16,7 +16,7 @@ from llmprism.errors import UsageError
 from llmprism.ingest import assemble_transfers
 from llmprism.ingest.as_records import records_as_transfers
 from llmprism.model.finding import Finding
-from llmprism.model.flows import FlowTable, InputCounts, TransferTable
+from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
 from llmprism.model.job import Job, JobState, Recognition
 from llmprism.model.layout import JobLayout
 from llmprism.model.report import JobReport, Report, SwitchLoad
@@ -37,22 +37,25 @@ def diagnose(
     *,
     method: str = "prism",
     with_events: bool = True,
+    window: Window | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Everything the records say about the jobs in them.
 
     `with_events=False` leaves the per-GPU events out, which are as many as the transfers; `progress` is told the name
-    of the stage and how far it is (0..1).
+    of the stage and how far it is (0..1). `window` is the time that was watched, where that is more than the records
+    span: silence at its end tells.
     """
     if method not in METHODS:
         raise UsageError(f"there is no method {method!r}; there are {' and '.join(METHODS)}")
+    watched = window or flows.window
     tell = progress or (lambda _stage, _share: None)
     usable, notes = _usable_topology(flows, topology)
     run = _prism if method == "prism" else _paper
-    recognition, told, states, findings = run(flows, usable, with_events, tell)
+    recognition, told, states, findings = run(flows, usable, with_events, tell, watched)
     notes += tuple(dict.fromkeys(f"{job.id}: {note}" for job, layout, _ in told for note in layout.notes))
     return Report(
-        window=flows.window,
+        window=watched,
         input=_counts(flows.counts, recognition),
         addresses=flows.addresses,
         jobs=tuple(
@@ -66,7 +69,7 @@ def diagnose(
 
 
 def _prism(
-    flows: FlowTable, topology: Topology | None, with_events: bool, tell: Progress
+    flows: FlowTable, topology: Topology | None, with_events: bool, tell: Progress, window: Window
 ) -> tuple[Recognition, list[Told], list[JobState], tuple[Finding, ...]]:
     from llmprism.diagnose import find_faults, job_state
     from llmprism.parallelism import identify_layout
@@ -83,12 +86,12 @@ def _prism(
         layout = identify_layout(job)
         told.append((job, layout, reconstruct_timeline(job, layout, with_events=with_events)))
     tell("diagnosis", 0.0)
-    states = [job_state(job, layout, timeline, flows.window) for job, layout, timeline in told]
-    return recognition, told, states, find_faults(told, states, topology, flows.window, recognition.outside)
+    states = [job_state(job, layout, timeline, window) for job, layout, timeline in told]
+    return recognition, told, states, find_faults(told, states, topology, window, recognition.outside)
 
 
 def _paper(
-    flows: FlowTable, topology: Topology | None, _with_events: bool, tell: Progress
+    flows: FlowTable, topology: Topology | None, _with_events: bool, tell: Progress, _window: Window
 ) -> tuple[Recognition, list[Told], list[JobState], tuple[Finding, ...]]:
     from llmprism.diagnose import diagnose_paper
     from llmprism.parallelism import layout_paper

@@ -7,6 +7,7 @@ from llmprism.model.fitness import Answer, ClockOffset, Fitness, Question, Verdi
 from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
 from llmprism.model.job import Job, JobState, Recognition
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife, StepMark
 from llmprism.model.report import JobReport, Report, SwitchLoad
 from llmprism.model.timeline import EventKind, Events, Steps, Timeline
 from llmprism.model.topology import Nic, Server, Switch, Topology
@@ -20,6 +21,8 @@ __all__ = [
     "Evidence",
     "Finding",
     "FindingKind",
+    "FindingLife",
+    "FindingPhase",
     "Fitness",
     "FlowTable",
     "Group",
@@ -29,16 +32,19 @@ __all__ = [
     "JobReport",
     "JobState",
     "Layout",
+    "LiveState",
     "Nic",
     "PairKind",
     "PairRoles",
     "Question",
     "Recognition",
     "Report",
+    "RunLife",
     "Schedule",
     "Server",
     "Sharding",
     "StepClock",
+    "StepMark",
     "Steps",
     "Switch",
     "SwitchLoad",
