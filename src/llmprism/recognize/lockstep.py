@@ -39,6 +39,9 @@ MIN_JITTER: Final = 0.002
 CLIP_SPREADS: Final = 4.0
 """Steps further from the median than this many robust spreads count as that far: set-up, checkpoints, stalls."""
 
+EDGE_BOUNDARIES: Final = 1.0
+"""Boundaries that may be missing or too many because the two clocks begin and end at different times."""
+
 ONE_EACH: Final = 0.95
 """Smallest ratio of the numbers of steps that the two clocks count in the time that both saw."""
 
@@ -81,12 +84,12 @@ def _shared_steps(a: StepClock, b: StepClock) -> tuple[NDArray[np.int64], NDArra
 
 
 def _one_each(a: StepClock, b: StepClock) -> float:
-    """Boundaries of `a` per step of `b`, as the lesser of the ratio and its inverse; 0 without enough steps."""
+    """How nearly `a` has one boundary per step of `b`, those at the edges aside; 0 without enough steps."""
     _, held = _shared_steps(a, b)
     if held.size < MIN_COMMON_STEPS:
         return 0.0
-    ratio = (held.sum() + 1.0) / (held.size + 1.0)
-    return float(min(ratio, 1.0 / ratio))
+    surplus = max(abs(float(held.sum()) - held.size) - EDGE_BOUNDARIES, 0.0)
+    return 1.0 - surplus / held.size
 
 
 def _concentration(a: StepClock, b: StepClock) -> float:

@@ -36,11 +36,17 @@ LOCKSTEP: Final = 0.6
 """Concentration asked of clusters that share servers or know each other: rails of real jobs reach 0.7-1.0 (stages end
 a step at different times), unrelated jobs stay near 1/sqrt(steps)."""
 
+LOCKSTEP_KNOWN: Final = 0.4
+"""Asked of clusters that share servers and know each other: rails that meet once a step reach 0.5 in twenty steps."""
+
 LOCKSTEP_ALONE: Final = 0.95
 """Concentration asked of clusters with nothing else in common but their shape."""
 
 SAME_SHAPE: Final = 0.02
 """Relative difference of bytes between two rails of one job."""
+
+EDGE_STEPS: Final = 1.0
+"""Steps by which the window may cut two rails differently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +130,9 @@ def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
         return a.clock is b.clock and a.servers == b.servers and len(a.servers) > 0 and _same_shape(a, b)
     shared = _overlap(a.servers, b.servers)
     same_shape = _same_shape(a, b)
-    if shared >= SHARED_SERVERS or (known and same_shape):
+    if known and shared >= SHARED_SERVERS:
+        needed = LOCKSTEP_KNOWN
+    elif shared >= SHARED_SERVERS or (known and same_shape):
         needed = LOCKSTEP
     elif same_shape and not (a.servers and b.servers):
         needed = LOCKSTEP_ALONE
@@ -136,7 +144,9 @@ def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
 
 
 def _same_shape(a: _Cluster, b: _Cluster) -> bool:
-    return a.members.size == b.members.size and abs(a.bytes - b.bytes) <= SAME_SHAPE * max(a.bytes, b.bytes)
+    steps = min(clock.steps for clock in (a.clock, b.clock)) if a.clock and b.clock else 0
+    apart = max(SAME_SHAPE, EDGE_STEPS / steps) if steps else SAME_SHAPE
+    return a.members.size == b.members.size and abs(a.bytes - b.bytes) <= apart * max(a.bytes, b.bytes)
 
 
 def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
