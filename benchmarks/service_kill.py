@@ -104,7 +104,7 @@ def main() -> None:
     capture = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "examples" / "slow_nic"
     with tempfile.TemporaryDirectory() as folder:
         calm = run(Path(folder) / "calm", capture, 0, 8.0)
-        killed = run(Path(folder) / "killed", capture, kills, 0.5, calm["windows"][0]["end_ns"])
+        killed = run(Path(folder) / "killed", capture, kills, 0.17, calm["windows"][0]["end_ns"])
     for name in calm:
         print(f"{name}: {'equal' if calm[name] == killed[name] else 'DIFFERENT'}")
     sys.exit(calm != killed)
