@@ -29,20 +29,52 @@ MESSAGE_FLOOR_BYTES = 1_000
 
 def in_stage_order(
     transfers: TransferTable,
+    paths: tuple[tuple[int, ...], ...],
+    side_of: dict[int, str],
+    boundary_ns: Int64,
+    *,
+    ring: bool = False,
+) -> tuple[tuple[int, ...], ...]:
+    """The paths with their first stage first. In a ring the last stage hands on to the first.
+
+    `side_of` names the side that an end belongs to (its servers, its group): paths between the same two sides run the
+    same way, so they decide together.
+    """
+    pair_of = {
+        ends: pair
+        for pair, ends in enumerate(zip(transfers.pair_src.tolist(), transfers.pair_dst.tolist(), strict=True))
+    }
+    votes: dict[tuple[str, str], float] = {}
+    turned = [_turned(path, side_of) for path in paths]
+    for path in turned:
+        low, high = _path_rests(transfers, path, pair_of, boundary_ns, ring=ring)
+        sides = _sides(path, side_of)
+        votes[sides] = votes.get(sides, 0.0) + (low - high) / max(low + high, 1e-12)
+    return tuple(sorted(path if votes[_sides(path, side_of)] >= 0 else path[::-1] for path in turned))
+
+
+def _sides(path: tuple[int, ...], side_of: dict[int, str]) -> tuple[str, str]:
+    return side_of.get(path[0], str(path[0])), side_of.get(path[-1], str(path[-1]))
+
+
+def _turned(path: tuple[int, ...], side_of: dict[int, str]) -> tuple[int, ...]:
+    """The path with its sides in a fixed order, so that all paths between two sides point the same way."""
+    first, last = _sides(path, side_of)
+    return path if first <= last else path[::-1]
+
+
+def _path_rests(
+    transfers: TransferTable,
     path: tuple[int, ...],
     pair_of: dict[tuple[int, int], int],
     boundary_ns: Int64,
     *,
-    ring: bool = False,
-) -> tuple[tuple[int, ...], float]:
-    """The path with its first stage first, and how sure that is (0..1). In a ring the last stage hands on to the
-    first."""
+    ring: bool,
+) -> tuple[float, float]:
     links = list(pairwise((*path, path[0]) if ring else path))
     along = [pair_of[link] for link in links if link in pair_of]
     against = [pair_of[late, early] for early, late in links if (late, early) in pair_of]
-    low, high = _rests(transfers, along, against, boundary_ns)
-    sure = abs(low - high) / max(low + high, 1e-12)
-    return (path if low >= high else path[::-1]), sure
+    return _rests(transfers, along, against, boundary_ns)
 
 
 def _rests(transfers: TransferTable, along: list[int], against: list[int], boundary_ns: Int64) -> tuple[float, float]:

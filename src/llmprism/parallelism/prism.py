@@ -51,9 +51,7 @@ def identify_layout(job: Job) -> JobLayout:
     groups = data_parallel_groups(links, kinds, features)
     paths, rings = pipeline_paths(links, kinds, features)
     pair_of = _pair_index(transfers)
-    pipelines = tuple(
-        sorted(in_stage_order(transfers, path, pair_of, job.clock.boundary_ns, ring=rings)[0] for path in paths)
-    )
+    pipelines = in_stage_order(transfers, paths, _sides(job, groups), job.clock.boundary_ns, ring=rings)
     forward = _stage_links(pipelines, pair_of)
     closing = _stage_links(tuple((p[-1], p[0]) for p in pipelines), pair_of) if rings else []
     clock = _rephased(job, groups, forward + closing, features)
@@ -163,6 +161,17 @@ def _pair_kinds(transfers: TransferTable, links: Links, kinds: LinkKinds) -> Int
 def _pair_index(transfers: TransferTable) -> dict[tuple[int, int], int]:
     ends = zip(transfers.pair_src.tolist(), transfers.pair_dst.tolist(), strict=True)
     return {end: pair for pair, end in enumerate(ends)}
+
+
+def _sides(job: Job, groups: tuple[Group, ...]) -> dict[int, str]:
+    """For each member of a group the servers that the group is on; its own number where the servers are not known."""
+    place = dict(zip(job.members, job.places, strict=False))
+    sides: dict[int, str] = {}
+    for index, group in enumerate(groups):
+        servers = {place.get(member, "") for member in group.members}
+        name = f"group {index}" if "" in servers else " ".join(sorted(servers))
+        sides.update(dict.fromkeys(group.members, name))
+    return sides
 
 
 def _stage_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
