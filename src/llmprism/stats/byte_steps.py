@@ -35,6 +35,9 @@ transfer straddles the boundary); 8 % covers lossy and sampled collectors, tried
 TIGHT_TOLERANCE: Final = 0.004
 """Used to settle the phase: exact byte counts (0.02-0.15 %) cannot hop between two silences of one step."""
 
+LOSSY: Final = 3.0
+"""Multiple of the tolerance that is tried last, for collectors that lose records; taken only where it covers more."""
+
 MIN_DOMINANCE: Final = 0.6
 """Measured on real captures: 0.75-1.0 at the true spacing, at most 0.45 at its multiples."""
 
@@ -52,6 +55,9 @@ PLAIN: Final = 0.9
 
 PAUSE_SHARE: Final = 0.25
 """Share of the time that pauses every few steps take at most; gradient links rest longer than that between steps."""
+
+SETTLING_GAIN: Final = 1.05
+"""The tight tolerance settles the phase unless the usual one covers this many times the bytes."""
 
 WIDER_GAIN: Final = 1.2
 """The wider tolerance is taken when its steps cover this many times the bytes: a lossy collector then explains more."""
@@ -241,17 +247,18 @@ def chain_at(silences: Silences, bytes_per_step: float, tolerance: float) -> Cha
     series = _Series(silences)
     position, weight = series.position, series.weight
     cap = _cap(series.ordered, series.total / bytes_per_step)
-    best: tuple[Int64, float, float, float] | None = None
-    for width in (TIGHT_TOLERANCE, tolerance):
+    best: tuple[Int64, float, float, float, float] | None = None
+    for width in (TIGHT_TOLERANCE, tolerance, LOSSY * tolerance):
         links = _link(position, weight, bytes_per_step, width, cap)
         refined = float(_mean_link(position, links, bytes_per_step, width))
         links = _link(position, weight, refined, width, cap)
         dominance, covered, _ = _judge(position, weight, links, refined, width)
-        if best is None or covered > 1.05 * best[3]:
-            best = links, refined, dominance, covered
+        gain = WIDER_GAIN if width > tolerance else SETTLING_GAIN
+        if best is None or covered > gain * best[3]:
+            best = links, refined, dominance, covered, width
     assert best is not None  # noqa: S101 - the loop ran
-    links, refined, dominance, covered = best
-    regular = np.abs(np.diff(position[links]) / refined - 1.0) <= tolerance
+    links, refined, dominance, covered, width = best
+    regular = np.abs(np.diff(position[links]) / refined - 1.0) <= max(width, tolerance)
     return Chain(links, regular, refined, dominance, covered / max(series.total, 1.0))
 
 
