@@ -65,6 +65,12 @@ def test_a_busy_moment_that_passes_and_single_slow_transfers_are_no_fault():
     assert found(reads([0.5 if i % 5 == 0 else 10.0 for i in range(60)])) == []
 
 
+def test_transfers_that_are_now_slow_and_now_as_fast_as_ever_are_no_fault():
+    rates = [2.0, 2.0, 2.0, 10.0, 10.0]
+    assert found(reads(about(10, 30) + rates * 6)) == []
+    assert len(found(reads(about(10, 30) + [2.0, 2.0, 2.0, 2.0, 2.0, 10.0] * 5))) == 1
+
+
 @pytest.mark.parametrize(("after", "told"), [(MIN_TRANSFERS - 1, 0), (MIN_TRANSFERS, 1)])
 def test_enough_slow_transfers_are_needed(after, told):
     assert len(found(reads([10.0] * MIN_TRANSFERS + [2.0] * after))) == told

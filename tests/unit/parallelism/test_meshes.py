@@ -77,7 +77,5 @@ def test_a_ring_of_gradients_over_links_of_the_mesh_shows_by_what_it_carries(one
 
 def test_no_links_no_meshes():
     none = np.zeros(0, dtype=np.int32)
-    found = find_meshes(
-        Links(none, none, none, none), PairFeatures(*(np.zeros(0),) * 2, np.zeros((0, 4)), np.zeros(0))
-    )
+    found = find_meshes(Links(none, none, none, none), PairFeatures(*(np.zeros(0),) * 2, np.zeros((0, 4)), np.zeros(0)))
     assert (found.inside.size, found.more.size, found.groups) == (0, 0, ())
