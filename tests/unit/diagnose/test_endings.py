@@ -170,4 +170,5 @@ def test_a_job_that_broke_off_and_came_back_is_seen_inside_the_window():
 
 def test_pauses_between_steps_and_short_ones_are_no_endings():
     assert away(cut=0) == [], "a checkpoint"
+    assert away(cut=5) == [], "one more step, whole, before a checkpoint"
     assert away(cut=2, seconds=2.0) == [], "no job restarts that fast"

@@ -19,7 +19,7 @@ def message(src, dst, step, at_ms, size):
 
 
 def seen(places, size=1_000_000, pipeline=True, heartbeat_ms=None):
-    """(inside, gradients, gradient rows) of the pair a-c, which sends `size` bytes at `places(step)` ms of each step."""
+    """(inside, gradients, gradient rows) of the pair a-c, which sends `size` bytes at `places(step)` ms of a step."""
     flows = [message("a", "c", step, at, size) for step in range(STEPS) for at in places(step)]
     for step in range(STEPS):
         flows += [message("a", "b", step, at, 2_000_000) for at in (FORWARD_MS, 30)]

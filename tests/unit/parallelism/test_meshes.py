@@ -11,7 +11,7 @@ from llmprism.parallelism.meshes import EXCESS, MIN_PEERS, find_meshes
 
 
 def meshes(*groups, extra=(), amounts=None, one_way=()):
-    """Meshes in a graph of cliques and further links (low, high); returns (links inside, links that carry more, groups).
+    """Meshes in a graph of cliques and further links (low, high); (links inside, links that carry more, groups).
 
     Each link carries 100 bytes both ways, or what `amounts` says; those of `one_way` only from high to low.
     """
