@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -160,7 +162,7 @@ def test_ticks_whose_number_varies_from_step_to_step_do_not_subdivide():
     random = np.random.default_rng(0)
     own = walk(4)
     uneven = np.concatenate([np.linspace(a, b, int(random.choice([3, 8])), endpoint=False)
-                             for a, b in zip(own[:-1], own[1:], strict=True)])  # fmt: skip
+                             for a, b in pairwise(own)])  # fmt: skip
     assert not subdivides(clock(uneven), clock(own))
 
 
