@@ -43,6 +43,21 @@ def test_a_server_that_drops_to_a_third_is_found_with_its_time_and_rates(writes)
     assert "s moves data" in finding.summary
 
 
+def checkpoint(rate, members=16, at=60, size=500_000_000):
+    """All members write at once and share the server's rate."""
+    start = EPOCH + at * SECOND
+    return [Flow(f"{i:02}", "s", start, start + int(8 * size * members / rate), size) for i in range(members)]
+
+
+def test_a_checkpoint_of_all_ranks_at_once_at_the_end_of_the_window_is_no_fault():
+    """Each transfer is sixteen times slower than the reads before it; the server is as fast as ever."""
+    loading = [flow for i in range(16) for flow in reads(about(10, 60), member=f"{i:02}")[i::16]]
+    members = [f"{i:02}" for i in range(16)]
+    assert found(loading + checkpoint(10.0), members) == []
+    (finding,) = found(loading + checkpoint(2.0), members)
+    assert finding.start_ns == EPOCH + 60 * SECOND
+
+
 def test_only_the_slow_server_is_named():
     flows = reads(about(10, 30) + about(3, 20)) + reads(about(10, 50, seed=1), server="t")
     assert [finding.where.id for finding in found(flows)] == ["s"]
