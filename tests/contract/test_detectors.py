@@ -13,12 +13,14 @@ import pytest
 
 from llmprism.diagnose import find_faults, job_state
 from llmprism.diagnose.evidence import JobEvidence, gather_evidence
+from llmprism.diagnose.imbalance import find_imbalance
 from llmprism.diagnose.late_member import find_late_members
+from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.diagnose.slow_transfer import find_slow_transfers
 from llmprism.diagnose.standstill import find_standstills
 from llmprism.diagnose.stopped import find_stopped
 from llmprism.ingest import assemble_transfers, read_flows, read_topology
-from llmprism.model import Finding, FindingKind, FlowTable, Topology, WhereType, Window
+from llmprism.model import Finding, FindingKind, FlowTable, Topology, TransferTable, WhereType, Window
 from llmprism.parallelism import identify_layout
 from llmprism.pipeline import diagnose
 from llmprism.recognize import recognize
@@ -40,15 +42,21 @@ def is_healthy(folder: Path) -> bool:
 class Seen(NamedTuple):
     evidence: list[JobEvidence]
     window: Window
+    outside: TransferTable | None
+
+    @property
+    def members(self) -> frozenset[int]:
+        return frozenset(member for evidence in self.evidence for member in evidence.job.members)
 
 
 def look(flows: FlowTable, topology: Topology | None) -> Seen:
     evidence = []
-    for job in recognize(assemble_transfers(flows), topology).jobs:
+    recognition = recognize(assemble_transfers(flows), topology)
+    for job in recognition.jobs:
         layout = identify_layout(job)
         timeline = reconstruct_timeline(job, layout, with_events=False)
         evidence.append(gather_evidence(job, layout, timeline, job_state(job, layout, timeline, flows.window)))
-    return Seen(evidence, flows.window)
+    return Seen(evidence, flows.window, recognition.outside)
 
 
 @cache
@@ -89,6 +97,8 @@ DETECTORS = [
         id="stopped",
     ),
     pytest.param(lambda seen: [f for e in seen.evidence for f in find_standstills(e, [])], id="standstill"),
+    pytest.param(lambda seen: [f for e in seen.evidence for f in find_imbalance(e)], id="imbalance"),
+    pytest.param(lambda seen: find_slow_storage(seen.outside, seen.members), id="slow_storage"),
 ]
 
 
@@ -107,7 +117,7 @@ def test_every_detector_is_quiet_on_healthy_runs(
 def test_all_detectors_together_are_quiet_too(run: Callable[[], Seen]) -> None:
     seen = run()
     told = [(evidence.job, evidence.layout, evidence.timeline) for evidence in seen.evidence]
-    assert find_faults(told, [evidence.state for evidence in seen.evidence], None, seen.window) == ()
+    assert find_faults(told, [evidence.state for evidence in seen.evidence], None, seen.window, seen.outside) == ()
 
 
 def test_there_are_healthy_captures_among_the_examples() -> None:

@@ -168,13 +168,14 @@ class _Messages:
 
 def _usual_silence(start: Int64, end: Int64, size: Int64, steps: Steps, done: float) -> int:
     """The longest silence that earlier steps usually keep when the same share of their bytes has been sent."""
-    begin, horizon, sent = start, np.maximum.accumulate(end), np.cumsum(size)
+    begin, horizon = start, np.maximum.accumulate(end)
     silence = np.maximum(begin[1:] - horizon[:-1], 0)
     step = np.searchsorted(steps.end_ns, horizon[:-1], side="left")
     inside = (step < steps.count) & (begin[1:] > steps.start_ns[np.minimum(step, steps.count - 1)])
     total = np.bincount(step[inside], size[:-1][inside], minlength=steps.count)
     before = np.concatenate([[0.0], np.cumsum(total)])
-    share = (sent[:-1] - sent[:-1][inside][0] - before[step]) / np.maximum(np.append(total, 1.0)[step], 1.0)
+    sent = np.cumsum(np.where(inside, size[:-1], 0))
+    share = (sent - before[step]) / np.maximum(np.append(total, 1.0)[step], 1.0)
     near = inside & (np.abs(share - done) <= QUIET_REACH)
     longest = np.zeros(steps.count, dtype=np.int64)
     np.maximum.at(longest, step[near], silence[near])

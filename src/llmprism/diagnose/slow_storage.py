@@ -1,8 +1,9 @@
 """Slow storage: transfers to or from a server outside the jobs take longer than they did.
 
 Catches: a file server whose transfers drop to a fraction of their rate and stay there. Must not shout at: a server that
-was never faster (there is nothing to compare with), single slow transfers, busy moments that pass. Tested with the
-slow-storage scenario against the healthy ones with checkpoints and data loading.
+was never faster (there is nothing to compare with), single slow transfers, busy moments that pass, a checkpoint that
+all ranks write at once (each transfer is slow, the server as a whole is not). Tested with the slow-storage scenario
+against the healthy ones with checkpoints and data loading.
 """
 
 from __future__ import annotations
@@ -55,11 +56,12 @@ def _slower(outside: TransferTable, server: int) -> Finding | None:
         return None
     rate = 8.0 * outside.bytes[rows] / (outside.end_ns[rows] - outside.start_ns[rows])
     cut = _change(np.log(rate))
+    lasts = int(outside.end_ns[rows[-1]] - outside.start_ns[rows[cut]])
+    throughput = _throughput(outside.start_ns[rows], outside.end_ns[rows], outside.bytes[rows])
+    if lasts < MIN_TIME_NS or not (_drops(rate, cut) and _drops(throughput, cut)):
+        return None
     before, after = rate[:cut], rate[cut:]
     slow_end = np.quantile(before, 0.1)
-    lasts = int(outside.end_ns[rows[-1]] - outside.start_ns[rows[cut]])
-    if np.median(before) < MIN_DROP * np.median(after) or (after < slow_end).mean() < AGREEMENT or lasts < MIN_TIME_NS:
-        return None
     name = outside.addresses[server]
     usual, now = float(np.median(before)), float(np.median(after))
     return Finding(
@@ -80,6 +82,23 @@ def _slower(outside: TransferTable, server: int) -> Finding | None:
             Evidence("transfers since then", int(after.size)),
         ),
     )
+
+
+def _drops(values: Float64, cut: int) -> bool:
+    """Are nearly all values from `cut` on far below those before it?"""
+    before, after = values[:cut], values[cut:]
+    agreed = float((after < np.quantile(before, 0.1)).mean())
+    return bool(np.median(before) >= MIN_DROP * np.median(after)) and agreed >= AGREEMENT
+
+
+def _throughput(start: Int64, end: Int64, size: Int64) -> Float64:
+    """Gb/s that all transfers together reach while each one runs, every one of them at its mean rate."""
+    speed = 8.0 * size / (end - start)
+    moment, place = np.unique(np.concatenate([start, end]), return_inverse=True)
+    running = np.cumsum(np.bincount(place, np.concatenate([speed, -speed]), minlength=moment.size))
+    moved = np.concatenate([[0.0], np.cumsum(running[:-1] * np.diff(moment))])
+    begin, finish = place[: start.size], place[start.size :]
+    return np.asarray((moved[finish] - moved[begin]) / (end - start))
 
 
 def _change(values: Float64) -> int:

@@ -49,6 +49,9 @@ MIN_JOINED: Final = 3
 JOINED_VARIATION: Final = 0.15
 """Variation at most when ticks are joined: whole steps of real jobs stay below 0.1, all-to-all traffic included."""
 
+OUTER: Final = 0.2
+"""Share of the steps on either side that may carry anything: less than a quarter, so that one tick in four is seen."""
+
 PLAIN: Final = 0.95
 """A witness this dominant ends the search, if it leaves little unexplained."""
 
@@ -108,11 +111,11 @@ def _sent_by(transfers: TransferTable, pair: int, boundary_ns: Int64) -> Int64:
 
 
 def _variation(by_step: NDArray[np.int64]) -> float:
-    """Half the distance between the quartiles of the pairs' bytes, summed, relative to their mean bytes.
+    """Half the distance between the outer fifths of the pairs' bytes, summed, relative to their mean bytes.
 
     Not the median deviation: of two kinds of steps in turn, the more frequent one would have none.
     """
-    low, high = np.quantile(by_step, [0.25, 0.75], axis=1)
+    low, high = np.quantile(by_step, [OUTER, 1.0 - OUTER], axis=1)
     return float((high - low).sum() / 2.0 / max(by_step.mean(axis=1).sum(), 1.0))
 
 

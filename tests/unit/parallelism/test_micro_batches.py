@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llmprism.model import Schedule, StepClock
-from llmprism.parallelism.micro_batches import micro_batches, schedule
+from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
 from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
 
 
@@ -67,3 +67,22 @@ def test_unequal_messages_have_no_number():
         lambda step: zip(np.sort(random.uniform(2, 45, 6)), random.integers(10_000, 3_000_000, 6), strict=True)
     )
     assert micro_batches(*found) is None
+
+
+@pytest.mark.parametrize("batches", [1, 2, 5, 8, 24])
+@pytest.mark.parametrize("virtual", [2, 3, 4])
+def test_an_interleaved_pipeline_passes_every_link_once_per_virtual_stage(batches, virtual):
+    """The link back to the first stage is passed once less."""
+    closing = (virtual - 1) / virtual
+    assert interleaved_batches(batches * virtual, closing) == batches
+    assert interleaved_batches(batches * virtual, closing * 0.998) == batches, "bytes are measured, not given"
+
+
+def test_a_little_more_on_the_closing_link_is_something_else():
+    """Tied embeddings go from the last stage to the first as well."""
+    assert interleaved_batches(16, 0.5 + 0.1) == 8
+
+
+@pytest.mark.parametrize(("messages", "closing"), [(1, 0.9), (8, 0.3), (7, 0.5), (8, 0.0)])
+def test_messages_that_no_number_of_virtual_stages_explains_have_no_number(messages, closing):
+    assert interleaved_batches(messages, closing) is None

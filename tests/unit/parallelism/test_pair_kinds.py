@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from llmprism.model import PairKind
 from llmprism.parallelism.features import Links, PairFeatures
-from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile
+from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 
 DP, PP, OTHER = PairKind.DP, PairKind.PP, PairKind.OTHER
 
@@ -50,8 +50,7 @@ def test_plain_evidence_is_surer():
     assert 0.5 <= two_way(BOTH, [1.0, 1.0, 1.0, 1.3])[1] <= 1.0
 
 
-def graph(*edges):
-    """Links (low, high, kind, confidence) reconciled; the kinds that come out."""
+def links_and_kinds(edges):
     low, high, kind, confidence = zip(*edges, strict=True)
     count = len(edges)
     links = Links(
@@ -61,7 +60,12 @@ def graph(*edges):
     judged = LinkKinds(
         np.array(kind, dtype=np.int8), np.array(confidence), np.zeros(count, dtype=np.bool_), np.zeros(count)
     )
-    return reconcile(links, judged)
+    return links, judged
+
+
+def graph(*edges):
+    """Links (low, high, kind, confidence) reconciled; the kinds that come out."""
+    return reconcile(*links_and_kinds(edges))
 
 
 def kinds(*edges):
@@ -118,3 +122,43 @@ def test_any_graph_is_reconciled_whatever_the_numbers_of_its_nodes(edges, random
     random.shuffle(other)
     renamed = [(min(other[a], other[b]), max(other[a], other[b]), kind, sure) for a, b, kind, sure in edges]
     assert graph(*renamed).kind.tolist() == found.kind.tolist()
+
+
+def pipelines_left(*edges):
+    """Edges (low, high, kind) whose pipelines were checked: the kinds that come out, and how sure."""
+    found = without_false_pipelines(*links_and_kinds([(*edge, 0.9) for edge in edges]))
+    return [PairKind(kind) for kind in found.kind], found.confidence.tolist()
+
+
+def test_chains_and_closed_chains_of_stages_are_pipelines():
+    chain = [(0, 1, PP), (1, 2, PP), (2, 3, PP)]
+    assert pipelines_left(*chain) == ([PP] * 3, [0.9] * 3)
+    assert pipelines_left(*chain, (0, 3, PP)) == ([PP] * 4, [0.9] * 4)
+
+
+def test_stages_with_replicas_that_are_stages_too_are_pipelines():
+    edges = [(0, 1, PP), (2, 3, PP), (0, 2, DP), (1, 3, DP)]
+    assert pipelines_left(*edges)[0] == [PP, PP, DP, DP]
+
+
+def test_a_tree_branches_and_no_pipeline_does():
+    tree = [(0, 1, PP), (0, 2, PP), (0, 3, PP)]
+    assert pipelines_left(*tree) == ([DP] * 3, [0.6] * 3)
+
+
+def test_a_chain_with_a_collective_to_somebody_who_is_no_stage_is_part_of_a_tree():
+    assert pipelines_left((0, 1, PP), (1, 2, PP), (2, 3, DP)) == ([DP] * 3, [0.6, 0.6, 0.9])
+    assert pipelines_left((3, 4, PP), (4, 5, PP), (2, 3, DP))[0] == [DP] * 3, "whichever end has the lesser number"
+
+
+def test_other_pipelines_are_not_touched():
+    tree, chain = [(0, 1, PP), (0, 2, PP), (0, 3, PP)], [(4, 5, PP), (5, 6, PP)]
+    assert pipelines_left(*tree, *chain)[0] == [DP] * 3 + [PP] * 2
+
+
+def test_other_traffic_to_somebody_who_is_no_stage_says_nothing():
+    assert pipelines_left((0, 1, PP), (1, 2, OTHER))[0] == [PP, OTHER]
+
+
+def test_without_pipelines_nothing_changes():
+    assert pipelines_left((0, 1, DP), (1, 2, DP)) == ([DP, DP], [0.9, 0.9])

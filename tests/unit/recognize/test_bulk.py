@@ -1,7 +1,10 @@
+from itertools import combinations
+
 import numpy as np
+import pytest
 
 from llmprism.model import Nic, Server, Topology
-from llmprism.recognize.bulk import MIN_MESSAGE_BYTES, bulk_pairs, outside_nodes, pair_traffic
+from llmprism.recognize.bulk import FAN_PEERS, HUB_PEERS, MIN_MESSAGE_BYTES, bulk_pairs, outside_nodes, pair_traffic
 from unit.builders import MS, Flow, transfer_table
 
 GB = 1_000_000_000
@@ -73,3 +76,68 @@ def test_a_nic_without_a_gpu_is_outside_where_the_topology_says_so():
     assert judged(flows, Topology((gpus, Server("two", (Nic("x"),)))))[1] == {"x"}
     bare = Topology((Server("one", (Nic("a"), Nic("b"))), Server("two", (Nic("x"),))))
     assert judged(flows, bare)[1] == set(), "a topology that tells no GPU at all says nothing"
+
+
+def both_ways(pairs, size=GB):
+    return [flow(pair[::way], size, 10 * (way + 1)) for pair in pairs for way in (1, -1)]
+
+
+def linked(*chains):
+    """Both ways along chains of names of one letter."""
+    return both_ways([chain[i : i + 2] for chain in chains for i in range(len(chain) - 1)])
+
+
+@pytest.mark.parametrize(("peers", "outside"), [("abcdef", {"s"}), ("abcde", set())])
+def test_a_server_that_many_pairs_talk_to_and_that_answers_is_a_hub(peers, outside):
+    """Balanced to the byte: only the number of its peers gives it away."""
+    assert (len(peers) >= HUB_PEERS) is bool(outside)
+    pairs = [f"{peer}{peer.upper()}" for peer in peers]
+    assert judged(linked(*pairs) + both_ways([f"s{peer}" for peer in peers]))[1] == outside
+
+
+@pytest.mark.parametrize("size", [HUB_PEERS + 1, 12])
+def test_members_of_an_all_to_all_are_no_hubs(size):
+    """Everybody has many peers there."""
+    assert judged(both_ways(combinations("abcdefghijkl"[:size], 2)))[1] == set()
+
+
+def test_a_hub_of_a_mesh_of_its_own_size_is_not_one_until_it_has_twice_the_peers():
+    """Two meshes of four and a member of both: seven peers or so against four."""
+    meshes = [*combinations("abcds", 2), *combinations("efghs", 2)]
+    assert judged(both_ways(meshes))[1] == {"s"}
+    assert judged(both_ways([*combinations("abcdes", 2), *combinations("efghas", 2)]))[1] == set()
+
+
+@pytest.mark.parametrize(("peers", "outside"), [("abcd", {"s"}), ("abc", set())])
+@pytest.mark.parametrize("back", [0.0, 0.04])
+def test_a_node_that_sends_one_way_to_many_is_no_member_of_rings(peers, outside, back):
+    """What it gets in return over other links keeps it in balance."""
+    assert (len(peers) >= FAN_PEERS) is bool(outside)
+    fan = [flow(f"s{peer}", GB) for peer in peers]
+    answers = [flow(f"{peer}s", int(back * GB)) for peer in peers] if back else []
+    feed = both_ways(["sz"], len(peers) * GB)
+    rest = linked(*(f"{peer}{peer.upper()}" for peer in peers))
+    assert judged(fan + answers + feed + rest)[1] == outside
+
+
+def test_a_node_that_receives_one_way_from_many_is_none_either():
+    fan = [flow(f"{peer}s", GB) for peer in "abcd"]
+    assert judged(fan + both_ways(["sz"], 4 * GB) + linked("aA", "bB", "cC", "dD"))[1] == {"s"}
+    answered = [flow(f"s{peer}", GB // 10) for peer in "abcd"]
+    assert judged(fan + answered + both_ways(["sz"], 4 * GB) + linked("aA", "bB", "cC", "dD"))[1] == set()
+
+
+def test_bytes_balance_by_server_where_servers_are_known():
+    """A ring over three servers of two NICs that enters each by one NIC and leaves by the other."""
+    ring = [flow(pair, GB) for pair in ("bc", "de", "fa")]
+    servers = tuple(Server(f"server {pair}", tuple(Nic(name, i) for i, name in enumerate(pair)))
+                    for pair in ("ab", "cd", "ef"))  # fmt: skip
+    assert judged(ring, Topology(servers))[1] == set()
+    assert judged(ring)[1] == set("abcdef"), "one NIC at a time, each of them only sends or only receives"
+
+
+def test_a_server_that_only_receives_is_outside_with_all_its_nics():
+    ring = both_ways(["ab", "bc"])
+    writes = [flow("as", 3 * GB, 40), flow("bt", 3 * GB, 40)]
+    servers = (*(Server(name, (Nic(name, 0),)) for name in "abc"), Server("files", (Nic("s", 0), Nic("t", 1))))
+    assert judged(ring + writes, Topology(servers))[1] == {"s", "t"}

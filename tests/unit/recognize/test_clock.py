@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from llmprism.model import StepClock
 from llmprism.recognize.bulk import pair_traffic
-from llmprism.recognize.clock import cluster_clock
+from llmprism.recognize.clock import _whole_steps, cluster_clock
 from unit.builders import MS, Flow, build_job, chatter, cut_in_pieces, transfer_table
 
 
@@ -48,3 +49,63 @@ def test_traffic_without_steps_has_no_clock():
         flows.append(Flow(*pair, now, now + MS, int(random.lognormal(14, 1))))
     clock = clock_of(flows)
     assert clock is None or clock.steps <= 3
+
+
+def joined(amounts, irregular=(), noise=0.0):
+    """A clock of ticks of 100 ms after `_whole_steps`; `amounts[pair]` lists its megabytes tick by tick, in turn."""
+    ticks, random = 24, np.random.default_rng(0)
+    flows = [
+        Flow(*pair, (100 * k + 50) * MS, (100 * k + 51) * MS, int(1e6 * turn[k % len(turn)] * factor) or 1)
+        for pair, turn in amounts.items()
+        for k in range(ticks)
+        for factor in [random.uniform(1 - noise, 1 + noise)]
+    ]
+    transfers = transfer_table(flows)
+    regular = np.ones(ticks, dtype=np.bool_)
+    regular[list(irregular)] = False
+    clock = StepClock(np.arange(ticks + 1, dtype=np.int64) * 100 * MS, regular, 0.9)
+    return _whole_steps(transfers, np.arange(transfers.pair_count, dtype=np.int32), clock), clock
+
+
+def test_ticks_that_all_carry_the_same_are_steps():
+    found, clock = joined({"ab": [5], "bc": [9]}, noise=0.2)
+    assert found is clock
+
+
+@pytest.mark.parametrize("ticks", [2, 3, 4])
+def test_ticks_that_differ_in_turn_are_joined_to_whole_steps(ticks):
+    """One link sends in every tick, the other in one of them."""
+    found, _ = joined({"ab": [5] * ticks, "bc": [20] + [0] * (ticks - 1)}, noise=0.05)
+    assert found.period_ns == ticks * 100 * MS
+    assert found.boundary_ns[0] == 0
+    assert found.steps == 24 // ticks
+    assert found.dominance == 0.9
+
+
+def test_five_ticks_are_too_many_to_be_one_step():
+    found, clock = joined({"ab": [5] * 5, "bc": [20, 20, 0, 0, 0]})
+    assert found is clock
+
+
+def test_bytes_that_follow_no_turn_are_left_alone():
+    random = np.random.default_rng(3)
+    found, clock = joined({"ab": [5], "bc": random.lognormal(2.0, 1.5, 24).tolist()})
+    assert found is clock
+
+
+def test_a_joined_step_is_regular_where_all_its_ticks_are():
+    found, _ = joined({"ab": [5, 5], "bc": [20, 0]}, irregular=[6, 11])
+    assert np.flatnonzero(~found.regular).tolist() == [3, 5]
+
+
+def test_the_clock_of_a_job_whose_busiest_link_repeats_itself_within_a_step():
+    """Ticks of 100 ms on a-b; c-d is silent in every second one."""
+    flows = []
+    for step in range(30):
+        for half in (0, 1):
+            begin = (200 * step + 100 * half) * MS
+            flows += [Flow("a", "b", begin + at * MS, begin + (at + 5) * MS, 50_000_000) for at in (10, 20, 30)]
+        flows.append(Flow("c", "d", (200 * step + 12) * MS, (200 * step + 30) * MS, 200_000_000))
+    clock = clock_of(flows)
+    assert clock is not None
+    assert clock.period_ns == pytest.approx(200 * MS, rel=0.02)

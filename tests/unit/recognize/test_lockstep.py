@@ -1,8 +1,10 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from llmprism.model import StepClock
-from llmprism.recognize.lockstep import MIN_TETHER_STEPS, lockstep
+from llmprism.recognize.lockstep import MIN_TETHER_STEPS, lockstep, subdivides
 from unit.builders import MS
 
 
@@ -102,3 +104,74 @@ def test_few_steps_of_two_jobs_are_not_called_a_tether():
         )
         tethered += lockstep(clock(a), clock(b)) >= 0.95
     assert tethered == 0
+
+
+def dark(boundaries, first, last):
+    """The same clock without what lies between two boundaries: an exporter that was dark for a while."""
+    return clock(np.concatenate([boundaries[: first + 1], boundaries[last:]]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("jitter", [0.0, 0.1, 0.3])
+def test_a_rail_with_a_hole_is_still_in_lockstep(seed, jitter):
+    own = walk(seed, jitter=jitter)
+    rail = own + np.random.default_rng(seed).uniform(-2, 2, own.size)
+    with_hole = dark(rail, 25, 37)
+    least = lockstep(clock(own), clock(rail)) - 0.1
+    assert least > 0.6
+    assert lockstep(clock(own), with_hole) > least
+    assert lockstep(with_hole, clock(own)) > least
+
+
+def test_each_rail_may_have_a_hole_of_its_own():
+    own = walk(2)
+    assert lockstep(dark(own, 15, 25), dark(own + 20, 35, 45)) > 0.8
+    assert lockstep(dark(own, 15, 25), dark(own + 20, 15, 25)) > 0.8
+
+
+def test_a_hole_joins_no_strangers():
+    values = [lockstep(dark(walk(s), 25, 37), clock(walk(s + 100, start=130))) for s in range(40)]
+    assert np.mean(np.array(values) >= 0.6) <= 0.05
+
+
+def test_a_pause_of_both_is_no_lockstep_by_itself():
+    """Two jobs that both wait for the same dark minute."""
+    pause = np.where(np.arange(61) >= 30, 6_000.0, 0.0)
+    values = [lockstep(clock(walk(s) + pause), clock(walk(s + 100, start=130) + pause)) for s in range(40)]
+    assert np.mean(np.array(values) >= 0.6) <= 0.05
+
+
+def ticks(boundaries, count):
+    """`count` ticks within each step."""
+    return np.interp(np.arange((boundaries.size - 1) * count + 1) / count, np.arange(boundaries.size), boundaries)
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_a_clock_of_micro_batches_subdivides_that_of_the_steps(count):
+    own = walk(4)
+    fine = clock(ticks(own, count) + 7.0)
+    assert subdivides(fine, clock(own))
+    assert not subdivides(clock(own), fine)
+
+
+def test_a_clock_does_not_subdivide_itself():
+    assert not subdivides(clock(walk(4)), clock(walk(4) + 3.0))
+
+
+def test_ticks_whose_number_varies_from_step_to_step_do_not_subdivide():
+    random = np.random.default_rng(0)
+    own = walk(4)
+    uneven = np.concatenate([np.linspace(a, b, int(random.choice([3, 8])), endpoint=False)
+                             for a, b in pairwise(own)])  # fmt: skip
+    assert not subdivides(clock(uneven), clock(own))
+
+
+def test_holes_of_the_finer_clock_are_not_counted():
+    own = walk(4)
+    assert subdivides(dark(ticks(own, 4) + 7.0, 80, 140), clock(own))
+
+
+@pytest.mark.parametrize(("steps", "told"), [(MIN_TETHER_STEPS - 1, False), (MIN_TETHER_STEPS + 2, True)])
+def test_few_steps_say_nothing_about_subdivision(steps, told):
+    own = walk(4, steps=steps)
+    assert subdivides(clock(ticks(own, 4) + 7.0), clock(own)) is told
