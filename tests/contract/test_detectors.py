@@ -25,7 +25,7 @@ from llmprism.parallelism import identify_layout
 from llmprism.pipeline import diagnose
 from llmprism.recognize import recognize
 from llmprism.timeline import reconstruct_timeline
-from unit.builders import SECOND, build_job, chatter, cut_in_pieces, flow_table
+from unit.builders import MS, SECOND, BuiltJob, Flow, build_job, chatter, cut_in_pieces, flow_table
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = [
@@ -72,15 +72,28 @@ BUILT = {
     "no replicas": {"pp": 2, "dp": 1},
     "rails": {"pp": 2, "dp": 2, "tp": 2},
     "ragged": {"pp": 2, "dp": 3, "jitter": 0.4, "steps": 40},
+    "deep pipelines": {"pp": 4, "dp": 2, "micro_batches": 8},
+    "data loading": {"pp": 2, "dp": 2, "forward_ms": 60.0},
     "checkpoint": {"pp": 2, "dp": 2, "pause_after": {7: 4_000.0}},
     "unlike stages": {"pp": 3, "dp": 2, "compute_factor": lambda stage, _replica, _step: 1.0 + 0.3 * stage},
 }
+
+
+def reads_of(job: BuiltJob) -> list[Flow]:
+    """Every member reads 40 MB from a file server after each step, at rates that vary by a fifth."""
+    return [
+        Flow("files", member, end + i * MS, end + i * MS + (20 + (step + i) % 5) * MS, 40_000_000)
+        for step, end in enumerate(job.step_ends_ns)
+        for i, member in enumerate(sorted(job.members))
+    ]
 
 
 @cache
 def built(name: str) -> Seen:
     job = build_job(**BUILT[name])
     records = cut_in_pieces(job.records) + chatter(job.members, job.shape.start_ns, job.step_ends_ns[-1])
+    if name == "data loading":
+        records += reads_of(job)
     return look(flow_table(records), job.topology)
 
 
