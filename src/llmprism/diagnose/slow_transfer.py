@@ -60,12 +60,11 @@ MIN_LOSS: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Sick cells of one job: pairs x steps; `drop` is the log of expected over measured rate; `places` of each pair."""
+    """Sick cells of one job: pairs x steps, and the `places` that each pair passes."""
 
     evidence: JobEvidence
     sick: Bool
     known: Bool
-    drop: Float64
     expected: Float64
     places: dict[int, list[Place]]
 
@@ -92,7 +91,6 @@ def find_slow_transfers(jobs: Sequence[JobEvidence]) -> list[Finding]:
 def _judge(evidence: JobEvidence) -> _Cells:
     rate = np.where(evidence.counted[None, :], evidence.rate, np.nan)
     known = np.isfinite(rate) & (rate > 0)
-    drop = np.zeros(rate.shape)
     expected = np.full(rate.shape[0], np.nan)
     sick = np.zeros(rate.shape, dtype=np.bool_)
     for kind in np.unique(evidence.pair_kind):
@@ -103,13 +101,13 @@ def _judge(evidence: JobEvidence) -> _Cells:
         expected[rows] = np.median(usual)
         logs = np.log(np.where(known[rows], rate[rows], 1.0)) - np.log(expected[rows])[:, None]
         spread = 1.4826 * np.median(np.abs(logs[known[rows]] - np.median(logs[known[rows]])))
-        drop[rows] = np.where(known[rows], -logs, 0.0)
-        sick[rows] = drop[rows] > max(MIN_DROP, SPREADS * spread)
+        drop = np.where(known[rows], -logs, 0.0)
+        sick[rows] = drop > max(MIN_DROP, SPREADS * spread)
     lasting = np.zeros_like(sick)
     for row in np.flatnonzero(sick.any(axis=1)):
         for first, last in runs_of(sick[row] | ~known[row], bridge=1, shortest=MIN_STEPS):
             lasting[row, first:last] = sick[row, first:last]
-    return _Cells(evidence, lasting, known, drop, expected, {})
+    return _Cells(evidence, lasting, known, expected, {})
 
 
 def _places(cell: _Cells) -> dict[int, list[Place]]:
