@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.stats.byte_steps import Chain, chain_at
 from llmprism.stats.silences import Silences, silences_of
 
@@ -23,10 +23,7 @@ Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
 Float64 = NDArray[np.float64]
 
-__all__ = ["MESSAGE_FLOOR_BYTES", "gradient_clock", "outstanding", "pipeline_clock", "shifted_clock"]
-
-MESSAGE_FLOOR_BYTES: Final = 1_000
-"""Smaller records are heartbeats and store messages; the smallest gradient bucket of a real job was 6 KB."""
+__all__ = ["gradient_clock", "outstanding", "pipeline_clock", "shifted_clock"]
 
 TOLERANCE: Final = 0.03
 """Relative deviation of one step's bytes within a whole group or all pipelines."""
