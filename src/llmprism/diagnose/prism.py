@@ -34,6 +34,14 @@ class Shared:
     findings: tuple[Finding, ...]
     excused: tuple[tuple[str, int, int], ...]
 
+    def about(self, job: Job) -> Shared:
+        """The part that bears on one job; the detectors of that job see no more."""
+        names = {job.transfers.addresses[member] for member in job.members}
+        return Shared(
+            tuple(finding for finding in self.findings if finding.job == job.id),
+            tuple(one for one in self.excused if one[0] in names),
+        )
+
     def accused(self) -> dict[str, list[tuple[int, int]]]:
         times: dict[str, list[tuple[int, int]]] = {}
         for address, start, end in self.excused:
@@ -57,7 +65,7 @@ def find_faults(
     shared = find_shared_faults(evidence, find_slow_storage(outside, members), _ends(outside), window)
     findings = list(shared.findings)
     for one in evidence:
-        findings += find_job_faults(one, shared, window)
+        findings += find_job_faults(one, shared.about(one.job), window)
     return ranked(findings)
 
 
@@ -77,7 +85,7 @@ def find_shared_faults(
 
 
 def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> list[Finding]:
-    """What is wrong inside one job and is explained by nothing that it shares with others."""
+    """What is wrong inside one job; `shared` is what bears on it of what it shares with others."""
     findings = find_late_members(evidence, shared.accused())
     findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window)
     findings += find_standstills(evidence, [*shared.findings, *findings])
