@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from llmprism.ingest import ColumnMapping
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 from llmprism.pipeline import Progress
 
-__all__ = ["Engine", "EngineName", "RunOptions"]
+__all__ = ["ENGINES", "Engine", "RunOptions"]
 
 
-class EngineName(StrEnum):
-    """`local`: this machine. `spark`: an Apache Spark cluster."""
-
-    LOCAL = "local"
-    SPARK = "spark"
+ENGINES: Final = ("local", "spark")
+"""This machine; an Apache Spark cluster."""
 
 
 @dataclass(frozen=True, slots=True)
