@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 
 import duckdb
 import pytest
@@ -21,9 +20,8 @@ pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
     pytest.skip("Spark needs Java 17: scripts/install-test-deps", allow_module_level=True)
 
-from pyspark.sql import SparkSession
-
 from llmprism.engine.spark import SparkEngine
+from llmprism.engine.spark.session import start_session
 
 SCENARIOS = ("slow-nic", "crash", "slow-gpu")
 CAPTURES = ("pp4dp2tp2", "crash")
@@ -32,14 +30,7 @@ CAPTURES = ("pp4dp2tp2", "crash")
 @pytest.fixture(scope="module", autouse=True)
 def spark():
     """One Spark for all tests of this file; the engine takes the session that is there."""
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.pyspark.python", sys.executable)
-        .getOrCreate()
-    )
+    session = start_session("local[2]", spark_sql_shuffle_partitions="4")
     yield session
     session.stop()
 

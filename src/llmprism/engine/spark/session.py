@@ -16,7 +16,10 @@ from llmprism.errors import EngineError, InputError, LLMPrismError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DEFAULT_MASTER", "spark_session"]
+__all__ = ["DEFAULT_MASTER", "spark_session", "start_session"]
+
+WORKER_PYTHON: Final = "PYSPARK_PYTHON"
+"""The environment variable by which Spark finds the Python of its workers."""
 
 DEFAULT_MASTER: Final = "local[*]"
 """All cores of this machine: what runs without a cluster."""
@@ -58,7 +61,7 @@ def spark_session(master: str | None) -> Iterator[SparkSession]:
     if active is None and not submitted and not _java():
         raise UsageError("--engine spark needs Java 17 or newer: install it or set JAVA_HOME")
     try:
-        session = active or _start(SparkSession, master, submitted=submitted)
+        session = active or start_session(master or (None if submitted else DEFAULT_MASTER))
         for name, value in SETTINGS.items():
             session.conf.set(name, value)
         try:
@@ -85,17 +88,27 @@ def _java_errors() -> tuple[type[Exception], ...]:
     return (Py4JError,)
 
 
-def _start(sessions: type[SparkSession], master: str | None, *, submitted: bool) -> SparkSession:
-    builder = sessions.builder.appName("llmprism")
-    for name, value in START_SETTINGS.items():
+def start_session(master: str | None, **settings: str) -> SparkSession:
+    """A session of our own; `settings` (with `_` for `.`) go before ours. None: what spark-submit says."""
+    from pyspark.sql import SparkSession
+
+    chosen = {**START_SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
+    builder = SparkSession.builder.appName("llmprism")
+    local = master is not None and master.startswith("local")
+    if local:  # the executors are processes of this machine and run this very program
+        chosen = {"spark.ui.enabled": "false", "spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path)} | chosen
+    for name, value in chosen.items():
         builder = builder.config(name, value)
-    chosen = master or (None if submitted else DEFAULT_MASTER)
-    if chosen is not None:
-        builder = builder.master(chosen)
-    if chosen is not None and chosen.startswith("local"):  # executors on this machine run this very program
-        builder = builder.config("spark.pyspark.python", sys.executable)
-        builder = builder.config("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-    return builder.getOrCreate()
+    if master is not None:
+        builder = builder.master(master)
+    before = os.environ.get(WORKER_PYTHON)
+    try:
+        if local:
+            os.environ.setdefault(WORKER_PYTHON, sys.executable)
+        return builder.getOrCreate()
+    finally:
+        if before is None:
+            os.environ.pop(WORKER_PYTHON, None)
 
 
 def _explained(condition: str, text: str) -> LLMPrismError:
