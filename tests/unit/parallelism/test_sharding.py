@@ -45,9 +45,8 @@ def test_gathers_in_the_forward_pass_are_full_sharding(count):
 
 def turning_first(layers_count):
     """One step as a clock that ticks at the turning point sees it: backward in twos, optimizer, forward one by one."""
-    backward = [20.0]
-    for layer in range(layers_count - 1):
-        backward += [22.5 + layer * 26.0, 43.0 + layer * 26.0]
+    twos = [20.0 + layer * 26.0 + pause for layer in range(layers_count - 1) for pause in (0.0, 4.0)]
+    backward = [*twos, 20.0 + (layers_count - 1) * 26.0]
     end = backward[-1]
     return [*backward, *(end + 15.0 + 13.0 * np.arange(layers_count))]
 
