@@ -48,6 +48,10 @@ VISITED: Final = 0.02
 BETTER_FIT: Final = 0.3
 """Share of the pauses' variance that the pattern must explain more at its best place than at the clock's."""
 
+LAST_IS_LONG: Final = 1.5
+"""The first layer is computed backward before the last reduction, so the last pause of a step is of the longer sort; the
+shorter sort may exceed it by this factor where prefetching makes both alike."""
+
 MAX_PAIRS: Final = 64
 """Links asked: all of them say the same."""
 
@@ -120,5 +124,12 @@ def _misfit(pauses: Float64) -> float:
     The turning point fits anything, and so does the first pause: the second layer is often gathered with the first.
     """
     turn = (pauses.size + 1) // 3
-    arcs = (pauses[2:turn], pauses[turn + 1 :: 2], pauses[turn + 2 :: 2])
-    return float(sum(np.nansum((arc - np.nanmean(arc)) ** 2) for arc in arcs if np.isfinite(arc).any()))
+    long, short = pauses[turn + 1 :][::-1][::2], pauses[turn + 1 :][::-1][1::2]
+    if _mean(short) > LAST_IS_LONG * _mean(long):
+        return np.inf
+    return float(sum(np.nansum((arc - _mean(arc)) ** 2) for arc in (pauses[2:turn], long, short)))
+
+
+def _mean(pauses: Float64) -> float:
+    known = pauses[np.isfinite(pauses)]
+    return float(known.mean()) if known.size else 0.0
