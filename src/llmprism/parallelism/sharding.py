@@ -49,8 +49,8 @@ BETTER_FIT: Final = 0.3
 """Share of the pauses' variance that the pattern must explain more at its best place than at the clock's."""
 
 LAST_IS_LONG: Final = 1.5
-"""The first layer is computed backward before the last reduction, so the last pause of a step is of the longer sort; the
-shorter sort may exceed it by this factor where prefetching makes both alike."""
+"""The first layer is computed backward before the last reduction, so the last pause of a step is of the longer sort.
+The shorter sort may exceed it by this factor where prefetching makes both alike."""
 
 MAX_PAIRS: Final = 64
 """Links asked: all of them say the same."""
