@@ -21,6 +21,7 @@ from llmprism.parallelism.meshes import Meshes, find_meshes
 from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock, shifted_clock
+from llmprism.parallelism.quiet_end import quiet_ends
 from llmprism.parallelism.sharding import sharding_of
 from llmprism.parallelism.structure import data_parallel_groups, pipeline_paths
 from llmprism.parallelism.tensor_peers import join_replicas
@@ -56,6 +57,9 @@ def identify_layout(job: Job) -> JobLayout:
     forward = _stage_links(pipelines, pair_of)
     closing = _stage_links(tuple((p[-1], p[0]) for p in pipelines), pair_of) if rings else []
     clock = _rephased(job, groups, forward + closing, features)
+    if forward and not groups:
+        batches = micro_batches(transfers, forward, clock)
+        clock = quiet_ends(transfers, forward + closing, _last_links(pipelines, pair_of), batches, clock)
     features = pair_features(transfers, clock)
     shards = shard_links(links, kinds, features)
     gathered = _pairs_in(transfers, pair_kind == PairKind.DP, links, shards)
@@ -189,6 +193,10 @@ def _stage_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int
         for early, late in neighbours
         if (early, late) in pair_of and (late, early) in pair_of
     ]
+
+
+def _last_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
+    return _stage_links(tuple(pipeline[-2:] for pipeline in pipelines), pair_of)
 
 
 def _share_of_closing(features: PairFeatures, forward: list[tuple[int, int]], closing: list[tuple[int, int]]) -> float:
