@@ -8,13 +8,14 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from llmprism.diagnose.prism import Shared
-from llmprism.engine.spark.pieces import cluster_pieces, job_pieces, joined, server_pieces
+from llmprism.engine.spark.pieces import cluster_pieces, job_pieces, joined, rail_pieces, server_pieces
 from llmprism.engine.spark.reading import Graph, graph_of
 from llmprism.engine.spark.tables import schema_text
 from llmprism.engine.spark.tasks import (
     CLOCKS,
     FINDINGS,
     OUTCOMES,
+    RAILS,
     JobHead,
     JobOutcome,
     Site,
@@ -24,13 +25,14 @@ from llmprism.engine.spark.tasks import (
     heads_table,
     job_task,
     outcomes_of,
+    rail_task,
     site_blob,
     storage_task,
 )
 from llmprism.model.clock import StepClock
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Int32
-from llmprism.recognize.prism import Draft, JobDraft
+from llmprism.recognize.prism import Draft, JobDraft, RailQuestion
 
 __all__ = ["Cluster"]
 
@@ -51,6 +53,16 @@ class Cluster:
         pieces = joined(self._spark, self._pairs, cluster_pieces(draft))
         found = pieces.groupBy("cluster").applyInArrow(clock_task, schema_text(CLOCKS)).toArrow()
         return clocks_of(found, len(draft.clusters))
+
+    def rails(self, draft: Draft, questions: Sequence[RailQuestion]) -> list[tuple[int, int]]:
+        """The clusters of the questions to which their transfers say yes."""
+        if not questions:
+            return []
+        pieces, asked = rail_pieces(draft, questions)
+        both = joined(self._spark, self._pairs, pieces).groupBy("group")
+        answers = both.cogroup(self._spark.createDataFrame(asked).groupBy("group"))
+        found = answers.applyInArrow(rail_task, schema_text(RAILS)).toArrow()
+        return sorted(zip(found["left"].to_pylist(), found["right"].to_pylist(), strict=True))
 
     def outcomes(self, draft: Draft, jobs: Sequence[tuple[int, JobHead]]) -> list[JobOutcome]:
         """What the transfers of these jobs, each with a number of its own, say about them; in the order given."""

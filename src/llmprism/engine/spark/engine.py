@@ -62,13 +62,15 @@ class SparkEngine:
 
 
 def _report(cluster: Cluster, topology: Topology | None, tell: Progress) -> Report:
-    from llmprism.recognize.prism import draft_clusters, draft_jobs, unused_records
+    from llmprism.recognize.prism import draft_clusters, draft_jobs, join_clusters, unused_records
 
     graph = cluster.graph
     usable, notes = usable_topology(graph.addresses, topology)
     tell("jobs", 0.0)
     draft = draft_clusters(graph, graph.segments, usable)
-    drafts = draft_jobs(draft, cluster.clocks(draft), usable)
+    clocks = cluster.clocks(draft)
+    joined = join_clusters(draft, clocks, usable)
+    drafts = draft_jobs(draft, clocks, usable, [*joined.sure, *cluster.rails(draft, joined.questions)])
     tell("layout and timeline", 0.0)
     outcomes = cluster.outcomes(draft, cluster.first_heads(drafts))
     tell("diagnosis", 0.0)

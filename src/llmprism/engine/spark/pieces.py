@@ -11,13 +11,15 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from llmprism.engine.arrow_codec import encode
 from llmprism.engine.spark.tables import ROWS
 from llmprism.model.flows import Int32
 from llmprism.recognize.clock import witness_pairs
-from llmprism.recognize.prism import Draft, JobDraft
+from llmprism.recognize.prism import Draft, JobDraft, RailQuestion
 from llmprism.recognize.segments import PairPieces
+from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["cluster_pieces", "job_pieces", "joined", "server_pieces"]
+__all__ = ["cluster_pieces", "job_pieces", "joined", "rail_pieces", "server_pieces"]
 
 
 def joined(spark: SparkSession, pairs: DataFrame, pieces: pa.Table) -> DataFrame:
@@ -39,6 +41,18 @@ def cluster_pieces(draft: Draft) -> pa.Table:
     for name, values in totals.items():
         table = table.append_column(name, pa.array(values[chosen]))
     return table.append_column("cluster", pa.array(cluster))
+
+
+def rail_pieces(draft: Draft, questions: Sequence[RailQuestion]) -> tuple[pa.Table, pa.Table]:
+    """The pieces of the clusters in question and the questions, both with a number for what must meet in one place."""
+    left, right = [question.left for question in questions], [question.right for question in questions]
+    group = component_labels(len(draft.clusters), left, right).astype(np.int32)
+    clusters = np.unique(np.array([*left, *right], dtype=np.int32))
+    cluster = np.repeat(clusters, [draft.clusters[one].size for one in clusters])
+    pieces = _table(draft.pieces, _together([draft.clusters[one] for one in clusters]))
+    pieces = pieces.append_column("cluster", pa.array(cluster)).append_column("group", pa.array(group[cluster]))
+    asked = pa.table({"question": encode(questions, RailQuestion), "group": pa.array(group[left])})
+    return pieces, asked
 
 
 def job_pieces(draft: Draft, jobs: Sequence[tuple[int, JobDraft]]) -> pa.Table:

@@ -26,7 +26,7 @@ from llmprism.model.flows import Window
 from llmprism.pipeline import PathLoad, path_loads, tell_job
 from llmprism.recognize.bulk import PairTraffic
 from llmprism.recognize.clock import cluster_clock
-from llmprism.recognize.prism import JobDraft
+from llmprism.recognize.prism import JobDraft, RailQuestion, are_rails
 from llmprism.recognize.segments import segments_of
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "EXPORTERS",
     "FINDINGS",
     "OUTCOMES",
+    "RAILS",
     "JobHead",
     "JobOutcome",
     "Site",
@@ -45,6 +46,7 @@ __all__ = [
     "heads_table",
     "job_task",
     "outcomes_of",
+    "rail_task",
     "site_blob",
     "storage_task",
 ]
@@ -84,6 +86,7 @@ class _Clock:
 
 EXPORTERS: Final = pa.schema([("exporter", pa.string())])
 CLOCKS: Final = pa.schema([("cluster", pa.int32()), ("clock", arrow_type(_Clock))])
+RAILS: Final = pa.schema([("left", pa.int64()), ("right", pa.int64())])
 OUTCOMES: Final = pa.schema([("job", pa.int32()), ("outcome", arrow_type(JobOutcome))])
 FINDINGS: Final = pa.schema([("key", pa.int32()), ("finding", arrow_type(Finding))])
 
@@ -132,6 +135,20 @@ def clocks_of(table: pa.Table, count: int) -> list[StepClock | None]:
     for cluster, one in zip(table["cluster"].to_pylist(), decode(table["clock"], _Clock), strict=True):
         clocks[cluster] = one.clock
     return clocks
+
+
+def rail_task(pieces: pa.Table, asked: pa.Table) -> pa.Table:
+    """The pieces of some clusters and questions about them → the clusters, two and two, that are rails of one job."""
+    order = np.argsort(pieces["piece"].to_numpy(), kind="stable")
+    cluster = pieces["cluster"].to_numpy()[order]
+    transfers = transfers_from(pieces, ())
+    rails = []
+    for question in decode(asked["question"], RailQuestion):
+        one, other = (np.flatnonzero(cluster == side).astype(np.int32) for side in (question.left, question.right))
+        if are_rails(transfers, one, other, question.step_ns):
+            rails.append((question.left, question.right))
+    sides = (pa.array([pair[side] for pair in rails], type=pa.int64()) for side in (0, 1))
+    return pa.table(list(sides), schema=RAILS)
 
 
 def job_task(site: _Broadcast) -> Callable[[pa.Table, pa.Table], pa.Table]:
