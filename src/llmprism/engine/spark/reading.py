@@ -67,7 +67,8 @@ def pairs_of(spark: SparkSession, flows: Sequence[str], options: RunOptions, buc
         parallel = spark.sparkContext.defaultParallelism
         buckets = max(BUCKETS_PER_CORE * parallel, records.count() * len(reading.scans) // BUCKET_RECORDS + 1)
     task = bucket_task(_flagged(reading), several_exporters=_several_exporters(records, reading))
-    return _bucketed(records, reading, buckets).groupBy(_column(BUCKET)).applyInArrow(task, schema_text(PAIRS))
+    bucketed = _bucketed(records, reading, buckets).repartition(buckets, _column(BUCKET))
+    return bucketed.groupBy(_column(BUCKET)).applyInArrow(task, schema_text(PAIRS))
 
 
 def _column(name: str) -> Column:
