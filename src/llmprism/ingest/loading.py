@@ -22,7 +22,7 @@ from llmprism.ingest.database import Database, Progress, open_database, report_p
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.order import pair_order
 from llmprism.ingest.packet_capture import Capture
-from llmprism.ingest.packets import BURST_GAP_NS
+from llmprism.ingest.packets.stats import BURST_GAP_NS
 from llmprism.ingest.relation import ReadOptions, check_numbers, create_records, explain, file_names
 from llmprism.ingest.sources import Source, expand, identify, parse_format
 from llmprism.model.flows import Int32, Int64

@@ -17,10 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
+from llmprism.stats.chain_bound import ROUNDING, ChainBound
 from llmprism.stats.silences import Silences
 
 Int64 = NDArray[np.int64]
@@ -95,10 +96,41 @@ class Chain:
         return int(self.regular.sum())
 
 
-@numba.njit(cache=True)
+def _link_by_arrays(position: Float64, weight: Float64, spacing: float, tolerance: float, cap: float) -> Int64:
+    """The kernel below with arrays in place of its inner loop where many silences lie within the tolerance."""
+    n = position.size
+    where, length = position.tolist(), np.minimum(weight, cap).tolist()
+    shortest, longest = spacing * (1.0 - tolerance), spacing * (1.0 + tolerance)
+    best, previous = np.empty(n), [-1] * n
+    low = high = lead = 0
+    for i in range(n):
+        gain, origin = 0.0, -1
+        if i > 0 and best[lead] - 2.0 * cap > gain:
+            gain, origin = float(best[lead]) - 2.0 * cap, lead
+        while where[i] - where[low] > longest:
+            low += 1
+        while high < i and where[i] - where[high] >= shortest:
+            high += 1
+        if high > low:
+            misfit = ((where[i] - position[low:high]) / spacing - 1.0) / tolerance
+            value = best[low:high] - 0.3 * cap * misfit * misfit
+            j = int(value.argmax())
+            if value[j] > gain:
+                gain, origin = float(value[j]), low + j
+        best[i] = length[i] + gain
+        previous[i] = origin
+        lead = i if i == 0 or best[i] > best[lead] else lead
+    chain = [lead]
+    while previous[chain[-1]] >= 0:
+        chain.append(previous[chain[-1]])
+    return np.array(chain[::-1], dtype=np.int64)
+
+
+@kernel(small=_link_by_arrays)
 def _link(position: Float64, weight: Float64, spacing: float, tolerance: float, cap: float) -> Int64:
     """Best chain: sum of the (capped) silences minus the misfit of each link; a break costs two caps."""
     n = position.size
+    shortest, longest = spacing * (1.0 - tolerance), spacing * (1.0 + tolerance)
     best, previous = np.empty(n), np.full(n, -1, dtype=np.int64)
     leader = np.full(n, -1, dtype=np.int64)  # best chain end among 0..i
     low = 0
@@ -106,10 +138,10 @@ def _link(position: Float64, weight: Float64, spacing: float, tolerance: float, 
         gain, origin = 0.0, -1
         if i > 0 and best[leader[i - 1]] - 2.0 * cap > gain:
             gain, origin = best[leader[i - 1]] - 2.0 * cap, leader[i - 1]
-        while position[i] - position[low] > spacing * (1.0 + tolerance):
+        while position[i] - position[low] > longest:
             low += 1
         j = low
-        while j < i and position[i] - position[j] >= spacing * (1.0 - tolerance):
+        while j < i and position[i] - position[j] >= shortest:
             misfit = ((position[i] - position[j]) / spacing - 1.0) / tolerance
             value = best[j] - 0.3 * cap * misfit * misfit
             if value > gain:
@@ -127,7 +159,7 @@ def _link(position: Float64, weight: Float64, spacing: float, tolerance: float, 
     return chain[:count][::-1].copy()
 
 
-@numba.njit(cache=True)
+@kernel
 def _judge(
     position: Float64, weight: Float64, chain: Int64, spacing: float, tolerance: float
 ) -> tuple[float, float, int]:
@@ -155,7 +187,7 @@ def _cap(ordered: Float64, steps: float) -> float:
     return 2.0 * float(ordered[count // 2])
 
 
-@numba.njit(cache=True)
+@kernel
 def _mean_link(position: Float64, chain: Int64, spacing: float, tolerance: float) -> float:
     """Mean bytes of the regular links: all of them lie within the tolerance, so none can pull it away."""
     total, count = 0.0, 0
@@ -201,11 +233,27 @@ class _Series:
         self.time = silences.begin_ns.astype(np.float64)
         self.ordered = np.sort(self.weight)[::-1]
         self.total = float(self.position[-1])
+        self._bound: ChainBound | None = None
+
+    def _long(self, spacing: float) -> NDArray[np.bool_]:
+        """The longest silences, some for every step."""
+        kept = min(self.ordered.size, int(6 * self.total / spacing) + 20)
+        longest: NDArray[np.bool_] = self.weight >= self.ordered[kept - 1]
+        return longest
+
+    def hopeless(self, spacing: float, tolerance: float) -> bool:
+        """Can no chain of this spacing be dominant? Asked where that is cheaper than to look for the chain."""
+        if not _link.interprets(self.weight.size):
+            return False
+        if self._bound is None:
+            self._bound = ChainBound(self.position, self.weight)
+        links = self._bound.links(np.flatnonzero(self._long(spacing)), spacing, tolerance, GUARD)
+        regular = max(2.0, MIN_COVERAGE * self.total / (spacing * (1.0 + tolerance) ** 2))
+        return links < (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE)
 
     def attempt(self, spacing: float, tolerance: float) -> _Trial:
         steps = self.total / spacing
-        kept = min(self.ordered.size, int(6 * steps) + 20)
-        long = self.weight >= self.ordered[kept - 1]
+        long = self._long(spacing)
         where, length = self.position[long], self.weight[long]
         cap = _cap(self.ordered, steps)
         refined = float(_mean_link(where, _link(where, length, spacing, tolerance, cap), spacing, tolerance))
@@ -226,8 +274,11 @@ def _largest_dominant(series: _Series, tolerance: float, max_steps: int, pauses:
     found: _Trial | None = None
     spacing = series.total / 1.9
     while series.total / spacing <= max_steps:
-        trial = series.attempt(spacing, tolerance)
+        asked = spacing
         spacing /= GRID
+        if series.hopeless(asked, tolerance):
+            continue
+        trial = series.attempt(asked, tolerance)
         if not series.dominant(trial):
             continue
         if found is None:
