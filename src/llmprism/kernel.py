@@ -2,7 +2,7 @@
 
 Compiling one kernel costs half a second, importing the compiler one more, and a small capture is diagnosed in less than
 that: so a kernel runs as the Python that it is written in until enough rows have gone through the kernels of this
-process, and as machine code from then on. Compiled code is kept on disk, next to the source.
+process or one input is large, and as machine code from then on. Compiled code is kept on disk, next to the source.
 
     @kernel
     def _total(values: Int64) -> int: ...
@@ -78,6 +78,7 @@ class Kernel(Generic[P, R]):
             return self.python(*args, **kwargs)
         rows = max((argument.size for argument in args if isinstance(argument, np.ndarray)), default=0)
         if not self.interprets(rows):
+            _Tier.spent = max(_Tier.spent, INTERPRETED_TOTAL)
             return self.compiled(*args, **kwargs)
         _Tier.spent += rows
         _depth.inside = True

@@ -61,7 +61,7 @@ def _spread_by_arrays(
     rows = np.flatnonzero((step >= 0) & (step < steps))
     pair = np.repeat(np.arange(pairs), np.diff(offsets))[rows]
     amount = size[rows].astype(np.float64)
-    by_step: Float64 = np.bincount(pair * steps + step[rows], amount, minlength=pairs * steps).reshape(pairs, steps)
+    by_step = np.bincount(pair * steps + step[rows], amount, minlength=pairs * steps)
     length = (end - start)[rows, None]
     when = start[rows, None] + length * (2 * np.arange(_SAMPLES) + 1) // (2 * _SAMPLES)
     slot = np.searchsorted(boundary, when, side="right") - 1
@@ -71,8 +71,8 @@ def _spread_by_arrays(
     when, slot = when[inside], slot[inside]
     phase = (when - boundary[slot]) / np.maximum(boundary[slot + 1] - boundary[slot], 1)
     place = pair[row] * bins + np.minimum((phase * bins).astype(np.int64), bins - 1)
-    profile: Float64 = np.bincount(place, amount[row] / _SAMPLES, minlength=pairs * bins).reshape(pairs, bins)
-    return by_step, profile
+    profile = np.bincount(place, amount[row] / _SAMPLES, minlength=pairs * bins)
+    return by_step.reshape(pairs, steps).astype(np.float64), profile.reshape(pairs, bins).astype(np.float64)
 
 
 @kernel(small=_spread_by_arrays)
