@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable, ranges
-from llmprism.recognize.bulk import PairTraffic
+from llmprism.recognize.bulk import PairEnds, PairTraffic
 from llmprism.stats.byte_steps import Chain, find_steps
 from llmprism.stats.silences import Silences, silences_of
 
-__all__ = ["cluster_clock"]
+__all__ = ["cluster_clock", "witness_pairs"]
 
 MAX_LINKS: Final = 4
 """Links asked on each side of the ranking (busiest, least busy)."""
@@ -75,6 +75,11 @@ def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) 
     _, chain, silences = best
     clock = StepClock(silences.begin_ns[chain.boundaries], chain.regular, chain.dominance)
     return _whole_steps(transfers, _sample(traffic, pairs), clock)
+
+
+def witness_pairs(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> Int32:
+    """The pairs of a cluster whose transfers `cluster_clock` looks at; those of the others may be left empty."""
+    return np.unique(np.concatenate([_sample(traffic, pairs), *_witnesses(transfers, traffic, pairs)])).astype(np.int32)
 
 
 def _sample(traffic: PairTraffic, pairs: Int32) -> Int32:
@@ -139,7 +144,7 @@ def _one_way(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> bo
     return bool((largest >= ONE_WAY * total).all())
 
 
-def _witnesses(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> Iterator[Int32]:
+def _witnesses(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> Iterator[Int32]:
     src, dst = transfers.pair_src[pairs].astype(np.int64), transfers.pair_dst[pairs].astype(np.int64)
     low, high = np.minimum(src, dst), np.maximum(src, dst)
     links, link_of = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
