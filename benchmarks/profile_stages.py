@@ -72,18 +72,14 @@ def _peak_mb() -> float:
 def stages(flows_path: Path, topology_path: Path | None, memory_limit: str | None) -> tuple[Stages, int]:
     """The pipeline of `diagnose --json`, one stage after the other."""
     from llmprism import diagnose, parallelism, recognize, timeline
-    from llmprism.ingest import assemble_transfers, read_flows, read_topology
+    from llmprism.ingest import read_topology, read_transfers
 
     done = Stages()
     topology = done.run("topology", lambda: read_topology(topology_path)) if topology_path else None
-    flows = done.run("read and order", lambda: read_flows([flows_path], memory_limit=memory_limit))
-    records, window = flows.counts.records, flows.window
-    transfers = done.run("transfers", lambda: assemble_transfers(flows))
-    addresses = flows.addresses
-    del flows
+    flows = done.run("read, order, put together", lambda: read_transfers([flows_path], memory_limit=memory_limit))
+    records, window, transfers = flows.counts.records, flows.window, flows.transfers
     found = done.run("jobs", lambda: recognize.recognize(transfers, topology))
     rows = transfers.start_ns.size
-    del transfers
     layouts = done.run("layouts", lambda: [parallelism.identify_layout(job) for job in found.jobs])
     told = done.run(
         "steps",
@@ -95,7 +91,7 @@ def stages(flows_path: Path, topology_path: Path | None, memory_limit: str | Non
     states = done.run("states", lambda: [diagnose.job_state(*one, window) for one in told])
     findings = done.run("faults", lambda: diagnose.find_faults(told, states, topology, window, found.outside))
     print(
-        f"{records:,} records, {rows:,} transfers, {len(addresses):,} addresses, {len(found.jobs):,} jobs, "
+        f"{records:,} records, {rows:,} transfers, {len(transfers.addresses):,} addresses, {len(found.jobs):,} jobs, "
         f"{sum(job.transfers.pair_count for job in found.jobs):,} pairs, {len(findings)} findings\n"
     )
     return done, records

@@ -15,8 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-from llmprism import pipeline
-from llmprism.ingest import read_flows, read_topology
+from llmprism import ingest, pipeline
+from llmprism.ingest import read_topology
 from llmprism.report.json_report import render
 
 
@@ -27,11 +27,13 @@ def cases(folders: list[Path]) -> list[Path]:
     return found
 
 
-def report_of(folder: Path, *, with_topology: bool, memory_limit: str | None) -> bytes:
+def report_of(folder: Path, *, with_topology: bool, memory_limit: str | None, bucket: int | None) -> bytes:
     """The JSON report, and a digest of the events behind it."""
     places = folder / "topology.json"
     topology = read_topology(places) if with_topology and places.exists() else None
-    flows = read_flows([folder / "flows.parquet"], memory_limit=memory_limit)
+    read = getattr(ingest, "read_transfers", ingest.read_flows)
+    more = {} if bucket is None else {"bucket_records": bucket}
+    flows = read([folder / "flows.parquet"], memory_limit=memory_limit, **more)
     report = pipeline.diagnose(flows, topology)
     digest = hashlib.sha256()
     for job in report.jobs:
@@ -50,12 +52,18 @@ def main() -> int:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--without-topology", action="store_true")
     parser.add_argument("--memory-limit")
+    parser.add_argument("--bucket-records", type=int)
     options = parser.parse_args()
     options.store.mkdir(parents=True, exist_ok=True)
     different = 0
     for folder in cases(options.folders):
         begin = time.process_time()
-        text = report_of(folder, with_topology=not options.without_topology, memory_limit=options.memory_limit)
+        text = report_of(
+            folder,
+            with_topology=not options.without_topology,
+            memory_limit=options.memory_limit,
+            bucket=options.bucket_records,
+        )
         file = options.store / f"{folder.parent.name}.{folder.name}{'.bare' if options.without_topology else ''}.report"
         verdict = "written"
         if options.action == "write":

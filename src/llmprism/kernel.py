@@ -74,8 +74,10 @@ class Kernel(Generic[P, R]):
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._compiled is not None and _Tier.rows < np.inf:
+            return self._compiled(*args, **kwargs)
         if _depth.inside:
-            return self.python(*args, **kwargs)
+            return self._small(*args, **kwargs)
         rows = max((argument.size for argument in args if isinstance(argument, np.ndarray)), default=0)
         if not self.interprets(rows):
             _Tier.spent = max(_Tier.spent, INTERPRETED_TOTAL)

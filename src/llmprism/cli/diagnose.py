@@ -47,6 +47,10 @@ def diagnose(
         list[str] | None,
         typer.Option("--fail-on", metavar="KIND", help="Exit with 2 on a finding of this kind, or any. Repeatable."),
     ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option("--memory-limit", metavar="SIZE", help="Memory for reading, such as 4GB; more goes to disk."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no report and no progress.")] = False,
 ) -> int:
     """Say what is wrong with the training jobs in flow records.
@@ -74,6 +78,7 @@ def diagnose(
             column_map=column_map,
             file_format=file_format,
             with_events=outputs.need_events(),
+            memory_limit=memory_limit,
             progress=progress,
         )
     outputs.write(report)
@@ -90,11 +95,12 @@ def diagnose_files(
     column_map: str | None = None,
     file_format: str | None = None,
     with_events: bool = True,
+    memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Read the files and run the pipeline over them; per-GPU events cost time and are made only where asked for."""
     from llmprism import pipeline
-    from llmprism.ingest import read_flows, read_topology
+    from llmprism.ingest import read_flows, read_topology, read_transfers
     from llmprism.ingest.mapping import ColumnMapping
 
     mapping = None
@@ -102,7 +108,8 @@ def diagnose_files(
         mapping = ColumnMapping.parse(column_map) if "=" in column_map else ColumnMapping.from_file(column_map)
     places = None if topology is None else read_topology(topology)
     reading = None if progress is None else partial(progress, "reading flow records")
-    table = read_flows(flows, mapping=mapping, format=file_format, progress=reading)
+    read = read_transfers if method is Method.PRISM else read_flows
+    table = read(flows, mapping=mapping, format=file_format, progress=reading, memory_limit=memory_limit)
     return pipeline.diagnose(table, places, method=method.value, with_events=with_events, progress=progress)
 
 

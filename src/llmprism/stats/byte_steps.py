@@ -181,10 +181,18 @@ def _judge(
     return (dominant / regular if regular else 0.0), covered, regular
 
 
+@kernel
 def _cap(ordered: Float64, steps: float) -> float:
     """Twice the median of the `steps` longest silences: one checkpoint pause must not outweigh many boundaries."""
     count = min(ordered.size, max(3, int(steps)))
     return 2.0 * float(ordered[count // 2])
+
+
+@kernel
+def _longest(weight: Float64, ordered: Float64, steps: float) -> Int64:
+    """The longest silences, some for every step; `ordered` are all, the longest first."""
+    kept = min(ordered.size, int(6 * steps) + 20)
+    return np.flatnonzero(weight >= ordered[kept - 1])
 
 
 @kernel
@@ -197,6 +205,53 @@ def _mean_link(position: Float64, chain: Int64, spacing: float, tolerance: float
             total += length
             count += 1
     return total / count if count else spacing
+
+
+@kernel
+def _is_dominant(total: float, dominance: float, covered: float, regular: int) -> bool:
+    return regular >= 2 and covered >= MIN_COVERAGE * total and dominance >= MIN_DOMINANCE + SMALL_SAMPLE / regular
+
+
+@kernel
+def _dominates(position: Float64, weight: Float64, ordered: Float64, spacing: float, tolerance: float) -> bool:
+    """Is the best chain of this spacing dominant?"""
+    total = position[-1]
+    chosen = _longest(weight, ordered, total / spacing)
+    where, length = position[chosen], weight[chosen]
+    cap = _cap(ordered, total / spacing)
+    refined = _mean_link(where, _link(where, length, spacing, tolerance, cap), spacing, tolerance)
+    chain = _link(where, length, refined, tolerance, cap)
+    dominance, covered, regular = _judge(where, length, chain, refined, tolerance)
+    return _is_dominant(total, dominance, covered, regular)
+
+
+def _next_by_bound(
+    position: Float64, weight: Float64, ordered: Float64, spacing: float, tolerance: float, max_steps: int
+) -> float:
+    """The kernel below; spacings that cannot be dominant are not tried."""
+    total = float(position[-1])
+    bound = ChainBound(position, weight)
+    while total / spacing <= max_steps:
+        links = bound.links(_longest(weight, ordered, total / spacing), spacing, tolerance, GUARD)
+        regular = max(2.0, MIN_COVERAGE * total / (spacing * (1.0 + tolerance) ** 2))
+        hopeless = links < (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE)
+        if not hopeless and _dominates(position, weight, ordered, spacing, tolerance):
+            return spacing
+        spacing /= GRID
+    return 0.0
+
+
+@kernel(small=_next_by_bound)
+def _next_dominant(
+    position: Float64, weight: Float64, ordered: Float64, spacing: float, tolerance: float, max_steps: int
+) -> float:
+    """The largest spacing, from this one down the grid, whose chain is dominant; 0 when there is none."""
+    total = position[-1]
+    while total / spacing <= max_steps:
+        if _dominates(position, weight, ordered, spacing, tolerance):
+            return spacing
+        spacing /= GRID
+    return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,29 +286,12 @@ class _Series:
         self.position = silences.bytes_before.astype(np.float64)
         self.weight = silences.length_ns.astype(np.float64)
         self.time = silences.begin_ns.astype(np.float64)
-        self.ordered = np.sort(self.weight)[::-1]
+        self.ordered = np.sort(self.weight)[::-1].copy()
         self.total = float(self.position[-1])
-        self._bound: ChainBound | None = None
-
-    def _long(self, spacing: float) -> NDArray[np.bool_]:
-        """The longest silences, some for every step."""
-        kept = min(self.ordered.size, int(6 * self.total / spacing) + 20)
-        longest: NDArray[np.bool_] = self.weight >= self.ordered[kept - 1]
-        return longest
-
-    def hopeless(self, spacing: float, tolerance: float) -> bool:
-        """Can no chain of this spacing be dominant? Asked where that is cheaper than to look for the chain."""
-        if not _link.interprets(self.weight.size):
-            return False
-        if self._bound is None:
-            self._bound = ChainBound(self.position, self.weight)
-        links = self._bound.links(np.flatnonzero(self._long(spacing)), spacing, tolerance, GUARD)
-        regular = max(2.0, MIN_COVERAGE * self.total / (spacing * (1.0 + tolerance) ** 2))
-        return links < (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE)
 
     def attempt(self, spacing: float, tolerance: float) -> _Trial:
         steps = self.total / spacing
-        long = self._long(spacing)
+        long = _longest(self.weight, self.ordered, steps)
         where, length = self.position[long], self.weight[long]
         cap = _cap(self.ordered, steps)
         refined = float(_mean_link(where, _link(where, length, spacing, tolerance, cap), spacing, tolerance))
@@ -261,26 +299,18 @@ class _Series:
         dominance, covered, regular = _judge(where, length, chain, refined, tolerance)
         return _Trial(refined, dominance, covered, regular, length[chain], self.time[long][chain])
 
-    def dominant(self, trial: _Trial) -> bool:
-        return (
-            trial.regular >= 2
-            and trial.covered >= MIN_COVERAGE * self.total
-            and trial.dominance >= MIN_DOMINANCE + SMALL_SAMPLE / trial.regular
-        )
+    def next_dominant(self, spacing: float, tolerance: float, max_steps: int) -> float:
+        """The largest spacing, from this one down the grid, whose chain is dominant; 0 when there is none."""
+        return _next_dominant(self.position, self.weight, self.ordered, spacing, tolerance, max_steps)
 
 
 def _largest_dominant(series: _Series, tolerance: float, max_steps: int, pauses: bool) -> float | None:
     """Bytes per step of the step chain; None when no spacing is dominant."""
     found: _Trial | None = None
     spacing = series.total / 1.9
-    while series.total / spacing <= max_steps:
-        asked = spacing
-        spacing /= GRID
-        if series.hopeless(asked, tolerance):
-            continue
+    while asked := series.next_dominant(spacing, tolerance, max_steps):
+        spacing = asked / GRID
         trial = series.attempt(asked, tolerance)
-        if not series.dominant(trial):
-            continue
         if found is None:
             found = trial
         elif trial.spacing < 0.6 * found.spacing:

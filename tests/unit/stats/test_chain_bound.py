@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmprism.kernel import always_compiled, always_interpreted
-from llmprism.stats.byte_steps import _link, _link_by_arrays, _Series, find_steps
+from llmprism.stats.byte_steps import _link, _link_by_arrays, _next_by_bound, _next_dominant, _Series, find_steps
 from llmprism.stats.silences import Silences
 
 
@@ -28,12 +28,10 @@ SERIES = st.builds(_silences, st.integers(0, 10**6), st.integers(2, 30), st.inte
 
 @settings(max_examples=60, deadline=None)
 @given(SERIES, st.floats(1.5, 60.0), st.sampled_from((0.004, 0.02, 0.08, 0.24)))
-def test_a_hopeless_spacing_has_no_dominant_chain(silences: Silences, steps: float, tolerance: float) -> None:
+def test_no_dominant_spacing_is_called_hopeless(silences: Silences, steps: float, tolerance: float) -> None:
     series = _Series(silences)
-    spacing = series.total / steps
-    with always_interpreted():
-        if series.hopeless(spacing, tolerance):
-            assert not series.dominant(series.attempt(spacing, tolerance))
+    arguments = (series.position, series.weight, series.ordered, series.total / steps, tolerance, 3 * silences.count)
+    assert _next_by_bound(*arguments) == _next_dominant.compiled(*arguments)
 
 
 @settings(max_examples=60, deadline=None)
