@@ -51,7 +51,12 @@ class Stages:
         print(f"  {name}: {wall:.2f} s wall, {cpu:.2f} s CPU, {peak:.0f} MB", file=sys.stderr, flush=True)
 
     def table(self, records: int) -> str:
-        total = ("all stages", *(sum(row[i] for row in self.rows) for i in (1, 2)), max(row[3] for row in self.rows))
+        total = (
+            "all stages",
+            sum(row[1] for row in self.rows),
+            sum(row[2] for row in self.rows),
+            max(row[3] for row in self.rows),
+        )
         lines = ["| stage | wall s | CPU s | CPU s per million records | peak MB |", "| --- | --- | --- | --- | --- |"]
         for name, wall, cpu, peak in (*self.rows, total):
             lines.append(f"| {name} | {wall:.2f} | {cpu:.2f} | {cpu / records * 1e6:.3f} | {peak:.0f} |")

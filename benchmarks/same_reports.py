@@ -14,6 +14,7 @@ import hashlib
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from llmprism import ingest, pipeline
 from llmprism.ingest import read_topology
@@ -31,7 +32,7 @@ def report_of(folder: Path, *, with_topology: bool, memory_limit: str | None, bu
     """The JSON report, and a digest of the events behind it."""
     places = folder / "topology.json"
     topology = read_topology(places) if with_topology and places.exists() else None
-    read = getattr(ingest, "read_transfers", ingest.read_flows)
+    read: Any = getattr(ingest, "read_transfers", ingest.read_flows)
     more = {} if bucket is None else {"bucket_records": bucket}
     flows = read([folder / "flows.parquet"], memory_limit=memory_limit, **more)
     report = pipeline.diagnose(flows, topology)
