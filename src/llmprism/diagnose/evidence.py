@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout, PairKind
@@ -66,7 +66,7 @@ class JobEvidence:
         return int(self.duration_ns.size)
 
 
-@numba.njit(cache=True)
+@kernel
 def _upper(values: Float64, quantile: float) -> float:
     """The value below which this share of the values lies, by repeated partition."""
     wanted = min(int(quantile * values.size), values.size - 1)
@@ -91,7 +91,7 @@ def _upper(values: Float64, quantile: float) -> float:
     return float(values[wanted])
 
 
-@numba.njit(cache=True)
+@kernel
 def _local_rates(
     offsets: Int64,
     start: Int64,
