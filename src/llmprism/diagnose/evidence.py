@@ -71,7 +71,7 @@ def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobS
         counted=counted,
         normal_ns=_normal_duration(duration[counted]),
         lateness_ns=_lateness(job, layout, timeline),
-        rate=pair_rates(job.transfers, steps, pair_kind != PairKind.UNKNOWN, _exchanged(job, layout)),
+        rate=pair_rates(job.transfers, steps, pair_kind != PairKind.UNKNOWN),
         pair_kind=pair_kind,
         group_of_pair=_group_of_pair(job, layout, pair_kind),
     )
@@ -80,14 +80,6 @@ def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobS
 def _pair_kind(job: Job, layout: JobLayout) -> NDArray[np.int8]:
     first = job.transfers.pair_offsets[:-1]
     return layout.transfer_kind[first] if first.size else np.zeros(0, dtype=np.int8)
-
-
-def _exchanged(job: Job, layout: JobLayout) -> Bool:
-    """The pairs that carry all-to-alls, whatever else they carry."""
-    first = job.transfers.pair_offsets[:-1]
-    if not first.size:
-        return np.zeros(0, dtype=np.bool_)
-    return np.asarray(np.logical_or.reduceat(layout.transfer_kind == PairKind.EP, first))
 
 
 def _group_of_pair(job: Job, layout: JobLayout, pair_kind: NDArray[np.int8]) -> Int64:

@@ -29,7 +29,7 @@ QUANTUM_BYTES: Final = 1_000_000
 """A megabyte: more than a throttle's burst, less than the pieces in which collectives hand data on (1-4 MB)."""
 
 QUANTUM_SHARE: Final = 0.5
-"""Of a pair's bytes per step, where these are small: a quantum must fit into one message."""
+"""Of a pair's bytes per step, or of its usual transfer, where these are small: a quantum must fit into one message."""
 
 BETTER_MOMENTS: Final = 0.75
 """Quantile of the quanta of a step that counts: above it lie bursts, below it quanta that held a wait."""
@@ -44,11 +44,8 @@ MIN_DURATIONS: Final = 50
 """Transfers of one record each from which the unit of the collector's clock is read."""
 
 
-def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool, exchanged: Bool) -> Float64:
-    """Gb/s (bits per ns) per pair and step; NaN where nothing was measured and for pairs that are not `judged`.
-
-    `exchanged` marks the pairs that take part in all-to-alls.
-    """
+def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool) -> Float64:
+    """Gb/s (bits per ns) per pair and step; NaN where nothing was measured and for pairs that are not `judged`."""
     if not steps.count or not transfers.pair_count:
         return np.full((transfers.pair_count, steps.count), np.nan)
     unit = stamp_resolution_ns(transfers)
@@ -58,8 +55,8 @@ def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool, exchanged: 
         rates = _summed_rates(transfers, steps, unit, 8.0 * size / max(span, unit))
     else:
         total = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
-        quantum = np.minimum(QUANTUM_BYTES, QUANTUM_SHARE * total / (steps.count + 1))
-        quantum[exchanged] = np.minimum(quantum, _typical_size(transfers))[exchanged]
+        per_step = np.minimum(total / (steps.count + 1), _typical_size(transfers))
+        quantum = np.minimum(QUANTUM_BYTES, QUANTUM_SHARE * per_step)
         rates = _local_rates(
             transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
             steps.start_ns, steps.end_ns, quantum, BETTER_MOMENTS,
@@ -78,10 +75,10 @@ def stamp_resolution_ns(transfers: TransferTable) -> int:
 
 
 def _typical_size(transfers: TransferTable) -> Float64:
-    """Mean size of a pair's larger transfers: those that hold most of its bytes. All-to-alls are made of many small
-    ones, and a quantum that spans two of them times the computation between them."""
+    """Size of the transfer that holds the mean byte of a pair: a quantum that spans two of them times what lies
+    between them. All-to-alls are made of many small ones."""
     weighted = np.add.reduceat(transfers.bytes.astype(np.float64) ** 2, transfers.pair_offsets[:-1])
-    return weighted / np.maximum(np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1]), 1) * QUANTUM_SHARE
+    return np.asarray(weighted / np.maximum(np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1]), 1))
 
 
 def _summed_rates(transfers: TransferTable, steps: Steps, unit: int, usual: float) -> Float64:

@@ -27,7 +27,7 @@ Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
 Place = tuple[WhereType, str | tuple[str, ...]]
 
-__all__ = ["MIN_CELLS", "MIN_STEPS", "LinkUse", "Place", "SlowCells", "judge_transfers"]
+__all__ = ["MIN_CELLS", "MIN_STEPS", "ONE_WAY", "LinkUse", "Place", "SlowCells", "judge_transfers"]
 
 MIN_DROP: Final = 0.5
 """Natural logarithm of the drop of the local rate that makes a cell sick: below 61 % of the expected rate."""
@@ -43,6 +43,9 @@ MIN_CELLS: Final = 6
 
 PATH_SHARE: Final = 0.1
 """Share of a pair's bytes from which a path is one of its own."""
+
+ONE_WAY: Final = "one way"
+"""Marks a link in one direction as a place of its own: what goes the other way need not be slow."""
 
 TIMED_BYTES: Final = 500_000
 """Smaller transfers do not tell how a link shares its rate: latency counts more."""
@@ -151,6 +154,7 @@ def _places_of_pair(evidence: JobEvidence, pair: int) -> list[Place]:
     paths = _paths(transfers, pair)
     links = dict.fromkeys((min(a, b), max(a, b)) for path in paths for a, b in pairwise(path))
     places += [(WhereType.LINK, link) for link in links]
+    places += [(WhereType.LINK, (*hop, ONE_WAY)) for hop in dict.fromkeys(h for path in paths for h in pairwise(path))]
     places += [(WhereType.SWITCH, switch) for switch in dict.fromkeys(switch for path in paths for switch in path)]
     group = evidence.group_of_pair[pair]
     if group >= 0:
@@ -177,7 +181,7 @@ def _links(evidence: JobEvidence, sick: Bool, known: Bool, places: dict[int, lis
     bad_of, known_of = sick.sum(axis=1), known[:, slow].sum(axis=1)
     for pair, passed in places.items() if slow.any() else ():
         for place in passed:
-            if place[0] is WhereType.LINK:
+            if place[0] is WhereType.LINK and place[1][-1] != ONE_WAY:
                 bad[place] = bad.get(place, 0) + int(bad_of[pair])
                 good[place] = good.get(place, 0) + int(known_of[pair] - bad_of[pair])
     likely = [p for p, count in bad.items() if count >= max(MIN_CELLS, LIKELY_SHARE * (count + good[p]))]

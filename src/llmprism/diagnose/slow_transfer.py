@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
-from llmprism.diagnose.slow_cells import MIN_CELLS, MIN_STEPS, LinkUse, Place, SlowCells, judge_transfers
+from llmprism.diagnose.slow_cells import MIN_CELLS, MIN_STEPS, ONE_WAY, LinkUse, Place, SlowCells, judge_transfers
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 
 Bool = NDArray[np.bool_]
@@ -88,8 +88,36 @@ def find_slow_places(cells: Sequence[SlowCells]) -> list[Finding]:
         if gain >= MIN_COVER * sum(total[job] for job in beside):
             findings += _accuse(place, left)
             together.append(concerned)
-        left = [_without(cell, place) for cell in left]
-    return findings
+        left = [_without(cell, _both_ways(place)) for cell in left]
+    return _one_per_lanes(findings)
+
+
+def _both_ways(place: Place) -> Place:
+    """The link of a place that is one direction of it; other places as they are."""
+    where, name = place
+    if where is WhereType.LINK and name[-1] == ONE_WAY:
+        return where, (min(name[:2]), max(name[:2]))
+    return place
+
+
+def _one_per_lanes(findings: list[Finding]) -> list[Finding]:
+    """Groups of one job that are slow at the same time are the lanes of one tensor-parallel group: one finding."""
+    kept: list[Finding] = []
+    for finding in findings:
+        same = (k for k, other in enumerate(kept) if _are_lanes(other, finding))
+        at = next(same, None)
+        if at is None:
+            kept.append(finding)
+            continue
+        members = tuple(dict.fromkeys((*kept[at].where.id, *finding.where.id)))
+        kept[at] = replace(kept[at], where=Where(WhereType.GROUP, members))
+    return kept
+
+
+def _are_lanes(one: Finding, other: Finding) -> bool:
+    if one.where.type is not WhereType.GROUP or other.where.type is not WhereType.GROUP or one.job != other.job:
+        return False
+    return one.start_ns == other.start_ns and one.end_ns == other.end_ns
 
 
 def _passes(cell: SlowCells) -> tuple[Int64, tuple[Place, ...], Int64]:
@@ -120,14 +148,20 @@ def _best_place(
             healthy[place] = healthy.get(place, 0) + well
             if ill:
                 jobs.setdefault(place, set()).add(cell.job)
-    order = {WhereType.NIC: 0, WhereType.LINK: 1, WhereType.GROUP: 2, WhereType.SWITCH: 3}
     fit = {
         place: bad - healthy[place] for place, bad in sick.items() if bad and bad >= SICK_SHARE * (bad + healthy[place])
     }
     if not fit:
         return None, 0, set()
-    best = max(fit, key=lambda place: (fit[place], -order[place[0]], str(place[1])))
+    best = max(fit, key=lambda place: (fit[place], -_size(place), str(place[1])))
     return best, sick[best], jobs[best]
+
+
+def _size(place: Place) -> int:
+    """Order of the places by size: of two that explain the same, the smaller one is named."""
+    where, name = place
+    order = {WhereType.NIC: 0, WhereType.LINK: 1, WhereType.GROUP: 3, WhereType.SWITCH: 4}
+    return order[where] + int(where is WhereType.LINK and name[-1] == ONE_WAY)
 
 
 def _without(cell: SlowCells, place: Place) -> SlowCells:
@@ -180,8 +214,8 @@ class _Case:
         self.rates.append(cell.rate[through][cell.sick[through] & affected[None, :]])
         self.expected.append(cell.expected[through])
         self.pairs += int(through.sum())
-        if self.place in cell.links:
-            self.links.append(cell.links[self.place])
+        if _both_ways(self.place) in cell.links:
+            self.links.append(cell.links[_both_ways(self.place)])
 
 
 def _accuse(place: Place, cells: Sequence[SlowCells]) -> list[Finding]:
@@ -222,7 +256,7 @@ _ACTION = {
 
 
 def _finding(case: _Case) -> Finding:
-    where, name = case.place
+    where, name = _both_ways(case.place)
     rate, usual = float(np.median(np.concatenate(case.rates))), float(np.nanmedian(np.concatenate(case.expected)))
     shared = where is WhereType.LINK and _is_shared(case, usual)
     return Finding(
@@ -262,7 +296,7 @@ def _shares(case: _Case) -> list[Evidence]:
 
 
 def _summary(case: _Case, rate: float, usual: float, *, shared: bool) -> str:
-    where, name = case.place
+    where, name = _both_ways(case.place)
     shown = name if isinstance(name, str) else _shown(where, name)
     title = "NIC" if where is WhereType.NIC else where.value.capitalize()
     waiting = "all of its peers wait" if where is WhereType.NIC else "the jobs through it wait"
