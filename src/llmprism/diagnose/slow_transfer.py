@@ -33,6 +33,10 @@ __all__ = ["find_slow_places", "find_slow_transfers"]
 SICK_SHARE: Final = 0.6
 """Share of a place's cells that are sick while it is."""
 
+WHILE_SICK: Final = 0.25
+"""Share of a place's cells of one step from which the place may be sick then: below it one of its pairs has another
+reason."""
+
 MIN_COVER: Final = 0.02
 """A further place must explain at least this share of all sick cells: several faults of different size may coincide."""
 
@@ -77,7 +81,7 @@ def find_slow_places(cells: Sequence[SlowCells]) -> list[Finding]:
     """Findings for the places that explain the sick cells of all jobs, the most explaining first."""
     total = {cell.job: int(cell.sick.sum()) for cell in cells}
     left = [cell for cell in cells if total[cell.job]]
-    passes = [_passes(cell) for cell in left]
+    passes = [_Passes.of(cell) for cell in left]
     findings: list[Finding] = []
     together: list[set[str]] = []
     for _ in range(MAX_PLACES):
@@ -120,17 +124,36 @@ def _are_lanes(one: Finding, other: Finding) -> bool:
     return one.start_ns == other.start_ns and one.end_ns == other.end_ns
 
 
-def _passes(cell: SlowCells) -> tuple[Int64, tuple[Place, ...], Int64]:
-    """Which pair passes which place: pairs, the places by number, and for each pair in turn a number."""
-    number: dict[Place, int] = {}
-    pairs = [pair for pair, places in cell.places.items() for _ in places]
-    passed = [number.setdefault(place, len(number)) for places in cell.places.values() for place in places]
-    return np.array(pairs, dtype=np.int64), tuple(number), np.array(passed, dtype=np.int64)
+@dataclass(frozen=True, slots=True)
+class _Passes:
+    """Which pairs of a job pass which place: the pairs of place `names[i]` are `pairs[offsets[i]:offsets[i + 1]]`."""
+
+    names: tuple[Place, ...]
+    pairs: Int64
+    offsets: Int64
+
+    @classmethod
+    def of(cls, cell: SlowCells) -> _Passes:
+        by_place: dict[Place, list[int]] = {}
+        for pair, places in cell.places.items():
+            for place in places:
+                by_place.setdefault(place, []).append(pair)
+        pairs = np.array([pair for users in by_place.values() for pair in users], dtype=np.int64)
+        offsets = np.cumsum([0, *(len(users) for users in by_place.values())])
+        return cls(tuple(by_place), pairs, offsets[:-1].astype(np.int64))
+
+    def counts(self, cell: SlowCells) -> tuple[Int64, Int64]:
+        """Per place its sick and its healthy cells, over the steps in which a good share of its pairs is sick."""
+        if not self.pairs.size:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        busy = cell.sick.any(axis=0)
+        bad = np.add.reduceat(cell.sick[self.pairs][:, busy], self.offsets, axis=0, dtype=np.int64)
+        known = np.add.reduceat(cell.known[self.pairs][:, busy], self.offsets, axis=0, dtype=np.int64)
+        while_sick = bad >= np.maximum(WHILE_SICK * known, 1)
+        return (bad * while_sick).sum(axis=1), ((known - bad) * while_sick).sum(axis=1)
 
 
-def _best_place(
-    cells: Sequence[SlowCells], passes: Sequence[tuple[Int64, tuple[Place, ...], Int64]]
-) -> tuple[Place | None, int, set[str]]:
+def _best_place(cells: Sequence[SlowCells], passes: Sequence[_Passes]) -> tuple[Place | None, int, set[str]]:
     """The place that explains most, its sick cells, and the jobs that have them there. Ties: the smallest place.
 
     What counts are sick cells through it minus healthy ones while it is sick.
@@ -138,19 +161,14 @@ def _best_place(
     sick: dict[Place, int] = {}
     healthy: dict[Place, int] = {}
     jobs: dict[Place, set[str]] = {}
-    for cell, (pairs, names, passed) in zip(cells, passes, strict=True):
-        bad_of = cell.sick.sum(axis=1)
-        good_of = (cell.known & ~cell.sick)[:, cell.sick.any(axis=0)].sum(axis=1)
-        bad = np.bincount(passed, bad_of[pairs], minlength=len(names)).astype(np.int64).tolist()
-        good = np.bincount(passed, good_of[pairs], minlength=len(names)).astype(np.int64).tolist()
-        for place, ill, well in zip(names, bad, good, strict=True):
-            sick[place] = sick.get(place, 0) + ill
-            healthy[place] = healthy.get(place, 0) + well
+    for cell, passed in zip(cells, passes, strict=True):
+        bad, good = passed.counts(cell)
+        for place, ill, well in zip(passed.names, bad.tolist(), good.tolist(), strict=True):
             if ill:
+                sick[place] = sick.get(place, 0) + ill
+                healthy[place] = healthy.get(place, 0) + well
                 jobs.setdefault(place, set()).add(cell.job)
-    fit = {
-        place: bad - healthy[place] for place, bad in sick.items() if bad and bad >= SICK_SHARE * (bad + healthy[place])
-    }
+    fit = {place: bad - healthy[place] for place, bad in sick.items() if bad >= SICK_SHARE * (bad + healthy[place])}
     if not fit:
         return None, 0, set()
     best = max(fit, key=lambda place: (fit[place], -_size(place), str(place[1])))
