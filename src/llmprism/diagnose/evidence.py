@@ -22,7 +22,7 @@ from llmprism.model.timeline import Timeline
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-__all__ = ["JobEvidence", "gather_evidence"]
+__all__ = ["JobEvidence", "first_messages_ns", "gather_evidence"]
 
 MESSAGE_SHARE: Final = 0.005
 """Of a pair's bytes per step: smaller messages are norms or metrics, not gradients."""
@@ -103,8 +103,8 @@ def _lateness(job: Job, layout: JobLayout, timeline: Timeline) -> Float64:
     Where a message cannot leave before its receiver is ready, the member before the late one is as late as it; so the
     first message *to* a member decides between the two, with a lesser weight.
     """
-    sent = _first_messages(job, layout, timeline, job.transfers.pair_src)
-    got = _first_messages(job, layout, timeline, job.transfers.pair_dst)
+    sent = first_messages_ns(job, layout, timeline, job.transfers.pair_src)
+    got = first_messages_ns(job, layout, timeline, job.transfers.pair_dst)
     late = np.full(sent.shape, np.nan)
     row_of = {member: row for row, member in enumerate(job.members)}
     for group in layout.groups:
@@ -132,7 +132,7 @@ def _median_of_others(values: Float64) -> Float64:
     return middle
 
 
-def _first_messages(job: Job, layout: JobLayout, timeline: Timeline, end_of_pair: Int32) -> Float64:
+def first_messages_ns(job: Job, layout: JobLayout, timeline: Timeline, end_of_pair: Int32) -> Float64:
     """Start of the first gradient message from (or to) each member in each step, after the start of the step."""
     transfers, steps = job.transfers, timeline.steps
     first = np.full((len(job.members), steps.count), np.inf)

@@ -13,6 +13,7 @@ from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.diagnose.slow_transfer import find_slow_transfers
 from llmprism.diagnose.standstill import find_standstills
 from llmprism.diagnose.stopped import find_stopped
+from llmprism.diagnose.what_if import cost_of_findings
 from llmprism.model.finding import Finding, WhereType
 from llmprism.model.flows import TransferTable, Window
 from llmprism.model.job import Job, JobState
@@ -52,6 +53,7 @@ def find_faults(
         findings += find_stopped(one.job, one.layout, one.timeline, window)
         findings += find_standstills(one, findings)
         findings += find_imbalance(one)
+    findings = cost_of_findings(evidence, findings)
     return tuple(sorted(findings, key=lambda finding: (-finding.lost_gpu_seconds, finding.start_ns)))
 
 
