@@ -14,6 +14,7 @@ from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.diagnose.slow_transfer import find_slow_transfers
 from llmprism.diagnose.standstill import find_standstills
 from llmprism.diagnose.stopped import find_stopped
+from llmprism.diagnose.what_if import lost_in_job, priced
 from llmprism.model.finding import Finding, WhereType
 from llmprism.model.flows import TransferTable, Window
 from llmprism.model.job import Job, JobState
@@ -21,32 +22,42 @@ from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
 from llmprism.model.topology import Topology
 
-__all__ = ["Shared", "find_faults", "find_job_faults", "find_shared_faults", "ranked"]
+__all__ = ["JobFaults", "Shared", "find_faults", "find_job_faults", "find_shared_faults", "ranked"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What several jobs may have in common: findings on slow places and storage, and whom they excuse.
 
-    `excused` lists (address, from, to): whoever is late there and then only waits.
+    `excused` lists (address, from, to): whoever is late there and then only waits. `numbers` says which of all shared
+    findings these are, where they are a part.
     """
 
     findings: tuple[Finding, ...]
     excused: tuple[tuple[str, int, int], ...]
+    numbers: tuple[int, ...] = ()
 
     def about(self, job: Job) -> Shared:
         """The part that bears on one job; the detectors of that job see no more."""
         names = {job.transfers.addresses[member] for member in job.members}
-        return Shared(
-            tuple(finding for finding in self.findings if finding.job == job.id),
-            tuple(one for one in self.excused if one[0] in names),
-        )
+        excused = tuple(one for one in self.excused if one[0] in names)
+        whose = (job.id, None) if excused else (job.id,)
+        numbers = tuple(number for number, finding in enumerate(self.findings) if finding.job in whose)
+        return Shared(tuple(self.findings[number] for number in numbers), excused, numbers)
 
     def accused(self) -> dict[str, list[tuple[int, int]]]:
         times: dict[str, list[tuple[int, int]]] = {}
         for address, start, end in self.excused:
             times.setdefault(address, []).append((start, end))
         return times
+
+
+@dataclass(frozen=True, slots=True)
+class JobFaults:
+    """Findings inside one job, and the GPU-seconds that shared findings (by number) cost it."""
+
+    findings: tuple[Finding, ...]
+    shared_costs: tuple[tuple[int, float], ...] = ()
 
 
 def find_faults(
@@ -63,10 +74,7 @@ def find_faults(
     ]
     members = frozenset(member for job, _, _ in jobs for member in job.members)
     shared = find_shared_faults(evidence, find_slow_storage(outside, members), _ends(outside), window)
-    findings = list(shared.findings)
-    for one in evidence:
-        findings += find_job_faults(one, shared.about(one.job), window)
-    return ranked(findings)
+    return ranked(shared, [find_job_faults(one, shared.about(one.job), window) for one in evidence])
 
 
 def find_shared_faults(
@@ -84,17 +92,23 @@ def find_shared_faults(
     return Shared((*slow, *storage), tuple(excused))
 
 
-def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> list[Finding]:
+def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> JobFaults:
     """What is wrong inside one job; `shared` is what bears on it of what it shares with others."""
-    findings = find_late_members(evidence, shared.accused())
-    findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window)
-    findings += find_standstills(evidence, [*shared.findings, *findings])
-    findings += find_imbalance(evidence)
-    return findings
+    own = find_late_members(evidence, shared.accused())
+    own += find_stopped(evidence.job, evidence.layout, evidence.timeline, window)
+    own += find_standstills(evidence, [*shared.findings, *own])
+    own += find_imbalance(evidence)
+    lost = lost_in_job(evidence, [*shared.findings, *own])
+    known = len(shared.findings)
+    own = priced(own, [(number - known, seconds) for number, seconds in lost.items() if number >= known])
+    costs = tuple((shared.numbers[number], seconds) for number, seconds in lost.items() if number < known)
+    return JobFaults(tuple(own), costs)
 
 
-def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The costliest first; of equal ones the earlier."""
+def ranked(shared: Shared, jobs: Sequence[JobFaults]) -> tuple[Finding, ...]:
+    """All findings, the costliest first; of equal ones the earlier. What several jobs share costs what it costs all."""
+    findings = priced(shared.findings, [cost for job in jobs for cost in job.shared_costs])
+    findings += [finding for job in jobs for finding in job.findings]
     return tuple(sorted(findings, key=lambda finding: (-finding.lost_gpu_seconds, finding.start_ns)))
 
 

@@ -101,7 +101,7 @@ def _findings(
     ends = [(names[pieces.pair_src[piece]], names[pieces.pair_dst[piece]]) for piece in crossing]
     evidence = [outcome.evidence for outcome in outcomes]
     shared = find_shared_faults(evidence, cluster.storage(draft, drafts, crossing), ends, cluster.graph.window)
-    own = [outcome.findings for outcome in outcomes]
+    own = [outcome.faults for outcome in outcomes]
     bearing = [shared.about(one.job) for one in evidence]
     again = [
         (number, JobHead(job, about))
@@ -109,5 +109,5 @@ def _findings(
         if about.findings or about.excused
     ]
     for (number, _), outcome in zip(again, cluster.outcomes(draft, again), strict=True):
-        own[number] = outcome.findings
-    return ranked([*shared.findings, *(finding for findings in own for finding in findings)])
+        own[number] = outcome.faults
+    return ranked(shared, own)

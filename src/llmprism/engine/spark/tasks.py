@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from llmprism.diagnose.evidence import JobEvidence, gather_evidence
-from llmprism.diagnose.prism import Shared, find_job_faults
+from llmprism.diagnose.prism import JobFaults, Shared, find_job_faults
 from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.engine.arrow_codec import arrow_type, decode, encode
 from llmprism.engine.spark.tables import digest, pair_rows, transfers_from
@@ -76,7 +76,7 @@ class JobOutcome:
 
     evidence: JobEvidence
     loads: tuple[PathLoad, ...]
-    findings: tuple[Finding, ...]
+    faults: JobFaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +160,13 @@ def job_task(site: _Broadcast) -> Callable[[pa.Table, pa.Table], pa.Table]:
         job = head.draft.job(transfers_from(pieces, known.addresses))
         layout, timeline, state = tell_job(job, known.window, with_events=known.with_events)
         evidence = gather_evidence(job, layout, timeline, state)
-        findings = find_job_faults(evidence, head.shared, known.window)
+        faults = find_job_faults(evidence, head.shared, known.window)
         left = replace(
             evidence,
             job=replace(job, transfers=replace(digest(job.transfers), addresses=())),
             layout=replace(layout, transfer_kind=np.zeros(0, dtype=np.int8)),
         )
-        outcome = JobOutcome(left, path_loads(job.transfers), tuple(findings))
+        outcome = JobOutcome(left, path_loads(job.transfers), faults)
         return pa.table([heads["job"].slice(0, 1), encode([outcome], JobOutcome)], schema=OUTCOMES)
 
     return task
