@@ -18,6 +18,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int32, Int64, TransferTable
 from llmprism.model.job import Job, Recognition
 from llmprism.model.topology import Topology
+from llmprism.recognize.beside_meshes import beside_meshes
 from llmprism.recognize.bulk import PairTraffic, bulk_pairs, outside_nodes, pair_traffic
 from llmprism.recognize.clock import cluster_clock
 from llmprism.recognize.clusters import cluster_pairs
@@ -82,7 +83,7 @@ def _cluster(transfers: TransferTable, traffic: PairTraffic, pairs: Int32, serve
     members = np.unique(np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]])).astype(np.int64)
     names = (transfers.addresses[m] for m in members)
     servers = frozenset(server_of[name] for name in names if name in server_of)
-    clock = cluster_clock(transfers, traffic, pairs)
+    clock = cluster_clock(*beside_meshes(transfers, traffic, pairs))
     return _Cluster(pairs, members, servers, clock, int(traffic.bytes[pairs].sum()))
 
 
