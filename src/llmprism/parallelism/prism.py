@@ -14,6 +14,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int32, Int64, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.parallelism.accumulation import accumulated
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
 from llmprism.parallelism.hybrid import shard_links
@@ -22,6 +23,7 @@ from llmprism.parallelism.meshes import Meshes, find_meshes
 from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock, shifted_clock
+from llmprism.parallelism.quiet_end import quiet_ends
 from llmprism.parallelism.sharding import sharding_of
 from llmprism.parallelism.structure import data_parallel_groups, joined_by, pipeline_paths
 from llmprism.parallelism.tensor_peers import join_replicas
@@ -69,11 +71,15 @@ def identify_layout(job: Job) -> JobLayout:
         groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), features)
         job = replace(job, transfers=transfers)
     clock = _rephased(job, groups, forward + closing, features)
+    if forward and not groups:
+        batches = micro_batches(transfers, forward, clock)
+        clock = quiet_ends(transfers, forward + closing, _last_links(pipelines, pair_of), batches, clock)
     features = pair_features(transfers, clock)
     shards = shard_links(links, kinds, features)
     gathered = _pairs_in(transfers, pair_kind == PairKind.DP, links, shards)
     sharded = sharding_of(transfers, np.flatnonzero(gathered), features, clock, has_pipelines=bool(pipelines))
     hybrid = shards is not None and sharded.sharding is Sharding.FSDP
+    passes = 1
     if sharded.sharding is Sharding.FSDP:
         everyone = _inside_groups(transfers, groups)
         groups = _shard_groups(job, links, kinds, features, shards)
@@ -81,6 +87,7 @@ def identify_layout(job: Job) -> JobLayout:
             clock = shifted_clock(
                 transfers, gathered if hybrid else everyone, everyone, clock, sharded.shift, sharded.collectives
             )
+        clock, passes = accumulated(transfers, everyone, clock)
     if forward:
         in_step = find_in_step(transfers, np.flatnonzero(collective), forward, features, clock)
     rings_of_context = _context_rings(links, kinds, features, in_step)
@@ -89,7 +96,7 @@ def identify_layout(job: Job) -> JobLayout:
         groups = joined_by(groups, meshes.groups + rings_of_context)
     groups = join_replicas(job, groups, pipelines, pair_kind, features, clock)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
-    batches = micro_batches(transfers, forward, clock) if forward else None
+    batches = micro_batches(transfers, forward, clock) if forward else passes if passes > 1 else None
     if closing and batches is not None:
         batches = interleaved_batches(batches, _share_of_closing(features, forward, closing))
     copies = _copies(groups) if hybrid else _most_common(len(group.members) for group in groups) or 1
@@ -233,6 +240,10 @@ def _stage_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int
         for early, late in neighbours
         if (early, late) in pair_of and (late, early) in pair_of
     ]
+
+
+def _last_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
+    return _stage_links(tuple(pipeline[-2:] for pipeline in pipelines), pair_of)
 
 
 def _share_of_closing(features: PairFeatures, forward: list[tuple[int, int]], closing: list[tuple[int, int]]) -> float:

@@ -45,12 +45,15 @@ HALVES_EXPLAIN: Final = 0.1
 VISITED: Final = 0.02
 """Silence at the least visited place, relative to the mean: gather and reduction leave little between them."""
 
+GOOD_FIT: Final = 0.8
+"""Share of the pauses' variance that the pattern explains where it is one: real and simulated sharding reach 0.99."""
+
 BETTER_FIT: Final = 0.3
 """Share of the pauses' variance that the pattern must explain more at its best place than at the clock's."""
 
 LAST_IS_LONG: Final = 1.5
-"""The first layer is computed backward before the last reduction, so the last pause of a step is of the longer sort; the
-shorter sort may exceed it by this factor where prefetching makes both alike."""
+"""The first layer is computed backward before the last reduction, so the last pause of a step is of the longer sort.
+The shorter sort may exceed it by this factor where prefetching makes both alike."""
 
 MAX_PAIRS: Final = 64
 """Links asked: all of them say the same."""
@@ -115,7 +118,8 @@ def _beginning(position: Float64, weight: Float64, collectives: int) -> float:
         return 0.0
     fit = np.array([1.0 - _misfit(np.roll(places, -begin)) / spread for begin in range(collectives)])
     best = int(np.argmax(fit))
-    return best / collectives if fit[best] - fit[0] >= BETTER_FIT else 0.0
+    clear = fit[best] >= GOOD_FIT and fit[best] - fit[0] >= BETTER_FIT
+    return best / collectives if clear else 0.0
 
 
 def _misfit(pauses: Float64) -> float:

@@ -24,6 +24,7 @@ from llmprism.recognize.clock import cluster_clock
 from llmprism.recognize.clusters import cluster_pairs
 from llmprism.recognize.epochs import cut_reused_pairs
 from llmprism.recognize.lockstep import lockstep, subdivides
+from llmprism.recognize.rhythm import rhythm
 from llmprism.stats.disjoint_sets import component_labels
 
 Bool = NDArray[np.bool_]
@@ -42,6 +43,9 @@ LOCKSTEP_KNOWN: Final = 0.4
 
 LOCKSTEP_ALONE: Final = 0.95
 """Concentration asked of clusters with nothing else in common but their shape."""
+
+RHYTHM: Final = 0.3
+"""Correlation of their messages' starts asked of clusters of one shape on the same servers."""
 
 SAME_SHAPE: Final = 0.02
 """Relative difference of bytes between two rails of one job."""
@@ -70,7 +74,7 @@ def recognize(transfers: TransferTable, topology: Topology | None = None) -> Rec
     server_of = topology.server_of() if topology else {}
     clusters = [_cluster(transfers, traffic, pairs, server_of) for pairs in cluster_pairs(transfers, traffic, training)]
     clusters = [cluster for cluster in clusters if cluster.members.size > 1]
-    labels = _merge(clusters, _acquaintance(transfers, clusters))
+    labels = _merge(transfers, clusters, _acquaintance(transfers, clusters))
     jobs = [
         _job(transfers, traffic, [clusters[i] for i in np.flatnonzero(labels == label)], server_of)
         for label in range(int(labels.max(initial=-1)) + 1)
@@ -100,11 +104,12 @@ def _acquaintance(transfers: TransferTable, clusters: list[_Cluster]) -> Bool:
     return known | known.T
 
 
-def _merge(clusters: list[_Cluster], known: Bool) -> Int64:
+def _merge(transfers: TransferTable, clusters: list[_Cluster], known: Bool) -> Int64:
     left: list[int] = []
     right: list[int] = []
     for i, j in _candidates(clusters, known):
-        if _one_job(clusters[i], clusters[j], bool(known[i, j])):
+        a, b = clusters[i], clusters[j]
+        if _one_job(a, b, bool(known[i, j])) or _rails(transfers, a, b):
             left.append(i)
             right.append(j)
     return component_labels(len(clusters), left, right)
@@ -142,6 +147,16 @@ def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
     if same_shape and a.servers == b.servers and (subdivides(a.clock, b.clock) or subdivides(b.clock, a.clock)):
         return len(a.servers) > 0
     return lockstep(a.clock, b.clock) >= needed
+
+
+def _rails(transfers: TransferTable, a: _Cluster, b: _Cluster) -> bool:
+    """Are these two rails of one job by the moments at which they send, whatever their clocks say?"""
+    clock = a.clock or b.clock
+    if clock is None or not a.servers or a.servers != b.servers or not _same_shape(a, b):
+        return False
+    if np.intersect1d(a.members, b.members).size:
+        return False
+    return rhythm(transfers, a.pairs, b.pairs, clock.period_ns) >= RHYTHM
 
 
 def _same_shape(a: _Cluster, b: _Cluster) -> bool:
