@@ -101,6 +101,6 @@ def _extreme(transfers: TransferTable, pairs: Int64, clock: StepClock, *, latest
             np.maximum.at(times, end[pair] * steps + step, transfers.end_ns[rows])
         else:
             np.minimum.at(times, end[pair] * steps + step, transfers.start_ns[rows])
-    times = times.reshape(nodes.size + 1, steps)
-    times[-1] = missing
-    return _Times(row, times)
+    by_node = times.reshape(nodes.size + 1, steps)
+    by_node[-1] = missing
+    return _Times(row, by_node)

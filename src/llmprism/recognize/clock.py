@@ -27,6 +27,9 @@ __all__ = ["cluster_clock", "witness_pairs"]
 MAX_LINKS: Final = 4
 """Links asked on each side of the ranking (busiest, least busy)."""
 
+SAMPLED_SIZES: Final = 16
+"""Sizes at which pairs are sampled: neighbours differ by less than a factor of two for all but the widest mixtures."""
+
 WHOLE_CLUSTER_PAIRS: Final = 64
 """Up to this many pairs the whole cluster is a witness too; in larger ones somebody is always sending."""
 
@@ -83,8 +86,15 @@ def witness_pairs(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> In
 
 
 def _sample(traffic: PairTraffic, pairs: Int32) -> Int32:
-    order = pairs[np.argsort(-traffic.bytes[pairs], kind="stable")]
-    return np.unique(np.concatenate([order[:MAX_LINKS], order[-MAX_LINKS:]])).astype(np.int32)
+    """Pairs of all sizes: the heaviest, the lightest, and those next to levels in between.
+
+    Kinds of traffic differ in size, and one kind may have a hundred times as many pairs as another.
+    """
+    order = pairs[np.argsort(traffic.bytes[pairs], kind="stable")]
+    size = traffic.bytes[order].astype(np.float64)
+    levels = np.geomspace(max(size[0], 1.0), max(size[-1], 1.0), SAMPLED_SIZES)
+    between = order[np.minimum(np.searchsorted(size, levels), size.size - 1)]
+    return np.unique(np.concatenate([order[:MAX_LINKS], order[-MAX_LINKS:], between])).astype(np.int32)
 
 
 def _whole_steps(transfers: TransferTable, pairs: Int32, clock: StepClock) -> StepClock:

@@ -4,8 +4,8 @@ Rails of one job share servers *and* step in lockstep; with both, clusters merge
 same shape that step in lockstep merge when their members exchange control messages (ranks of one job know each other)
 or when the lockstep is beyond chance.
 
-Only two steps look at transfers: their totals (`segments`) and the clocks of the clusters. The graph is judged between
-them and jobs are drafted after them from totals and clocks alone, so that the transfers may lie anywhere.
+Only three steps look at transfers: their totals (`segments`), the clocks of the clusters, and the rhythm of rails whose
+clocks do not agree. Everything between them is judged by totals and clocks alone, so that transfers may lie anywhere.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from llmprism.recognize.clock import cluster_clock
 from llmprism.recognize.clusters import cluster_pairs
 from llmprism.recognize.epochs import reused_segments
 from llmprism.recognize.lockstep import lockstep, subdivides
+from llmprism.recognize.rhythm import rhythm
 from llmprism.recognize.segments import PairPieces, PairSegments, segments_of
 from llmprism.stats.disjoint_sets import component_labels, root_of
 
@@ -36,9 +37,13 @@ Bool = NDArray[np.bool_]
 __all__ = [
     "Draft",
     "JobDraft",
+    "Joined",
+    "RailQuestion",
+    "are_rails",
     "crossing_pairs",
     "draft_clusters",
     "draft_jobs",
+    "join_clusters",
     "recognize",
     "unused_records",
 ]
@@ -55,6 +60,9 @@ LOCKSTEP_KNOWN: Final = 0.4
 
 LOCKSTEP_ALONE: Final = 0.95
 """Concentration asked of clusters with nothing else in common but their shape."""
+
+RHYTHM: Final = 0.3
+"""Correlation of their messages' starts asked of clusters of one shape on the same servers."""
 
 SAME_SHAPE: Final = 0.02
 """Relative difference of bytes between two rails of one job."""
@@ -99,13 +107,39 @@ class JobDraft:
         return Job(self.id, self.members, self.servers, self.confidence, transfers, self.bulk, self.clock, self.places)
 
 
+@dataclass(frozen=True, slots=True)
+class RailQuestion:
+    """Are these two clusters (indices) of one shape, on the same servers, rails of one job, whatever their clocks say?
+
+    Their transfers must answer (`are_rails`).
+    """
+
+    left: int
+    right: int
+    step_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Clusters (indices) of one job by their clocks, two and two, and what the clocks leave open."""
+
+    sure: tuple[tuple[int, int], ...]
+    questions: tuple[RailQuestion, ...]
+
+
 def recognize(transfers: TransferTable, topology: Topology | None = None) -> Recognition:
     """The training jobs in these transfers, and how many records belong to none."""
     segments = segments_of(transfers)
     draft = draft_clusters(transfers, segments, topology)
     pieces = draft.pieces.cut(transfers)
     clocks = [cluster_clock(pieces, draft.pieces.traffic, pairs) for pairs in draft.clusters]
-    drafts = draft_jobs(draft, clocks, topology)
+    joined = join_clusters(draft, clocks, topology)
+    rails = [
+        (question.left, question.right)
+        for question in joined.questions
+        if are_rails(pieces, draft.clusters[question.left], draft.clusters[question.right], question.step_ns)
+    ]
+    drafts = draft_jobs(draft, clocks, topology, [*joined.sure, *rails])
     jobs = tuple(one.job(pieces.select_pairs(one.pairs)) for one in drafts)
     return Recognition(jobs, unused_records(draft, drafts), pieces.select_pairs(crossing_pairs(draft, drafts)))
 
@@ -119,22 +153,58 @@ def draft_clusters(pairs: PairEnds, segments: PairSegments, topology: Topology |
     bulk = bulk[pieces.origin] & bulk_pairs(pieces, traffic)
     outside = outside_nodes(pieces, traffic, bulk, topology)
     training = bulk & ~outside[pieces.pair_src] & ~outside[pieces.pair_dst]
-    return Draft(pieces, bulk, tuple(cluster_pairs(pieces, traffic, training)))
+    clusters = cluster_pairs(pieces, traffic, training & (pieces.pair_src != pieces.pair_dst))
+    return Draft(pieces, bulk, tuple(clusters))
 
 
-def draft_jobs(draft: Draft, clocks: Sequence[StepClock | None], topology: Topology | None) -> list[JobDraft]:
-    """Clusters that step together are one job; `clocks` has one entry per cluster of the draft."""
+def join_clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: Topology | None) -> Joined:
+    """Which clusters step together; `clocks` has one entry per cluster of the draft."""
+    clusters = _clusters(draft, clocks, topology)
+    known = _acquaintance(draft.pieces, clusters)
+    job = np.arange(len(clusters))
+    sure: list[tuple[int, int]] = []
+    questions: list[RailQuestion] = []
+    for i, j in _candidates(clusters, known):
+        a, b = clusters[i], clusters[j]
+        one, two = root_of.python(job, i), root_of.python(job, j)
+        clock = a.clock or b.clock
+        if one == two:  # others have joined them already
+            continue
+        if _one_job(a, b, (i, j) in known):
+            sure.append((i, j))
+            job[one] = two
+        elif clock is not None and _may_be_rails(a, b):
+            questions.append(RailQuestion(i, j, clock.period_ns))
+    open_ones = (q for q in questions if root_of.python(job, q.left) != root_of.python(job, q.right))
+    return Joined(tuple(sure), tuple(open_ones))
+
+
+def are_rails(transfers: TransferTable, one: Int32, other: Int32, step_ns: float) -> bool:
+    """Do these two sets of pairs send at the same moments?"""
+    return rhythm(transfers, one, other, step_ns) >= RHYTHM
+
+
+def draft_jobs(
+    draft: Draft,
+    clocks: Sequence[StepClock | None],
+    topology: Topology | None,
+    joined: Sequence[tuple[int, int]],
+) -> list[JobDraft]:
+    """The jobs, given which clusters belong together, two and two."""
     server_of = topology.server_of() if topology else {}
-    clusters = [
-        _cluster(draft.pieces, pairs, clock, server_of) for pairs, clock in zip(draft.clusters, clocks, strict=True)
-    ]
-    clusters = [cluster for cluster in clusters if cluster.members.size > 1]
-    labels = _merge(clusters, _acquaintance(draft.pieces, clusters))
+    clusters = _clusters(draft, clocks, topology)
+    labels = component_labels(len(clusters), [i for i, _ in joined], [j for _, j in joined])
     jobs = [
         _job(draft.pieces, [clusters[i] for i in np.flatnonzero(labels == label)], server_of)
         for label in range(int(labels.max(initial=-1)) + 1)
     ]
     return sorted(jobs, key=lambda job: (job.members, job.id))
+
+
+def _clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: Topology | None) -> list[_Cluster]:
+    server_of = topology.server_of() if topology else {}
+    both = zip(draft.clusters, clocks, strict=True)
+    return [_cluster(draft.pieces, pairs, clock, server_of) for pairs, clock in both]
 
 
 def _cluster(pieces: PairPieces, pairs: Int32, clock: StepClock | None, server_of: dict[str, str]) -> _Cluster:
@@ -154,20 +224,6 @@ def _acquaintance(transfers: PairEnds, clusters: list[_Cluster]) -> frozenset[tu
     low, high = np.minimum(a, b)[both], np.maximum(a, b)[both]
     key = np.unique(low * len(clusters) + high)
     return frozenset(zip((key // max(len(clusters), 1)).tolist(), (key % max(len(clusters), 1)).tolist(), strict=True))
-
-
-def _merge(clusters: list[_Cluster], known: frozenset[tuple[int, int]]) -> Int64:
-    """The job of each cluster; two that others have joined already are not compared."""
-    job = np.arange(len(clusters))
-    left: list[int] = []
-    right: list[int] = []
-    for i, j in _candidates(clusters, known):
-        one, two = root_of.python(job, i), root_of.python(job, j)
-        if one != two and _one_job(clusters[i], clusters[j], (i, j) in known):
-            job[one] = two
-            left.append(i)
-            right.append(j)
-    return component_labels(len(clusters), left, right)
 
 
 def _candidates(clusters: list[_Cluster], known: frozenset[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -208,6 +264,12 @@ def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
     if same_shape and a.servers == b.servers and (subdivides(a.clock, b.clock) or subdivides(b.clock, a.clock)):
         return len(a.servers) > 0
     return lockstep(a.clock, b.clock) >= needed
+
+
+def _may_be_rails(a: _Cluster, b: _Cluster) -> bool:
+    if not a.servers or a.servers != b.servers or not _same_shape(a, b):
+        return False
+    return not np.intersect1d(a.members, b.members).size
 
 
 def _same_shape(a: _Cluster, b: _Cluster) -> bool:
