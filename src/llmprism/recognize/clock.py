@@ -30,6 +30,13 @@ MAX_LINKS: Final = 4
 SAMPLED_SIZES: Final = 16
 """Sizes at which pairs are sampled: neighbours differ by less than a factor of two for all but the widest mixtures."""
 
+MESH_LINKS: Final = 2.5
+"""Links per member from which all pairs are asked together first: single links of an all-to-all carry something else
+every time, all of them the same. Rings and pipelines together have at most two."""
+
+MAX_MESH_LINKS: Final = 100_000
+"""Links up to which that is done: sorting their transfers takes seconds beyond."""
+
 WHOLE_CLUSTER_PAIRS: Final = 64
 """Up to this many pairs the whole cluster is a witness too; in larger ones somebody is always sending."""
 
@@ -157,10 +164,13 @@ def _one_way(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> bo
 def _witnesses(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> Iterator[Int32]:
     src, dst = transfers.pair_src[pairs].astype(np.int64), transfers.pair_dst[pairs].astype(np.int64)
     low, high = np.minimum(src, dst), np.maximum(src, dst)
+    ends = np.concatenate([src, dst])
     links, link_of = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
     volume = np.bincount(link_of, traffic.bytes[pairs])
     order = np.argsort(-volume, kind="stable")
     asked = list(dict.fromkeys([*order[:MAX_LINKS].tolist(), *order[::-1][:MAX_LINKS].tolist()]))
+    if MESH_LINKS * np.unique(ends).size <= links.shape[1] <= MAX_MESH_LINKS:
+        yield pairs
     yield pairs[link_of == asked[0]]
     if pairs.size <= WHOLE_CLUSTER_PAIRS and links.shape[1] > 1:
         yield pairs
