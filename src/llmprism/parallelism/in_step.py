@@ -43,6 +43,9 @@ GRADIENT_SHARE: Final = 0.05
 SILENT_SHARE: Final = 0.25
 """Share of the step for which the pairs of gradients alone are silent: the forward pass is a third of the work."""
 
+SILENT_SLOT: Final = 0.5
+"""Share of an even spread of the bytes below which a slot of the step is silent; one odd step in ten spreads less."""
+
 SILENT_PAIRS: Final = 0.1
 """Share of the pairs that must be silent that long before the others are held to be something else."""
 
@@ -54,6 +57,10 @@ AGREED: Final = 0.9
 
 TRIMMED: Final = 0.1
 """Share of that time left out at either end: steps vary."""
+
+MOSTLY: Final = 0.3
+"""Share of its bytes that a pair without gradients sends while gradients are silent: one pass of two at least, less
+some. A ring has such a pair; without one, its members only begin to send early, into the buffers of one that is late."""
 
 MORE: Final = 1.15
 """Bytes per step relative to the least of its ring, from which a hop carries gradients too; losses and cut records
@@ -172,14 +179,19 @@ def _by_contrast(
     busy = _busy(pair, size, early, step, asked.size, steps)
     inside[asked[busy]] = True
     late_row[rows[busy[pair]]] = ~early[busy[pair]]
-    return inside, np.zeros(transfers.pair_count), late_row
+    pairs = np.flatnonzero(busy)
+    if pairs.size:
+        total = np.bincount(pair, size, minlength=asked.size)
+        mostly = np.bincount(pair[early], size[early], minlength=asked.size) >= MOSTLY * total
+        inside[asked[pairs]] = _any(mostly[pairs], _rings(transfers, asked[pairs]))
+    return inside, np.zeros(transfers.pair_count), late_row | ~np.repeat(inside, np.diff(transfers.pair_offsets))
 
 
 def _silent_slots(profile: Float64) -> Bool | None:
     """The slots of the step in which pairs of gradients alone are silent; None where there are no such pairs."""
     if not profile.shape[0]:
         return None
-    silent = profile <= 0.1 / PROFILE_BINS
+    silent = profile <= SILENT_SLOT / PROFILE_BINS
     arc = [_longest_arc(row) for row in silent]
     length = np.array([count for _, count in arc], dtype=np.float64) / PROFILE_BINS
     long = float(np.quantile(length, 1.0 - SILENT_PAIRS))

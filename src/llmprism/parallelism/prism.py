@@ -36,6 +36,9 @@ __all__ = ["identify_layout"]
 MESH_CONFIDENCE = 0.9
 """Of a link whose ends share most of their peers: nothing but an all-to-all is known to look so."""
 
+TRICKLE = 0.05
+"""Share of the other direction below which a direction of a one-way link carries acknowledgements and credits only."""
+
 NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
 
 
@@ -63,6 +66,7 @@ def identify_layout(job: Job) -> JobLayout:
     pipelines = in_stage_order(transfers, paths, _sides(job, groups), clock.boundary_ns, ring=rings)
     forward = _stage_links(pipelines, pair_of)
     closing = _stage_links(tuple((p[-1], p[0]) for p in pipelines), pair_of) if rings else []
+    told = _roles(transfers, links, kinds)
     collective = _collective_pairs(transfers, links, kinds)
     contrast = not forward and shard_links(links, kinds, features) is None
     in_step = find_in_step(transfers, np.flatnonzero(collective & contrast), [], features, clock)
@@ -115,7 +119,7 @@ def identify_layout(job: Job) -> JobLayout:
         ),
         groups=groups + rings_of_context + meshes.groups,
         pipelines=pipelines,
-        pairs=_all_roles(transfers, links, kinds, meshes, in_step),
+        pairs=_all_roles(transfers, told, meshes, in_step),
         transfer_kind=_row_kinds(transfers, pair_kind, meshes, in_step),
         confidence=_confidence(kinds, groups, pipelines),
         clock=clock,
@@ -147,8 +151,8 @@ def _collective_pairs(transfers: TransferTable, links: Links, kinds: LinkKinds) 
 
 
 def _carries(size: Int64, one_way: Bool, there: Int32, back: Int32) -> Bool:
-    """Directions that carry the link's traffic: both, or the greater one."""
-    carries: Bool = (there >= 0) & (~one_way | (size[there] >= np.where(back >= 0, size[back], 0)))
+    """Directions that carry the link's traffic: all but the trickle back over one-way links."""
+    carries: Bool = (there >= 0) & (~one_way | (size[there] >= TRICKLE * np.where(back >= 0, size[back], 0)))
     return carries
 
 
@@ -177,9 +181,8 @@ def _pairs_of(links: Links) -> NDArray[np.int32]:
     return both[both >= 0]
 
 
-def _all_roles(transfers: TransferTable, links: Links, kinds: LinkKinds, meshes: Meshes, in_step: InStep) -> PairRoles:
+def _all_roles(transfers: TransferTable, told: PairRoles, meshes: Meshes, in_step: InStep) -> PairRoles:
     """Roles of the links, of the meshes, and of rings inside the forward pass; a pair may have two."""
-    told = _roles(transfers, links, kinds)
     pair_of = _pair_index(transfers)
     pair = np.array([pair_of[ends] for ends in zip(told.src.tolist(), told.dst.tolist(), strict=True)], dtype=np.int64)
     ring = in_step.inside[pair] if pair.size else np.zeros(0, dtype=np.bool_)
