@@ -36,7 +36,7 @@ from llmprism.model.layout import PairKind
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
 
-__all__ = ["StepGraph", "Touched", "cost_of_findings", "saved_ns"]
+__all__ = ["StepGraph", "Touched", "cost_of_findings", "job_cost", "lost_in_job", "saved_ns"]
 
 REPLAYED: Final = (
     FindingKind.SLOW_NIC,
@@ -137,16 +137,28 @@ def _heal(values: Float64, sick: Bool, healthy: Bool, *, alone: bool = False) ->
     return np.where((sick | (ever & healthy[None, :])) & np.isfinite(usual), usual, values)
 
 
-def cost_of_findings(jobs: Sequence[JobEvidence], findings: Sequence[Finding]) -> list[Finding]:
-    """The same findings with what they cost, over all jobs that they touch."""
+def cost_of_findings(findings: Sequence[Finding], lost: Sequence[dict[int, float]]) -> list[Finding]:
+    """The same findings with what they cost; `lost` holds what each job lost, by number of the finding."""
     replayed: dict[int, float] = {}
-    for evidence in jobs:
-        for index, seconds in lost_in_job(evidence, findings).items():
+    for part in lost:
+        for index, seconds in part.items():
             replayed[index] = replayed.get(index, 0.0) + seconds
     return [
         replace(finding, lost_gpu_seconds=round(replayed[index], 3)) if index in replayed else finding
         for index, finding in enumerate(findings)
     ]
+
+
+def job_cost(evidence: JobEvidence, findings: Sequence[Finding], lost: dict[int, float]) -> float | None:
+    """GPU-seconds that a job lost in all; None where its steps were not seen."""
+    if not evidence.steps:
+        return None
+    own = sum(
+        finding.lost_gpu_seconds
+        for index, finding in enumerate(findings)
+        if finding.job == evidence.job.id and index not in lost
+    )
+    return round(own + sum(lost.values()), 3)
 
 
 def lost_in_job(evidence: JobEvidence, findings: Sequence[Finding]) -> dict[int, float]:
