@@ -1,9 +1,4 @@
-"""Findings of all jobs: the detectors in the order in which one's answer excuses the next one's suspects.
-
-Every job is measured by itself (`gather_evidence`, `judge_transfers`); only `find_shared_faults` looks at several jobs,
-and at nothing but what `judge_transfers` says of them. `find_job_faults` and `lost_in_job` are again one job's. So jobs
-may be looked at on different machines.
-"""
+"""Findings of all jobs: the detectors in the order in which one's answer excuses the next one's suspects."""
 
 from __future__ import annotations
 
@@ -15,12 +10,11 @@ import numpy as np
 from llmprism.diagnose.evidence import JobEvidence, gather_evidence
 from llmprism.diagnose.imbalance import find_imbalance
 from llmprism.diagnose.late_member import find_late_members
-from llmprism.diagnose.slow_cells import SlowCells, judge_transfers
 from llmprism.diagnose.slow_storage import find_slow_storage
-from llmprism.diagnose.slow_transfer import find_slow_places
+from llmprism.diagnose.slow_transfer import find_slow_transfers
 from llmprism.diagnose.standstill import find_standstills
 from llmprism.diagnose.stopped import find_stopped
-from llmprism.diagnose.what_if import cost_of_findings, job_cost, lost_in_job
+from llmprism.diagnose.what_if import lost_in_job, priced
 from llmprism.model.finding import Finding, WhereType
 from llmprism.model.flows import TransferTable, Window
 from llmprism.model.job import Job, JobState
@@ -28,100 +22,119 @@ from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
 from llmprism.model.topology import Topology
 
-__all__ = ["Diagnosis", "diagnose_jobs", "find_faults", "find_job_faults", "find_shared_faults"]
+__all__ = ["JobFaults", "Shared", "find_faults", "find_job_faults", "find_shared_faults", "ranked"]
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """The findings, the costliest first, and what each job lost to them in all (None: its steps were not seen)."""
+class Shared:
+    """What several jobs may have in common: findings on slow places and storage, and whom they excuse.
+
+    `excused` lists (address, from, to): whoever is late there and then only waits. `numbers` says which of all shared
+    findings these are, where they are a part.
+    """
 
     findings: tuple[Finding, ...]
-    lost_gpu_seconds: tuple[float | None, ...]
+    excused: tuple[tuple[str, int, int], ...]
+    numbers: tuple[int, ...] = ()
+
+    def about(self, job: Job) -> Shared:
+        """The part that bears on one job; the detectors of that job see no more."""
+        names = {job.transfers.addresses[member] for member in job.members}
+        excused = tuple(one for one in self.excused if one[0] in names)
+        whose = (job.id, None) if excused else (job.id,)
+        numbers = tuple(number for number, finding in enumerate(self.findings) if finding.job in whose)
+        return Shared(tuple(self.findings[number] for number in numbers), excused, numbers)
+
+    def accused(self) -> dict[str, list[tuple[int, int]]]:
+        times: dict[str, list[tuple[int, int]]] = {}
+        for address, start, end in self.excused:
+            times.setdefault(address, []).append((start, end))
+        return times
+
+
+@dataclass(frozen=True, slots=True)
+class JobFaults:
+    """Findings inside one job, and the GPU-seconds that shared findings (by number) cost it."""
+
+    findings: tuple[Finding, ...]
+    shared_costs: tuple[tuple[int, float], ...] = ()
 
 
 def find_faults(
     jobs: Sequence[tuple[Job, JobLayout, Timeline]],
     states: Sequence[JobState],
-    topology: Topology | None,
+    topology: Topology | None,  # noqa: ARG001 - paths come with the records
     window: Window,
     outside: TransferTable | None = None,
 ) -> tuple[Finding, ...]:
     """All findings, the costliest first. `outside` holds the jobs' transfers with storage and other servers."""
-    return diagnose_jobs(jobs, states, topology, window, outside).findings
-
-
-def diagnose_jobs(
-    jobs: Sequence[tuple[Job, JobLayout, Timeline]],
-    states: Sequence[JobState],
-    topology: Topology | None,  # noqa: ARG001 - paths come with the records
-    window: Window,
-    outside: TransferTable | None = None,
-) -> Diagnosis:
-    """Each job by itself, then what they have in common, then each job again with that in mind, then the costs."""
     evidence = [
         gather_evidence(job, layout, timeline, state)
         for (job, layout, timeline), state in zip(jobs, states, strict=True)
     ]
     members = frozenset(member for job, _, _ in jobs for member in job.members)
-    shared = find_shared_faults([judge_transfers(one) for one in evidence if one.steps], outside, members)
-    findings = list(shared)
-    for one in evidence:
-        findings += find_job_faults(one, shared, window, outside)
-    parts = [lost_in_job(one, findings) for one in evidence]
-    findings = cost_of_findings(findings, parts)
-    lost = tuple(job_cost(one, findings, part) for one, part in zip(evidence, parts, strict=True))
-    return Diagnosis(tuple(sorted(findings, key=lambda finding: (-finding.lost_gpu_seconds, finding.start_ns))), lost)
+    shared = find_shared_faults(evidence, find_slow_storage(outside, members), _ends(outside), window)
+    return ranked(shared, [find_job_faults(one, shared.about(one.job), window) for one in evidence])
 
 
 def find_shared_faults(
-    cells: Sequence[SlowCells], outside: TransferTable | None, members: frozenset[int]
-) -> tuple[Finding, ...]:
-    """What several jobs may suffer from: slow places of the network, slow storage. `members` are those of all jobs."""
-    return (*find_slow_places(cells), *find_slow_storage(outside, members))
+    evidence: Sequence[JobEvidence], storage: Sequence[Finding], ends: Sequence[tuple[str, str]], window: Window
+) -> Shared:
+    """What is to be seen over all jobs at once. `storage` are the findings on servers outside the jobs, `ends` the two
+    ends of every pair between a job and such a server. Of the jobs' transfers only bytes and paths per pair matter."""
+    slow = find_slow_transfers(evidence)
+    excused: list[tuple[str, int, int]] = []
+    for finding in slow:
+        end = finding.end_ns if finding.end_ns is not None else window.end_ns
+        excused += [(address, finding.start_ns, end) for address in _concerned(finding, evidence)]
+    for finding in storage:
+        excused += [(client, finding.start_ns, window.end_ns) for client in _clients(ends, finding)]
+    return Shared((*slow, *storage), tuple(excused))
 
 
-def find_job_faults(
-    evidence: JobEvidence, shared: Sequence[Finding], window: Window, outside: TransferTable | None = None
-) -> list[Finding]:
-    """What one job's own members did, except for what `shared` explains."""
-    findings = find_late_members(evidence, _accused(evidence, shared, window, outside))
-    findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window)
-    findings += find_standstills(evidence, findings)
-    return findings + find_imbalance(evidence)
+def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> JobFaults:
+    """What is wrong inside one job; `shared` is what bears on it of what it shares with others."""
+    own = find_late_members(evidence, shared.accused())
+    own += find_stopped(evidence.job, evidence.layout, evidence.timeline, window)
+    own += find_standstills(evidence, [*shared.findings, *own])
+    own += find_imbalance(evidence)
+    lost = lost_in_job(evidence, [*shared.findings, *own])
+    known = len(shared.findings)
+    own = priced(own, [(number - known, seconds) for number, seconds in lost.items() if number >= known])
+    costs = tuple((shared.numbers[number], seconds) for number, seconds in lost.items() if number < known)
+    return JobFaults(tuple(own), costs)
 
 
-def _accused(
-    evidence: JobEvidence, shared: Sequence[Finding], window: Window, outside: TransferTable | None
-) -> dict[str, list[tuple[int, int]]]:
-    """Who of a job's members is excused when: those that something shared holds up."""
-    accused: dict[str, list[tuple[int, int]]] = {}
-    for finding in shared:
-        storage = finding.where.type is WhereType.STORAGE
-        end = window.end_ns if storage or finding.end_ns is None else finding.end_ns
-        for address in _clients(outside, finding) if storage else _concerned(evidence.job, finding):
-            accused.setdefault(address, []).append((finding.start_ns, end))
-    return accused
+def ranked(shared: Shared, jobs: Sequence[JobFaults]) -> tuple[Finding, ...]:
+    """All findings, the costliest first; of equal ones the earlier. What several jobs share costs what it costs all."""
+    findings = priced(shared.findings, [cost for job in jobs for cost in job.shared_costs])
+    findings += [finding for job in jobs for finding in job.findings]
+    return tuple(sorted(findings, key=lambda finding: (-finding.lost_gpu_seconds, finding.start_ns)))
 
 
-def _clients(outside: TransferTable | None, finding: Finding) -> list[str]:
-    """Addresses that exchange data with an accused storage server: whoever is late among them waits for it."""
+def _ends(outside: TransferTable | None) -> list[tuple[str, str]]:
+    """Names of the two ends of every pair."""
     if outside is None:
         return []
-    names = outside.addresses
     ends = zip(outside.pair_src.tolist(), outside.pair_dst.tolist(), strict=True)
-    return [
-        names[b if names[a] == finding.where.id else a] for a, b in ends if finding.where.id in (names[a], names[b])
-    ]
+    return [(outside.addresses[a], outside.addresses[b]) for a, b in ends]
 
 
-def _concerned(job: Job, finding: Finding) -> list[str]:
-    """Addresses that a slow place excuses: the NIC itself, or one of a job that sends through the link or switch."""
+def _clients(ends: Sequence[tuple[str, str]], finding: Finding) -> list[str]:
+    """Addresses that exchange data with an accused storage server: whoever is late among them waits for it."""
+    return [b if a == finding.where.id else a for a, b in ends if finding.where.id in (a, b)]
+
+
+def _concerned(finding: Finding, evidence: Sequence[JobEvidence]) -> list[str]:
+    """Addresses that a slow place excuses: the NIC itself, or one of each job that sends through the link or switch."""
     place = finding.where.id
     if finding.where.type is WhereType.NIC and isinstance(place, str):
         return [place]
     names = {place} if isinstance(place, str) else set(place)
-    used = job.transfers.paths
-    paths = (used[path] for path in np.unique(job.transfers.path) if path >= 0)
-    if finding.job == job.id or (finding.job is None and any(names <= set(path) for path in paths)):
-        return [job.transfers.addresses[job.members[0]]]
-    return []
+    concerned = []
+    for job in (one.job for one in evidence):
+        used = job.transfers.paths
+        paths = (used[path] for path in np.unique(job.transfers.path) if path >= 0)
+        if finding.job == job.id or (finding.job is None and any(names <= set(path) for path in paths)):
+            concerned.append(job.transfers.addresses[job.members[0]])
+    return concerned
