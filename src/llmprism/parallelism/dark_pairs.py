@@ -21,6 +21,9 @@ __all__ = ["without_dark_pairs"]
 DARK_STEPS: Final = 3.0
 """Steps of silence that no pair of a running job keeps."""
 
+OFTEN: Final = 0.5
+"""Messages per step from which a pair's silence says anything: others send only now and then."""
+
 MOST: Final = 0.6
 """Share of the pairs that must be free of such silences: a pause of the whole job darkens no exporter."""
 
@@ -34,5 +37,7 @@ def without_dark_pairs(transfers: TransferTable, pairs: Bool, period_ns: float) 
     silence = np.where(pair[1:] == pair[:-1], transfers.start_ns[rows[1:]] - transfers.end_ns[rows[:-1]], 0)
     dark = np.zeros(transfers.pair_count, dtype=np.bool_)
     dark[pair[1:][silence > DARK_STEPS * period_ns]] = True
+    steps = (transfers.end_ns[rows].max() - transfers.start_ns[rows].min()) / period_ns
+    dark &= np.bincount(pair, minlength=transfers.pair_count) >= OFTEN * steps
     steady: Bool = pairs & ~dark
     return steady if dark.any() and steady.sum() >= MOST * pairs.sum() else pairs
