@@ -265,7 +265,7 @@ def _rephased(job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]
         sign = np.zeros(transfers.pair_count, dtype=np.int8)
         sign[[there for there, _ in forward]] = 1
         sign[[back for _, back in forward]] = -1
-        sign[~without_dark_pairs(transfers, sign != 0, job.clock.period_ns)] = 0
+        sign[~without_dark_pairs(transfers, sign != 0, job.clock)] = 0
         step_bytes = float(features.step_bytes[sign != 0].sum())
         found = pipeline_clock(transfers, sign, gradient, step_bytes, job.clock)
         if found is None:  # sequences of varying length: their messages can be counted
@@ -274,7 +274,7 @@ def _rephased(job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]
             found = pipeline_clock(counted, sign, gradient, step_messages, job.clock)
         return found or job.clock
     if gradient.any():
-        gradient = without_dark_pairs(transfers, gradient, job.clock.period_ns)
+        gradient = without_dark_pairs(transfers, gradient, job.clock)
         step_bytes = float(features.step_bytes[gradient].sum())
         return gradient_clock(transfers, gradient, step_bytes, job.clock) or job.clock
     return job.clock
