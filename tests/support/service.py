@@ -33,10 +33,11 @@ class RunningService:
         self.environment = {f"LLMPRISM_{key}": str(value) for key, value in settings.items()}
         self.process: subprocess.Popen[bytes] | None = None
         self.log = folder / "service.log"
+        self.data = folder / "data"
 
     def start(self) -> RunningService:
         command = [sys.executable, "-m", "llmprism", "serve", "--port", str(self.port)]
-        command += ["--data", str(self.folder / "data"), *self.arguments]
+        command += ["--data", str(self.data), *self.arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "LLMPRISM_LOG__FORMAT": "text"}
         environment |= self.environment
         with self.log.open("ab") as log:

@@ -171,11 +171,13 @@ class Evaluator:
     def _report(self, segments: list[Segment], window: Window, topology: Topology | None) -> tuple[Report, str]:
         """The window's report, and a note where it had to be shortened."""
         segments, note = _affordable(segments, self._config.windows.max_records)
+        return self._diagnosed(segments, window, topology), note
+
+    def _diagnosed(self, segments: list[Segment], window: Window, topology: Topology | None) -> Report:
         flows = read_window(segments, window)
         if flows is None:
-            empty = Report(window, InputCounts(0, 0), (), (), (), topology=topology)
-            return empty, note
-        return diagnose(flows, topology, with_events=False, window=window), note
+            return Report(window, InputCounts(0, 0), (), (), (), topology=topology)
+        return diagnose(flows, topology, with_events=False, window=window)
 
 
 def _affordable(segments: list[Segment], most: int) -> tuple[list[Segment], str]:

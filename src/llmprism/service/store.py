@@ -100,15 +100,18 @@ class Store:
     def create(self) -> None:
         """Makes the tables where they are absent, and sweeps files that no row names."""
         with self.writing() as connection:
-            schema.metadata.create_all(connection)
-            found = _state(connection, "schema")
-            if found is not None and int(found) != schema.SCHEMA_VERSION:
-                raise StoreError(f"the store has schema {found}, this llmprism writes {schema.SCHEMA_VERSION}")
-            self._put_state(connection, "schema", str(schema.SCHEMA_VERSION))
+            self._create_tables(connection)
             named = set(connection.execute(sql.select(schema.segments.c.path)).scalars())
         for file in self.flows.rglob("*"):
             if file.is_file() and str(file.relative_to(self.flows)) not in named:
                 file.unlink(missing_ok=True)
+
+    def _create_tables(self, connection: Connection) -> None:
+        schema.metadata.create_all(connection)
+        found = _state(connection, "schema")
+        if found is not None and int(found) != schema.SCHEMA_VERSION:
+            raise StoreError(f"the store has schema {found}, this llmprism writes {schema.SCHEMA_VERSION}")
+        self._put_state(connection, "schema", str(schema.SCHEMA_VERSION))
 
     def close(self) -> None:
         self._engine.dispose()
@@ -138,17 +141,20 @@ class Store:
 
     def commit_batch(self, batch: Batch) -> None:
         with self.writing() as connection:
-            connection.execute(schema.batches.insert().values(id=batch.id, wall_ns=batch.wall_ns))
-            old = schema.batches.c.wall_ns < batch.wall_ns - REMEMBERED_BATCHES_NS
-            connection.execute(schema.batches.delete().where(old))
-            if batch.file is not None:
-                self._add_segment(connection, batch, batch.file)
-            for name, value in batch.positions:
-                self._put_position(connection, batch.source, name, value, batch.wall_ns)
-            accepted = batch.accepted
-            counts = [("received", "", accepted.records), ("stored", "", accepted.stored), ("late", "", accepted.late)]
-            counts += [("dropped", reason, count) for reason, count in accepted.dropped]
-            self._count(connection, batch.source, counts)
+            self._write_batch(connection, batch)
+
+    def _write_batch(self, connection: Connection, batch: Batch) -> None:
+        connection.execute(schema.batches.insert().values(id=batch.id, wall_ns=batch.wall_ns))
+        old = schema.batches.c.wall_ns < batch.wall_ns - REMEMBERED_BATCHES_NS
+        connection.execute(schema.batches.delete().where(old))
+        if batch.file is not None:
+            self._add_segment(connection, batch, batch.file)
+        for name, value in batch.positions:
+            self._put_position(connection, batch.source, name, value, batch.wall_ns)
+        accepted = batch.accepted
+        counts = [("received", "", accepted.records), ("stored", "", accepted.stored), ("late", "", accepted.late)]
+        counts += [("dropped", reason, count) for reason, count in accepted.dropped]
+        self._count(connection, batch.source, counts)
 
     def _add_segment(self, connection: Connection, batch: Batch, file: Path) -> None:
         accepted = batch.accepted

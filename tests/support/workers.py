@@ -1,0 +1,82 @@
+"""Three workers need a Kafka cluster, a database, and a cluster with more than one job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from support.reports import EXAMPLES
+from support.service import RunningService
+
+CAPTURES = ("slow_nic", "crash", "slow_nic")
+"""The jobs of the cluster: captures under addresses of their own, all beginning at one moment."""
+
+BEGIN_NS = 1_790_000_000 * 10**9
+
+
+class MockKafka:
+    """librdkafka's built-in cluster: its brokers are sockets on loopback that other processes reach too."""
+
+    partitions = 4
+
+    def __init__(self, kafka: Any) -> None:
+        self._helper = kafka.Producer({"test.mock.num.brokers": 1})
+        brokers = self._helper.list_topics(timeout=10).brokers.values()
+        self.brokers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+
+
+def busy_cluster(folder: Path, captures: tuple[str, ...] = CAPTURES) -> tuple[Path, Path, int]:
+    """Flows and topology of several jobs at once, and the number of records."""
+    topology: dict[str, list[Any]] = {"servers": [], "switches": []}
+    parts = []
+    for number, name in enumerate(captures):
+        source = EXAMPLES / name
+        net, tag = f"{20 + number}.", f"c{number}-"
+        found = json.loads((source / "topology.json").read_text())
+        for server in found["servers"]:
+            nics = [
+                {**nic, "address": nic["address"].replace("10.", net, 1), "switch": tag + nic["switch"]}
+                for nic in server["nics"]
+            ]
+            topology["servers"].append({"name": tag + server["name"], "nics": nics})
+        topology["switches"] += [{**switch, "name": tag + switch["name"]} for switch in found["switches"]]
+        file = source / "flows.parquet"
+        parts.append(
+            f"SELECT start_ns - first + {BEGIN_NS} AS start_ns, end_ns - first + {BEGIN_NS} AS end_ns, "
+            f"regexp_replace(src, '^10\\.', '{net}') AS src, regexp_replace(dst, '^10\\.', '{net}') AS dst, bytes, "
+            f"list_transform(switches, lambda name: '{tag}' || name) AS switches, sport, dport "
+            f"FROM read_parquet('{file}'), (SELECT min(start_ns) AS first FROM read_parquet('{file}'))"
+        )
+    flows, places = folder / "flows.parquet", folder / "topology.json"
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY ({' UNION ALL '.join(parts)}) TO '{flows}' (FORMAT parquet)")
+        (records,) = connection.execute(f"SELECT count(*) FROM read_parquet('{flows}')").fetchone() or (0,)
+    places.write_text(json.dumps(topology))
+    return flows, places, records
+
+
+def worker(folder: Path, name: str, brokers: str, database: str, topology: Path, **settings: object) -> RunningService:
+    """A worker, not started. Workers of one `folder` share it; each has its own place for its log."""
+    own = folder / name
+    own.mkdir(parents=True)
+    config = own / "worker.toml"
+    config.write_text(f'[[kafka]]\nbrokers = "{brokers}"\ntopic = "flows"\nbatch_s = 0.5\n')
+    made = RunningService(
+        own,
+        "--config",
+        str(config),
+        "--topology",
+        str(topology),
+        STORE__URL=database,
+        WORKERS__ENABLED="true",
+        WORKERS__NAME=name,
+        WORKERS__SESSION_S=6,
+        WORKERS__SHARE_RECORDS=1000,
+        WINDOWS__IDLE_AFTER_S=1e6,
+        **settings,
+    )
+    made.data = folder / "data"
+    return made
