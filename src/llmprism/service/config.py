@@ -332,6 +332,8 @@ def _check_workers(config: Config, demand: Callable[[bool, str, str], None]) -> 
     if workers.enabled:
         demand(config.store.url.startswith("postgresql"), "workers.enabled", "needs a PostgreSQL database in store.url")
         demand(bool(config.kafka), "workers.enabled", "needs a [[kafka]] topic")
+        quick = all(topic.batch_s <= 2 for topic in config.kafka)
+        demand(quick, "kafka.batch_s", "at most 2 among several workers, who wait for each other")
         demand(not config.directory, "workers.enabled", "records come from Kafka alone; there can be no [[directory]]")
 
 

@@ -145,6 +145,8 @@ class Service:
         found = [f"{source.name}: {source.trouble}" for source in self.sources if source.trouble]
         if self.intake.trouble:
             found.append(f"records cannot be stored: {self.intake.trouble}")
+        if isinstance(self.store, SharedStore):
+            found += [f"windows wait for {name}: no worker reads it" for name in self.store.unread_partitions()]
         return found
 
     def start(self) -> None:

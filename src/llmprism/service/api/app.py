@@ -28,6 +28,8 @@ from llmprism.service.api.live import Live
 from llmprism.service.history import MAX_PAGE
 from llmprism.service.metrics import ServiceGauges, render
 from llmprism.service.timeline import timeline_bytes
+from llmprism.service.workers.metrics import render_worker
+from llmprism.service.workers.store import SharedStore
 
 __all__ = ["Live", "create_app"]
 
@@ -143,7 +145,8 @@ def _health(app: FastAPI, live: Live) -> None:
         intake = live.intake
         shedding = intake.sheds_until > time.monotonic()
         gauges = ServiceGauges(intake.queued_bytes, bool(intake.trouble), shedding, __version__, time.time_ns())
-        return PlainTextResponse(render(live.history, gauges), media_type="text/plain; version=0.0.4")
+        text = render(live.history, gauges) + render_worker(live.store)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
 def _overview(app: FastAPI, live: Live) -> None:
@@ -201,6 +204,11 @@ def _overview(app: FastAPI, live: Live) -> None:
     def sources() -> dict[str, Any]:
         """What became of the records of every source."""
         return {"items": live.history.sources(), "queued_bytes": live.intake.queued_bytes}
+
+    @app.get("/api/v1/workers", tags=["service"])
+    def workers() -> dict[str, Any]:
+        """The workers that share the cluster's records; none where this service is alone."""
+        return {"items": live.store.workers() if isinstance(live.store, SharedStore) else []}
 
     @app.get("/api/v1/admin/dead-letters", tags=["service"])
     def dead_letters(limit: Limit = 100) -> dict[str, Any]:

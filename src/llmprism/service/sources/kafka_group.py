@@ -139,6 +139,7 @@ class KafkaGroupSource(KafkaSource):
             position = known[self._name(one.partition)]
             self._next[one.partition] = position
             one.offset = self._kafka.OFFSET_BEGINNING if position == UNREAD else position
+        self.trouble = ""
         log.info("partitions taken", extra={"source": self.name, "partitions": sorted(self._next)})
         consumer.assign(partitions)
 
@@ -174,6 +175,7 @@ class KafkaGroupSource(KafkaSource):
     def _on_event(self, message: Any) -> None:
         if message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
             self._ended.add(message.partition())
+            self.trouble = ""
         else:
             self.trouble = str(message.error())
 

@@ -92,10 +92,10 @@ class Desk:
             .with_for_update(skip_locked=True)
         )
         with translated(), self._store.engine.connect() as connection, connection.begin():
-            watchful(connection)
             row = connection.execute(waiting).first()
             if row is None:
                 return False
+            watchful(connection)
             answer = self._answer(row.document)
             mine = (table.c.round == row.round) & (table.c.number == row.number)
             connection.execute(table.update().where(mine).values(piece=answer, worker=self._store.name))

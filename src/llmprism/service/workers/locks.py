@@ -26,7 +26,8 @@ _NAMES: Final = 1 << 16
 """Numbers of worker names begin here."""
 
 FROZEN_S: Final = 300
-"""A session that says nothing for so long is ended: far longer than a share takes."""
+"""A session that says nothing for so long is ended: far longer than a share of the most records that a window may hold
+takes (six million: some twenty seconds)."""
 
 _WATCHFUL: Final = (
     "SET tcp_keepalives_idle = 10",

@@ -32,7 +32,7 @@ from llmprism.service.windows import SECOND
 from llmprism.service.workers import tables
 from llmprism.service.workers.locks import CREATE, FAMILY, LEADER, HeldLocks
 
-__all__ = ["UNREAD", "PartitionMark", "SharedStore", "common_mark"]
+__all__ = ["UNREAD", "PartitionMark", "SharedStore", "awaited", "common_mark"]
 
 UNREAD: Final = -1
 """The position of a partition of which nothing was stored yet."""
@@ -60,19 +60,24 @@ class PartitionMark:
     empty_wall_ns: int
 
 
-def common_mark(marks: Sequence[PartitionMark], now_ns: int, idle_after_ns: int) -> int:
-    """The event time that all partitions have reached; 0 where one has not been read yet.
+def awaited(marks: Sequence[PartitionMark], now_ns: int, idle_after_ns: int) -> list[PartitionMark]:
+    """The partitions that windows have to wait for.
 
-    A partition whose owner just affirmed that it is empty, and that has brought nothing for a while, is not waited
-    for. One without a living owner is: its records are still in Kafka, and windows wait until somebody has read them.
+    Not those whose owner just affirmed that they are empty and that have brought nothing for a while. But those without
+    a living owner: their records are still in Kafka, and somebody will read them.
     """
-    waited_for = [
-        mark.latest_ns
+    return [
+        mark
         for mark in marks
         if now_ns - mark.empty_wall_ns >= AFFIRMED_NS or now_ns - mark.stored_wall_ns < idle_after_ns
     ]
+
+
+def common_mark(marks: Sequence[PartitionMark], now_ns: int, idle_after_ns: int) -> int:
+    """The event time that all partitions have reached; 0 where one that is waited for has not been read yet."""
+    waited_for = awaited(marks, now_ns, idle_after_ns)
     if waited_for:
-        return min(waited_for)
+        return min(mark.latest_ns for mark in waited_for)
     return max((mark.latest_ns for mark in marks), default=0)
 
 
@@ -211,14 +216,16 @@ class SharedStore(Store):
     # -- what windows ask ---------------------------------------------------------------------------------------
 
     def watermark(self) -> tuple[int, int]:
-        """(event time that all partitions have reached, wall time of the last segment)."""
+        """(event time that all partitions have reached, wall time since when nothing is to be expected: now, while
+        a partition is waited for, else that of the last segment)."""
         table = tables.partitions
         columns = (table.c.latest_ns, table.c.stored_wall_ns, table.c.empty_wall_ns)
         with self.reading() as connection:
             marks = [PartitionMark(*row) for row in connection.execute(sql.select(*columns))]
             now = connection.execute(sql.select(NOW_NS)).scalar() or 0
             wall = connection.execute(sql.select(sql.func.max(schema.segments.c.wall_ns))).scalar()
-        return common_mark(marks, now, self._idle_after_ns), int(wall or 0)
+        waiting = awaited(marks, now, self._idle_after_ns)
+        return common_mark(marks, now, self._idle_after_ns), time.time_ns() if waiting else int(wall or 0)
 
     def passed_at(self, mark_ns: int) -> int:  # noqa: ARG002 - all partitions have passed it, so all that counts is there
         """The number of the last segment there is."""
