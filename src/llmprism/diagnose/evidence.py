@@ -18,7 +18,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import Int32, Int64
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Timeline
@@ -42,9 +42,6 @@ MESSAGE_SHARE: Final = 0.005
 
 TIE_BREAK: Final = 0.2
 """Weight of the first message to a member against the first one from it."""
-
-MESSAGE_FLOOR_BYTES: Final = 1_000
-"""Smaller records are heartbeats and store messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +228,8 @@ def _first_messages(job: Job, layout: JobLayout, timeline: Timeline, end_of_pair
     total = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1]) / (steps.count + 1)
     floor = np.repeat(np.maximum(MESSAGE_FLOOR_BYTES, MESSAGE_SHARE * total), np.diff(transfers.pair_offsets))
     rows = np.flatnonzero((layout.transfer_kind == PairKind.DP) & (transfers.bytes >= floor))
-    when = transfers.start_ns[rows]
-    step = np.searchsorted(steps.end_ns, when, side="right")
-    inside = (step < steps.count) & (when >= steps.start_ns[np.minimum(step, steps.count - 1)])
-    rows, step = rows[inside], step[inside]
+    step = steps.at(transfers.start_ns[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
     member = np.searchsorted(np.array(job.members), end_of_pair[transfers.pair_of_row[rows]])
     np.minimum.at(first, (member, step), (transfers.start_ns[rows] - steps.start_ns[step]).astype(np.float64))
     return np.where(np.isfinite(first), first, np.nan)

@@ -19,8 +19,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.diagnose.evidence import MESSAGE_FLOOR_BYTES, JobEvidence
+from llmprism.diagnose.evidence import JobEvidence
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.model.layout import Schedule
 
 Float64 = NDArray[np.float64]
@@ -86,8 +87,8 @@ def _first(evidence: JobEvidence, src: int, dst: int, *, ends: bool) -> Float64:
     for pair in np.flatnonzero((transfers.pair_src == src) & (transfers.pair_dst == dst)):
         rows = np.arange(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1])
         rows = rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
-        step = np.searchsorted(steps.end_ns, transfers.start_ns[rows], side="right")
-        inside = (step < steps.count) & (transfers.start_ns[rows] >= steps.start_ns[np.minimum(step, steps.count - 1)])
+        step = steps.at(transfers.start_ns[rows])
+        inside = step >= 0
         when = (transfers.end_ns if ends else transfers.start_ns)[rows[inside]]
         np.minimum.at(result, step[inside], when.astype(np.float64))
     return np.where(np.isfinite(result), result, np.nan)[evidence.counted]

@@ -17,9 +17,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.diagnose.endings import MESSAGE_FLOOR_BYTES, Ending, final_ending, inner_endings, training_rows
+from llmprism.diagnose.endings import Ending, final_ending, inner_endings, training_rows
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.flows import Window
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline

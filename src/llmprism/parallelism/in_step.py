@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable, ranges
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
@@ -85,9 +85,9 @@ def _extreme(transfers: TransferTable, pairs: list[int], clock: StepClock, *, la
     times = _Times(steps, missing)
     for pair in pairs:
         rows = ranges(transfers.pair_offsets[pair : pair + 1], transfers.pair_offsets[pair + 1 : pair + 2])
-        rows = rows[transfers.bytes[rows] >= 1000]
-        step = np.searchsorted(clock.boundary_ns, transfers.start_ns[rows], side="right") - 1
-        rows, step = rows[(step >= 0) & (step < steps)], step[(step >= 0) & (step < steps)]
+        rows = rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
+        step = clock.step_at(transfers.start_ns[rows])
+        rows, step = rows[step >= 0], step[step >= 0]
         for node in (int(transfers.pair_src[pair]), int(transfers.pair_dst[pair])):
             if node not in times:
                 times[node] = np.full(steps, -1 if latest else missing, dtype=np.int64)

@@ -15,11 +15,13 @@ from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
+from llmprism.parallelism.hybrid import shard_links
 from llmprism.parallelism.in_step import InStep, find_in_step
 from llmprism.parallelism.meshes import Meshes, find_meshes
 from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock, shifted_clock
+from llmprism.parallelism.quiet_end import quiet_ends
 from llmprism.parallelism.sharding import sharding_of
 from llmprism.parallelism.structure import data_parallel_groups, pipeline_paths
 from llmprism.parallelism.tensor_peers import join_replicas
@@ -55,13 +57,21 @@ def identify_layout(job: Job) -> JobLayout:
     forward = _stage_links(pipelines, pair_of)
     closing = _stage_links(tuple((p[-1], p[0]) for p in pipelines), pair_of) if rings else []
     clock = _rephased(job, groups, forward + closing, features)
+    if forward and not groups:
+        batches = micro_batches(transfers, forward, clock)
+        clock = quiet_ends(transfers, forward + closing, _last_links(pipelines, pair_of), batches, clock)
     features = pair_features(transfers, clock)
-    sharded = sharding_of(transfers, pair_kind, features, clock, has_pipelines=bool(pipelines))
+    shards = shard_links(links, kinds, features)
+    gathered = _pairs_in(transfers, pair_kind == PairKind.DP, links, shards)
+    sharded = sharding_of(transfers, np.flatnonzero(gathered), features, clock, has_pipelines=bool(pipelines))
+    hybrid = shards is not None and sharded.sharding is Sharding.FSDP
     if sharded.sharding is Sharding.FSDP:
-        groups = _one_per_servers(job, groups)
+        everyone = _inside_groups(transfers, groups)
+        groups = _shard_groups(job, links, kinds, features, shards)
         if sharded.shift:
-            inside = _inside_groups(transfers, groups)
-            clock = shifted_clock(transfers, inside, clock, sharded.shift, sharded.collectives)
+            clock = shifted_clock(
+                transfers, gathered if hybrid else everyone, everyone, clock, sharded.shift, sharded.collectives
+            )
     in_step = find_in_step(transfers, np.flatnonzero(pair_kind == PairKind.DP), forward, clock)
     rings_of_context: tuple[Group, ...] = ()
     if in_step.inside.any():
@@ -72,7 +82,8 @@ def identify_layout(job: Job) -> JobLayout:
     batches = micro_batches(transfers, forward, clock) if forward else None
     if closing and batches is not None:
         batches = interleaved_batches(batches, _share_of_closing(features, forward, closing))
-    layout = _degrees(job, groups, stages, bool((pair_kind == PairKind.PP).any()) and not pipelines)
+    copies = _copies(groups) if hybrid else _most_common(len(group.members) for group in groups) or 1
+    layout = _degrees(job, copies, stages, bool((pair_kind == PairKind.PP).any()) and not pipelines)
     return JobLayout(
         layout=Layout(
             tp=layout[0],
@@ -184,6 +195,10 @@ def _stage_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int
     ]
 
 
+def _last_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
+    return _stage_links(tuple(pipeline[-2:] for pipeline in pipelines), pair_of)
+
+
 def _share_of_closing(features: PairFeatures, forward: list[tuple[int, int]], closing: list[tuple[int, int]]) -> float:
     """Bytes from the last stage to the first, relative to those between neighbouring stages."""
     usual = np.median([features.step_bytes[there] for there, _ in forward])
@@ -205,6 +220,25 @@ def _rephased(job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]
         step_bytes = float(features.step_bytes[gradient].sum())
         return gradient_clock(transfers, gradient, step_bytes, job.clock) or job.clock
     return job.clock
+
+
+def _pairs_in(transfers: TransferTable, pairs: Bool, links: Links, chosen: Bool | None) -> Bool:
+    """Those of the pairs that belong to the chosen links; all where no links were chosen."""
+    if chosen is None:
+        return pairs
+    inside = np.zeros(transfers.pair_count, dtype=np.bool_)
+    inside[_pairs_of(links.only(chosen))] = True
+    return pairs & inside
+
+
+def _shard_groups(job: Job, links: Links, kinds: LinkKinds, features: PairFeatures,
+                  shards: Bool | None) -> tuple[Group, ...]:  # fmt: skip
+    """Groups of sharded training, with those of the replicas where sharding is hybrid."""
+    if shards is None:
+        return _one_per_servers(job, data_parallel_groups(links, kinds, features))
+    inside = data_parallel_groups(links.only(shards), kinds.only(shards), features)
+    across = data_parallel_groups(links.only(~shards), kinds.only(~shards), features)
+    return _one_per_servers(job, inside) + across
 
 
 def _one_per_servers(job: Job, groups: tuple[Group, ...]) -> tuple[Group, ...]:
@@ -234,8 +268,13 @@ def _inside_groups(transfers: TransferTable, groups: tuple[Group, ...]) -> Bool:
     return inside
 
 
-def _degrees(job: Job, groups: tuple[Group, ...], stages: int, lost_pipelines: bool) -> tuple[int | None, ...]:
-    dp = _most_common(len(group.members) for group in groups) or 1
+def _copies(groups: tuple[Group, ...]) -> int:
+    """Data-parallel degree of hybrid sharding: members of a shard group times replicas."""
+    one = next(iter(groups)).members[0]
+    return int(np.prod([len(group.members) for group in groups if one in group.members]))
+
+
+def _degrees(job: Job, dp: int, stages: int, lost_pipelines: bool) -> tuple[int | None, ...]:
     if lost_pipelines:
         return None, None, dp
     width = len(job.members) / (dp * stages)

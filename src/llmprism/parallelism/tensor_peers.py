@@ -117,9 +117,8 @@ def _centres(transfers: TransferTable, member: int, clock: StepClock) -> Float64
     """Mean start of the member's messages in each step, weighted by bytes; NaN where it sent none."""
     pairs = np.flatnonzero(transfers.pair_src == member)
     rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
-    step = np.searchsorted(clock.boundary_ns, transfers.start_ns[rows], side="right") - 1
-    inside = (step >= 0) & (step < clock.boundary_ns.size - 1)
-    rows, step = rows[inside], step[inside]
+    step = clock.step_at(transfers.start_ns[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
     after = (transfers.start_ns[rows] - clock.boundary_ns[step]).astype(np.float64)
     weight = transfers.bytes[rows].astype(np.float64)
     total = np.bincount(step, weight, minlength=clock.boundary_ns.size - 1)

@@ -17,15 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int32, Int64, TransferTable, ranges
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable, ranges
 from llmprism.recognize.bulk import PairTraffic
 from llmprism.stats.byte_steps import Chain, find_steps
 from llmprism.stats.silences import Silences, silences_of
 
 __all__ = ["cluster_clock"]
-
-MESSAGE_FLOOR_BYTES: Final = 1_000
-"""Smaller records are heartbeats and store messages: they break no silence."""
 
 MAX_LINKS: Final = 4
 """Links asked on each side of the ranking (busiest, least busy)."""

@@ -12,14 +12,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 
 Bool = NDArray[np.bool_]
 
 __all__ = ["cut_reused_pairs"]
-
-MESSAGE_FLOOR_BYTES: Final = 1_000
-"""Smaller messages are control chatter, which goes on between jobs."""
 
 MIN_SILENCE_NS: Final = 2_000_000_000
 """2 s of silence of both ends: a scheduler needs longer to start the next job."""

@@ -13,11 +13,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import Int32, Int64
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import EventKind, Events, Steps
-from llmprism.timeline.steps import MESSAGE_FLOOR_BYTES
 
 Int8 = NDArray[np.int8]
 
@@ -124,9 +123,7 @@ def _gap_kernel(
 
 
 def _fill_gaps(address: Int32, kind: Int8, start: Int64, end: Int64, peer: Int32, size: Int64, steps: Steps) -> Events:
-    step = np.searchsorted(steps.end_ns, start, side="right").astype(np.int32)
-    inside = (step < steps.count) & (start >= steps.start_ns[np.minimum(step, steps.count - 1)])
-    step = np.where(inside, step, -1).astype(np.int32)
+    step = steps.at(start).astype(np.int32)
     kinds = (int(EventKind.PP_SEND), int(EventKind.PP_RECV), int(EventKind.COMPUTE), int(EventKind.IDLE))
     gap_address, gap_step, gap_kind, gap_start, gap_end = _gap_kernel(
         address, kind, start, end, step, steps.start_ns, steps.end_ns, *kinds
