@@ -51,7 +51,9 @@ class RunLife:
 
     `baseline_ns` is the step time while nothing was wrong (0: not known yet), `usual_high_ns` what nine of ten such
     steps stay below, `slow_since_ns` when the present slow phase began (0: none). `silent_since_ns` is the end of its
-    last training message.
+    last training message, `pause_ns` the longest silence that its usual work has. `reach_ns` is the length of the look
+    in which its steps show (0: the base window); `clear` counts the looks in a row in which they did, and `whole_ns`
+    is the end of the last of them.
     """
 
     id: str
@@ -69,6 +71,10 @@ class RunLife:
     baseline_ns: int = 0
     usual_high_ns: int = 0
     slow_since_ns: int = 0
+    reach_ns: int = 0
+    pause_ns: int = 0
+    clear: int = 0
+    whole_ns: int = 0
     restart_of: str | None = None
 
 

@@ -45,6 +45,9 @@ class InStep:
 def find_in_step(transfers: TransferTable, asked: Int64, forward: list[tuple[int, int]], clock: StepClock) -> InStep:
     """`forward` lists the (forward, backward) pairs of the pipelines."""
     steps = clock.boundary_ns.size - 1
+    if steps < 1:
+        none = np.zeros(transfers.pair_count, dtype=np.bool_)
+        return InStep(none, ~none, np.ones(transfers.start_ns.size, dtype=np.bool_))
     first_forward = _extreme(transfers, [there for there, _ in forward], clock, latest=False)
     first_back = _extreme(transfers, [back for _, back in forward], clock, latest=False)
     last = _extreme(transfers, [pair for link in forward for pair in link], clock, latest=True)

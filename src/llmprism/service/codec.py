@@ -15,7 +15,7 @@ from llmprism.service.windows import WindowPlan
 
 __all__ = ["decode_finding", "decode_state", "encode_finding", "encode_state"]
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 def encode_state(state: TrackerState, plan: WindowPlan) -> str:

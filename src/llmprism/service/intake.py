@@ -9,6 +9,7 @@ nothing that was acknowledged is lost, and nothing is acknowledged before it is 
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 import uuid
@@ -195,8 +196,7 @@ class Intake:
 
     def _commit(self, batch: str, payloads: list[Payload]) -> Accepted:
         first = payloads[0]
-        file = self._store.folder / "incoming" / f"{batch}.parquet"
-        file.parent.mkdir(exist_ok=True)
+        file = self._store.incoming / f"{batch}.parquet"
         accepted = accept_flows(
             [payload.path for payload in payloads],
             file,
@@ -261,4 +261,7 @@ def clear_incoming(store: Store) -> None:
         folder = store.folder / name
         folder.mkdir(exist_ok=True)
         for file in folder.iterdir():
-            file.unlink(missing_ok=True)
+            if file.is_dir():
+                shutil.rmtree(file, ignore_errors=True)
+            else:
+                file.unlink(missing_ok=True)

@@ -13,14 +13,14 @@ from typing import Final
 
 import sqlalchemy as sql
 
-from llmprism.errors import StoreError
+from llmprism.errors import LLMPrismError, StoreError
 from llmprism.service.database import translated
 from llmprism.service.workers import tables
 from llmprism.service.workers.locks import watchful
 from llmprism.service.workers.shares import Share, decode_share, encode_share
 from llmprism.service.workers.store import NOW_NS, SharedStore
 
-__all__ = ["Desk"]
+__all__ = ["FAILED", "Desk"]
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Desk:
     def work_off(self, shares: Sequence[Share]) -> list[str]:
         """The leader's side: lays the shares out, works along, and returns all answers in the order of the shares."""
         if len(shares) == 1:
-            return [self._work(shares[0])]
+            return [self._answer(shares[0])]
         number = self._lay_out(shares)
         while True:
             if self.help_once():
@@ -55,9 +55,6 @@ class Desk:
             if not self._store.lead():
                 raise StoreError("this worker leads no more")
             time.sleep(PAUSE_S)
-        failed = [answer for answer in answers if answer is not None and answer.startswith(FAILED)]
-        if failed:
-            raise StoreError(f"a share of the window failed: {failed[0][1:]}")
         return [answer for answer in answers if answer is not None]
 
     def _lay_out(self, shares: Sequence[Share]) -> int:
@@ -96,16 +93,19 @@ class Desk:
             if row is None:
                 return False
             watchful(connection)
-            answer = self._answer(row.document)
+            answer = self._answer(decode_share(row.document))
             mine = (table.c.round == row.round) & (table.c.number == row.number)
             connection.execute(table.update().where(mine).values(piece=answer, worker=self._store.name))
         self.done += 1
         return True
 
-    def _answer(self, document: str) -> str:
-        """An error is an answer too: the leader has to know."""
+    def _answer(self, share: Share) -> str:
+        """What the records say, or why they cannot be diagnosed: one share that the methods stumble over must not stop
+        the window. A store or a folder that does not answer is no answer: somebody will try again."""
         try:
-            return self._work(decode_share(document))
-        except Exception as error:
-            log.exception("a share failed")
-            return f"{FAILED}{type(error).__name__}: {error}"
+            return self._work(share)
+        except (StoreError, OSError):
+            raise
+        except (LLMPrismError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            log.exception("a share could not be diagnosed", extra={"end_ns": share.window.end_ns})
+            return f"{FAILED}{type(error).__name__}"

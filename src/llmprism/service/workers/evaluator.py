@@ -13,8 +13,10 @@ from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
 from llmprism.service.config import Config
 from llmprism.service.evaluator import Evaluator, TopologyFile
+from llmprism.service.looks import Look
+from llmprism.service.reading import affordable
 from llmprism.service.store import Segment
-from llmprism.service.workers.desk import Desk
+from llmprism.service.workers.desk import FAILED, Desk
 from llmprism.service.workers.pieces import decode_piece, encode_piece, merge_reports
 from llmprism.service.workers.shares import Share, plan_shares, read_share
 from llmprism.service.workers.store import SharedStore
@@ -34,12 +36,54 @@ class SharedEvaluator(Evaluator):
         self._flows = store.flows
         self._desk = desk
 
-    def _diagnosed(self, segments: list[Segment], window: Window, topology: Topology | None) -> Report:
-        settings = self._config.workers
+    def _base_look(self, window: Window, through: int, topology: Topology | None) -> tuple[Look, str]:
+        segments = self._store.segments(window.start_ns, window.end_ns, through)
+        segments, note = affordable(segments, self._config.windows.max_records)
+        report, failed = self._shared_report(self._shares(segments, window, topology), window, topology)
+        return Look(report, self._rules.length), note or failed
+
+    def _longer_looks(self, window: Window, through: int, topology: Topology | None) -> list[Look]:
+        made = []
+        for length, runs in self._due_looks(window.end_ns):
+            members = sorted({name for run in runs for name in run.members})
+            reach, shares, longer = length, list[Share](), window
+            while not shares and reach > self._rules.length:
+                longer = Window(window.end_ns - reach, window.end_ns)
+                segments = self._store.segments(longer.start_ns, longer.end_ns, through)
+                shares = self._shares(segments, longer, topology, members)
+                if sum(share.records for share in shares) > self._config.windows.max_records:
+                    shares = []
+                reach //= 2
+            if shares:
+                report, _ = self._shared_report(shares, longer, topology)
+                made.append(Look(report, length, frozenset(run.id for run in runs)))
+        return made
+
+    def _shares(
+        self, segments: list[Segment], window: Window, topology: Topology | None, only: list[str] | None = None
+    ) -> list[Share]:
         paths = [str(segment.path.relative_to(self._flows)) for segment in segments]
-        shares = plan_shares(self._flows, paths, window, topology, settings.share_records, settings.max_shares)
-        pieces = self._desk.work_off(shares) if shares else []
-        return merge_reports([decode_piece(piece, topology) for piece in pieces], window, topology)
+        settings = self._config.workers
+        return plan_shares(
+            self._flows,
+            paths,
+            window,
+            topology,
+            records=settings.share_records,
+            most=settings.max_shares,
+            only=only,
+        )
+
+    def _shared_report(self, shares: list[Share], window: Window, topology: Topology | None) -> tuple[Report, str]:
+        """The report of all shares, and a note where some could not be diagnosed."""
+        answers = self._desk.work_off(shares) if shares else []
+        good = [decode_piece(answer, topology) for answer in answers if not answer.startswith(FAILED)]
+        report = merge_reports(good, window, topology)
+        if len(good) == len(answers):
+            return report, ""
+        self._store.add_counts("service", [("windows_failed", "", 1)])
+        failed = len(answers) - len(good)
+        return report, f"{failed} of {len(answers)} parts of this window could not be diagnosed; the next one is tried"
 
 
 class Worker:

@@ -1,7 +1,7 @@
 """Reports of shares on their way to the leader, as JSON text, and the one report made of them.
 
-A piece holds all that the tracker and the documents of the page use: of a job's transfers only the last training one,
-which tells since when the job is silent; no per-GPU events. Addresses travel by name. Merging puts everything into the
+A piece holds all that the tracker and the documents of the page use: jobs with their transfers, layouts and steps; no
+per-GPU events, no paths. Addresses travel by name, long columns as packed integers. Merging puts everything into the
 order in which one diagnosis of the whole window gives it.
 
 Findings that belong to no job (storage, a switch that slows several jobs) may come from several shares: those of one
@@ -10,25 +10,29 @@ kind and place become one. The rate of a switch that several shares use is the o
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from llmprism.errors import StoreError
 from llmprism.model.finding import Finding
-from llmprism.model.flows import InputCounts, TransferTable, Window
+from llmprism.model.flows import InputCounts, Int64, TransferTable, Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.model.report import JobReport, Report, SwitchLoad
 from llmprism.model.timeline import Events, Steps, Timeline
 from llmprism.model.topology import Topology
 from llmprism.service.codec import decode_finding, encode_finding
-from llmprism.service.runs import TRAINING_BYTES
 
 __all__ = ["decode_piece", "encode_piece", "merge_reports"]
+
+MAX_COLUMN_BYTES: Final = 1 << 30
+"""One column of a job's transfers: beyond a hundred million transfers no window goes."""
 
 
 def encode_piece(report: Report) -> str:
@@ -56,7 +60,8 @@ def _job(report: JobReport, names: tuple[str, ...]) -> dict[str, Any]:
         "servers": job.servers,
         "confidence": float(job.confidence),
         "places": job.places,
-        "last": _last_transfer(job, names),
+        "transfers": _transfers(job.transfers, names),
+        "bulk": None if job.bulk is None else job.bulk.tolist(),
         "state": report.state.value,
         "layout": asdict(layout.layout),
         "layout_confidence": float(layout.confidence),
@@ -75,19 +80,26 @@ def _job(report: JobReport, names: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _last_transfer(job: Job, names: tuple[str, ...]) -> list[Any] | None:
-    """(src, dst, start_ns, end_ns, bytes) of the training transfer that ends last."""
-    transfers = job.transfers
-    rows = transfers.bytes >= TRAINING_BYTES
-    if job.bulk is not None and transfers.pair_count:
-        rows = rows & job.bulk[transfers.pair_of_row]
-    found = np.flatnonzero(rows)
-    if not found.size:
-        return None
-    row = int(found[np.argmax(transfers.end_ns[found])])
-    pair = int(transfers.pair_of_row[row])
-    ends = [names[int(transfers.pair_src[pair])], names[int(transfers.pair_dst[pair])]]
-    return [*ends, int(transfers.start_ns[row]), int(transfers.end_ns[row]), int(transfers.bytes[row])]
+def _transfers(transfers: TransferTable, names: tuple[str, ...]) -> list[Any]:
+    return [
+        [names[i] for i in transfers.pair_src],
+        [names[i] for i in transfers.pair_dst],
+        _packed(np.diff(transfers.pair_offsets)),
+        _packed(transfers.start_ns),
+        _packed(transfers.end_ns - transfers.start_ns),
+        _packed(transfers.bytes),
+    ]
+
+
+def _packed(values: Int64) -> str:
+    """Differences, deflated: neighbours are alike."""
+    steps = np.diff(values.astype("<i8"), prepend=np.int64(0))
+    return base64.b64encode(zlib.compress(steps.tobytes(), 1)).decode("ascii")
+
+
+def _unpacked(text: str) -> Int64:
+    raw = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), MAX_COLUMN_BYTES)
+    return np.cumsum(np.frombuffer(raw, dtype="<i8"), dtype=np.int64)
 
 
 def decode_piece(text: str, topology: Topology | None) -> Report:
@@ -106,7 +118,7 @@ def decode_piece(text: str, topology: Topology | None) -> Report:
             switches=tuple(SwitchLoad(**{**load, "jobs": tuple(load["jobs"])}) for load in item["switches"]),
             notes=tuple(item["notes"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, zlib.error) as error:
         raise StoreError(f"a piece of a report cannot be read ({type(error).__name__}: {error})") from error
 
 
@@ -114,6 +126,7 @@ def _decoded_job(item: dict[str, Any], names: tuple[str, ...], number: dict[str,
     def ids(given: Sequence[str]) -> tuple[int, ...]:
         return tuple(number[name] for name in given)
 
+    transfers = _decoded_transfers(item["transfers"], names, number)
     src, dst, kind, confidence = item["pairs"]
     start, end, setup = item["steps"]
     degrees = item["layout"]
@@ -128,7 +141,7 @@ def _decoded_job(item: dict[str, Any], names: tuple[str, ...], number: dict[str,
             np.array(kind, np.int8),
             np.array(confidence, np.float64),
         ),
-        transfer_kind=np.zeros(0 if item["last"] is None else 1, np.int8),
+        transfer_kind=np.zeros(transfers.start_ns.size, np.int8),
         confidence=item["layout_confidence"],
         notes=tuple(item["layout_notes"]),
     )
@@ -137,7 +150,8 @@ def _decoded_job(item: dict[str, Any], names: tuple[str, ...], number: dict[str,
         members=ids(item["members"]),
         servers=tuple(item["servers"]),
         confidence=item["confidence"],
-        transfers=_one_transfer(item["last"], names, number),
+        transfers=transfers,
+        bulk=None if item["bulk"] is None else np.array(item["bulk"], np.bool_),
         places=tuple(item["places"]),
     )
     steps = Steps(np.array(start, np.int64), np.array(end, np.int64), np.array(setup, np.bool_))
@@ -146,25 +160,24 @@ def _decoded_job(item: dict[str, Any], names: tuple[str, ...], number: dict[str,
     return JobReport(job, JobState(item["state"]), layout, timeline)
 
 
-def _one_transfer(last: list[Any] | None, names: tuple[str, ...], number: dict[str, int]) -> TransferTable:
-    rows = [] if last is None else [last]
-
-    def column(values: list[int], kind: type[np.generic]) -> Any:
-        return np.array(values, dtype=kind)
-
+def _decoded_transfers(item: list[Any], names: tuple[str, ...], number: dict[str, int]) -> TransferTable:
+    src, dst, rows, start, duration, size = item
+    counts, start_ns, active_ns = _unpacked(rows), _unpacked(start), _unpacked(duration)
+    if not len(src) == len(dst) == counts.size or int(counts.sum()) != start_ns.size:
+        raise ValueError("columns of different lengths")
     return TransferTable(
         addresses=names,
         paths=(),
-        pair_src=column([number[row[0]] for row in rows], np.int32),
-        pair_dst=column([number[row[1]] for row in rows], np.int32),
-        pair_offsets=np.arange(len(rows) + 1, dtype=np.int64),
-        pair_gap_ns=column([0 for _ in rows], np.int64),
-        start_ns=column([row[2] for row in rows], np.int64),
-        end_ns=column([row[3] for row in rows], np.int64),
-        bytes=column([row[4] for row in rows], np.int64),
-        active_ns=column([row[3] - row[2] for row in rows], np.int64),
-        path=column([-1 for _ in rows], np.int32),
-        records=column([1 for _ in rows], np.int32),
+        pair_src=np.array([number[name] for name in src], dtype=np.int32),
+        pair_dst=np.array([number[name] for name in dst], dtype=np.int32),
+        pair_offsets=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        pair_gap_ns=np.zeros(counts.size, dtype=np.int64),
+        start_ns=start_ns,
+        end_ns=start_ns + active_ns,
+        bytes=_unpacked(size),
+        active_ns=active_ns,
+        path=np.full(start_ns.size, -1, dtype=np.int32),
+        records=np.ones(start_ns.size, dtype=np.int32),
     )
 
 

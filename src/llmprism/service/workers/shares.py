@@ -12,21 +12,28 @@ who works: the same window is cut the same way with one worker and with ten.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+import duckdb
 import numpy as np
 
 from llmprism.errors import StoreError
 from llmprism.ingest import read_flows
-from llmprism.ingest.database import Database, open_database
+from llmprism.ingest.database import Database, first_line, open_database
+from llmprism.ingest.extract import readable
 from llmprism.model.flows import FlowTable, Int64, Window
 from llmprism.model.topology import Topology
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["Share", "decode_share", "encode_share", "plan_shares", "read_share", "seat_addresses"]
+
+log = logging.getLogger(__name__)
+
+Made = TypeVar("Made")
 
 STRANGER: Final = "\0stranger"
 """The place of all addresses that the topology does not name; no server has such a name."""
@@ -73,23 +80,35 @@ def decode_share(text: str) -> Share:
 
 
 def plan_shares(
-    folder: Path, paths: Sequence[str], window: Window, topology: Topology | None, share_records: int, most: int
+    folder: Path,
+    paths: Sequence[str],
+    window: Window,
+    topology: Topology | None,
+    *,
+    records: int,
+    most: int,
+    only: Sequence[str] | None = None,
 ) -> list[Share]:
-    """The shares of a window whose records lie in these segments; none where it holds no record."""
-    present = [path for path in paths if (folder / path).exists()]
-    if not present:
-        return []
-    with open_database() as (connection, _):
-        _open_window(connection, folder, present, window)
-        src, dst, count = _pairs(connection)
-        total = int(count.sum())
-        if not total:
-            return []
-        if topology is None:
-            return [Share(window, tuple(present), total)]
-        bare = sorted({*src, *dst} & _without_gpu(topology))
-        seats = seat_addresses(src, dst, count, topology, max(1, min(most, total // share_records)))
-        return _shares(connection, folder, window, seats, tuple(bare))
+    """The shares of a window whose records lie in these segments, about `records` in each, `most` shares; none where
+    it holds no record. `only`: just the records from or to these addresses."""
+
+    def plan(files: list[Path]) -> list[Share]:
+        with open_database() as (connection, _):
+            _view(connection, files, window, only)
+            src, dst, count = _pairs(connection)
+            total = int(count.sum())
+            if topology is None or not total:
+                names = tuple(str(file.relative_to(folder)) for file in files)
+                return [Share(window, names, total, None if only is None else tuple(only))] if total else []
+            bare = tuple(sorted({*src, *dst} & _without_gpu(topology)))
+            seats = seat_addresses(src, dst, count, topology, max(1, min(most, total // records)))
+            return _shares(connection, folder, window, seats, bare)
+
+    shares = _with_readable(folder, paths, plan) or []
+    if only is None:
+        return shares
+    wanted = set(only)
+    return [replace(one, addresses=tuple(sorted(wanted.intersection(one.addresses or ())))) for one in shares]
 
 
 def seat_addresses(
@@ -122,12 +141,40 @@ def _without_gpu(topology: Topology) -> set[str]:
     return {nic.address for nic in nics if nic.gpu is None} if any(nic.gpu is not None for nic in nics) else set()
 
 
-def _open_window(connection: Database, folder: Path, paths: Sequence[str], window: Window) -> None:
-    names = ", ".join("'" + str(folder / path).replace("'", "''") + "'" for path in paths)
-    connection.execute(
-        f"CREATE TEMP VIEW recent AS SELECT * FROM read_parquet([{names}], union_by_name=true, filename=true) "
-        f"WHERE end_ns > {window.start_ns} AND end_ns <= {window.end_ns}"
-    )
+def _with_readable(folder: Path, paths: Sequence[str], work: Callable[[list[Path]], Made]) -> Made | None:
+    """What `work` makes of the segments; None where there are none. Segments that cannot be read are left out and named
+    in the log."""
+    files = [folder / path for path in paths if (folder / path).exists()]
+    if not files:
+        return None
+    try:
+        return work(files)
+    except duckdb.Error as error:
+        good, bad = readable(files)
+        for file, reason in bad:
+            log.error("a segment cannot be read and is left out", extra={"segment": file.name, "reason": reason})
+        if not bad:
+            raise StoreError(f"segments cannot be read together ({first_line(error)})") from error
+        return work(good) if good else None
+
+
+def _view(
+    connection: Database,
+    files: Sequence[Path],
+    window: Window,
+    addresses: Sequence[str] | None,
+    bare: Sequence[str] = (),
+) -> None:
+    """Makes the view `recent` of the window's records: all, or those from or to `addresses` and between two `bare`."""
+    names = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+    where = f"end_ns > {window.start_ns} AND end_ns <= {window.end_ns}"
+    if addresses is not None:
+        connection.execute("CREATE TEMP TABLE mine AS SELECT unnest($1::VARCHAR[]) AS address", [list(addresses)])
+        connection.execute("CREATE TEMP TABLE bare AS SELECT unnest($1::VARCHAR[]) AS address", [list(bare)])
+        ends = "src IN (FROM mine) OR dst IN (FROM mine) OR (src IN (FROM bare) AND dst IN (FROM bare))"
+        where += f" AND ({ends})"
+    source = f"read_parquet([{names}], union_by_name=true, filename=true)"
+    connection.execute(f"CREATE TEMP VIEW recent AS SELECT * FROM {source} WHERE {where}")
 
 
 def _pairs(connection: Database) -> tuple[list[str], list[str], Int64]:
@@ -162,17 +209,13 @@ def _shares(
 
 def read_share(folder: Path, share: Share) -> FlowTable | None:
     """The records of a share; None where its segments hold none of them any more."""
-    present = [path for path in share.paths if (folder / path).exists()]
-    if not present:
-        return None
-    with open_database() as (connection, spill):
-        _open_window(connection, folder, present, share.window)
-        where = "true"
-        if share.addresses is not None:
-            connection.execute("CREATE TEMP TABLE mine AS SELECT unnest($1::VARCHAR[]) AS address", [share.addresses])
-            connection.execute("CREATE TEMP TABLE bare AS SELECT unnest($1::VARCHAR[]) AS address", [share.bare])
-            where = "src IN (FROM mine) OR dst IN (FROM mine) OR (src IN (FROM bare) AND dst IN (FROM bare))"
-        file = spill / "share.parquet"
-        connection.execute(f"COPY (SELECT * EXCLUDE (filename) FROM recent WHERE {where}) TO '{file}' (FORMAT parquet)")
-        flows = read_flows([file])
-    return flows if flows.start_ns.size else None
+
+    def read(files: list[Path]) -> FlowTable:
+        with open_database() as (connection, spill):
+            _view(connection, files, share.window, share.addresses, share.bare)
+            file = spill / "share.parquet"
+            connection.execute(f"COPY (SELECT * EXCLUDE (filename) FROM recent) TO '{file}' (FORMAT parquet)")
+            return read_flows([file])
+
+    flows = _with_readable(folder, share.paths, read)
+    return flows if flows is not None and flows.start_ns.size else None

@@ -20,14 +20,17 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import sqlalchemy as sql
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Connection
 
 from llmprism import __version__
 from llmprism.errors import StoreError
 from llmprism.service import schema
+from llmprism.service.batch_rows import write_batch
 from llmprism.service.config import Config
 from llmprism.service.database import translated
-from llmprism.service.store import Batch, Store
+from llmprism.service.rows import add_counts, upsert
+from llmprism.service.store import Batch, Store, create_tables
 from llmprism.service.windows import SECOND
 from llmprism.service.workers import tables
 from llmprism.service.workers.locks import CREATE, FAMILY, LEADER, HeldLocks
@@ -90,7 +93,8 @@ class SharedStore(Store):
         self._idle_after_ns = int(min(config.windows.idle_after_s, 1e9) * SECOND)
         self._locks = HeldLocks(self._engine)
         self.folder = self.folder / "workers" / self.name
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.incoming = self.folder / "incoming"
+        self.incoming.mkdir(parents=True, exist_ok=True)
         self.fenced = 0
 
     @property
@@ -101,7 +105,7 @@ class SharedStore(Store):
         """Makes the tables where they are absent. Files are swept by whoever is on duty (`sweep`)."""
         with self.writing() as connection:
             connection.execute(sql.select(sql.func.pg_advisory_xact_lock(FAMILY, CREATE)))
-            self._create_tables(connection)
+            create_tables(connection)
             tables.metadata.create_all(connection)
 
     def close(self) -> None:
@@ -138,7 +142,7 @@ class SharedStore(Store):
         with self.writing() as connection:
             for source in sorted(sources):
                 row = {"source": source, "position": UNREAD, "owner": "", "latest_ns": 0}
-                insert = self._insert(tables.partitions).values(**row, stored_wall_ns=0, empty_wall_ns=0)
+                insert = postgresql.insert(tables.partitions).values(**row, stored_wall_ns=0, empty_wall_ns=0)
                 connection.execute(insert.on_conflict_do_nothing())
 
     def take_over(self, sources: Iterable[str]) -> dict[str, int]:
@@ -171,7 +175,7 @@ class SharedStore(Store):
         with self.writing() as connection:
             end = self._joined(connection, batch.source, batch.positions)
             if end is not None:
-                self._write_batch(connection, replace(batch, positions=()))
+                write_batch(connection, self.flows, replace(batch, positions=()))
                 self._advance(connection, batch.source, end, batch.accepted.end_ns)
                 return
         if batch.file is not None:
@@ -190,7 +194,7 @@ class SharedStore(Store):
         with self.writing() as connection:
             end = self._joined(connection, source, positions)
             if end is not None:
-                self._count(connection, source, counts)
+                add_counts(connection, source, counts)
                 self._advance(connection, source, end, 0)
 
     def _joined(self, connection: Connection, source: str, positions: Sequence[tuple[str, str]]) -> int | None:
@@ -245,7 +249,7 @@ class SharedStore(Store):
         table = tables.workers
         values = {"name": self.name, "version": __version__, "seen_wall_ns": NOW_NS, process: json.dumps(document)}
         with self.writing() as connection:
-            self._upsert(connection, table, values, ["name"])
+            upsert(connection, table, values, ["name"])
             connection.execute(table.delete().where(table.c.seen_wall_ns < NOW_NS - FORGOTTEN_NS))
 
     def workers(self) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, Text
 
 __all__ = ["metadata", "partitions", "shares", "workers"]
 
@@ -30,9 +30,10 @@ shares = Table(
     Column("document", Text, nullable=False),
     Column("piece", Text),
     Column("worker", String(128)),
-    Index("shares_by_round", "round"),
+    prefixes=["UNLOGGED"],
 )
-"""The shares of the window at hand. `piece` is the answer; while a worker makes it, the row is locked."""
+"""The shares of the window at hand. `piece` is the answer; while a worker makes it, the row is locked.
+Nothing here must survive the database itself, so it costs no log."""
 
 workers = Table(
     "workers",
