@@ -65,6 +65,10 @@ class RunningService:
         with urllib.request.urlopen(self.url + path, timeout=30) as answer:
             return json.loads(answer.read())
 
+    def text(self, path: str) -> str:
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+            return str(answer.read().decode())
+
     def until(self, check: Any, seconds: float) -> Any:
         """The first true answer of `check`; fails with the service's log after so many seconds."""
         deadline = time.monotonic() + seconds

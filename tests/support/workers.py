@@ -6,15 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka as kafka
 import duckdb
+import sqlalchemy as sql
 
+from llmprism.service.config import WindowSettings
+from llmprism.service.workers import tables
 from support.reports import EXAMPLES
 from support.service import RunningService
 
 CAPTURES = ("slow_nic", "crash", "slow_nic")
-"""The jobs of the cluster: captures under addresses of their own, all beginning at one moment."""
+"""The jobs of the cluster: captures under addresses of their own, beginning shortly after each other."""
 
 BEGIN_NS = 1_790_000_000 * 10**9
+APART_NS = 250_000_000
 
 
 class MockKafka:
@@ -22,7 +27,7 @@ class MockKafka:
 
     partitions = 4
 
-    def __init__(self, kafka: Any) -> None:
+    def __init__(self) -> None:
         self._helper = kafka.Producer({"test.mock.num.brokers": 1})
         brokers = self._helper.list_topics(timeout=10).brokers.values()
         self.brokers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
@@ -34,7 +39,7 @@ def busy_cluster(folder: Path, captures: tuple[str, ...] = CAPTURES) -> tuple[Pa
     parts = []
     for number, name in enumerate(captures):
         source = EXAMPLES / name
-        net, tag = f"{20 + number}.", f"c{number}-"
+        net, tag, begin = f"{20 + number}.", f"c{number}-", BEGIN_NS + number * APART_NS
         found = json.loads((source / "topology.json").read_text())
         for server in found["servers"]:
             nics = [
@@ -45,7 +50,7 @@ def busy_cluster(folder: Path, captures: tuple[str, ...] = CAPTURES) -> tuple[Pa
         topology["switches"] += [{**switch, "name": tag + switch["name"]} for switch in found["switches"]]
         file = source / "flows.parquet"
         parts.append(
-            f"SELECT start_ns - first + {BEGIN_NS} AS start_ns, end_ns - first + {BEGIN_NS} AS end_ns, "
+            f"SELECT start_ns - first + {begin} AS start_ns, end_ns - first + {begin} AS end_ns, "
             f"regexp_replace(src, '^10\\.', '{net}') AS src, regexp_replace(dst, '^10\\.', '{net}') AS dst, bytes, "
             f"list_transform(switches, lambda name: '{tag}' || name) AS switches, sport, dport "
             f"FROM read_parquet('{file}'), (SELECT min(start_ns) AS first FROM read_parquet('{file}'))"
@@ -59,11 +64,12 @@ def busy_cluster(folder: Path, captures: tuple[str, ...] = CAPTURES) -> tuple[Pa
 
 
 def worker(folder: Path, name: str, brokers: str, database: str, topology: Path, **settings: object) -> RunningService:
-    """A worker, not started. Workers of one `folder` share it; each has its own place for its log."""
+    """A worker, not started. Workers of one `folder` share it and are one consumer group."""
     own = folder / name
     own.mkdir(parents=True)
     config = own / "worker.toml"
-    config.write_text(f'[[kafka]]\nbrokers = "{brokers}"\ntopic = "flows"\nbatch_s = 0.5\n')
+    group = folder.name
+    config.write_text(f'[[kafka]]\nbrokers = "{brokers}"\ntopic = "flows"\ngroup = "{group}"\nbatch_s = 0.5\n')
     made = RunningService(
         own,
         "--config",
@@ -80,3 +86,13 @@ def worker(folder: Path, name: str, brokers: str, database: str, topology: Path,
     )
     made.data = folder / "data"
     return made
+
+
+def last_due_window(url: str) -> int:
+    """The end of the last window that the records stored so far allow, by the default rules."""
+    engine = sql.create_engine(url)
+    with engine.connect() as connection:
+        latest = connection.execute(sql.select(sql.func.min(tables.partitions.c.latest_ns))).scalar() or 0
+    engine.dispose()
+    rules = WindowSettings().rules()
+    return (latest - rules.lateness) // rules.hop * rules.hop

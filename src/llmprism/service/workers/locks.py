@@ -6,6 +6,8 @@ through keepalives; a frozen process is shown the door after `FROZEN_S`. So noth
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import sqlalchemy as sql
@@ -74,6 +76,8 @@ class HeldLocks:
         if self.connection is None:
             self.connection = self._engine.connect()
             watchful(self.connection)
+        if self.connection.invalidated:
+            raise StoreError("the connection that held the locks was lost")
         if key in self._held:
             self.connection.execute(sql.select(1))
         elif self.connection.execute(sql.select(sql.func.pg_try_advisory_lock(FAMILY, key))).scalar():
@@ -84,6 +88,20 @@ class HeldLocks:
     def holds(self, key: int) -> bool:
         """Whether the lock was held when the database last answered."""
         return key in self._held
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction on the connection that holds the locks: it succeeds only while they are held. (A connection
+        that was lost would silently be made anew, without them.)"""
+        try:
+            with translated():
+                if self.connection is None or self.connection.invalidated:
+                    raise StoreError("the connection that held the locks was lost")
+                with self.connection.begin():
+                    yield self.connection
+        except StoreError:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Gives all locks back with the connection, whatever its state."""

@@ -24,11 +24,9 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Connection
 
 from llmprism import __version__
-from llmprism.errors import StoreError
 from llmprism.service import schema
 from llmprism.service.batch_rows import write_batch
 from llmprism.service.config import Config
-from llmprism.service.database import translated
 from llmprism.service.rows import add_counts, upsert
 from llmprism.service.store import Batch, Store, create_tables
 from llmprism.service.windows import SECOND
@@ -128,12 +126,8 @@ class SharedStore(Store):
             with super().writing() as connection:
                 yield connection
             return
-        leader = self._locks.connection
-        with self._lock, translated():
-            if leader is None:
-                raise StoreError("this worker leads no more")
-            with leader.begin():
-                yield leader
+        with self._lock, self._locks.writing() as connection:
+            yield connection
 
     # -- batches and partitions ---------------------------------------------------------------------------------
 
