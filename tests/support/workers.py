@@ -63,7 +63,9 @@ def busy_cluster(folder: Path, captures: tuple[str, ...] = CAPTURES) -> tuple[Pa
     return flows, places, records
 
 
-def worker(folder: Path, name: str, brokers: str, database: str, topology: Path, **settings: object) -> RunningService:
+def worker(
+    folder: Path, name: str, brokers: str, database: str, topology: Path, share_records: int = 1000
+) -> RunningService:
     """A worker, not started. Workers of one `folder` share it and are one consumer group."""
     own = folder / name
     own.mkdir(parents=True)
@@ -80,9 +82,8 @@ def worker(folder: Path, name: str, brokers: str, database: str, topology: Path,
         WORKERS__ENABLED="true",
         WORKERS__NAME=name,
         WORKERS__SESSION_S=6,
-        WORKERS__SHARE_RECORDS=1000,
+        WORKERS__SHARE_RECORDS=share_records,
         WINDOWS__IDLE_AFTER_S=1e6,
-        **settings,
     )
     made.data = folder / "data"
     return made
