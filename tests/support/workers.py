@@ -15,7 +15,7 @@ from llmprism.service.workers import tables
 from support.reports import EXAMPLES
 from support.service import RunningService
 
-CAPTURES = ("slow_nic", "crash", "slow_nic")
+CAPTURES = ("crash", "slow_nic", "crash")
 """The jobs of the cluster: captures under addresses of their own, beginning shortly after each other."""
 
 BEGIN_NS = 1_790_000_000 * 10**9
