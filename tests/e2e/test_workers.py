@@ -184,28 +184,29 @@ def test_two_workers_of_one_name_are_refused(stores):
 
 
 SLOW_AND_FAST = """
-title = "A job with steps of six seconds beside two fast ones"
-seconds = 100
+title = "A job with steps of four seconds beside two fast ones"
+seconds = 60
 seed = 5
 [cluster]
 servers = 6
+gpus_per_server = 2
 [[job]]
 name = "slow"
-tp = 8
+tp = 2
 pp = 2
 dp = 1
 micro_batches = 4
-compute_ms = 400
+compute_ms = 250
 [[job]]
 name = "fast"
-tp = 8
-dp = 2
-compute_ms = 40
-[[job]]
-name = "other"
-tp = 8
+tp = 2
 dp = 2
 compute_ms = 60
+[[job]]
+name = "other"
+tp = 2
+dp = 2
+compute_ms = 90
 """
 
 
@@ -227,7 +228,7 @@ def test_windows_made_in_shares_are_those_of_a_single_service(stores, tmp_path):
     """Also where a slow job is looked at over longer spans."""
     simulate(parse_scenario("slow-and-fast", SLOW_AND_FAST), tmp_path / "sim")
     shared = stores("one")
-    rules = WindowSettings(length_s=15, hop_s=3, longest_s=120, idle_after_s=1e6)
+    rules = WindowSettings(length_s=12, hop_s=4, longest_s=48, idle_after_s=1e6)
     config = replace(
         stores.configs[shared], windows=rules, topology=TopologySettings(str(tmp_path / "sim" / "topology.json"))
     )
@@ -252,8 +253,8 @@ def test_windows_made_in_shares_are_those_of_a_single_service(stores, tmp_path):
     expected, found = told(plain), told(shared)
     for name, value in expected.items():
         assert found[name] == value, name
-    assert len(expected["runs"]) == 3
-    assert max(run["reach_ns"] for run in expected["runs"]) > 15 * S
+    assert len(expected["runs"]) >= 3
+    assert max(run["reach_ns"] for run in expected["runs"]) > 12 * S
     plain.close()
 
 
