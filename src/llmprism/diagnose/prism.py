@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.diagnose.evidence import gather_evidence
+from llmprism.diagnose.evidence import JobEvidence, gather_evidence
 from llmprism.diagnose.imbalance import find_imbalance
 from llmprism.diagnose.late_member import find_late_members
 from llmprism.diagnose.slow_storage import find_slow_storage
@@ -20,7 +21,32 @@ from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
 from llmprism.model.topology import Topology
 
-__all__ = ["find_faults"]
+__all__ = ["Shared", "find_faults", "find_job_faults", "find_shared_faults", "ranked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What several jobs may have in common: findings on slow places and storage, and whom they excuse.
+
+    `excused` lists (address, from, to): whoever is late there and then only waits.
+    """
+
+    findings: tuple[Finding, ...]
+    excused: tuple[tuple[str, int, int], ...]
+
+    def about(self, job: Job) -> Shared:
+        """The part that bears on one job; the detectors of that job see no more."""
+        names = {job.transfers.addresses[member] for member in job.members}
+        return Shared(
+            tuple(finding for finding in self.findings if finding.job == job.id),
+            tuple(one for one in self.excused if one[0] in names),
+        )
+
+    def accused(self) -> dict[str, list[tuple[int, int]]]:
+        times: dict[str, list[tuple[int, int]]] = {}
+        for address, start, end in self.excused:
+            times.setdefault(address, []).append((start, end))
+        return times
 
 
 def find_faults(
@@ -35,45 +61,64 @@ def find_faults(
         gather_evidence(job, layout, timeline, state)
         for (job, layout, timeline), state in zip(jobs, states, strict=True)
     ]
+    members = frozenset(member for job, _, _ in jobs for member in job.members)
+    shared = find_shared_faults(evidence, find_slow_storage(outside, members), _ends(outside), window)
+    findings = list(shared.findings)
+    for one in evidence:
+        findings += find_job_faults(one, shared.about(one.job), window)
+    return ranked(findings)
+
+
+def find_shared_faults(
+    evidence: Sequence[JobEvidence], storage: Sequence[Finding], ends: Sequence[tuple[str, str]], window: Window
+) -> Shared:
+    """What is to be seen over all jobs at once. `storage` are the findings on servers outside the jobs, `ends` the two
+    ends of every pair between a job and such a server. Of the jobs' transfers only bytes and paths per pair matter."""
     slow = find_slow_transfers(evidence)
-    accused: dict[str, list[tuple[int, int]]] = {}
+    excused: list[tuple[str, int, int]] = []
     for finding in slow:
         end = finding.end_ns if finding.end_ns is not None else window.end_ns
-        for address in _concerned(finding, jobs):
-            accused.setdefault(address, []).append((finding.start_ns, end))
-    members = frozenset(member for job, _, _ in jobs for member in job.members)
-    storage = find_slow_storage(outside, members)
+        excused += [(address, finding.start_ns, end) for address in _concerned(finding, evidence)]
     for finding in storage:
-        for client in _clients(outside, finding):
-            accused.setdefault(client, []).append((finding.start_ns, window.end_ns))
-    findings = slow + storage
-    for one in evidence:
-        findings += find_late_members(one, accused)
-        findings += find_stopped(one.job, one.layout, one.timeline, window)
-        findings += find_standstills(one, findings)
-        findings += find_imbalance(one)
+        excused += [(client, finding.start_ns, window.end_ns) for client in _clients(ends, finding)]
+    return Shared((*slow, *storage), tuple(excused))
+
+
+def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> list[Finding]:
+    """What is wrong inside one job; `shared` is what bears on it of what it shares with others."""
+    findings = find_late_members(evidence, shared.accused())
+    findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window)
+    findings += find_standstills(evidence, [*shared.findings, *findings])
+    findings += find_imbalance(evidence)
+    return findings
+
+
+def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The costliest first; of equal ones the earlier."""
     return tuple(sorted(findings, key=lambda finding: (-finding.lost_gpu_seconds, finding.start_ns)))
 
 
-def _clients(outside: TransferTable | None, finding: Finding) -> list[str]:
-    """Addresses that exchange data with an accused storage server: whoever is late among them waits for it."""
+def _ends(outside: TransferTable | None) -> list[tuple[str, str]]:
+    """Names of the two ends of every pair."""
     if outside is None:
         return []
-    names = outside.addresses
     ends = zip(outside.pair_src.tolist(), outside.pair_dst.tolist(), strict=True)
-    return [
-        names[b if names[a] == finding.where.id else a] for a, b in ends if finding.where.id in (names[a], names[b])
-    ]
+    return [(outside.addresses[a], outside.addresses[b]) for a, b in ends]
 
 
-def _concerned(finding: Finding, jobs: Sequence[tuple[Job, JobLayout, Timeline]]) -> list[str]:
+def _clients(ends: Sequence[tuple[str, str]], finding: Finding) -> list[str]:
+    """Addresses that exchange data with an accused storage server: whoever is late among them waits for it."""
+    return [b if a == finding.where.id else a for a, b in ends if finding.where.id in (a, b)]
+
+
+def _concerned(finding: Finding, evidence: Sequence[JobEvidence]) -> list[str]:
     """Addresses that a slow place excuses: the NIC itself, or one of each job that sends through the link or switch."""
     place = finding.where.id
     if finding.where.type is WhereType.NIC and isinstance(place, str):
         return [place]
     names = {place} if isinstance(place, str) else set(place)
     concerned = []
-    for job, _, _ in jobs:
+    for job in (one.job for one in evidence):
         used = job.transfers.paths
         paths = (used[path] for path in np.unique(job.transfers.path) if path >= 0)
         if finding.job == job.id or (finding.job is None and any(names <= set(path) for path in paths)):

@@ -27,7 +27,7 @@ from llmprism.ingest.relation import ReadOptions, check_numbers, create_records,
 from llmprism.ingest.sources import Source, expand, identify, parse_format
 from llmprism.model.flows import Int32, Int64
 
-__all__ = ["Loaded", "Rows", "load_records"]
+__all__ = ["Loaded", "Rows", "intern_records", "load_records"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def load_records(
     with open_database(memory_limit) as (connection, spill), report_progress(connection, progress):
         try:
             relation = create_records(connection, spill, sources, options)
-            names, rows = _intern(connection)
+            names, rows = intern_records(connection)
             if not (rows.reason == 0).any():
                 check_numbers(connection, relation.scans)
         except duckdb.Error as error:
@@ -131,7 +131,7 @@ class _Names:
     exporters: tuple[str, ...]
 
 
-def _intern(connection: Database) -> tuple[_Names, Rows]:
+def intern_records(connection: Database) -> tuple[_Names, Rows]:
     """The names of addresses, paths and exporters in order, and all rows with integers in their place."""
     longest = limits.MAX_ADDRESS_CHARS
     both = "SELECT src AS name FROM records UNION SELECT dst FROM records"

@@ -13,6 +13,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.parallelism.accumulation import accumulated
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
 from llmprism.parallelism.hybrid import shard_links
@@ -65,6 +66,7 @@ def identify_layout(job: Job) -> JobLayout:
     gathered = _pairs_in(transfers, pair_kind == PairKind.DP, links, shards)
     sharded = sharding_of(transfers, np.flatnonzero(gathered), features, clock, has_pipelines=bool(pipelines))
     hybrid = shards is not None and sharded.sharding is Sharding.FSDP
+    passes = 1
     if sharded.sharding is Sharding.FSDP:
         everyone = _inside_groups(transfers, groups)
         groups = _shard_groups(job, links, kinds, features, shards)
@@ -72,6 +74,7 @@ def identify_layout(job: Job) -> JobLayout:
             clock = shifted_clock(
                 transfers, gathered if hybrid else everyone, everyone, clock, sharded.shift, sharded.collectives
             )
+        clock, passes = accumulated(transfers, everyone, clock)
     in_step = find_in_step(transfers, np.flatnonzero(pair_kind == PairKind.DP), forward, clock)
     rings_of_context: tuple[Group, ...] = ()
     if in_step.inside.any():
@@ -79,7 +82,7 @@ def identify_layout(job: Job) -> JobLayout:
         groups = data_parallel_groups(*_of_pairs(links, kinds, in_step.gradients), features)
     groups = join_replicas(job, groups, pipelines, pair_kind, features, clock)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
-    batches = micro_batches(transfers, forward, clock) if forward else None
+    batches = micro_batches(transfers, forward, clock) if forward else passes if passes > 1 else None
     if closing and batches is not None:
         batches = interleaved_batches(batches, _share_of_closing(features, forward, closing))
     copies = _copies(groups) if hybrid else _most_common(len(group.members) for group in groups) or 1

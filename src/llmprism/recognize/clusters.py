@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import Int32, Int64, TransferTable
-from llmprism.recognize.bulk import PairTraffic
+from llmprism.model.flows import Int32, Int64
+from llmprism.recognize.bulk import PairEnds, PairTraffic
 from llmprism.stats.disjoint_sets import component_labels
 
 Bool = NDArray[np.bool_]
@@ -23,7 +23,7 @@ EPOCH_GAP_NS: Final = 2_000_000_000
 """2 s between the last pair of one job and the first of the next: a scheduler needs longer to start a job."""
 
 
-def cluster_pairs(transfers: TransferTable, traffic: PairTraffic, bulk: Bool) -> list[Int32]:
+def cluster_pairs(transfers: PairEnds, traffic: PairTraffic, bulk: Bool) -> list[Int32]:
     """The bulk pairs of each cluster, ascending; clusters in the order of their first pair."""
     pairs = np.flatnonzero(bulk)
     if not pairs.size:
