@@ -42,9 +42,13 @@ STATIC: Final = {
     "finding.js": "text/javascript",
     "switches.js": "text/javascript",
     "history.js": "text/javascript",
+    "tokens.css": "text/css",
     "style.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
+SHARED: Final = ("tokens.css",)
+"""Files that the HTML report brings along."""
+
 MAX_TIMELINE_NS: Final = 3_600 * 10**9
 """One hour per request: a thousand GPUs' events of an hour are more than a page can hold anyway."""
 
@@ -312,6 +316,7 @@ def _events(app: FastAPI, live: Live) -> None:
 
 def _page(app: FastAPI) -> None:
     folder = files("llmprism.service") / "web"
+    shared = files("llmprism.report.html") / "static"
 
     @app.get("/", include_in_schema=False)
     def index() -> Response:
@@ -322,4 +327,5 @@ def _page(app: FastAPI) -> None:
         if name not in STATIC:
             raise HTTPException(404, "there is no such file")
         headers = {"cache-control": "no-cache"}
-        return Response((folder / name).read_bytes(), media_type=f"{STATIC[name]}; charset=utf-8", headers=headers)
+        place = shared if name in SHARED else folder
+        return Response((place / name).read_bytes(), media_type=f"{STATIC[name]}; charset=utf-8", headers=headers)
