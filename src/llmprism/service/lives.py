@@ -274,7 +274,10 @@ def _stopped_judged(life: FindingLife, run: RunLife | None, runs: Sequence[RunLi
         return _closed(life, restarted.first_ns, f"restarted as {restarted.id}", window)
     if window.end_ns - life.finding.start_ns >= STOPPED_OPEN_NS:
         return _closed(life, window.end_ns, "an hour old", window)
-    return life
+    if run is None or life.finding.end_ns is not None:
+        return life
+    lost = round(len(run.members) * max(0, window.end_ns - run.silent_since_ns) / 1e9, 3)
+    return replace(life, finding=replace(life.finding, lost_gpu_seconds=lost))
 
 
 def _closed(life: FindingLife, end_ns: int, reason: str, window: Window) -> FindingLife:

@@ -167,6 +167,7 @@ def _overview(app: FastAPI, live: Live) -> None:
         return {
             "revision": history.revision(),
             "now_ns": time.time_ns(),
+            "latest_ns": live.store.watermark()[0],
             "picture": picture,
             "window": history.last_window(),
             "jobs": runs,
