@@ -100,10 +100,10 @@ class Service:
 
     def troubles(self) -> list[str]:
         """Plain sentences on what does not work now."""
-        found = [f"{source.name}: {source.trouble}" for source in self.sources if source.trouble]
-        if self.intake.trouble:
-            found.append(f"records cannot be stored: {self.intake.trouble}")
-        return found
+        return [
+            *(f"{source.name}: {source.trouble}" for source in self.sources if source.trouble),
+            *self.intake.troubles(),
+        ]
 
     def start(self) -> None:
         self._evaluator = self._start_evaluator()
