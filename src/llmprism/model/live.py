@@ -83,7 +83,8 @@ class FindingLife:
     """A finding from its first sighting to its close.
 
     `sightings` counts windows that showed it, `missed` the windows in a row that did not although they should have.
-    `opened_ns` and `closed_ns` are ends of windows; `reason` says why it was closed.
+    `opened_ns` and `closed_ns` are ends of windows; `reason` says why it was closed. `slow` holds the runs that were
+    slower than usual when it was last seen, each with the step time above which it still is.
     """
 
     id: str
@@ -94,4 +95,5 @@ class FindingLife:
     opened_ns: int = 0
     closed_ns: int = 0
     updated_ns: int = 0
+    slow: tuple[tuple[str, int], ...] = ()
     reason: str = ""

@@ -162,7 +162,7 @@ class Evaluator:
             changes=changes,
             tracker=state,
             plan=plan,
-            messages=messages_of(changes, self._config.alerts, window),
+            messages=messages_of(changes, self._config.alerts, window, topology),
         )
         self._store.commit_window(result)
         self._state, self._plan = state, plan

@@ -37,6 +37,9 @@ BATCH_PAYLOADS: Final = 64
 
 BATCH_BYTES: Final = 64 << 20
 
+SHOWN_S: Final = 30.0
+"""How long the page and the probes tell that something was turned away."""
+
 RETRY_S: Final = 1.0
 """Between two tries while the store or the disk fails."""
 
@@ -72,6 +75,7 @@ class Intake:
         self._changed = threading.Condition()
         self._stopping = False
         self._shed: dict[tuple[str, str, str], int] = {}
+        self._kept_trouble = (0.0, "")
         self.trouble = ""
         self.sheds_until = 0.0
 
@@ -102,13 +106,24 @@ class Intake:
             key = (source, name, reason)
             self._shed[key] = self._shed.get(key, 0) + value
 
-    def shed(self, source: str, records: int, size: int) -> None:
+    def shed(self, source: str, records: int, size: int, reason: str = "overload") -> None:
         """Counts records that were turned away for want of room."""
-        self.sheds_until = time.monotonic() + 30.0
+        if reason == "overload":
+            self.sheds_until = time.monotonic() + SHOWN_S
         self.count(source, "received", "", records)
-        self.count(source, "dropped", "overload", records)
+        self.count(source, "dropped", reason, records)
         self.count(source, "shed_requests", "", 1)
         self.count(source, "shed_bytes", "", size)
+
+    def cannot_keep(self, reason: str) -> None:
+        """Bodies cannot be written at the moment."""
+        self._kept_trouble = (time.monotonic() + SHOWN_S, f"bodies cannot be kept: {reason}")
+
+    def troubles(self) -> list[str]:
+        """Plain sentences on why records cannot be taken now."""
+        found = [f"records cannot be stored: {self.trouble}"] if self.trouble else []
+        until, text = self._kept_trouble
+        return [*found, text] if until > time.monotonic() else found
 
     def stop(self) -> None:
         """What is queued is still committed, then `run` returns."""

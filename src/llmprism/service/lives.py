@@ -7,8 +7,9 @@ time past, when several windows in a row should have shown it and did not, or wh
 window still holds the old records for a while: the same fault seen again does not reopen it, one that goes on does open
 a new finding.
 
-A fault that lasts longer than a window slowly becomes all that the window knows. As long as the run is slower than its
-own baseline, its open findings are not missed.
+A fault that lasts longer than a window slowly becomes all that the window knows, and is no longer seen in it. An open
+finding therefore remembers the runs that were slower than usual while it was seen. As long as one of them has not got
+half of that back, the finding is not missed.
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ PENDING_MISSED: Final = 2
 
 RESUMED_MISSED: Final = 2
 """Windows after a stopped job goes on again: in these it shows whether it had hung or only stalled."""
+
+SLOWER: Final = 1.03
+"""Step time against the baseline from which a run is slower than usual: beyond the noise of a median of seven steps."""
+
+PERSISTS_NS: Final = 1_800 * SECOND
+"""Slowness alone keeps a finding open for half an hour; then the job has changed its work."""
 
 STOPPED_OPEN_NS: Final = 3_600 * SECOND
 """A crash or a hang that nobody restarts is closed after an hour, so that old ones do not pile up."""
@@ -111,8 +118,11 @@ def follow_findings(
         after[life.id] = life
         sighted.add(life.id)
     for key, life in list(after.items()):
+        if key in sighted:
+            life = replace(life, slow=_slower(life.finding, runs))
         if life.finding.job is None or life.finding.job in looked or not _is_alive(life, by_id):
-            after[key] = _judged(life, key in sighted, by_id, runs, window)
+            life = _judged(life, key in sighted, by_id, runs, window)
+        after[key] = life
     longest = max((run.reach_ns for run in runs), default=0)
     start = min(window.start_ns, window.end_ns - longest)
     kept = tuple(life for life in after.values() if _worth_keeping(life, start))
@@ -223,8 +233,7 @@ def _judged(
         return life
     run = by_id.get(life.finding.job or "")
     if not sighted:
-        slowed = run is not None and run.slow_since_ns > 0 and life.phase is FindingPhase.OPEN
-        life = replace(life, missed=0 if slowed and life.finding.end_ns is None else life.missed + 1)
+        life = replace(life, missed=0 if _persists(life, by_id, window) else life.missed + 1)
     if life.phase is FindingPhase.PENDING:
         return life
     if life.finding.kind in STOPPED_KINDS:
@@ -239,6 +248,24 @@ def _judged(
     return life
 
 
+def _slower(finding: Finding, runs: Sequence[RunLife]) -> tuple[tuple[str, int], ...]:
+    """The living runs that the finding may slow and that are slower than usual, with the step time half way back."""
+    return tuple(
+        (run.id, (run.recent_ns + run.baseline_ns) // 2)
+        for run in runs
+        if run.state.alive and finding.job in (None, run.id) and run.recent_ns > SLOWER * run.baseline_ns > 0
+    )
+
+
+def _persists(life: FindingLife, runs: dict[str, RunLife], window: Window) -> bool:
+    """Is what the finding did to the runs still going on?"""
+    if life.phase is not FindingPhase.OPEN or life.finding.end_ns is not None:
+        return False
+    if window.end_ns - life.updated_ns > PERSISTS_NS:
+        return False
+    return any(name in runs and runs[name].state.alive and runs[name].recent_ns > least for name, least in life.slow)
+
+
 def _stopped_judged(life: FindingLife, run: RunLife | None, runs: Sequence[RunLife], window: Window) -> FindingLife:
     if run is not None and run.state not in (LiveState.HUNG, LiveState.CRASHED) and life.missed >= RESUMED_MISSED:
         return _closed(life, run.since_ns, f"the job is {run.state.value}", window)
@@ -247,7 +274,10 @@ def _stopped_judged(life: FindingLife, run: RunLife | None, runs: Sequence[RunLi
         return _closed(life, restarted.first_ns, f"restarted as {restarted.id}", window)
     if window.end_ns - life.finding.start_ns >= STOPPED_OPEN_NS:
         return _closed(life, window.end_ns, "an hour old", window)
-    return life
+    if run is None or life.finding.end_ns is not None:
+        return life
+    lost = round(len(run.members) * max(0, window.end_ns - run.silent_since_ns) / 1e9, 3)
+    return replace(life, finding=replace(life.finding, lost_gpu_seconds=lost))
 
 
 def _closed(life: FindingLife, end_ns: int, reason: str, window: Window) -> FindingLife:

@@ -142,12 +142,12 @@ class Service:
 
     def troubles(self) -> list[str]:
         """Plain sentences on what does not work now."""
-        found = [f"{source.name}: {source.trouble}" for source in self.sources if source.trouble]
-        if self.intake.trouble:
-            found.append(f"records cannot be stored: {self.intake.trouble}")
-        if isinstance(self.store, SharedStore):
-            found += [f"windows wait for {name}: no worker reads it" for name in self.store.unread_partitions()]
-        return found
+        unread = self.store.unread_partitions() if isinstance(self.store, SharedStore) else []
+        return [
+            *(f"{source.name}: {source.trouble}" for source in self.sources if source.trouble),
+            *self.intake.troubles(),
+            *(f"windows wait for {name}: no worker reads it" for name in unread),
+        ]
 
     def start(self) -> None:
         self._evaluator = self._start_evaluator()

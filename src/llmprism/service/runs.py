@@ -218,8 +218,8 @@ class _Follow:
         if not is_clear(job, since, look.window) and seen < BELIEVED_WINDOWS:
             self._waiting.append(Candidate(names, seen))
             return
-        starts = job.job.transfers.start_ns
-        first = max(int(starts.min()) if starts.size else look.window.start_ns, since)
+        starts = job.job.transfers.start_ns[job.job.transfers.start_ns > since]
+        first = int(starts.min()) if starts.size else max(look.window.start_ns, since)
         run = RunLife(
             id=self._free_id(job.job.id),
             members=names,
@@ -271,25 +271,31 @@ class _Follow:
             if run.state is LiveState.CRASHED and job.state is JobState.HUNG and not _trains_again(run, job):
                 self._set(run, LiveState.HUNG, run.silent_since_ns, "its ranks still exchange control messages")
             return
-        run = replace(
-            run,
-            members=names,
-            servers=job.job.servers,
-            seen_ns=self._end,
-            silent_since_ns=max(run.silent_since_ns, last_active(job)),
-        )
-        run = self._cleared(run, job, look)
+        active = last_active(job)
+        silent = active <= run.silent_since_ns and is_settled(run)
+        run = replace(run, seen_ns=self._end, silent_since_ns=max(run.silent_since_ns, active))
+        if not silent:
+            run = self._cleared(replace(run, members=names, servers=job.job.servers), job, look)
         if not is_settled(run):
             state = LiveState.STARTED if run.restart_of is None else LiveState.RESTARTED
             self._set(run, state, run.since_ns, "no plain steps yet")
             return
-        usual = usual_steps(job, run.first_ns)
-        run, marks = recorded(paced(run, usual), job, self._end)
-        self._steps += [(run.id, mark) for mark in marks]
-        run = with_baseline(run, usual, self._end, troubled=run.id in self._troubled)
         since = run.slow_since_ns
-        run = replace(run, slow_since_ns=(since or self._end) if is_slow(run) else 0)
+        run = self._stepped(run, job, moves=not silent)
         self._set(run, *self._judged(run, job, slow_before=since > 0))
+
+    def _stepped(self, run: RunLife, job: JobReport, *, moves: bool) -> RunLife:
+        """The run with its latest steps. While it is silent the look loses the beginning of what it knew, and no step
+        can be new except the last."""
+        usual = usual_steps(job, run.first_ns)
+        if moves:
+            run = paced(run, usual)
+        run, marks = recorded(run, job, self._end)
+        self._steps += [(run.id, mark) for mark in marks]
+        if not moves:
+            return run
+        run = with_baseline(run, usual, self._end, troubled=run.id in self._troubled)
+        return replace(run, slow_since_ns=(run.slow_since_ns or self._end) if is_slow(run) else 0)
 
     def _cleared(self, run: RunLife, job: JobReport, look: Look) -> RunLife:
         """The run with what this look is worth: steps that show plainly settle it, else its looks grow longer."""

@@ -44,9 +44,13 @@ STATIC: Final = {
     "finding.js": "text/javascript",
     "switches.js": "text/javascript",
     "history.js": "text/javascript",
+    "tokens.css": "text/css",
     "style.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
+SHARED: Final = ("tokens.css",)
+"""Files that the HTML report brings along."""
+
 MAX_TIMELINE_NS: Final = 3_600 * 10**9
 """One hour per request: a thousand GPUs' events of an hour are more than a page can hold anyway."""
 
@@ -166,6 +170,7 @@ def _overview(app: FastAPI, live: Live) -> None:
         return {
             "revision": history.revision(),
             "now_ns": time.time_ns(),
+            "latest_ns": live.store.watermark()[0],
             "picture": picture,
             "window": history.last_window(),
             "jobs": runs,
@@ -320,6 +325,7 @@ def _events(app: FastAPI, live: Live) -> None:
 
 def _page(app: FastAPI) -> None:
     folder = files("llmprism.service") / "web"
+    shared = files("llmprism.report.html") / "static"
 
     @app.get("/", include_in_schema=False)
     def index() -> Response:
@@ -330,4 +336,5 @@ def _page(app: FastAPI) -> None:
         if name not in STATIC:
             raise HTTPException(404, "there is no such file")
         headers = {"cache-control": "no-cache"}
-        return Response((folder / name).read_bytes(), media_type=f"{STATIC[name]}; charset=utf-8", headers=headers)
+        place = shared if name in SHARED else folder
+        return Response((place / name).read_bytes(), media_type=f"{STATIC[name]}; charset=utf-8", headers=headers)

@@ -63,6 +63,7 @@ class KafkaGroupSource(KafkaSource):
         self._next: dict[int, int] = {}
         self._gathered: dict[int, _Gathered] = {}
         self._ended: set[int] = set()
+        self._stale: set[int] = set()
         self._registered_s = float("-inf")
         self._stop = threading.Event()
 
@@ -95,17 +96,33 @@ class KafkaGroupSource(KafkaSource):
             self._forget(list(self._gathered))
 
     def _turn(self, consumer: Any, stop: threading.Event) -> None:
-        """One batch of every partition that has something. While the store is away, nothing moves."""
+        """One batch of every partition that has something. While the store or the disk is away, nothing moves."""
         try:
+            self._go_back(consumer)
             self._register(consumer)
             self._gather(consumer, stop)
-            self._tell(consumer)
-        except StoreError as error:
+            self._tell()
+        except (StoreError, OSError) as error:
             if str(error) != self.trouble:
                 log.error("kafka waits for the store", extra={"source": self.name, "reason": str(error)})
             self.trouble = str(error)
+            self._stale.update(self._gathered)
             self._forget(list(self._gathered))
             stop.wait(RETRY_S)
+
+    def _go_back(self, consumer: Any) -> None:
+        """Reads partitions again from where the store stands, of which messages were read and not stored. Until that
+        has succeeded nothing of them is taken: a batch must hold all messages of its range."""
+        for partition in sorted(self._stale):
+            position = self._next[partition]
+            offset = self._kafka.OFFSET_BEGINNING if position == UNREAD else position
+            try:
+                consumer.seek(self._kafka.TopicPartition(self._settings.topic, partition, offset))
+            except self._kafka.KafkaException as error:
+                self.trouble = f"partition {partition} cannot be read again ({error})"
+                continue
+            log.warning("partition is read again", extra={"source": self._name(partition), "position": position})
+            self._stale.discard(partition)
 
     def _name(self, partition: int) -> str:
         return f"{self.name}/{partition}"
@@ -138,6 +155,7 @@ class KafkaGroupSource(KafkaSource):
         for one in partitions:
             position = known[self._name(one.partition)]
             self._next[one.partition] = position
+            self._stale.discard(one.partition)
             one.offset = self._kafka.OFFSET_BEGINNING if position == UNREAD else position
         self.trouble = ""
         log.info("partitions taken", extra={"source": self.name, "partitions": sorted(self._next)})
@@ -150,6 +168,7 @@ class KafkaGroupSource(KafkaSource):
         for partition in gone:
             self._next.pop(partition, None)
             self._ended.discard(partition)
+            self._stale.discard(partition)
 
     def _forget(self, partitions: list[int]) -> None:
         for partition in partitions:
@@ -167,14 +186,15 @@ class KafkaGroupSource(KafkaSource):
             for message in consumer.consume(1000, POLL_S):
                 if message.error():
                     self._on_event(message)
-                elif message.partition() in self._next:
+                elif message.partition() in self._next and message.partition() not in self._stale:
                     self._keep(message)
                     messages += 1
         self._commit_all(consumer, stop)
 
     def _on_event(self, message: Any) -> None:
         if message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
-            self._ended.add(message.partition())
+            if message.partition() in self._next and message.partition() not in self._stale:
+                self._ended.add(message.partition())
             self.trouble = ""
         else:
             self.trouble = str(message.error())
@@ -230,26 +250,17 @@ class KafkaGroupSource(KafkaSource):
 
     # -- what others have to know -------------------------------------------------------------------------------
 
-    def _tell(self, consumer: Any) -> None:
-        """Says which partitions are empty, and reads again where the store has not followed."""
+    def _tell(self) -> None:
+        """Says which partitions are empty. Where the store has not followed, it is right: another worker was quicker."""
         stored = self._shared.positions_of(self._name(partition) for partition in self._next)
         empty: dict[str, int] = {}
         for partition, position in list(self._next.items()):
             truth = stored.get(self._name(partition), UNREAD)
             if truth != position:
-                self._read_again(consumer, partition, truth)
+                self._next[partition] = truth
+                self._ended.discard(partition)
+                self._stale.add(partition)
             elif partition in self._ended:
                 empty[self._name(partition)] = position
         if empty:
             self._shared.affirm_empty(empty)
-
-    def _read_again(self, consumer: Any, partition: int, position: int) -> None:
-        log.warning("partition is read again", extra={"source": self._name(partition), "position": position})
-        offset = self._kafka.OFFSET_BEGINNING if position == UNREAD else position
-        self._ended.discard(partition)
-        try:
-            consumer.seek(self._kafka.TopicPartition(self._settings.topic, partition, offset))
-        except self._kafka.KafkaException as error:
-            log.warning("kafka", extra={"source": self._name(partition), "reason": str(error)})
-            return
-        self._next[partition] = position
