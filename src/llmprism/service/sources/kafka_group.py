@@ -106,7 +106,7 @@ class KafkaGroupSource(KafkaSource):
             if str(error) != self.trouble:
                 log.error("kafka waits for the store", extra={"source": self.name, "reason": str(error)})
             self.trouble = str(error)
-            self._stale.update(self._gathered)
+            self._stale.update(self._next)
             self._forget(list(self._gathered))
             stop.wait(RETRY_S)
 
@@ -251,7 +251,7 @@ class KafkaGroupSource(KafkaSource):
     # -- what others have to know -------------------------------------------------------------------------------
 
     def _tell(self) -> None:
-        """Says which partitions are empty. Where the store has not followed, it is right: another worker was quicker."""
+        """Says which partitions are empty. Where the store stands elsewhere, it is right: another was quicker."""
         stored = self._shared.positions_of(self._name(partition) for partition in self._next)
         empty: dict[str, int] = {}
         for partition, position in list(self._next.items()):
