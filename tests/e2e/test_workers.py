@@ -49,11 +49,12 @@ def stores(postgres, tmp_path, request):
     made = []
     configs = {}
 
-    def store(name):
+    def store(name, topology=None):
         config = Config(
             store=StoreSettings(str(tmp_path / "data"), url),
             workers=WorkerSettings(enabled=True, name=name, share_records=1),
             windows=WindowSettings(idle_after_s=3),
+            topology=TopologySettings(str(topology) if topology else ""),
         )
         one = SharedStore(config)
         one.create()
@@ -70,7 +71,8 @@ def stores(postgres, tmp_path, request):
 def batch(store, number, span, source="kafka:flows/0", stored=10, end_ns=T0):
     file = store.segment_file(f"batch{number}", end_ns)
     file.parent.mkdir(exist_ok=True)
-    file.write_bytes(b"records")
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT {end_ns} AS end_ns, 'a' AS src, 'b' AS dst) TO '{file}' (FORMAT parquet)")
     accepted = Accepted(stored + 1, stored, 0, (("no_bytes", 1),), end_ns - S, end_ns)
     return Batch(f"batch{number}", source, accepted, file, (("0", span),), 1)
 
@@ -165,7 +167,7 @@ def test_a_share_that_nobody_finished_is_there_for_the_next(stores):
 
     thread = threading.Thread(target=help_and_die)
     thread.start()
-    answers = Desk(leader, works).work_off([Share(Window(0, 1), (), records) for records in (1, 2, 3)])
+    answers = Desk(leader, works).work_off([Share(Window(0, 1), (), records, ()) for records in (1, 2, 3)])
     died.set()
     thread.join()
     assert answers == ["[1]", f"{FAILED}ValueError", "[3]"]
@@ -227,11 +229,9 @@ def told(store):
 def test_windows_made_in_shares_are_those_of_a_single_service(stores, tmp_path):
     """Also where a slow job is looked at over longer spans."""
     simulate(parse_scenario("slow-and-fast", SLOW_AND_FAST), tmp_path / "sim")
-    shared = stores("one")
+    shared = stores("one", tmp_path / "sim" / "topology.json")
     rules = WindowSettings(length_s=12, hop_s=4, longest_s=48, idle_after_s=1e6)
-    config = replace(
-        stores.configs[shared], windows=rules, topology=TopologySettings(str(tmp_path / "sim" / "topology.json"))
-    )
+    config = replace(stores.configs[shared], windows=rules)
     plain = Store(StoreSettings(str(tmp_path / "plain")))
     plain.create()
     alone, together = Evaluator(plain, config), Worker(shared, config)

@@ -168,7 +168,7 @@ class WorkerSettings:
     enabled: bool = False
     name: str = ""
     session_s: float = 10.0
-    share_records: int = 200_000
+    share_records: int = 1_000_000
     max_shares: int = 64
 
 

@@ -18,7 +18,8 @@ from llmprism.service.reading import affordable
 from llmprism.service.store import Segment
 from llmprism.service.workers.desk import FAILED, Desk
 from llmprism.service.workers.pieces import decode_piece, encode_piece, merge_reports
-from llmprism.service.workers.shares import Share, plan_shares, read_share
+from llmprism.service.workers.places import address_places, places_of
+from llmprism.service.workers.shares import Members, Share, plan_shares, read_share
 from llmprism.service.workers.store import SharedStore
 
 __all__ = ["SharedEvaluator", "Worker"]
@@ -39,18 +40,19 @@ class SharedEvaluator(Evaluator):
     def _base_look(self, window: Window, through: int, topology: Topology | None) -> tuple[Look, str]:
         segments = self._store.segments(window.start_ns, window.end_ns, through)
         segments, note = affordable(segments, self._config.windows.max_records)
-        report, failed = self._shared_report(self._shares(segments, window, topology), window, topology)
+        report, failed = self._shared_report(self._shares(segments, window), window, topology)
         return Look(report, self._rules.length), note or failed
 
     def _longer_looks(self, window: Window, through: int, topology: Topology | None) -> list[Look]:
         made = []
         for length, runs in self._due_looks(window.end_ns):
-            members = sorted({name for run in runs for name in run.members})
+            names = sorted({name for run in runs for name in run.members})
+            members = Members(tuple(names), tuple(places_of(names, address_places(topology))))
             reach, shares, longer = length, list[Share](), window
             while not shares and reach > self._rules.length:
                 longer = Window(window.end_ns - reach, window.end_ns)
                 segments = self._store.segments(longer.start_ns, longer.end_ns, through)
-                shares = self._shares(segments, longer, topology, members)
+                shares = self._shares(segments, longer, members)
                 if sum(share.records for share in shares) > self._config.windows.max_records:
                     shares = []
                 reach //= 2
@@ -59,19 +61,11 @@ class SharedEvaluator(Evaluator):
                 made.append(Look(report, length, frozenset(run.id for run in runs)))
         return made
 
-    def _shares(
-        self, segments: list[Segment], window: Window, topology: Topology | None, only: list[str] | None = None
-    ) -> list[Share]:
+    def _shares(self, segments: list[Segment], window: Window, members: Members | None = None) -> list[Share]:
         paths = [str(segment.path.relative_to(self._flows)) for segment in segments]
         settings = self._config.workers
         return plan_shares(
-            self._flows,
-            paths,
-            window,
-            topology,
-            records=settings.share_records,
-            most=settings.max_shares,
-            only=only,
+            self._flows, paths, window, records=settings.share_records, most=settings.max_shares, members=members
         )
 
     def _shared_report(self, shares: list[Share], window: Window, topology: Topology | None) -> tuple[Report, str]:

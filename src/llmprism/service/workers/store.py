@@ -24,14 +24,17 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Connection
 
 from llmprism import __version__
+from llmprism.model.topology import Topology
 from llmprism.service import schema
 from llmprism.service.batch_rows import write_batch
 from llmprism.service.config import Config
+from llmprism.service.evaluator import TopologyFile
 from llmprism.service.rows import add_counts, upsert
 from llmprism.service.store import Batch, Store, create_tables
 from llmprism.service.windows import SECOND
 from llmprism.service.workers import tables
 from llmprism.service.workers.locks import CREATE, FAMILY, LEADER, HeldLocks
+from llmprism.service.workers.places import address_places, mark_places
 
 __all__ = ["UNREAD", "PartitionMark", "SharedStore", "awaited", "common_mark"]
 
@@ -90,6 +93,8 @@ class SharedStore(Store):
         self.name = config.workers.name
         self._idle_after_ns = int(min(config.windows.idle_after_s, 1e9) * SECOND)
         self._locks = HeldLocks(self._engine)
+        self._topology = TopologyFile(config.topology.file)
+        self._placed: tuple[Topology | None, dict[str, int | None]] = (None, {})
         self.folder = self.folder / "workers" / self.name
         self.incoming = self.folder / "incoming"
         self.incoming.mkdir(parents=True, exist_ok=True)
@@ -166,6 +171,8 @@ class SharedStore(Store):
             return {row.source: row.position for row in connection.execute(query)}
 
     def commit_batch(self, batch: Batch) -> None:
+        if batch.file is not None:
+            mark_places(batch.file, self._places())
         with self.writing() as connection:
             end = self._joined(connection, batch.source, batch.positions)
             if end is not None:
@@ -174,6 +181,13 @@ class SharedStore(Store):
                 return
         if batch.file is not None:
             batch.file.unlink(missing_ok=True)
+
+    def _places(self) -> dict[str, int | None]:
+        """The places by the topology in force, made anew only when that changes."""
+        topology = self._topology.refresh()
+        if topology is not self._placed[0]:
+            self._placed = (topology, address_places(topology))
+        return self._placed[1]
 
     def add_counts(
         self,

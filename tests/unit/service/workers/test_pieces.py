@@ -15,7 +15,8 @@ from llmprism.service.config import WindowSettings
 from llmprism.service.looks import Look
 from llmprism.service.tracker import TrackerState, track
 from llmprism.service.workers.pieces import decode_piece, encode_piece, merge_reports
-from llmprism.service.workers.shares import Share, plan_shares, read_share
+from llmprism.service.workers.places import address_places, mark_places
+from llmprism.service.workers.shares import plan_shares, read_share
 from support.workers import BEGIN_NS, busy_cluster
 
 WINDOW = Window(BEGIN_NS - 30 * 10**9, BEGIN_NS + 28 * 10**9)
@@ -27,10 +28,10 @@ def reports(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pieces")
     _, places, records = busy_cluster(folder)
     topology = read_topology(places)
-    whole = diagnose(
-        read_share(folder, Share(WINDOW, ("flows.parquet",), records)), topology, with_events=False, window=WINDOW
-    )
-    shares = plan_shares(folder, ["flows.parquet"], WINDOW, topology, records=1000, most=8)
+    mark_places(folder / "flows.parquet", address_places(topology))
+    (everything,) = plan_shares(folder, ["flows.parquet"], WINDOW, records=10 * records, most=1)
+    whole = diagnose(read_share(folder, everything), topology, with_events=False, window=WINDOW)
+    shares = plan_shares(folder, ["flows.parquet"], WINDOW, records=1000, most=8)
     assert len(shares) == 3
     pieces = [
         encode_piece(diagnose(read_share(folder, share), topology, with_events=False, window=WINDOW))
