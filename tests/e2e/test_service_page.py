@@ -169,6 +169,21 @@ def test_keys_and_theme(open_page, service):
     assert opened.complaints == []
 
 
+def test_overload_and_trouble_are_said_on_the_page(browser, service):
+    context = browser.new_context()
+    page = context.new_page()
+
+    def troubled(route):
+        document = route.fetch().json()
+        route.fulfill(json={**document, "shedding": True, "troubles": ["records cannot be stored: disk full"]})
+
+    page.route("**/api/v1/overview", troubled)
+    page.goto(service.url + "/")
+    page.wait_for_selector(".note.bad >> text=Overloaded")
+    page.wait_for_selector(".note.bad >> text=disk full")
+    context.close()
+
+
 def test_a_narrow_window_needs_no_sideways_scrolling(browser, service):
     context = browser.new_context(viewport={"width": 390, "height": 800})
     page = context.new_page()
