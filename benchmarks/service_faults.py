@@ -7,6 +7,7 @@ Usage: python benchmarks/service_faults.py [torn] [disk] [postgresql] [--away SE
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import random
@@ -86,21 +87,20 @@ def disk(folder: Path, calm: dict[str, Any]) -> bool:
     small = folder / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(small)], check=True)
+    service = Service(small / "data", CAPTURE)
     try:
-        return _on_small_disk(small, calm)
+        return _on_small_disk(service, small, calm)
     finally:
+        service.stop()
         subprocess.run(["umount", "-l", str(small)], check=True)
 
 
-def _on_small_disk(small: Path, calm: dict[str, Any]) -> bool:
-    service = Service(small / "data", CAPTURE)
+def _on_small_disk(service: Service, small: Path, calm: dict[str, Any]) -> bool:
     service.get("/healthz")
     sender = sending(service, 2.0)
     service.until(lambda: service.get("/api/v1/windows")["items"], 120)
     ballast = small / "ballast"
-    room = os.statvfs(small).f_bavail * os.statvfs(small).f_frsize
-    with ballast.open("wb") as file:
-        file.write(b"\0" * max(0, room - 4096))
+    _fill(ballast)
     told = service.until(lambda: service.ready()[1], 60)
     print(f"disk full: /readyz says {told}", flush=True)
     time.sleep(10)
@@ -109,12 +109,18 @@ def _on_small_disk(small: Path, calm: dict[str, Any]) -> bool:
     service.until(lambda: service.ready()[0], 90)
     sender.join()
     made = service.results(calm["windows"][0]["end_ns"])
-    service.stop()
     (source,) = made["sources"]
     exact = source["received"] == source["stored"] + sum(source["dropped"].values()) and source["stored"] == RECORDS
     print(f"   stored {before:,} when full, {source['stored']:,} of {RECORDS:,} afterwards", flush=True)
     print(f"   received {source['received']:,}, turned away {source['dropped']}: exact {exact}", flush=True)
     return compared(calm, made, but=("sources",)) and exact
+
+
+def _fill(ballast: Path) -> None:
+    """Takes all the room that there is."""
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
 
 
 def _stored(service: Service) -> int:

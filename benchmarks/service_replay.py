@@ -29,6 +29,8 @@ from llmprism.service.history import History
 from llmprism.service.store import Batch, Store
 
 SECOND = 1_000_000_000
+SETUP_S = 12
+"""Left out of a capture when it is played again: a job sets itself up once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,17 @@ class Told:
 
 
 def slices(flows: Path, folder: Path, loop_s: int) -> Iterator[tuple[int, Path]]:
-    """(second after the start, file) of the records that end in each second; looped to fill `loop_s` where given."""
+    """(second after the start, file) of the records that end in each second; from the set-up on again and again where
+    `loop_s` asks for more."""
     with open_database() as (connection, _):
         connection.execute(f"CREATE TABLE capture AS SELECT * FROM read_parquet('{flows}')")
         first, last = connection.execute("SELECT min(end_ns), max(end_ns) FROM capture").fetchone() or (0, 0)
         length = -(-(last - first + 1) // SECOND)
+        lap_s = length - SETUP_S
         for second in range(max(loop_s, length)):
-            lap, at = divmod(second, length)
-            low, move = first + at * SECOND, lap * length * SECOND
+            lap = 0 if second < length else 1 + (second - length) // lap_s
+            at = second - lap * lap_s
+            low, move = first + at * SECOND, lap * lap_s * SECOND
             columns = f"* REPLACE (start_ns + {move} AS start_ns, end_ns + {move} AS end_ns)"
             query = f"SELECT {columns} FROM capture WHERE end_ns >= {low} AND end_ns < {low + SECOND}"
             file = folder / f"slice-{second}.parquet"

@@ -78,7 +78,7 @@ def batch(store, number, span, source="kafka:flows/0", stored=10, end_ns=T0):
 
 
 def counted(store):
-    return {name: value for _, name, _, value in store.counters()}
+    return {name: value for _, name, _, value in store.counters() if name != "latest_ns"}
 
 
 def end_session(store):

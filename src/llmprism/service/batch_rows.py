@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from llmprism.ingest.accept import Accepted
 from llmprism.service import schema
-from llmprism.service.rows import add_counts, get_state, put_position, put_state
+from llmprism.service.rows import add_counts, get_state, put_position, put_state, raise_mark
 
 __all__ = ["Batch", "Segment", "write_batch"]
 
@@ -55,6 +55,8 @@ def write_batch(connection: Connection, flows: Path, batch: Batch) -> None:
     counts = [("received", "", accepted.records), ("stored", "", accepted.stored), ("late", "", accepted.late)]
     counts += [("dropped", reason, count) for reason, count in accepted.dropped]
     add_counts(connection, batch.source, counts)
+    if accepted.stored:
+        raise_mark(connection, batch.source, "latest_ns", accepted.end_ns)
 
 
 def _add_segment(connection: Connection, batch: Batch, path: str) -> None:

@@ -42,7 +42,7 @@ def render(history: History, gauges: ServiceGauges) -> str:
         *_jobs(shown, findings),
         metric("llmprism_jobs", "gauge", "Jobs known, by state.", _by_state(runs)),
         metric("llmprism_findings_open", "gauge", "Open findings, by kind.", _by_kind(findings)),
-        *_sources(history.sources()),
+        *_sources(history.sources(), gauges.now_ns),
     ]
     return "".join(parts)
 
@@ -111,7 +111,7 @@ def _jobs(runs: list[dict[str, Any]], findings: list[dict[str, Any]]) -> list[st
     ]
 
 
-def _sources(sources: list[dict[str, Any]]) -> list[str]:
+def _sources(sources: list[dict[str, Any]], now_ns: int) -> list[str]:
     real = [source for source in sources if source["name"] != "service"]
     names = ("received", "stored", "late")
     parts = [
@@ -133,11 +133,17 @@ def _sources(sources: list[dict[str, Any]]) -> list[str]:
         for source in real
         for reason, count in source["refused"].items()
     ]
+    lag = [
+        ({"source": source["name"]}, (now_ns - source["latest_ns"]) / 1e9) for source in real if "latest_ns" in source
+    ]
     skipped = sum(source.get("windows_skipped", 0) for source in sources)
+    failed = sum(source.get("windows_failed", 0) for source in sources)
     return [
         *parts,
         metric("llmprism_source_dropped_records_total", "counter", "Records dropped, by reason.", dropped),
         metric("llmprism_source_refused_payloads_total", "counter", "Payloads that could not be read.", refused),
+        metric("llmprism_source_lag_seconds", "gauge", "How far the latest record lies behind the clock.", lag),
+        metric("llmprism_windows_failed_total", "counter", "Windows that could not be diagnosed.", [({}, failed)]),
         metric("llmprism_windows_skipped_total", "counter", "Windows left out to catch up.", [({}, skipped)]),
     ]
 

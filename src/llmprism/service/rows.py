@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from llmprism.service import schema
 
-__all__ = ["add_counts", "get_state", "put_position", "put_state", "upsert"]
+__all__ = ["add_counts", "get_state", "put_position", "put_state", "raise_mark", "upsert"]
 
 
 def _insert(connection: Connection, table: sql.Table) -> Any:
@@ -52,3 +52,15 @@ def add_counts(connection: Connection, source: str, counts: Sequence[tuple[str, 
                 set_={"value": table.c.value + insert.excluded.value},
             )
         )
+
+
+def raise_mark(connection: Connection, source: str, name: str, value: int) -> None:
+    """Sets a source's mark to this value unless it is higher already."""
+    table = schema.counters
+    insert = _insert(connection, table).values(source=source, name=name, reason="", value=value)
+    higher = sql.case((insert.excluded.value > table.c.value, insert.excluded.value), else_=table.c.value)
+    connection.execute(
+        insert.on_conflict_do_update(
+            index_elements=[table.c.source, table.c.name, table.c.reason], set_={"value": higher}
+        )
+    )

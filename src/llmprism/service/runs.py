@@ -46,6 +46,9 @@ END_SILENCE_STEPS: Final = 5.0
 UNSETTLED_WINDOWS: Final = 4
 """A run without plain steps that has been silent for so many windows is over: steps of 46 s pause for less."""
 
+PIECE: Final = 0.75
+"""Share of a run's members up to which a job inside it is taken for a piece of it rather than for all that is left."""
+
 PIECES_WINDOWS: Final = 2
 """After so many of a run's looks in which only pieces of it were seen, the pieces are jobs of their own."""
 
@@ -176,12 +179,12 @@ class _Follow:
     # -- the base look ------------------------------------------------------------------------------------------
 
     def _sighted_at_base(self, look: Look, job: JobReport, names: tuple[str, ...], run: RunLife | None) -> None:
+        whole = self._whole(names, run)
+        if whole is not None and self._is_piece(whole, job):
+            self._pulse(whole, job)
+            return
         if run is None:
-            whole = whole_of(names, list(self._runs.values()))
-            if whole is not None and self._is_piece(whole, job):
-                self._pulse(whole, job)
-            else:
-                self._perhaps_new(look, job, names, None)
+            self._perhaps_new(look, job, names, None)
             return
         if run.state.alive and run.reach_ns > self._rules.length:
             self._pulse(run, job)
@@ -191,6 +194,15 @@ class _Follow:
             self._report_run[job.job.id] = run.id
         if not self._runs[run.id].state.alive and _trains_again(run, job):
             self._perhaps_new(look, job, names, run)
+
+    def _whole(self, names: tuple[str, ...], run: RunLife | None) -> RunLife | None:
+        """The run that this job may be only a piece of, although it fits another one that is dead, or the same one."""
+        if run is None:
+            return whole_of(names, list(self._runs.values()))
+        if not run.state.alive:
+            return whole_of(names, [one for one in self._runs.values() if one.state.alive])
+        small = len(names) <= PIECE * len(run.members) and inside(names, frozenset(run.members))
+        return run if small and is_settled(run) else None
 
     def _is_piece(self, whole: RunLife, job: JobReport) -> bool:
         """Is this only a piece of a run? Of a dead one when it shows nothing new, of a living one unless that has not

@@ -312,3 +312,37 @@ def test_a_hang_that_was_only_a_stall_ends_as_one(watch):
         watch.window(end, [cluster.job(0, end)], [cluster.finding(28, 41, kind=FindingKind.STALL)])
     assert len(watch.opened) == len(watch.closed) == 1
     assert watch.life().finding.kind is FindingKind.STALL
+
+
+def test_a_window_that_shows_a_job_in_halves_does_not_split_it(watch):
+    cluster = watch.cluster
+    for end in range(8, 40, 4):
+        watch.window(end, [cluster.job(0, end, members=range(16))])
+    for end in range(40, 64, 4):
+        halves = [
+            cluster.job(0, end, members=members, name=name)
+            for members, name in ((range(8), "job-p"), (range(8, 16), "job-q"))
+        ]
+        watch.window(end, halves)
+        watch.window(end + 2, [cluster.job(0, end + 2, members=range(16))])
+    assert [(run.id, len(run.members)) for run in watch.state.runs] == [("job-a", 16)]
+
+
+def test_halves_of_a_job_that_is_seen_whole_later_leave_one_run(watch):
+    """The first windows show each pipeline as a job of its own; later one of them shows up alone once more."""
+    cluster = watch.cluster
+    for end in (8, 12, 16):
+        watch.window(
+            end,
+            [
+                cluster.job(0, end, members=range(8), name="job-p"),
+                cluster.job(0, end, members=range(8, 16), name="job-q"),
+            ],
+        )
+    for end in (20, 24, 28, 32):
+        watch.window(end, [cluster.job(0, end, members=range(16), name="job-whole")])
+    for end in (36, 40):
+        watch.window(end, [cluster.job(0, end, members=range(8, 16), name="job-q")])
+    alive = [run for run in watch.state.runs if run.state.alive]
+    assert [len(run.members) for run in alive] == [16]
+    assert len(watch.state.runs) == 2

@@ -79,8 +79,8 @@ function inputLine(data) {
   if (!rows.length) return null;
   const reasons = (source) => Object.entries(source.dropped || {}).map(([reason, count]) => `${reason} ${format.count(count)}`).join(", ") || "none";
   const table = el("table", { class: "plain" },
-    el("thead", {}, el("tr", {}, ["source", "received", "stored", "late", "dropped"].map((name, index) => el("th", { scope: "col", class: index % 4 ? "number" : null }, name)))),
-    el("tbody", {}, rows.map((source) => el("tr", {}, el("th", { scope: "row" }, source.name), ["received", "stored", "late"].map((key) => el("td", { class: "number" }, format.count(source[key]))), el("td", {}, reasons(source))))));
+    el("thead", {}, el("tr", {}, ["source", "latest record", "received", "stored", "late", "dropped"].map((name, index) => el("th", { scope: "col", class: index > 1 && index < 5 ? "number" : null }, name)))),
+    el("tbody", {}, rows.map((source) => el("tr", {}, el("th", { scope: "row" }, source.name), el("td", {}, source.latest_ns ? format.ago(source.latest_ns, data.now_ns) : "none"), ["received", "stored", "late"].map((key) => el("td", { class: "number" }, format.count(source[key]))), el("td", {}, reasons(source))))));
   return section("Records", null, el("div", { class: "panel scroll" }, table), (data.picture.notes || []).slice(0, 6).map((note) => el("p", { class: "note" }, note)));
 }
 
