@@ -26,7 +26,9 @@ class Postgres:
             account = pwd.getpwnam(self.user)
             os.chown(folder, account.pw_uid, account.pw_gid)
             for parent in folder.parents[:3]:
-                parent.chmod(0o755)
+                mode = parent.stat().st_mode
+                if not mode & 0o001:
+                    parent.chmod(mode & 0o7777 | 0o011)
         self._run("initdb", "-D", str(folder / "db"), "-U", "llmprism", "-A", "trust", "-E", "UTF8")
         self.url = f"postgresql+psycopg://llmprism@127.0.0.1:{self.port}/postgres"
 
