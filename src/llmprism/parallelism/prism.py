@@ -265,7 +265,12 @@ def _rephased(job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]
         sign[[there for there, _ in forward]] = 1
         sign[[back for _, back in forward]] = -1
         step_bytes = float(features.step_bytes[sign != 0].sum())
-        return _usable(pipeline_clock(transfers, sign, gradient, step_bytes, job.clock), job.clock)
+        found = pipeline_clock(transfers, sign, gradient, step_bytes, job.clock)
+        if found is None:  # sequences of varying length: their messages can be counted
+            counted = transfers.as_messages()
+            step_messages = float(pair_features(counted, job.clock).step_bytes[sign != 0].sum())
+            found = pipeline_clock(counted, sign, gradient, step_messages, job.clock)
+        return _usable(found, job.clock)
     if gradient.any():
         step_bytes = float(features.step_bytes[gradient].sum())
         return _usable(gradient_clock(transfers, gradient, step_bytes, job.clock), job.clock)
