@@ -272,11 +272,11 @@ def _rephased(job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]
             counted = transfers.as_messages()
             step_messages = float(pair_features(counted, job.clock).step_bytes[sign != 0].sum())
             found = pipeline_clock(counted, sign, gradient, step_messages, job.clock)
-        return found or job.clock
+        return _usable(found, job.clock)
     if gradient.any():
         gradient = without_dark_pairs(transfers, gradient, job.clock)
         step_bytes = float(features.step_bytes[gradient].sum())
-        return gradient_clock(transfers, gradient, step_bytes, job.clock) or job.clock
+        return _usable(gradient_clock(transfers, gradient, step_bytes, job.clock), job.clock)
     return job.clock
 
 
@@ -297,6 +297,11 @@ def _shard_groups(job: Job, links: Links, kinds: LinkKinds, features: PairFeatur
     inside = data_parallel_groups(links.only(shards), kinds.only(shards), features)
     across = data_parallel_groups(links.only(~shards), kinds.only(~shards), features)
     return _one_per_servers(job, inside) + across
+
+
+def _usable(moved: StepClock | None, before: StepClock) -> StepClock:
+    """A moved clock without a single step (a window shorter than a step) is of no use."""
+    return moved if moved is not None and moved.boundary_ns.size > 1 else before
 
 
 def _one_per_servers(job: Job, groups: tuple[Group, ...]) -> tuple[Group, ...]:

@@ -22,7 +22,7 @@ from llmprism.model.flows import FlowTable, InputCounts, Window, ranges
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import EventKind
 from llmprism.pipeline import diagnose
-from llmprism.service.evaluator import read_window
+from llmprism.service.reading import read_window
 from llmprism.service.store import Segment
 
 __all__ = ["MAX_EVENTS", "timeline_bytes"]

@@ -28,6 +28,8 @@ from llmprism.service.api.live import Live
 from llmprism.service.history import MAX_PAGE
 from llmprism.service.metrics import ServiceGauges, render
 from llmprism.service.timeline import timeline_bytes
+from llmprism.service.workers.metrics import render_worker
+from llmprism.service.workers.store import SharedStore
 
 __all__ = ["Live", "create_app"]
 
@@ -42,9 +44,13 @@ STATIC: Final = {
     "finding.js": "text/javascript",
     "switches.js": "text/javascript",
     "history.js": "text/javascript",
+    "tokens.css": "text/css",
     "style.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
+SHARED: Final = ("tokens.css",)
+"""Files that the HTML report brings along."""
+
 MAX_TIMELINE_NS: Final = 3_600 * 10**9
 """One hour per request: a thousand GPUs' events of an hour are more than a page can hold anyway."""
 
@@ -143,7 +149,8 @@ def _health(app: FastAPI, live: Live) -> None:
         intake = live.intake
         shedding = intake.sheds_until > time.monotonic()
         gauges = ServiceGauges(intake.queued_bytes, bool(intake.trouble), shedding, __version__, time.time_ns())
-        return PlainTextResponse(render(live.history, gauges), media_type="text/plain; version=0.0.4")
+        text = render(live.history, gauges) + render_worker(live.store)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
 def _overview(app: FastAPI, live: Live) -> None:
@@ -163,6 +170,7 @@ def _overview(app: FastAPI, live: Live) -> None:
         return {
             "revision": history.revision(),
             "now_ns": time.time_ns(),
+            "latest_ns": live.store.watermark()[0],
             "picture": picture,
             "window": history.last_window(),
             "jobs": runs,
@@ -201,6 +209,11 @@ def _overview(app: FastAPI, live: Live) -> None:
     def sources() -> dict[str, Any]:
         """What became of the records of every source."""
         return {"items": live.history.sources(), "queued_bytes": live.intake.queued_bytes}
+
+    @app.get("/api/v1/workers", tags=["service"])
+    def workers() -> dict[str, Any]:
+        """The workers that share the cluster's records; none where this service is alone."""
+        return {"items": live.store.workers() if isinstance(live.store, SharedStore) else []}
 
     @app.get("/api/v1/admin/dead-letters", tags=["service"])
     def dead_letters(limit: Limit = 100) -> dict[str, Any]:
@@ -312,6 +325,7 @@ def _events(app: FastAPI, live: Live) -> None:
 
 def _page(app: FastAPI) -> None:
     folder = files("llmprism.service") / "web"
+    shared = files("llmprism.report.html") / "static"
 
     @app.get("/", include_in_schema=False)
     def index() -> Response:
@@ -322,4 +336,5 @@ def _page(app: FastAPI) -> None:
         if name not in STATIC:
             raise HTTPException(404, "there is no such file")
         headers = {"cache-control": "no-cache"}
-        return Response((folder / name).read_bytes(), media_type=f"{STATIC[name]}; charset=utf-8", headers=headers)
+        place = shared if name in SHARED else folder
+        return Response((place / name).read_bytes(), media_type=f"{STATIC[name]}; charset=utf-8", headers=headers)
