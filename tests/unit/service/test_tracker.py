@@ -346,3 +346,10 @@ def test_halves_of_a_job_that_is_seen_whole_later_leave_one_run(watch):
     alive = [run for run in watch.state.runs if run.state.alive]
     assert [len(run.members) for run in alive] == [16]
     assert len(watch.state.runs) == 2
+
+
+def test_what_ended_long_ago_and_was_never_seen_is_no_finding(watch):
+    cluster = watch.cluster
+    for end in range(8, 120, 4):
+        watch.window(end, [cluster.job(end - 60, end)], [cluster.finding(30, 33)] if end >= 80 else [])
+    assert watch.opened == []
