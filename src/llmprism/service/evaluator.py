@@ -197,7 +197,7 @@ class Evaluator:
                 longer = Window(window.end_ns - reach, window.end_ns)
                 segments = self._store.segments(longer.start_ns, longer.end_ns, through)
                 most = self._config.windows.max_records
-                flows = read_members(segments, longer, members, self._store.incoming, most)
+                flows, _ = read_members(segments, longer, members, self._store.incoming, most)
                 reach //= 2
             if flows is not None:
                 report, _ = self._report(flows, longer, topology)

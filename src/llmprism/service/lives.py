@@ -39,6 +39,9 @@ CLOSE_MISSED: Final = 3
 
 PENDING_MISSED: Final = 2
 
+OLD: Final = 0.5
+"""Share of a look after its end beyond which a finding is not new."""
+
 RESUMED_MISSED: Final = 2
 """Windows after a stopped job goes on again: in these it shows whether it had hung or only stalled."""
 
@@ -104,7 +107,7 @@ def follow_findings(
             continue
         life = _same(finding, list(after.values()), sighted)
         if life is None:
-            if not _may_be_born(finding, by_id, judged):
+            if _is_old(finding, seen_in) or not _may_be_born(finding, by_id, judged):
                 continue
             life = _born(finding, seen_in, after)
         elif life.phase is FindingPhase.CLOSED:
@@ -136,6 +139,12 @@ def follow_findings(
 def _is_alive(life: FindingLife, runs: dict[str, RunLife]) -> bool:
     run = runs.get(life.finding.job or "")
     return run is not None and run.state.alive and run.state is not LiveState.HUNG
+
+
+def _is_old(finding: Finding, window: Window) -> bool:
+    """Did it end so long ago that many looks have seen all of it and found nothing? Then only the edge of this one
+    makes it look like a finding."""
+    return finding.end_ns is not None and window.end_ns - finding.end_ns > OLD * (window.end_ns - window.start_ns)
 
 
 def _may_be_born(finding: Finding, runs: dict[str, RunLife], judged: frozenset[str]) -> bool:

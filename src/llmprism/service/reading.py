@@ -50,18 +50,19 @@ def read_window(segments: Sequence[Segment], window: Window) -> FlowTable | None
 
 def read_members(
     segments: Sequence[Segment], window: Window, members: Sequence[str], folder: Path, most: int
-) -> FlowTable | None:
-    """The records of these addresses that end inside the window; None where there are none or more than `most`."""
+) -> tuple[FlowTable | None, int]:
+    """The records of these addresses that end inside the window, and how many there are; None where there is none or
+    more than `most`."""
     paths = [segment.path for segment in segments if segment.path.exists()]
     if not paths:
-        return None
+        return None, 0
     with tempfile.TemporaryDirectory(dir=folder, prefix="look-") as name:
         file = Path(name) / "look.parquet"
         try:
             found = extract_flows(paths, file, members, window.start_ns, window.end_ns, most)
         except duckdb.Error:
             found = extract_flows(_good(paths), file, members, window.start_ns, window.end_ns, most)
-        return read_flows([file]) if 0 < found <= most else None
+        return (read_flows([file]) if 0 < found <= most else None), found
 
 
 def _read(paths: list[Path]) -> FlowTable | None:

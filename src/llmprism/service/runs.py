@@ -179,21 +179,32 @@ class _Follow:
     # -- the base look ------------------------------------------------------------------------------------------
 
     def _sighted_at_base(self, look: Look, job: JobReport, names: tuple[str, ...], run: RunLife | None) -> None:
-        whole = self._whole(names, run)
+        whole = self._kin(look, job, names, run) or self._whole(names, run)
         if whole is not None and self._is_piece(whole, job):
-            self._pulse(whole, job)
+            self._pulse(whole, job, names)
             return
         if run is None:
             self._perhaps_new(look, job, names, None)
             return
         if run.state.alive and run.reach_ns > self._rules.length:
-            self._pulse(run, job)
+            self._pulse(run, job, names)
         elif run.state.alive or run.state is LiveState.CRASHED:
             self._follow(look, run, job, names)
         else:
             self._report_run[job.job.id] = run.id
         if not self._runs[run.id].state.alive and _trains_again(run, job):
             self._perhaps_new(look, job, names, run)
+
+    def _kin(self, look: Look, job: JobReport, names: tuple[str, ...], run: RunLife | None) -> RunLife | None:
+        """A run that is not settled and shares half of its members with this job, whose steps are not plain either: the
+        window is too short for both, and shows another part of the same job each time."""
+        if (run is not None and run.state.alive) or is_clear(job, 0, look.window):
+            return None
+        here = frozenset(names)
+        unsettled = [one for one in self._runs.values() if one.state.alive and not is_settled(one)]
+        shared = {one.id: len(here & frozenset(one.members)) for one in unsettled}
+        kin = [one for one in unsettled if 2 * shared[one.id] >= min(len(here), len(one.members)) > 0]
+        return max(kin, key=lambda one: (shared[one.id], -one.first_ns), default=None)
 
     def _whole(self, names: tuple[str, ...], run: RunLife | None) -> RunLife | None:
         """The run that this job may be only a piece of, although it fits another one that is dead, or the same one."""
@@ -212,13 +223,15 @@ class _Follow:
         reach = max(whole.reach_ns, self._rules.length)
         return self._end - max(whole.whole_ns, whole.first_ns) <= PIECES_WINDOWS * reach
 
-    def _pulse(self, run: RunLife, job: JobReport) -> None:
+    def _pulse(self, run: RunLife, job: JobReport, names: tuple[str, ...]) -> None:
         """The run is active; no more can be said from this look."""
         self._report_run[job.job.id] = run.id
         if not run.state.alive:
             return
         active = max(run.silent_since_ns, last_active(job))
         run = replace(run, seen_ns=self._end, silent_since_ns=active)
+        if not is_settled(run):
+            run = replace(run, members=_joined(run.members, names))
         if run.state in (LiveState.STALLED, LiveState.HUNG) and self._end - active < stop_silence(run):
             self._set(run, LiveState.RUNNING if run.steps else LiveState.STARTED, active, "it trains again")
         else:
@@ -287,7 +300,9 @@ class _Follow:
         silent = active <= run.silent_since_ns and is_settled(run)
         run = replace(run, seen_ns=self._end, silent_since_ns=max(run.silent_since_ns, active))
         if not silent:
-            run = self._cleared(replace(run, members=names, servers=job.job.servers), job, look)
+            plain = is_settled(run) or is_clear(job, run.first_ns, look.window)
+            members = names if plain else _joined(run.members, names)
+            run = self._cleared(replace(run, members=members, servers=job.job.servers), job, look)
         if not is_settled(run):
             state = LiveState.STARTED if run.restart_of is None else LiveState.RESTARTED
             self._set(run, state, run.since_ns, "no plain steps yet")
@@ -374,6 +389,10 @@ class _Follow:
             self._transitions.append(Transition(run.id, at, run.state, state, why))
             run = replace(run, state=state, since_ns=at)
         self._runs[run.id] = run
+
+
+def _joined(members: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*members, *more)))
 
 
 def _trains_again(run: RunLife, job: JobReport) -> bool:

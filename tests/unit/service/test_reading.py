@@ -30,14 +30,15 @@ def test_a_torn_segment_costs_its_own_records_only(tmp_path):
 def test_only_the_records_of_some_addresses_are_read(tmp_path):
     whole = read_flows([FLOWS])
     wanted = whole.addresses[0]
-    found = read_members([segment(FLOWS)], ALWAYS, [wanted], tmp_path, 10**6)
+    found, count = read_members([segment(FLOWS)], ALWAYS, [wanted], tmp_path, 10**6)
+    assert count == found.counts.records
     ends = zip(found.pair_src.tolist(), found.pair_dst.tolist(), strict=True)
     assert all(wanted in (found.addresses[one], found.addresses[other]) for one, other in ends)
     assert 0 < found.start_ns.size < whole.start_ns.size
-    everybody = read_members([segment(FLOWS)], ALWAYS, whole.addresses, tmp_path, 10**6)
+    everybody, _ = read_members([segment(FLOWS)], ALWAYS, whole.addresses, tmp_path, 10**6)
     assert everybody.start_ns.size == whole.start_ns.size
-    assert read_members([segment(FLOWS)], ALWAYS, whole.addresses, tmp_path, 10) is None, "too many"
-    assert read_members([segment(FLOWS)], ALWAYS, ["it's nobody"], tmp_path, 10**6) is None
+    assert read_members([segment(FLOWS)], ALWAYS, whole.addresses, tmp_path, 10) == (None, 25_090), "too many"
+    assert read_members([segment(FLOWS)], ALWAYS, ["it's nobody"], tmp_path, 10**6) == (None, 0)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -346,3 +346,21 @@ def test_halves_of_a_job_that_is_seen_whole_later_leave_one_run(watch):
     alive = [run for run in watch.state.runs if run.state.alive]
     assert [len(run.members) for run in alive] == [16]
     assert len(watch.state.runs) == 2
+
+
+def test_what_ended_long_ago_and_was_never_seen_is_no_finding(watch):
+    cluster = watch.cluster
+    for end in range(8, 120, 4):
+        watch.window(end, [cluster.job(end - 60, end)], [cluster.finding(30, 33)] if end >= 80 else [])
+    assert watch.opened == []
+
+
+def test_windows_too_short_for_a_job_show_parts_of_it_that_are_one_run(watch):
+    """Steps longer than the window: each window shows another part; the parts overlap, so they are one job."""
+    cluster = watch.cluster
+    parts = [range(6), range(3, 9), range(9), range(6, 12)]
+    for number, end in enumerate(range(20, 220, 4)):
+        members = parts[(number // 4) % len(parts)]
+        watch.window(end, [cluster.job(end - 60, end, period=46, members=members, name=f"job-{members[0]}")])
+    assert [run.id for run in watch.state.runs] == ["job-0"]
+    assert len(watch.run("job-0").members) == 12

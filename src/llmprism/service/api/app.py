@@ -54,6 +54,9 @@ SHARED: Final = ("tokens.css",)
 MAX_TIMELINE_NS: Final = 3_600 * 10**9
 """One hour per request: a thousand GPUs' events of an hour are more than a page can hold anyway."""
 
+SCANNED: Final = 8
+"""Times the most records of a window that may be scanned for those of one job: some ten seconds of work."""
+
 MAX_NS: Final = 2**63 - 1
 Time = Annotated[int | None, Query(ge=0, le=MAX_NS, description="nanoseconds since the Unix epoch")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
@@ -260,17 +263,26 @@ def _jobs(app: FastAPI, live: Live) -> None:
     async def timeline(job: Name, from_ns: Time = None, to_ns: Time = None) -> Response:
         """Per-GPU events as binary columns (see the reference), made from the raw flows of the range."""
         run = _found(await asyncio.to_thread(live.history.run, job), "job")
-        length = live.config.windows.rules().length
+        length = max(live.config.windows.rules().length, run.get("reach_ns", 0))
+        most = live.config.windows.max_records
         end = to_ns if to_ns is not None else min(run["seen_ns"], run["silent_since_ns"] + 10**9)
         start = from_ns if from_ns is not None else max(0, end - length // 2)
         if end <= start or end - start > MAX_TIMELINE_NS:
             raise HTTPException(422, "the range must be longer than nothing and at most an hour")
         context = (max(0, min(start, end - length)), end)
         segments = await asyncio.to_thread(live.store.segments, *context)
-        if sum(segment.records for segment in segments) > live.config.windows.max_records:
+        if sum(segment.records for segment in segments) > SCANNED * most:
             raise HTTPException(422, "the range holds too many records; ask for a shorter one")
         loop = asyncio.get_running_loop()
-        arguments = (segments, live.config.topology.file, context, (start, end), run["members"])
+        arguments = (
+            segments,
+            live.config.topology.file,
+            context,
+            (start, end),
+            run["members"],
+            live.store.incoming,
+            most,
+        )
         body = await loop.run_in_executor(live.workers, timeline_bytes, *arguments)
         return Response(body, media_type="application/octet-stream")
 

@@ -41,6 +41,8 @@ export function facts(rows) {
 }
 
 // The same colour for a job on every page of this session: the one its id asks for, or the next that no other has.
+// The first ten are the plain ones; the others are mixtures for clusters with more jobs than that.
+const PLAIN = 10;
 const COLORS = 20;
 const colors = new Map(JSON.parse(sessionStorage.getItem("llmprism-colors") || "[]"));
 
@@ -51,8 +53,8 @@ export function jobColor(id) {
     for (const character of id) wanted = (wanted * 31 + character.codePointAt(0)) >>> 0;
     while (colors.size >= COLORS) colors.delete(colors.keys().next().value);
     const taken = new Set(colors.values());
-    while (taken.has(wanted % COLORS)) wanted += 1;
-    colors.set(id, wanted % COLORS);
+    const order = Array.from({ length: COLORS }, (_, index) => (index < PLAIN ? (wanted + index) % PLAIN : index));
+    colors.set(id, order.find((color) => !taken.has(color)));
     sessionStorage.setItem("llmprism-colors", JSON.stringify([...colors]));
   }
   return `var(--job-${colors.get(id)})`;

@@ -24,8 +24,9 @@ function verdict(data) {
   const open = data.findings.length;
   const gpus = data.jobs.reduce((sum, job) => sum + job.gpus, 0);
   const slow = data.jobs.filter((job) => ["slowed", "stalled"].includes(job.state)).length;
-  const mood = open ? "bad" : data.jobs.length && !slow ? "good" : "warn";
-  const calm = slow ? `No fault found, but ${format.plural(slow, "job")} slower than usual` : "Nothing wrong";
+  const stale = data.window && data.now_ns - data.window.end_ns > 45e9;
+  const mood = open ? "bad" : data.jobs.length && !slow && !stale ? "good" : "warn";
+  const calm = slow ? `No fault found, but ${format.plural(slow, "job")} slower than usual` : stale ? `Nothing was wrong ${format.ago(data.window.end_ns, data.now_ns)}` : "Nothing wrong";
   const text = open ? `${format.plural(open, "problem")} open` : data.jobs.length ? calm : "No training job seen yet";
   const losing = data.jobs.reduce((sum, job) => sum + lostRate(job), 0);
   const tiles = [
