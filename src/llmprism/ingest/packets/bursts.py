@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from llmprism.ingest.packets.compiled import inlined
 from llmprism.ingest.packets.holes import add_hole, clear_holes, distance, fill_holes
 from llmprism.ingest.packets.layout import (
@@ -22,7 +19,6 @@ from llmprism.ingest.packets.layout import (
     C_TRUNCATED,
     END,
     KEY_WORD,
-    MESSAGES,
     MISSING,
     NEXT,
     OUT_BYTES,
@@ -39,21 +35,16 @@ from llmprism.ingest.packets.layout import (
     P_LENGTH,
     P_PAYLOAD,
     PACKETS,
-    PORT,
     RETRANSMITTED,
-    ROCE_PORT,
     SOURCE_ID,
     START,
     TARGET_ID,
-    UDP,
     Number,
 )
 from llmprism.ingest.packets.loads import big16, big32, byte
+from llmprism.ingest.packets.work import Bytes, Int64, Work
 
-__all__ = ["SYN", "count_tcp", "emit", "emit_message", "extend_burst", "ports_word", "tcp_length"]
-
-Bytes = NDArray[np.uint8]
-Int64 = NDArray[np.int64]
+__all__ = ["SYN", "close_burst", "count_tcp", "extend_burst", "ports_word", "tcp_length"]
 
 MAX_JUMP: Final = 1 << 26
 """64 MiB: a larger jump of the sequence number is a new connection on the same ports, not a loss in the capture."""
@@ -118,14 +109,14 @@ def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: Number, counters:
 
 
 @inlined
-def extend_burst(flow: Int64, time_ns: Number, fresh: Number, out: Int64, state: Int64) -> None:
+def extend_burst(flow: Int64, time_ns: Number, fresh: Number, work: Work) -> None:
     """Adds a packet to the open burst of the flow, or closes that one and opens the next."""
     if flow[PACKETS] > 0 and (
-        time_ns - flow[END] > state[BURST_GAP]
+        time_ns - flow[END] > work.state[BURST_GAP]
         or time_ns < flow[START] - CLOCK_STEP_NS
         or time_ns - flow[START] > LONGEST_BURST_NS
     ):
-        emit(flow, flow[BYTES], out, state)
+        close_burst(flow, work)
     if flow[PACKETS] == 0:
         flow[START] = flow[END] = time_ns
     else:
@@ -136,30 +127,16 @@ def extend_burst(flow: Int64, time_ns: Number, fresh: Number, out: Int64, state:
 
 
 @inlined
-def emit_message(flow: Int64, time_ns: Number, size: Number, out: Int64, state: Int64) -> None:
-    """Writes a message of one packet beside the open record, which stays as it is."""
-    kept = flow[START], flow[END], flow[PACKETS], flow[BYTES]
-    flow[START] = flow[END] = time_ns
-    flow[PACKETS] = 1
-    emit(flow, size, out, state)
-    flow[START], flow[END], flow[PACKETS], flow[BYTES] = kept
-
-
-@inlined
-def emit(flow: Int64, size: Number, out: Int64, state: Int64) -> None:
-    """Writes the open record and closes it. A record without bytes is not written."""
-    if size > 0:
-        row = out[state[OUT_COUNT]]
+def close_burst(flow: Int64, work: Work) -> None:
+    """Writes the open burst and closes it. A burst without bytes is not written."""
+    if flow[BYTES] > 0:
+        row = work.out[work.state[OUT_COUNT]]
         word = flow[KEY_WORD]
-        protocol = word >> 48 & 0xFF
         row[OUT_START], row[OUT_END] = flow[START], flow[END]
         row[OUT_SOURCE], row[OUT_TARGET] = flow[SOURCE_ID], flow[TARGET_ID]
-        if protocol >= MESSAGES:
-            row[OUT_SPORT], row[OUT_DPORT], row[OUT_PROTOCOL] = flow[PORT], ROCE_PORT, UDP
-        else:
-            row[OUT_SPORT], row[OUT_DPORT], row[OUT_PROTOCOL] = word >> 16 & 0xFFFF, word & 0xFFFF, protocol
-        row[OUT_BYTES], row[OUT_PACKETS] = size, flow[PACKETS]
-        state[OUT_COUNT] += 1
+        row[OUT_SPORT], row[OUT_DPORT], row[OUT_PROTOCOL] = word >> 16 & 0xFFFF, word & 0xFFFF, word >> 48 & 0xFF
+        row[OUT_BYTES], row[OUT_PACKETS] = flow[BYTES], flow[PACKETS]
+        work.state[OUT_COUNT] += 1
     flow[PACKETS] = flow[BYTES] = 0
 
 
