@@ -48,11 +48,14 @@ def diagnose(
     """
     if method not in METHODS:
         raise UsageError(f"there is no method {method!r}; there are {' and '.join(METHODS)}")
+    from llmprism.diagnose import congestion_note, with_congestion_signs
+
     watched = window or flows.window
     tell = progress or (lambda _stage, _share: None)
     usable, notes = _usable_topology(flows, topology)
     run = _prism if method == "prism" else _paper
     recognition, told, states, findings = run(flows, usable, with_events, tell, watched)
+    notes += congestion_note(flows.congestion)
     notes += tuple(dict.fromkeys(f"{job.id}: {note}" for job, layout, _ in told for note in layout.notes))
     return Report(
         window=watched,
@@ -61,7 +64,7 @@ def diagnose(
         jobs=tuple(
             JobReport(job, state, layout, timeline) for (job, layout, timeline), state in zip(told, states, strict=True)
         ),
-        findings=findings,
+        findings=with_congestion_signs(findings, flows.congestion),
         topology=usable,
         switches=_switch_loads([job for job, _, _ in told], usable),
         notes=notes,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from llmprism.ingest.packets.compiled import inlined
-from llmprism.ingest.packets.holes import add_hole, clear_holes, distance, fill_holes
+from llmprism.ingest.packets.holes import add_hole, clear_holes, count_holes, distance, fill_holes
 from llmprism.ingest.packets.layout import (
     BURST_GAP,
     BYTES,
@@ -74,7 +74,7 @@ def tcp_length(data: Bytes, packet: Int64, counters: Int64) -> Number:
 
 @inlined
 def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: Number, counters: Int64) -> Number:
-    """How many of the payload bytes are new; keeps track of the sequence numbers."""
+    """How many of the payload bytes are new; keeps track of the sequence numbers and of gaps that nothing filled."""
     at = packet[P_PAYLOAD]
     sequence = big32(data, at + 4)
     if at + 14 <= packet[P_END] and byte(data, at + 13) & SYN:
@@ -98,7 +98,11 @@ def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: Number, counters:
         return length
     beyond = max(distance(after, flow[NEXT], 32), 0)
     known_end = after if beyond == 0 else flow[NEXT]
+    gaps = count_holes(flow)
     fresh = beyond + fill_holes(flow, sequence, known_end, 32)
+    closed = gaps - count_holes(flow)
+    flow[MISSING] -= closed
+    counters[C_MISSING] -= closed
     if beyond > 0:
         flow[NEXT] = after
     if fresh < length:

@@ -14,7 +14,7 @@ from llmprism.ingest.packets.compiled import inlined
 from llmprism.ingest.packets.layout import HOLE_COUNT, HOLE_CURSOR, HOLES, Number
 from llmprism.ingest.packets.work import Int64
 
-__all__ = ["add_hole", "clear_holes", "distance", "fill_holes"]
+__all__ = ["add_hole", "clear_holes", "count_holes", "distance", "fill_holes"]
 
 
 @inlined
@@ -28,6 +28,14 @@ def distance(later: Number, earlier: Number, bits: Number) -> Number:
 def clear_holes(flow: Int64) -> None:
     for hole in range(HOLE_COUNT):
         flow[HOLES + 2 * hole] = flow[HOLES + 2 * hole + 1] = 0
+
+
+@inlined
+def count_holes(flow: Int64) -> Number:
+    count = 0
+    for hole in range(HOLE_COUNT):
+        count += flow[HOLES + 2 * hole] != flow[HOLES + 2 * hole + 1]
+    return count
 
 
 @inlined

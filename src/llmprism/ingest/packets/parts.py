@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from llmprism.ingest.packets.compiled import inlined
+from llmprism.ingest.packets.compiled import inlined, outlined
 from llmprism.ingest.packets.holes import distance, fill_holes
 from llmprism.ingest.packets.layout import (
     C_CUT,
@@ -92,13 +92,48 @@ def add_packet(
     work: Work,
 ) -> None:
     """One packet that was not seen before, in order or late. `is_start`: the first one seen of this queue pair."""
+    parts = work.parts[flow[PARTS_ROW]]
+    if position == 0 and flow[OPEN] == 1 and _follows_on(parts[flow[CURRENT]], number):
+        flow[MTU] = payload
+        _grow(parts[flow[CURRENT]], payload, time_ns)
+        return
+    _add(flow, parts, number, position, payload, promised, is_start, time_ns, work)
+
+
+@inlined
+def _follows_on(part: Int64, number: Number) -> Number:
+    return part[S_END] == number and part[S_FLAGS] != 0 and not part[S_FLAGS] & LAST
+
+
+@inlined
+def _grow(part: Int64, payload: Number, time_ns: Number) -> None:
+    """By the next packet of the message, in order: what almost every packet is."""
+    part[S_END] = (part[S_END] + 1) & PSN_MASK
+    part[S_START_NS] = min(part[S_START_NS], time_ns)
+    part[S_END_NS] = max(part[S_END_NS], time_ns)
+    part[S_BYTES] += payload
+    part[S_PACKETS] += 1
+
+
+@outlined
+def _add(
+    flow: Int64,
+    parts: Int64,
+    number: Number,
+    position: Number,
+    payload: Number,
+    promised: Number,
+    is_start: Number,
+    time_ns: Number,
+    work: Work,
+) -> None:
+    """Any other packet: a message of one packet, the beginning or the end of one, or one out of order."""
     if position == FIRST | LAST and flow[OPEN] == 0:
         _end_seen(flow, number)
         _write(flow, time_ns, time_ns, 1, payload, work)
         return
     if not position & LAST:
         flow[MTU] = payload
-    parts = work.parts[flow[PARTS_ROW]]
     index = _extended(flow, parts, number, position, payload, time_ns)
     if index == NONE:
         if flow[OPEN] == PART_COUNT:

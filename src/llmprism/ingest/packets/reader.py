@@ -79,10 +79,18 @@ class PacketStats:
 class PacketReader:
     """Reads one stream. Iterate over `batches()` to its end, then ask for `addresses()` and `stats()`.
 
-    A batch is an int64 array with the columns `layout.OUT_*`; its addresses are row numbers of `addresses()`.
+    A batch is an int64 array with the columns `layout.OUT_*`; its addresses are row numbers of `addresses()`. `on_read`
+    is called after every chunk.
     """
 
-    def __init__(self, stream: BinaryIO, name: str, burst_gap_ns: int = BURST_GAP_NS) -> None:
+    def __init__(
+        self,
+        stream: BinaryIO,
+        name: str,
+        burst_gap_ns: int = BURST_GAP_NS,
+        on_read: Callable[[], None] | None = None,
+    ) -> None:
+        self._on_read = on_read
         self._read_into: Callable[[memoryview], int | None] = stream.readinto  # type: ignore[attr-defined]
         self._name = name
         self._begin = self._end = 0
@@ -221,13 +229,12 @@ class PacketReader:
             count = self._read_into(self._work.data[rest : rest + CHUNK_BYTES].data)
         except (OSError, EOFError, zlib.error) as error:
             raise FormatError(
-                f"{self._name}: cannot be decompressed beyond byte {self._offset + rest} ({error}); copy it again"
+                f"{self._name}: cannot be read beyond byte {self._offset + rest} of the (decompressed) packets "
+                f"({error}); copy it again"
             ) from None
-        except Exception as error:
-            if type(error).__module__.startswith("zstandard"):
-                raise FormatError(f"{self._name}: broken zstd data at byte {self._offset + rest} ({error})") from None
-            raise
         self._end += count or 0
+        if self._on_read is not None:
+            self._on_read()
         return bool(count)
 
     def _take(self) -> Int64:
