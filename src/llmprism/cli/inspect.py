@@ -77,11 +77,13 @@ def _print(fitness: Fitness) -> None:
     console.print(table)
     console.print()
     colours = {"yes": "green", "partly": "yellow", "no": "red"}
+    given: set[str] = set()
     for answer in fitness.answers:
         verdict = f"[{colours[answer.verdict]}]{answer.verdict:6}[/]"
         console.print(f"{answer.question:12} {verdict} {escape(answer.why)}", soft_wrap=True)
-        if answer.advice:
+        if answer.advice and answer.advice not in given:
             console.print(f"{'':19} → {escape(answer.advice)}", soft_wrap=True)
+        given.add(answer.advice)
 
 
 def _facts(fitness: Fitness) -> list[tuple[str, str]]:

@@ -36,9 +36,10 @@ def with_congestion_signs(findings: Sequence[Finding], signs: CongestionTable | 
 
 
 def _evidence(where: Where, signs: CongestionTable) -> tuple[Evidence, ...]:
+    target: str | None = None
     if where.type is WhereType.NIC and isinstance(where.id, str):
-        source, target = where.id, None
-    elif where.type is WhereType.LINK and len(where.id) == 2:
+        source = where.id
+    elif where.type is WhereType.LINK and isinstance(where.id, tuple) and len(where.id) == 2:
         source, target = where.id
     else:
         return ()

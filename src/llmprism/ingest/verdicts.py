@@ -116,8 +116,8 @@ def _unsure(packets: PacketFitness) -> float:
 
 
 _TIMEOUTS: Final = (
-    "set the exporter's active timeout to 1 s and its inactive timeout to the minimum, or mirror packets: "
-    "docs/how-to/netflow-ipfix.md"
+    "set the exporter's active timeout below a step (1 s at most, less where it can) and its inactive timeout to the "
+    "minimum, or mirror packets: docs/how-to/netflow-ipfix.md"
 )
 
 
@@ -125,7 +125,7 @@ def _steps(fitness: Fitness) -> Answer:
     longest = min(LONG_RECORD_NS, LONG_RECORD_SHARE * fitness.window.seconds * 1e9)
     if fitness.typical_record_ns > longest or fitness.timestamp_resolution_ns > COARSE_CLOCK_NS:
         why = (
-            f"records are folded: half of the bytes are in records of {_time(fitness)} or longer, and a step is shorter"
+            f"records are folded: half of the bytes are in records of {_time(fitness)} or longer, which hide what is in them"
             if fitness.typical_record_ns > longest
             else f"time stamps have a resolution of {fitness.timestamp_resolution_ns / 1e9:g} s"
         )

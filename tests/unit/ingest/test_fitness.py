@@ -73,7 +73,7 @@ def test_one_record_per_pair_and_minute(tmp_path: Path) -> None:
     assert "folded" in found[Question.STEPS].why
     assert "60 s or longer" in found[Question.STEPS].why
     assert "no step can be seen" in found[Question.STEPS].why
-    assert "active timeout to 1 s" in found[Question.STEPS].advice
+    assert "active timeout below a step" in found[Question.STEPS].advice
 
 
 def test_folded_and_sampled_is_no_better_than_folded(tmp_path: Path) -> None:
