@@ -123,13 +123,22 @@ _TIMEOUTS: Final = (
 
 def _steps(fitness: Fitness) -> Answer:
     longest = min(LONG_RECORD_NS, LONG_RECORD_SHARE * fitness.window.seconds * 1e9)
-    if fitness.typical_record_ns > longest or fitness.timestamp_resolution_ns > COARSE_CLOCK_NS:
-        why = (
-            f"records are folded: half of the bytes are in records of {_time(fitness)} or longer, which hide what is in them"
-            if fitness.typical_record_ns > longest
-            else f"time stamps have a resolution of {fitness.timestamp_resolution_ns / 1e9:g} s"
+    if fitness.typical_record_ns > longest:
+        return Answer(
+            Question.STEPS,
+            Verdict.NO,
+            f"records are folded: half of the bytes are in records of {_time(fitness)} or longer, which hide what is "
+            "in them: no step can be seen",
+            _TIMEOUTS,
         )
-        return Answer(Question.STEPS, Verdict.NO, f"{why}: no step can be seen", _TIMEOUTS)
+    if fitness.timestamp_resolution_ns > COARSE_CLOCK_NS:
+        return Answer(
+            Question.STEPS,
+            Verdict.NO,
+            f"time stamps have a resolution of {fitness.timestamp_resolution_ns / 1e9:g} s: no step can be seen",
+            "export start and end in milliseconds or finer (IPFIX fields 152 to 157), and keep them in the collector: "
+            "docs/how-to/netflow-ipfix.md",
+        )
     if fitness.sampling is not None and fitness.records_per_pair_and_second < MIN_SAMPLED_RECORDS:
         return Answer(
             Question.STEPS,
