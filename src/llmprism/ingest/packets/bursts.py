@@ -21,27 +21,16 @@ from llmprism.ingest.packets.layout import (
     KEY_WORD,
     MISSING,
     NEXT,
-    OUT_BYTES,
-    OUT_COUNT,
-    OUT_DPORT,
-    OUT_END,
-    OUT_PACKETS,
-    OUT_PROTOCOL,
-    OUT_SOURCE,
-    OUT_SPORT,
-    OUT_START,
-    OUT_TARGET,
     P_END,
     P_LENGTH,
     P_PAYLOAD,
     PACKETS,
     RETRANSMITTED,
-    SOURCE_ID,
     START,
-    TARGET_ID,
     Number,
 )
 from llmprism.ingest.packets.loads import big16, big32, byte
+from llmprism.ingest.packets.records import write_record
 from llmprism.ingest.packets.work import Bytes, Int64, Work
 
 __all__ = ["SYN", "close_burst", "count_tcp", "extend_burst", "ports_word", "tcp_length"]
@@ -134,13 +123,10 @@ def extend_burst(flow: Int64, time_ns: Number, fresh: Number, work: Work) -> Non
 def close_burst(flow: Int64, work: Work) -> None:
     """Writes the open burst and closes it. A burst without bytes is not written."""
     if flow[BYTES] > 0:
-        row = work.out[work.state[OUT_COUNT]]
         word = flow[KEY_WORD]
-        row[OUT_START], row[OUT_END] = flow[START], flow[END]
-        row[OUT_SOURCE], row[OUT_TARGET] = flow[SOURCE_ID], flow[TARGET_ID]
-        row[OUT_SPORT], row[OUT_DPORT], row[OUT_PROTOCOL] = word >> 16 & 0xFFFF, word & 0xFFFF, word >> 48 & 0xFF
-        row[OUT_BYTES], row[OUT_PACKETS] = flow[BYTES], flow[PACKETS]
-        work.state[OUT_COUNT] += 1
+        ports = (word >> 16 & 0xFFFF, word & 0xFFFF)
+        protocol = word >> 48 & 0xFF
+        write_record(work, flow, flow[START], flow[END], ports, protocol, flow[BYTES], flow[PACKETS])
     flow[PACKETS] = flow[BYTES] = 0
 
 

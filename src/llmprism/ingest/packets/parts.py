@@ -31,16 +31,6 @@ from llmprism.ingest.packets.layout import (
     MTU,
     NEXT,
     OPEN,
-    OUT_BYTES,
-    OUT_COUNT,
-    OUT_DPORT,
-    OUT_END,
-    OUT_PACKETS,
-    OUT_PROTOCOL,
-    OUT_SOURCE,
-    OUT_SPORT,
-    OUT_START,
-    OUT_TARGET,
     PART_COUNT,
     PARTS_ROW,
     PORT,
@@ -55,11 +45,10 @@ from llmprism.ingest.packets.layout import (
     S_PACKETS,
     S_SIZE,
     S_START_NS,
-    SOURCE_ID,
-    TARGET_ID,
     UDP,
     Number,
 )
+from llmprism.ingest.packets.records import write_record
 from llmprism.ingest.packets.work import Int64, Work
 
 __all__ = ["FIRST", "LAST", "PSN_BITS", "PSN_MASK", "add_packet", "close_messages", "continues"]
@@ -389,12 +378,7 @@ def _write_part(flow: Int64, part: Int64, size: Number, work: Work) -> None:
 def _write(flow: Int64, start_ns: Number, end_ns: Number, packets: Number, size: Number, work: Work) -> None:
     if size <= 0:
         return
-    row = work.out[work.state[OUT_COUNT]]
-    row[OUT_START], row[OUT_END] = start_ns, end_ns
-    row[OUT_SOURCE], row[OUT_TARGET] = flow[SOURCE_ID], flow[TARGET_ID]
-    row[OUT_SPORT], row[OUT_DPORT], row[OUT_PROTOCOL] = flow[PORT], ROCE_PORT, UDP
-    row[OUT_BYTES], row[OUT_PACKETS] = size, packets
-    work.state[OUT_COUNT] += 1
+    write_record(work, flow, start_ns, end_ns, (flow[PORT], ROCE_PORT), UDP, size, packets)
     work.counters[C_MESSAGES] += 1
 
 
