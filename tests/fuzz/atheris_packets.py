@@ -24,7 +24,8 @@ import numpy as np
 with atheris.instrument_imports(include=["llmprism"]):
     from llmprism.errors import LLMPrismError
     from llmprism.ingest import capture_notes
-    from llmprism.ingest.packets import PacketReader, reader
+    from llmprism.ingest.packets import reader
+    from llmprism.ingest.packets.reader import PacketReader
     from llmprism.ingest.topology import parse_topology
 
 import packet_frames as build

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import Window
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Window
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps, Timeline
@@ -20,10 +20,7 @@ from llmprism.model.timeline import Steps, Timeline
 Bool = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
 
-__all__ = ["MESSAGE_FLOOR_BYTES", "Ending", "final_ending", "inner_endings", "training_rows"]
-
-MESSAGE_FLOOR_BYTES: Final = 1_000
-"""Smaller records are heartbeats and store messages."""
+__all__ = ["Ending", "final_ending", "inner_endings", "training_rows"]
 
 COMPLETE: Final = 0.9
 """Share of a step's bytes from which its end was not in the middle of it."""
@@ -143,15 +140,20 @@ class _Messages:
     def ending(self, step: int, last: int, resumed: int | None, silence: int, alive: int) -> Ending:
         begun = int(self.steps.end_ns[step - 1])
         whole = float(self.size[(self.start >= self.steps.start_ns[0]) & (self.start < self.steps.end_ns[-1])].sum())
-        sent = float(self.size[(self.start >= begun) & (self.start <= last)].sum())
-        done = sent / max(whole / self.steps.count, 1.0)
+        rows = np.flatnonzero((self.start >= begun) & (self.start <= last))
+        share = np.cumsum(self.size[rows]) / max(whole / self.steps.count, 1.0)
+        done = float(share[-1]) if rows.size else 0.0
+        if done > COMPLETE + 1.0 - STARTED and self.exact():
+            unseen = int(done + 1.0 - COMPLETE)
+            begun = int(self.start[rows[np.searchsorted(share, unseen)]]) if unseen < done else last
+            done, step = max(done - unseen, 0.0), step + unseen
         usual = _usual_silence(self.start, self.end, self.size, self.steps, done)
         return Ending(step, begun, last, resumed, done, silence, usual, alive, self.period_ns, self.exact())
 
     def exact(self) -> bool:
         """Does every step carry the same bytes, so that a share of a step means something?"""
-        step = np.searchsorted(self.steps.end_ns, self.start, side="right")
-        inside = (step < self.steps.count) & (self.start >= self.steps.start_ns[np.minimum(step, self.steps.count - 1)])
+        step = self.steps.at(self.start)
+        inside = step >= 0
         total = np.bincount(step[inside], self.size[inside], minlength=self.steps.count)
         usual = float(np.median(total))
         return bool(np.median(np.abs(total - usual)) <= EXACT * usual)

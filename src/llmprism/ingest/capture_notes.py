@@ -18,7 +18,7 @@ import numpy as np
 from llmprism import limits
 from llmprism.errors import FormatError, LimitError
 from llmprism.ingest.database import Database
-from llmprism.ingest.packets import PacketStats
+from llmprism.ingest.packets.stats import PacketStats
 from llmprism.ingest.resolve import file_list
 from llmprism.ingest.sources import Source
 from llmprism.model.congestion import CongestionTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import numpy as np
 
@@ -13,10 +13,13 @@ from llmprism.errors import FormatError
 from llmprism.ingest.capture_notes import CaptureNotes
 from llmprism.ingest.columns import Scan, SourceColumn, literal
 from llmprism.ingest.database import Database, Progress
-from llmprism.ingest.packets import PacketReader, layout
+from llmprism.ingest.packets import layout
 from llmprism.ingest.sources import Compression, Source
 from llmprism.ingest.zstd import zstd_stream
 from llmprism.model.congestion import CongestionTable
+
+if TYPE_CHECKING:
+    from llmprism.ingest.packets.reader import PacketReader
 
 __all__ = ["packet_scan"]
 
@@ -40,6 +43,8 @@ def packet_scan(
 
     `tell` is told the share of the file that has been read; of standard input nobody knows the size.
     """
+    from llmprism.ingest.packets.reader import PacketReader
+
     types = ", ".join(f"{name} BIGINT" for name in _COLUMNS)
     connection.execute(f"CREATE TEMP TABLE {table}({types})")
     with _stream(source) as (stream, share):

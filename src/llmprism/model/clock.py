@@ -27,6 +27,11 @@ class StepClock:
     def steps(self) -> int:
         return int(self.regular.sum())
 
+    def step_at(self, when_ns: Int64) -> Int64:
+        """The step (an index into `regular`) in which each moment lies, -1 outside all."""
+        step = np.searchsorted(self.boundary_ns, when_ns, side="right") - 1
+        return np.where(step < self.regular.size, step, -1)
+
     @property
     def period_ns(self) -> float:
         """Median duration of a step; 0 without any."""

@@ -9,7 +9,7 @@ Addresses are integers that index `addresses`; switch paths are integers that in
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,21 @@ if TYPE_CHECKING:
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
-__all__ = ["FlowTable", "InputCounts", "Int32", "Int64", "TransferTable", "Window"]
+__all__ = [
+    "MESSAGE_FLOOR_BYTES",
+    "AssembledFlows",
+    "FlowTable",
+    "InputCounts",
+    "Int32",
+    "Int64",
+    "TransferTable",
+    "Window",
+    "ranges",
+]
+
+MESSAGE_FLOOR_BYTES: Final = 1_000
+"""Smaller transfers are heartbeats, norms and store messages, which go on between steps and between jobs; the smallest
+gradient bucket of a real job was 6 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +79,20 @@ class FlowTable:
         if not self.start_ns.size:
             return Window(0, 0)
         return Window(int(self.start_ns.min()), int(self.end_ns.max()))
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledFlows:
+    """Records that became transfers while they were read; what else a FlowTable would say of them."""
+
+    transfers: TransferTable
+    counts: InputCounts
+    window: Window
+    congestion: CongestionTable | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return self.transfers.addresses
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import Int64, TransferTable, ranges
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
 
 Float64 = NDArray[np.float64]
 
@@ -22,9 +22,6 @@ __all__ = ["in_stage_order"]
 
 BAND = 0.2
 """Share of the balance's range (over one step) that counts as resting at its lowest or highest."""
-
-MESSAGE_FLOOR_BYTES = 1_000
-"""Smaller messages (norms, heartbeats) end no rest."""
 
 
 def in_stage_order(

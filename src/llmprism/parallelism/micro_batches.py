@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.layout import Schedule
 from llmprism.stats.quantum import equal_parts, scattered_parts
 
@@ -77,8 +77,8 @@ def interior_silences(transfers: TransferTable, pair: int, clock: StepClock) -> 
     """Silences of one pair inside steps: place as a share of the step's bytes, and length."""
     rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
     start, end, size = transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows]
-    step = np.searchsorted(clock.boundary_ns, start, side="right") - 1
-    inside = (step >= 0) & (step < clock.regular.size)
+    step = clock.step_at(start)
+    inside = step >= 0
     start, end, size, step = start[inside], end[inside], size[inside], step[inside]
     if not step.size:
         return np.zeros(0), np.zeros(0)
@@ -113,8 +113,8 @@ def _sent_before_return(transfers: TransferTable, forward: int, backward: int, c
     first_back = _first_start(transfers, backward, clock)
     rows = slice(int(transfers.pair_offsets[forward]), int(transfers.pair_offsets[forward + 1]))
     start, size = transfers.start_ns[rows], transfers.bytes[rows]
-    step = np.searchsorted(clock.boundary_ns, start, side="right") - 1
-    inside = (step >= 0) & (step < clock.regular.size)
+    step = clock.step_at(start)
+    inside = step >= 0
     start, size, step = start[inside], size[inside], step[inside]
     total = np.bincount(step, size, minlength=clock.regular.size)
     early = np.bincount(step, size * (start < first_back[step]), minlength=clock.regular.size)
@@ -124,9 +124,9 @@ def _sent_before_return(transfers: TransferTable, forward: int, backward: int, c
 
 def _first_start(transfers: TransferTable, pair: int, clock: StepClock) -> NDArray[np.int64]:
     rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
-    start = transfers.start_ns[rows][transfers.bytes[rows] >= 1000]
+    start = transfers.start_ns[rows][transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
     first = np.full(clock.regular.size, np.iinfo(np.int64).max, dtype=np.int64)
-    step = np.searchsorted(clock.boundary_ns, start, side="right") - 1
-    inside = (step >= 0) & (step < clock.regular.size)
+    step = clock.step_at(start)
+    inside = step >= 0
     np.minimum.at(first, step[inside], start[inside])
     return first

@@ -16,13 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.layout import PairKind
 from llmprism.parallelism.features import Links, PairFeatures
-from llmprism.stats.disjoint_sets import component_labels
+from llmprism.stats.disjoint_sets import component_labels, root_of
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -86,29 +86,21 @@ def _cumulative(features: PairFeatures, pair: Int32) -> Float64:
     return np.cumsum(np.where(pair[:, None] >= 0, features.profile[pair], 0.0), axis=1)
 
 
-@numba.njit(cache=True)
-def _root(parent: Int64, node: int) -> int:
-    while parent[node] != node:
-        parent[node] = parent[parent[node]]
-        node = parent[node]
-    return node
-
-
-@numba.njit(cache=True)
+@kernel
 def _votes(first: int, peers: int, parent: Int64, following: Int64, vote: Float64, low: Int64, high: Int64,
            offsets: Int64, incident: Int64) -> float:  # fmt: skip
     """Sum of the votes of all links between the set that holds `first` and the one whose root is `peers`."""
     total, node = 0.0, first
     while True:
         for link in incident[offsets[node] : offsets[node + 1]]:
-            if _root(parent, low[link] + high[link] - node) == peers:
+            if root_of(parent, low[link] + high[link] - node) == peers:
                 total += vote[link]
         node = following[node]
         if node == first:
             return total
 
 
-@numba.njit(cache=True)
+@kernel
 def _accept(order: Int64, low: Int64, high: Int64, kind: Int8, vote: Float64, offsets: Int64, incident: Int64,
             dp: int, pp: int, other: int) -> Int8:  # fmt: skip
     """The kinds that stand. `vote` is the log odds for data parallelism; `following` runs round a set."""
@@ -118,8 +110,8 @@ def _accept(order: Int64, low: Int64, high: Int64, kind: Int8, vote: Float64, of
     count = 0
     for link in order:
         a, b = low[link], high[link]
-        group_a, group_b = _root(group, a), _root(group, b)
-        same_pipeline = _root(pipeline, a) == _root(pipeline, b)
+        group_a, group_b = root_of(group, a), root_of(group, b)
+        same_pipeline = root_of(pipeline, a) == root_of(pipeline, b)
         if kind[link] == dp and same_pipeline:
             result[link] = other
         elif kind[link] == dp and group_a != group_b:
@@ -132,9 +124,9 @@ def _accept(order: Int64, low: Int64, high: Int64, kind: Int8, vote: Float64, of
         elif kind[link] == pp and group_a == group_b:
             result[link] = dp
         elif kind[link] == pp:
-            pipeline[_root(pipeline, a)] = _root(pipeline, b)
+            pipeline[root_of(pipeline, a)] = root_of(pipeline, b)
     for link in refused[:count]:  # others may have joined the two groups meanwhile
-        if _root(group, low[link]) != _root(group, high[link]):
+        if root_of(group, low[link]) != root_of(group, high[link]):
             result[link] = pp
     return result
 

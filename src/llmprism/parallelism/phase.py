@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.stats.byte_steps import Chain, chain_at
 from llmprism.stats.silences import Silences, silences_of
 
@@ -23,10 +23,7 @@ Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
 Float64 = NDArray[np.float64]
 
-__all__ = ["MESSAGE_FLOOR_BYTES", "gradient_clock", "outstanding", "pipeline_clock", "shifted_clock"]
-
-MESSAGE_FLOOR_BYTES: Final = 1_000
-"""Smaller records are heartbeats and store messages; the smallest gradient bucket of a real job was 6 KB."""
+__all__ = ["gradient_clock", "outstanding", "pipeline_clock", "shifted_clock"]
 
 TOLERANCE: Final = 0.03
 """Relative deviation of one step's bytes within a whole group or all pipelines."""
@@ -81,7 +78,7 @@ def outstanding(transfers: TransferTable, sign: Int8, when_ns: Int64, period_ns:
     return (level - lowest) / np.maximum(highest - lowest, 1.0)
 
 
-@numba.njit(cache=True)
+@kernel
 def _sliding_extremes(when: Int64, level: Float64, reach: float) -> tuple[Float64, Float64]:
     """Lowest and highest level within `reach` of each time."""
     lowest, highest = np.empty(level.size), np.empty(level.size)
@@ -107,7 +104,7 @@ def gradient_clock(transfers: TransferTable, group: Bool, step_bytes: float, clo
     return StepClock(end, chain.regular, chain.dominance)
 
 
-@numba.njit(cache=True)
+@kernel
 def _sent_by(offsets: Int64, end: Int64, size: Int64, pairs: Int64, boundary: Int64) -> Float64:
     """Bytes that each pair had sent by each boundary."""
     sent = np.zeros((pairs.size, boundary.size))
@@ -149,23 +146,26 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
     return late
 
 
-def shifted_clock(transfers: TransferTable, group: Bool, clock: StepClock, shift: float, collectives: int) -> StepClock:
-    """The clock moved on by a share of a step's bytes, to the longest silence next to that place."""
-    silences = _union(transfers, group)
+def shifted_clock(transfers: TransferTable, sharded: Bool, gradient: Bool, clock: StepClock, shift: float,
+                  collectives: int) -> StepClock:  # fmt: skip
+    """The clock moved on by a share of the bytes that the sharded pairs send in a step, to the longest silence next to
+    that place, or to the end of the last gradient message that began before the silence ended."""
+    silences = _union(transfers, sharded)
     position = silences.bytes_before.astype(np.float64)
-    at = position[np.minimum(np.searchsorted(silences.begin_ns, clock.boundary_ns), position.size - 1)]
+    at = position[np.maximum(np.searchsorted(silences.begin_ns, clock.boundary_ns, side="right") - 1, 0)]
     step = np.diff(at, append=at[-1] + np.median(np.diff(at)))
-    boundary = np.full(at.size, -1, dtype=np.int64)
+    chosen = np.full(at.size, -1, dtype=np.int64)
     for k in range(at.size):
         centre, reach = at[k] + shift * step[k], 0.4 * step[k] / collectives
         first, last = np.searchsorted(position, [centre - reach, centre + reach])
         if last > first:
-            longest = first + int(np.argmax(silences.length_ns[first:last]))
-            boundary[k] = silences.begin_ns[longest]
-    kept = np.flatnonzero(boundary >= 0)
+            chosen[k] = first + int(np.argmax(silences.length_ns[first:last]))
+    kept = np.flatnonzero(chosen >= 0)
+    begin = silences.begin_ns[chosen[kept]]
+    boundary = np.maximum(begin, _last_end_before(transfers, gradient, begin + silences.length_ns[chosen[kept]]))
     joined = np.diff(kept) == 1
     regular = joined & clock.regular[np.minimum(kept[:-1], clock.regular.size - 1)]
-    return StepClock(boundary[kept], regular, clock.dominance)
+    return StepClock(boundary, regular, clock.dominance)
 
 
 def _agrees(chain: Chain, clock: StepClock) -> bool:

@@ -7,8 +7,8 @@ Anything between is `unknown`.
 
 The longest silence of a sharded step may be its turning point, where the last layer is computed forward and backward,
 instead of its end. But the forward third of the bytes pauses after every collective, the backward part only after every
-second one, because gather and reduction go together: the arc of a third in which no pause is missing is the forward
-pass, and the step begins with it.
+second one, because gather and reduction go together. So a step is a pattern of three pauses: one that all places of the
+forward arc share, and two that take turns in the backward arc. The step begins where that pattern fits best.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import TransferTable
-from llmprism.model.layout import PairKind, Sharding
+from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.layout import Sharding
 from llmprism.parallelism.features import PROFILE_BINS, PairFeatures
 from llmprism.parallelism.micro_batches import interior_silences
 from llmprism.stats.quantum import equal_parts
@@ -45,8 +45,15 @@ HALVES_EXPLAIN: Final = 0.1
 VISITED: Final = 0.02
 """Silence at the least visited place, relative to the mean: gather and reduction leave little between them."""
 
-FORWARD_CONTRAST: Final = 2.0
-"""How much longer the shortest pauses of the forward arc must be than those after the boundary as it was."""
+GOOD_FIT: Final = 0.8
+"""Share of the pauses' variance that the pattern explains where it is one: real and simulated sharding reach 0.99."""
+
+BETTER_FIT: Final = 0.3
+"""Share of the pauses' variance that the pattern must explain more at its best place than at the clock's."""
+
+LAST_IS_LONG: Final = 1.5
+"""The first layer is computed backward before the last reduction, so the last pause of a step is of the longer sort.
+The shorter sort may exceed it by this factor where prefetching makes both alike."""
 
 MAX_PAIRS: Final = 64
 """Links asked: all of them say the same."""
@@ -61,10 +68,9 @@ class Sharded:
     collectives: int = 0
 
 
-def sharding_of(transfers: TransferTable, pair_kind: NDArray[np.int8], features: PairFeatures, clock: StepClock, *,
+def sharding_of(transfers: TransferTable, gradient: Int64, features: PairFeatures, clock: StepClock, *,
                 has_pipelines: bool) -> Sharded:  # fmt: skip
-    """Sharding of the data-parallel traffic; `unknown` without any, or when its place in the step does not tell."""
-    gradient = np.flatnonzero(pair_kind == PairKind.DP)
+    """Sharding of the data-parallel pairs; `unknown` without any, or when their place in the step does not tell."""
     profile = features.profile[gradient].sum(axis=0)
     if profile.sum() <= 0:
         return Sharded(Sharding.UNKNOWN)
@@ -77,7 +83,7 @@ def sharding_of(transfers: TransferTable, pair_kind: NDArray[np.int8], features:
     collectives = _collectives(position, weight)
     if collectives is None or collectives % 3 == 1 or collectives < 5:
         return Sharded(Sharding.UNKNOWN)
-    return Sharded(Sharding.FSDP, _forward_arc(position, weight, collectives), collectives)
+    return Sharded(Sharding.FSDP, _beginning(position, weight, collectives), collectives)
 
 
 def _longest_silence(profile: Float64) -> float:
@@ -103,10 +109,31 @@ def _by_place(position: Float64, weight: Float64, parts: int) -> Float64:
     return np.bincount(nearest[hit].astype(np.int64) % parts, weight[hit], minlength=parts).astype(np.float64)
 
 
-def _forward_arc(position: Float64, weight: Float64, collectives: int) -> float:
+def _beginning(position: Float64, weight: Float64, collectives: int) -> float:
+    """Where the step begins, as a share of the clock's step; 0 where no place fits clearly better than the clock's."""
     places = _by_place(position, weight, collectives)
-    third = (collectives + 1) // 3
-    ring = np.concatenate([places, places])
-    shortest = np.array([np.quantile(ring[o + 1 : o + third], 0.2) for o in range(collectives)])
-    best = int(np.argmax(shortest))
-    return best / collectives if shortest[best] >= FORWARD_CONTRAST * max(shortest[0], 1.0) else 0.0
+    places[0] = np.nan  # the clock's own boundary is not among the silences inside steps
+    spread = np.nansum((places - np.nanmean(places)) ** 2)
+    if not spread > 0:
+        return 0.0
+    fit = np.array([1.0 - _misfit(np.roll(places, -begin)) / spread for begin in range(collectives)])
+    best = int(np.argmax(fit))
+    clear = fit[best] >= GOOD_FIT and fit[best] - fit[0] >= BETTER_FIT
+    return best / collectives if clear else 0.0
+
+
+def _misfit(pauses: Float64) -> float:
+    """Squared deviation from the pattern of a step that begins at the first place.
+
+    The turning point fits anything, and so does the first pause: the second layer is often gathered with the first.
+    """
+    turn = (pauses.size + 1) // 3
+    long, short = pauses[turn + 1 :][::-1][::2], pauses[turn + 1 :][::-1][1::2]
+    if _mean(short) > LAST_IS_LONG * _mean(long):
+        return np.inf
+    return float(sum(np.nansum((arc - _mean(arc)) ** 2) for arc in (pauses[2:turn], long, short)))
+
+
+def _mean(pauses: Float64) -> float:
+    known = pauses[np.isfinite(pauses)]
+    return float(known.mean()) if known.size else 0.0

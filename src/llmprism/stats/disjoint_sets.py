@@ -11,10 +11,11 @@ Worst-case Analysis of Set Union Algorithms, J. ACM 31, 1984).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["component_labels"]
+from llmprism.kernel import kernel
+
+__all__ = ["component_labels", "root_of"]
 
 Int64 = NDArray[np.int64]
 
@@ -35,20 +36,21 @@ def component_labels(count: int, left: ArrayLike, right: ArrayLike) -> Int64:
     return labels
 
 
-@njit(cache=True)
-def _root(parent: Int64, node: int) -> int:
+@kernel
+def root_of(parent: Int64, node: int) -> int:
+    """The node that stands for the set of `node`; halves the path it walks. Callable from other kernels."""
     while parent[node] != node:
         parent[node] = parent[parent[node]]
         node = parent[node]
     return node
 
 
-@njit(cache=True)
+@kernel
 def _labels(count: int, left: Int64, right: Int64) -> Int64:
     parent = np.arange(count)
     size = np.ones(count, dtype=np.int64)
     for edge in range(left.size):
-        a, b = _root(parent, left[edge]), _root(parent, right[edge])
+        a, b = root_of(parent, left[edge]), root_of(parent, right[edge])
         if a == b:
             continue
         if size[a] < size[b]:
@@ -59,7 +61,7 @@ def _labels(count: int, left: Int64, right: Int64) -> Int64:
     named = np.full(count, -1, dtype=np.int64)
     components = 0
     for node in range(count):
-        root = _root(parent, node)
+        root = root_of(parent, node)
         if named[root] < 0:
             named[root] = components
             components += 1

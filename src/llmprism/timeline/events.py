@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import Int32, Int64
+from llmprism.kernel import kernel
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import EventKind, Events, Steps
-from llmprism.timeline.steps import MESSAGE_FLOOR_BYTES
 
 Int8 = NDArray[np.int8]
 
@@ -61,7 +60,7 @@ def _messages(job: Job, layout: JobLayout) -> tuple[Int32, Int8, Int64, Int64, I
     return address[order], kind[order], start[order], end[order], peer[order], size[order]
 
 
-@numba.njit(cache=True)
+@kernel
 def _fuse_kernel(
     address: Int32, kind: Int8, start: Int64, end: Int64, peer: Int32, size: Int64, first_collective: int
 ) -> Int64:
@@ -92,7 +91,7 @@ def _fuse(
     return address[keep], kind[keep], start[keep], end[keep], peer[keep], size[keep]
 
 
-@numba.njit(cache=True)
+@kernel
 def _gap_kernel(
     address: Int32, kind: Int8, start: Int64, end: Int64, step: Int32, step_start: Int64, step_end: Int64,
     send: int, receive: int, compute: int, idle: int,
@@ -124,9 +123,7 @@ def _gap_kernel(
 
 
 def _fill_gaps(address: Int32, kind: Int8, start: Int64, end: Int64, peer: Int32, size: Int64, steps: Steps) -> Events:
-    step = np.searchsorted(steps.end_ns, start, side="right").astype(np.int32)
-    inside = (step < steps.count) & (start >= steps.start_ns[np.minimum(step, steps.count - 1)])
-    step = np.where(inside, step, -1).astype(np.int32)
+    step = steps.at(start).astype(np.int32)
     kinds = (int(EventKind.PP_SEND), int(EventKind.PP_RECV), int(EventKind.COMPUTE), int(EventKind.IDLE))
     gap_address, gap_step, gap_kind, gap_start, gap_end = _gap_kernel(
         address, kind, start, end, step, steps.start_ns, steps.end_ns, *kinds

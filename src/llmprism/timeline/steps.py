@@ -8,15 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps
 
-__all__ = ["MESSAGE_FLOOR_BYTES", "member_ends", "steps_of"]
-
-MESSAGE_FLOOR_BYTES: Final = 1_000
-"""Smaller records are heartbeats and store messages."""
+__all__ = ["member_ends", "steps_of"]
 
 SETUP_FACTOR: Final = 2.0
 """The first step counts as set-up when it takes this many times the median: it compiles, allocates and connects, and
@@ -79,9 +76,8 @@ def member_ends(job: Job, layout: JobLayout, steps: Steps) -> NDArray[np.int64]:
     transfers = job.transfers
     counted = (layout.transfer_kind == PairKind.DP) & (transfers.bytes >= MESSAGE_FLOOR_BYTES)
     rows = np.flatnonzero(counted)
-    step = np.searchsorted(steps.end_ns, transfers.start_ns[rows], side="left")
-    inside = (step < steps.count) & (transfers.start_ns[rows] >= steps.start_ns[np.minimum(step, steps.count - 1)])
-    rows, step = rows[inside], step[inside]
+    step = steps.up_to(transfers.start_ns[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
     pair = transfers.pair_of_row[rows]
     for ends_of_pair in (transfers.pair_src, transfers.pair_dst):
         member = np.searchsorted(members, ends_of_pair[pair])

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from llmprism.model import PairKind, Sharding, StepClock
+from llmprism.model import Sharding, StepClock
 from llmprism.parallelism.features import pair_features
 from llmprism.parallelism.sharding import sharding_of
 from unit.builders import MS, Flow, build_job, transfer_table
@@ -20,11 +20,15 @@ def collectives(places_ms, steps=20, size=1_000_000, members="abcd"):
     ]
 
 
-def verdict(flows, steps=20, *, has_pipelines=False, kind=PairKind.DP):
+def judged(flows, steps=20, *, has_pipelines=False, gradients=True):
     transfers = transfer_table(flows)
     clock = StepClock(np.arange(steps + 1, dtype=np.int64) * STEP_MS * MS, np.ones(steps, dtype=np.bool_), 1.0)
-    kinds = np.full(transfers.pair_count, kind, dtype=np.int8)
-    return sharding_of(transfers, kinds, pair_features(transfers, clock), clock, has_pipelines=has_pipelines).sharding
+    pairs = np.arange(transfers.pair_count if gradients else 0)
+    return sharding_of(transfers, pairs, pair_features(transfers, clock), clock, has_pipelines=has_pipelines)
+
+
+def verdict(flows, **kwargs):
+    return judged(flows, **kwargs).sharding
 
 
 def layers(count):
@@ -37,6 +41,29 @@ def layers(count):
 @pytest.mark.parametrize("count", [4, 6, 10])
 def test_gathers_in_the_forward_pass_are_full_sharding(count):
     assert verdict(collectives(layers(count))) is Sharding.FSDP
+
+
+def turning_first(layers_count):
+    """One step as a clock that ticks at the turning point sees it: backward in twos, optimizer, forward one by one."""
+    twos = [20.0 + layer * 26.0 + pause for layer in range(layers_count - 1) for pause in (0.0, 4.0)]
+    backward = [*twos, 20.0 + (layers_count - 1) * 26.0]
+    end = backward[-1]
+    return [*backward, *(end + 15.0 + 13.0 * np.arange(layers_count))]
+
+
+def test_a_clock_that_ticks_at_the_turning_point_is_moved_to_where_the_forward_pass_begins():
+    layers_count = 6
+    found = judged(collectives(turning_first(layers_count)))
+    assert found.sharding is Sharding.FSDP
+    assert found.shift == pytest.approx((2 * layers_count - 1) / (3 * layers_count - 1))
+
+
+def test_a_clock_that_ticks_at_the_end_of_the_step_stays():
+    forward = 5.0 + 9.0 * np.arange(6)
+    backward = [forward[-1] + 30.0]
+    for layer in range(5):
+        backward += [backward[0] + 2.5 + layer * 18.0, backward[0] + 20.0 + layer * 18.0]
+    assert judged(collectives([*forward, *backward])).shift == 0.0
 
 
 def test_silence_until_the_backward_pass_is_no_full_sharding():
@@ -52,7 +79,7 @@ def test_pipelines_spread_gradients_over_the_step_and_are_not_called_full_shardi
 
 
 def test_no_gradient_traffic_no_answer():
-    assert verdict(collectives(layers(4)), kind=PairKind.PP) is Sharding.UNKNOWN
+    assert verdict(collectives(layers(4)), gradients=False) is Sharding.UNKNOWN
     assert verdict([Flow("a", "b", 10**15, 10**15 + 1, 5)]) is Sharding.UNKNOWN
 
 
@@ -61,6 +88,6 @@ def test_a_replicated_job_is_not_called_sharded():
     transfers = transfer_table(job.records)
     ends = np.array(job.step_ends_ns, dtype=np.int64)
     clock = StepClock(ends, np.ones(ends.size - 1, dtype=np.bool_), 1.0)
-    kinds = np.full(transfers.pair_count, PairKind.DP, dtype=np.int8)
+    every = np.arange(transfers.pair_count)
     features = pair_features(transfers, clock)
-    assert sharding_of(transfers, kinds, features, clock, has_pipelines=False).sharding is Sharding.NONE
+    assert sharding_of(transfers, every, features, clock, has_pipelines=False).sharding is Sharding.NONE

@@ -1,0 +1,81 @@
+"""Gradient accumulation in sharded training: several passes over all layers make one step.
+
+Every micro-batch gathers and reduces all layers, so its traffic repeats exactly and each pass looks like a step. But
+only the last pass of a step is followed by the optimizer, before which no layer can be gathered again. Between passes
+the links rest no longer than inside them; after every m-th pass they do. A pause longer than half a pass is no
+optimizer: it is a checkpoint or an evaluation after every m-th step, and joins nothing.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+
+Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
+
+__all__ = ["accumulated"]
+
+MAX_PASSES: Final = 16
+"""Passes per step that are looked for; more are rare where every pass pays for its communication."""
+
+MIN_STEPS: Final = 4
+"""Whole steps that must be seen before passes are joined."""
+
+LONGER: Final = 2.0
+"""Rest after the last pass relative to that after the others."""
+
+LONGEST: Final = 0.9
+"""Share of the steps in which the rest after the last pass is the longest one."""
+
+OPTIMIZER: Final = 0.5
+"""Longest rest for an optimizer, as a share of one pass."""
+
+
+def accumulated(transfers: TransferTable, gradient: Bool, clock: StepClock) -> tuple[StepClock, int]:
+    """The clock with its ticks joined to whole steps, and how many make one; 1 where every tick is a step."""
+    number = np.concatenate([[0], np.cumsum(np.maximum(1, np.rint(np.diff(clock.boundary_ns) / clock.period_ns)))])
+    rest = _rests(transfers, gradient, clock.boundary_ns)
+    for passes in range(2, MAX_PASSES + 1):
+        phase = _last_pass(number.astype(np.int64), rest, passes, clock.period_ns)
+        if phase is not None:
+            return _joined(clock, number.astype(np.int64), passes, phase), passes
+    return clock, 1
+
+
+def _rests(transfers: TransferTable, gradient: Bool, boundary_ns: Int64) -> Int64:
+    """From each boundary to the next message; -1 after the last one."""
+    wanted = np.repeat(gradient, np.diff(transfers.pair_offsets)) & (transfers.bytes >= MESSAGE_FLOOR_BYTES)
+    start = np.sort(transfers.start_ns[wanted])
+    following = np.searchsorted(start, boundary_ns, side="left")
+    found = following < start.size
+    return np.where(found, start[np.minimum(following, start.size - 1)] - boundary_ns, -1)
+
+
+def _last_pass(number: Int64, rest: Int64, passes: int, period_ns: float) -> int | None:
+    """Which pass of `passes` is followed by the optimizer; None where no one stands out."""
+    known = rest >= 0
+    by_pass = [rest[known & (number % passes == phase)] for phase in range(passes)]
+    if min(part.size for part in by_pass) < MIN_STEPS:
+        return None
+    usual = np.array([np.median(part) for part in by_pass])
+    phase = int(np.argmax(usual))
+    others = np.delete(usual, phase)
+    if usual[phase] > OPTIMIZER * period_ns or usual[phase] < LONGER * max(float(others.max()), 1.0):
+        return None
+    above = by_pass[phase] > float(others.max())
+    below = np.concatenate([part for p, part in enumerate(by_pass) if p != phase]) < usual[phase]
+    return phase if min(above.mean(), below.mean()) >= LONGEST else None
+
+
+def _joined(clock: StepClock, number: Int64, passes: int, phase: int) -> StepClock:
+    chosen = np.flatnonzero(number % passes == phase)
+    whole = np.diff(number[chosen]) == passes
+    regular = np.array([clock.regular[a:b].all() for a, b in pairwise(chosen)], dtype=np.bool_)
+    return StepClock(clock.boundary_ns[chosen], whole & regular, clock.dominance)

@@ -1,0 +1,43 @@
+"""Passes are joined to steps by the optimizer's rest, and by nothing else."""
+
+import numpy as np
+import pytest
+
+from llmprism.model import StepClock
+from llmprism.parallelism.accumulation import accumulated
+from unit.builders import MS, Flow, transfer_table
+
+PASS_MS = 100
+
+
+def passes(rests_ms):
+    """One message fills each pass but for the rest after it, which the clock's tick begins."""
+    at, flows, ticks = 0.0, [], []
+    for rest in rests_ms:
+        flows.append(Flow("a", "b", int(at * MS), int((at + PASS_MS - 10) * MS), 9_000_000))
+        ticks.append(at + PASS_MS - 10)
+        at += PASS_MS - 10 + rest
+    flows.append(Flow("a", "b", int(at * MS), int((at + PASS_MS - 10) * MS), 9_000_000))
+    transfers = transfer_table(flows)
+    clock = StepClock((np.array(ticks) * MS).astype(np.int64), np.ones(len(ticks) - 1, dtype=np.bool_), 1.0)
+    return accumulated(transfers, np.ones(transfers.pair_count, dtype=np.bool_), clock)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 8])
+def test_every_mth_rest_is_the_optimizers(count):
+    rests = [14.0 if k % count == 1 else 3.0 + 0.2 * (k % 3) for k in range(12 * count)]
+    clock, found = passes(rests)
+    assert found == count
+    assert np.diff(clock.boundary_ns) / MS == pytest.approx(count * 93, abs=count * 3 + 8)
+
+
+def test_equal_rests_are_steps():
+    assert passes([10.0 + 0.5 * (k % 4) for k in range(48)])[1] == 1
+
+
+def test_a_checkpoint_after_every_tenth_step_joins_nothing():
+    assert passes([900.0 if k % 10 == 9 else 10.0 for k in range(80)])[1] == 1
+
+
+def test_single_long_rests_join_nothing():
+    assert passes([30.0 if k in (7, 19, 20) else 6.0 for k in range(48)])[1] == 1
