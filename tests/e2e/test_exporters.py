@@ -140,7 +140,9 @@ def softflowd(capture: Path, port: int, version: str = "9") -> None:
     time.sleep(1)
 
 
-@pytest.mark.parametrize("version", ["5", "9", "10"])
+@pytest.mark.parametrize(
+    ("part", "version"), [("ddp4", "5"), ("ddp4", "9"), ("ddp4", "10"), ("pp4dp2tp2", "10")], indirect=["part"]
+)
 def test_softflowd_and_nfcapd(part: Path, tmp_path: Path, version: str) -> None:
     need("softflowd", "nfcapd", "nfdump")
     store, port = tmp_path / "nfcapd", free_port()
@@ -274,6 +276,7 @@ def test_sampled_sflow_estimates_the_bytes(tmp_path: Path) -> None:
     assert 0.9 < estimate / sum(Wire.of(packets_of(part)).frames.values()) < 1.1
 
 
+@pytest.mark.parametrize("part", ["ddp4"], indirect=True)
 def test_tcpdump_pipes_in(part: Path, tmp_path: Path) -> None:
     need("tcpdump")
     dump = subprocess.Popen(

@@ -5,7 +5,7 @@
 Captures (pcap, pcapng), what collectors write (CSV, JSON Lines, a JSON array, TSV), Parquet with and without capture
 notes, each plain, gzip or zstd. A file is damaged before it is compressed, after, or both. An error of ours must be one
 line that names the file. No input may take longer than SECONDS_PER_FILE, which a loop without progress would; memory is
-capped while it runs, and the peak is printed.
+capped while it runs, and the peak is printed. Interrupted, it prints how far it came.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,7 +33,8 @@ from llmprism.ingest import convert_flows, read_flows
 
 MEMORY_BYTES = 6 << 30
 """Address space, not memory: DuckDB's allocator and numba reserve far more than they touch."""
-SECONDS_PER_FILE = 20
+SECONDS_PER_FILE = 60
+"""Of wall time: generous, because the machine may be busy with other things."""
 T0 = 1_794_714_228
 
 GOFLOW2 = {"time_flow_start_ns": T0 * 10**9, "time_flow_end_ns": T0 * 10**9 + 5, "src_addr": "a", "dst_addr": "b"}
@@ -69,6 +71,19 @@ def one_input(rng: random.Random, seeds: list[bytes]) -> bytes:
     return mutated(rng, data) if rng.random() < 0.4 else data
 
 
+def read_one(file: Path, content: bytes, number: int, outcome: Counter[str]) -> None:
+    file.write_bytes(content)
+    signal.alarm(SECONDS_PER_FILE)
+    try:
+        outcome["records"] += read_flows([file], memory_limit="1GB").counts.used
+        outcome["read"] += 1
+    except LLMPrismError as error:
+        outcome[type(error).__name__] += 1
+        if "\n" in str(error) or str(file) not in str(error):
+            sys.exit(f"file {number}: a message that is not one line with the name: {error}")
+    signal.alarm(0)
+
+
 def main() -> None:
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
@@ -77,20 +92,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         seeds = [*texts(), *parquets(folder)]
-        for number in range(wanted):
-            file = folder / "input"
-            file.write_bytes(one_input(rng, seeds))
-            signal.alarm(SECONDS_PER_FILE)
-            try:
-                outcome["records"] += read_flows([file], memory_limit="1GB").counts.used
-                outcome["read"] += 1
-            except LLMPrismError as error:
-                outcome[type(error).__name__] += 1
-                if "\n" in str(error) or str(file) not in str(error):
-                    sys.exit(f"file {number}: a message that is not one line with the name: {error}")
-            signal.alarm(0)
+        with suppress(KeyboardInterrupt):
+            for number in range(wanted):
+                read_one(folder / "input", one_input(rng, seeds), number, outcome)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    sys.stdout.write(f"{wanted:,} mutated files: {dict(outcome)}; peak memory {peak:,.0f} MB\n")
+    files = sum(count for name, count in outcome.items() if name != "records")
+    sys.stdout.write(f"{files:,} mutated files: {dict(outcome)}; peak memory {peak:,.0f} MB\n")
 
 
 if __name__ == "__main__":
