@@ -60,11 +60,14 @@ def diagnose(
     """
     if method not in METHODS:
         raise UsageError(f"there is no method {method!r}; there are {' and '.join(METHODS)}")
+    from llmprism.diagnose import congestion_note, with_congestion_signs
+
     watched = window or flows.window
     tell = progress or (lambda _stage, _share: None)
     usable, notes = usable_topology(flows.addresses, topology)
     run = _prism if method == "prism" else _paper
     recognition, told, states, findings = run(flows, usable, with_events, tell, watched)
+    notes += congestion_note(flows.congestion)
     return Report(
         window=watched,
         input=counts_of(flows.counts, recognition.unused),
@@ -72,7 +75,7 @@ def diagnose(
         jobs=tuple(
             JobReport(job, state, layout, timeline) for (job, layout, timeline), state in zip(told, states, strict=True)
         ),
-        findings=findings,
+        findings=with_congestion_signs(findings, flows.congestion),
         topology=usable,
         switches=switch_loads([(job.id, path_loads(job.transfers)) for job, _, _ in told], usable),
         notes=notes + job_notes((job.id, layout) for job, layout, _ in told),
