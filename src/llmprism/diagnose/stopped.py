@@ -91,7 +91,11 @@ def _finding(job: Job, layout: JobLayout, timeline: Timeline, ending: Ending, wi
         lost_gpu_seconds=round(_lost_ns(timeline, ending, window) / 1e9 * len(job.members), 3),
         summary=_summary(job, worst, ending, hung=hung),
         evidence=(
-            Evidence("share of its part of the last step that the GPU did", round(float(progress[worst]), 3), 1.0),
+            *(
+                [Evidence("share of its part of the last step that the GPU did", round(float(progress[worst]), 3), 1.0)]
+                if worst >= 0
+                else []
+            ),
             Evidence("share of the last step that the job did", round(ending.done, 3), 1.0),
             Evidence("seconds of silence after it", round(ending.silence_ns / 1e9, 3)),
         ),
