@@ -1,8 +1,9 @@
 """Our frozen dataclasses ↔ Arrow, driven by their type hints: how results travel between machines.
 
 A dataclass becomes a struct with the same fields; arrays keep their shape and every bit of their values (NaN included);
-enumerations travel as their values, tuples as lists, tuples of fixed length as structs, unions as a struct of which one
-field is set. Nothing but data travels: reading it back runs no code of the sender's, as pickle would.
+enumerations travel as their values, tuples as lists, tuples of fixed length as structs, mappings as lists of keys and
+values, unions as a struct of which one field is set. Nothing but data travels: reading it back runs no code of the
+sender's, as pickle would.
 """
 
 from __future__ import annotations
@@ -75,6 +76,10 @@ def arrow_type(hint: Any) -> pa.DataType:
         return arrow_type(choices[0])
     if choices:
         return pa.struct([(f"choice{i}", arrow_type(choice)) for i, choice in enumerate(choices)])
+    if get_origin(hint) is dict:
+        return pa.list_(arrow_type(_item(hint)))
+    if get_origin(hint) is list:
+        return pa.list_(arrow_type(get_args(hint)[0]))
     if get_origin(hint) is tuple:
         inner = get_args(hint)
         if len(inner) == 2 and inner[1] is ...:
@@ -99,8 +104,10 @@ def _plain(value: Any, hint: Any) -> Any:
     if choices:
         chosen = next(i for i, choice in enumerate(choices) if isinstance(value, get_origin(choice) or choice))
         return {f"choice{chosen}": _plain(value, choices[chosen])}
+    if get_origin(hint) is dict:
+        return [_plain(item, _item(hint)) for item in value.items()]
     inner = get_args(hint)
-    if len(inner) == 2 and inner[1] is ...:
+    if get_origin(hint) is list or (len(inner) == 2 and inner[1] is ...):
         return [_plain(one, inner[0]) for one in value]
     return {f"part{i}": _plain(one, part) for i, (one, part) in enumerate(zip(value, inner, strict=True))}
 
@@ -125,13 +132,26 @@ def _value(array: pa.Array, row: int, hint: Any) -> Any:
     if choices:
         names = ((f"choice{i}", choice) for i, choice in enumerate(choices))
         return next(_value(array.field(n), row, c) for n, c in names if array.field(n)[row].is_valid)
+    if get_origin(hint) is dict:
+        return dict(_values(array[row].values, _item(hint)))
     inner = get_args(hint)
+    if get_origin(hint) is list:
+        return _values(array[row].values, inner[0])
     if len(inner) == 2 and inner[1] is ...:
-        parts = array[row].values
-        if inner[0] in _PLAIN:
-            return tuple(parts.to_pylist())
-        return tuple(_value(parts, i, inner[0]) for i in range(len(parts)))
+        return tuple(_values(array[row].values, inner[0]))
     return tuple(_value(array.field(f"part{i}"), row, part) for i, part in enumerate(inner))
+
+
+def _values(array: pa.Array, hint: Any) -> list[Any]:
+    if hint in _PLAIN:
+        plain: list[Any] = array.to_pylist()
+        return plain
+    return [_value(array, row, hint) for row in range(len(array))]
+
+
+def _item(hint: Any) -> Any:
+    """The hint of one key and its value."""
+    return tuple[get_args(hint)]  # type: ignore[misc]
 
 
 def _is_array(hint: Any) -> bool:

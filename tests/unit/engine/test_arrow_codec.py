@@ -43,6 +43,7 @@ class Tree:
     mask: NDArray[np.bool_] | None
     best: Leaf | None
     weight: float
+    known: dict[tuple[Colour, int], list[str]]
 
 
 leaves = st.builds(Leaf, st.sampled_from(Colour), st.sampled_from(Level), st.text() | st.lists(st.text()).map(tuple))
@@ -54,6 +55,7 @@ trees = st.builds(
     st.none() | arrays.arrays(np.bool_, st.integers(0, 5)),
     st.none() | leaves,
     st.floats(allow_nan=False),
+    st.dictionaries(st.tuples(st.sampled_from(Colour), st.integers(0, 9)), st.lists(st.text())),
 )
 
 
@@ -64,6 +66,7 @@ def test_every_value_comes_back(values):
     assert len(again) == len(values)
     for old, new in zip(values, again, strict=True):
         assert (new.leaves, new.ends, new.best, new.weight) == (old.leaves, old.ends, old.best, old.weight)
+        assert list(new.known.items()) == list(old.known.items())
         assert new.matrix.tobytes() == old.matrix.tobytes()
         assert new.matrix.shape == old.matrix.shape
         assert (new.mask is None) == (old.mask is None)
@@ -100,4 +103,4 @@ def test_types_in_the_notation_of_spark():
 
 def test_what_has_no_form_is_refused():
     with pytest.raises(TypeError, match="no form in Arrow"):
-        arrow_type(dict[str, int])
+        arrow_type(frozenset[str])

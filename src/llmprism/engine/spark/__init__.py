@@ -5,8 +5,8 @@
     witnesses of each cluster → its clock                 on the cluster (`tasks.clock_task`)
     clusters whose clocks do not tell → rails or not      on the cluster (`tasks.rail_task`)
     totals and clocks → jobs                              here
-    transfers of each job → layout, timeline, evidence    on the cluster (`tasks.job_task`)
-    evidence of all jobs → findings, report               here
+    transfers of each job → layout, timeline, faults      on the cluster (`tasks.job_task`)
+    slow messages of all jobs → shared faults, report     here
 
 Records and transfers never come to the driver. Nothing here decides anything about jobs: every decision is a function
 of a stage, called where its data lies. See docs/decisions/engines.md.

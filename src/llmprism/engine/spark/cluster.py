@@ -86,4 +86,4 @@ class Cluster:
     @staticmethod
     def first_heads(jobs: Sequence[JobDraft]) -> list[tuple[int, JobHead]]:
         """The jobs before anything is known that several of them share."""
-        return [(number, JobHead(job, Shared((), ()))) for number, job in enumerate(jobs)]
+        return [(number, JobHead(job, Shared())) for number, job in enumerate(jobs)]

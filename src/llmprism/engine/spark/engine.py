@@ -75,16 +75,15 @@ def _report(cluster: Cluster, topology: Topology | None, tell: Progress) -> Repo
     outcomes = cluster.outcomes(draft, cluster.first_heads(drafts))
     tell("diagnosis", 0.0)
     findings = _findings(cluster, draft, drafts, outcomes)
-    evidence = [outcome.evidence for outcome in outcomes]
     return Report(
         window=graph.window,
         input=counts_of(graph.counts, unused_records(draft, drafts)),
         addresses=graph.addresses,
-        jobs=tuple(JobReport(one.job, one.state, one.layout, one.timeline) for one in evidence),
+        jobs=tuple(JobReport(one.job, one.state, one.layout, one.timeline) for one in outcomes),
         findings=findings,
         topology=usable,
-        switches=switch_loads([(one.evidence.job.id, one.loads) for one in outcomes], usable),
-        notes=notes + job_notes((one.job.id, one.layout) for one in evidence),
+        switches=switch_loads([(one.job.id, one.loads) for one in outcomes], usable),
+        notes=notes + job_notes((one.job.id, one.layout) for one in outcomes),
     )
 
 
@@ -92,22 +91,23 @@ def _findings(
     cluster: Cluster, draft: Draft, drafts: Sequence[JobDraft], outcomes: Sequence[JobOutcome]
 ) -> tuple[Finding, ...]:
     """Findings over all jobs first; the jobs on which one of them bears are then looked at again in its light."""
-    from llmprism.diagnose.prism import find_shared_faults, ranked
+    from llmprism.diagnose.prism import find_shared_faults, with_costs
     from llmprism.engine.spark.tasks import JobHead
     from llmprism.recognize.prism import crossing_pairs
 
     crossing = crossing_pairs(draft, drafts)
     names, pieces = draft.pieces.addresses, draft.pieces
     ends = [(names[pieces.pair_src[piece]], names[pieces.pair_dst[piece]]) for piece in crossing]
-    evidence = [outcome.evidence for outcome in outcomes]
-    shared = find_shared_faults(evidence, cluster.storage(draft, drafts, crossing), ends, cluster.graph.window)
-    own = [outcome.faults for outcome in outcomes]
-    bearing = [shared.about(one.job) for one in evidence]
+    jobs = [outcome.job for outcome in outcomes]
+    cells = [outcome.cells for outcome in outcomes if outcome.cells is not None]
+    shared = find_shared_faults(jobs, cells, cluster.storage(draft, drafts, crossing), ends, cluster.graph.window)
+    bearing = [shared.about(job) for job in jobs]
     again = [
         (number, JobHead(job, about))
         for number, (job, about) in enumerate(zip(drafts, bearing, strict=True))
         if about.findings or about.excused
     ]
+    faults = [outcome.faults for outcome in outcomes]
     for (number, _), outcome in zip(again, cluster.outcomes(draft, again), strict=True):
-        own[number] = outcome.faults
-    return ranked(shared, own)
+        faults[number] = outcome.faults
+    return with_costs(shared, faults)

@@ -14,8 +14,9 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from llmprism.diagnose.evidence import JobEvidence, gather_evidence
+from llmprism.diagnose.evidence import gather_evidence
 from llmprism.diagnose.prism import JobFaults, Shared, find_job_faults
+from llmprism.diagnose.slow_cells import SlowCells, judge_transfers
 from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.engine.arrow_codec import arrow_type, decode, encode
 from llmprism.engine.spark.tables import digest, pair_rows, transfers_from
@@ -23,6 +24,9 @@ from llmprism.ingest.bucket import Reading, exporters_of, read_bucket
 from llmprism.model.clock import StepClock
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Window
+from llmprism.model.job import Job, JobState
+from llmprism.model.layout import JobLayout
+from llmprism.model.timeline import Timeline
 from llmprism.pipeline import PathLoad, path_loads, tell_job
 from llmprism.recognize.bulk import PairTraffic
 from llmprism.recognize.clock import cluster_clock
@@ -71,11 +75,15 @@ class JobHead:
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What comes back of a job. `evidence` holds its layout and timeline; its transfers are summed up by pair and path,
-    and the kind of each transfer stays behind."""
+    """What comes back of a job. Its transfers are summed up by pair and path, the kind of each transfer stays behind,
+    and `cells` are told only where some of them are slow."""
 
-    evidence: JobEvidence
+    job: Job
+    layout: JobLayout
+    timeline: Timeline
+    state: JobState
     loads: tuple[PathLoad, ...]
+    cells: SlowCells | None
     faults: JobFaults
 
 
@@ -160,13 +168,16 @@ def job_task(site: _Broadcast) -> Callable[[pa.Table, pa.Table], pa.Table]:
         job = head.draft.job(transfers_from(pieces, known.addresses))
         layout, timeline, state = tell_job(job, known.window, with_events=known.with_events)
         evidence = gather_evidence(job, layout, timeline, state)
-        faults = find_job_faults(evidence, head.shared, known.window)
-        left = replace(
-            evidence,
+        cells = judge_transfers(evidence) if evidence.steps else None
+        outcome = JobOutcome(
             job=replace(job, transfers=replace(digest(job.transfers), addresses=())),
             layout=replace(layout, transfer_kind=np.zeros(0, dtype=np.int8)),
+            timeline=timeline,
+            state=state,
+            loads=path_loads(job.transfers),
+            cells=cells if cells is not None and cells.sick.any() else None,
+            faults=find_job_faults(evidence, head.shared, known.window),
         )
-        outcome = JobOutcome(left, path_loads(job.transfers), faults)
         return pa.table([heads["job"].slice(0, 1), encode([outcome], JobOutcome)], schema=OUTCOMES)
 
     return task
@@ -219,9 +230,8 @@ def outcomes_of(table: pa.Table, addresses: tuple[str, ...]) -> list[JobOutcome]
 
 
 def _named(outcome: JobOutcome, addresses: tuple[str, ...]) -> JobOutcome:
-    job = outcome.evidence.job
-    job = replace(job, transfers=replace(job.transfers, addresses=addresses))
-    return replace(outcome, evidence=replace(outcome.evidence, job=job))
+    job = outcome.job
+    return replace(outcome, job=replace(job, transfers=replace(job.transfers, addresses=addresses)))
 
 
 def findings_of(table: pa.Table) -> list[Finding]:
