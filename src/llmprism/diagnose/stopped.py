@@ -46,6 +46,9 @@ BEYOND: Final = 1.001
 DUE_STEPS: Final = 10
 """Earlier steps that tell when a message is due where a member has no peers."""
 
+NAMED: Final = 0.95
+"""Share of its peers' progress above which nobody is named: all stopped at about the same point."""
+
 CLEAR: Final = 0.05
 """Share of a step by which the culprit must be behind the next one to be named with confidence."""
 
@@ -117,7 +120,7 @@ def _culprit(job: Job, layout: JobLayout, timeline: Timeline, progress: Float64,
     that is not known, of those far behind, without those that got nothing from a suspect upstream: one that was told
     something in this step and did not answer; else the earliest stage; of several, the one that fell silent first.
     """
-    if not np.isfinite(progress).any() or float(np.nanmin(progress)) > 1.0 - CLEAR:
+    if not np.isfinite(progress).any() or float(np.nanmin(progress)) > NAMED:
         return -1
     overdue = np.flatnonzero(progress < 1.0 - CLEAR)
     due = _due_ns(job, layout, timeline, overdue, ending)
