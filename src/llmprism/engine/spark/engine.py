@@ -74,12 +74,15 @@ def _report(cluster: Cluster, topology: Topology | None, tell: Progress) -> Repo
     tell("layout and timeline", 0.0)
     outcomes = cluster.outcomes(draft, cluster.first_heads(drafts))
     tell("diagnosis", 0.0)
-    findings = _findings(cluster, draft, drafts, outcomes)
+    findings, lost = _findings(cluster, draft, drafts, outcomes)
     return Report(
         window=graph.window,
         input=counts_of(graph.counts, unused_records(draft, drafts)),
         addresses=graph.addresses,
-        jobs=tuple(JobReport(one.job, one.state, one.layout, one.timeline) for one in outcomes),
+        jobs=tuple(
+            JobReport(one.job, one.state, one.layout, one.timeline, seconds)
+            for one, seconds in zip(outcomes, lost, strict=True)
+        ),
         findings=findings,
         topology=usable,
         switches=switch_loads([(one.job.id, one.loads) for one in outcomes], usable),
@@ -89,8 +92,11 @@ def _report(cluster: Cluster, topology: Topology | None, tell: Progress) -> Repo
 
 def _findings(
     cluster: Cluster, draft: Draft, drafts: Sequence[JobDraft], outcomes: Sequence[JobOutcome]
-) -> tuple[Finding, ...]:
-    """Findings over all jobs first; the jobs on which one of them bears are then looked at again in its light."""
+) -> tuple[tuple[Finding, ...], list[float | None]]:
+    """Findings over all jobs first; the jobs on which one of them bears are then looked at again in its light.
+
+    Second, what each job lost to them.
+    """
     from llmprism.diagnose.prism import find_shared_faults, with_costs
     from llmprism.engine.spark.tasks import JobHead
     from llmprism.recognize.prism import crossing_pairs
@@ -110,4 +116,8 @@ def _findings(
     faults = [outcome.faults for outcome in outcomes]
     for (number, _), outcome in zip(again, cluster.outcomes(draft, again), strict=True):
         faults[number] = outcome.faults
-    return with_costs(shared, faults)
+    lost = [
+        fault.lost_gpu_seconds if outcome.timeline.steps.count else None
+        for outcome, fault in zip(outcomes, faults, strict=True)
+    ]
+    return with_costs(shared, faults), lost
