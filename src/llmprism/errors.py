@@ -8,6 +8,7 @@
     ├── UsageError                arguments that contradict each other
     ├── OutputError               a file that cannot be written
     ├── ConfigError               a configuration file that cannot be used
+    ├── EngineError               the Spark cluster could not do its part
     ├── StoreError                the service's store cannot be read or written
     └── LimitError                an input beyond a cap of limits.py
 
@@ -21,6 +22,7 @@ from typing import ClassVar
 __all__ = [
     "ColumnError",
     "ConfigError",
+    "EngineError",
     "FormatError",
     "InputError",
     "LLMPrismError",
@@ -73,3 +75,7 @@ class ConfigError(LLMPrismError):
 
 class StoreError(LLMPrismError):
     slug: ClassVar[str] = "store"
+
+
+class EngineError(LLMPrismError):
+    slug: ClassVar[str] = "engine"

@@ -9,6 +9,7 @@ __all__ = [
     "MAX_BATCH_BYTES",
     "MAX_BATCH_RECORDS",
     "MAX_DOCUMENT_BYTES",
+    "MAX_DRIVER_PAIRS",
     "MAX_HEADER_BYTES",
     "MAX_INPUT_FILES",
     "MAX_LIBRARY_BYTES",
@@ -48,6 +49,10 @@ MAX_TOPOLOGY_BYTES: Final = 1 << 28
 
 MAX_DOCUMENT_BYTES: Final = 1 << 30
 """1 GiB of JSON in a report or a truth, after decompression: a 16,384-GPU day with all pairs is a third of that."""
+
+MAX_DRIVER_PAIRS: Final = 20_000_000
+"""Distinct pairs that come to the driver of a Spark cluster: 200 per GPU at 100,000 GPUs, and some 10 GB there."""
+
 MAX_RECORDS: Final = 400_000_000
 """Records of one read: over an hour and a half of a 2,880-GPU cluster; beyond it the arrays pass 20 GB."""
 

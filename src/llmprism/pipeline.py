@@ -7,7 +7,8 @@ Two methods share this way: `prism`, this tool's own, and `paper`, the published
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,14 +17,25 @@ from llmprism.errors import UsageError
 from llmprism.ingest import assemble_transfers
 from llmprism.ingest.as_records import records_as_transfers
 from llmprism.model.finding import Finding
-from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
+from llmprism.model.flows import AssembledFlows, FlowTable, InputCounts, TransferTable, Window
 from llmprism.model.job import Job, JobState, Recognition
 from llmprism.model.layout import JobLayout
 from llmprism.model.report import JobReport, Report, SwitchLoad
 from llmprism.model.timeline import Timeline
 from llmprism.model.topology import Topology
 
-__all__ = ["METHODS", "diagnose"]
+__all__ = [
+    "METHODS",
+    "PathLoad",
+    "Progress",
+    "counts_of",
+    "diagnose",
+    "job_notes",
+    "path_loads",
+    "switch_loads",
+    "tell_job",
+    "usable_topology",
+]
 
 METHODS: Final = ("prism", "paper")
 
@@ -32,7 +44,7 @@ Told = tuple[Job, JobLayout, Timeline]
 
 
 def diagnose(
-    flows: FlowTable,
+    flows: FlowTable | AssembledFlows,
     topology: Topology | None = None,
     *,
     method: str = "prism",
@@ -50,54 +62,65 @@ def diagnose(
         raise UsageError(f"there is no method {method!r}; there are {' and '.join(METHODS)}")
     watched = window or flows.window
     tell = progress or (lambda _stage, _share: None)
-    usable, notes = _usable_topology(flows, topology)
+    usable, notes = usable_topology(flows.addresses, topology)
     run = _prism if method == "prism" else _paper
     recognition, told, states, findings = run(flows, usable, with_events, tell, watched)
-    notes += tuple(dict.fromkeys(f"{job.id}: {note}" for job, layout, _ in told for note in layout.notes))
     return Report(
         window=watched,
-        input=_counts(flows.counts, recognition),
+        input=counts_of(flows.counts, recognition.unused),
         addresses=flows.addresses,
         jobs=tuple(
             JobReport(job, state, layout, timeline) for (job, layout, timeline), state in zip(told, states, strict=True)
         ),
         findings=findings,
         topology=usable,
-        switches=_switch_loads([job for job, _, _ in told], usable),
-        notes=notes,
+        switches=switch_loads([(job.id, path_loads(job.transfers)) for job, _, _ in told], usable),
+        notes=notes + job_notes((job.id, layout) for job, layout, _ in told),
     )
 
 
-def _prism(
-    flows: FlowTable, topology: Topology | None, with_events: bool, tell: Progress, window: Window
-) -> tuple[Recognition, list[Told], list[JobState], tuple[Finding, ...]]:
-    from llmprism.diagnose import find_faults, job_state
+def tell_job(job: Job, window: Window, *, with_events: bool) -> tuple[JobLayout, Timeline, JobState]:
+    """What one job's own transfers say about it; needs nothing of the other jobs."""
+    from llmprism.diagnose import job_state
     from llmprism.parallelism import identify_layout
-    from llmprism.recognize import recognize
     from llmprism.timeline import reconstruct_timeline
 
+    layout = identify_layout(job)
+    timeline = reconstruct_timeline(job, layout, with_events=with_events)
+    return layout, timeline, job_state(job, layout, timeline, window)
+
+
+def _prism(
+    flows: FlowTable | AssembledFlows, topology: Topology | None, with_events: bool, tell: Progress, window: Window
+) -> tuple[Recognition, list[Told], list[JobState], tuple[Finding, ...]]:
+    from llmprism.diagnose import find_faults
+    from llmprism.recognize import recognize
+
     tell("transfers", 0.0)
-    transfers = assemble_transfers(flows)
+    transfers = assemble_transfers(flows) if isinstance(flows, FlowTable) else flows.transfers
     tell("jobs", 0.0)
     recognition = recognize(transfers, topology)
     told: list[Told] = []
+    states: list[JobState] = []
     for index, job in enumerate(recognition.jobs):
         tell("layout and timeline", index / len(recognition.jobs))
-        layout = identify_layout(job)
-        told.append((job, layout, reconstruct_timeline(job, layout, with_events=with_events)))
+        layout, timeline, state = tell_job(job, window, with_events=with_events)
+        told.append((job, layout, timeline))
+        states.append(state)
     tell("diagnosis", 0.0)
-    states = [job_state(job, layout, timeline, window) for job, layout, timeline in told]
     return recognition, told, states, find_faults(told, states, topology, window, recognition.outside)
 
 
 def _paper(
-    flows: FlowTable, topology: Topology | None, _with_events: bool, tell: Progress, _window: Window
+    flows: FlowTable | AssembledFlows, topology: Topology | None, _with_events: bool, tell: Progress, _window: Window
 ) -> tuple[Recognition, list[Told], list[JobState], tuple[Finding, ...]]:
     from llmprism.diagnose import diagnose_paper
     from llmprism.parallelism import layout_paper
     from llmprism.recognize import recognize_paper
     from llmprism.timeline import timeline_paper
 
+    if not isinstance(flows, FlowTable):
+        raise UsageError("the published method works on records, not on transfers")
     tell("jobs", 0.0)
     jobs = recognize_paper(records_as_transfers(flows), topology)
     told: list[Told] = []
@@ -109,32 +132,47 @@ def _paper(
     return Recognition(jobs), told, [JobState.UNKNOWN] * len(told), diagnose_paper(told, topology)
 
 
-def _usable_topology(flows: FlowTable, topology: Topology | None) -> tuple[Topology | None, tuple[str, ...]]:
+def usable_topology(addresses: tuple[str, ...], topology: Topology | None) -> tuple[Topology | None, tuple[str, ...]]:
     """The topology, unless it knows nobody in the flows; with a note on what it does not know."""
     if topology is None:
         return None, ("no topology was given: servers, switches and rails are not known",)
     known = topology.server_of()
-    strangers = sum(address not in known for address in flows.addresses)
-    if strangers == len(flows.addresses) and strangers:
+    strangers = sum(address not in known for address in addresses)
+    if strangers == len(addresses) and strangers:
         return None, ("the topology names none of the addresses in the flows and was left aside",)
     if strangers:
-        return topology, (f"the topology does not name {strangers} of {len(flows.addresses)} addresses",)
+        return topology, (f"the topology does not name {strangers} of {len(addresses)} addresses",)
     return topology, ()
 
 
-def _counts(counts: InputCounts, recognition: Recognition) -> InputCounts:
-    unused = sum(count for _, count in recognition.unused)
-    return InputCounts(counts.records, counts.used - unused, counts.dropped + recognition.unused)
+def job_notes(layouts: Iterable[tuple[str, JobLayout]]) -> tuple[str, ...]:
+    """What could not be decided, each sentence with the id of its job."""
+    return tuple(dict.fromkeys(f"{job}: {note}" for job, layout in layouts for note in layout.notes))
 
 
-def _switch_loads(jobs: Sequence[Job], topology: Topology | None) -> tuple[SwitchLoad, ...]:
-    """Training traffic through each switch on the records' paths."""
+def counts_of(counts: InputCounts, unused: tuple[tuple[str, int], ...]) -> InputCounts:
+    """The counts with the records that belong to no job moved to the dropped ones."""
+    return InputCounts(counts.records, counts.used - sum(count for _, count in unused), counts.dropped + unused)
+
+
+@dataclass(frozen=True, slots=True)
+class PathLoad:
+    """What one job sends over one path: bytes, pairs, and the rate in Gb/s while something was sent."""
+
+    switches: tuple[str, ...]
+    bytes: int
+    pairs: int
+    rate_gbps: float
+
+
+def switch_loads(jobs: Iterable[tuple[str, Sequence[PathLoad]]], topology: Topology | None) -> tuple[SwitchLoad, ...]:
+    """Training traffic through each switch on the records' paths, from the jobs' ids and their loads."""
     tier = topology.tier_of() if topology else {}
     loads: dict[str, _Load] = {}
-    for job in jobs:
-        for path, (size, pairs, rate) in _path_loads(job.transfers).items():
-            for switch in dict.fromkeys(job.transfers.paths[path]):
-                loads.setdefault(switch, _Load()).add(job.id, size, pairs, rate)
+    for job, paths in jobs:
+        for path in paths:
+            for switch in dict.fromkeys(path.switches):
+                loads.setdefault(switch, _Load()).add(job, path.bytes, path.pairs, path.rate_gbps)
     return tuple(load.sealed(switch, tier.get(switch)) for switch, load in sorted(loads.items()))
 
 
@@ -160,14 +198,17 @@ class _Load:
         return SwitchLoad(switch, tier, self.bytes, self.pairs, median, tuple(self.jobs))
 
 
-def _path_loads(transfers: TransferTable) -> dict[int, tuple[int, int, float]]:
-    """Path → (bytes, pairs, rate in Gb/s while something was sent)."""
+def path_loads(transfers: TransferTable) -> tuple[PathLoad, ...]:
+    """The load of every path that the transfers take, in the order of the paths."""
     if not transfers.path.size:
-        return {}
+        return ()
     known = transfers.path >= 0
     path = transfers.path[known]
     size = np.bincount(path, transfers.bytes[known])
     active = np.bincount(path, transfers.active_ns[known])
     path_of_pair = transfers.path[transfers.pair_offsets[:-1]]
     count = np.bincount(path_of_pair[path_of_pair >= 0], minlength=size.size)
-    return {int(p): (int(size[p]), int(count[p]), float(8 * size[p] / max(active[p], 1))) for p in np.flatnonzero(size)}
+    return tuple(
+        PathLoad(transfers.paths[p], int(size[p]), int(count[p]), float(8 * size[p] / max(active[p], 1)))
+        for p in np.flatnonzero(size)
+    )

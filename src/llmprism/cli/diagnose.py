@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,6 +27,13 @@ class Method(StrEnum):
     PAPER = "paper"
 
 
+class EngineName(StrEnum):
+    """`local`: this machine. `spark`: an Apache Spark cluster."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 def diagnose(
     flows: Annotated[list[str], typer.Argument(metavar="FLOWS", help="Flow records: files or globs.")],
     topology: Annotated[str | None, typer.Option("--topology", "-t", metavar="FILE", help="Topology as JSON.")] = None,
@@ -43,9 +49,19 @@ def diagnose(
         str | None,
         typer.Option("--format", metavar="NAME", help="Format of the flows where the file name does not tell."),
     ] = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="local, or spark for Parquet on a cluster's storage.")
+    ] = EngineName.LOCAL,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark's master; all cores of this machine by default.")
+    ] = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option("--fail-on", metavar="KIND", help="Exit with 2 on a finding of this kind, or any. Repeatable."),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option("--memory-limit", metavar="SIZE", help="Memory for reading, such as 4GB; more goes to disk."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no report and no progress.")] = False,
 ) -> int:
@@ -73,7 +89,10 @@ def diagnose(
             method=method,
             column_map=column_map,
             file_format=file_format,
+            engine=engine,
+            master=master,
             with_events=outputs.need_events(),
+            memory_limit=memory_limit,
             progress=progress,
         )
     outputs.write(report)
@@ -89,21 +108,22 @@ def diagnose_files(
     method: Method = Method.PRISM,
     column_map: str | None = None,
     file_format: str | None = None,
+    engine: EngineName = EngineName.LOCAL,
+    master: str | None = None,
     with_events: bool = True,
+    memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Read the files and run the pipeline over them; per-GPU events cost time and are made only where asked for."""
-    from llmprism import pipeline
-    from llmprism.ingest import read_flows, read_topology
-    from llmprism.ingest.mapping import ColumnMapping
+    from llmprism.engine import RunOptions, engine_named
+    from llmprism.ingest import ColumnMapping, read_topology
 
     mapping = None
     if column_map is not None:
         mapping = ColumnMapping.parse(column_map) if "=" in column_map else ColumnMapping.from_file(column_map)
     places = None if topology is None else read_topology(topology)
-    reading = None if progress is None else partial(progress, "reading flow records")
-    table = read_flows(flows, mapping=mapping, format=file_format, progress=reading)
-    return pipeline.diagnose(table, places, method=method.value, with_events=with_events, progress=progress)
+    options = RunOptions(method.value, mapping, file_format, with_events, memory_limit)
+    return engine_named(engine.value, master).diagnose(flows, places, options, progress)
 
 
 def show(report: Report) -> None:

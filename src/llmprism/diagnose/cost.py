@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
-
-from llmprism.diagnose.evidence import JobEvidence
 
 __all__ = ["lost_gpu_seconds", "share_lost"]
 
 
-def lost_gpu_seconds(evidence: JobEvidence, steps: NDArray[np.bool_]) -> float:
+class Timed(Protocol):
+    """Whoever knows the durations of a job's steps."""
+
+    @property
+    def duration_ns(self) -> NDArray[np.float64]: ...
+    @property
+    def normal_ns(self) -> float: ...
+    @property
+    def gpus(self) -> int: ...
+
+
+def lost_gpu_seconds(evidence: Timed, steps: NDArray[np.bool_]) -> float:
     excess = np.maximum(evidence.duration_ns[steps] - evidence.normal_ns, 0.0)
-    return float(excess.sum()) / 1e9 * len(evidence.job.members)
+    return float(excess.sum()) / 1e9 * evidence.gpus
 
 
-def share_lost(evidence: JobEvidence, steps: NDArray[np.bool_]) -> float:
+def share_lost(evidence: Timed, steps: NDArray[np.bool_]) -> float:
     """Share of the job's speed that is lost during these steps, 0..1."""
     taken = float(evidence.duration_ns[steps].sum())
     needed = evidence.normal_ns * int(steps.sum())

@@ -140,8 +140,13 @@ class _Messages:
     def ending(self, step: int, last: int, resumed: int | None, silence: int, alive: int) -> Ending:
         begun = int(self.steps.end_ns[step - 1])
         whole = float(self.size[(self.start >= self.steps.start_ns[0]) & (self.start < self.steps.end_ns[-1])].sum())
-        sent = float(self.size[(self.start >= begun) & (self.start <= last)].sum())
-        done = sent / max(whole / self.steps.count, 1.0)
+        rows = np.flatnonzero((self.start >= begun) & (self.start <= last))
+        share = np.cumsum(self.size[rows]) / max(whole / self.steps.count, 1.0)
+        done = float(share[-1]) if rows.size else 0.0
+        if done > COMPLETE + 1.0 - STARTED and self.exact():
+            unseen = int(done + 1.0 - COMPLETE)
+            begun = int(self.start[rows[np.searchsorted(share, unseen)]]) if unseen < done else last
+            done, step = max(done - unseen, 0.0), step + unseen
         usual = _usual_silence(self.start, self.end, self.size, self.steps, done)
         return Ending(step, begun, last, resumed, done, silence, usual, alive, self.period_ns, self.exact())
 

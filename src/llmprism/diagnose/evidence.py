@@ -3,10 +3,6 @@
 *Lateness.* Members of one data-parallel group do the same work, so they are ready to send their gradients at the same
 time. A member that first sends long after the median of the others in a step was computing late. The others can only
 send what they have and wait, so they are not late themselves.
-
-*Local rate.* How fast a pair moves one quantum of bytes, pauses inside it included, at its better moments. A peer that
-waits for a slow NIC still passes on what it has got at full speed; only the pairs of the slow NIC itself take long for
-every quantum. The rate while something flows would not tell: a throttled link sends short bursts at line rate.
 """
 
 from __future__ import annotations
@@ -14,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.diagnose.rates import pair_rates
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout, PairKind
@@ -26,16 +22,7 @@ from llmprism.model.timeline import Timeline
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-__all__ = ["JobEvidence", "gather_evidence"]
-
-QUANTUM_BYTES: Final = 1_000_000
-"""A megabyte: more than a throttle's burst, less than the pieces in which collectives hand data on (1-4 MB)."""
-
-QUANTUM_SHARE: Final = 0.5
-"""Of a pair's bytes per step, where these are small: a quantum must fit into one message."""
-
-BETTER_MOMENTS: Final = 0.75
-"""Quantile of the quanta of a step that counts: above it lie bursts, below it quanta that held a wait."""
+__all__ = ["JobEvidence", "first_messages_ns", "gather_evidence"]
 
 MESSAGE_SHARE: Final = 0.005
 """Of a pair's bytes per step: smaller messages are norms or metrics, not gradients."""
@@ -62,72 +49,12 @@ class JobEvidence:
     group_of_pair: Int64
 
     @property
+    def gpus(self) -> int:
+        return len(self.job.members)
+
+    @property
     def steps(self) -> int:
         return int(self.duration_ns.size)
-
-
-@numba.njit(cache=True)
-def _upper(values: Float64, quantile: float) -> float:
-    """The value below which this share of the values lies, by repeated partition."""
-    wanted = min(int(quantile * values.size), values.size - 1)
-    low, high = 0, values.size - 1
-    while low < high:
-        pivot, i, j = values[(low + high) // 2], low, high
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if wanted <= j:
-            high = j
-        elif wanted >= i:
-            low = i
-        else:
-            break
-    return float(values[wanted])
-
-
-@numba.njit(cache=True)
-def _local_rates(
-    offsets: Int64,
-    start: Int64,
-    end: Int64,
-    size: Int64,
-    begin: Int64,
-    finish: Int64,
-    quantum: Float64,
-    quantile: float,
-) -> Float64:
-    """Bits per ns at which each pair moves a quantum, per step."""
-    pairs, steps = offsets.size - 1, begin.size
-    rates = np.full((pairs, steps), np.nan)
-    for p in range(pairs):
-        i = offsets[p]
-        for k in range(steps):
-            while i < offsets[p + 1] and start[i] < begin[k]:
-                i += 1
-            j = i
-            while j < offsets[p + 1] and start[j] < finish[k]:
-                j += 1
-            found = np.empty(j - i)
-            count, last, amount = 0, i, 0.0
-            for first in range(i, j):
-                while last < j and amount < quantum[p]:
-                    amount += size[last]
-                    last += 1
-                if amount < quantum[p] or last <= first:
-                    break
-                found[count] = 8.0 * amount / max(end[last - 1] - start[first], 1)
-                count += 1
-                amount -= size[first]
-            if count:
-                rates[p, k] = _upper(found[:count], quantile)
-            i = j
-    return rates
 
 
 def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobState) -> JobEvidence:
@@ -144,7 +71,7 @@ def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobS
         counted=counted,
         normal_ns=_normal_duration(duration[counted]),
         lateness_ns=_lateness(job, layout, timeline),
-        rate=_rates(job, timeline, pair_kind),
+        rate=pair_rates(job.transfers, steps, pair_kind != PairKind.UNKNOWN),
         pair_kind=pair_kind,
         group_of_pair=_group_of_pair(job, layout, pair_kind),
     )
@@ -170,28 +97,14 @@ def _normal_duration(duration: Float64) -> float:
     return float(np.quantile(duration, 0.25)) if duration.size else 0.0
 
 
-def _rates(job: Job, timeline: Timeline, pair_kind: NDArray[np.int8]) -> Float64:
-    transfers, steps = job.transfers, timeline.steps
-    if not steps.count or not transfers.pair_count:
-        return np.full((transfers.pair_count, steps.count), np.nan)
-    total = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
-    quantum = np.minimum(QUANTUM_BYTES, QUANTUM_SHARE * total / (steps.count + 1))
-    rates: Float64 = _local_rates(
-        transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
-        steps.start_ns, steps.end_ns, quantum, BETTER_MOMENTS,
-    )  # fmt: skip
-    rates[pair_kind == PairKind.UNKNOWN] = np.nan
-    return rates
-
-
 def _lateness(job: Job, layout: JobLayout, timeline: Timeline) -> Float64:
     """First gradient message of each member in each step, after the median of the other members of its group.
 
     Where a message cannot leave before its receiver is ready, the member before the late one is as late as it; so the
     first message *to* a member decides between the two, with a lesser weight.
     """
-    sent = _first_messages(job, layout, timeline, job.transfers.pair_src)
-    got = _first_messages(job, layout, timeline, job.transfers.pair_dst)
+    sent = first_messages_ns(job, layout, timeline, job.transfers.pair_src)
+    got = first_messages_ns(job, layout, timeline, job.transfers.pair_dst)
     late = np.full(sent.shape, np.nan)
     row_of = {member: row for row, member in enumerate(job.members)}
     for group in layout.groups:
@@ -219,7 +132,7 @@ def _median_of_others(values: Float64) -> Float64:
     return middle
 
 
-def _first_messages(job: Job, layout: JobLayout, timeline: Timeline, end_of_pair: Int32) -> Float64:
+def first_messages_ns(job: Job, layout: JobLayout, timeline: Timeline, end_of_pair: Int32) -> Float64:
     """Start of the first gradient message from (or to) each member in each step, after the start of the step."""
     transfers, steps = job.transfers, timeline.steps
     first = np.full((len(job.members), steps.count), np.inf)

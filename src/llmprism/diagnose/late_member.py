@@ -1,4 +1,9 @@
-"""Slow GPU and stall: one member of a group is late, and its messages are fast.
+"""Slow GPU and stall: one member is late without having waited, and its messages are fast.
+
+Members of a group are compared with each other at the gradient synchronisation. In a pipeline all stages of a replica
+are late when one is; then the stage whose own work (`waiting`) exceeds that of the other replicas most is the one that
+the others waited for. Jobs without replicas, and those that exchange many times per step, are judged by own work and
+by falling behind.
 
 Catches: a GPU that computes longer than its peers, step after step (`slow_gpu`); a GPU that stands still once for much
 longer than a step (`stall`). Works with groups of two: the later one is the late one.
@@ -9,6 +14,8 @@ first), pauses for checkpoints or evaluation (nobody is late then). Tested with 
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -16,7 +23,9 @@ from numpy.typing import NDArray
 
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.layout import PairKind, Sharding
 from llmprism.stats.runs import runs_of
 
 Bool = NDArray[np.bool_]
@@ -42,33 +51,157 @@ MIN_SLOWDOWN: Final = 1.1
 CONSISTENT: Final = 0.75
 """Share of the steps of a run in which the member is late."""
 
+MIN_EXCESS: Final = 0.25
+"""Work of a pipeline stage beyond the same stage of other replicas, from which its GPU is slow; jitter stays below 0.1
+in the median."""
+
+MIN_TRACED: Final = 0.12
+"""The same where somebody of the pipeline is known to be late: the one that most exceeds its peers, by so much at
+least, is the one that the others waited for."""
+
+MIN_BEHIND: Final = 0.005
+"""Falling behind between exchanges, in normal steps: half a percent, several times per step."""
+
+SYNCHRONISE: Final = "is ready to synchronise {late} after its peers"
+COMPUTE: Final = "computes {late} longer than its peers for one micro-batch"
+EXCHANGE: Final = "is {late} behind its peers at every exchange"
+
 STALL_STEPS: Final = 4.0
 """A single step's lateness, in normal steps, that is a stall."""
+
+ALIKE: Final = 0.8
+"""Share of a member's lateness from which another one is as late."""
+
+MANY: Final = 0.2
+"""Share of a job's members that are as late: then all stood still, and the groups' medians fell among the late ones."""
 
 STALL_FLOOR_NS: Final = 1_000_000_000
 """And at least a second: shorter stand-stills are the operating system's."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Bout:
+    """A member (row) that is late in the `affected` steps between `first` and `last`, by `late_ns` as a rule.
+
+    `how` says late in what: the words of the summary.
+    """
+
+    row: int
+    first: int
+    last: int
+    affected: Bool
+    late_ns: float
+    how: str
+
+    def overlaps(self, other: _Bout) -> bool:
+        return self.first < other.last and other.first < self.last
+
+
 def find_late_members(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -> list[Finding]:
-    """Findings for one job. `accused` lists when which addresses were already found guilty of slow transfers."""
+    """Findings for one job. `accused` lists when which addresses were already found guilty of slow transfers.
+
+    Lateness at the gradient synchronisation is asked first; where nobody is late there although the steps are longer,
+    the work of pipeline stages and the progress between the many exchanges of sharded and expert layers.
+    """
     if evidence.steps < MIN_STEPS or evidence.normal_ns <= 0:
         return []
-    late = evidence.lateness_ns / evidence.normal_ns
-    late = np.where(evidence.counted[None, :], late, np.nan)
+    excused = _excused(evidence, accused)
+    late, cut = _in_steps(evidence, evidence.lateness_ns, MIN_LATE)
+    flagged = (np.nan_to_num(late, nan=-1.0) > cut) & ~excused
+    stalled = flagged & (late > STALL_STEPS) & (evidence.lateness_ns > STALL_FLOOR_NS)
+    findings = _stalls(evidence, stalled)
+    bouts = _bouts(evidence, evidence.lateness_ns, flagged & ~stalled, SYNCHRONISE)
+    bouts = _one_per_time([bout for bout in bouts if _delays_the_job(evidence, bout)])
+    if not bouts and not findings and _slower_for_a_while(evidence):
+        bouts = _one_per_time(_long_workers(evidence, excused)) or _one_per_time(_stragglers(evidence, excused))
+    else:
+        bouts = _traced(evidence, bouts)
+    return findings + [_slow(evidence, bout) for bout in bouts]
+
+
+def _in_steps(evidence: JobEvidence, lateness_ns: Float64, least: float) -> tuple[Float64, float]:
+    """Lateness in normal steps (NaN outside the counted ones), and what is beyond the job's ordinary spread."""
+    late = np.where(evidence.counted[None, :], lateness_ns / evidence.normal_ns, np.nan)
     known = np.isfinite(late)
+    spread = 1.4826 * float(np.median(np.abs(late[known]))) if known.any() else 0.0
+    return late, max(least, SPREADS * spread)
+
+
+def _bouts(evidence: JobEvidence, lateness_ns: Float64, flagged: Bool, how: str) -> list[_Bout]:
+    """The runs of flagged steps that are long, dense and slow enough."""
+    found, steps = [], evidence.timeline.steps
+    for row in np.flatnonzero(flagged.any(axis=1)):
+        for first, last in runs_of(flagged[row], bridge=2, shortest=MIN_STEPS):
+            affected = np.zeros(evidence.steps, dtype=np.bool_)
+            affected[first:last] = flagged[row, first:last]
+            lasting = steps.end_ns[last - 1] - steps.start_ns[first] >= MIN_TIME_NS
+            if lasting and affected.sum() >= CONSISTENT * (last - first) and _slows(evidence, affected):
+                late = float(np.nanmedian(lateness_ns[row, affected]))
+                found.append(_Bout(int(row), first, last, affected, late, how))
+    return found
+
+
+def _slows(evidence: JobEvidence, affected: Bool) -> bool:
+    """Do the affected steps take longer than the job's others, where there are enough others?"""
+    others = evidence.counted & ~affected
+    if others.sum() < MIN_STEPS:
+        return True
+    taken = float(np.median(evidence.duration_ns[affected]))
+    return taken >= MIN_SLOWDOWN * float(np.median(evidence.duration_ns[others]))
+
+
+def _slower_for_a_while(evidence: JobEvidence) -> bool:
+    slow = evidence.counted & (evidence.duration_ns >= MIN_SLOWDOWN * evidence.normal_ns)
+    steps = evidence.timeline.steps
+    return any(
+        slow[first:last].mean() >= CONSISTENT and steps.end_ns[last - 1] - steps.start_ns[first] >= MIN_TIME_NS
+        for first, last in runs_of(slow, bridge=2, shortest=MIN_STEPS)
+    )
+
+
+def _long_workers(evidence: JobEvidence, excused: Bool) -> list[_Bout]:
+    """Members of pipelines that compute longer than those of other replicas, or than they used to."""
+    work = stage_work_ns(evidence)
+    excess = beyond_others(evidence, work)
+    share = excess / np.maximum(work - excess, 1.0)
+    known = np.isfinite(share) & evidence.counted[None, :]
     if not known.any():
         return []
-    spread = 1.4826 * float(np.median(np.abs(late[known])))
-    flagged = np.nan_to_num(late, nan=-1.0) > max(MIN_LATE, SPREADS * spread)
-    flagged &= ~_excused(evidence, accused)
-    findings = []
-    for row in np.flatnonzero(flagged.any(axis=1)):
-        stalled = flagged[row] & (late[row] > STALL_STEPS) & (evidence.lateness_ns[row] > STALL_FLOOR_NS)
-        findings += [_stall(evidence, int(row), int(step)) for step in np.flatnonzero(stalled)]
-        for first, last in runs_of(flagged[row] & ~stalled, bridge=2, shortest=MIN_STEPS):
-            finding = _slow(evidence, int(row), first, last, flagged[row])
-            findings += [finding] if finding is not None else []
-    return _one_per_time(findings)
+    spread = 1.4826 * float(np.median(np.abs(share[known])))
+    flagged = known & (np.nan_to_num(share) > max(MIN_EXCESS, SPREADS * spread)) & ~excused
+    return _bouts(evidence, excess, flagged, COMPUTE)
+
+
+def _stragglers(evidence: JobEvidence, excused: Bool) -> list[_Bout]:
+    """Members that fall behind between the exchanges of a step."""
+    if not any(group.kind == PairKind.EP for group in evidence.layout.groups) and (
+        evidence.layout.layout.sharding is not Sharding.FSDP
+    ):
+        return []
+    behind = falling_behind_ns(evidence)
+    late, cut = _in_steps(evidence, behind, MIN_BEHIND)
+    return _bouts(evidence, behind, (np.nan_to_num(late, nan=-1.0) > cut) & ~excused, EXCHANGE)
+
+
+def _traced(evidence: JobEvidence, bouts: list[_Bout]) -> list[_Bout]:
+    """The same bouts, each laid at the door of the stage that the late member's pipeline waited for."""
+    if not bouts or not evidence.layout.pipelines:
+        return bouts
+    work = stage_work_ns(evidence)
+    excess = beyond_others(evidence, work)
+    row_of = {member: row for row, member in enumerate(evidence.job.members)}
+    traced = []
+    for bout in bouts:
+        member = evidence.job.members[bout.row]
+        rows = [row_of[m] for pipeline in evidence.layout.pipelines if member in pipeline for m in pipeline]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            share = np.nanmedian((excess / np.maximum(work - excess, 1.0))[rows][:, bout.affected], axis=1)
+        if not rows or not np.isfinite(share).any() or np.nanmax(share) < MIN_TRACED:
+            traced.append(bout)
+            continue
+        traced.append(replace(bout, row=rows[int(np.nanargmax(share))]))
+    return traced
 
 
 def _excused(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -> Bool:
@@ -82,59 +215,74 @@ def _excused(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -
     return np.broadcast_to(excused, evidence.lateness_ns.shape)
 
 
-def _slow(evidence: JobEvidence, row: int, first: int, last: int, flagged: Bool) -> Finding | None:
-    affected = np.zeros(evidence.steps, dtype=np.bool_)
-    affected[first:last] = flagged[first:last]
-    steps = evidence.timeline.steps
-    if steps.end_ns[last - 1] - steps.start_ns[first] < MIN_TIME_NS:
-        return None
-    if affected.sum() < CONSISTENT * (last - first) or not _delays_the_job(evidence, row, affected):
-        return None
-    others = evidence.counted & ~affected
-    taken = float(np.median(evidence.duration_ns[affected]))
-    if others.sum() >= MIN_STEPS and taken < MIN_SLOWDOWN * float(np.median(evidence.duration_ns[others])):
-        return None
-    name = evidence.job.transfers.addresses[evidence.job.members[row]]
-    late = float(np.median(evidence.lateness_ns[row, affected])) / 1e6
+def _slow(evidence: JobEvidence, bout: _Bout) -> Finding:
+    affected, steps = bout.affected, evidence.timeline.steps
+    name = evidence.job.transfers.addresses[evidence.job.members[bout.row]]
+    late, taken = bout.late_ns / 1e6, float(np.median(evidence.duration_ns[affected]))
     return Finding(
         kind=FindingKind.SLOW_GPU,
         job=evidence.job.id,
         where=Where(WhereType.GPU, name),
-        start_ns=int(steps.start_ns[first]),
-        end_ns=None if last == evidence.steps else int(steps.end_ns[last - 1]),
-        severity=round(max(share_lost(evidence, affected), _late_share(evidence, row, affected)), 3),
-        confidence=round(min(0.99, 1.0 - 0.5 / (last - first)), 3),
-        lost_gpu_seconds=round(max(lost_gpu_seconds(evidence, affected), _late_cost(evidence, row, affected)), 3),
+        start_ns=int(steps.start_ns[bout.first]),
+        end_ns=None if bout.last == evidence.steps else int(steps.end_ns[bout.last - 1]),
+        severity=round(max(share_lost(evidence, affected), _late_share(evidence, bout)), 3),
+        confidence=round(min(0.99, 1.0 - 0.5 / (bout.last - bout.first)), 3),
+        lost_gpu_seconds=round(max(lost_gpu_seconds(evidence, affected), _late_cost(evidence, bout)), 3),
         summary=(
-            f"GPU {name} is ready to synchronise {late:.0f} ms after its peers in {int(affected.sum())} of "
-            f"{last - first} steps while its network is fast: check its clocks, temperature and ECC errors, "
-            "or what else runs on it; replace it if it stays slow."
+            f"GPU {name} {bout.how.format(late=f'{late:.0f} ms')} in {int(affected.sum())} of {bout.last - bout.first} "
+            "steps while its network is fast: check its clocks, temperature and ECC errors, or what else runs on it; "
+            "replace it if it stays slow."
         ),
         evidence=(
-            Evidence("median lateness against the group, ms", round(late, 3), 0.0),
+            Evidence("median lateness against its peers, ms", round(late, 3), 0.0),
             Evidence("median step while it is late, ms", round(taken / 1e6, 3), round(evidence.normal_ns / 1e6, 3)),
         ),
     )
 
 
-def _delays_the_job(evidence: JobEvidence, row: int, affected: Bool) -> bool:
+def _delays_the_job(evidence: JobEvidence, bout: _Bout) -> bool:
     """Is the member later than its group could afford? Later stages end a step early and wait for the first one."""
-    group = next(g for g in evidence.layout.groups if evidence.job.members[row] in g.members)
+    group = next(g for g in evidence.layout.groups if evidence.job.members[bout.row] in g.members)
     rows = np.flatnonzero(np.isin(evidence.job.members, group.members))
     ends = evidence.timeline.member_end_ns[rows].max(axis=0)
     slack = evidence.timeline.steps.end_ns - ends
-    return bool(np.median((evidence.lateness_ns[row] - slack)[affected]) > 0)
+    return bool(np.median((evidence.lateness_ns[bout.row] - slack)[bout.affected]) > 0)
 
 
-def _late_share(evidence: JobEvidence, row: int, affected: Bool) -> float:
-    return float(np.median(evidence.lateness_ns[row, affected] / evidence.duration_ns[affected]))
+def _late_share(evidence: JobEvidence, bout: _Bout) -> float:
+    return bout.late_ns / float(np.median(evidence.duration_ns[bout.affected]))
 
 
-def _late_cost(evidence: JobEvidence, row: int, affected: Bool) -> float:
+def _late_cost(evidence: JobEvidence, bout: _Bout) -> float:
     """What the lateness alone costs: the floor of the loss when the whole window is affected."""
-    if affected[evidence.counted].mean() < 0.5:
+    if bout.affected[evidence.counted].mean() < 0.5:
         return 0.0
-    return float(evidence.lateness_ns[row, affected].sum()) / 1e9 * len(evidence.job.members)
+    return bout.late_ns * int(bout.affected.sum()) / 1e9 * evidence.gpus
+
+
+def _stalls(evidence: JobEvidence, stalled: Bool) -> list[Finding]:
+    """One finding per time: of members that stand still together, the latest."""
+    kept: list[Finding] = []
+    cells = [(int(row), int(step)) for row, step in zip(*np.nonzero(stalled), strict=True)]
+    for row, step in sorted(cells, key=lambda cell: -evidence.lateness_ns[cell]):
+        if _stand_still_together(evidence, row, step):
+            continue
+        finding = _stall(evidence, row, step)
+        if not any(finding.start_ns < (k.end_ns or 0) and k.start_ns < (finding.end_ns or 0) for k in kept):
+            kept.append(finding)
+    return kept
+
+
+def _stand_still_together(evidence: JobEvidence, row: int, step: int) -> bool:
+    """Are many members that neither share its server nor its pipelines as late as this one? Then it is nobody's."""
+    members, places = evidence.job.members, evidence.job.places
+    near = {m for pipeline in evidence.layout.pipelines if members[row] in pipeline for m in pipeline}
+    alike = [
+        other
+        for other in np.flatnonzero(evidence.lateness_ns[:, step] >= ALIKE * evidence.lateness_ns[row, step])
+        if members[other] not in near and not (places and places[row] and places[other] == places[row])
+    ]
+    return len(alike) > MANY * len(members)
 
 
 def _stall(evidence: JobEvidence, row: int, step: int) -> Finding:
@@ -164,16 +312,10 @@ def _stall(evidence: JobEvidence, row: int, step: int) -> Finding:
     )  # fmt: skip
 
 
-def _one_per_time(findings: list[Finding]) -> list[Finding]:
-    """Of findings of one kind whose times overlap, the costliest: one slow member makes others late too."""
-    kept: list[Finding] = []
-    for finding in sorted(findings, key=lambda f: -f.evidence[0].value):
-        if not any(_overlap(finding, other) for other in kept):
-            kept.append(finding)
+def _one_per_time(bouts: list[_Bout]) -> list[_Bout]:
+    """Of bouts that overlap, the worst: one slow member makes others late too."""
+    kept: list[_Bout] = []
+    for bout in sorted(bouts, key=lambda bout: -bout.late_ns):
+        if not any(bout.overlaps(other) for other in kept):
+            kept.append(bout)
     return kept
-
-
-def _overlap(a: Finding, b: Finding) -> bool:
-    end_a = a.end_ns if a.end_ns is not None else np.iinfo(np.int64).max
-    end_b = b.end_ns if b.end_ns is not None else np.iinfo(np.int64).max
-    return a.start_ns < end_b and b.start_ns < end_a

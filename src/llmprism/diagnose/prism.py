@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.diagnose.evidence import gather_evidence
+from llmprism.diagnose.evidence import JobEvidence, gather_evidence
 from llmprism.diagnose.imbalance import find_imbalance
 from llmprism.diagnose.late_member import find_late_members
+from llmprism.diagnose.slow_cells import SlowCells, judge_transfers
 from llmprism.diagnose.slow_storage import find_slow_storage
-from llmprism.diagnose.slow_transfer import find_slow_transfers
+from llmprism.diagnose.slow_transfer import find_slow_places
 from llmprism.diagnose.standstill import find_standstills
 from llmprism.diagnose.stopped import find_stopped
+from llmprism.diagnose.what_if import lost_in_job, priced
 from llmprism.model.finding import Finding, WhereType
 from llmprism.model.flows import TransferTable, Window
 from llmprism.model.job import Job, JobState
@@ -20,7 +23,45 @@ from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
 from llmprism.model.topology import Topology
 
-__all__ = ["find_faults"]
+__all__ = ["JobFaults", "Shared", "find_faults", "find_job_faults", "find_shared_faults", "ranked", "with_costs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What several jobs may have in common: findings on slow places and storage, and whom they excuse.
+
+    `excused` lists (address, from, to): whoever is late there and then only waits. `numbers` are the places of the
+    findings among all shared ones.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    excused: tuple[tuple[str, int, int], ...] = ()
+    numbers: tuple[int, ...] = ()
+
+    def about(self, job: Job) -> Shared:
+        """The part that bears on one job; the detectors of that job see no more. Of the job's transfers only ends and
+        paths matter."""
+        names = {job.transfers.addresses[member] for member in job.members} if self.findings else set()
+        kept = [i for i, finding in enumerate(self.findings) if _bears_on(finding, job)]
+        return Shared(
+            tuple(self.findings[i] for i in kept),
+            tuple(one for one in self.excused if one[0] in names),
+            tuple(self.numbers[i] for i in kept),
+        )
+
+    def accused(self) -> dict[str, list[tuple[int, int]]]:
+        times: dict[str, list[tuple[int, int]]] = {}
+        for address, start, end in self.excused:
+            times.setdefault(address, []).append((start, end))
+        return times
+
+
+@dataclass(frozen=True, slots=True)
+class JobFaults:
+    """Findings inside one job, and what shared ones (number, GPU-seconds) cost it."""
+
+    findings: tuple[Finding, ...]
+    costs: tuple[tuple[int, float], ...]
 
 
 def find_faults(
@@ -35,47 +76,87 @@ def find_faults(
         gather_evidence(job, layout, timeline, state)
         for (job, layout, timeline), state in zip(jobs, states, strict=True)
     ]
-    slow = find_slow_transfers(evidence)
-    accused: dict[str, list[tuple[int, int]]] = {}
+    members = frozenset(member for job, _, _ in jobs for member in job.members)
+    cells = [judge_transfers(one) for one in evidence if one.steps]
+    storage = find_slow_storage(outside, members)
+    shared = find_shared_faults([one.job for one in evidence], cells, storage, _ends(outside), window)
+    return with_costs(shared, [find_job_faults(one, shared.about(one.job), window) for one in evidence])
+
+
+def find_shared_faults(
+    jobs: Sequence[Job],
+    cells: Sequence[SlowCells],
+    storage: Sequence[Finding],
+    ends: Sequence[tuple[str, str]],
+    window: Window,
+) -> Shared:
+    """What is to be seen over all jobs at once, from the slow cells of each.
+
+    `storage` are the findings on servers outside the jobs, `ends` the two ends of every pair between a job and such a
+    server. Of the jobs' transfers only ends and paths matter.
+    """
+    slow = find_slow_places(cells)
+    excused: list[tuple[str, int, int]] = []
     for finding in slow:
         end = finding.end_ns if finding.end_ns is not None else window.end_ns
-        for address in _concerned(finding, jobs):
-            accused.setdefault(address, []).append((finding.start_ns, end))
-    members = frozenset(member for job, _, _ in jobs for member in job.members)
-    storage = find_slow_storage(outside, members)
+        excused += [(address, finding.start_ns, end) for address in _concerned(finding, jobs)]
     for finding in storage:
-        for client in _clients(outside, finding):
-            accused.setdefault(client, []).append((finding.start_ns, window.end_ns))
-    findings = slow + storage
-    for one in evidence:
-        findings += find_late_members(one, accused)
-        findings += find_stopped(one.job, one.layout, one.timeline, window)
-        findings += find_standstills(one, findings)
-        findings += find_imbalance(one)
+        excused += [(client, finding.start_ns, window.end_ns) for client in _clients(ends, finding)]
+    return Shared((*slow, *storage), tuple(excused), tuple(range(len(slow) + len(storage))))
+
+
+def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> JobFaults:
+    """What is wrong inside one job; `shared` is what bears on it of what it shares with others."""
+    findings = find_late_members(evidence, shared.accused())
+    findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window)
+    findings += find_standstills(evidence, [*shared.findings, *findings])
+    findings += find_imbalance(evidence)
+    lost = lost_in_job(evidence, [*shared.findings, *findings])
+    own = len(shared.findings)
+    return JobFaults(
+        tuple(priced(findings, [(i - own, seconds) for i, seconds in lost.items() if i >= own])),
+        tuple((shared.numbers[i], seconds) for i, seconds in lost.items() if i < own),
+    )
+
+
+def with_costs(shared: Shared, jobs: Sequence[JobFaults]) -> tuple[Finding, ...]:
+    """All findings, the shared ones with what they cost over all jobs; the costliest first."""
+    findings = priced(shared.findings, [cost for job in jobs for cost in job.costs])
+    return ranked([*findings, *(finding for job in jobs for finding in job.findings)])
+
+
+def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The costliest first; of equal ones the earlier."""
     return tuple(sorted(findings, key=lambda finding: (-finding.lost_gpu_seconds, finding.start_ns)))
 
 
-def _clients(outside: TransferTable | None, finding: Finding) -> list[str]:
-    """Addresses that exchange data with an accused storage server: whoever is late among them waits for it."""
+def _ends(outside: TransferTable | None) -> list[tuple[str, str]]:
+    """Names of the two ends of every pair."""
     if outside is None:
         return []
-    names = outside.addresses
     ends = zip(outside.pair_src.tolist(), outside.pair_dst.tolist(), strict=True)
-    return [
-        names[b if names[a] == finding.where.id else a] for a, b in ends if finding.where.id in (names[a], names[b])
-    ]
+    return [(outside.addresses[a], outside.addresses[b]) for a, b in ends]
 
 
-def _concerned(finding: Finding, jobs: Sequence[tuple[Job, JobLayout, Timeline]]) -> list[str]:
+def _clients(ends: Sequence[tuple[str, str]], finding: Finding) -> list[str]:
+    """Addresses that exchange data with an accused storage server: whoever is late among them waits for it."""
+    return [b if a == finding.where.id else a for a, b in ends if finding.where.id in (a, b)]
+
+
+def _concerned(finding: Finding, jobs: Sequence[Job]) -> list[str]:
     """Addresses that a slow place excuses: the NIC itself, or one of each job that sends through the link or switch."""
     place = finding.where.id
     if finding.where.type is WhereType.NIC and isinstance(place, str):
         return [place]
+    return [job.transfers.addresses[job.members[0]] for job in jobs if _bears_on(finding, job)]
+
+
+def _bears_on(finding: Finding, job: Job) -> bool:
+    """Is a shared finding about this job, or, where it is about several, about a place that the job passes?"""
+    if finding.job is not None:
+        return finding.job == job.id
+    transfers, place = job.transfers, finding.where.id
     names = {place} if isinstance(place, str) else set(place)
-    concerned = []
-    for job, _, _ in jobs:
-        used = job.transfers.paths
-        paths = (used[path] for path in np.unique(job.transfers.path) if path >= 0)
-        if finding.job == job.id or (finding.job is None and any(names <= set(path) for path in paths)):
-            concerned.append(job.transfers.addresses[job.members[0]])
-    return concerned
+    if finding.where.type in (WhereType.NIC, WhereType.GROUP):
+        return any(transfers.addresses[member] in names for member in job.members)
+    return any(names <= set(transfers.paths[path]) for path in np.unique(transfers.path) if path >= 0)

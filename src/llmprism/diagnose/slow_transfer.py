@@ -1,19 +1,19 @@
-"""Slow NIC, slow link, slow switch: messages that take long, and what they have in common.
+"""Slow NIC, slow link, slow switch, congestion: messages that take long, and what they have in common.
 
-A cell is one pair in one step. It is *sick* when its local rate lies far below what pairs of its kind reach. The place
-that explains the sick cells is the one through which most of them and few healthy ones pass: candidates are NICs, links
-between switches and switches, over all jobs at once, taken greedily until what is left explains nothing.
+The place that explains the sick cells of all jobs (`slow_cells`) is the one through which most of them and few healthy
+ones pass: candidates are NICs, links between switches, switches and groups, taken greedily until what is left explains
+nothing. A link that several jobs crowd is told from a broken one by how it serves them.
 
-Catches: a throttled or degraded NIC, cable or switch, from two steps on, also when a third of the pairs are sick.
-Must not shout at: peers that wait for a slow NIC, late senders, the ordinary spread of rates (its robust spread widens
-the cut), short dips, set-up steps. Tested with the slow_nic capture against all healthy ones.
+Catches: a throttled or degraded NIC, cable or switch, from two steps on, also when a third of the pairs are sick; two
+jobs that hash onto one uplink. Must not shout at: peers that wait for a slow NIC, late senders, the ordinary spread of
+rates (its robust spread widens the cut), short dips, set-up steps. Tested with the slow_nic capture against all healthy
+ones, and with the degraded-link against the ecmp-collision scenario.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -21,198 +21,234 @@ from numpy.typing import NDArray
 
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.slow_cells import MIN_CELLS, MIN_STEPS, ONE_WAY, LinkUse, Place, SlowCells, judge_transfers
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.flows import TransferTable
-from llmprism.stats.runs import runs_of
 
 Bool = NDArray[np.bool_]
+Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
-__all__ = ["find_slow_transfers"]
-
-MIN_DROP: Final = 0.5
-"""Natural logarithm of the drop of the local rate that makes a cell sick: below 61 % of the expected rate."""
-
-SPREADS: Final = 4.0
-"""The drop must also exceed this many robust spreads of the rates of the same kind."""
-
-MIN_STEPS: Final = 2
-"""Sick steps in a row before a place is accused."""
+__all__ = ["find_slow_places", "find_slow_transfers"]
 
 SICK_SHARE: Final = 0.6
 """Share of a place's cells that are sick while it is."""
 
+WHILE_SICK: Final = 0.25
+"""Share of a place's cells of one step from which the place may be sick then: below it one of its pairs has another
+reason."""
+
 MIN_COVER: Final = 0.02
 """A further place must explain at least this share of all sick cells: several faults of different size may coincide."""
 
-MIN_CELLS: Final = 6
-"""And this many: three pairs for two steps."""
+SHARED_SPREAD: Final = 0.3
+"""Spread of the rates (logarithm of the ninth decile over the first) from which a link serves now one, now another: a
+healthy or throttled link keeps it below 0.15."""
 
-FAIR_SHARE: Final = 0.12
-"""A link that gives each of k jobs one k-th of the usual rate, within this, is shared and not broken."""
+SHARED_GROWTH: Final = 2.0
+"""And this many times the spread of the same transfers when they are not slow."""
 
-PATH_SHARE: Final = 0.1
-"""Share of a pair's bytes from which a path is one of its own."""
+OTHER_WAY: Final = 0.1
+"""Share of sick cells below which the other direction of a link is healthy."""
+
+LINE_SHARE: Final = 0.8
+"""Share of one pair's usual rate that all users of a shared link reach together at least."""
+
+MOST: Final = 0.5
+"""Share of a job's pairs through a place that must be sick for the step to count against it."""
 
 MIN_LOSS: Final = 0.05
 """Share of the speed that the jobs concerned must lose: what slows nobody is not worth a night call."""
 
+PLAIN_STEPS: Final = 8
+"""Unless it is plain that the place is broken: for so many steps"""
 
-@dataclass(frozen=True, slots=True)
-class _Cells:
-    """Sick cells of one job: pairs x steps, and the `places` that each pair passes."""
+PLAIN_SHARE: Final = 0.9
+"""nearly all transfers through it"""
 
-    evidence: JobEvidence
-    sick: Bool
-    known: Bool
-    expected: Float64
-    places: dict[int, list[Place]]
+PLAIN_DROP: Final = 0.4
+"""reach no more than this share of the usual rate."""
 
-
-Place = tuple[WhereType, str | tuple[str, ...]]
+MAX_PLACES: Final = 64
+"""Places looked at, the most explaining first."""
 
 
 def find_slow_transfers(jobs: Sequence[JobEvidence]) -> list[Finding]:
-    """Findings for the places that explain slow messages, the most explaining first."""
-    cells = [_judge(evidence) for evidence in jobs if evidence.steps]
-    total = sum(int(cell.sick.sum()) for cell in cells)
+    """Findings for the places that explain slow messages of these jobs."""
+    return find_slow_places([judge_transfers(evidence) for evidence in jobs if evidence.steps])
+
+
+def find_slow_places(cells: Sequence[SlowCells]) -> list[Finding]:
+    """Findings for the places that explain the sick cells of all jobs, the most explaining first."""
+    total = {cell.job: int(cell.sick.sum()) for cell in cells}
+    left = [cell for cell in cells if total[cell.job]]
+    passes = [_Passes.of(cell) for cell in left]
     findings: list[Finding] = []
-    if not total:
-        return findings
-    cells = [replace(cell, places=_places(cell)) for cell in cells]
-    while True:
-        place, gain = _best_place(cells)
-        if place is None or gain < max(MIN_CELLS, MIN_COVER * total):
-            return findings
-        findings += _accuse(place, cells)
-        cells = [_without(cell, place) for cell in cells]
+    together: list[set[str]] = []
+    for _ in range(MAX_PLACES):
+        place, gain, concerned = _best_place(left, passes)
+        if place is None or gain < MIN_CELLS:
+            break
+        beside = concerned.union(*(jobs for jobs in together if jobs & concerned))
+        if gain >= MIN_COVER * sum(total[job] for job in beside):
+            findings += _accuse(place, left)
+            together.append(concerned)
+        left = [_without(cell, _both_ways(place)) for cell in left]
+    return _one_per_lanes(findings)
 
 
-def _judge(evidence: JobEvidence) -> _Cells:
-    rate = np.where(evidence.counted[None, :], evidence.rate, np.nan)
-    known = np.isfinite(rate) & (rate > 0)
-    expected = np.full(rate.shape[0], np.nan)
-    sick = np.zeros(rate.shape, dtype=np.bool_)
-    for kind in np.unique(evidence.pair_kind):
-        rows = np.flatnonzero((evidence.pair_kind == kind) & known.any(axis=1))
-        if rows.size < 2:
+def _both_ways(place: Place) -> Place:
+    """The link of a place that is one direction of it; other places as they are."""
+    where, name = place
+    if where is WhereType.LINK and name[-1] == ONE_WAY:
+        return where, (min(name[:2]), max(name[:2]))
+    return place
+
+
+def _one_per_lanes(findings: list[Finding]) -> list[Finding]:
+    """Groups of one job that are slow at the same time are the lanes of one tensor-parallel group: one finding."""
+    kept: list[Finding] = []
+    for finding in findings:
+        same = (k for k, other in enumerate(kept) if _are_lanes(other, finding))
+        at = next(same, None)
+        if at is None:
+            kept.append(finding)
             continue
-        usual = np.nanmedian(rate[rows], axis=1)
-        expected[rows] = np.median(usual)
-        logs = np.log(np.where(known[rows], rate[rows], 1.0)) - np.log(expected[rows])[:, None]
-        spread = 1.4826 * np.median(np.abs(logs[known[rows]] - np.median(logs[known[rows]])))
-        drop = np.where(known[rows], -logs, 0.0)
-        sick[rows] = drop > max(MIN_DROP, SPREADS * spread)
-    lasting = np.zeros_like(sick)
-    for row in np.flatnonzero(sick.any(axis=1)):
-        for first, last in runs_of(sick[row] | ~known[row], bridge=1, shortest=MIN_STEPS):
-            lasting[row, first:last] = sick[row, first:last]
-    return _Cells(evidence, lasting, known, expected, {})
+        members = tuple(dict.fromkeys((*kept[at].where.id, *finding.where.id)))
+        kept[at] = replace(kept[at], where=Where(WhereType.GROUP, members))
+    return kept
 
 
-def _places(cell: _Cells) -> dict[int, list[Place]]:
-    return {int(pair): _places_of_pair(cell.evidence, int(pair)) for pair in np.flatnonzero(cell.known.any(axis=1))}
+def _are_lanes(one: Finding, other: Finding) -> bool:
+    if one.where.type is not WhereType.GROUP or other.where.type is not WhereType.GROUP or one.job != other.job:
+        return False
+    return one.start_ns == other.start_ns and one.end_ns == other.end_ns
 
 
-def _places_of_pair(evidence: JobEvidence, pair: int) -> list[Place]:
-    transfers = evidence.job.transfers
-    src = transfers.addresses[transfers.pair_src[pair]]
-    dst = transfers.addresses[transfers.pair_dst[pair]]
-    places: list[Place] = [(WhereType.NIC, src), (WhereType.NIC, dst)]
-    paths = _paths(transfers, pair)
-    links = dict.fromkeys((min(a, b), max(a, b)) for path in paths for a, b in pairwise(path))
-    places += [(WhereType.LINK, link) for link in links]
-    places += [(WhereType.SWITCH, switch) for switch in dict.fromkeys(switch for path in paths for switch in path)]
-    group = evidence.group_of_pair[pair]
-    if group >= 0:
-        members = evidence.layout.groups[group].members
-        places.append((WhereType.GROUP, tuple(transfers.addresses[member] for member in members)))
-    return places
+@dataclass(frozen=True, slots=True)
+class _Passes:
+    """Which pairs of a job pass which place: the pairs of place `names[i]` are `pairs[offsets[i]:offsets[i + 1]]`."""
+
+    names: tuple[Place, ...]
+    pairs: Int64
+    offsets: Int64
+
+    @classmethod
+    def of(cls, cell: SlowCells) -> _Passes:
+        by_place: dict[Place, list[int]] = {}
+        for pair, places in cell.places.items():
+            for place in places:
+                by_place.setdefault(place, []).append(pair)
+        pairs = np.array([pair for users in by_place.values() for pair in users], dtype=np.int64)
+        offsets = np.cumsum([0, *(len(users) for users in by_place.values())])
+        return cls(tuple(by_place), pairs, offsets[:-1].astype(np.int64))
+
+    def counts(self, cell: SlowCells) -> tuple[Int64, Int64]:
+        """Per place its sick and its healthy cells, over the steps in which a good share of its pairs is sick."""
+        if not self.pairs.size:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        busy = cell.sick.any(axis=0)
+        bad = np.add.reduceat(cell.sick[self.pairs][:, busy], self.offsets, axis=0, dtype=np.int64)
+        known = np.add.reduceat(cell.known[self.pairs][:, busy], self.offsets, axis=0, dtype=np.int64)
+        while_sick = bad >= np.maximum(WHILE_SICK * known, 1)
+        return (bad * while_sick).sum(axis=1), ((known - bad) * while_sick).sum(axis=1)
 
 
-def _paths(transfers: TransferTable, pair: int) -> list[tuple[str, ...]]:
-    """The paths that carry a good share of the pair's bytes: its connections may be spread over several."""
-    rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
-    known = transfers.path[rows] >= 0
-    if not known.any():
-        return []
-    carried = np.bincount(transfers.path[rows][known], transfers.bytes[rows][known])
-    return [transfers.paths[path] for path in np.flatnonzero(carried >= PATH_SHARE * carried.sum())]
+def _best_place(cells: Sequence[SlowCells], passes: Sequence[_Passes]) -> tuple[Place | None, int, set[str]]:
+    """The place that explains most, its sick cells, and the jobs that have them there. Ties: the smallest place.
 
-
-def _best_place(cells: list[_Cells]) -> tuple[Place | None, int]:
-    """The place that explains most: sick cells through it minus healthy ones while it is sick. Ties: the smallest."""
+    What counts are sick cells through it minus healthy ones while it is sick.
+    """
     sick: dict[Place, int] = {}
     healthy: dict[Place, int] = {}
-    for cell in cells:
-        busy_steps = cell.sick.any(axis=0)
-        for pair, places in cell.places.items():
-            bad = int(cell.sick[pair].sum())
-            good = int((cell.known[pair] & ~cell.sick[pair] & busy_steps).sum())
-            for place in places:
-                sick[place] = sick.get(place, 0) + bad
-                healthy[place] = healthy.get(place, 0) + good
-    order = {WhereType.NIC: 0, WhereType.LINK: 1, WhereType.GROUP: 2, WhereType.SWITCH: 3}
+    jobs: dict[Place, set[str]] = {}
+    for cell, passed in zip(cells, passes, strict=True):
+        bad, good = passed.counts(cell)
+        for place, ill, well in zip(passed.names, bad.tolist(), good.tolist(), strict=True):
+            if ill:
+                sick[place] = sick.get(place, 0) + ill
+                healthy[place] = healthy.get(place, 0) + well
+                jobs.setdefault(place, set()).add(cell.job)
     fit = {place: bad - healthy[place] for place, bad in sick.items() if bad >= SICK_SHARE * (bad + healthy[place])}
     if not fit:
-        return None, 0
-    best = max(fit, key=lambda place: (fit[place], -order[place[0]], str(place[1])))
-    return best, sick[best]
+        return None, 0, set()
+    best = max(fit, key=lambda place: (fit[place], -_size(place), str(place[1])))
+    return best, sick[best], jobs[best]
 
 
-def _through(cell: _Cells, place: Place) -> Bool:
-    through = np.zeros(cell.sick.shape[0], dtype=np.bool_)
-    for pair, places in cell.places.items():
-        through[pair] = place in places
-    return through
+def _size(place: Place) -> int:
+    """Order of the places by size: of two that explain the same, the smaller one is named."""
+    where, name = place
+    order = {WhereType.NIC: 0, WhereType.LINK: 1, WhereType.GROUP: 3, WhereType.SWITCH: 4}
+    return order[where] + int(where is WhereType.LINK and name[-1] == ONE_WAY)
 
 
-def _without(cell: _Cells, place: Place) -> _Cells:
+def _without(cell: SlowCells, place: Place) -> SlowCells:
     sick = cell.sick.copy()
-    sick[_through(cell, place)] = False
+    sick[cell.through(place)] = False
     return replace(cell, sick=sick)
 
 
-def _accuse(place: Place, cells: list[_Cells]) -> list[Finding]:
-    start, end, lost, severity, open_end = [], [], 0.0, 0.0, False
-    rates, expected, jobs, count = [], [], [], 0
-    for cell in cells:
-        through = _through(cell, place)
+@dataclass(slots=True)
+class _Case:
+    """What is said against one place, job by job."""
+
+    place: Place
+    jobs: list[str] = field(default_factory=list)
+    start: list[int] = field(default_factory=list)
+    end: list[int] = field(default_factory=list)
+    rates: list[Float64] = field(default_factory=list)
+    expected: list[Float64] = field(default_factory=list)
+    links: list[LinkUse] = field(default_factory=list)
+    lost: float = 0.0
+    severity: float = 0.0
+    pairs: int = 0
+    open_end: bool = False
+    plain: bool = False
+
+    @staticmethod
+    def _plain(cell: SlowCells, through: Bool, affected: Bool) -> bool:
+        """Is the place so slow for so long that it needs mending even where the jobs hardly notice?"""
+        sick, known = cell.sick[through][:, affected], cell.known[through][:, affected]
+        if affected.sum() < PLAIN_STEPS or sick.sum() < PLAIN_SHARE * known.sum():
+            return False
+        drop = cell.rate[through][:, affected] / cell.expected[through][:, None]
+        return bool(np.median(drop[sick]) <= PLAIN_DROP)
+
+    def add(self, cell: SlowCells) -> None:
+        """The steps of one job in which most of its pairs through the place are sick, if these are slower steps."""
+        through = cell.through(self.place)
         known = cell.known[through].sum(axis=0)
         share = cell.sick[through].sum(axis=0) / np.maximum(known, 1)
-        ranges = runs_of(share >= 0.5, bridge=2, shortest=1)
-        if not ranges:
-            continue
-        affected = np.zeros(cell.evidence.steps, dtype=np.bool_)
-        affected[ranges[0][0] : ranges[-1][1]] = True
-        affected &= share >= 0.5
-        if not _slows(cell.evidence, affected):
-            continue
-        steps = cell.evidence.timeline.steps
-        start.append(int(steps.start_ns[affected][0]))
-        end.append(int(steps.end_ns[affected][-1]))
-        open_end |= bool(affected[-1])
-        lost += lost_gpu_seconds(cell.evidence, affected)
-        severity = max(severity, share_lost(cell.evidence, affected))
-        chosen = cell.sick[through] & affected[None, :]
-        rates.append(cell.evidence.rate[through][chosen])
-        expected.append(cell.expected[through])
-        jobs.append(cell.evidence.job.id)
-        count += int(through.sum())
-    if not start or severity < MIN_LOSS:
-        return []
-    measured, usual = float(np.median(np.concatenate(rates))), float(np.nanmedian(np.concatenate(expected)))
-    return [_finding(place, jobs, min(start), None if open_end else max(end), severity, lost, measured, usual, count)]
+        affected = share >= MOST
+        if not affected.any() or not (_slows(cell, affected) or self._plain(cell, through, affected)):
+            return
+        self.plain |= self._plain(cell, through, affected)
+        self.jobs.append(cell.job)
+        self.start.append(int(cell.steps.start_ns[affected][0]))
+        self.end.append(int(cell.steps.end_ns[affected][-1]))
+        self.open_end |= bool(affected[-1])
+        self.lost += lost_gpu_seconds(cell, affected)
+        self.severity = max(self.severity, share_lost(cell, affected))
+        self.rates.append(cell.rate[through][cell.sick[through] & affected[None, :]])
+        self.expected.append(cell.expected[through])
+        self.pairs += int(through.sum())
+        if _both_ways(self.place) in cell.links:
+            self.links.append(cell.links[_both_ways(self.place)])
 
 
-def _slows(evidence: JobEvidence, affected: Bool) -> bool:
+def _accuse(place: Place, cells: Sequence[SlowCells]) -> list[Finding]:
+    case = _Case(place)
+    for cell in cells:
+        case.add(cell)
+    return [_finding(case)] if case.jobs and (case.plain or case.severity >= MIN_LOSS) else []
+
+
+def _slows(cell: SlowCells, affected: Bool) -> bool:
     """Do the affected steps take longer than the job's others, where there are enough others?"""
-    others = evidence.counted & ~affected
+    others = cell.counted & ~affected
     if others.sum() < MIN_STEPS:
         return True
-    return float(np.median(evidence.duration_ns[affected])) >= (1.0 + MIN_LOSS) * float(
-        np.median(evidence.duration_ns[others])
-    )
+    return float(np.median(cell.duration_ns[affected])) >= (1.0 + MIN_LOSS) * float(np.median(cell.duration_ns[others]))
 
 
 _KIND = {
@@ -229,37 +265,62 @@ def _shown(where: WhereType, names: tuple[str, ...]) -> str:
     return f"of {len(names)} members from {names[0]} on"
 
 
-def _finding(
-    place: Place, jobs: list[str], start: int, end: int | None, severity: float, lost: float,
-    rate: float, usual: float, pairs: int,
-) -> Finding:  # fmt: skip
-    where, name = place
-    shown = name if isinstance(name, str) else _shown(where, name)
-    action = {
-        WhereType.NIC: "check its cable, port counters and PCIe link; move the rank off this server",
-        WhereType.LINK: "check the cable and the error counters at both ends; drain the link",
-        WhereType.SWITCH: "check its error and pause counters; drain it",
-        WhereType.GROUP: "look for what its members have in common that others have not: a rail, a firmware, a quota",
-    }[where]
-    title = "NIC" if where is WhereType.NIC else where.value.capitalize()
-    waiting = "all of its peers wait" if where is WhereType.NIC else "the jobs through it wait"
-    kind = _KIND[where]
-    if where is WhereType.LINK and len(jobs) > 1 and abs(rate / usual - 1.0 / len(jobs)) <= FAIR_SHARE:
-        kind = FindingKind.CONGESTION
-        waiting = f"{len(jobs)} jobs ({', '.join(jobs)}) share it"
-        action = "their connections hash onto the same uplink; move one job or spread its connections"
+_ACTION = {
+    WhereType.NIC: "check its cable, port counters and PCIe link; move the rank off this server",
+    WhereType.LINK: "check the cable and the error counters at both ends; drain the link",
+    WhereType.SWITCH: "check its error and pause counters; drain it",
+    WhereType.GROUP: "look for what its members have in common that others have not: a rail, a firmware, a quota",
+}
+
+
+def _finding(case: _Case) -> Finding:
+    where, name = _both_ways(case.place)
+    rate, usual = float(np.median(np.concatenate(case.rates))), float(np.nanmedian(np.concatenate(case.expected)))
+    shared = where is WhereType.LINK and _is_shared(case, usual)
     return Finding(
-        kind=kind,
-        job=jobs[0] if len(jobs) == 1 else None,
+        kind=FindingKind.CONGESTION if shared else _KIND[where],
+        job=case.jobs[0] if len(case.jobs) == 1 else None,
         where=Where(where, name),
-        start_ns=start,
-        end_ns=end,
-        severity=round(severity, 3),
+        start_ns=min(case.start),
+        end_ns=None if case.open_end else max(case.end),
+        severity=round(case.severity, 3),
         confidence=round(min(0.99, 1.0 - 0.5 * rate / usual), 3),
-        lost_gpu_seconds=round(lost, 3),
-        summary=f"{title} {shown} moves data at {rate:.1f} Gb/s where {usual:.1f} is usual, and {waiting}: {action}.",
+        lost_gpu_seconds=round(case.lost, 3),
+        summary=_summary(case, rate, usual, shared=shared),
         evidence=(
             Evidence("median rate of one megabyte through this place, Gb/s", round(rate, 3), round(usual, 3)),
-            Evidence("pairs of training traffic through this place", pairs),
+            Evidence("pairs of training traffic through this place", case.pairs),
+            *(_shares(case) if shared else ()),
         ),
     )
+
+
+def _is_shared(case: _Case, usual: float) -> bool:
+    """Is the link crowded by several jobs rather than broken? See `slow_cells` for the signs of either."""
+    if len(case.jobs) < 2 or len(case.links) < 2:
+        return False
+    spreads = all(use.spread >= max(SHARED_SPREAD, SHARED_GROWTH * use.usual_spread) for use in case.links)
+    one_way = all(min(use.sick_share) <= OTHER_WAY for use in case.links)
+    together = sum(use.throughput_gbps for use in case.links)
+    return together >= LINE_SHARE * usual and (spreads or one_way)
+
+
+def _shares(case: _Case) -> list[Evidence]:
+    total = max(sum(use.bytes for use in case.links), 1)
+    return [
+        Evidence(f"share of the link's slow traffic that is {job}'s", round(use.bytes / total, 3))
+        for job, use in zip(case.jobs, case.links, strict=False)
+    ]
+
+
+def _summary(case: _Case, rate: float, usual: float, *, shared: bool) -> str:
+    where, name = _both_ways(case.place)
+    shown = name if isinstance(name, str) else _shown(where, name)
+    title = "NIC" if where is WhereType.NIC else where.value.capitalize()
+    waiting = "all of its peers wait" if where is WhereType.NIC else "the jobs through it wait"
+    action = _ACTION[where]
+    if shared:
+        most = case.jobs[int(np.argmax([use.bytes for use in case.links]))]
+        waiting = f"{len(case.jobs)} jobs ({', '.join(case.jobs)}) share it and slow each other down, {most} most"
+        action = "their connections hash onto the same uplink; move one job or spread its connections"
+    return f"{title} {shown} moves data at {rate:.1f} Gb/s where {usual:.1f} is usual, and {waiting}: {action}."

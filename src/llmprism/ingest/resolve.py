@@ -27,7 +27,7 @@ def _no_glob(name: str) -> str:
 
 
 def resolve(
-    path: Path, mapping: ColumnMapping, types: Mapping[str, str], expression: Callable[[str], str]
+    path: Path | str, mapping: ColumnMapping, types: Mapping[str, str], expression: Callable[[str], str]
 ) -> dict[str, SourceColumn]:
     """Target → source column, for the targets that the source has. `types` maps the source's columns to DuckDB types.
 
@@ -66,7 +66,7 @@ def _unless_zero_date(expression: str, kind: str) -> str:
     return f"CASE WHEN NOT starts_with({expression}, '0000-00-00') AND {expression} <> '' THEN {expression} END"
 
 
-def missing_column(path: Path, target: str, column: str, available: Iterable[str]) -> ColumnError:
+def missing_column(path: Path | str, target: str, column: str, available: Iterable[str]) -> ColumnError:
     names = [_printable(name) for name in available]
     there = ", ".join(names[:LISTED_COLUMNS]) + (", …" if len(names) > LISTED_COLUMNS else "")
     return ColumnError(

@@ -59,8 +59,8 @@ TRIMMED: Final = 0.1
 """Share of that time left out at either end: steps vary."""
 
 MOSTLY: Final = 0.3
-"""Share of its bytes that a pair without gradients sends while gradients are silent: about one pass of two at least.
-A ring has such a pair; without one, its members only begin to send early, into the buffers of one that is late."""
+"""Share of its bytes that a pair without gradients sends while gradients are silent: one pass of two at least, less
+some. A ring has such a pair; without one, its members only begin to send early, into the buffers of a late one."""
 
 MORE: Final = 1.15
 """Bytes per step relative to the least of its ring, from which a hop carries gradients too; losses and cut records
@@ -140,24 +140,24 @@ def _beside_pipelines(
 ) -> tuple[Bool, Float64, Bool]:
     """Pairs with bytes in the forward-only time of their sender, their share of late bytes, and the late rows."""
     steps = clock.boundary_ns.size - 1
-    first_forward = _extreme(transfers, [there for there, _ in forward], clock, latest=False)
-    first_back = _extreme(transfers, [back for _, back in forward], clock, latest=False)
-    last = _extreme(transfers, [pair for link in forward for pair in link], clock, latest=True)
     inside = np.zeros(transfers.pair_count, dtype=np.bool_)
     share = np.zeros(transfers.pair_count)
     late_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
-    for pair in asked:
-        rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
-        start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
-        step = np.clip(np.searchsorted(clock.boundary_ns, start, side="right") - 1, 0, steps - 1)
-        node = int(transfers.pair_src[pair])
-        early = (start > first_forward[node][step]) & (start < first_back[node][step])
-        if not _busy(size, early, step, steps):
-            continue
-        late = start >= last[node][step]
-        inside[pair] = True
-        share[pair] = size[late].sum() / max(size.sum(), 1.0)
-        late_row[rows] = late
+    rows, pair = _rows_of(transfers, asked)
+    if not rows.size:
+        return inside, share, late_row
+    there, back = np.array(forward, dtype=np.int64).T
+    start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
+    step = np.clip(np.searchsorted(clock.boundary_ns, start, side="right") - 1, 0, steps - 1)
+    node = transfers.pair_src[asked][pair]
+    early = start > _extreme(transfers, there, clock, latest=False).at(node, step)
+    early &= start < _extreme(transfers, back, clock, latest=False).at(node, step)
+    late = start >= _extreme(transfers, np.concatenate([there, back]), clock, latest=True).at(node, step)
+    busy = _busy(pair, size, early, step, asked.size, steps)
+    total = np.maximum(np.bincount(pair, size, minlength=asked.size), 1.0)
+    inside[asked[busy]] = True
+    share[asked[busy]] = (np.bincount(pair[late], size[late], minlength=asked.size) / total)[busy]
+    late_row[rows[busy[pair]]] = late[busy[pair]]
     return inside, share, late_row
 
 
@@ -168,23 +168,22 @@ def _by_contrast(
     inside = np.zeros(transfers.pair_count, dtype=np.bool_)
     late_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
     silent = _silent_slots(features.profile[asked[features.step_bytes[asked] > 0]])
-    if silent is None:
+    rows, pair = _rows_of(transfers, asked)
+    if silent is None or not rows.size:
         return inside, np.zeros(transfers.pair_count), late_row
     boundary, steps = clock.boundary_ns, clock.boundary_ns.size - 1
     length = np.maximum(np.diff(boundary), 1)
-    mostly = np.zeros(transfers.pair_count, dtype=np.bool_)
-    for pair in asked:
-        rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
-        start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
-        step = np.clip(np.searchsorted(boundary, start, side="right") - 1, 0, steps - 1)
-        slot = ((start - boundary[step]) * PROFILE_BINS // length[step]).clip(0, PROFILE_BINS - 1)
-        if _busy(size, silent[slot], step, steps):
-            inside[pair] = True
-            mostly[pair] = size[silent[slot]].sum() >= MOSTLY * size.sum()
-            late_row[rows] = ~silent[slot]
-    pairs = np.flatnonzero(inside)
+    start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
+    step = np.clip(np.searchsorted(boundary, start, side="right") - 1, 0, steps - 1)
+    early = silent[((start - boundary[step]) * PROFILE_BINS // length[step]).clip(0, PROFILE_BINS - 1)]
+    busy = _busy(pair, size, early, step, asked.size, steps)
+    inside[asked[busy]] = True
+    late_row[rows[busy[pair]]] = ~early[busy[pair]]
+    pairs = np.flatnonzero(busy)
     if pairs.size:
-        inside[pairs] = _any(mostly[pairs], _rings(transfers, pairs))
+        total = np.bincount(pair, size, minlength=asked.size)
+        mostly = np.bincount(pair[early], size[early], minlength=asked.size) >= MOSTLY * total
+        inside[asked[pairs]] = _any(mostly[pairs], _rings(transfers, asked[pairs]))
     return inside, np.zeros(transfers.pair_count), late_row | ~np.repeat(inside, np.diff(transfers.pair_offsets))
 
 
@@ -216,38 +215,52 @@ def _longest_arc(flags: Bool) -> tuple[int, int]:
     return int(unset[longest] + 1) % flags.size, int(runs[longest])
 
 
-def _busy(size: Float64, early: Bool, step: Int64, steps: int) -> bool:
-    """Does a pair send enough of its bytes early, in enough of the steps?"""
-    share = float(size[early].sum()) / max(float(size.sum()), 1.0)
-    return share >= MIN_SHARE and np.unique(step[early & (size > 0)]).size >= MIN_STEPS * steps
+def _rows_of(transfers: TransferTable, asked: Int64) -> tuple[Int64, Int64]:
+    """The rows of the asked pairs, and for each the index of its pair among them."""
+    first, last = transfers.pair_offsets[asked], transfers.pair_offsets[asked + 1]
+    return ranges(first, last), np.repeat(np.arange(asked.size), last - first)
 
 
-class _Times(dict[int, Int64]):
-    """Time per step of each node; nodes that take no part have a time that nothing is after."""
-
-    def __init__(self, steps: int, missing: int) -> None:
-        super().__init__()
-        self._none = np.full(steps, missing, dtype=np.int64)
-
-    def __missing__(self, node: int) -> Int64:
-        return self._none
+def _busy(pair: Int64, size: Float64, early: Bool, step: Int64, pairs: int, steps: int) -> Bool:
+    """Per pair: does it send enough of its bytes early, in enough of the steps?"""
+    total = np.bincount(pair, size, minlength=pairs)
+    share = np.bincount(pair[early], size[early], minlength=pairs) / np.maximum(total, 1.0)
+    seen = np.bincount(np.unique(pair[early] * steps + step[early]) // steps, minlength=pairs)
+    result: Bool = (share >= MIN_SHARE) & (seen >= MIN_STEPS * steps)
+    return result
 
 
-def _extreme(transfers: TransferTable, pairs: list[int], clock: StepClock, *, latest: bool) -> _Times:
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Time per step of each node; `row` of a node that takes no part is the last, a time that nothing is after."""
+
+    row: Int64
+    times: Int64
+
+    def at(self, node: NDArray[np.int32], step: Int64) -> Int64:
+        return self.times[self.row[node], step]
+
+
+def _extreme(transfers: TransferTable, pairs: Int64, clock: StepClock, *, latest: bool) -> _Times:
     """First start (or last end) of these pairs' messages in each step, for both of their ends."""
     steps = clock.boundary_ns.size - 1
     missing = np.iinfo(np.int64).max
-    times = _Times(steps, missing)
-    for pair in pairs:
-        rows = ranges(transfers.pair_offsets[pair : pair + 1], transfers.pair_offsets[pair + 1 : pair + 2])
-        rows = rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
-        step = clock.step_at(transfers.start_ns[rows])
-        rows, step = rows[step >= 0], step[step >= 0]
-        for node in (int(transfers.pair_src[pair]), int(transfers.pair_dst[pair])):
-            if node not in times:
-                times[node] = np.full(steps, -1 if latest else missing, dtype=np.int64)
-            if latest:
-                np.maximum.at(times[node], step, transfers.end_ns[rows])
-            else:
-                np.minimum.at(times[node], step, transfers.start_ns[rows])
-    return times
+    ends = np.stack([transfers.pair_src[pairs], transfers.pair_dst[pairs]])
+    nodes, index = np.unique(ends, return_inverse=True)
+    index = index.reshape(ends.shape)
+    row = np.full(len(transfers.addresses), nodes.size, dtype=np.int64)
+    row[nodes] = np.arange(nodes.size)
+    times = np.full((nodes.size + 1) * steps, -1 if latest else missing, dtype=np.int64)
+    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
+    pair = np.repeat(np.arange(pairs.size), transfers.pair_offsets[pairs + 1] - transfers.pair_offsets[pairs])
+    step = clock.step_at(transfers.start_ns[rows])
+    kept = (transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES) & (step >= 0)
+    rows, pair, step = rows[kept], pair[kept], step[kept]
+    for end in index:
+        if latest:
+            np.maximum.at(times, end[pair] * steps + step, transfers.end_ns[rows])
+        else:
+            np.minimum.at(times, end[pair] * steps + step, transfers.start_ns[rows])
+    by_node = times.reshape(nodes.size + 1, steps)
+    by_node[-1] = missing
+    return _Times(row, by_node)

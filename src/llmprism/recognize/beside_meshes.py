@@ -10,18 +10,17 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism.model.flows import Int32, TransferTable
-from llmprism.recognize.bulk import PairTraffic, pair_traffic
-from llmprism.stats.meshes import mesh_pairs, mesh_rows
+from llmprism.recognize.bulk import PairEnds, PairTraffic, pair_traffic
+from llmprism.stats.meshes import MeshPairs, mesh_pairs, mesh_rows
 
-__all__ = ["beside_meshes"]
+__all__ = ["beside_meshes", "has_meshes"]
 
 
 def beside_meshes(
     transfers: TransferTable, traffic: PairTraffic, pairs: Int32
 ) -> tuple[TransferTable, PairTraffic, Int32]:
     """The transfers, their totals and the cluster's pairs, as they are where there is no mesh or nothing beside it."""
-    src, dst = transfers.pair_src[pairs].astype(np.int64), transfers.pair_dst[pairs].astype(np.int64)
-    found = mesh_pairs(src, dst, traffic.bytes[pairs].astype(np.float64))
+    src, found = transfers.pair_src[pairs].astype(np.int64), _meshes(transfers, traffic, pairs)
     if not (found.mesh >= 0).any():
         return transfers, traffic, pairs
     own = transfers.select_pairs(pairs)
@@ -30,3 +29,13 @@ def beside_meshes(
         return transfers, traffic, pairs
     rest = own.select_rows(beside)
     return rest, pair_traffic(rest), np.arange(rest.pair_count, dtype=np.int32)
+
+
+def has_meshes(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> bool:
+    """Is there any all-to-all among these pairs?"""
+    return bool((_meshes(transfers, traffic, pairs).mesh >= 0).any())
+
+
+def _meshes(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> MeshPairs:
+    src, dst = transfers.pair_src[pairs].astype(np.int64), transfers.pair_dst[pairs].astype(np.int64)
+    return mesh_pairs(src, dst, traffic.bytes[pairs].astype(np.float64))

@@ -12,18 +12,19 @@ Three kinds of traffic must not glue jobs together:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import TransferTable
+from llmprism.model.flows import Int32, TransferTable
 from llmprism.model.topology import Topology
+from llmprism.stats.robust import segment_medians
 
 Bool = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
 
-__all__ = ["PairTraffic", "bulk_pairs", "outside_nodes", "pair_traffic"]
+__all__ = ["PairEnds", "PairTraffic", "bulk_pairs", "outside_nodes", "pair_traffic"]
 
 MIN_MESSAGE_BYTES: Final = 32_768
 """A pair whose largest transfer is smaller carries control messages: the smallest activation or bucket worth sending
@@ -47,6 +48,17 @@ ONE_WAY: Final = 0.05
 
 HUB_FACTOR: Final = 2.0
 """And this many times the peers that its peers usually have: in an all-to-all everybody has as many."""
+
+
+class PairEnds(Protocol):
+    """Directed pairs between addresses: a table of transfers, or pairs alone."""
+
+    @property
+    def addresses(self) -> tuple[str, ...]: ...
+    @property
+    def pair_src(self) -> Int32: ...
+    @property
+    def pair_dst(self) -> Int32: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +85,7 @@ def pair_traffic(transfers: TransferTable) -> PairTraffic:
     )
 
 
-def bulk_pairs(transfers: TransferTable, traffic: PairTraffic) -> Bool:
+def bulk_pairs(transfers: PairEnds, traffic: PairTraffic) -> Bool:
     """Pairs that are not chatter."""
     nodes = len(transfers.addresses)
     busiest = np.zeros(nodes, dtype=np.int64)
@@ -83,7 +95,7 @@ def bulk_pairs(transfers: TransferTable, traffic: PairTraffic) -> Bool:
     return (traffic.largest >= MIN_MESSAGE_BYTES) & (traffic.bytes >= MIN_SHARE * reference)
 
 
-def outside_nodes(transfers: TransferTable, traffic: PairTraffic, bulk: Bool, topology: Topology | None) -> Bool:
+def outside_nodes(transfers: PairEnds, traffic: PairTraffic, bulk: Bool, topology: Topology | None) -> Bool:
     """Nodes that take no part in training: declared so by the topology (a NIC without a GPU), hubs, or unbalanced."""
     known = topology.server_of() if topology else {}
     outside = _without_gpu(transfers.addresses, topology)
@@ -109,7 +121,7 @@ def _places(addresses: tuple[str, ...], server_of: dict[str, str]) -> Int64:
     return np.array([index.setdefault(name, len(index)) for name in names], dtype=np.int64)
 
 
-def _hubs(transfers: TransferTable, inside: Bool) -> Bool:
+def _hubs(transfers: PairEnds, inside: Bool) -> Bool:
     """Nodes with many more peers than their peers have: storage and parameter servers, not members of a clique."""
     nodes = len(transfers.addresses)
     src, dst = transfers.pair_src[inside].astype(np.int64), transfers.pair_dst[inside].astype(np.int64)
@@ -117,13 +129,12 @@ def _hubs(transfers: TransferTable, inside: Bool) -> Bool:
     ends = np.concatenate([key // nodes, key % nodes])
     peers = np.concatenate([key % nodes, key // nodes])
     degree = np.bincount(ends, minlength=nodes)
-    hub = np.zeros(nodes, dtype=np.bool_)
-    for node in np.flatnonzero(degree >= HUB_PEERS):
-        hub[node] = degree[node] >= HUB_FACTOR * np.median(degree[peers[ends == node]])
-    return hub
+    offsets = np.concatenate([[0], np.cumsum(degree)])
+    usual = segment_medians(degree[peers[np.argsort(ends, kind="stable")]], offsets)
+    return (degree >= HUB_PEERS) & (degree >= HUB_FACTOR * usual)
 
 
-def _fans(transfers: TransferTable, traffic: PairTraffic, inside: Bool) -> Bool:
+def _fans(transfers: PairEnds, traffic: PairTraffic, inside: Bool) -> Bool:
     """Nodes that send to many or receive from many over links that carry nothing back: a ring has one of each."""
     nodes = len(transfers.addresses)
     src, dst = transfers.pair_src[inside].astype(np.int64), transfers.pair_dst[inside].astype(np.int64)

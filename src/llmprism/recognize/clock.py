@@ -18,17 +18,25 @@ from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable, ranges
-from llmprism.recognize.bulk import PairTraffic
+from llmprism.recognize.beside_meshes import beside_meshes, has_meshes
+from llmprism.recognize.bulk import PairEnds, PairTraffic
 from llmprism.stats.byte_steps import Chain, find_steps
 from llmprism.stats.silences import Silences, silences_of
 
-__all__ = ["cluster_clock"]
+__all__ = ["cluster_clock", "witness_pairs"]
 
 MAX_LINKS: Final = 4
 """Links asked on each side of the ranking (busiest, least busy)."""
 
 SAMPLED_SIZES: Final = 16
 """Sizes at which pairs are sampled: neighbours differ by less than a factor of two for all but the widest mixtures."""
+
+MESH_LINKS: Final = 2.5
+"""Links per member from which all pairs are asked together first: single links of an all-to-all carry something else
+every time, all of them the same. Rings and pipelines together have at most two."""
+
+MAX_MESH_LINKS: Final = 100_000
+"""Links up to which that is done: sorting their transfers takes seconds beyond."""
 
 WHOLE_CLUSTER_PAIRS: Final = 64
 """Up to this many pairs the whole cluster is a witness too; in larger ones somebody is always sending."""
@@ -61,6 +69,7 @@ EDGE_STEPS: Final = 2.2
 
 def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> StepClock | None:
     """The clock of the plainest witness, or None when no witness shows steps."""
+    transfers, traffic, pairs = beside_meshes(transfers, traffic, pairs)
     best: tuple[float, Chain, Silences] | None = None
     for witness in _witnesses(transfers, traffic, pairs):
         silences = _series(transfers, witness)
@@ -78,6 +87,13 @@ def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) 
     _, chain, silences = best
     clock = StepClock(silences.begin_ns[chain.boundaries], chain.regular, chain.dominance)
     return _whole_steps(transfers, _sample(traffic, pairs), clock)
+
+
+def witness_pairs(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> Int32:
+    """The pairs of a cluster whose transfers `cluster_clock` looks at; those of the others may be left empty."""
+    if has_meshes(transfers, traffic, pairs):
+        return pairs
+    return np.unique(np.concatenate([_sample(traffic, pairs), *_witnesses(transfers, traffic, pairs)])).astype(np.int32)
 
 
 def _sample(traffic: PairTraffic, pairs: Int32) -> Int32:
@@ -149,13 +165,16 @@ def _one_way(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> bo
     return bool((largest >= ONE_WAY * total).all())
 
 
-def _witnesses(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> Iterator[Int32]:
+def _witnesses(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> Iterator[Int32]:
     src, dst = transfers.pair_src[pairs].astype(np.int64), transfers.pair_dst[pairs].astype(np.int64)
     low, high = np.minimum(src, dst), np.maximum(src, dst)
+    ends = np.concatenate([src, dst])
     links, link_of = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
     volume = np.bincount(link_of, traffic.bytes[pairs])
     order = np.argsort(-volume, kind="stable")
     asked = list(dict.fromkeys([*order[:MAX_LINKS].tolist(), *order[::-1][:MAX_LINKS].tolist()]))
+    if MESH_LINKS * np.unique(ends).size <= links.shape[1] <= MAX_MESH_LINKS:
+        yield pairs
     yield pairs[link_of == asked[0]]
     if pairs.size <= WHOLE_CLUSTER_PAIRS and links.shape[1] > 1:
         yield pairs

@@ -7,89 +7,97 @@ only pauses, or comes back after a crash, has the same peers and is not cut.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.model.flows import Int32, Int64
+from llmprism.recognize.segments import MIN_SILENCE_NS, PairSegments
 
 Bool = NDArray[np.bool_]
 
-__all__ = ["cut_reused_pairs"]
-
-MIN_SILENCE_NS: Final = 2_000_000_000
-"""2 s of silence of both ends: a scheduler needs longer to start the next job."""
+__all__ = ["reused_segments"]
 
 
-def cut_reused_pairs(transfers: TransferTable, bulk: Bool) -> tuple[TransferTable, Bool]:
-    """The table with reused pairs cut in two (the same ends twice), and which of its pairs are bulk."""
-    rows = np.flatnonzero(np.repeat(bulk, np.diff(transfers.pair_offsets)) & (transfers.bytes >= MESSAGE_FLOOR_BYTES))
-    pair = transfers.pair_of_row[rows]
-    same = pair[1:] == pair[:-1]
-    silent = transfers.start_ns[rows][1:] - transfers.end_ns[rows][:-1] > MIN_SILENCE_NS
-    cuts = np.flatnonzero(same & silent) + 1
-    if not cuts.size:
-        return transfers, bulk
-    activity = _Activity(transfers, bulk)
-    wanted = [
-        int(rows[cut])
-        for cut in cuts
-        if activity.changes(int(pair[cut]), int(transfers.end_ns[rows[cut - 1]]), int(transfers.start_ns[rows[cut]]))
-    ]
-    return _cut(transfers, bulk, np.array(wanted, dtype=np.int64)) if wanted else (transfers, bulk)
+def reused_segments(pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool) -> Bool:
+    """For every segment whether its pair passes to another job with it; `bulk` says which pairs may."""
+    cut = np.zeros(segments.row.size, dtype=np.bool_)
+    pair = segments.pair_of_segment
+    candidates = np.flatnonzero((segments.row > 0) & bulk[pair])
+    if not candidates.size:
+        return cut
+    candidates = candidates[_peers_may_change(pair_src, pair_dst, segments, bulk, candidates)]
+    if not candidates.size:
+        return cut
+    activity = _Activity(pair_src, pair_dst, segments, bulk)
+    for segment in candidates:
+        before, after = int(segments.message_last_ns[segment - 1]), int(segments.message_first_ns[segment])
+        cut[segment] = activity.changes(int(pair[segment]), before, after)
+    return cut
+
+
+def _peers_may_change(pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, asked: Int64) -> Bool:
+    """Has either end of each asked segment's pair some pair that ends before the segment, or begins with or after it?
+
+    Where all pairs of both ends were there before and go on afterwards, which is nearly everywhere, nothing changes.
+    """
+    pairs = np.flatnonzero(bulk)
+    first = segments.message_first_ns[segments.offsets[:-1]][pairs]
+    last = segments.message_last_ns[segments.offsets[1:] - 1][pairs]
+    nodes = int(max(pair_src.max(initial=0), pair_dst.max(initial=0))) + 1
+    earliest_end = np.full(nodes, np.iinfo(np.int64).max)
+    latest_begin = np.full(nodes, np.iinfo(np.int64).min)
+    for ends in (pair_src[pairs], pair_dst[pairs]):
+        np.minimum.at(earliest_end, ends, last)
+        np.maximum.at(latest_begin, ends, first)
+    middle = (segments.message_last_ns[asked - 1] + segments.message_first_ns[asked]) // 2
+    pair = segments.pair_of_segment[asked]
+    change = np.zeros(asked.size, dtype=np.bool_)
+    for ends in (pair_src[pair], pair_dst[pair]):
+        change |= (earliest_end[ends] <= middle) | (latest_begin[ends] >= middle)
+    return change
 
 
 class _Activity:
     """When and with whom each address exchanges bulk traffic."""
 
-    def __init__(self, transfers: TransferTable, bulk: Bool) -> None:
-        large = np.repeat(bulk, np.diff(transfers.pair_offsets)) & (transfers.bytes >= MESSAGE_FLOOR_BYTES)
-        offsets = np.concatenate([[0], np.cumsum(large)])[transfers.pair_offsets]
-        self.transfers, self.offsets = transfers, offsets
-        self.start, self.end = transfers.start_ns[large], transfers.end_ns[large]
+    def __init__(self, pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool) -> None:
+        self.ends = list(zip(pair_src.tolist(), pair_dst.tolist(), strict=True))
+        self.segments = segments
         self.pairs_of: dict[int, list[int]] = {}
         for pair in np.flatnonzero(bulk):
-            for end in (int(transfers.pair_src[pair]), int(transfers.pair_dst[pair])):
+            for end in self.ends[pair]:
                 self.pairs_of.setdefault(end, []).append(int(pair))
 
     def changes(self, pair: int, before_ns: int, after_ns: int) -> bool:
         """Are both ends of the pair silent between the two times, and does either have other peers afterwards?"""
-        ends = (int(self.transfers.pair_src[pair]), int(self.transfers.pair_dst[pair]))
+        ends = self.ends[pair]
         if not all(self._silent(end, before_ns, after_ns) for end in ends):
             return False
         middle = (before_ns + after_ns) // 2
         return any(self._active(end, middle, False) != self._active(end, middle, True) for end in ends)
 
-    def _rows(self, pair: int) -> slice:
-        return slice(int(self.offsets[pair]), int(self.offsets[pair + 1]))
+    def _of(self, pair: int) -> slice:
+        return slice(int(self.segments.offsets[pair]), int(self.segments.offsets[pair + 1]))
 
     def _silent(self, end: int, first: int, last: int) -> bool:
-        """No pair of this address sends during the inner part of the time (the rest lasts at least MIN_SILENCE_NS)."""
+        """No pair of this address sends during the inner part of the time (the rest lasts at least MIN_SILENCE_NS).
+
+        Silences inside a segment are shorter than that, so the segments' bounds decide.
+        """
         spare = max(last - first - MIN_SILENCE_NS, 0) // 2
         for pair in self.pairs_of[end]:
-            rows = self._rows(pair)
-            begin = int(np.searchsorted(self.end[rows], first + spare))
-            if begin < self.end[rows].size and self.start[rows][begin] < last - spare:
+            own = self._of(pair)
+            ends = self.segments.message_last_ns[own]
+            begin = int(np.searchsorted(ends, first + spare))
+            if begin < ends.size and self.segments.message_first_ns[own][begin] < last - spare:
                 return False
         return True
 
     def _active(self, end: int, when: int, later: bool) -> frozenset[int]:
         """Pairs of the address that send before (or after) a time."""
-        found = set()
-        for pair in self.pairs_of[end]:
-            rows = self._rows(pair)
-            if self.start[rows].size and (self.end[rows][-1] > when if later else self.start[rows][0] < when):
-                found.add(pair)
-        return frozenset(found)
-
-
-def _cut(transfers: TransferTable, bulk: Bool, at: Int64) -> tuple[TransferTable, Bool]:
-    offsets = np.unique(np.concatenate([transfers.pair_offsets, at]))
-    origin = np.searchsorted(transfers.pair_offsets, offsets[:-1], side="right") - 1
-    table = TransferTable(
-        transfers.addresses, transfers.paths, transfers.pair_src[origin], transfers.pair_dst[origin], offsets,
-        transfers.pair_gap_ns[origin], transfers.start_ns, transfers.end_ns, transfers.bytes, transfers.active_ns,
-        transfers.path, transfers.records,
-    )  # fmt: skip
-    return table, bulk[origin]
+        begins, ends = self.segments.message_first_ns, self.segments.message_last_ns
+        return frozenset(
+            pair
+            for pair in self.pairs_of[end]
+            if (ends[self._of(pair)][-1] > when if later else begins[self._of(pair)][0] < when)
+        )

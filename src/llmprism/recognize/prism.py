@@ -3,33 +3,50 @@
 Rails of one job share servers *and* step in lockstep; with both, clusters merge. Without a topology, clusters of the
 same shape that step in lockstep merge when their members exchange control messages (ranks of one job know each other)
 or when the lockstep is beyond chance.
+
+Only three steps look at transfers: their totals (`segments`), the clocks of the clusters, and the rhythm of rails whose
+clocks do not agree. Everything between them is judged by totals and clocks alone, so that transfers may lie anywhere.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int32, Int64, TransferTable
+from llmprism.model.flows import Int32, Int64, TransferTable, ranges
 from llmprism.model.job import Job, Recognition
 from llmprism.model.topology import Topology
-from llmprism.recognize.beside_meshes import beside_meshes
-from llmprism.recognize.bulk import PairTraffic, bulk_pairs, outside_nodes, pair_traffic
+from llmprism.recognize.bulk import PairEnds, bulk_pairs, outside_nodes
 from llmprism.recognize.clock import cluster_clock
 from llmprism.recognize.clusters import cluster_pairs
-from llmprism.recognize.epochs import cut_reused_pairs
+from llmprism.recognize.epochs import reused_segments
 from llmprism.recognize.lockstep import lockstep, subdivides
 from llmprism.recognize.rhythm import rhythm
-from llmprism.stats.disjoint_sets import component_labels
+from llmprism.recognize.segments import PairPieces, PairSegments, segments_of
+from llmprism.stats.disjoint_sets import component_labels, root_of
 
 Bool = NDArray[np.bool_]
 
-__all__ = ["recognize"]
+__all__ = [
+    "Draft",
+    "JobDraft",
+    "Joined",
+    "RailQuestion",
+    "are_rails",
+    "crossing_pairs",
+    "draft_clusters",
+    "draft_jobs",
+    "join_clusters",
+    "recognize",
+    "unused_records",
+]
 
 SHARED_SERVERS: Final = 0.5
 """Share of common servers from which lockstep alone decides: rails of one job normally share all."""
@@ -63,70 +80,170 @@ class _Cluster:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What the graph of pairs says before any clock was asked: `bulk` marks its pieces, `clusters` lists theirs."""
+
+    pieces: PairPieces
+    bulk: Bool
+    clusters: tuple[Int32, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobDraft:
+    """A job without its transfers: `pairs` are pieces, ascending; the rest is as in `Job`."""
+
+    id: str
+    members: tuple[int, ...]
+    servers: tuple[str, ...]
+    confidence: float
+    pairs: Int32
+    bulk: Bool
+    clock: StepClock | None
+    places: tuple[str, ...]
+
+    def job(self, transfers: TransferTable) -> Job:
+        """The job with the transfers of its pairs."""
+        return Job(self.id, self.members, self.servers, self.confidence, transfers, self.bulk, self.clock, self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class RailQuestion:
+    """Are these two clusters (indices) of one shape, on the same servers, rails of one job, whatever their clocks say?
+
+    Their transfers must answer (`are_rails`).
+    """
+
+    left: int
+    right: int
+    step_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Clusters (indices) of one job by their clocks, two and two, and what the clocks leave open."""
+
+    sure: tuple[tuple[int, int], ...]
+    questions: tuple[RailQuestion, ...]
+
+
 def recognize(transfers: TransferTable, topology: Topology | None = None) -> Recognition:
     """The training jobs in these transfers, and how many records belong to none."""
-    traffic = pair_traffic(transfers)
-    transfers, bulk = cut_reused_pairs(transfers, bulk_pairs(transfers, traffic))
-    traffic = pair_traffic(transfers)
-    bulk &= bulk_pairs(transfers, traffic)
-    outside = outside_nodes(transfers, traffic, bulk, topology)
-    training = bulk & ~outside[transfers.pair_src] & ~outside[transfers.pair_dst]
+    segments = segments_of(transfers)
+    draft = draft_clusters(transfers, segments, topology)
+    pieces = draft.pieces.cut(transfers)
+    clocks = [cluster_clock(pieces, draft.pieces.traffic, pairs) for pairs in draft.clusters]
+    joined = join_clusters(draft, clocks, topology)
+    rails = [
+        (question.left, question.right)
+        for question in joined.questions
+        if are_rails(pieces, draft.clusters[question.left], draft.clusters[question.right], question.step_ns)
+    ]
+    drafts = draft_jobs(draft, clocks, topology, [*joined.sure, *rails])
+    jobs = tuple(one.job(pieces.select_pairs(one.pairs)) for one in drafts)
+    return Recognition(jobs, unused_records(draft, drafts), pieces.select_pairs(crossing_pairs(draft, drafts)))
+
+
+def draft_clusters(pairs: PairEnds, segments: PairSegments, topology: Topology | None) -> Draft:
+    """What belongs together by the graph of the pairs and their totals alone."""
+    bulk = bulk_pairs(pairs, segments.traffic)
+    cut = reused_segments(pairs.pair_src, pairs.pair_dst, segments, bulk)
+    pieces = PairPieces.of(pairs.addresses, pairs.pair_src, pairs.pair_dst, segments, cut)
+    traffic = pieces.traffic
+    bulk = bulk[pieces.origin] & bulk_pairs(pieces, traffic)
+    outside = outside_nodes(pieces, traffic, bulk, topology)
+    training = bulk & ~outside[pieces.pair_src] & ~outside[pieces.pair_dst]
+    clusters = cluster_pairs(pieces, traffic, training & (pieces.pair_src != pieces.pair_dst))
+    return Draft(pieces, bulk, tuple(clusters))
+
+
+def join_clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: Topology | None) -> Joined:
+    """Which clusters step together; `clocks` has one entry per cluster of the draft."""
+    clusters = _clusters(draft, clocks, topology)
+    known = _acquaintance(draft.pieces, clusters)
+    job = np.arange(len(clusters))
+    sure: list[tuple[int, int]] = []
+    questions: list[RailQuestion] = []
+    for i, j in _candidates(clusters, known):
+        a, b = clusters[i], clusters[j]
+        one, two = root_of.python(job, i), root_of.python(job, j)
+        clock = a.clock or b.clock
+        if one == two:  # others have joined them already
+            continue
+        if _one_job(a, b, (i, j) in known):
+            sure.append((i, j))
+            job[one] = two
+        elif clock is not None and _may_be_rails(a, b):
+            questions.append(RailQuestion(i, j, clock.period_ns))
+    open_ones = (q for q in questions if root_of.python(job, q.left) != root_of.python(job, q.right))
+    return Joined(tuple(sure), tuple(open_ones))
+
+
+def are_rails(transfers: TransferTable, one: Int32, other: Int32, step_ns: float) -> bool:
+    """Do these two sets of pairs send at the same moments?"""
+    return rhythm(transfers, one, other, step_ns) >= RHYTHM
+
+
+def draft_jobs(
+    draft: Draft,
+    clocks: Sequence[StepClock | None],
+    topology: Topology | None,
+    joined: Sequence[tuple[int, int]],
+) -> list[JobDraft]:
+    """The jobs, given which clusters belong together, two and two."""
     server_of = topology.server_of() if topology else {}
-    clusters = [_cluster(transfers, traffic, pairs, server_of) for pairs in cluster_pairs(transfers, traffic, training)]
-    clusters = [cluster for cluster in clusters if cluster.members.size > 1]
-    labels = _merge(transfers, clusters, _acquaintance(transfers, clusters))
+    clusters = _clusters(draft, clocks, topology)
+    labels = component_labels(len(clusters), [i for i, _ in joined], [j for _, j in joined])
     jobs = [
-        _job(transfers, traffic, [clusters[i] for i in np.flatnonzero(labels == label)], server_of)
+        _job(draft.pieces, [clusters[i] for i in np.flatnonzero(labels == label)], server_of)
         for label in range(int(labels.max(initial=-1)) + 1)
     ]
-    jobs.sort(key=lambda job: (job.members, job.id))
-    return Recognition(tuple(jobs), _unused(transfers, jobs, bulk), _outside(transfers, jobs, bulk))
+    return sorted(jobs, key=lambda job: (job.members, job.id))
 
 
-def _cluster(transfers: TransferTable, traffic: PairTraffic, pairs: Int32, server_of: dict[str, str]) -> _Cluster:
-    members = np.unique(np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]])).astype(np.int64)
-    names = (transfers.addresses[m] for m in members)
+def _clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: Topology | None) -> list[_Cluster]:
+    server_of = topology.server_of() if topology else {}
+    both = zip(draft.clusters, clocks, strict=True)
+    return [_cluster(draft.pieces, pairs, clock, server_of) for pairs, clock in both]
+
+
+def _cluster(pieces: PairPieces, pairs: Int32, clock: StepClock | None, server_of: dict[str, str]) -> _Cluster:
+    members = np.unique(np.concatenate([pieces.pair_src[pairs], pieces.pair_dst[pairs]])).astype(np.int64)
+    names = (pieces.addresses[m] for m in members)
     servers = frozenset(server_of[name] for name in names if name in server_of)
-    clock = cluster_clock(*beside_meshes(transfers, traffic, pairs))
-    return _Cluster(pairs, members, servers, clock, int(traffic.bytes[pairs].sum()))
+    return _Cluster(pairs, members, servers, clock, int(pieces.traffic.bytes[pairs].sum()))
 
 
-def _acquaintance(transfers: TransferTable, clusters: list[_Cluster]) -> Bool:
-    """Which clusters exchange any messages at all (they are never joined by bulk traffic)."""
-    count = len(clusters)
-    known = np.zeros((count, count), dtype=np.bool_)
+def _acquaintance(transfers: PairEnds, clusters: list[_Cluster]) -> frozenset[tuple[int, int]]:
+    """Which clusters (the lower index first) exchange any messages at all; bulk traffic never joins two."""
     owner = np.full(len(transfers.addresses), -1, dtype=np.int64)
     for index, cluster in enumerate(clusters):
         owner[cluster.members] = index
     a, b = owner[transfers.pair_src], owner[transfers.pair_dst]
-    both = (a >= 0) & (b >= 0)
-    known[a[both], b[both]] = True
-    return known | known.T
+    both = (a >= 0) & (b >= 0) & (a != b)
+    low, high = np.minimum(a, b)[both], np.maximum(a, b)[both]
+    key = np.unique(low * len(clusters) + high)
+    return frozenset(zip((key // max(len(clusters), 1)).tolist(), (key % max(len(clusters), 1)).tolist(), strict=True))
 
 
-def _merge(transfers: TransferTable, clusters: list[_Cluster], known: Bool) -> Int64:
-    left: list[int] = []
-    right: list[int] = []
-    for i, j in _candidates(clusters, known):
-        a, b = clusters[i], clusters[j]
-        if _one_job(a, b, bool(known[i, j])) or _rails(transfers, a, b):
-            left.append(i)
-            right.append(j)
-    return component_labels(len(clusters), left, right)
-
-
-def _candidates(clusters: list[_Cluster], known: Bool) -> list[tuple[int, int]]:
-    """Pairs of clusters worth comparing: on common servers, acquainted, or of one size."""
-    size = np.array([cluster.members.size for cluster in clusters])
-    close = known | (size[:, None] == size[None, :])
+def _candidates(clusters: list[_Cluster], known: frozenset[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Pairs of clusters worth comparing, in order: acquainted, on common servers, or of one size where the servers of
+    one of them are not known."""
+    close = set(known)
     by_server: dict[str, list[int]] = {}
+    by_size: dict[int, list[int]] = {}
     for index, cluster in enumerate(clusters):
+        by_size.setdefault(cluster.members.size, []).append(index)
         for server in cluster.servers:
             by_server.setdefault(server, []).append(index)
-    for together in by_server.values():
-        close[np.ix_(together, together)] = True
-    i, j = np.nonzero(np.triu(close, 1))
-    return list(zip(i.tolist(), j.tolist(), strict=True))
+    for together in {tuple(together) for together in by_server.values()}:
+        close.update(combinations(together, 2))
+    for alike in by_size.values():
+        if any(not clusters[index].servers for index in alike):
+            close.update(
+                pair for pair in combinations(alike, 2) if not (clusters[pair[0]].servers and clusters[pair[1]].servers)
+            )
+    return sorted(close)
 
 
 def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
@@ -149,14 +266,10 @@ def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
     return lockstep(a.clock, b.clock) >= needed
 
 
-def _rails(transfers: TransferTable, a: _Cluster, b: _Cluster) -> bool:
-    """Are these two rails of one job by the moments at which they send, whatever their clocks say?"""
-    clock = a.clock or b.clock
-    if clock is None or not a.servers or a.servers != b.servers or not _same_shape(a, b):
+def _may_be_rails(a: _Cluster, b: _Cluster) -> bool:
+    if not a.servers or a.servers != b.servers or not _same_shape(a, b):
         return False
-    if np.intersect1d(a.members, b.members).size:
-        return False
-    return rhythm(transfers, a.pairs, b.pairs, clock.period_ns) >= RHYTHM
+    return not np.intersect1d(a.members, b.members).size
 
 
 def _same_shape(a: _Cluster, b: _Cluster) -> bool:
@@ -170,23 +283,25 @@ def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
     return len(a & b) / min(len(a), len(b)) if a and b else 0.0
 
 
-def _job(transfers: TransferTable, traffic: PairTraffic, clusters: list[_Cluster], server_of: dict[str, str]) -> Job:
+def _job(transfers: PairPieces, clusters: list[_Cluster], server_of: dict[str, str]) -> JobDraft:
+    traffic = transfers.traffic
     members = np.unique(np.concatenate([cluster.members for cluster in clusters]))
     bulk_ids = np.unique(np.concatenate([cluster.pairs for cluster in clusters]))
-    inside = np.isin(transfers.pair_src, members) & np.isin(transfers.pair_dst, members)
     start, end = int(traffic.first_ns[bulk_ids].min()), int(traffic.last_ns[bulk_ids].max())
-    inside &= (traffic.first_ns <= end) & (traffic.last_ns >= start)
-    pairs = np.flatnonzero(inside).astype(np.int32)
+    sent = ranges(*(np.searchsorted(transfers.pair_src, members, side=side) for side in ("left", "right")))
+    inside = np.isin(transfers.pair_dst[sent], members)
+    inside &= (traffic.first_ns[sent] <= end) & (traffic.last_ns[sent] >= start)
+    pairs = sent[inside].astype(np.int32)
     names = sorted(transfers.addresses[m] for m in members)
     clocks = [cluster.clock for cluster in clusters if cluster.clock is not None]
     clock = _majority(clocks)
     servers = sorted(frozenset().union(*(cluster.servers for cluster in clusters)))
-    return Job(
+    return JobDraft(
         id="job-" + hashlib.sha256("\n".join(names).encode()).hexdigest()[:10],
         members=tuple(int(m) for m in members),
         servers=tuple(servers),
         confidence=_confidence(clock),
-        transfers=transfers.select_pairs(pairs),
+        pairs=pairs,
         bulk=np.isin(pairs, bulk_ids),
         clock=clock,
         places=tuple(server_of.get(transfers.addresses[m], "") for m in members),
@@ -209,22 +324,20 @@ def _confidence(clock: StepClock | None) -> float:
     return round(clock.dominance * (1.0 - 0.5 / max(clock.steps, 1)), 3)
 
 
-def _outside(transfers: TransferTable, jobs: list[Job], bulk: Bool) -> TransferTable:
-    """Bulk transfers with one end in a job."""
-    member = np.zeros(len(transfers.addresses), dtype=np.bool_)
+def crossing_pairs(draft: Draft, jobs: Sequence[JobDraft]) -> Int32:
+    """Bulk pairs with one end in a job."""
+    pieces = draft.pieces
+    member = np.zeros(len(pieces.addresses), dtype=np.bool_)
     for job in jobs:
         member[list(job.members)] = True
-    crossing = bulk & (member[transfers.pair_src] != member[transfers.pair_dst])
-    return transfers.select_pairs(np.flatnonzero(crossing).astype(np.int32))
+    crossing = draft.bulk & (member[pieces.pair_src] != member[pieces.pair_dst])
+    return np.flatnonzero(crossing).astype(np.int32)
 
 
-def _unused(transfers: TransferTable, jobs: list[Job], bulk: Bool) -> tuple[tuple[str, int], ...]:
-    total = np.add.reduceat(transfers.records, transfers.pair_offsets[:-1]) if transfers.pair_count else np.zeros(0)
-    used_keys = [_pair_keys(job.transfers) for job in jobs]
-    used = np.isin(_pair_keys(transfers), np.concatenate(used_keys)) if used_keys else np.zeros(bulk.size, np.bool_)
+def unused_records(draft: Draft, jobs: Sequence[JobDraft]) -> tuple[tuple[str, int], ...]:
+    """Records that belong to no job, by reason."""
+    keys = draft.pieces.pair_src.astype(np.int64) * len(draft.pieces.addresses) + draft.pieces.pair_dst
+    used = np.isin(keys, np.concatenate([keys[job.pairs] for job in jobs])) if jobs else np.zeros(keys.size, np.bool_)
+    total, bulk = draft.pieces.records, draft.bulk
     reasons = {"control_chatter": int(total[~used & ~bulk].sum()), "outside_jobs": int(total[~used & bulk].sum())}
     return tuple((reason, count) for reason, count in reasons.items() if count)
-
-
-def _pair_keys(transfers: TransferTable) -> Int64:
-    return transfers.pair_src.astype(np.int64) * len(transfers.addresses) + transfers.pair_dst

@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.stats.disjoint_sets import component_labels
 
 Bool = NDArray[np.bool_]
@@ -129,7 +129,7 @@ def _in_squares(low: Int64, high: Int64, nodes: int) -> Bool:
     return inside
 
 
-@numba.njit(cache=True)
+@kernel
 def _common(a: UInt64, b: UInt64) -> int:
     """Bits that two rows have in common."""
     count = 0
@@ -141,7 +141,7 @@ def _common(a: UInt64, b: UInt64) -> int:
     return count
 
 
-@numba.njit(cache=True)
+@kernel
 def _engaged(a: int, b: int, offsets: Int64, peers: Int64, bits: UInt64) -> tuple[float, float]:
     """Peers of `a` that reach two or more of the peers of `b` (one may be the peer itself), and how many they reach."""
     count = offsets[a + 1] - offsets[a]
@@ -161,7 +161,7 @@ def _engaged(a: int, b: int, offsets: Int64, peers: Int64, bits: UInt64) -> tupl
     return engaged / asked * (count - 1), reached / engaged
 
 
-@numba.njit(cache=True)
+@kernel
 def _closed_share(low: Int64, high: Int64, offsets: Int64, peers: Int64, bits: UInt64) -> Float64:
     """How completely the engaged peers of both ends of each link reach each other; neighbouring stages are not."""
     result = np.zeros(low.size)

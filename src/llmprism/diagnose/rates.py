@@ -1,0 +1,158 @@
+"""How fast each pair moved data in each step.
+
+*Local rate.* How fast a pair moves one quantum of bytes, pauses inside it included, at its better moments. A peer that
+waits for a slow NIC still passes on what it has got at full speed; only the pairs of the slow NIC itself take long for
+every quantum. The rate while something flows would not tell: a throttled link sends short bursts at line rate.
+
+*Coarse stamps.* A collector that counts milliseconds cannot time a quantum: it takes no time at all, or a whole unit.
+Rounding errors cancel in sums, so there the rate is all bytes of the step over the time of all its transfers, and a
+step in which these are too short to be told from rounding has no rate.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.kernel import kernel
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.model.timeline import Steps
+
+Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
+
+__all__ = ["pair_rates", "stamp_resolution_ns"]
+
+QUANTUM_BYTES: Final = 1_000_000
+"""A megabyte: more than a throttle's burst, less than the pieces in which collectives hand data on (1-4 MB)."""
+
+QUANTUM_SHARE: Final = 0.5
+"""Of a pair's bytes per step, or of its usual transfer, where these are small: a quantum must fit into one message."""
+
+BETTER_MOMENTS: Final = 0.75
+"""Quantile of the quanta of a step that counts: above it lie bursts, below it quanta that held a wait."""
+
+TIMED_UNITS: Final = 4.0
+"""Units of the collector's clock that a quantum must take to be timed: two roundings then cost a quarter each."""
+
+SUMMED_UNITS: Final = 3.0
+"""Units that the transfers of a step must usually take together for their sum to mean something."""
+
+MIN_DURATIONS: Final = 50
+"""Transfers of one record each from which the unit of the collector's clock is read."""
+
+
+def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool) -> Float64:
+    """Gb/s (bits per ns) per pair and step; NaN where nothing was measured and for pairs that are not `judged`."""
+    if not steps.count or not transfers.pair_count:
+        return np.full((transfers.pair_count, steps.count), np.nan)
+    unit = stamp_resolution_ns(transfers)
+    large = transfers.bytes >= MESSAGE_FLOOR_BYTES
+    size, span = float(transfers.bytes[large].sum()), float((transfers.end_ns - transfers.start_ns)[large].sum())
+    if unit > 1 and QUANTUM_BYTES * span < TIMED_UNITS * unit * size:
+        rates = _summed_rates(transfers, steps, unit, 8.0 * size / max(span, unit))
+    else:
+        total = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
+        per_step = np.minimum(total / (steps.count + 1), _typical_size(transfers))
+        quantum = np.minimum(QUANTUM_BYTES, QUANTUM_SHARE * per_step)
+        rates = _local_rates(
+            transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
+            steps.start_ns, steps.end_ns, quantum, BETTER_MOMENTS,
+        )  # fmt: skip
+    rates[~judged] = np.nan
+    return rates
+
+
+def stamp_resolution_ns(transfers: TransferTable) -> int:
+    """The unit of the collector's clock: what divides the duration of every record; 1 where that is not known."""
+    duration = (transfers.end_ns - transfers.start_ns)[transfers.records == 1]
+    duration = duration[duration > 0]
+    if duration.size < MIN_DURATIONS:
+        return 1
+    return int(np.gcd.reduce(duration))
+
+
+def _typical_size(transfers: TransferTable) -> Float64:
+    """Size of the transfer that holds the mean byte of a pair: a quantum that spans two of them times what lies
+    between them. All-to-alls are made of many small ones."""
+    weighted = np.add.reduceat(transfers.bytes.astype(np.float64) ** 2, transfers.pair_offsets[:-1])
+    return np.asarray(weighted / np.maximum(np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1]), 1))
+
+
+def _summed_rates(transfers: TransferTable, steps: Steps, unit: int, usual: float) -> Float64:
+    rows = np.flatnonzero(transfers.bytes >= MESSAGE_FLOOR_BYTES)
+    step = steps.at(transfers.start_ns[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
+    shape = (transfers.pair_count, steps.count)
+    cell = transfers.pair_of_row[rows].astype(np.int64) * steps.count + step
+    size = np.bincount(cell, transfers.bytes[rows], minlength=shape[0] * shape[1]).reshape(shape)
+    took = (transfers.end_ns - transfers.start_ns)[rows]
+    span = np.bincount(cell, took, minlength=shape[0] * shape[1]).reshape(shape)
+    short = np.maximum(8.0 * size / usual, 0.5 * span) < SUMMED_UNITS * unit
+    return np.where((size > 0) & ~short, 8.0 * size / np.maximum(span, unit), np.nan)
+
+
+@kernel
+def _upper(values: Float64, quantile: float) -> float:
+    """The value below which this share of the values lies, by repeated partition."""
+    wanted = min(int(quantile * values.size), values.size - 1)
+    low, high = 0, values.size - 1
+    while low < high:
+        pivot, i, j = values[(low + high) // 2], low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if wanted <= j:
+            high = j
+        elif wanted >= i:
+            low = i
+        else:
+            break
+    return float(values[wanted])
+
+
+@kernel
+def _local_rates(
+    offsets: Int64,
+    start: Int64,
+    end: Int64,
+    size: Int64,
+    begin: Int64,
+    finish: Int64,
+    quantum: Float64,
+    quantile: float,
+) -> Float64:
+    """Bits per ns at which each pair moves a quantum, per step."""
+    pairs, steps = offsets.size - 1, begin.size
+    rates = np.full((pairs, steps), np.nan)
+    for p in range(pairs):
+        i = offsets[p]
+        for k in range(steps):
+            while i < offsets[p + 1] and start[i] < begin[k]:
+                i += 1
+            j = i
+            while j < offsets[p + 1] and start[j] < finish[k]:
+                j += 1
+            found = np.empty(j - i)
+            count, last, amount = 0, i, 0.0
+            for first in range(i, j):
+                while last < j and amount < quantum[p]:
+                    amount += size[last]
+                    last += 1
+                if amount < quantum[p] or last <= first:
+                    break
+                found[count] = 8.0 * amount / max(end[last - 1] - start[first], 1)
+                count += 1
+                amount -= size[first]
+            if count:
+                rates[p, k] = _upper(found[:count], quantile)
+            i = j
+    return rates

@@ -1,0 +1,236 @@
+"""One job's slow messages: which pairs were slow in which steps, and the places that each pair passes.
+
+A cell is one pair in one step. It is *sick* when its local rate lies far below what pairs of its kind reach. This is
+all that the search over all jobs (`slow_transfer`) needs to know of a job: it holds no messages.
+
+*How a link is used.* A broken link gives everybody the same low rate. A shared one serves whom it can: each transfer's
+rate depends on who else is on it, so rates spread; together its users still move what a healthy line moves; and the
+other direction, which nobody crowds, is as fast as ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.diagnose.evidence import JobEvidence
+from llmprism.model.finding import WhereType
+from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.timeline import Steps
+from llmprism.stats.runs import runs_of
+
+Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
+Place = tuple[WhereType, str | tuple[str, ...]]
+
+__all__ = ["MIN_CELLS", "MIN_STEPS", "ONE_WAY", "LinkUse", "Place", "SlowCells", "judge_transfers"]
+
+MIN_DROP: Final = 0.5
+"""Natural logarithm of the drop of the local rate that makes a cell sick: below 61 % of the expected rate."""
+
+SPREADS: Final = 4.0
+"""The drop must also exceed this many robust spreads of the rates of the same kind."""
+
+MIN_STEPS: Final = 2
+"""Sick steps in a row before a place is accused."""
+
+MIN_CELLS: Final = 6
+"""Sick cells of a place before it is accused: three pairs for two steps."""
+
+PATH_SHARE: Final = 0.1
+"""Share of a pair's bytes from which a path is one of its own."""
+
+ONE_WAY: Final = "one way"
+"""Marks a link in one direction as a place of its own: what goes the other way need not be slow."""
+
+TIMED_BYTES: Final = 500_000
+"""Smaller transfers do not tell how a link shares its rate: latency counts more."""
+
+
+LIKELY_SHARE: Final = 0.3
+"""Share of a link's cells that are sick from which it may be the reason: half of them go the other way."""
+
+MAX_LINKS: Final = 16
+"""Links of one job looked at: where more are slow, it is a switch."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUse:
+    """How one job fares on one link while its transfers over it are slow.
+
+    Of each direction's cells the share that is sick (NaN: not used); how far the rates of the slow direction spread
+    (logarithm of the ninth decile over the first) then and otherwise; Gb/s that the job moves over it in all while it
+    uses it; its bytes.
+    """
+
+    sick_share: tuple[float, float]
+    spread: float
+    usual_spread: float
+    throughput_gbps: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlowCells:
+    """Sick cells of one job: pairs x steps, the `places` that each pair passes, and the use of its slow links."""
+
+    job: str
+    steps: Steps
+    duration_ns: Float64
+    counted: Bool
+    normal_ns: float
+    gpus: int
+    rate: Float64
+    sick: Bool
+    known: Bool
+    expected: Float64
+    places: dict[int, list[Place]]
+    links: dict[Place, LinkUse] = field(default_factory=dict)
+
+    def through(self, place: Place) -> Bool:
+        """The pairs that pass a place."""
+        through = np.zeros(self.sick.shape[0], dtype=np.bool_)
+        for pair, places in self.places.items():
+            through[pair] = place in places
+        return through
+
+
+def judge_transfers(evidence: JobEvidence) -> SlowCells:
+    """The cells of one job, judged by the rates of its own pairs of the same kind."""
+    rate = np.where(evidence.counted[None, :], evidence.rate, np.nan)
+    known = np.isfinite(rate) & (rate > 0)
+    expected = np.full(rate.shape[0], np.nan)
+    sick = np.zeros(rate.shape, dtype=np.bool_)
+    for kind in np.unique(evidence.pair_kind):
+        rows = np.flatnonzero((evidence.pair_kind == kind) & known.any(axis=1))
+        if rows.size < 2:
+            continue
+        usual = np.nanmedian(rate[rows], axis=1)
+        expected[rows] = np.median(usual)
+        logs = np.log(np.where(known[rows], rate[rows], 1.0)) - np.log(expected[rows])[:, None]
+        spread = 1.4826 * np.median(np.abs(logs[known[rows]] - np.median(logs[known[rows]])))
+        drop = np.where(known[rows], -logs, 0.0)
+        sick[rows] = drop > max(MIN_DROP, SPREADS * spread)
+    sick = _lasting(sick, known)
+    places = _places(evidence, known)
+    return SlowCells(
+        job=evidence.job.id,
+        steps=evidence.timeline.steps,
+        duration_ns=evidence.duration_ns,
+        counted=evidence.counted,
+        normal_ns=evidence.normal_ns,
+        gpus=len(evidence.job.members),
+        rate=rate,
+        sick=sick,
+        known=known,
+        expected=expected,
+        places=places,
+        links=_links(evidence, sick, known, places),
+    )
+
+
+def _lasting(sick: Bool, known: Bool) -> Bool:
+    """Sick cells that have enough others of the same pair beside them."""
+    lasting = np.zeros_like(sick)
+    for row in np.flatnonzero(sick.any(axis=1)):
+        for first, last in runs_of(sick[row] | ~known[row], bridge=1, shortest=MIN_STEPS):
+            lasting[row, first:last] = sick[row, first:last]
+    return lasting
+
+
+def _places(evidence: JobEvidence, known: Bool) -> dict[int, list[Place]]:
+    return {int(pair): _places_of_pair(evidence, int(pair)) for pair in np.flatnonzero(known.any(axis=1))}
+
+
+def _places_of_pair(evidence: JobEvidence, pair: int) -> list[Place]:
+    transfers = evidence.job.transfers
+    src = transfers.addresses[transfers.pair_src[pair]]
+    dst = transfers.addresses[transfers.pair_dst[pair]]
+    places: list[Place] = [(WhereType.NIC, src), (WhereType.NIC, dst)]
+    paths = _paths(transfers, pair)
+    links = dict.fromkeys((min(a, b), max(a, b)) for path in paths for a, b in pairwise(path))
+    places += [(WhereType.LINK, link) for link in links]
+    places += [(WhereType.LINK, (*hop, ONE_WAY)) for hop in dict.fromkeys(h for path in paths for h in pairwise(path))]
+    places += [(WhereType.SWITCH, switch) for switch in dict.fromkeys(switch for path in paths for switch in path)]
+    group = evidence.group_of_pair[pair]
+    if group >= 0:
+        members = evidence.layout.groups[group].members
+        places.append((WhereType.GROUP, tuple(transfers.addresses[member] for member in members)))
+    return places
+
+
+def _paths(transfers: TransferTable, pair: int) -> list[tuple[str, ...]]:
+    """The paths that carry a good share of the pair's bytes: its connections may be spread over several."""
+    rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+    known = transfers.path[rows] >= 0
+    if not known.any():
+        return []
+    carried = np.bincount(transfers.path[rows][known], transfers.bytes[rows][known])
+    return [transfers.paths[path] for path in np.flatnonzero(carried >= PATH_SHARE * carried.sum())]
+
+
+def _links(evidence: JobEvidence, sick: Bool, known: Bool, places: dict[int, list[Place]]) -> dict[Place, LinkUse]:
+    """The use of the links that may explain the sick cells: most of their cells are sick, in one direction at least."""
+    bad: dict[Place, int] = {}
+    good: dict[Place, int] = {}
+    slow = sick.any(axis=0)
+    bad_of, known_of = sick.sum(axis=1), known[:, slow].sum(axis=1)
+    for pair, passed in places.items() if slow.any() else ():
+        for place in passed:
+            if place[0] is WhereType.LINK and place[1][-1] != ONE_WAY:
+                bad[place] = bad.get(place, 0) + int(bad_of[pair])
+                good[place] = good.get(place, 0) + int(known_of[pair] - bad_of[pair])
+    likely = [p for p, count in bad.items() if count >= max(MIN_CELLS, LIKELY_SHARE * (count + good[p]))]
+    likely = sorted(likely, key=lambda place: -bad[place])[:MAX_LINKS]
+    row_pair = evidence.job.transfers.pair_of_row if likely else np.zeros(0, dtype=np.int32)
+    return {p: _link_use(evidence, p[1], sick, known, row_pair) for p in likely if not isinstance(p[1], str)}
+
+
+def _link_use(
+    evidence: JobEvidence, link: tuple[str, ...], sick: Bool, known: Bool, row_pair: NDArray[np.int32]
+) -> LinkUse:
+    transfers, steps = evidence.job.transfers, evidence.timeline.steps
+    up, down = (_directed(transfers, *ends) for ends in (link, link[::-1]))
+    pairs_up, pairs_down = (np.unique(row_pair[rows]) for rows in (up, down))
+    slow: Bool = np.asarray(sick[np.union1d(pairs_up, pairs_down)].any(axis=0))
+    shares = tuple(_share(sick[pairs][:, slow], known[pairs][:, slow]) for pairs in (pairs_up, pairs_down))
+    rows = up if np.nan_to_num(shares[0]) >= np.nan_to_num(shares[1]) else down
+    rows = rows[(transfers.bytes[rows] >= TIMED_BYTES) & (transfers.end_ns[rows] > transfers.start_ns[rows])]
+    step = steps.at(transfers.start_ns[rows])
+    then = (step >= 0) & slow[step]
+    usual = (step >= 0) & ~slow[step] & evidence.counted[step]
+    rate = 8.0 * transfers.bytes[rows] / (transfers.end_ns[rows] - transfers.start_ns[rows])
+    busy = _union_ns(transfers.start_ns[rows[then]], transfers.end_ns[rows[then]])
+    size = int(transfers.bytes[rows[then]].sum())
+    return LinkUse((shares[0], shares[1]), _spread(rate[then]), _spread(rate[usual]), 8.0 * size / max(busy, 1), size)
+
+
+def _directed(transfers: TransferTable, first: str, second: str) -> Int64:
+    """Rows whose path goes from one switch straight to the other."""
+    passes = [any(hop == (first, second) for hop in pairwise(path)) for path in transfers.paths]
+    return np.flatnonzero(np.array([*passes, False])[transfers.path])
+
+
+def _share(sick: Bool, known: Bool) -> float:
+    return float(sick.sum() / known.sum()) if known.any() else float("nan")
+
+
+def _spread(rate: Float64) -> float:
+    if not rate.size:
+        return float("nan")
+    low, high = np.quantile(np.log(rate), [0.1, 0.9])
+    return float(high - low)
+
+
+def _union_ns(start: Int64, end: Int64) -> int:
+    """Time during which at least one of the intervals runs."""
+    if not start.size:
+        return 0
+    order = np.argsort(start, kind="stable")
+    start, horizon = start[order], np.maximum.accumulate(end[order])
+    idle = np.maximum(start[1:] - horizon[:-1], 0).sum()
+    return int(horizon[-1] - start[0] - idle)

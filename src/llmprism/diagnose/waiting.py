@@ -1,0 +1,156 @@
+"""Who waited, and who was waited for: the part of a step that was a member's own work.
+
+Everybody behind a slow GPU is late, and so is everybody before it once its queue is full. Only the one that took long
+itself, from what it was given to what it passed on, did not wait.
+
+*Stage work.* The first micro-batch of a step runs through an empty pipeline and its last gradient drains one, so
+nothing but the stage's own computation lies between their arrival and their departure.
+
+*Falling behind.* Sharded training and experts synchronise many times per step. Members of a group send equal shares,
+so whoever passes each share of its bytes later than the median of the others keeps them waiting, again and again; the
+others catch up with it at every exchange.
+"""
+
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.diagnose.evidence import JobEvidence
+from llmprism.kernel import kernel
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
+from llmprism.model.layout import PairKind
+
+Float64 = NDArray[np.float64]
+
+__all__ = ["beyond_others", "falling_behind_ns", "stage_work_ns"]
+
+SHARES: Final = 64
+"""Equal parts of a member's bytes per step at which its progress is looked at: more than the exchanges of a step."""
+
+
+def stage_work_ns(evidence: JobEvidence) -> Float64:
+    """Members x steps: computation of the first forward and the last backward pass; NaN where they are not seen.
+
+    The first stage's forward pass counts from the start of the step; the last stage turns the batch round, so that its
+    first answer holds a forward and a backward pass.
+    """
+    members = evidence.job.members
+    work = np.full((len(members), evidence.steps), np.nan)
+    if not evidence.layout.pipelines or not evidence.steps:
+        return work
+    first_start, first_end, last_start, last_end, pair_of = _message_bounds(evidence)
+    row_of = {member: row for row, member in enumerate(members)}
+    nothing = np.full(evidence.steps, np.nan)
+
+    def bound(which: Float64, src: int, dst: int) -> Float64:
+        pair = pair_of.get((src, dst))
+        return nothing if pair is None else which[pair]
+
+    begin = evidence.timeline.steps.start_ns.astype(np.float64)
+    for pipeline in evidence.layout.pipelines:
+        hops = list(pairwise(pipeline))
+        arrive = [begin, *(bound(first_end, a, b) for a, b in hops)]
+        depart = [*(bound(first_start, a, b) for a, b in hops), bound(first_start, pipeline[-1], pipeline[-2])]
+        drained = [*(bound(last_end, b, a) for a, b in hops), nothing]
+        handed = [nothing, *(bound(last_start, b, a) for a, b in hops)]
+        for stage, member in enumerate(pipeline):
+            forward, backward = depart[stage] - arrive[stage], handed[stage] - drained[stage]
+            own = np.where(forward > 0, forward, np.nan) + np.where(backward > 0, backward, 0.0)
+            work[row_of[member]] = own
+    return work
+
+
+def _message_bounds(
+    evidence: JobEvidence,
+) -> tuple[Float64, Float64, Float64, Float64, dict[tuple[int, int], int]]:
+    """Start and end of the first and of the last pipeline message of each pair in each step, and the pairs' rows."""
+    transfers, steps = evidence.job.transfers, evidence.timeline.steps
+    piped = (evidence.layout.transfer_kind == PairKind.PP) & (transfers.bytes >= MESSAGE_FLOOR_BYTES)
+    rows = np.flatnonzero(piped)
+    step = steps.at(transfers.start_ns[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
+    pairs, index = np.unique(transfers.pair_of_row[rows], return_inverse=True)
+    bounds = [np.full((pairs.size, steps.count), fill) for fill in (np.inf, np.inf, -np.inf, -np.inf)]
+    start, end = transfers.start_ns[rows].astype(np.float64), transfers.end_ns[rows].astype(np.float64)
+    for bound, values, reduce in zip(
+        bounds, (start, end, start, end), (np.minimum,) * 2 + (np.maximum,) * 2, strict=True
+    ):
+        reduce.at(bound, (index, step), values)
+        bound[~np.isfinite(bound)] = np.nan
+    ends = zip(transfers.pair_src[pairs].tolist(), transfers.pair_dst[pairs].tolist(), strict=True)
+    return (*bounds, {pair: row for row, pair in enumerate(ends)})  # type: ignore[return-value]
+
+
+@kernel
+def _passed(member: Int64, step: Int64, start: Int64, size: Int64, begin: Int64, members: int, shares: int) -> Float64:
+    """When each member had begun to send each share of its bytes of each step; rows sorted by member and start."""
+    when = np.full((members, begin.size, shares), np.nan)
+    i = 0
+    while i < member.size:
+        j, total = i, 0.0
+        while j < member.size and member[j] == member[i] and step[j] == step[i]:
+            total += size[j]
+            j += 1
+        sent, row = 0.0, i
+        for share in range(shares):
+            while row < j - 1 and sent + size[row] < (share + 0.5) * total / shares:
+                sent += size[row]
+                row += 1
+            when[member[i], step[i], share] = start[row] - begin[step[i]]
+        i = j
+    return when
+
+
+def falling_behind_ns(evidence: JobEvidence) -> Float64:
+    """Members x steps: how long after the median of its group a member passes a share of its bytes, on average."""
+    transfers, steps, members = evidence.job.transfers, evidence.timeline.steps, np.array(evidence.job.members)
+    behind = np.full((members.size, steps.count), np.nan)
+    for kind in (PairKind.EP, PairKind.DP):
+        groups = [np.searchsorted(members, np.array(g.members)) for g in evidence.layout.groups if g.kind == kind]
+        rows = np.flatnonzero((evidence.layout.transfer_kind == kind) & (transfers.bytes >= MESSAGE_FLOOR_BYTES))
+        step = steps.at(transfers.start_ns[rows])
+        rows, step = rows[step >= 0], step[step >= 0]
+        if not groups or not rows.size:
+            continue
+        member = np.searchsorted(members, transfers.pair_src[transfers.pair_of_row[rows]])
+        order = np.lexsort((transfers.start_ns[rows], member))
+        when = _passed(
+            member[order], step[order], transfers.start_ns[rows[order]], transfers.bytes[rows[order]],
+            steps.start_ns, members.size, SHARES,
+        )  # fmt: skip
+        for group in groups:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                late = np.clip(when[group] - np.nanmedian(when[group], axis=0)[None], 0.0, None).mean(axis=2)
+            behind[group] = np.fmax(behind[group], late)
+    return behind
+
+
+def beyond_others(evidence: JobEvidence, work: Float64) -> Float64:
+    """What a member's work takes beyond that of those that do the same in the same step; where nobody does, beyond its
+    own shorter steps."""
+    excess = np.full(work.shape, np.nan)
+    row_of = {member: row for row, member in enumerate(evidence.job.members)}
+    for group in evidence.layout.groups:
+        rows = np.array([row_of[member] for member in group.members])
+        if group.kind == PairKind.DP and rows.size > 1:
+            excess[rows] = work[rows] - _median_of_others(work[rows])
+    alone = np.isnan(excess).all(axis=1) & np.isfinite(work).any(axis=1)
+    for row in np.flatnonzero(alone):
+        counted = work[row, evidence.counted]
+        if np.isfinite(counted).any():
+            excess[row] = work[row] - np.nanquantile(counted, 0.25)
+    return excess
+
+
+def _median_of_others(values: Float64) -> Float64:
+    """Per column, for each row the median of the other rows that are known."""
+    rows = range(values.shape[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.stack([np.nanmedian(np.delete(values, row, axis=0), axis=0) for row in rows])

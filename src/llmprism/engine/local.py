@@ -1,0 +1,36 @@
+"""This machine: DuckDB reads the records, the stages run one after the other in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from llmprism import pipeline
+from llmprism.engine.interface import RunOptions
+from llmprism.ingest import read_flows, read_transfers
+from llmprism.model.report import Report
+from llmprism.model.topology import Topology
+
+__all__ = ["LocalEngine"]
+
+
+class LocalEngine:
+    def diagnose(
+        self,
+        flows: Sequence[str],
+        topology: Topology | None,
+        options: RunOptions,
+        progress: pipeline.Progress | None = None,
+    ) -> Report:
+        reading = None if progress is None else partial(progress, "reading flow records")
+        read = read_flows if options.method == "paper" else read_transfers
+        table = read(
+            flows,
+            mapping=options.mapping,
+            format=options.format,
+            progress=reading,
+            memory_limit=options.memory_limit,
+        )
+        return pipeline.diagnose(
+            table, topology, method=options.method, with_events=options.with_events, progress=progress
+        )

@@ -1,0 +1,239 @@
+"""What runs on the executors: one group of rows in, rows out, as Arrow tables.
+
+Each task calls the functions of the stages and nothing else. Tasks are pure: run again, on another machine, with their
+rows in another order, they give the same result, which is all that Spark needs to survive a lost executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from llmprism.diagnose.evidence import gather_evidence
+from llmprism.diagnose.prism import JobFaults, Shared, find_job_faults
+from llmprism.diagnose.slow_cells import SlowCells, judge_transfers
+from llmprism.diagnose.slow_storage import find_slow_storage
+from llmprism.engine.arrow_codec import arrow_type, decode, encode
+from llmprism.engine.spark.tables import digest, pair_rows, transfers_from
+from llmprism.ingest.bucket import Reading, exporters_of, read_bucket
+from llmprism.model.clock import StepClock
+from llmprism.model.finding import Finding
+from llmprism.model.flows import Window
+from llmprism.model.job import Job, JobState
+from llmprism.model.layout import JobLayout
+from llmprism.model.timeline import Timeline
+from llmprism.pipeline import PathLoad, path_loads, tell_job
+from llmprism.recognize.bulk import PairTraffic
+from llmprism.recognize.clock import cluster_clock
+from llmprism.recognize.prism import JobDraft, RailQuestion, are_rails
+from llmprism.recognize.segments import segments_of
+
+__all__ = [
+    "CLOCKS",
+    "EXPORTERS",
+    "FINDINGS",
+    "OUTCOMES",
+    "RAILS",
+    "JobHead",
+    "JobOutcome",
+    "Site",
+    "bucket_task",
+    "clock_task",
+    "clocks_of",
+    "exporter_task",
+    "findings_of",
+    "heads_table",
+    "job_task",
+    "outcomes_of",
+    "rail_task",
+    "site_blob",
+    "storage_task",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What every job's task must know."""
+
+    addresses: tuple[str, ...]
+    window: Window
+    with_events: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobHead:
+    """What goes out with the transfers of a job: the job as it was drafted, and what bears on it from outside."""
+
+    draft: JobDraft
+    shared: Shared
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """What comes back of a job. Its transfers are summed up by pair and path, the kind of each transfer stays behind,
+    and `cells` are told only where some of them are slow."""
+
+    job: Job
+    layout: JobLayout
+    timeline: Timeline
+    state: JobState
+    loads: tuple[PathLoad, ...]
+    cells: SlowCells | None
+    faults: JobFaults
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    clock: StepClock | None
+
+
+EXPORTERS: Final = pa.schema([("exporter", pa.string())])
+CLOCKS: Final = pa.schema([("cluster", pa.int32()), ("clock", arrow_type(_Clock))])
+RAILS: Final = pa.schema([("left", pa.int64()), ("right", pa.int64())])
+OUTCOMES: Final = pa.schema([("job", pa.int32()), ("outcome", arrow_type(JobOutcome))])
+FINDINGS: Final = pa.schema([("key", pa.int32()), ("finding", arrow_type(Finding))])
+
+
+class _Broadcast(Protocol):
+    """Spark's handle on a value that every executor holds."""
+
+    @property
+    def value(self) -> bytes: ...
+
+
+def exporter_task(reading: Reading) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Batches of records → the exporters of the usable ones."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            names = exporters_of(pa.Table.from_batches([batch]), reading.scans)
+            yield pa.record_batch([pa.array(names, type=pa.string())], schema=EXPORTERS)
+
+    return task
+
+
+def bucket_task(reading: Reading, *, several_exporters: bool) -> Callable[[pa.Table], pa.Table]:
+    """Records of a bucket of pairs → a row per pair."""
+
+    def task(records: pa.Table) -> pa.Table:
+        bucket = read_bucket(records, reading.scans, several_exporters=several_exporters)
+        return pair_rows(bucket.transfers, segments_of(bucket.transfers), bucket.dropped)
+
+    return task
+
+
+def clock_task(pieces: pa.Table) -> pa.Table:
+    """The pieces of a cluster, with the transfers of its witnesses → its clock."""
+    cluster = pieces["cluster"][0].as_py()
+    order = np.argsort(pieces["piece"].to_numpy(), kind="stable")
+    totals = (pieces[name].to_numpy()[order] for name in ("sum_bytes", "largest", "first_ns", "last_ns"))
+    every = np.arange(pieces.num_rows, dtype=np.int32)
+    clock = cluster_clock(transfers_from(pieces, ()), PairTraffic(*totals), every)
+    return pa.table([pa.array([cluster], type=pa.int32()), encode([_Clock(clock)], _Clock)], schema=CLOCKS)
+
+
+def clocks_of(table: pa.Table, count: int) -> list[StepClock | None]:
+    """The clocks of all clusters in their order."""
+    clocks: list[StepClock | None] = [None] * count
+    for cluster, one in zip(table["cluster"].to_pylist(), decode(table["clock"], _Clock), strict=True):
+        clocks[cluster] = one.clock
+    return clocks
+
+
+def rail_task(pieces: pa.Table, asked: pa.Table) -> pa.Table:
+    """The pieces of some clusters and questions about them → the clusters, two and two, that are rails of one job."""
+    order = np.argsort(pieces["piece"].to_numpy(), kind="stable")
+    cluster = pieces["cluster"].to_numpy()[order]
+    transfers = transfers_from(pieces, ())
+    rails = []
+    for question in decode(asked["question"], RailQuestion):
+        one, other = (np.flatnonzero(cluster == side).astype(np.int32) for side in (question.left, question.right))
+        if are_rails(transfers, one, other, question.step_ns):
+            rails.append((question.left, question.right))
+    sides = (pa.array([pair[side] for pair in rails], type=pa.int64()) for side in (0, 1))
+    return pa.table(list(sides), schema=RAILS)
+
+
+def job_task(site: _Broadcast) -> Callable[[pa.Table, pa.Table], pa.Table]:
+    """The pieces of a job and its head → its outcome."""
+
+    def task(pieces: pa.Table, heads: pa.Table) -> pa.Table:
+        known = _site(site.value)
+        (head,) = decode(heads["head"], JobHead)
+        job = head.draft.job(transfers_from(pieces, known.addresses))
+        layout, timeline, state = tell_job(job, known.window, with_events=known.with_events)
+        evidence = gather_evidence(job, layout, timeline, state)
+        cells = judge_transfers(evidence) if evidence.steps else None
+        outcome = JobOutcome(
+            job=replace(job, transfers=replace(digest(job.transfers), addresses=())),
+            layout=replace(layout, transfer_kind=np.zeros(0, dtype=np.int8)),
+            timeline=timeline,
+            state=state,
+            loads=path_loads(job.transfers),
+            cells=cells if cells is not None and cells.sick.any() else None,
+            faults=find_job_faults(evidence, head.shared, known.window),
+        )
+        return pa.table([heads["job"].slice(0, 1), encode([outcome], JobOutcome)], schema=OUTCOMES)
+
+    return task
+
+
+def storage_task(site: _Broadcast) -> Callable[[pa.Table], pa.Table]:
+    """The pieces between one server outside the jobs and their members → findings on the server."""
+
+    def task(pieces: pa.Table) -> pa.Table:
+        server = pieces["server"][0].as_py()
+        transfers = transfers_from(pieces, _site(site.value).addresses)
+        ends = np.concatenate([transfers.pair_src, transfers.pair_dst])
+        findings = find_slow_storage(transfers, frozenset(ends[ends != server].tolist()))
+        keys = pa.array([server] * len(findings), type=pa.int32())
+        return pa.table([keys, encode(findings, Finding)], schema=FINDINGS)
+
+    return task
+
+
+@lru_cache(maxsize=2)
+def _site(blob: bytes) -> Site:
+    """Read once per process, not once per job."""
+    (site,) = decode(pa.ipc.open_stream(blob).read_all()["site"], Site)
+    return site
+
+
+def site_blob(site: Site) -> bytes:
+    table = pa.table({"site": encode([site], Site)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    blob: bytes = sink.getvalue().to_pybytes()
+    return blob
+
+
+def heads_table(heads: Iterable[tuple[int, JobHead]]) -> pa.Table:
+    numbered = list(heads)
+    return pa.table(
+        {
+            "job": pa.array([number for number, _ in numbered], type=pa.int32()),
+            "head": encode([head for _, head in numbered], JobHead),
+        }
+    )
+
+
+def outcomes_of(table: pa.Table, addresses: tuple[str, ...]) -> list[JobOutcome]:
+    """Outcomes in the order of their jobs' numbers; the names of the addresses, which did not travel, put back."""
+    table = table.take(np.argsort(table["job"].to_numpy(), kind="stable"))
+    return [_named(outcome, addresses) for outcome in decode(table["outcome"], JobOutcome)]
+
+
+def _named(outcome: JobOutcome, addresses: tuple[str, ...]) -> JobOutcome:
+    job = outcome.job
+    return replace(outcome, job=replace(job, transfers=replace(job.transfers, addresses=addresses)))
+
+
+def findings_of(table: pa.Table) -> list[Finding]:
+    """Findings in the order of their keys."""
+    return decode(table.take(np.argsort(table["key"].to_numpy(), kind="stable"))["finding"], Finding)

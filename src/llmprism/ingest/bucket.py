@@ -1,0 +1,116 @@
+"""Some pairs' records, wherever they were read → their transfers.
+
+Records may be split into buckets by pair and read elsewhere, by Spark for example. Here one bucket, as a table that
+DuckDB can see, goes through the same rules as a whole file: the same SQL decides which rows can be used, the same
+order, the same duplicates. Ids of addresses and paths are the bucket's own; they follow the order of the names, as they
+do in a whole file, so nothing that is ordered by them changes.
+
+One thing cannot be known from a bucket: whether all records have one exporter, which decides how duplicates are looked
+for (`several_exporters`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from llmprism.ingest.collectors import mappings_for
+from llmprism.ingest.columns import DUPLICATE, REASONS, Scan, identifier
+from llmprism.ingest.database import open_database
+from llmprism.ingest.duplicates import CLOCK_SKEW_NS, duplicate_rows, first_reports
+from llmprism.ingest.loading import intern_records
+from llmprism.ingest.mapping import TARGETS, ColumnMapping
+from llmprism.ingest.order import keep_rows, pair_order
+from llmprism.ingest.resolve import resolve
+from llmprism.ingest.sources import parse_format
+from llmprism.ingest.transfers import assemble_transfers
+from llmprism.model.flows import FlowTable, InputCounts, Int64, TransferTable
+
+__all__ = ["TABLE", "Bucket", "Reading", "exporters_of", "read_bucket", "reading_of"]
+
+TABLE: Final = "bucket"
+"""The name under which DuckDB sees the records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How to read tables of one shape: one scan per direction of a collector, and the `columns` that they use.
+
+    `ends` names, for each scan, the columns of source and destination: of several the first that has a value.
+    """
+
+    scans: tuple[Scan, ...]
+    columns: tuple[str, ...]
+    ends: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """`dropped` counts by reason code (`columns.REASONS`)."""
+
+    transfers: TransferTable
+    dropped: Int64
+
+
+def reading_of(name: str, table: Any, mapping: ColumnMapping | None, format: str | None) -> Reading:  # noqa: A002
+    """How to read tables with these columns; `table` may be empty.
+
+    Raises a ColumnError that names `name` where a required column is absent.
+    """
+    _, collector = parse_format(format)
+    with open_database() as (connection, _):
+        connection.register(TABLE, table)
+        description = connection.execute(f"DESCRIBE SELECT * FROM {TABLE}").fetchall()
+    types = {str(column): str(kind) for column, kind, *_ in description}
+    mappings = mappings_for(types, mapping or ColumnMapping(), collector)
+    scans = tuple(Scan(name, TABLE, resolve(name, one, types, identifier)) for one in mappings)
+    used = {column: None for one in mappings for target in TARGETS for column in _named(one, target, types)}
+    ends = tuple((_named(one, "src", types), _named(one, "dst", types)) for one in mappings)
+    return Reading(scans, tuple(used), ends)
+
+
+def _named(mapping: ColumnMapping, target: str, types: Mapping[str, str]) -> tuple[str, ...]:
+    column = mapping.source_of(target).column
+    return (column,) if column in types else tuple(name for name in column.split("|") if name in types)
+
+
+def exporters_of(table: Any, scans: Sequence[Scan]) -> list[str | None]:
+    """The exporters of the usable records of a table; None stands for records that name none."""
+    with open_database() as (connection, _):
+        connection.register(TABLE, table)
+        rows = " UNION ALL ".join(scan.select() for scan in scans)
+        found = connection.execute(f"SELECT DISTINCT exporter FROM ({rows}) WHERE reason = 0 LIMIT 2").fetchall()
+    return [exporter for (exporter,) in found]
+
+
+def read_bucket(table: Any, scans: Sequence[Scan], *, several_exporters: bool) -> Bucket:
+    """The transfers of all pairs in the table, which must hold every record of each of them."""
+    with open_database() as (connection, _):
+        connection.execute("SET threads = 1")  # other buckets are read beside this one
+        connection.register(TABLE, table)
+        connection.execute(f"CREATE TEMP VIEW records AS {' UNION ALL '.join(scan.select() for scan in scans)}")
+        names, rows = intern_records(connection)
+    dropped = np.bincount(rows.reason, minlength=len(REASONS)).astype(np.int64)
+    dropped[0] = 0
+    rows = rows.select(rows.reason == 0)
+    order, pair_src, pair_dst, offsets = pair_order(
+        rows.src, rows.dst, rows.start_ns, rows.end_ns, rows.bytes, rows.path, len(names.addresses)
+    )
+    rows = rows.select(order)
+    if several_exporters:
+        exporter = rows.exporter if rows.exporter is not None else np.full(rows.src.size, -1, dtype=np.int32)
+        first = first_reports(offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, exporter, CLOCK_SKEW_NS)
+        copies = first != np.arange(first.size)
+    else:
+        copies = duplicate_rows(offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, None)
+    dropped[DUPLICATE] = np.count_nonzero(copies)
+    rows, offsets = rows.select(~copies), keep_rows(offsets, ~copies)
+    counts = InputCounts(int(order.size), int(rows.start_ns.size))
+    flows = FlowTable(
+        names.addresses, names.paths, pair_src, pair_dst, offsets,
+        rows.start_ns, rows.end_ns, rows.bytes, rows.path, counts,
+    )  # fmt: skip
+    return Bucket(assemble_transfers(flows), dropped)

@@ -1,0 +1,140 @@
+"""What the graph of pairs must know of each pair's transfers: totals, kept apart at the pair's long silences.
+
+Everything that recognition decides on the graph (which pairs are bulk, who stands outside, where a pair passes from one
+job to the next, what belongs together) follows from these totals, a few dozen bytes per pair and silence. So transfers
+may be summed up wherever they lie, and only the sums need to meet.
+
+Invariants: segments of a pair follow each other without a hole; the first one starts at the pair's first row; every
+later one starts with a message after a silence of more than MIN_SILENCE_NS between messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
+from llmprism.recognize.bulk import MIN_MESSAGE_BYTES, PairTraffic
+
+Bool = NDArray[np.bool_]
+
+__all__ = ["MIN_SILENCE_NS", "PairPieces", "PairSegments", "segments_of"]
+
+MIN_SILENCE_NS: Final = 2_000_000_000
+"""2 s of silence of both ends: a scheduler needs longer to start the next job."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairSegments:
+    """Segments of pair `p` are `offsets[p]:offsets[p + 1]`; `row` counts from the first row of the pair.
+
+    `message_first_ns` and `message_last_ns` bound the messages of a segment (transfers that are no heartbeats); -1
+    where it has none.
+    """
+
+    offsets: Int64
+    row: Int64
+    bytes: Int64
+    largest: Int64
+    first_ns: Int64
+    last_ns: Int64
+    records: Int64
+    message_first_ns: Int64
+    message_last_ns: Int64
+
+    @property
+    def pair_of_segment(self) -> Int64:
+        return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+
+    @property
+    def traffic(self) -> PairTraffic:
+        """Totals of whole pairs."""
+        return self._joined(self.offsets[:-1])
+
+    def _joined(self, starts: Int64) -> PairTraffic:
+        if not starts.size:
+            none = np.zeros(0, dtype=np.int64)
+            return PairTraffic(none, none, none, none)
+        return PairTraffic(
+            np.add.reduceat(self.bytes, starts),
+            np.maximum.reduceat(self.largest, starts),
+            self.first_ns[starts],
+            np.maximum.reduceat(self.last_ns, starts),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PairPieces:
+    """Directed pairs, those that serve several jobs cut in pieces: piece `i` is pair `origin[i]` from its row `row[i]`
+    on, up to the next piece. `traffic` and `records` are the totals of the pieces."""
+
+    addresses: tuple[str, ...]
+    pair_src: Int32
+    pair_dst: Int32
+    origin: Int64
+    row: Int64
+    traffic: PairTraffic
+    records: Int64
+
+    @classmethod
+    def of(cls, addresses: tuple[str, ...], src: Int32, dst: Int32, segments: PairSegments, cut: Bool) -> PairPieces:
+        """The pairs `src` → `dst`, cut where `cut` marks the first segment of a new piece."""
+        begins = cut.copy()
+        begins[segments.offsets[:-1]] = True
+        starts = np.flatnonzero(begins)
+        origin = segments.pair_of_segment[starts]
+        records = np.add.reduceat(segments.records, starts) if starts.size else segments.records
+        traffic = segments._joined(starts)
+        return cls(addresses, src[origin], dst[origin], origin, segments.row[starts], traffic, records)
+
+    def cut(self, transfers: TransferTable) -> TransferTable:
+        """The table of the whole pairs with each piece as a pair of its own (the same ends more than once)."""
+        if self.origin.size == transfers.pair_count:
+            return transfers
+        offsets = np.append(transfers.pair_offsets[self.origin] + self.row, transfers.pair_offsets[-1])
+        return TransferTable(
+            transfers.addresses, transfers.paths, self.pair_src, self.pair_dst, offsets,
+            transfers.pair_gap_ns[self.origin], transfers.start_ns, transfers.end_ns, transfers.bytes,
+            transfers.active_ns, transfers.path, transfers.records,
+        )  # fmt: skip
+
+
+def segments_of(transfers: TransferTable) -> PairSegments:
+    """The segments of every pair; pairs of control messages only are one segment each, whatever their silences."""
+    if not transfers.pair_count:
+        none = np.zeros(0, dtype=np.int64)
+        return PairSegments(np.zeros(1, dtype=np.int64), none, none, none, none, none, none, none, none)
+    bounds = transfers.pair_offsets
+    bulky = np.maximum.reduceat(transfers.bytes, bounds[:-1]) >= MIN_MESSAGE_BYTES
+    message = np.repeat(bulky, np.diff(bounds)) & (transfers.bytes >= MESSAGE_FLOOR_BYTES)
+    rows = np.flatnonzero(message)
+    pair = transfers.pair_of_row[rows]
+    silent = transfers.start_ns[rows][1:] - transfers.end_ns[rows][:-1] > MIN_SILENCE_NS
+    after = rows[1:][(pair[1:] == pair[:-1]) & silent]
+    starts = np.union1d(bounds[:-1], after)
+    origin = np.searchsorted(bounds, starts, side="right") - 1
+    first, last = _message_bounds(transfers, rows, np.append(starts, bounds[-1]))
+    return PairSegments(
+        offsets=np.append(np.searchsorted(starts, bounds[:-1]), starts.size).astype(np.int64),
+        row=starts - bounds[origin],
+        bytes=np.add.reduceat(transfers.bytes, starts),
+        largest=np.maximum.reduceat(transfers.bytes, starts),
+        first_ns=transfers.start_ns[starts],
+        last_ns=np.maximum.reduceat(transfers.end_ns, starts),
+        records=np.add.reduceat(transfers.records, starts, dtype=np.int64),
+        message_first_ns=first,
+        message_last_ns=last,
+    )
+
+
+def _message_bounds(transfers: TransferTable, rows: Int64, bounds: Int64) -> tuple[Int64, Int64]:
+    """Start of the first and end of the last of `rows` between consecutive bounds; -1 where there is none."""
+    low, high = np.searchsorted(rows, bounds[:-1]), np.searchsorted(rows, bounds[1:])
+    some = low < high
+    first, last = np.full(low.size, -1, dtype=np.int64), np.full(low.size, -1, dtype=np.int64)
+    first[some] = transfers.start_ns[rows[low[some]]]
+    last[some] = transfers.end_ns[rows[high[some] - 1]]
+    return first, last

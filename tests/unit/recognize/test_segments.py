@@ -1,0 +1,112 @@
+"""Totals that decide the graph, against the transfers themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES
+from llmprism.recognize.bulk import bulk_pairs, pair_traffic
+from llmprism.recognize.clock import cluster_clock, witness_pairs
+from llmprism.recognize.epochs import _Activity, reused_segments
+from llmprism.recognize.segments import MIN_SILENCE_NS, PairPieces, segments_of
+from unit.builders import Flow, transfer_table
+
+SECOND = 10**9
+
+flows = st.lists(
+    st.builds(
+        lambda ends, start, length, size: Flow(ends[0], ends[1], start, start + length, size),
+        st.sampled_from([("a", "b"), ("b", "a"), ("a", "c"), ("c", "b"), ("b", "d")]),
+        st.integers(0, 40).map(lambda n: n * SECOND // 2),
+        st.integers(1, SECOND // 4),
+        st.sampled_from([100, 5_000, 100_000, 3_000_000]),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+def messages(transfers, pair):
+    rows = np.arange(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1])
+    return rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
+
+
+@settings(deadline=None)
+@given(flows)
+def test_segments_are_the_pair_in_parts(records):
+    transfers = transfer_table(records)
+    segments = segments_of(transfers)
+    for whole, summed in zip(
+        (getattr(pair_traffic(transfers), name) for name in ("bytes", "largest", "first_ns", "last_ns")),
+        (getattr(segments.traffic, name) for name in ("bytes", "largest", "first_ns", "last_ns")),
+        strict=True,
+    ):
+        assert (whole == summed).all()
+    assert segments.records.sum() == transfers.records.sum()
+    for segment in np.flatnonzero(segments.row > 0):
+        assert segments.message_first_ns[segment] - segments.message_last_ns[segment - 1] > MIN_SILENCE_NS
+
+
+@settings(deadline=None)
+@given(flows, st.integers(0, 20 * SECOND), st.integers(1, 5 * SECOND))
+def test_silence_by_segments_is_silence_by_transfers(records, first, beyond):
+    transfers = transfer_table(records)
+    bulk = bulk_pairs(transfers, pair_traffic(transfers))
+    activity = _Activity(transfers.pair_src, transfers.pair_dst, segments_of(transfers), bulk)
+    last = first + MIN_SILENCE_NS + beyond
+    spare = beyond // 2
+    for end, pairs in activity.pairs_of.items():
+        rows = np.concatenate([messages(transfers, pair) for pair in pairs])
+        sends = (transfers.end_ns[rows] >= first + spare) & (transfers.start_ns[rows] < last - spare)
+        assert activity._silent(end, first, last) == (not sends.any())
+
+
+def two_jobs_in_turn():
+    """a and b talk, first beside c, later beside d."""
+    early = [Flow(x, y, t * SECOND, t * SECOND + 1000, 10**6) for t in range(4) for x, y in ("ab", "ba", "bc", "cb")]
+    late = [
+        Flow(x, y, t * SECOND, t * SECOND + 1000, 10**6) for t in range(20, 24) for x, y in ("ab", "ba", "bd", "db")
+    ]
+    return transfer_table(early + late)
+
+
+def test_a_reused_pair_is_cut_and_its_pieces_have_totals_of_their_own():
+    transfers = two_jobs_in_turn()
+    segments = segments_of(transfers)
+    bulk = np.ones(transfers.pair_count, dtype=np.bool_)
+    cut = reused_segments(transfers.pair_src, transfers.pair_dst, segments, bulk)
+    pieces = PairPieces.of(transfers.addresses, transfers.pair_src, transfers.pair_dst, segments, cut)
+    table = pieces.cut(transfers)
+    names = [table.addresses[s] + table.addresses[d] for s, d in zip(table.pair_src, table.pair_dst, strict=True)]
+    assert names == ["ab", "ab", "ba", "ba", "bc", "bd", "cb", "db"]
+    assert (pieces.traffic.bytes == pair_traffic(table).bytes).all()
+    assert (pieces.traffic.last_ns == pair_traffic(table).last_ns).all()
+
+
+def test_a_pause_cuts_nothing():
+    flows = [Flow(x, y, t * SECOND, t * SECOND + 1000, 10**6) for t in (0, 1, 10, 11) for x, y in ("ab", "ba")]
+    transfers = transfer_table(flows)
+    segments = segments_of(transfers)
+    assert not reused_segments(transfers.pair_src, transfers.pair_dst, segments, np.ones(2, dtype=np.bool_)).any()
+    assert segments.row.size == 4
+
+
+def test_a_clock_needs_the_transfers_of_its_witnesses_only():
+    ring = [f"n{i:02}" for i in range(40)]
+    transfers = transfer_table(
+        Flow(ring[i], ring[i - 1], step * SECOND + i * 1_000, step * SECOND + 10**8, 10**7 + 10**5 * i)
+        for step in range(20)
+        for i in range(len(ring))
+    )
+    traffic, pairs = pair_traffic(transfers), np.arange(transfers.pair_count, dtype=np.int32)
+    asked = witness_pairs(transfers, traffic, pairs)
+    other = np.setdiff1d(pairs, asked)
+    keep = ~np.isin(transfers.pair_of_row, other)
+    counts = np.where(np.isin(pairs, asked), np.diff(transfers.pair_offsets), 0)
+    bare = transfers._rows(np.flatnonzero(keep), transfers.pair_src, transfers.pair_dst, transfers.pair_gap_ns, counts)
+    full, partial = cluster_clock(transfers, traffic, pairs), cluster_clock(bare, traffic, pairs)
+    assert full is not None
+    assert partial is not None
+    assert (full.boundary_ns == partial.boundary_ns).all()
