@@ -133,7 +133,11 @@ def _in_squares(low: Int64, high: Int64, nodes: int) -> Bool:
     return inside
 
 
-@kernel
+def _common_by_arrays(a: UInt64, b: UInt64) -> int:
+    return int(np.bitwise_count(a & b).sum())
+
+
+@kernel(small=_common_by_arrays)
 def _common(a: UInt64, b: UInt64) -> int:
     """Bits that two rows have in common."""
     count = 0
