@@ -15,6 +15,7 @@ from llmprism.model.flows import Int32, Int64, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.accumulation import accumulated
+from llmprism.parallelism.context_lanes import context_lanes
 from llmprism.parallelism.dark_pairs import without_dark_pairs
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
@@ -95,7 +96,10 @@ def identify_layout(job: Job) -> JobLayout:
         clock, passes = accumulated(transfers, everyone, clock)
     if forward:
         in_step = find_in_step(transfers, np.flatnonzero(collective), forward, features, clock)
-    rings_of_context = _context_rings(links, kinds, features, in_step)
+    lanes = context_lanes(job, in_step.tensor)
+    if lanes:
+        in_step = replace(in_step, tensor=np.zeros_like(in_step.tensor))
+    rings_of_context = lanes or _context_rings(links, kinds, features, in_step)
     if in_step.any:
         groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), features)
         groups = joined_by(groups, meshes.groups + rings_of_context)
