@@ -16,7 +16,7 @@ import time
 import dpkt
 import numpy as np
 
-from llmprism.ingest.packets import PacketReader
+from llmprism.ingest.packets.reader import PacketReader
 
 PACKETS = 2_000_000
 DPKT_PACKETS = 50_000

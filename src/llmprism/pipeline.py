@@ -17,7 +17,7 @@ from llmprism.errors import UsageError
 from llmprism.ingest import assemble_transfers
 from llmprism.ingest.as_records import records_as_transfers
 from llmprism.model.finding import Finding
-from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
+from llmprism.model.flows import AssembledFlows, FlowTable, InputCounts, TransferTable, Window
 from llmprism.model.job import Job, JobState, Recognition
 from llmprism.model.layout import JobLayout
 from llmprism.model.report import JobReport, Report, SwitchLoad
@@ -44,7 +44,7 @@ Told = tuple[Job, JobLayout, Timeline]
 
 
 def diagnose(
-    flows: FlowTable,
+    flows: FlowTable | AssembledFlows,
     topology: Topology | None = None,
     *,
     method: str = "prism",
@@ -91,13 +91,13 @@ def tell_job(job: Job, window: Window, *, with_events: bool) -> tuple[JobLayout,
 
 
 def _prism(
-    flows: FlowTable, topology: Topology | None, with_events: bool, tell: Progress, window: Window
+    flows: FlowTable | AssembledFlows, topology: Topology | None, with_events: bool, tell: Progress, window: Window
 ) -> tuple[Recognition, list[Told], list[JobState], tuple[Finding, ...]]:
     from llmprism.diagnose import find_faults
     from llmprism.recognize import recognize
 
     tell("transfers", 0.0)
-    transfers = assemble_transfers(flows)
+    transfers = assemble_transfers(flows) if isinstance(flows, FlowTable) else flows.transfers
     tell("jobs", 0.0)
     recognition = recognize(transfers, topology)
     told: list[Told] = []
@@ -112,13 +112,15 @@ def _prism(
 
 
 def _paper(
-    flows: FlowTable, topology: Topology | None, _with_events: bool, tell: Progress, _window: Window
+    flows: FlowTable | AssembledFlows, topology: Topology | None, _with_events: bool, tell: Progress, _window: Window
 ) -> tuple[Recognition, list[Told], list[JobState], tuple[Finding, ...]]:
     from llmprism.diagnose import diagnose_paper
     from llmprism.parallelism import layout_paper
     from llmprism.recognize import recognize_paper
     from llmprism.timeline import timeline_paper
 
+    if not isinstance(flows, FlowTable):
+        raise UsageError("the published method works on records, not on transfers")
     tell("jobs", 0.0)
     jobs = recognize_paper(records_as_transfers(flows), topology)
     told: list[Told] = []

@@ -12,7 +12,7 @@ import atheris
 
 with atheris.instrument_imports():
     from llmprism.errors import LLMPrismError
-    from llmprism.ingest.packets import PacketReader
+    from llmprism.ingest.packets.reader import PacketReader
     from llmprism.ingest.topology import parse_topology
 
 HEADERS = (b"\x4d\x3c\xb2\xa1\x02\x00\x04\x00" + b"\0" * 8 + b"\0\0\x04\0\x01\0\0\0", b"")

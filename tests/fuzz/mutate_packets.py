@@ -18,7 +18,7 @@ from collections import Counter
 
 import packet_frames as build
 from llmprism.errors import LLMPrismError
-from llmprism.ingest.packets import PacketReader
+from llmprism.ingest.packets.reader import PacketReader
 
 MEMORY_BYTES = 3 << 30
 PACKETS_PER_FILE = 500

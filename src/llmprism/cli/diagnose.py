@@ -59,6 +59,10 @@ def diagnose(
         list[str] | None,
         typer.Option("--fail-on", metavar="KIND", help="Exit with 2 on a finding of this kind, or any. Repeatable."),
     ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option("--memory-limit", metavar="SIZE", help="Memory for reading, such as 4GB; more goes to disk."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no report and no progress.")] = False,
 ) -> int:
     """Say what is wrong with the training jobs in flow records.
@@ -88,6 +92,7 @@ def diagnose(
             engine=engine,
             master=master,
             with_events=outputs.need_events(),
+            memory_limit=memory_limit,
             progress=progress,
         )
     outputs.write(report)
@@ -106,6 +111,7 @@ def diagnose_files(
     engine: EngineName = EngineName.LOCAL,
     master: str | None = None,
     with_events: bool = True,
+    memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Read the files and run the pipeline over them; per-GPU events cost time and are made only where asked for."""
@@ -116,7 +122,7 @@ def diagnose_files(
     if column_map is not None:
         mapping = ColumnMapping.parse(column_map) if "=" in column_map else ColumnMapping.from_file(column_map)
     places = None if topology is None else read_topology(topology)
-    options = RunOptions(method.value, mapping, file_format, with_events)
+    options = RunOptions(method.value, mapping, file_format, with_events, memory_limit)
     return engine_named(engine.value, master).diagnose(flows, places, options, progress)
 
 

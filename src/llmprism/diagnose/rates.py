@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.model.timeline import Steps
 
@@ -94,7 +94,7 @@ def _summed_rates(transfers: TransferTable, steps: Steps, unit: int, usual: floa
     return np.where((size > 0) & ~short, 8.0 * size / np.maximum(span, unit), np.nan)
 
 
-@numba.njit(cache=True)
+@kernel
 def _upper(values: Float64, quantile: float) -> float:
     """The value below which this share of the values lies, by repeated partition."""
     wanted = min(int(quantile * values.size), values.size - 1)
@@ -119,7 +119,7 @@ def _upper(values: Float64, quantile: float) -> float:
     return float(values[wanted])
 
 
-@numba.njit(cache=True)
+@kernel
 def _local_rates(
     offsets: Int64,
     start: Int64,

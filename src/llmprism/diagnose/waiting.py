@@ -17,11 +17,11 @@ import warnings
 from itertools import pairwise
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
 from llmprism.model.layout import PairKind
 
@@ -86,7 +86,7 @@ def _message_bounds(
     return (*bounds, {pair: row for row, pair in enumerate(ends)})  # type: ignore[return-value]
 
 
-@numba.njit(cache=True)
+@kernel
 def _passed(member: Int64, step: Int64, start: Int64, size: Int64, begin: Int64, members: int, shares: int) -> Float64:
     """When each member had begun to send each share of its bytes of each step; rows sorted by member and start."""
     when = np.full((members, begin.size, shares), np.nan)

@@ -21,7 +21,7 @@ measured.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -36,7 +36,7 @@ from llmprism.model.layout import PairKind
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
 
-__all__ = ["StepGraph", "Touched", "cost_of_findings", "lost_in_job", "saved_ns"]
+__all__ = ["StepGraph", "Touched", "lost_in_job", "priced", "saved_ns"]
 
 REPLAYED: Final = (
     FindingKind.SLOW_NIC,
@@ -137,15 +137,14 @@ def _heal(values: Float64, sick: Bool, healthy: Bool, *, alone: bool = False) ->
     return np.where((sick | (ever & healthy[None, :])) & np.isfinite(usual), usual, values)
 
 
-def cost_of_findings(jobs: Sequence[JobEvidence], findings: Sequence[Finding]) -> list[Finding]:
-    """The same findings with what they cost, over all jobs that they touch."""
-    replayed: dict[int, float] = {}
-    for evidence in jobs:
-        for index, seconds in lost_in_job(evidence, findings).items():
-            replayed[index] = replayed.get(index, 0.0) + seconds
+def priced(findings: Sequence[Finding], costs: Iterable[tuple[int, float]]) -> list[Finding]:
+    """The same findings with what they cost: the sum of the (number, GPU-seconds) given; the others keep theirs."""
+    total: dict[int, float] = {}
+    for number, seconds in costs:
+        total[number] = total.get(number, 0.0) + seconds
     return [
-        replace(finding, lost_gpu_seconds=round(replayed[index], 3)) if index in replayed else finding
-        for index, finding in enumerate(findings)
+        replace(finding, lost_gpu_seconds=round(total[number], 3)) if number in total else finding
+        for number, finding in enumerate(findings)
     ]
 
 

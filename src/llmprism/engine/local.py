@@ -7,7 +7,7 @@ from functools import partial
 
 from llmprism import pipeline
 from llmprism.engine.interface import RunOptions
-from llmprism.ingest import read_flows
+from llmprism.ingest import read_flows, read_transfers
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 
@@ -23,7 +23,8 @@ class LocalEngine:
         progress: pipeline.Progress | None = None,
     ) -> Report:
         reading = None if progress is None else partial(progress, "reading flow records")
-        table = read_flows(
+        read = read_transfers if options.method == "prism" else read_flows
+        table = read(
             flows,
             mapping=options.mapping,
             format=options.format,

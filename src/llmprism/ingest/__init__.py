@@ -1,5 +1,6 @@
 """Bytes → FlowTable and Topology. One file per format; everything that reads flow records comes through here."""
 
+from llmprism.ingest.assembled import read_transfers
 from llmprism.ingest.convert import Conversion, convert_flows
 from llmprism.ingest.flows import read_flows
 from llmprism.ingest.mapping import ColumnMapping, ColumnSource, Unit
@@ -15,4 +16,5 @@ __all__ = [
     "convert_flows",
     "read_flows",
     "read_topology",
+    "read_transfers",
 ]

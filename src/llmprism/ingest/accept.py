@@ -22,7 +22,7 @@ from llmprism.errors import LimitError
 from llmprism.ingest.columns import REASONS
 from llmprism.ingest.database import Database, open_database
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.packets import BURST_GAP_NS
+from llmprism.ingest.packets.stats import BURST_GAP_NS
 from llmprism.ingest.relation import ReadOptions, create_records, explain
 from llmprism.ingest.resolve import file_list
 from llmprism.ingest.sources import Format, Source, expand, identify, parse_format

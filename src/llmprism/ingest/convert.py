@@ -18,7 +18,7 @@ from llmprism.ingest.columns import REASONS, literal
 from llmprism.ingest.database import Database, Progress, open_database, report_progress
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.packet_capture import merged
-from llmprism.ingest.packets import BURST_GAP_NS, PacketStats
+from llmprism.ingest.packets.stats import BURST_GAP_NS, PacketStats
 from llmprism.ingest.relation import ReadOptions, check_numbers, create_records, explain, file_names
 from llmprism.ingest.sources import expand, identify, parse_format
 from llmprism.model.congestion import CongestionTable

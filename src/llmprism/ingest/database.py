@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
+import numpy as np
+from numpy.typing import NDArray
 
 from llmprism.errors import UsageError
 
-__all__ = ["Database", "Progress", "first_line", "open_database", "report_progress", "scalar"]
+__all__ = [
+    "Database",
+    "Progress",
+    "first_line",
+    "memory_bytes",
+    "numpy_columns",
+    "open_database",
+    "report_progress",
+    "scalar",
+]
 
 Progress = Callable[[float], None]
 """Called with the share of the work that is done, 0..1."""
@@ -66,6 +78,25 @@ def report_progress(connection: Database, progress: Progress | None) -> Iterator
         done.set()
         thread.join()
     progress(1.0)
+
+
+def numpy_columns(connection: Database, query: str) -> dict[str, NDArray[Any]]:
+    """The columns of a query without NULLs."""
+    return {name: np.ma.getdata(column) for name, column in connection.execute(query).fetchnumpy().items()}
+
+
+def memory_bytes(limit: str) -> int:
+    """A size such as "4GB", "512 MB" or "2GiB" in bytes; raises UsageError for anything else.
+
+    >>> memory_bytes("1.5GB")
+    1500000000
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B)\s*", limit, re.IGNORECASE)
+    if match is None:
+        raise UsageError(f"memory limit {limit!r}: expected a number and a unit, for example 4GB")
+    unit = match.group(2).upper()
+    base, power = (1024 if "I" in unit else 1000), "KMGT".index(unit[0]) + 1
+    return int(float(match.group(1)) * base**power)
 
 
 def first_line(error: BaseException) -> str:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.flows import Int32, Int64
 
 __all__ = ["CLOCK_SKEW_NS", "duplicate_rows", "first_reports"]
@@ -70,28 +70,24 @@ def _exact_copies(
     equal[offsets[:-1][offsets[:-1] < equal.size]] = False
     if not equal.any():
         return equal
-    return np.asarray(_copies_in_runs(equal, connection))
+    return _copies_in_runs(equal, connection)
 
 
-@njit(cache=True)
 def _copies_in_runs(equal: NDArray[np.bool_], connection: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Inside each run of equal rows, those whose connection was there before."""
+    in_run = equal.copy()
+    in_run[:-1] |= equal[1:]
+    rows = np.flatnonzero(in_run)
+    run = np.cumsum(~equal[rows])
+    order = np.lexsort((connection[rows], run))
+    run, by_connection = run[order], connection[rows[order]]
+    again = (run[1:] == run[:-1]) & (by_connection[1:] == by_connection[:-1]) & (by_connection[1:] != 0)
     copies = np.zeros(equal.size, dtype=np.bool_)
-    low = 0
-    while low < equal.size:
-        high = low + 1
-        while high < equal.size and equal[high]:
-            high += 1
-        if high - low > 1:
-            by_connection = np.argsort(connection[low:high].view(np.int64), kind="mergesort") + low
-            for place in range(1, by_connection.size):
-                row, before = by_connection[place], by_connection[place - 1]
-                copies[row] = connection[row] != 0 and connection[row] == connection[before]
-        low = high
+    copies[rows[order[1:]][again]] = True
     return copies
 
 
-@njit(cache=True)
+@kernel
 def _first_report(
     offsets: Int64,
     start_ns: Int64,
@@ -130,7 +126,7 @@ def _first_report(
     return first
 
 
-@njit(cache=True)
+@kernel
 def _reported_by(latest: Int64, before: Int64, exporter: Int32, transfer: int, row: int) -> bool:
     """Whether the exporter of `row` has reported this transfer already (or as many exporters as a path can have)."""
     report = latest[transfer]

@@ -18,7 +18,7 @@ from llmprism.ingest.duplicates import first_reports
 from llmprism.ingest.flows import table_of
 from llmprism.ingest.loading import Loaded, load_records
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.packets import PacketStats
+from llmprism.ingest.packets.stats import PacketStats
 from llmprism.ingest.verdicts import answers
 from llmprism.model.fitness import ClockOffset, Fitness
 from llmprism.model.flows import FlowTable, Int64

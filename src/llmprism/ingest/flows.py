@@ -23,7 +23,7 @@ from llmprism.ingest.order import keep_rows
 from llmprism.ingest.packet_capture import merged
 from llmprism.model.flows import FlowTable, InputCounts, Int32
 
-__all__ = ["read_flows", "table_of"]
+__all__ = ["only_used", "read_flows", "table_of"]
 
 
 def read_flows(
@@ -51,8 +51,8 @@ def table_of(loaded: Loaded) -> FlowTable:
     copies = duplicate_rows(offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, rows.exporter)
     if copies.any():
         dropped[DUPLICATE] = np.count_nonzero(copies)
-        rows, offsets = rows.select(~copies), keep_rows(offsets, ~copies)
-    addresses, pair_src, pair_dst = _only_used(loaded.addresses, loaded.pair_src, loaded.pair_dst)
+        rows, offsets = rows.ordered(np.flatnonzero(~copies)), keep_rows(offsets, ~copies)
+    addresses, pair_src, pair_dst = only_used(loaded.addresses, loaded.pair_src, loaded.pair_dst)
     counts = InputCounts(
         records=loaded.records,
         used=int(rows.start_ns.size),
@@ -73,7 +73,7 @@ def table_of(loaded: Loaded) -> FlowTable:
     )
 
 
-def _only_used(addresses: tuple[str, ...], pair_src: Int32, pair_dst: Int32) -> tuple[tuple[str, ...], Int32, Int32]:
+def only_used(addresses: tuple[str, ...], pair_src: Int32, pair_dst: Int32) -> tuple[tuple[str, ...], Int32, Int32]:
     """Addresses that only dropped rows name disappear; the ids keep their order."""
     used = np.zeros(len(addresses), dtype=np.bool_)
     used[pair_src] = used[pair_dst] = True

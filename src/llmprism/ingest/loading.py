@@ -18,16 +18,25 @@ from numpy.typing import NDArray
 from llmprism import limits
 from llmprism.errors import InputError
 from llmprism.ingest.columns import REASONS
-from llmprism.ingest.database import Database, Progress, open_database, report_progress
+from llmprism.ingest.database import Database, Progress, numpy_columns, open_database, report_progress
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.order import pair_order
 from llmprism.ingest.packet_capture import Capture
-from llmprism.ingest.packets import BURST_GAP_NS
-from llmprism.ingest.relation import ReadOptions, check_numbers, create_records, explain, file_names
+from llmprism.ingest.packets.stats import BURST_GAP_NS
+from llmprism.ingest.relation import ReadOptions, Relation, check_numbers, create_records, explain, file_names
 from llmprism.ingest.sources import Source, expand, identify, parse_format
 from llmprism.model.flows import Int32, Int64
 
-__all__ = ["Loaded", "Rows", "intern_records", "load_records"]
+__all__ = [
+    "Loaded",
+    "Names",
+    "Rows",
+    "create_dictionaries",
+    "intern_records",
+    "load_records",
+    "loaded_of",
+    "no_usable_record",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,21 @@ class Rows:
             self.path[keep],
             self.connection[keep],
             None if self.exporter is None else self.exporter[keep],
+        )
+
+    def ordered(self, order: Int64) -> Rows:
+        """The rows in this order; what only told how to order them (the reason and the ends) is left behind."""
+        none = np.zeros(0, dtype=np.int32)
+        return Rows(
+            self.reason[:0],
+            none,
+            none,
+            self.start_ns[order],
+            self.end_ns[order],
+            self.bytes[order],
+            self.path[order],
+            self.connection[order],
+            None if self.exporter is None else self.exporter[order],
         )
 
 
@@ -92,25 +116,29 @@ def load_records(
     sources = [identify(path, forced) for path in expand(paths)]
     with open_database(memory_limit) as (connection, spill), report_progress(connection, progress):
         try:
-            relation = create_records(connection, spill, sources, options)
-            names, rows = intern_records(connection)
-            if not (rows.reason == 0).any():
-                check_numbers(connection, relation.scans)
+            return loaded_of(connection, create_records(connection, spill, sources, options), sources)
         except duckdb.Error as error:
             raise explain(error, sources) from None
+
+
+def loaded_of(connection: Database, relation: Relation, sources: Sequence[Source]) -> Loaded:
+    """The records of the relation `records`, all at once. Raises where none of them can be used."""
+    names, rows = intern_records(connection)
+    if not (rows.reason == 0).any():
+        check_numbers(connection, relation.scans)
     dropped = np.bincount(rows.reason, minlength=len(REASONS)).astype(np.int64)
     used, dropped[0] = int(dropped[0]), 0
     dropped[REASONS.index("unreadable")] += relation.unreadable
     records = rows.reason.size + relation.unreadable
     if not used:
-        raise _no_usable_record(sources, records, dropped)
+        raise no_usable_record(sources, records, dropped)
     if used < rows.reason.size:
         rows = rows.select(rows.reason == 0)
     order, pair_src, pair_dst, offsets = pair_order(
         rows.src, rows.dst, rows.start_ns, rows.end_ns, rows.bytes, rows.path, len(names.addresses)
     )
     return Loaded(
-        rows.select(order),
+        rows.ordered(order),
         names.addresses,
         names.paths,
         names.exporters,
@@ -125,33 +153,21 @@ def load_records(
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
+class Names:
+    """Sorted; a row's ids index them."""
+
     addresses: tuple[str, ...]
     paths: tuple[tuple[str, ...], ...]
     exporters: tuple[str, ...]
 
 
-def intern_records(connection: Database) -> tuple[_Names, Rows]:
+def intern_records(connection: Database) -> tuple[Names, Rows]:
     """The names of addresses, paths and exporters in order, and all rows with integers in their place."""
-    longest = limits.MAX_ADDRESS_CHARS
-    both = "SELECT src AS name FROM records UNION SELECT dst FROM records"
-    addresses = _dictionary(connection, "addresses", both, f"name <> '' AND length(name) <= {longest}")
-    paths = _dictionary(connection, "paths", "SELECT DISTINCT switches AS name FROM records", "name IS NOT NULL")
-    exporters = _dictionary(
-        connection, "exporters", "SELECT DISTINCT exporter AS name FROM records", "name IS NOT NULL"
-    )
+    names, ids, joins = create_dictionaries(connection)
     columns = ["reason"] + [f"coalesce({name}, 0) AS {name}" for name in ("start_ns", "end_ns", "bytes")]
-    columns += ["connection", "coalesce(s.id, -1) AS src", "coalesce(d.id, -1) AS dst"]
-    joins = ["records AS r LEFT JOIN addresses AS s ON s.name = r.src LEFT JOIN addresses AS d ON d.name = r.dst"]
-    if paths:
-        columns.append("coalesce(p.id, -1) AS path")
-        joins.append("LEFT JOIN paths AS p ON p.name = r.switches")
-    if exporters:
-        columns.append("coalesce(e.id, -1) AS exporter")
-        joins.append("LEFT JOIN exporters AS e ON e.name = r.exporter")
-    fetched = connection.execute(f"SELECT {', '.join(columns)} FROM {' '.join(joins)}").fetchnumpy()
-    arrays = {name: np.ma.getdata(column) for name, column in fetched.items()}
-    path = arrays["path"] if paths else np.full(arrays["src"].size, -1, dtype=np.int32)
+    columns += ["connection"] + [f"{identifier} AS {name}" for name, identifier in ids.items()]
+    arrays = numpy_columns(connection, f"SELECT {', '.join(columns)} FROM {joins}")
+    path = arrays["path"] if "path" in arrays else np.full(arrays["src"].size, -1, dtype=np.int32)
     rows = Rows(
         arrays["reason"],
         arrays["src"],
@@ -163,12 +179,35 @@ def intern_records(connection: Database) -> tuple[_Names, Rows]:
         arrays["connection"],
         arrays.get("exporter"),
     )
-    names = _Names(
+    return names, rows
+
+
+def create_dictionaries(connection: Database) -> tuple[Names, dict[str, str], str]:
+    """The names in `records`, the SQL expression of each id column (-1: unknown), and the joins that these need.
+
+    Paths and exporters have no column where no record names any.
+    """
+    longest = limits.MAX_ADDRESS_CHARS
+    both = "SELECT src AS name FROM records UNION SELECT dst FROM records"
+    addresses = _dictionary(connection, "addresses", both, f"name <> '' AND length(name) <= {longest}")
+    paths = _dictionary(connection, "paths", "SELECT DISTINCT switches AS name FROM records", "name IS NOT NULL")
+    exporters = _dictionary(
+        connection, "exporters", "SELECT DISTINCT exporter AS name FROM records", "name IS NOT NULL"
+    )
+    ids = {"src": "coalesce(s.id, -1)", "dst": "coalesce(d.id, -1)"}
+    joins = ["records AS r LEFT JOIN addresses AS s ON s.name = r.src LEFT JOIN addresses AS d ON d.name = r.dst"]
+    if paths:
+        ids["path"] = "coalesce(p.id, -1)"
+        joins.append("LEFT JOIN paths AS p ON p.name = r.switches")
+    if exporters:
+        ids["exporter"] = "coalesce(e.id, -1)"
+        joins.append("LEFT JOIN exporters AS e ON e.name = r.exporter")
+    names = Names(
         tuple(str(name) for (name,) in addresses),
         tuple(tuple("?" if switch is None else str(switch) for switch in name) for (name,) in paths),
         tuple(str(name) for (name,) in exporters),
     )
-    return names, rows
+    return names, ids, " ".join(joins)
 
 
 def _dictionary(connection: Database, table: str, values: str, condition: str) -> list[tuple[str | list[str]]]:
@@ -180,7 +219,7 @@ def _dictionary(connection: Database, table: str, values: str, condition: str) -
     return connection.execute(f"SELECT name FROM {table} ORDER BY id").fetchall()
 
 
-def _no_usable_record(sources: Sequence[Source], records: int, dropped: Int64) -> InputError:
+def no_usable_record(sources: Sequence[Source], records: int, dropped: Int64) -> InputError:
     reasons = ", ".join(f"{REASONS[code]} {dropped[code]:,}" for code in np.flatnonzero(dropped))
     return InputError(
         f"{file_names(sources)}: none of {records:,} records can be used ({reasons}); check the column mapping and the "

@@ -2,7 +2,8 @@
 
 Two stable counting sorts (by destination, then by source) bring every directed pair together in linear time. Inside a
 pair the records are nearly in order already, which insertion sort turns to account; pairs that are not are left to a
-general sort. Several times faster than a general sort of all rows on all keys, and as exact.
+general sort. Several times faster than a general sort of all rows on all keys, and as exact; small tables are left to
+the general sort.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.flows import Int32, Int64, ranges
 
 __all__ = ["keep_rows", "pair_order"]
 
 MOVES_PER_ROW: Final = 16
 """Moves of insertion sort per row before a general sort is cheaper: about log2 of the rows of a pair."""
+
+SMALL_TABLE: Final = 200_000
+"""Rows up to which a general sort is used: it takes a tenth of a second, and no kernel has to be compiled."""
 
 
 def pair_order(
@@ -28,14 +32,19 @@ def pair_order(
     if not src.size:
         none = np.zeros(0, dtype=np.int32)
         return np.zeros(0, dtype=np.int64), none, none, np.zeros(1, dtype=np.int64)
-    order = _counting_order(dst, np.arange(dst.size, dtype=np.int64), address_count)
-    order = _counting_order(src, order, address_count)
+    small = src.size <= SMALL_TABLE
+    if small:
+        order = np.lexsort((path, size, end_ns, start_ns, dst, src))
+    else:
+        order = _counting_order(dst, np.arange(dst.size, dtype=np.int64), address_count)
+        order = _counting_order(src, order, address_count)
     by_pair_src, by_pair_dst = src[order], dst[order]
     change = np.flatnonzero((np.diff(by_pair_src) != 0) | (np.diff(by_pair_dst) != 0)) + 1
     offsets = np.concatenate(([0], change, [src.size])).astype(np.int64)
-    unsorted = np.zeros(offsets.size - 1, dtype=np.bool_)
-    _sort_inside_pairs(order, offsets, start_ns, end_ns, size, path, unsorted)
-    _sort_rest(order, offsets, np.flatnonzero(unsorted), (path, size, end_ns, start_ns))
+    if not small:
+        unsorted = np.zeros(offsets.size - 1, dtype=np.bool_)
+        _sort_inside_pairs(order, offsets, start_ns, end_ns, size, path, unsorted)
+        _sort_rest(order, offsets, np.flatnonzero(unsorted), (path, size, end_ns, start_ns))
     return order, by_pair_src[offsets[:-1]], by_pair_dst[offsets[:-1]], offsets
 
 
@@ -49,7 +58,7 @@ def _sort_rest(order: Int64, offsets: Int64, pairs: Int64, keys: tuple[Int32, In
     order[places] = rows[np.lexsort((*(key[rows] for key in keys), pair_of_place))]
 
 
-@njit(cache=True)
+@kernel
 def _counting_order(key: Int32, order: Int64, key_count: int) -> Int64:
     """The given order, stably sorted by `key`."""
     next_place = np.zeros(key_count + 1, dtype=np.int64)
@@ -65,7 +74,7 @@ def _counting_order(key: Int32, order: Int64, key_count: int) -> Int64:
     return result
 
 
-@njit(cache=True)
+@kernel
 def _sort_inside_pairs(
     order: Int64,
     offsets: Int64,
@@ -91,7 +100,7 @@ def _sort_inside_pairs(
                 break
 
 
-@njit(cache=True)
+@kernel
 def _before(one: int, two: int, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32) -> bool:
     """Whether row `one` belongs before row `two`."""
     if start_ns[one] != start_ns[two]:

@@ -7,17 +7,21 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import numpy as np
 
 from llmprism.errors import FormatError
 from llmprism.ingest.columns import Scan, SourceColumn, literal
 from llmprism.ingest.database import Database
-from llmprism.ingest.packets import PacketReader, PacketStats, layout
+from llmprism.ingest.packets import layout
+from llmprism.ingest.packets.stats import PacketStats
 from llmprism.ingest.sources import Compression, Source
 from llmprism.ingest.zstd import open_zstd
 from llmprism.model.congestion import CongestionTable
+
+if TYPE_CHECKING:
+    from llmprism.ingest.packets.reader import PacketReader
 
 __all__ = ["Capture", "merged", "packet_scan"]
 
@@ -45,6 +49,8 @@ class Capture:
 
 def packet_scan(connection: Database, source: Source, table: str, burst_gap_ns: int) -> Capture:
     """Reads the capture into `table` (which may spill to disk) and returns a scan over it with what was seen."""
+    from llmprism.ingest.packets.reader import PacketReader
+
     types = ", ".join(f"{name} BIGINT" for name in _COLUMNS)
     connection.execute(f"CREATE TEMP TABLE {table}({types})")
     with _stream(source) as stream:

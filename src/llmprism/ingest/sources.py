@@ -19,7 +19,7 @@ from typing import BinaryIO, Final, cast
 from llmprism import limits
 from llmprism.errors import FormatError, InputError, LimitError, UsageError
 from llmprism.ingest.collectors import COLLECTORS, Collector, collector_named
-from llmprism.ingest.packets.containers import is_packets
+from llmprism.ingest.packets.magic import is_packets
 from llmprism.ingest.zstd import check_zstd, first_bytes_of_zstd, zstd_stream
 
 __all__ = ["Compression", "Format", "Source", "expand", "head_of", "identify", "parse_format"]

@@ -13,12 +13,13 @@ Invariant: no byte is lost; per pair the transfers do not overlap and are separa
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.flows import FlowTable, Int64, TransferTable
 
 __all__ = ["MAX_GAP_NS", "MIN_GAP_NS", "assemble_transfers"]
@@ -35,13 +36,13 @@ _BINS: Final = 80
 Float64 = NDArray[np.float64]
 
 
-@numba.njit(cache=True)
+@kernel
 def _pause_bin(pause_ns: int) -> int:
-    position = int(5.0 * (np.log2(float(pause_ns)) - 14.0))
+    position = int(5.0 * (math.log2(pause_ns) - 14.0))
     return min(max(position, 0), _BINS - 1)
 
 
-@numba.njit(cache=True)
+@kernel
 def _otsu(histogram: Float64) -> int:
     """First bin of the upper class of the split that separates the two classes best; -1 when there is no split."""
     total = histogram.sum()
@@ -63,7 +64,7 @@ def _otsu(histogram: Float64) -> int:
     return best_bin
 
 
-@numba.njit(cache=True)
+@kernel
 def _pair_gap(start: Int64, end: Int64) -> int:
     histogram = np.zeros(_BINS)
     horizon = end[0]
@@ -79,7 +80,7 @@ def _pair_gap(start: Int64, end: Int64) -> int:
     return min(max(gap, MIN_GAP_NS), MAX_GAP_NS)
 
 
-@numba.njit(cache=True)
+@kernel
 def _gaps_and_counts(offsets: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64]:
     pairs = offsets.size - 1
     gaps = np.zeros(pairs, dtype=np.int64)
@@ -97,7 +98,7 @@ def _gaps_and_counts(offsets: Int64, start: Int64, end: Int64) -> tuple[Int64, I
     return gaps, counts
 
 
-@numba.njit(cache=True)
+@kernel
 def _merge(
     offsets: Int64,
     gaps: Int64,

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
-__all__ = ["MESSAGE_FLOOR_BYTES", "FlowTable", "InputCounts", "Int32", "Int64", "TransferTable", "Window", "ranges"]
+__all__ = [
+    "MESSAGE_FLOOR_BYTES",
+    "AssembledFlows",
+    "FlowTable",
+    "InputCounts",
+    "Int32",
+    "Int64",
+    "TransferTable",
+    "Window",
+    "ranges",
+]
 
 MESSAGE_FLOOR_BYTES: Final = 1_000
 """Smaller transfers are heartbeats, norms and store messages, which go on between steps and between jobs; the smallest
@@ -69,6 +79,20 @@ class FlowTable:
         if not self.start_ns.size:
             return Window(0, 0)
         return Window(int(self.start_ns.min()), int(self.end_ns.max()))
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledFlows:
+    """Records that became transfers while they were read; what else a FlowTable would say of them."""
+
+    transfers: TransferTable
+    counts: InputCounts
+    window: Window
+    congestion: CongestionTable | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return self.transfers.addresses
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int32, Int64, TransferTable
 
@@ -52,7 +52,30 @@ class Links:
         return Links(self.low[chosen], self.high[chosen], self.there[chosen], self.back[chosen])
 
 
-@numba.njit(cache=True)
+def _spread_by_arrays(
+    offsets: Int64, start: Int64, end: Int64, size: Int64, boundary: Int64, regular: Bool, bins: int
+) -> tuple[Float64, Float64]:
+    """The kernel below without a loop; sums are taken in the same order."""
+    pairs, steps = offsets.size - 1, boundary.size - 1
+    step = np.searchsorted(boundary, start, side="right") - 1
+    rows = np.flatnonzero((step >= 0) & (step < steps))
+    pair = np.repeat(np.arange(pairs), np.diff(offsets))[rows]
+    amount = size[rows].astype(np.float64)
+    by_step = np.bincount(pair * steps + step[rows], amount, minlength=pairs * steps)
+    length = (end - start)[rows, None]
+    when = start[rows, None] + length * (2 * np.arange(_SAMPLES) + 1) // (2 * _SAMPLES)
+    slot = np.searchsorted(boundary, when, side="right") - 1
+    inside = slot < steps
+    inside[inside] = regular[slot[inside]]
+    row = np.broadcast_to(np.arange(rows.size)[:, None], when.shape)[inside]
+    when, slot = when[inside], slot[inside]
+    phase = (when - boundary[slot]) / np.maximum(boundary[slot + 1] - boundary[slot], 1)
+    place = pair[row] * bins + np.minimum((phase * bins).astype(np.int64), bins - 1)
+    profile = np.bincount(place, amount[row] / _SAMPLES, minlength=pairs * bins)
+    return by_step.reshape(pairs, steps).astype(np.float64), profile.reshape(pairs, bins).astype(np.float64)
+
+
+@kernel(small=_spread_by_arrays)
 def _spread_over_steps(
     offsets: Int64, start: Int64, end: Int64, size: Int64, boundary: Int64, regular: Bool, bins: int
 ) -> tuple[Float64, Float64]:
@@ -82,7 +105,7 @@ def _spread_over_steps(
     return by_step, profile
 
 
-@numba.njit(cache=True)
+@kernel
 def _overlap(start_a: Int64, end_a: Int64, start_b: Int64, end_b: Int64) -> int:
     i, j, total = 0, 0, 0
     while i < start_a.size and j < start_b.size:
@@ -94,7 +117,7 @@ def _overlap(start_a: Int64, end_a: Int64, start_b: Int64, end_b: Int64) -> int:
     return total
 
 
-@numba.njit(cache=True)
+@kernel
 def _simultaneity(offsets: Int64, start: Int64, end: Int64, there: Int32, back: Int32) -> Float64:
     result = np.zeros(there.size)
     for link in range(there.size):

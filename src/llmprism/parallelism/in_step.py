@@ -45,54 +45,62 @@ class InStep:
 def find_in_step(transfers: TransferTable, asked: Int64, forward: list[tuple[int, int]], clock: StepClock) -> InStep:
     """`forward` lists the (forward, backward) pairs of the pipelines."""
     steps = clock.boundary_ns.size - 1
-    first_forward = _extreme(transfers, [there for there, _ in forward], clock, latest=False)
-    first_back = _extreme(transfers, [back for _, back in forward], clock, latest=False)
-    last = _extreme(transfers, [pair for link in forward for pair in link], clock, latest=True)
     inside = np.zeros(transfers.pair_count, dtype=np.bool_)
     gradients = np.ones(transfers.pair_count, dtype=np.bool_)
     gradient_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
-    for pair in asked:
-        rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
-        start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
-        step = np.clip(np.searchsorted(clock.boundary_ns, start, side="right") - 1, 0, steps - 1)
-        node = int(transfers.pair_src[pair])
-        early = (start > first_forward[node][step]) & (start < first_back[node][step])
-        share = float(size[early].sum()) / max(float(size.sum()), 1.0)
-        if share < MIN_SHARE or np.unique(step[early]).size < MIN_STEPS * steps:
-            continue
-        late = start >= last[node][step]
-        inside[pair] = True
-        gradients[pair] = bool(size[late].sum() >= GRADIENT_SHARE * size.sum())
-        gradient_row[rows] = late
+    rows = ranges(transfers.pair_offsets[asked], transfers.pair_offsets[asked + 1])
+    if not forward or not rows.size:
+        return InStep(inside, gradients, gradient_row)
+    there, back = np.array(forward, dtype=np.int64).T
+    pair = np.repeat(np.arange(asked.size), transfers.pair_offsets[asked + 1] - transfers.pair_offsets[asked])
+    start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
+    step = np.clip(np.searchsorted(clock.boundary_ns, start, side="right") - 1, 0, steps - 1)
+    node = transfers.pair_src[asked][pair]
+    early = start > _extreme(transfers, there, clock, latest=False).at(node, step)
+    early &= start < _extreme(transfers, back, clock, latest=False).at(node, step)
+    late = start >= _extreme(transfers, np.concatenate([there, back]), clock, latest=True).at(node, step)
+    total = np.bincount(pair, size, minlength=asked.size)
+    share = np.bincount(pair[early], size[early], minlength=asked.size) / np.maximum(total, 1.0)
+    seen = np.bincount(np.unique(pair[early] * steps + step[early]) // steps, minlength=asked.size)
+    found = (share >= MIN_SHARE) & (seen >= MIN_STEPS * steps)
+    after = np.bincount(pair[late], size[late], minlength=asked.size)
+    inside[asked[found]] = True
+    gradients[asked[found]] = (after >= GRADIENT_SHARE * total)[found]
+    gradient_row[rows[found[pair]]] = late[found[pair]]
     return InStep(inside, gradients, gradient_row)
 
 
-class _Times(dict[int, Int64]):
-    """Time per step of each node; nodes that take no part have a time that nothing is after."""
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Time per step of each node; `row` of a node that takes no part is the last, a time that nothing is after."""
 
-    def __init__(self, steps: int, missing: int) -> None:
-        super().__init__()
-        self._none = np.full(steps, missing, dtype=np.int64)
+    row: Int64
+    times: Int64
 
-    def __missing__(self, node: int) -> Int64:
-        return self._none
+    def at(self, node: NDArray[np.int32], step: Int64) -> Int64:
+        return self.times[self.row[node], step]
 
 
-def _extreme(transfers: TransferTable, pairs: list[int], clock: StepClock, *, latest: bool) -> _Times:
+def _extreme(transfers: TransferTable, pairs: Int64, clock: StepClock, *, latest: bool) -> _Times:
     """First start (or last end) of these pairs' messages in each step, for both of their ends."""
     steps = clock.boundary_ns.size - 1
     missing = np.iinfo(np.int64).max
-    times = _Times(steps, missing)
-    for pair in pairs:
-        rows = ranges(transfers.pair_offsets[pair : pair + 1], transfers.pair_offsets[pair + 1 : pair + 2])
-        rows = rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
-        step = clock.step_at(transfers.start_ns[rows])
-        rows, step = rows[step >= 0], step[step >= 0]
-        for node in (int(transfers.pair_src[pair]), int(transfers.pair_dst[pair])):
-            if node not in times:
-                times[node] = np.full(steps, -1 if latest else missing, dtype=np.int64)
-            if latest:
-                np.maximum.at(times[node], step, transfers.end_ns[rows])
-            else:
-                np.minimum.at(times[node], step, transfers.start_ns[rows])
-    return times
+    ends = np.stack([transfers.pair_src[pairs], transfers.pair_dst[pairs]])
+    nodes, index = np.unique(ends, return_inverse=True)
+    index = index.reshape(ends.shape)
+    row = np.full(len(transfers.addresses), nodes.size, dtype=np.int64)
+    row[nodes] = np.arange(nodes.size)
+    times = np.full((nodes.size + 1) * steps, -1 if latest else missing, dtype=np.int64)
+    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
+    pair = np.repeat(np.arange(pairs.size), transfers.pair_offsets[pairs + 1] - transfers.pair_offsets[pairs])
+    step = clock.step_at(transfers.start_ns[rows])
+    kept = (transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES) & (step >= 0)
+    rows, pair, step = rows[kept], pair[kept], step[kept]
+    for end in index:
+        if latest:
+            np.maximum.at(times, end[pair] * steps + step, transfers.end_ns[rows])
+        else:
+            np.minimum.at(times, end[pair] * steps + step, transfers.start_ns[rows])
+    by_node = times.reshape(nodes.size + 1, steps)
+    by_node[-1] = missing
+    return _Times(row, by_node)

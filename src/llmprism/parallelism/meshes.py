@@ -13,9 +13,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.stats.disjoint_sets import component_labels
+from llmprism.stats.robust import segment_medians
 
 Bool = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
@@ -30,9 +32,6 @@ SHARED_PEERS: Final = 0.6
 
 EXCESS: Final = 3.0
 """A link of a mesh that carries this many times the usual of its ends carries something else too."""
-
-MAX_MEMBERS: Final = 20_000
-"""Members up to which peers are compared by a table of bits (50 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def find_meshes(links: Links, features: PairFeatures) -> Meshes:
     low, high = ends[: links.low.size], ends[links.low.size :]
     degree = np.bincount(ends, minlength=members.size)
     asked = np.flatnonzero((degree[low] >= MIN_PEERS) & (degree[high] >= MIN_PEERS))
-    if not asked.size or members.size > MAX_MEMBERS:
+    if not asked.size:
         return Meshes(none, none, ())
     inside = none.copy()
     inside[asked] = _share_peers(low, high, asked, members.size)
@@ -60,13 +59,32 @@ def find_meshes(links: Links, features: PairFeatures) -> Meshes:
 
 
 def _share_peers(low: Int64, high: Int64, asked: Int64, nodes: int) -> Bool:
-    peers = np.zeros((nodes, nodes), dtype=np.bool_)
-    peers[low, high] = peers[high, low] = True
-    bits = np.packbits(peers, axis=1)
-    shared = np.bitwise_count(bits[low[asked]] & bits[high[asked]]).sum(axis=1)
-    fewest = np.minimum(peers[low[asked]].sum(axis=1), peers[high[asked]].sum(axis=1)) - 1
+    ends, peers = np.concatenate([low, high]), np.concatenate([high, low])
+    order = np.lexsort((peers, ends))
+    degree = np.bincount(ends, minlength=nodes)
+    offsets = np.concatenate([[0], np.cumsum(degree)])
+    shared = _count_shared(offsets, peers[order], low[asked], high[asked])
+    fewest = np.minimum(degree[low[asked]], degree[high[asked]]) - 1
     result: Bool = shared >= np.maximum(SHARED_PEERS * fewest, MIN_PEERS - 1)
     return result
+
+
+@kernel
+def _count_shared(offsets: Int64, peers: Int64, low: Int64, high: Int64) -> Int64:
+    """For each link the peers that both of its ends have; the peers of a node are ascending."""
+    shared = np.zeros(low.size, dtype=np.int64)
+    for link in range(low.size):
+        i, j = offsets[low[link]], offsets[high[link]]
+        while i < offsets[low[link] + 1] and j < offsets[high[link] + 1]:
+            if peers[i] == peers[j]:
+                shared[link] += 1
+                i += 1
+                j += 1
+            elif peers[i] < peers[j]:
+                i += 1
+            else:
+                j += 1
+    return shared
 
 
 def _more(links: Links, features: PairFeatures, low: Int64, high: Int64, inside: Bool) -> Bool:
@@ -75,9 +93,10 @@ def _more(links: Links, features: PairFeatures, low: Int64, high: Int64, inside:
         np.where(links.there >= 0, features.step_bytes[links.there], 0.0),
         np.where(links.back >= 0, features.step_bytes[links.back], 0.0),
     )
-    usual = np.zeros(max(int(low.max()), int(high.max())) + 1)
-    for node in np.unique(np.concatenate([low[inside], high[inside]])):
-        usual[node] = np.median(amount[inside & ((low == node) | (high == node))])
+    ends = np.concatenate([low[inside], high[inside]])
+    degree = np.bincount(ends, minlength=max(int(low.max()), int(high.max())) + 1)
+    carried = np.tile(amount[inside], 2)[np.argsort(ends, kind="stable")]
+    usual = np.nan_to_num(segment_medians(carried, np.concatenate([[0], np.cumsum(degree)])))
     result: Bool = amount > EXCESS * np.maximum(usual[low], usual[high])
     return result
 

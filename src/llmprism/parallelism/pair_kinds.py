@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.layout import PairKind
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.stats.disjoint_sets import component_labels, root_of
@@ -86,7 +86,7 @@ def _cumulative(features: PairFeatures, pair: Int32) -> Float64:
     return np.cumsum(np.where(pair[:, None] >= 0, features.profile[pair], 0.0), axis=1)
 
 
-@numba.njit(cache=True)
+@kernel
 def _votes(first: int, peers: int, parent: Int64, following: Int64, vote: Float64, low: Int64, high: Int64,
            offsets: Int64, incident: Int64) -> float:  # fmt: skip
     """Sum of the votes of all links between the set that holds `first` and the one whose root is `peers`."""
@@ -100,7 +100,7 @@ def _votes(first: int, peers: int, parent: Int64, following: Int64, vote: Float6
             return total
 
 
-@numba.njit(cache=True)
+@kernel
 def _accept(order: Int64, low: Int64, high: Int64, kind: Int8, vote: Float64, offsets: Int64, incident: Int64,
             dp: int, pp: int, other: int) -> Int8:  # fmt: skip
     """The kinds that stand. `vote` is the log odds for data parallelism; `following` runs round a set."""

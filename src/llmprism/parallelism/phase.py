@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.stats.byte_steps import Chain, chain_at
@@ -78,7 +78,7 @@ def outstanding(transfers: TransferTable, sign: Int8, when_ns: Int64, period_ns:
     return (level - lowest) / np.maximum(highest - lowest, 1.0)
 
 
-@numba.njit(cache=True)
+@kernel
 def _sliding_extremes(when: Int64, level: Float64, reach: float) -> tuple[Float64, Float64]:
     """Lowest and highest level within `reach` of each time."""
     lowest, highest = np.empty(level.size), np.empty(level.size)
@@ -104,7 +104,7 @@ def gradient_clock(transfers: TransferTable, group: Bool, step_bytes: float, clo
     return StepClock(end, chain.regular, chain.dominance)
 
 
-@numba.njit(cache=True)
+@kernel
 def _sent_by(offsets: Int64, end: Int64, size: Int64, pairs: Int64, boundary: Int64) -> Float64:
     """Bytes that each pair had sent by each boundary."""
     sent = np.zeros((pairs.size, boundary.size))

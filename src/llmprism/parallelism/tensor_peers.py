@@ -10,13 +10,14 @@ tight, or they do not keep step, nothing is changed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import TransferTable, ranges
+from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.features import PairFeatures
@@ -69,8 +70,9 @@ def join_replicas(
     pipelined = job.transfers.select_pairs(np.flatnonzero(pair_kind == PairKind.PP).astype(np.int32))
     fine = int(np.gcd.reduce(pipelined.start_ns[:MAX_STAMPS] - pipelined.start_ns[0])) < COARSE_NS
     exact = fine and float(np.median(features.step_spread[pair_kind == PairKind.PP])) <= EXACT
+    centres = _centres(pipelined, clock)
     for members in cells.values():
-        for peers in _corresponding(pipelined, members, clock, singles=exact):
+        for peers in _corresponding(centres, members, clock, singles=exact):
             left += [group_of[peer] for peer in peers[:-1]]
             right += [group_of[peer] for peer in peers[1:]]
     labels = component_labels(len(groups), left, right)
@@ -82,14 +84,14 @@ def _joined(parts: list[Group]) -> Group:
     return Group(PairKind.DP, tuple(sorted(member for part in parts for member in part.members)), ring=False)
 
 
-def _corresponding(transfers: TransferTable, members: list[int], clock: StepClock, *, singles: bool) -> list[list[int]]:
+def _corresponding(centres: _Centres, members: list[int], clock: StepClock, *, singles: bool) -> list[list[int]]:
     """Members at the same place of each tight set; empty when there are not several sets of one size.
 
     Sets of one member count only with `singles`: a collector that blurs times makes peers look apart.
     """
     if len(members) < 4:
         return []
-    distance = _distances(transfers, members, clock)
+    distance = _distances(centres, members)
     upper = distance[np.triu_indices(len(members), 1)]
     loose = float(np.nanmax(upper))
     close = distance <= max(TIGHT * loose, TIGHT_FLOOR * clock.period_ns)
@@ -104,23 +106,34 @@ def _corresponding(transfers: TransferTable, members: list[int], clock: StepCloc
     return [list(peers) for peers in zip(*(sorted(tight) for tight in sets), strict=True)]
 
 
-def _distances(transfers: TransferTable, members: list[int], clock: StepClock) -> Float64:
+def _distances(centres: _Centres, members: list[int]) -> Float64:
     """Median variation of the difference of the mean time of a step's pipeline messages between each two members."""
-    centre = np.stack([_centres(transfers, member, clock) for member in members])
+    centre = centres.time[np.searchsorted(centres.member, members)]
     apart = centre[:, None, :] - centre[None, :, :]
     apart -= np.nanmedian(apart, axis=2, keepdims=True)  # clocks of two switches may differ
     distance: Float64 = np.nanmedian(np.abs(apart), axis=2)
     return distance
 
 
-def _centres(transfers: TransferTable, member: int, clock: StepClock) -> Float64:
-    """Mean start of the member's messages in each step, weighted by bytes; NaN where it sent none."""
-    pairs = np.flatnonzero(transfers.pair_src == member)
-    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
-    step = clock.step_at(transfers.start_ns[rows])
-    rows, step = rows[step >= 0], step[step >= 0]
+@dataclass(frozen=True, slots=True)
+class _Centres:
+    """Of each member (ascending) that sends, and each step: mean start of its messages after the step's, weighted by
+    bytes; NaN where it sent none."""
+
+    member: Int64
+    time: Float64
+
+
+def _centres(transfers: TransferTable, clock: StepClock) -> _Centres:
+    steps = clock.boundary_ns.size - 1
+    member, sender = np.unique(np.concatenate([transfers.pair_src, transfers.pair_dst]), return_inverse=True)
+    step = clock.step_at(transfers.start_ns)
+    rows = np.flatnonzero(step >= 0)
+    step = step[rows]
+    place = sender[transfers.pair_of_row[rows]] * steps + step
     after = (transfers.start_ns[rows] - clock.boundary_ns[step]).astype(np.float64)
     weight = transfers.bytes[rows].astype(np.float64)
-    total = np.bincount(step, weight, minlength=clock.boundary_ns.size - 1)
-    moment = np.bincount(step, weight * after, minlength=clock.boundary_ns.size - 1)
-    return np.where(total > 0, moment / np.maximum(total, 1.0), np.nan)
+    total = np.bincount(place, weight, minlength=member.size * steps)
+    moment = np.bincount(place, weight * after, minlength=member.size * steps)
+    time = np.where(total > 0, moment / np.maximum(total, 1.0), np.nan)
+    return _Centres(member.astype(np.int64), time.reshape(member.size, steps))

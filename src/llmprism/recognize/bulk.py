@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from llmprism.model.flows import Int32, TransferTable
 from llmprism.model.topology import Topology
+from llmprism.stats.robust import segment_medians
 
 Bool = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
@@ -128,10 +129,9 @@ def _hubs(transfers: PairEnds, inside: Bool) -> Bool:
     ends = np.concatenate([key // nodes, key % nodes])
     peers = np.concatenate([key % nodes, key // nodes])
     degree = np.bincount(ends, minlength=nodes)
-    hub = np.zeros(nodes, dtype=np.bool_)
-    for node in np.flatnonzero(degree >= HUB_PEERS):
-        hub[node] = degree[node] >= HUB_FACTOR * np.median(degree[peers[ends == node]])
-    return hub
+    offsets = np.concatenate([[0], np.cumsum(degree)])
+    usual = segment_medians(degree[peers[np.argsort(ends, kind="stable")]], offsets)
+    return (degree >= HUB_PEERS) & (degree >= HUB_FACTOR * usual)
 
 
 def _fans(transfers: PairEnds, traffic: PairTraffic, inside: Bool) -> Bool:

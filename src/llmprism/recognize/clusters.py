@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from llmprism.model.flows import Int32, Int64
 from llmprism.recognize.bulk import PairEnds, PairTraffic
+from llmprism.stats.bursts import running_max
 from llmprism.stats.disjoint_sets import component_labels
 
 Bool = NDArray[np.bool_]
@@ -53,6 +54,5 @@ def _epoch_nodes(ends: Int64, first: Int64, last: Int64) -> Int64:
 
 def _running_max_by(group: Int64, value: Int64) -> Int64:
     """Running maximum of `value` within each run of equal `group`."""
-    shift = (value.max() - value.min() + 1) * (np.cumsum(np.diff(group, prepend=group[0]) != 0))
-    highest: Int64 = np.maximum.accumulate(value - value.min() + shift) - shift + value.min()
-    return highest
+    offsets = np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1, [group.size]])
+    return running_max(value, offsets)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import Int32
+from llmprism.model.flows import Int32, Int64
 from llmprism.recognize.segments import MIN_SILENCE_NS, PairSegments
 
 Bool = NDArray[np.bool_]
@@ -25,11 +25,36 @@ def reused_segments(pair_src: Int32, pair_dst: Int32, segments: PairSegments, bu
     candidates = np.flatnonzero((segments.row > 0) & bulk[pair])
     if not candidates.size:
         return cut
+    candidates = candidates[_peers_may_change(pair_src, pair_dst, segments, bulk, candidates)]
+    if not candidates.size:
+        return cut
     activity = _Activity(pair_src, pair_dst, segments, bulk)
     for segment in candidates:
         before, after = int(segments.message_last_ns[segment - 1]), int(segments.message_first_ns[segment])
         cut[segment] = activity.changes(int(pair[segment]), before, after)
     return cut
+
+
+def _peers_may_change(pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, asked: Int64) -> Bool:
+    """Has either end of each asked segment's pair some pair that ends before the segment, or begins with or after it?
+
+    Where all pairs of both ends were there before and go on afterwards, which is nearly everywhere, nothing changes.
+    """
+    pairs = np.flatnonzero(bulk)
+    first = segments.message_first_ns[segments.offsets[:-1]][pairs]
+    last = segments.message_last_ns[segments.offsets[1:] - 1][pairs]
+    nodes = int(max(pair_src.max(initial=0), pair_dst.max(initial=0))) + 1
+    earliest_end = np.full(nodes, np.iinfo(np.int64).max)
+    latest_begin = np.full(nodes, np.iinfo(np.int64).min)
+    for ends in (pair_src[pairs], pair_dst[pairs]):
+        np.minimum.at(earliest_end, ends, last)
+        np.maximum.at(latest_begin, ends, first)
+    middle = (segments.message_last_ns[asked - 1] + segments.message_first_ns[asked]) // 2
+    pair = segments.pair_of_segment[asked]
+    change = np.zeros(asked.size, dtype=np.bool_)
+    for ends in (pair_src[pair], pair_dst[pair]):
+        change |= (earliest_end[ends] <= middle) | (latest_begin[ends] >= middle)
+    return change
 
 
 class _Activity:

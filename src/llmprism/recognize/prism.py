@@ -13,13 +13,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int32, Int64, TransferTable
+from llmprism.model.flows import Int32, Int64, TransferTable, ranges
 from llmprism.model.job import Job, Recognition
 from llmprism.model.topology import Topology
 from llmprism.recognize.bulk import PairEnds, bulk_pairs, outside_nodes
@@ -29,7 +30,7 @@ from llmprism.recognize.epochs import reused_segments
 from llmprism.recognize.lockstep import lockstep, subdivides
 from llmprism.recognize.rhythm import rhythm
 from llmprism.recognize.segments import PairPieces, PairSegments, segments_of
-from llmprism.stats.disjoint_sets import component_labels
+from llmprism.stats.disjoint_sets import component_labels, root_of
 
 Bool = NDArray[np.bool_]
 
@@ -162,11 +163,16 @@ def join_clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: To
     known = _acquaintance(draft.pieces, clusters)
     sure: list[tuple[int, int]] = []
     questions: list[RailQuestion] = []
+    job = np.arange(len(clusters))
     for i, j in _candidates(clusters, known):
         a, b = clusters[i], clusters[j]
         clock = a.clock or b.clock
-        if _one_job(a, b, bool(known[i, j])):
+        one, two = root_of.python(job, i), root_of.python(job, j)
+        if one == two:
+            continue  # others have joined them already
+        if _one_job(a, b, (i, j) in known):
             sure.append((i, j))
+            job[one] = two
         elif clock is not None and _may_be_rails(a, b):
             questions.append(RailQuestion(i, j, clock.period_ns))
     return Joined(tuple(sure), tuple(questions))
@@ -207,31 +213,36 @@ def _cluster(pieces: PairPieces, pairs: Int32, clock: StepClock | None, server_o
     return _Cluster(pairs, members, servers, clock, int(pieces.traffic.bytes[pairs].sum()))
 
 
-def _acquaintance(transfers: PairEnds, clusters: list[_Cluster]) -> Bool:
-    """Which clusters exchange any messages at all (they are never joined by bulk traffic)."""
-    count = len(clusters)
-    known = np.zeros((count, count), dtype=np.bool_)
+def _acquaintance(transfers: PairEnds, clusters: list[_Cluster]) -> frozenset[tuple[int, int]]:
+    """Which clusters (the lower index first) exchange any messages at all; bulk traffic never joins two."""
     owner = np.full(len(transfers.addresses), -1, dtype=np.int64)
     for index, cluster in enumerate(clusters):
         owner[cluster.members] = index
     a, b = owner[transfers.pair_src], owner[transfers.pair_dst]
-    both = (a >= 0) & (b >= 0)
-    known[a[both], b[both]] = True
-    return known | known.T
+    both = (a >= 0) & (b >= 0) & (a != b)
+    low, high = np.minimum(a, b)[both], np.maximum(a, b)[both]
+    key = np.unique(low * len(clusters) + high)
+    return frozenset(zip((key // max(len(clusters), 1)).tolist(), (key % max(len(clusters), 1)).tolist(), strict=True))
 
 
-def _candidates(clusters: list[_Cluster], known: Bool) -> list[tuple[int, int]]:
-    """Pairs of clusters worth comparing: on common servers, acquainted, or of one size."""
-    size = np.array([cluster.members.size for cluster in clusters])
-    close = known | (size[:, None] == size[None, :])
+def _candidates(clusters: list[_Cluster], known: frozenset[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Pairs of clusters worth comparing, in order: acquainted, on common servers, or of one size where the servers of
+    one of them are not known."""
+    close = set(known)
     by_server: dict[str, list[int]] = {}
+    by_size: dict[int, list[int]] = {}
     for index, cluster in enumerate(clusters):
+        by_size.setdefault(cluster.members.size, []).append(index)
         for server in cluster.servers:
             by_server.setdefault(server, []).append(index)
-    for together in by_server.values():
-        close[np.ix_(together, together)] = True
-    i, j = np.nonzero(np.triu(close, 1))
-    return list(zip(i.tolist(), j.tolist(), strict=True))
+    for together in {tuple(together) for together in by_server.values()}:
+        close.update(combinations(together, 2))
+    for alike in by_size.values():
+        if any(not clusters[index].servers for index in alike):
+            close.update(
+                pair for pair in combinations(alike, 2) if not (clusters[pair[0]].servers and clusters[pair[1]].servers)
+            )
+    return sorted(close)
 
 
 def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
@@ -275,10 +286,11 @@ def _job(transfers: PairPieces, clusters: list[_Cluster], server_of: dict[str, s
     traffic = transfers.traffic
     members = np.unique(np.concatenate([cluster.members for cluster in clusters]))
     bulk_ids = np.unique(np.concatenate([cluster.pairs for cluster in clusters]))
-    inside = np.isin(transfers.pair_src, members) & np.isin(transfers.pair_dst, members)
     start, end = int(traffic.first_ns[bulk_ids].min()), int(traffic.last_ns[bulk_ids].max())
-    inside &= (traffic.first_ns <= end) & (traffic.last_ns >= start)
-    pairs = np.flatnonzero(inside).astype(np.int32)
+    sent = ranges(*(np.searchsorted(transfers.pair_src, members, side=side) for side in ("left", "right")))
+    inside = np.isin(transfers.pair_dst[sent], members)
+    inside &= (traffic.first_ns[sent] <= end) & (traffic.last_ns[sent] >= start)
+    pairs = sent[inside].astype(np.int32)
     names = sorted(transfers.addresses[m] for m in members)
     clocks = [cluster.clock for cluster in clusters if cluster.clock is not None]
     clock = _majority(clocks)

@@ -13,9 +13,9 @@ gaps finds those pauses without a fixed limit; the event behind a changed gap op
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from llmprism.kernel import kernel
 from llmprism.stats.change_points import DEFAULT_THRESHOLD, change_points
 
 __all__ = ["burst_labels", "running_max"]
@@ -55,7 +55,7 @@ def running_max(values: ArrayLike, offsets: ArrayLike) -> Int64:
     return result
 
 
-@njit(cache=True)
+@kernel
 def _running_max(values: Int64, offsets: Int64) -> Int64:
     out = values.copy()
     for series in range(offsets.size - 1):

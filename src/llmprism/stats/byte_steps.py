@@ -17,10 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
+from llmprism.stats.chain_bound import ROUNDING, ChainBound
 from llmprism.stats.silences import Silences
 
 Int64 = NDArray[np.int64]
@@ -95,10 +96,41 @@ class Chain:
         return int(self.regular.sum())
 
 
-@numba.njit(cache=True)
+def _link_by_arrays(position: Float64, weight: Float64, spacing: float, tolerance: float, cap: float) -> Int64:
+    """The kernel below with arrays in place of its inner loop where many silences lie within the tolerance."""
+    n = position.size
+    where, length = position.tolist(), np.minimum(weight, cap).tolist()
+    shortest, longest = spacing * (1.0 - tolerance), spacing * (1.0 + tolerance)
+    best, previous = np.empty(n), [-1] * n
+    low = high = lead = 0
+    for i in range(n):
+        gain, origin = 0.0, -1
+        if i > 0 and best[lead] - 2.0 * cap > gain:
+            gain, origin = float(best[lead]) - 2.0 * cap, lead
+        while where[i] - where[low] > longest:
+            low += 1
+        while high < i and where[i] - where[high] >= shortest:
+            high += 1
+        if high > low:
+            misfit = ((where[i] - position[low:high]) / spacing - 1.0) / tolerance
+            value = best[low:high] - 0.3 * cap * misfit * misfit
+            j = int(value.argmax())
+            if value[j] > gain:
+                gain, origin = float(value[j]), low + j
+        best[i] = length[i] + gain
+        previous[i] = origin
+        lead = i if i == 0 or best[i] > best[lead] else lead
+    chain = [lead]
+    while previous[chain[-1]] >= 0:
+        chain.append(previous[chain[-1]])
+    return np.array(chain[::-1], dtype=np.int64)
+
+
+@kernel(small=_link_by_arrays)
 def _link(position: Float64, weight: Float64, spacing: float, tolerance: float, cap: float) -> Int64:
     """Best chain: sum of the (capped) silences minus the misfit of each link; a break costs two caps."""
     n = position.size
+    shortest, longest = spacing * (1.0 - tolerance), spacing * (1.0 + tolerance)
     best, previous = np.empty(n), np.full(n, -1, dtype=np.int64)
     leader = np.full(n, -1, dtype=np.int64)  # best chain end among 0..i
     low = 0
@@ -106,10 +138,10 @@ def _link(position: Float64, weight: Float64, spacing: float, tolerance: float, 
         gain, origin = 0.0, -1
         if i > 0 and best[leader[i - 1]] - 2.0 * cap > gain:
             gain, origin = best[leader[i - 1]] - 2.0 * cap, leader[i - 1]
-        while position[i] - position[low] > spacing * (1.0 + tolerance):
+        while position[i] - position[low] > longest:
             low += 1
         j = low
-        while j < i and position[i] - position[j] >= spacing * (1.0 - tolerance):
+        while j < i and position[i] - position[j] >= shortest:
             misfit = ((position[i] - position[j]) / spacing - 1.0) / tolerance
             value = best[j] - 0.3 * cap * misfit * misfit
             if value > gain:
@@ -127,7 +159,7 @@ def _link(position: Float64, weight: Float64, spacing: float, tolerance: float, 
     return chain[:count][::-1].copy()
 
 
-@numba.njit(cache=True)
+@kernel
 def _judge(
     position: Float64, weight: Float64, chain: Int64, spacing: float, tolerance: float
 ) -> tuple[float, float, int]:
@@ -149,13 +181,21 @@ def _judge(
     return (dominant / regular if regular else 0.0), covered, regular
 
 
+@kernel
 def _cap(ordered: Float64, steps: float) -> float:
     """Twice the median of the `steps` longest silences: one checkpoint pause must not outweigh many boundaries."""
     count = min(ordered.size, max(3, int(steps)))
     return 2.0 * float(ordered[count // 2])
 
 
-@numba.njit(cache=True)
+@kernel
+def _longest(weight: Float64, ordered: Float64, steps: float) -> Int64:
+    """The longest silences, some for every step; `ordered` are all, the longest first."""
+    kept = min(ordered.size, int(6 * steps) + 20)
+    return np.flatnonzero(weight >= ordered[kept - 1])
+
+
+@kernel
 def _mean_link(position: Float64, chain: Int64, spacing: float, tolerance: float) -> float:
     """Mean bytes of the regular links: all of them lie within the tolerance, so none can pull it away."""
     total, count = 0.0, 0
@@ -165,6 +205,53 @@ def _mean_link(position: Float64, chain: Int64, spacing: float, tolerance: float
             total += length
             count += 1
     return total / count if count else spacing
+
+
+@kernel
+def _is_dominant(total: float, dominance: float, covered: float, regular: int) -> bool:
+    return regular >= 2 and covered >= MIN_COVERAGE * total and dominance >= MIN_DOMINANCE + SMALL_SAMPLE / regular
+
+
+@kernel
+def _dominates(position: Float64, weight: Float64, ordered: Float64, spacing: float, tolerance: float) -> bool:
+    """Is the best chain of this spacing dominant?"""
+    total = position[-1]
+    chosen = _longest(weight, ordered, total / spacing)
+    where, length = position[chosen], weight[chosen]
+    cap = _cap(ordered, total / spacing)
+    refined = _mean_link(where, _link(where, length, spacing, tolerance, cap), spacing, tolerance)
+    chain = _link(where, length, refined, tolerance, cap)
+    dominance, covered, regular = _judge(where, length, chain, refined, tolerance)
+    return _is_dominant(total, dominance, covered, regular)
+
+
+def _next_by_bound(
+    position: Float64, weight: Float64, ordered: Float64, spacing: float, tolerance: float, max_steps: int
+) -> float:
+    """The kernel below; spacings that cannot be dominant are not tried."""
+    total = float(position[-1])
+    bound = ChainBound(position, weight)
+    while total / spacing <= max_steps:
+        links = bound.links(_longest(weight, ordered, total / spacing), spacing, tolerance, GUARD)
+        regular = max(2.0, MIN_COVERAGE * total / (spacing * (1.0 + tolerance) ** 2))
+        hopeless = links < (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE)
+        if not hopeless and _dominates(position, weight, ordered, spacing, tolerance):
+            return spacing
+        spacing /= GRID
+    return 0.0
+
+
+@kernel(small=_next_by_bound)
+def _next_dominant(
+    position: Float64, weight: Float64, ordered: Float64, spacing: float, tolerance: float, max_steps: int
+) -> float:
+    """The largest spacing, from this one down the grid, whose chain is dominant; 0 when there is none."""
+    total = position[-1]
+    while total / spacing <= max_steps:
+        if _dominates(position, weight, ordered, spacing, tolerance):
+            return spacing
+        spacing /= GRID
+    return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +286,12 @@ class _Series:
         self.position = silences.bytes_before.astype(np.float64)
         self.weight = silences.length_ns.astype(np.float64)
         self.time = silences.begin_ns.astype(np.float64)
-        self.ordered = np.sort(self.weight)[::-1]
+        self.ordered = np.sort(self.weight)[::-1].copy()
         self.total = float(self.position[-1])
 
     def attempt(self, spacing: float, tolerance: float) -> _Trial:
         steps = self.total / spacing
-        kept = min(self.ordered.size, int(6 * steps) + 20)
-        long = self.weight >= self.ordered[kept - 1]
+        long = _longest(self.weight, self.ordered, steps)
         where, length = self.position[long], self.weight[long]
         cap = _cap(self.ordered, steps)
         refined = float(_mean_link(where, _link(where, length, spacing, tolerance, cap), spacing, tolerance))
@@ -213,23 +299,18 @@ class _Series:
         dominance, covered, regular = _judge(where, length, chain, refined, tolerance)
         return _Trial(refined, dominance, covered, regular, length[chain], self.time[long][chain])
 
-    def dominant(self, trial: _Trial) -> bool:
-        return (
-            trial.regular >= 2
-            and trial.covered >= MIN_COVERAGE * self.total
-            and trial.dominance >= MIN_DOMINANCE + SMALL_SAMPLE / trial.regular
-        )
+    def next_dominant(self, spacing: float, tolerance: float, max_steps: int) -> float:
+        """The largest spacing, from this one down the grid, whose chain is dominant; 0 when there is none."""
+        return _next_dominant(self.position, self.weight, self.ordered, spacing, tolerance, max_steps)
 
 
 def _largest_dominant(series: _Series, tolerance: float, max_steps: int, pauses: bool) -> float | None:
     """Bytes per step of the step chain; None when no spacing is dominant."""
     found: _Trial | None = None
     spacing = series.total / 1.9
-    while series.total / spacing <= max_steps:
-        trial = series.attempt(spacing, tolerance)
-        spacing /= GRID
-        if not series.dominant(trial):
-            continue
+    while asked := series.next_dominant(spacing, tolerance, max_steps):
+        spacing = asked / GRID
+        trial = series.attempt(asked, tolerance)
         if found is None:
             found = trial
         elif trial.spacing < 0.6 * found.spacing:

@@ -32,8 +32,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
+
+from llmprism.kernel import compiled_kernel
 
 __all__ = [
     "DEFAULT_HAZARD",
@@ -159,7 +160,7 @@ def _predictive_tables(longest: int, prior: NormalInverseGamma) -> tuple[Float64
     return log_norm, shape + 0.5, strength / (2.0 * (strength + 1.0))
 
 
-@njit(cache=True)
+@compiled_kernel
 def _log_gamma_steps(longest: int, shape: float) -> Float64:
     out = np.empty(longest + 1)
     for count in range(longest + 1):
@@ -167,7 +168,7 @@ def _log_gamma_steps(longest: int, shape: float) -> Float64:
     return out
 
 
-@njit(cache=True)
+@compiled_kernel
 def _standardized(values: Float64, offsets: Int64) -> Float64:
     """Each series with mean 0 and standard deviation 1; a series without spread becomes zeros.
 
@@ -198,7 +199,7 @@ def _standardized(values: Float64, offsets: Int64) -> Float64:
     return out
 
 
-@njit(cache=True)
+@compiled_kernel
 def _probabilities(
     values: Float64,
     offsets: Int64,
@@ -248,7 +249,7 @@ def _probabilities(
     return out
 
 
-@njit(cache=True)
+@compiled_kernel
 def _pruned(runs: int, log_negligible: float, begin: Int64, weight: Float64, mean: Float64, scale: Float64) -> int:
     """Drop negligible beginnings, then the lightest where there are too many; weights are shifted to a maximum of 0."""
     heaviest = weight[0]

@@ -11,8 +11,9 @@ Worst-case Analysis of Set Union Algorithms, J. ACM 31, 1984).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
+
+from llmprism.kernel import kernel
 
 __all__ = ["component_labels", "root_of"]
 
@@ -35,7 +36,7 @@ def component_labels(count: int, left: ArrayLike, right: ArrayLike) -> Int64:
     return labels
 
 
-@njit(cache=True)
+@kernel
 def root_of(parent: Int64, node: int) -> int:
     """The node that stands for the set of `node`; halves the path it walks. Callable from other kernels."""
     while parent[node] != node:
@@ -44,7 +45,7 @@ def root_of(parent: Int64, node: int) -> int:
     return node
 
 
-@njit(cache=True)
+@kernel
 def _labels(count: int, left: Int64, right: Int64) -> Int64:
     parent = np.arange(count)
     size = np.ones(count, dtype=np.int64)

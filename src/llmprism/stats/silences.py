@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from llmprism.kernel import kernel
 
 Int64 = NDArray[np.int64]
 
@@ -33,7 +34,7 @@ class Silences:
         return int(self.begin_ns.size)
 
 
-@numba.njit(cache=True)
+@kernel
 def _scan(start: Int64, end: Int64, size: Int64, floor: int) -> tuple[Int64, Int64, Int64]:
     n = start.size
     begin, length, before = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)

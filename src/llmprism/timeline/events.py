@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
@@ -60,7 +60,7 @@ def _messages(job: Job, layout: JobLayout) -> tuple[Int32, Int8, Int64, Int64, I
     return address[order], kind[order], start[order], end[order], peer[order], size[order]
 
 
-@numba.njit(cache=True)
+@kernel
 def _fuse_kernel(
     address: Int32, kind: Int8, start: Int64, end: Int64, peer: Int32, size: Int64, first_collective: int
 ) -> Int64:
@@ -91,7 +91,7 @@ def _fuse(
     return address[keep], kind[keep], start[keep], end[keep], peer[keep], size[keep]
 
 
-@numba.njit(cache=True)
+@kernel
 def _gap_kernel(
     address: Int32, kind: Int8, start: Int64, end: Int64, step: Int32, step_start: Int64, step_end: Int64,
     send: int, receive: int, compute: int, idle: int,

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmprism.ingest import order as module
 from llmprism.ingest.order import keep_rows, pair_order
 
 SMALL = st.integers(0, 3)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _every_table_is_large() -> Iterator[None]:
+    """The general sort that small tables get is what the fast order is compared with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SMALL_TABLE", -1)
+        yield
 
 
 @settings(max_examples=150, deadline=None)
@@ -37,6 +49,16 @@ def test_badly_ordered_pairs_are_sorted_too() -> None:
     order, *_ = pair_order(src, dst, start, end, size, path, 2)
     table = np.column_stack((src, dst, start, end, size))
     np.testing.assert_array_equal(table[order], table[np.lexsort((size, end, start, dst, src))])
+
+
+def test_small_tables_get_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    src, dst, path = (rng.integers(0, 5, 3_000).astype(np.int32) for _ in range(3))
+    start, end, size = (rng.integers(0, 40, 3_000) for _ in range(3))
+    fast = pair_order(src, dst, start, end, size, path, 5)
+    monkeypatch.setattr(module, "SMALL_TABLE", 3_000)
+    for one, two in zip(fast, pair_order(src, dst, start, end, size, path, 5), strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 def test_keep_rows() -> None:

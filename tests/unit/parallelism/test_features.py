@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 
 from llmprism.model import StepClock
-from llmprism.parallelism.features import PROFILE_BINS, links_of, pair_features, simultaneity
+from llmprism.parallelism.features import (
+    PROFILE_BINS,
+    _spread_by_arrays,
+    _spread_over_steps,
+    links_of,
+    pair_features,
+    simultaneity,
+)
 from unit.builders import MS, Flow, transfer_table
 
 STEP = 100 * MS
@@ -88,3 +95,16 @@ def test_directions_that_take_turns_are_not_simultaneous():
     flows = [Flow(*("ab" if k % 2 else "ba"), k * 10 * MS, k * 10 * MS + 5 * MS, 1) for k in range(20)]
     transfers = transfer_table(flows)
     assert simultaneity(transfers, links_of(transfers, np.ones(2, dtype=np.bool_))).tolist() == [0.0]
+
+
+def test_small_tables_are_spread_over_the_steps_to_the_same_bit():
+    rng = np.random.default_rng(4)
+    offsets = np.array([0, 120, 120, 300], dtype=np.int64)
+    start = np.concatenate([np.sort(rng.integers(0, 10**9, size)) for size in (120, 180)])
+    end = start + rng.integers(0, 10**8, start.size)
+    size = rng.integers(1, 10**7, start.size)
+    boundary = np.sort(rng.integers(10**8, 9 * 10**8, 9))
+    regular = rng.random(8) < 0.7
+    arguments = (offsets, start, end, size, boundary, regular, PROFILE_BINS)
+    for one, two in zip(_spread_by_arrays(*arguments), _spread_over_steps.compiled(*arguments), strict=True):
+        np.testing.assert_array_equal(one, two)

@@ -1,6 +1,4 @@
-"""Packet captures → flow records: containers, headers, TCP bursts and RDMA messages, all in one compiled pass."""
+"""Packet captures → flow records: containers, headers, TCP bursts and RDMA messages, all in one compiled pass.
 
-from llmprism.ingest.packets.containers import is_packets
-from llmprism.ingest.packets.reader import BURST_GAP_NS, PacketReader, PacketStats
-
-__all__ = ["BURST_GAP_NS", "PacketReader", "PacketStats", "is_packets"]
+Nothing is imported here: the kernels of `reader` cost a second, and most runs read no packets.
+"""

@@ -11,28 +11,17 @@ from numpy.typing import NDArray
 
 from llmprism.errors import FormatError, LimitError
 from llmprism.ingest.packets.decode import LINK_UNKNOWN, SUPPORTED_LINKS
+from llmprism.ingest.packets.magic import PCAP_MAGICS, PCAPNG_MAGIC
 from llmprism.ingest.packets.scan import INTERFACE, INTERFACE_WIDTH, MAX_PACKET_BYTES, SECTION_HEADER
 
-__all__ = ["PCAPNG_MAGIC", "PCAP_HEADER_BYTES", "PcapHeader", "Section", "is_packets", "parse_pcap_header"]
+__all__ = ["PCAP_HEADER_BYTES", "PcapHeader", "Section", "parse_pcap_header"]
 
 PCAP_HEADER_BYTES: Final = 24
-PCAPNG_MAGIC: Final = b"\x0a\x0d\x0d\x0a"
-_PCAP_MAGICS: Final = {
-    b"\xd4\xc3\xb2\xa1": (False, False),
-    b"\xa1\xb2\xc3\xd4": (True, False),
-    b"\x4d\x3c\xb2\xa1": (False, True),
-    b"\xa1\xb2\x3c\x4d": (True, True),
-}
 MAX_INTERFACES: Final = 4096
 """Interfaces of one pcapng section: the largest chassis has fewer ports."""
 
 OPTION_END, OPTION_RESOLUTION, OPTION_OFFSET = 0, 9, 14
 MICROSECONDS: Final = 6
-
-
-def is_packets(head: bytes) -> bool:
-    """Whether a file that starts like this is a packet capture."""
-    return head[:4] in _PCAP_MAGICS or head.startswith(PCAPNG_MAGIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +34,7 @@ class PcapHeader:
 def parse_pcap_header(head: bytes, name: str) -> PcapHeader:
     if len(head) < PCAP_HEADER_BYTES:
         raise FormatError(f"{name}: ends inside the pcap header (byte {len(head)} of {PCAP_HEADER_BYTES})")
-    big_endian, nanoseconds = _PCAP_MAGICS[head[:4]]
+    big_endian, nanoseconds = PCAP_MAGICS[head[:4]]
     (link,) = struct.unpack((">" if big_endian else "<") + "I", head[20:24])
     link &= 0x03FFFFFF
     if link not in SUPPORTED_LINKS:

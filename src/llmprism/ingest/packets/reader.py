@@ -12,7 +12,6 @@ import ipaddress
 import secrets
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 import numpy as np
@@ -23,21 +22,18 @@ from llmprism.errors import FormatError, InputError, LimitError
 from llmprism.ingest.packets import layout
 from llmprism.ingest.packets.containers import (
     PCAP_HEADER_BYTES,
-    PCAPNG_MAGIC,
     PcapHeader,
     Section,
-    is_packets,
     parse_pcap_header,
 )
+from llmprism.ingest.packets.magic import PCAPNG_MAGIC, is_packets
 from llmprism.ingest.packets.scan import MAX_PACKET_BYTES, close_flows, scan_pcap, scan_pcapng
+from llmprism.ingest.packets.stats import BURST_GAP_NS, PacketStats
 from llmprism.ingest.packets.tables import grow_addresses, grow_flows
 
-__all__ = ["BURST_GAP_NS", "PacketReader", "PacketStats"]
+__all__ = ["PacketReader"]
 
 Int64 = NDArray[np.int64]
-
-BURST_GAP_NS: Final = 500_000
-"""0.5 ms: a pause that ends a TCP burst. Short enough to keep messages apart, longer than the pauses inside one."""
 
 CHUNK_BYTES: Final = 8 << 20
 """Read at once: large enough that the calls cost nothing, small enough to stay near the processor's cache."""
@@ -45,29 +41,6 @@ CHUNK_BYTES: Final = 8 << 20
 BATCH_RECORDS: Final = 1 << 17
 FIRST_FLOWS: Final = 1 << 12
 FIRST_ADDRESSES: Final = 1 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class PacketStats:
-    """What became of every packet, and the evidence of trouble on the way."""
-
-    packets: int
-    decoded: int
-    not_ip: int
-    truncated: int
-    fragments: int
-    other: int
-    malformed: int
-    retransmitted: int
-    retransmitted_bytes: int
-    missing: int
-    acknowledgements: int
-    congestion_notifications: int
-    negative_acknowledgements: int
-    first_ns: int
-    last_ns: int
-    cut_off: bool
-    bytes_read: int
 
 
 class PacketReader:

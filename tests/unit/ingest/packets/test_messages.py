@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 import packet_frames as build
 from llmprism.ingest import convert_flows, read_flows
-from llmprism.ingest.packets import PacketReader, PacketStats, layout
+from llmprism.ingest.packets import layout
+from llmprism.ingest.packets.reader import PacketReader
+from llmprism.ingest.packets.stats import PacketStats
 
 T0 = 1_794_706_221_000_000_000
 MTU = 1024

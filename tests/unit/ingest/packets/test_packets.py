@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 import packet_frames as build
 from llmprism.errors import FormatError, InputError, LimitError, LLMPrismError
-from llmprism.ingest.packets import PacketReader, PacketStats, layout
+from llmprism.ingest.packets import layout
 from llmprism.ingest.packets.compiled import sources_digest
+from llmprism.ingest.packets.reader import PacketReader
 from llmprism.ingest.packets.scan import scan_pcap
+from llmprism.ingest.packets.stats import PacketStats
 
 T0 = 1_794_706_221_000_000_000
 US = 1_000

@@ -1,0 +1,37 @@
+"""What reading packets needs to be told and what it tells, apart from the kernels that do it.
+
+Most runs read no packets: this module, `magic` and `layout` are all that they import of this package.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["BURST_GAP_NS", "PacketStats"]
+
+BURST_GAP_NS: Final = 500_000
+"""0.5 ms: a pause that ends a TCP burst. Short enough to keep messages apart, longer than the pauses inside one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PacketStats:
+    """What became of every packet, and the evidence of trouble on the way."""
+
+    packets: int
+    decoded: int
+    not_ip: int
+    truncated: int
+    fragments: int
+    other: int
+    malformed: int
+    retransmitted: int
+    retransmitted_bytes: int
+    missing: int
+    acknowledgements: int
+    congestion_notifications: int
+    negative_acknowledgements: int
+    first_ns: int
+    last_ns: int
+    cut_off: bool
+    bytes_read: int

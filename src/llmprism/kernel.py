@@ -1,0 +1,157 @@
+"""Loops over arrays that are interpreted on small inputs and compiled on large ones.
+
+Compiling one kernel costs half a second, importing the compiler one more, and a small capture is diagnosed in less than
+that: so a kernel runs as the Python that it is written in until enough rows have gone through the kernels of this
+process or one input is large, and as machine code from then on. Compiled code is kept on disk, next to the source.
+
+    @kernel
+    def _total(values: Int64) -> int: ...
+
+Both forms compute the same, to the bit: the Python form is the source of the compiled one. Where a loop in Python is
+too slow even for small inputs, `@kernel(small=function)` names another function of the same arguments and result for
+them, which a test compares with the kernel; `@compiled_kernel` is for those that look many times at every row or use
+functions that Python and the compiler round differently.
+
+Kernels may call kernels: interpreted ones call the interpreted form, compiled ones the compiled form.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
+
+import numpy as np
+
+__all__ = [
+    "INTERPRETED_ROWS",
+    "INTERPRETED_TOTAL",
+    "Kernel",
+    "always_compiled",
+    "always_interpreted",
+    "compiled_kernel",
+    "kernel",
+]
+
+INTERPRETED_ROWS: Final = 150_000
+"""Rows of one call beyond which it is compiled: a few microseconds each in Python, below half a second in all."""
+
+INTERPRETED_TOTAL: Final = 2_000_000
+"""Rows of all interpreted calls of the process, after which everything is compiled: about two seconds of Python, as
+long as importing the compiler and compiling the first kernels takes."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Tier:
+    """How many rows have been interpreted in this process, and how many may be."""
+
+    spent = 0
+    rows: float = INTERPRETED_ROWS
+    total: float = INTERPRETED_TOTAL
+
+
+class _Depth(threading.local):
+    """Is this thread inside an interpreted kernel? Then what that calls is interpreted with it."""
+
+    inside = False
+
+
+_depth = _Depth()
+
+
+class Kernel(Generic[P, R]):
+    """A function with a compiled form that is made when it is first worth its cost."""
+
+    def __init__(self, function: Callable[P, R], small: Callable[P, R] | None = None, interpret: bool = True) -> None:
+        self.python = function
+        self._small = small or function
+        self._interpret = interpret
+        self._compiled: Callable[P, R] | None = None
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._compiled is not None and _Tier.rows < np.inf:
+            return self._compiled(*args, **kwargs)
+        if _depth.inside:
+            return self._small(*args, **kwargs)
+        rows = max((argument.size for argument in args if isinstance(argument, np.ndarray)), default=0)
+        if not self.interprets(rows):
+            _Tier.spent = max(_Tier.spent, INTERPRETED_TOTAL)
+            return self.compiled(*args, **kwargs)
+        _Tier.spent += rows
+        _depth.inside = True
+        try:
+            return self._small(*args, **kwargs)
+        finally:
+            _depth.inside = False
+
+    def interprets(self, rows: int) -> bool:
+        """Whether a call with so many rows would be interpreted."""
+        few = rows <= _Tier.rows and _Tier.spent + rows <= _Tier.total
+        return few and self._interpret and (self._compiled is None or _Tier.rows == np.inf)
+
+    @property
+    def compiled(self) -> Callable[P, R]:
+        """The compiled form."""
+        if self._compiled is None:
+            self._compiled = _compiled(self)
+        return self._compiled
+
+
+@overload
+def kernel(function: Callable[P, R]) -> Kernel[P, R]: ...
+@overload
+def kernel(*, small: Callable[P, R]) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
+def kernel(
+    function: Callable[P, R] | None = None, *, small: Callable[P, R] | None = None
+) -> Kernel[P, R] | Callable[[Callable[P, R]], Kernel[P, R]]:
+    """Decorator: the function as a kernel; `small` replaces it on small inputs."""
+    if function is not None:
+        return Kernel(function)
+    return lambda wrapped: Kernel(wrapped, small)
+
+
+def compiled_kernel(function: Callable[P, R]) -> Kernel[P, R]:
+    """Decorator: the function as a kernel that is never interpreted."""
+    return Kernel(function, interpret=False)
+
+
+def _compiled(loop: Kernel[P, R]) -> Callable[P, R]:
+    from numba import njit, types
+    from numba.extending import typeof_impl
+
+    if Kernel not in typeof_impl.registry:
+
+        @typeof_impl.register(Kernel)
+        def _(value: Kernel[Any, Any], context: object) -> Any:  # noqa: ARG001 - numba hands it in
+            return types.Dispatcher(value.compiled)
+
+    return cast("Callable[P, R]", njit(cache=True)(loop.python))
+
+
+@contextmanager
+def always_compiled() -> Iterator[None]:
+    """Everything compiled while the context lasts: for tests and measurements."""
+    with _tier(-1.0):
+        yield
+
+
+@contextmanager
+def always_interpreted() -> Iterator[None]:
+    """Everything interpreted while the context lasts: for tests."""
+    with _tier(np.inf):
+        yield
+
+
+@contextmanager
+def _tier(rows: float) -> Iterator[None]:
+    before = _Tier.rows, _Tier.total
+    _Tier.rows = _Tier.total = rows
+    try:
+        yield
+    finally:
+        _Tier.rows, _Tier.total = before

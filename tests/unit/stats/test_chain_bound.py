@@ -1,0 +1,57 @@
+"""The bound on dominant chains, and the forms of the loop that finds them."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmprism.kernel import always_compiled, always_interpreted
+from llmprism.stats.byte_steps import _link, _link_by_arrays, _next_by_bound, _next_dominant, _Series, find_steps
+from llmprism.stats.silences import Silences
+
+
+def _silences(seed: int, steps: int, per_step: int, noise: float) -> Silences:
+    """Steps of equal bytes with some silences inside; `noise` mixes long and short ones."""
+    rng = np.random.default_rng(seed)
+    inside = np.sort(rng.integers(1, 1_000, (steps, per_step)), axis=1) * 1_000
+    inside[:, -1] = 1_000_000
+    before = (inside + 1_000_000 * np.arange(steps)[:, None]).ravel()
+    length = rng.integers(1_000, 20_000, before.size)
+    length[per_step - 1 :: per_step] += rng.integers(0, 200_000, steps)
+    length = np.where(rng.random(before.size) < noise, rng.integers(1, 300_000, before.size), length)
+    return Silences(np.cumsum(length) + before, length, before)
+
+
+SERIES = st.builds(_silences, st.integers(0, 10**6), st.integers(2, 30), st.integers(1, 12), st.floats(0.0, 0.5))
+
+
+@settings(max_examples=60, deadline=None)
+@given(SERIES, st.floats(1.5, 60.0), st.sampled_from((0.004, 0.02, 0.08, 0.24)))
+def test_no_dominant_spacing_is_called_hopeless(silences: Silences, steps: float, tolerance: float) -> None:
+    series = _Series(silences)
+    arguments = (series.position, series.weight, series.ordered, series.total / steps, tolerance, 3 * silences.count)
+    assert _next_by_bound(*arguments) == _next_dominant.compiled(*arguments)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SERIES, st.floats(1.5, 60.0), st.sampled_from((0.004, 0.02, 0.08, 0.24)))
+def test_both_forms_of_the_loop_find_the_same_chain(silences: Silences, steps: float, tolerance: float) -> None:
+    series = _Series(silences)
+    spacing, cap = series.total / steps, float(np.median(series.weight))
+    arguments = (series.position, series.weight, spacing, tolerance, cap)
+    np.testing.assert_array_equal(_link_by_arrays(*arguments), _link.compiled(*arguments))
+
+
+@settings(max_examples=15, deadline=None)
+@given(SERIES)
+def test_the_bound_changes_no_answer(silences: Silences) -> None:
+    with always_interpreted():
+        with_bound = find_steps(silences)
+    with always_compiled():
+        without = find_steps(silences)
+    assert (with_bound is None) == (without is None)
+    if with_bound is not None and without is not None:
+        np.testing.assert_array_equal(with_bound.boundaries, without.boundaries)
+        assert with_bound.bytes_per_step == without.bytes_per_step
+        assert with_bound.dominance == without.dominance

@@ -1,0 +1,98 @@
+"""Interpreted and compiled forms of a kernel, and when which of them runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from llmprism import kernel as module
+from llmprism.kernel import Kernel, always_compiled, always_interpreted, compiled_kernel, kernel
+
+
+@kernel
+def _double(value: int) -> int:
+    return 2 * value
+
+
+@kernel
+def _total(values: np.ndarray) -> int:
+    total = 0
+    for i in range(values.size):
+        total += _double(values[i])
+    return total
+
+
+def _fresh(loop: Kernel) -> Kernel:
+    """The same kernel as at the start of a process."""
+    return Kernel(loop.python)
+
+
+@pytest.fixture
+def nothing_spent(monkeypatch):
+    monkeypatch.setattr(module._Tier, "spent", 0)
+
+
+def test_both_forms_give_the_same():
+    values = np.arange(100)
+    with always_interpreted():
+        interpreted = _total(values)
+    with always_compiled():
+        assert _total(values) == interpreted == 9900
+
+
+def test_small_inputs_are_interpreted_and_large_ones_compiled(nothing_spent):
+    loop = _fresh(_total)
+    assert loop.interprets(1_000)
+    assert not loop.interprets(module.INTERPRETED_ROWS + 1)
+
+
+def test_many_small_inputs_are_compiled_in_the_end(nothing_spent):
+    loop = _fresh(_total)
+    values = np.zeros(1_000, dtype=np.int64)
+    module._Tier.spent = module.INTERPRETED_TOTAL - 1_500
+    loop(values)
+    assert not loop.interprets(1_000)
+
+
+def test_a_compiled_kernel_stays_compiled(nothing_spent):
+    loop = _fresh(_total)
+    assert loop.compiled(np.arange(3)) == 6
+    assert not loop.interprets(3)
+
+
+def test_what_an_interpreted_kernel_calls_counts_once(nothing_spent):
+    _fresh(_total)(np.arange(50))
+    assert module._Tier.spent == 50
+
+
+def test_the_substitute_runs_on_small_inputs_only(nothing_spent):
+    substituted = kernel(small=lambda values: -1)(_total.python)
+    assert substituted(np.arange(3)) == -1
+    with always_compiled():
+        assert substituted(np.arange(3)) == 6
+
+
+def test_some_kernels_are_never_interpreted(nothing_spent):
+    assert not compiled_kernel(_total.python).interprets(1)
+
+
+def test_a_small_diagnosis_imports_no_compiler(run_python):
+    """From a cold cache the compiler would cost ten times the work."""
+    code = (
+        "import sys; from llmprism.cli.diagnose import diagnose_files;"
+        "diagnose_files(['examples/crash/flows.parquet'], None, with_events=False);"
+        "print('numba' in sys.modules)"
+    )
+    assert run_python(code).strip() == "False"
+
+
+@pytest.fixture
+def run_python(request):
+    def run(code: str) -> str:
+        root = request.config.rootpath
+        return subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True).stdout
+
+    return run
