@@ -71,10 +71,8 @@ def spark_session(master: str | None) -> Iterator[SparkSession]:
                 session.stop()
     except LLMPrismError:
         raise
-    except PySparkException as error:
-        raise _explained(str(error.getCondition() or ""), str(error)) from error
-    except _java_errors() as error:
-        raise _explained("", str(error)) from error
+    except (PySparkException, *_java_errors()) as error:
+        raise explained(str(error)) from error
 
 
 def _java() -> bool:
@@ -111,17 +109,19 @@ def start_session(master: str | None, **settings: str) -> SparkSession:
             os.environ.pop(WORKER_PYTHON, None)
 
 
-def _explained(condition: str, text: str) -> LLMPrismError:
+def explained(text: str) -> LLMPrismError:
     """Spark's message in one line, by what it is about."""
-    line = " ".join(_innermost(text).split())[:LONGEST]
-    if condition.startswith(("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")):
-        return InputError(line)
-    if condition.startswith(("FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER", "CANNOT_MERGE_SCHEMAS")):
-        return InputError(line)
-    return EngineError(f"Spark could not do its part: {line}")
+    python = re.findall(r"^[A-Za-z_][\w.]*(?:Error|Exception): .*$", text, re.MULTILINE)
+    stated = re.search(r"\[([A-Z][A-Z0-9_.]+)\] ?([^\n]*)", text)
+    condition, line = (stated[1], stated[2]) if stated else ("", text)
+    if condition.startswith(_READING):
+        return InputError(_one_line(line))
+    return EngineError(f"Spark could not do its part: {_one_line(python[-1] if python else line)}")
 
 
-def _innermost(text: str) -> str:
-    """The last error of a Python traceback in the message, or its beginning."""
-    errors = re.findall(r"^(?:[A-Za-z_][\w.]*(?:Error|Exception)): .*$", text, re.MULTILINE)
-    return errors[-1] if errors else text.strip().split("\n\n")[0].split("\nJVM stacktrace")[0]
+_READING: Final = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE", "CANNOT_MERGE_SCHEMAS")
+"""Spark's conditions that are about the input."""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:LONGEST]
