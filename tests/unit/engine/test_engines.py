@@ -57,7 +57,7 @@ def test_what_spark_does_not_have_is_refused_before_it_starts(options, said):
     [
         (
             "An error occurred while calling o25.parquet.\n: org.apache.spark.SparkException: "
-            "[FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Could not read f.parquet.\nIf not, convert it.\n\tat org.apache",
+            "[FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Could not read f.parquet.\nIf not, convert it.",
             InputError,
             "Could not read f.parquet.",
         ),

@@ -52,6 +52,7 @@ LONGEST: Final = 300
 def spark_session(master: str | None) -> Iterator[SparkSession]:
     """The session that is active (as under spark-submit), or one of our own, which ends with the context."""
     try:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
@@ -71,19 +72,13 @@ def spark_session(master: str | None) -> Iterator[SparkSession]:
                 session.stop()
     except LLMPrismError:
         raise
-    except (PySparkException, *_java_errors()) as error:
+    except (PySparkException, Py4JError) as error:
         raise explained(str(error)) from error
 
 
 def _java() -> bool:
     home = os.environ.get("JAVA_HOME")
     return bool(home and (Path(home) / "bin" / "java").exists()) or shutil.which("java") is not None
-
-
-def _java_errors() -> tuple[type[Exception], ...]:
-    from py4j.protocol import Py4JError
-
-    return (Py4JError,)
 
 
 def start_session(master: str | None, **settings: str) -> SparkSession:
