@@ -130,7 +130,7 @@ def _compiled(loop: Kernel[P, R]) -> Callable[P, R]:
         def _(value: Kernel[Any, Any], context: object) -> Any:  # noqa: ARG001 - numba hands it in
             return types.Dispatcher(value.compiled)
 
-    return cast("Callable[P, R]", njit(cache=True)(loop.python))
+    return cast("Callable[P, R]", njit(cache=True, nogil=True)(loop.python))
 
 
 @contextmanager

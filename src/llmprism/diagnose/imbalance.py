@@ -94,13 +94,29 @@ def _first(evidence: JobEvidence, src: int, dst: int, *, ends: bool) -> Float64:
     return np.where(np.isfinite(result), result, np.nan)[evidence.counted]
 
 
+def _share_lost(evidence: JobEvidence, later_stages: int, excess_ns: float, at_most: float) -> float:
+    """Share of the steps that the stage's excess takes, with the 1F1B schedule played without it.
+
+    Everybody waits for this stage for every micro-batch, once forward and twice backward; only while the first gradient
+    comes back from the later stages was there a bubble, in which the excess of one micro-batch per stage hides. Without
+    the number of micro-batches, the stage's own share.
+    """
+    micro_batches = evidence.layout.layout.micro_batches
+    if micro_batches is None:
+        return at_most
+    typical = float(np.median(evidence.duration_ns[evidence.counted]))
+    waited = max(micro_batches - later_stages, 1)
+    return min(at_most, BACKWARD_AND_FORWARD * waited * excess_ns / typical)
+
+
 def _finding(evidence: JobEvidence, stage: int, times: Float64, ratio: float, agreement: float) -> Finding:
     steps, job = evidence.timeline.steps, evidence.job
     members = tuple(sorted(pipeline[stage] for pipeline in evidence.layout.pipelines if len(pipeline) > stage))
     names = tuple(job.transfers.addresses[member] for member in members)
-    lost = 1.0 - 1.0 / ratio
-    busy = float(evidence.duration_ns[evidence.counted].sum()) / 1e9 * len(job.members)
+    busy = float(evidence.duration_ns[evidence.counted].sum())
     typical = float(np.median(times)) / 1e6
+    later = len(evidence.layout.pipelines[0]) - 1 - stage
+    lost = _share_lost(evidence, later, float(np.median(times)) * (1.0 - 1.0 / ratio), 1.0 - 1.0 / ratio)
     return Finding(
         kind=FindingKind.IMBALANCE,
         job=job.id,
@@ -109,7 +125,7 @@ def _finding(evidence: JobEvidence, stage: int, times: Float64, ratio: float, ag
         end_ns=None,
         severity=round(lost, 3),
         confidence=round(agreement * 0.9, 3),
-        lost_gpu_seconds=round(lost * busy, 3),
+        lost_gpu_seconds=round(lost * busy / 1e9 * evidence.gpus, 3),
         summary=(
             f"Stage {stage} of {job.id} computes {ratio:.1f} times as long as the others and all pipelines wait for "
             "it: tell the tenant to move layers from it to the other stages."

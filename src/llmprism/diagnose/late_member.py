@@ -69,6 +69,12 @@ EXCHANGE: Final = "is {late} behind its peers at every exchange"
 STALL_STEPS: Final = 4.0
 """A single step's lateness, in normal steps, that is a stall."""
 
+ALIKE: Final = 0.8
+"""Share of a member's lateness from which another one is as late."""
+
+MANY: Final = 0.2
+"""Share of a job's members that are as late: then all stood still, and the groups' medians fell among the late ones."""
+
 STALL_FLOOR_NS: Final = 1_000_000_000
 """And at least a second: shorter stand-stills are the operating system's."""
 
@@ -259,10 +265,24 @@ def _stalls(evidence: JobEvidence, stalled: Bool) -> list[Finding]:
     kept: list[Finding] = []
     cells = [(int(row), int(step)) for row, step in zip(*np.nonzero(stalled), strict=True)]
     for row, step in sorted(cells, key=lambda cell: -evidence.lateness_ns[cell]):
+        if _stand_still_together(evidence, row, step):
+            continue
         finding = _stall(evidence, row, step)
         if not any(finding.start_ns < (k.end_ns or 0) and k.start_ns < (finding.end_ns or 0) for k in kept):
             kept.append(finding)
     return kept
+
+
+def _stand_still_together(evidence: JobEvidence, row: int, step: int) -> bool:
+    """Are many members that neither share its server nor its pipelines as late as this one? Then it is nobody's."""
+    members, places = evidence.job.members, evidence.job.places
+    near = {m for pipeline in evidence.layout.pipelines if members[row] in pipeline for m in pipeline}
+    alike = [
+        other
+        for other in np.flatnonzero(evidence.lateness_ns[:, step] >= ALIKE * evidence.lateness_ns[row, step])
+        if members[other] not in near and not (places and places[row] and places[other] == places[row])
+    ]
+    return len(alike) > MANY * len(members)
 
 
 def _stall(evidence: JobEvidence, row: int, step: int) -> Finding:

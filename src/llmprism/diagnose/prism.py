@@ -23,15 +23,15 @@ from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
 from llmprism.model.topology import Topology
 
-__all__ = ["JobFaults", "Shared", "find_faults", "find_job_faults", "find_shared_faults", "ranked"]
+__all__ = ["JobFaults", "Shared", "find_faults", "find_job_faults", "find_shared_faults", "ranked", "with_costs"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What several jobs may have in common: findings on slow places and storage, and whom they excuse.
 
-    `excused` lists (address, from, to): whoever is late there and then only waits. `numbers` says which of all shared
-    findings these are, where they are a part.
+    `excused` lists (address, from, to): whoever is late there and then only waits. `numbers` are the places of the
+    findings among all shared ones.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -39,12 +39,15 @@ class Shared:
     numbers: tuple[int, ...] = ()
 
     def about(self, job: Job) -> Shared:
-        """The part that bears on one job; the detectors of that job see no more."""
-        names = {job.transfers.addresses[member] for member in job.members}
-        excused = tuple(one for one in self.excused if one[0] in names)
-        whose = (job.id, None) if excused else (job.id,)
-        numbers = tuple(number for number, finding in enumerate(self.findings) if finding.job in whose)
-        return Shared(tuple(self.findings[number] for number in numbers), excused, numbers)
+        """The part that bears on one job; the detectors of that job see no more. Of the job's transfers only ends and
+        paths matter."""
+        names = {job.transfers.addresses[member] for member in job.members} if self.findings else set()
+        kept = [i for i, finding in enumerate(self.findings) if _bears_on(finding, job)]
+        return Shared(
+            tuple(self.findings[i] for i in kept),
+            tuple(one for one in self.excused if one[0] in names),
+            tuple(self.numbers[i] for i in kept),
+        )
 
     def accused(self) -> dict[str, list[tuple[int, int]]]:
         times: dict[str, list[tuple[int, int]]] = {}
@@ -55,10 +58,10 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class JobFaults:
-    """Findings inside one job, and the GPU-seconds that shared findings (by number) cost it."""
+    """Findings inside one job, and what shared ones (number, GPU-seconds) cost it."""
 
     findings: tuple[Finding, ...]
-    shared_costs: tuple[tuple[int, float], ...] = ()
+    costs: tuple[tuple[int, float], ...]
 
 
 def find_faults(
@@ -77,7 +80,7 @@ def find_faults(
     cells = [judge_transfers(one) for one in evidence if one.steps]
     storage = find_slow_storage(outside, members)
     shared = find_shared_faults([one.job for one in evidence], cells, storage, _ends(outside), window)
-    return ranked(shared, [find_job_faults(one, shared.about(one.job), window) for one in evidence])
+    return with_costs(shared, [find_job_faults(one, shared.about(one.job), window) for one in evidence])
 
 
 def find_shared_faults(
@@ -90,7 +93,7 @@ def find_shared_faults(
     """What is to be seen over all jobs at once, from the slow cells of each.
 
     `storage` are the findings on servers outside the jobs, `ends` the two ends of every pair between a job and such a
-    server. Of the jobs' transfers only paths matter.
+    server. Of the jobs' transfers only ends and paths matter.
     """
     slow = find_slow_places(cells)
     excused: list[tuple[str, int, int]] = []
@@ -99,26 +102,31 @@ def find_shared_faults(
         excused += [(address, finding.start_ns, end) for address in _concerned(finding, jobs)]
     for finding in storage:
         excused += [(client, finding.start_ns, window.end_ns) for client in _clients(ends, finding)]
-    return Shared((*slow, *storage), tuple(excused))
+    return Shared((*slow, *storage), tuple(excused), tuple(range(len(slow) + len(storage))))
 
 
 def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> JobFaults:
     """What is wrong inside one job; `shared` is what bears on it of what it shares with others."""
-    own = find_late_members(evidence, shared.accused())
-    own += find_stopped(evidence.job, evidence.layout, evidence.timeline, window)
-    own += find_standstills(evidence, [*shared.findings, *own])
-    own += find_imbalance(evidence)
-    lost = lost_in_job(evidence, [*shared.findings, *own])
-    known = len(shared.findings)
-    own = priced(own, [(number - known, seconds) for number, seconds in lost.items() if number >= known])
-    costs = tuple((shared.numbers[number], seconds) for number, seconds in lost.items() if number < known)
-    return JobFaults(tuple(own), costs)
+    findings = find_late_members(evidence, shared.accused())
+    findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window)
+    findings += find_standstills(evidence, [*shared.findings, *findings])
+    findings += find_imbalance(evidence)
+    lost = lost_in_job(evidence, [*shared.findings, *findings])
+    own = len(shared.findings)
+    return JobFaults(
+        tuple(priced(findings, [(i - own, seconds) for i, seconds in lost.items() if i >= own])),
+        tuple((shared.numbers[i], seconds) for i, seconds in lost.items() if i < own),
+    )
 
 
-def ranked(shared: Shared, jobs: Sequence[JobFaults]) -> tuple[Finding, ...]:
-    """All findings, the costliest first; of equal ones the earlier. What several jobs share costs what it costs all."""
-    findings = priced(shared.findings, [cost for job in jobs for cost in job.shared_costs])
-    findings += [finding for job in jobs for finding in job.findings]
+def with_costs(shared: Shared, jobs: Sequence[JobFaults]) -> tuple[Finding, ...]:
+    """All findings, the shared ones with what they cost over all jobs; the costliest first."""
+    findings = priced(shared.findings, [cost for job in jobs for cost in job.costs])
+    return ranked([*findings, *(finding for job in jobs for finding in job.findings)])
+
+
+def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The costliest first; of equal ones the earlier."""
     return tuple(sorted(findings, key=lambda finding: (-finding.lost_gpu_seconds, finding.start_ns)))
 
 
@@ -140,11 +148,15 @@ def _concerned(finding: Finding, jobs: Sequence[Job]) -> list[str]:
     place = finding.where.id
     if finding.where.type is WhereType.NIC and isinstance(place, str):
         return [place]
+    return [job.transfers.addresses[job.members[0]] for job in jobs if _bears_on(finding, job)]
+
+
+def _bears_on(finding: Finding, job: Job) -> bool:
+    """Is a shared finding about this job, or, where it is about several, about a place that the job passes?"""
+    if finding.job is not None:
+        return finding.job == job.id
+    transfers, place = job.transfers, finding.where.id
     names = {place} if isinstance(place, str) else set(place)
-    concerned = []
-    for job in jobs:
-        used = job.transfers.paths
-        paths = (used[path] for path in np.unique(job.transfers.path) if path >= 0)
-        if finding.job == job.id or (finding.job is None and any(names <= set(path) for path in paths)):
-            concerned.append(job.transfers.addresses[job.members[0]])
-    return concerned
+    if finding.where.type in (WhereType.NIC, WhereType.GROUP):
+        return any(transfers.addresses[member] in names for member in job.members)
+    return any(names <= set(transfers.paths[path]) for path in np.unique(transfers.path) if path >= 0)

@@ -1,4 +1,6 @@
-"""Slow storage: transfers to or from a server outside the jobs take longer than they did.
+"""Slow storage: reads from, or writes to, a server outside the jobs take longer than they did.
+
+Reads and writes are looked at apart: a checkpoint of all ranks and the trickle of data loading have little in common.
 
 Catches: a file server whose transfers drop to a fraction of their rate and stay there. Must not shout at: a server that
 was never faster (there is nothing to compare with), single slow transfers, busy moments that pass, a checkpoint that
@@ -36,6 +38,8 @@ AGREEMENT: Final = 0.8
 MIN_TIME_NS: Final = 5_000_000_000
 """How long it must last."""
 
+_VICTIM: Final = {"reads": "data loading", "writes": "checkpointing"}
+
 
 def find_slow_storage(outside: TransferTable | None, members: frozenset[int]) -> list[Finding]:
     """Findings for the servers at the other end of transfers with `members` (addresses of all jobs)."""
@@ -43,13 +47,18 @@ def find_slow_storage(outside: TransferTable | None, members: frozenset[int]) ->
         return []
     ends = np.unique(np.concatenate([outside.pair_src, outside.pair_dst]))
     servers = [int(node) for node in ends if int(node) not in members]
-    found = (_slower(outside, server) for server in servers)
-    return [finding for finding in found if finding is not None]
-
-
-def _slower(outside: TransferTable, server: int) -> Finding | None:
     pair = outside.pair_of_row
-    mine = (outside.pair_src[pair] == server) | (outside.pair_dst[pair] == server)
+    findings = []
+    for server in servers:
+        reads = _slower(outside, server, outside.pair_src[pair] == server, "reads")
+        writes = _slower(outside, server, outside.pair_dst[pair] == server, "writes")
+        found = [finding for finding in (reads, writes) if finding is not None]
+        findings += sorted(found, key=lambda finding: finding.start_ns)[:1]
+    return findings
+
+
+def _slower(outside: TransferTable, server: int, mine: NDArray[np.bool_], what: str) -> Finding | None:
+    """A finding for the reads or the writes of one server: disks, caches and links serve the two differently."""
     rows = np.flatnonzero(mine & (outside.bytes >= MIN_BYTES) & (outside.end_ns > outside.start_ns))
     rows = rows[np.argsort(outside.start_ns[rows], kind="stable")]
     if rows.size < 2 * MIN_TRANSFERS:
@@ -74,12 +83,12 @@ def _slower(outside: TransferTable, server: int) -> Finding | None:
         confidence=round(float((after < slow_end).mean()) * 0.9, 3),
         lost_gpu_seconds=0.0,
         summary=(
-            f"Storage {name} moves data at {now:.1f} Gb/s where it moved {usual:.1f}: checkpoints and data loading "
-            "wait for it; look at its disks, its load and its uplink."
+            f"Storage {name} serves {what} at {now:.1f} Gb/s where it served them at {usual:.1f}: {_VICTIM[what]} "
+            "waits for it; look at its disks, its load and its uplink."
         ),
         evidence=(
-            Evidence("median rate of its transfers, Gb/s", round(now, 3), round(usual, 3)),
-            Evidence("transfers since then", int(after.size)),
+            Evidence(f"median rate of its {what}, Gb/s", round(now, 3), round(usual, 3)),
+            Evidence(f"{what} since then", int(after.size)),
         ),
     )
 

@@ -74,7 +74,6 @@ def _finding(job: Job, layout: JobLayout, timeline: Timeline, ending: Ending, wi
     others = np.delete(progress, worst)
     clear = worst >= 0 and (not np.isfinite(others).any() or progress[worst] < np.nanmin(others) - CLEAR)
     hung = ending.resumed_ns is None and _alive(ending)
-    until = ending.resumed_ns if ending.resumed_ns is not None else window.end_ns
     return Finding(
         kind=FindingKind.HANG if hung else FindingKind.CRASH,
         job=job.id,
@@ -83,7 +82,7 @@ def _finding(job: Job, layout: JobLayout, timeline: Timeline, ending: Ending, wi
         end_ns=ending.resumed_ns,
         severity=1.0,
         confidence=0.9 if clear else 0.6,
-        lost_gpu_seconds=round(max(until - ending.last_ns, 0) / 1e9 * len(job.members), 3),
+        lost_gpu_seconds=round(_lost_ns(timeline, ending, window) / 1e9 * len(job.members), 3),
         summary=_summary(job, worst, ending, hung=hung),
         evidence=(
             Evidence("share of its part of the last step that the GPU did", round(float(progress[worst]), 3), 1.0),
@@ -91,6 +90,14 @@ def _finding(job: Job, layout: JobLayout, timeline: Timeline, ending: Ending, wi
             Evidence("seconds of silence after it", round(ending.silence_ns / 1e9, 3)),
         ),
     )
+
+
+def _lost_ns(timeline: Timeline, ending: Ending, window: Window) -> float:
+    """From the start of the step that broke off, which is lost, to the end of the next one less what it should take."""
+    steps = timeline.steps
+    if ending.resumed_ns is None or ending.step >= steps.count:
+        return float(max(window.end_ns - ending.begun_ns, 0))
+    return float(max(int(steps.end_ns[ending.step]) - ending.begun_ns - ending.period_ns, 0.0))
 
 
 def _culprit(job: Job, layout: JobLayout, progress: Float64, ending: Ending) -> int:

@@ -23,7 +23,7 @@ class LocalEngine:
         progress: pipeline.Progress | None = None,
     ) -> Report:
         reading = None if progress is None else partial(progress, "reading flow records")
-        read = read_transfers if options.method == "prism" else read_flows
+        read = read_flows if options.method == "paper" else read_transfers
         table = read(
             flows,
             mapping=options.mapping,

@@ -3,7 +3,8 @@
 The same rules as `read_flows` and `assemble_transfers`, and the same result to the byte; but the records never lie in
 arrays all at once. They are interned into a table of DuckDB's, which goes to disk where a memory limit asks for it. A
 pair is one number there, in the order of the pairs, and a bucket is a range of them with a bounded number of records:
-each bucket is fetched, ordered, freed of duplicates and put together to transfers, a few times fewer than its records.
+each bucket is fetched, ordered, freed of duplicates and put together to transfers, a few times fewer than its records,
+while the next one is fetched.
 Because buckets follow the order of the pairs, their transfers only have to be put one behind the other. With a memory
 limit they are kept in files without a name and mapped into memory; the files go when the table does.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -42,14 +44,15 @@ from llmprism.model.flows import AssembledFlows, FlowTable, InputCounts, Int32, 
 
 __all__ = ["BUCKET_RECORDS", "read_transfers"]
 
-BUCKET_RECORDS: Final = 8_000_000
-"""Records of a bucket without a memory limit: about a gigabyte, and pairs close enough to stay in the caches."""
+BUCKET_RECORDS: Final = 4_000_000
+"""Records of a bucket without a memory limit: half a gigabyte, and a pair's records close enough for the caches."""
 
 RECORD_BYTES: Final = 128
 """Memory that one record of a bucket takes while it is ordered: its columns twice and two permutations."""
 
-BUCKET_SHARE: Final = 0.25
-"""Of the memory limit, for a bucket; DuckDB gets DATABASE_SHARE, the rest is for the stages and Python itself."""
+BUCKET_SHARE: Final = 0.125
+"""Of the memory limit, for a bucket, of which there are two at a time; DuckDB gets DATABASE_SHARE, and the rest is for
+the stages and for Python itself."""
 
 DATABASE_SHARE: Final = 0.4
 
@@ -99,8 +102,8 @@ def _in_buckets(
         check_numbers(connection, relation.scans)
         raise no_usable_record(sources, records, dropped)
     store = _Store(spilled=spilled)
-    for bucket in _buckets(keys, counts, most):
-        flows, copies = _bucket(connection, names, bucket, several_exporters=several_exporters)
+    for arrays in _fetched(connection, list(_buckets(keys, counts, most))):
+        flows, copies = _bucket(arrays, names, several_exporters=several_exporters)
         dropped[DUPLICATE] += copies
         store.add(assemble_transfers(flows), flows.window)
     connection.execute("DROP TABLE interned")
@@ -143,11 +146,23 @@ def _buckets(keys: Int64, counts: Int64, most: int) -> Iterator[tuple[int, int]]
         first = after
 
 
-def _bucket(
-    connection: Database, names: Names, bucket: tuple[int, int], *, several_exporters: bool
-) -> tuple[FlowTable, int]:
-    """The records of some pairs, each transfer once, and how many were copies."""
-    arrays = numpy_columns(connection, f"SELECT * FROM interned WHERE pair BETWEEN {bucket[0]} AND {bucket[1]}")
+def _fetched(connection: Database, buckets: list[tuple[int, int]]) -> Iterator[dict[str, NDArray[Any]]]:
+    """The columns of one bucket after the other; the next is fetched while its predecessor is worked on."""
+
+    def fetch(bucket: tuple[int, int]) -> dict[str, NDArray[Any]]:
+        return numpy_columns(connection, f"SELECT * FROM interned WHERE pair BETWEEN {bucket[0]} AND {bucket[1]}")
+
+    with ThreadPoolExecutor(1, "llmprism-fetch") as thread:
+        coming = thread.submit(fetch, buckets[0])
+        for bucket in buckets[1:]:
+            arrays = coming.result()
+            coming = thread.submit(fetch, bucket)
+            yield arrays
+        yield coming.result()
+
+
+def _bucket(arrays: dict[str, NDArray[Any]], names: Names, *, several_exporters: bool) -> tuple[FlowTable, int]:
+    """The records of some pairs, each transfer once, and how many were copies. Empties `arrays`."""
     pair = arrays.pop("pair")
     count = len(names.addresses)
     src, dst = (pair // count).astype(np.int32), (pair % count).astype(np.int32)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import duckdb
 import numpy as np
@@ -190,7 +191,7 @@ def create_dictionaries(connection: Database) -> tuple[Names, dict[str, str], st
     longest = limits.MAX_ADDRESS_CHARS
     both = "SELECT src AS name FROM records UNION SELECT dst FROM records"
     addresses = _dictionary(connection, "addresses", both, f"name <> '' AND length(name) <= {longest}")
-    paths = _dictionary(connection, "paths", "SELECT DISTINCT switches AS name FROM records", "name IS NOT NULL")
+    paths = _dictionary(connection, "paths", _PATHS, "name IS NOT NULL", "hash")
     exporters = _dictionary(
         connection, "exporters", "SELECT DISTINCT exporter AS name FROM records", "name IS NOT NULL"
     )
@@ -198,7 +199,7 @@ def create_dictionaries(connection: Database) -> tuple[Names, dict[str, str], st
     joins = ["records AS r LEFT JOIN addresses AS s ON s.name = r.src LEFT JOIN addresses AS d ON d.name = r.dst"]
     if paths:
         ids["path"] = "coalesce(p.id, -1)"
-        joins.append("LEFT JOIN paths AS p ON p.name = r.switches")
+        joins.append("LEFT JOIN paths AS p ON p.hash = hash(r.switches)")
     if exporters:
         ids["exporter"] = "coalesce(e.id, -1)"
         joins.append("LEFT JOIN exporters AS e ON e.name = r.exporter")
@@ -210,11 +211,18 @@ def create_dictionaries(connection: Database) -> tuple[Names, dict[str, str], st
     return names, ids, " ".join(joins)
 
 
-def _dictionary(connection: Database, table: str, values: str, condition: str) -> list[tuple[str | list[str]]]:
-    """Creates `table(name, id)` with ids in the order of the names; returns the names in that order."""
+_PATHS: Final = "SELECT hash(switches) AS hash, any_value(switches) AS name FROM records GROUP BY hash(switches)"
+"""Paths are told apart by 64 bits of hash: comparing lists of names costs as much as all the rest of reading."""
+
+
+def _dictionary(
+    connection: Database, table: str, values: str, condition: str, key: str = "name"
+) -> list[tuple[str | list[str]]]:
+    """Creates a table of `key` and id, with ids in the order of the names; returns the names in that order."""
+    columns = "name" if key == "name" else f"{key}, name"
     connection.execute(
         f"CREATE TEMP TABLE {table} AS "
-        f"SELECT name, (row_number() OVER (ORDER BY name) - 1)::INTEGER AS id FROM ({values}) WHERE {condition}"
+        f"SELECT {columns}, (row_number() OVER (ORDER BY name) - 1)::INTEGER AS id FROM ({values}) WHERE {condition}"
     )
     return connection.execute(f"SELECT name FROM {table} ORDER BY id").fetchall()
 

@@ -1,10 +1,16 @@
-"""Collectives inside the forward pass: context parallelism.
+"""Collectives inside the step: context parallelism, and tensor parallelism across servers.
 
-Gradients do not exist before the first backward pass. A ring that carries bytes while its members have only sent
-activations so far exchanges something that the forward pass needs: keys and values of a context-parallel ring. A pair
-may carry both; then what flows after its member's last pipeline message of the step is the gradients'.
+*Which pairs.* Gradients do not exist before the first backward pass. A ring that carries bytes while its members have
+only sent activations so far exchanges something that the forward pass needs. Without pipelines the forward pass shows
+only by contrast: the pairs that carry nothing but gradients are silent during one long part of the step, all the same,
+and a pair that is busy then, step after step, is not one of them.
 
-Only jobs with pipelines show when their forward pass is; elsewhere nothing is decided here.
+*What else they carry.* All hops of a ring carry the same bytes, so a hop that carries more than the least of its ring
+carries gradients too. Where all are alike and their members have no other gradient pairs, it counts what flows after a
+member's last pipeline message of the step (on the first stage that may be the last backward pass).
+
+*Which kind.* Ranks of one context-parallel ring hold the same weights, so they share a gradient group. Tensor-parallel
+ranks hold different parts of the weights and never do.
 """
 
 from __future__ import annotations
@@ -17,6 +23,8 @@ from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+from llmprism.parallelism.features import PROFILE_BINS, PairFeatures
+from llmprism.stats.disjoint_sets import component_labels
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
@@ -32,42 +40,194 @@ MIN_STEPS: Final = 0.5
 GRADIENT_SHARE: Final = 0.05
 """Share of a pair's bytes after the last pipeline message that makes it carry gradients too."""
 
+SILENT_SHARE: Final = 0.25
+"""Share of the step for which the pairs of gradients alone are silent: the forward pass is a third of the work."""
+
+SILENT_SLOT: Final = 0.5
+"""Share of an even spread of the bytes below which a slot of the step is silent; one odd step in ten spreads less."""
+
+SILENT_PAIRS: Final = 0.1
+"""Share of the pairs that must be silent that long before the others are held to be something else."""
+
+ALIKE: Final = 0.8
+"""Silences of at least this share of the long ones are those of gradients alone..."""
+
+AGREED: Final = 0.9
+"""...and what this share of them has in common is when gradients are silent."""
+
+TRIMMED: Final = 0.1
+"""Share of that time left out at either end: steps vary."""
+
+MOSTLY: Final = 0.3
+"""Share of its bytes that a pair without gradients sends while gradients are silent: one pass of two at least, less
+some. A ring has such a pair; without one, its members only begin to send early, into the buffers of a late one."""
+
+MORE: Final = 1.15
+"""Bytes per step relative to the least of its ring, from which a hop carries gradients too; losses and cut records
+change the bytes of a step by a few percent."""
+
 
 @dataclass(frozen=True, slots=True)
 class InStep:
-    """Per asked pair: carries forward-pass collectives; carries gradients too. Per row of the table: is a gradient."""
+    """Per pair: carries collectives of the forward pass, carries gradients, is between members that share no gradient
+    group (tensor parallelism). Per row of the table: is a gradient."""
 
     inside: Bool
     gradients: Bool
+    tensor: Bool
     gradient_row: Bool
 
+    @property
+    def any(self) -> bool:
+        return bool(self.inside.any())
 
-def find_in_step(transfers: TransferTable, asked: Int64, forward: list[tuple[int, int]], clock: StepClock) -> InStep:
-    """`forward` lists the (forward, backward) pairs of the pipelines."""
+
+def find_in_step(
+    transfers: TransferTable,
+    asked: Int64,
+    forward: list[tuple[int, int]],
+    features: PairFeatures,
+    clock: StepClock,
+) -> InStep:
+    """What the asked pairs carry; `forward` lists the (forward, backward) pairs of the pipelines."""
+    if forward:
+        inside, late, late_row = _beside_pipelines(transfers, asked, forward, clock)
+    else:
+        inside, late, late_row = _by_contrast(transfers, asked, features, clock)
+    gradients = np.ones(transfers.pair_count, dtype=np.bool_)
+    tensor = np.zeros(transfers.pair_count, dtype=np.bool_)
+    pairs = np.flatnonzero(inside)
+    if pairs.size:
+        ring = _rings(transfers, pairs)
+        more = _more(features.step_bytes[pairs], ring)
+        alone = ~_touched(transfers, pairs, np.setdiff1d(asked, pairs))
+        unclear = ~_any(more, ring) & _any(alone, ring)
+        if unclear.any():
+            more = more | (unclear & (np.quantile(late[pairs[unclear]], 0.25) >= GRADIENT_SHARE))
+        gradients[pairs] = more
+        tensor[pairs] = ~_any(more, ring)
+    return InStep(inside, gradients, tensor, late_row & np.repeat(gradients, np.diff(transfers.pair_offsets)))
+
+
+def _rings(transfers: TransferTable, pairs: Int64) -> Int64:
+    """The number of the component that each pair is in."""
+    ends = np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]])
+    members, index = np.unique(ends, return_inverse=True)
+    return component_labels(members.size, index[: pairs.size], index[pairs.size :])[index[: pairs.size]]
+
+
+def _more(amount: Float64, ring: Int64) -> Bool:
+    least = np.full(int(ring.max()) + 1, np.inf)
+    np.minimum.at(least, ring, amount)
+    result: Bool = amount > MORE * least[ring]
+    return result
+
+
+def _any(flags: Bool, ring: Int64) -> Bool:
+    """For each pair whether any of its ring is flagged."""
+    found: Bool = (np.bincount(ring, flags) > 0)[ring]
+    return found
+
+
+def _touched(transfers: TransferTable, pairs: Int64, others: Int64) -> Bool:
+    """Which pairs have an end that another pair has too."""
+    ends = np.union1d(transfers.pair_src[others], transfers.pair_dst[others])
+    return np.isin(transfers.pair_src[pairs], ends) | np.isin(transfers.pair_dst[pairs], ends)
+
+
+def _beside_pipelines(
+    transfers: TransferTable, asked: Int64, forward: list[tuple[int, int]], clock: StepClock
+) -> tuple[Bool, Float64, Bool]:
+    """Pairs with bytes in the forward-only time of their sender, their share of late bytes, and the late rows."""
     steps = clock.boundary_ns.size - 1
     inside = np.zeros(transfers.pair_count, dtype=np.bool_)
-    gradients = np.ones(transfers.pair_count, dtype=np.bool_)
-    gradient_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
-    rows = ranges(transfers.pair_offsets[asked], transfers.pair_offsets[asked + 1])
-    if not forward or not rows.size:
-        return InStep(inside, gradients, gradient_row)
+    share = np.zeros(transfers.pair_count)
+    late_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
+    rows, pair = _rows_of(transfers, asked)
+    if not rows.size:
+        return inside, share, late_row
     there, back = np.array(forward, dtype=np.int64).T
-    pair = np.repeat(np.arange(asked.size), transfers.pair_offsets[asked + 1] - transfers.pair_offsets[asked])
     start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
     step = np.clip(np.searchsorted(clock.boundary_ns, start, side="right") - 1, 0, steps - 1)
     node = transfers.pair_src[asked][pair]
     early = start > _extreme(transfers, there, clock, latest=False).at(node, step)
     early &= start < _extreme(transfers, back, clock, latest=False).at(node, step)
     late = start >= _extreme(transfers, np.concatenate([there, back]), clock, latest=True).at(node, step)
-    total = np.bincount(pair, size, minlength=asked.size)
-    share = np.bincount(pair[early], size[early], minlength=asked.size) / np.maximum(total, 1.0)
-    seen = np.bincount(np.unique(pair[early] * steps + step[early]) // steps, minlength=asked.size)
-    found = (share >= MIN_SHARE) & (seen >= MIN_STEPS * steps)
-    after = np.bincount(pair[late], size[late], minlength=asked.size)
-    inside[asked[found]] = True
-    gradients[asked[found]] = (after >= GRADIENT_SHARE * total)[found]
-    gradient_row[rows[found[pair]]] = late[found[pair]]
-    return InStep(inside, gradients, gradient_row)
+    busy = _busy(pair, size, early, step, asked.size, steps)
+    total = np.maximum(np.bincount(pair, size, minlength=asked.size), 1.0)
+    inside[asked[busy]] = True
+    share[asked[busy]] = (np.bincount(pair[late], size[late], minlength=asked.size) / total)[busy]
+    late_row[rows[busy[pair]]] = late[busy[pair]]
+    return inside, share, late_row
+
+
+def _by_contrast(
+    transfers: TransferTable, asked: Int64, features: PairFeatures, clock: StepClock
+) -> tuple[Bool, Float64, Bool]:
+    """The same without pipelines: pairs that are busy while those of gradients alone are silent."""
+    inside = np.zeros(transfers.pair_count, dtype=np.bool_)
+    late_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
+    silent = _silent_slots(features.profile[asked[features.step_bytes[asked] > 0]])
+    rows, pair = _rows_of(transfers, asked)
+    if silent is None or not rows.size:
+        return inside, np.zeros(transfers.pair_count), late_row
+    boundary, steps = clock.boundary_ns, clock.boundary_ns.size - 1
+    length = np.maximum(np.diff(boundary), 1)
+    start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
+    step = np.clip(np.searchsorted(boundary, start, side="right") - 1, 0, steps - 1)
+    early = silent[((start - boundary[step]) * PROFILE_BINS // length[step]).clip(0, PROFILE_BINS - 1)]
+    busy = _busy(pair, size, early, step, asked.size, steps)
+    inside[asked[busy]] = True
+    late_row[rows[busy[pair]]] = ~early[busy[pair]]
+    pairs = np.flatnonzero(busy)
+    if pairs.size:
+        total = np.bincount(pair, size, minlength=asked.size)
+        mostly = np.bincount(pair[early], size[early], minlength=asked.size) >= MOSTLY * total
+        inside[asked[pairs]] = _any(mostly[pairs], _rings(transfers, asked[pairs]))
+    return inside, np.zeros(transfers.pair_count), late_row | ~np.repeat(inside, np.diff(transfers.pair_offsets))
+
+
+def _silent_slots(profile: Float64) -> Bool | None:
+    """The slots of the step in which pairs of gradients alone are silent; None where there are no such pairs."""
+    if not profile.shape[0]:
+        return None
+    silent = profile <= SILENT_SLOT / PROFILE_BINS
+    arc = [_longest_arc(row) for row in silent]
+    length = np.array([count for _, count in arc], dtype=np.float64) / PROFILE_BINS
+    long = float(np.quantile(length, 1.0 - SILENT_PAIRS))
+    if long < SILENT_SHARE:
+        return None
+    agreed = silent[length >= ALIKE * long].mean(axis=0) >= AGREED
+    first, count = _longest_arc(agreed)
+    trim = int(np.ceil(TRIMMED * count))
+    slots = np.zeros(PROFILE_BINS, dtype=np.bool_)
+    slots[(first + np.arange(trim, count - trim)) % PROFILE_BINS] = True
+    return slots
+
+
+def _longest_arc(flags: Bool) -> tuple[int, int]:
+    """First slot and length of the longest run of set flags, which may go on from the last slot to the first."""
+    unset = np.flatnonzero(~flags)
+    if not unset.size:
+        return 0, int(flags.size)
+    runs = np.diff(np.append(unset, unset[0] + flags.size)) - 1
+    longest = int(np.argmax(runs))
+    return int(unset[longest] + 1) % flags.size, int(runs[longest])
+
+
+def _rows_of(transfers: TransferTable, asked: Int64) -> tuple[Int64, Int64]:
+    """The rows of the asked pairs, and for each the index of its pair among them."""
+    first, last = transfers.pair_offsets[asked], transfers.pair_offsets[asked + 1]
+    return ranges(first, last), np.repeat(np.arange(asked.size), last - first)
+
+
+def _busy(pair: Int64, size: Float64, early: Bool, step: Int64, pairs: int, steps: int) -> Bool:
+    """Per pair: does it send enough of its bytes early, in enough of the steps?"""
+    total = np.bincount(pair, size, minlength=pairs)
+    share = np.bincount(pair[early], size[early], minlength=pairs) / np.maximum(total, 1.0)
+    seen = np.bincount(np.unique(pair[early] * steps + step[early]) // steps, minlength=pairs)
+    result: Bool = (share >= MIN_SHARE) & (seen >= MIN_STEPS * steps)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import TransferTable
+from llmprism.model.flows import Int32, Int64, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.accumulation import accumulated
@@ -24,7 +25,7 @@ from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, w
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock, shifted_clock
 from llmprism.parallelism.quiet_end import quiet_ends
 from llmprism.parallelism.sharding import sharding_of
-from llmprism.parallelism.structure import data_parallel_groups, pipeline_paths
+from llmprism.parallelism.structure import data_parallel_groups, joined_by, pipeline_paths
 from llmprism.parallelism.tensor_peers import join_replicas
 
 Bool = NDArray[np.bool_]
@@ -35,6 +36,9 @@ __all__ = ["identify_layout"]
 MESH_CONFIDENCE = 0.9
 """Of a link whose ends share most of their peers: nothing but an all-to-all is known to look so."""
 
+TRICKLE = 0.05
+"""Share of the other direction below which a direction of a one-way link carries acknowledgements and credits only."""
+
 NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
 
 
@@ -42,21 +46,34 @@ def identify_layout(job: Job) -> JobLayout:
     """The layout of one job; `unknown` throughout when its steps cannot be seen."""
     transfers = job.transfers
     bulk = job.bulk if job.bulk is not None else np.ones(transfers.pair_count, dtype=np.bool_)
-    if job.clock is None:
+    clock = job.clock
+    if clock is None:
         return _unknown(transfers, bulk)
     every_link = links_of(transfers, bulk)
-    features = pair_features(transfers, job.clock)
-    meshes = find_meshes(every_link, features)
+    meshes = find_meshes(transfers, bulk, every_link)
+    if meshes.groups:
+        transfers = _muted(transfers, meshes.rows)
+        job = replace(job, transfers=transfers)
+    features = pair_features(transfers, clock)
     links = every_link.only(~meshes.inside | meshes.more)
-    kinds = reconcile(links, judge_links(links, features, simultaneity(transfers, links)))
+    kinds = judge_links(links, features, simultaneity(transfers, links))
+    kinds = reconcile(links, _with_rings(kinds, meshes.more[~meshes.inside | meshes.more]))
     kinds = without_false_pipelines(links, kinds)
     pair_kind = _pair_kinds(transfers, links, kinds)
-    groups = data_parallel_groups(links, kinds, features)
+    groups = joined_by(data_parallel_groups(links, kinds, features), meshes.groups)
     paths, rings = pipeline_paths(links, kinds, features)
     pair_of = _pair_index(transfers)
-    pipelines = in_stage_order(transfers, paths, _sides(job, groups), job.clock.boundary_ns, ring=rings)
+    pipelines = in_stage_order(transfers, paths, _sides(job, groups), clock.boundary_ns, ring=rings)
     forward = _stage_links(pipelines, pair_of)
     closing = _stage_links(tuple((p[-1], p[0]) for p in pipelines), pair_of) if rings else []
+    told = _roles(transfers, links, kinds)
+    collective = _collective_pairs(transfers, links, kinds)
+    contrast = not forward and shard_links(links, kinds, features) is None
+    in_step = find_in_step(transfers, np.flatnonzero(collective & contrast), [], features, clock)
+    if in_step.any:
+        transfers = _muted(transfers, _rows_of(transfers, in_step.inside) & ~in_step.gradient_row)
+        groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), features)
+        job = replace(job, transfers=transfers)
     clock = _rephased(job, groups, forward + closing, features)
     if forward and not groups:
         batches = micro_batches(transfers, forward, clock)
@@ -75,33 +92,35 @@ def identify_layout(job: Job) -> JobLayout:
                 transfers, gathered if hybrid else everyone, everyone, clock, sharded.shift, sharded.collectives
             )
         clock, passes = accumulated(transfers, everyone, clock)
-    in_step = find_in_step(transfers, np.flatnonzero(pair_kind == PairKind.DP), forward, clock)
-    rings_of_context: tuple[Group, ...] = ()
-    if in_step.inside.any():
-        rings_of_context = _context_rings(links, kinds, features, in_step)
-        groups = data_parallel_groups(*_of_pairs(links, kinds, in_step.gradients), features)
+    if forward:
+        in_step = find_in_step(transfers, np.flatnonzero(collective), forward, features, clock)
+    rings_of_context = _context_rings(links, kinds, features, in_step)
+    if in_step.any:
+        groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), features)
+        groups = joined_by(groups, meshes.groups + rings_of_context)
     groups = join_replicas(job, groups, pipelines, pair_kind, features, clock)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
     batches = micro_batches(transfers, forward, clock) if forward else passes if passes > 1 else None
     if closing and batches is not None:
         batches = interleaved_batches(batches, _share_of_closing(features, forward, closing))
     copies = _copies(groups) if hybrid else _most_common(len(group.members) for group in groups) or 1
-    layout = _degrees(job, copies, stages, bool((pair_kind == PairKind.PP).any()) and not pipelines)
+    contexts = _most_common(len(group.members) for group in rings_of_context)
+    layout = _degrees(job, copies, contexts or 1, stages, bool((pair_kind == PairKind.PP).any()) and not pipelines)
     return JobLayout(
         layout=Layout(
             tp=layout[0],
             pp=layout[1],
             dp=layout[2],
             ep=_most_common(len(group.members) for group in meshes.groups),
-            cp=_most_common(len(group.members) for group in rings_of_context),
+            cp=contexts,
             sharding=sharded.sharding,
             micro_batches=batches,
             schedule=Schedule.INTERLEAVED if rings else schedule(transfers, forward, clock, stages, batches),
         ),
         groups=groups + rings_of_context + meshes.groups,
         pipelines=pipelines,
-        pairs=_all_roles(transfers, every_link, links, kinds, meshes, in_step),
-        transfer_kind=_row_kinds(transfers, pair_kind, every_link, meshes, in_step),
+        pairs=_all_roles(transfers, told, meshes, in_step),
+        transfer_kind=_row_kinds(transfers, pair_kind, meshes, in_step),
         confidence=_confidence(kinds, groups, pipelines),
         clock=clock,
     )
@@ -113,17 +132,47 @@ def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, Link
     return links.only(chosen), kinds.only(chosen)
 
 
+def _muted(transfers: TransferTable, rows: Bool) -> TransferTable:
+    """The table with the same rows, some of them without bytes: what is asked of the rest does not see them."""
+    return replace(transfers, bytes=np.where(rows, 0, transfers.bytes))
+
+
+def _rows_of(transfers: TransferTable, pairs: Bool) -> Bool:
+    return np.repeat(pairs, np.diff(transfers.pair_offsets))
+
+
+def _collective_pairs(transfers: TransferTable, links: Links, kinds: LinkKinds) -> Bool:
+    """Pairs of collectives, without the trickle back over one-way links."""
+    size = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
+    result = np.zeros(transfers.pair_count, dtype=np.bool_)
+    for there, back in ((links.there, links.back), (links.back, links.there)):
+        result[there[_carries(size, kinds.one_way, there, back) & (kinds.kind == PairKind.DP)]] = True
+    return result
+
+
+def _carries(size: Int64, one_way: Bool, there: Int32, back: Int32) -> Bool:
+    """Directions that carry the link's traffic: all but the trickle back over one-way links."""
+    carries: Bool = (there >= 0) & (~one_way | (size[there] >= TRICKLE * np.where(back >= 0, size[back], 0)))
+    return carries
+
+
 def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_step: InStep) -> tuple[Group, ...]:
-    rings = data_parallel_groups(*_of_pairs(links, kinds, in_step.inside), features)
+    rings = data_parallel_groups(*_of_pairs(links, kinds, in_step.inside & ~in_step.tensor), features)
     return tuple(Group(PairKind.CP, ring.members, ring.ring) for ring in rings)
 
 
-def _row_kinds(transfers: TransferTable, pair_kind: Int8, every_link: Links, meshes: Meshes, in_step: InStep) -> Int8:
-    kind = pair_kind.copy()
-    kind[_pairs_of(every_link.only(meshes.inside & ~meshes.more))] = PairKind.EP
-    rows = np.repeat(kind, np.diff(transfers.pair_offsets))
-    ring_rows = np.repeat(in_step.inside, np.diff(transfers.pair_offsets)) & ~in_step.gradient_row
-    rows[ring_rows] = PairKind.CP
+def _with_rings(kinds: LinkKinds, rings: Bool) -> LinkKinds:
+    """The judged kinds, links of a mesh that carry a ring besides made data-parallel."""
+    kind = np.where(rings, PairKind.DP, kinds.kind).astype(np.int8)
+    confidence = np.where(rings, MESH_CONFIDENCE, kinds.confidence)
+    return LinkKinds(kind, confidence, kinds.one_way, kinds.distance)
+
+
+def _row_kinds(transfers: TransferTable, pair_kind: Int8, meshes: Meshes, in_step: InStep) -> Int8:
+    rows = np.repeat(pair_kind, np.diff(transfers.pair_offsets))
+    in_ring = _rows_of(transfers, in_step.inside) & ~in_step.gradient_row
+    rows[in_ring] = np.where(_rows_of(transfers, in_step.tensor), PairKind.TP, PairKind.CP)[in_ring]
+    rows[meshes.rows] = PairKind.EP
     return rows
 
 
@@ -132,20 +181,18 @@ def _pairs_of(links: Links) -> NDArray[np.int32]:
     return both[both >= 0]
 
 
-def _all_roles(
-    transfers: TransferTable, every_link: Links, links: Links, kinds: LinkKinds, meshes: Meshes, in_step: InStep
-) -> PairRoles:
+def _all_roles(transfers: TransferTable, told: PairRoles, meshes: Meshes, in_step: InStep) -> PairRoles:
     """Roles of the links, of the meshes, and of rings inside the forward pass; a pair may have two."""
-    told = _roles(transfers, links, kinds)
     pair_of = _pair_index(transfers)
     pair = np.array([pair_of[ends] for ends in zip(told.src.tolist(), told.dst.tolist(), strict=True)], dtype=np.int64)
     ring = in_step.inside[pair] if pair.size else np.zeros(0, dtype=np.bool_)
     keep = ~ring | in_step.gradients[pair] if pair.size else ring
-    mesh = np.sort(_pairs_of(every_link.only(meshes.inside)))
+    mesh = np.flatnonzero(meshes.pairs)
+    ring_kind = np.where(in_step.tensor[pair[ring]], PairKind.TP, PairKind.CP)
     src = np.concatenate([told.src[keep], told.src[ring], transfers.pair_src[mesh]])
     dst = np.concatenate([told.dst[keep], told.dst[ring], transfers.pair_dst[mesh]])
     kind = np.concatenate([
-        told.kind[keep], np.full(int(ring.sum()), PairKind.CP), np.full(mesh.size, PairKind.EP)
+        told.kind[keep], ring_kind, np.full(mesh.size, PairKind.EP)
     ]).astype(np.int8)  # fmt: skip
     confidence = np.concatenate([told.confidence[keep], told.confidence[ring], np.full(mesh.size, MESH_CONFIDENCE)])
     order = np.lexsort((kind, dst, src))
@@ -277,10 +324,12 @@ def _copies(groups: tuple[Group, ...]) -> int:
     return int(np.prod([len(group.members) for group in groups if one in group.members]))
 
 
-def _degrees(job: Job, dp: int, stages: int, lost_pipelines: bool) -> tuple[int | None, ...]:
+def _degrees(job: Job, copies: int, contexts: int, stages: int, lost_pipelines: bool) -> tuple[int | None, ...]:
+    """(tp, pp, dp). Gradient groups count replicas times contexts; what is left over is tensor-parallel."""
+    dp = copies // contexts if copies % contexts == 0 else None
     if lost_pipelines:
         return None, None, dp
-    width = len(job.members) / (dp * stages)
+    width = len(job.members) / (copies * stages)
     return (int(width) if width == int(width) else None), stages, dp
 
 
@@ -292,10 +341,9 @@ def _most_common(sizes: Iterable[int]) -> int | None:
 def _roles(transfers: TransferTable, links: Links, kinds: LinkKinds) -> PairRoles:
     """Every direction that carries the link's traffic; the trickle back over a one-way link is not a pair."""
     pair, kind, confidence = [], [], []
-    size = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1]) if transfers.pair_count else np.zeros(0)
+    size = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
     for there, back in ((links.there, links.back), (links.back, links.there)):
-        other = np.where(back >= 0, size[back], 0)
-        carries = (there >= 0) & (~kinds.one_way | (np.where(there >= 0, size[there], 0) >= other))
+        carries = _carries(size, kinds.one_way, there, back)
         pair.append(there[carries])
         kind.append(kinds.kind[carries])
         confidence.append(kinds.confidence[carries])

@@ -13,7 +13,7 @@ from llmprism.stats.disjoint_sets import component_labels
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-__all__ = ["data_parallel_groups", "pipeline_paths"]
+__all__ = ["data_parallel_groups", "joined_by", "pipeline_paths"]
 
 
 def data_parallel_groups(links: Links, kinds: LinkKinds, features: PairFeatures) -> tuple[Group, ...]:
@@ -31,6 +31,27 @@ def data_parallel_groups(links: Links, kinds: LinkKinds, features: PairFeatures)
         ring = _follow(group[0], successor, len(group))
         groups.append(Group(PairKind.DP, tuple(ring or group), ring=ring is not None))
     return tuple(sorted(groups, key=lambda group: min(group.members)))
+
+
+def joined_by(groups: tuple[Group, ...], communicators: tuple[Group, ...]) -> tuple[Group, ...]:
+    """The groups, those that meet in one of the communicators joined.
+
+    Experts and contexts are spread over ranks that hold the same dense weights: the rails that their gradients take
+    belong to one group.
+    """
+    group_of = {member: index for index, group in enumerate(groups) for member in group.members}
+    left, right = [], []
+    for communicator in communicators:
+        met = sorted({group_of[member] for member in communicator.members if member in group_of})
+        left += met[:-1]
+        right += met[1:]
+    labels = component_labels(len(groups), left, right)
+    joined = [[groups[i] for i in np.flatnonzero(labels == label)] for label in range(int(labels.max(initial=-1)) + 1)]
+    return tuple(parts[0] if len(parts) == 1 else _one_group(parts) for parts in joined)
+
+
+def _one_group(parts: list[Group]) -> Group:
+    return Group(parts[0].kind, tuple(sorted(member for part in parts for member in part.members)), ring=False)
 
 
 def _successors(links: Links, kinds: LinkKinds, features: PairFeatures, chosen: Int64) -> dict[int, int]:

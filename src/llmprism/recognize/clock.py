@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable, ranges
+from llmprism.recognize.beside_meshes import beside_meshes, has_meshes
 from llmprism.recognize.bulk import PairEnds, PairTraffic
 from llmprism.stats.byte_steps import Chain, find_steps
 from llmprism.stats.silences import Silences, silences_of
@@ -68,6 +69,7 @@ EDGE_STEPS: Final = 2.2
 
 def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> StepClock | None:
     """The clock of the plainest witness, or None when no witness shows steps."""
+    transfers, traffic, pairs = beside_meshes(transfers, traffic, pairs)
     best: tuple[float, Chain, Silences] | None = None
     for witness in _witnesses(transfers, traffic, pairs):
         silences = _series(transfers, witness)
@@ -89,6 +91,8 @@ def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) 
 
 def witness_pairs(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> Int32:
     """The pairs of a cluster whose transfers `cluster_clock` looks at; those of the others may be left empty."""
+    if has_meshes(transfers, traffic, pairs):
+        return pairs
     return np.unique(np.concatenate([_sample(traffic, pairs), *_witnesses(transfers, traffic, pairs)])).astype(np.int32)
 
 

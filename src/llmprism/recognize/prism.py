@@ -161,21 +161,22 @@ def join_clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: To
     """Which clusters step together; `clocks` has one entry per cluster of the draft."""
     clusters = _clusters(draft, clocks, topology)
     known = _acquaintance(draft.pieces, clusters)
+    job = np.arange(len(clusters))
     sure: list[tuple[int, int]] = []
     questions: list[RailQuestion] = []
-    job = np.arange(len(clusters))
     for i, j in _candidates(clusters, known):
         a, b = clusters[i], clusters[j]
-        clock = a.clock or b.clock
         one, two = root_of.python(job, i), root_of.python(job, j)
-        if one == two:
-            continue  # others have joined them already
+        clock = a.clock or b.clock
+        if one == two:  # others have joined them already
+            continue
         if _one_job(a, b, (i, j) in known):
             sure.append((i, j))
             job[one] = two
         elif clock is not None and _may_be_rails(a, b):
             questions.append(RailQuestion(i, j, clock.period_ns))
-    return Joined(tuple(sure), tuple(questions))
+    open_ones = (q for q in questions if root_of.python(job, q.left) != root_of.python(job, q.right))
+    return Joined(tuple(sure), tuple(open_ones))
 
 
 def are_rails(transfers: TransferTable, one: Int32, other: Int32, step_ns: float) -> bool:

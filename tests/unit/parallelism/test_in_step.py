@@ -1,10 +1,11 @@
-"""Rings inside the forward pass: 10 steps of 100 ms, one pipeline link a-b, one ring pair a-c."""
+"""Rings inside the step: 10 steps of 100 ms, one pipeline link a-b, one ring pair a-c; rings without pipelines."""
 
 import numpy as np
 import pytest
 
 from llmprism.model import StepClock
-from llmprism.parallelism.in_step import find_in_step
+from llmprism.parallelism.features import pair_features
+from llmprism.parallelism.in_step import MORE, find_in_step
 from unit.builders import MS, Flow, transfer_table
 
 STEPS = 10
@@ -31,7 +32,7 @@ def seen(places, size=1_000_000, pipeline=True, heartbeat_ms=None):
     told = [names[s] + names[d] for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
     pair = told.index("ac")
     forward = [(told.index("ab"), told.index("ba"))] if pipeline else []
-    found = find_in_step(transfers, np.array([pair]), forward, CLOCK)
+    found = find_in_step(transfers, np.array([pair]), forward, pair_features(transfers, CLOCK), CLOCK)
     assert not np.delete(found.inside, pair).any(), "a pair that was not asked"
     assert found.gradient_row[transfers.pair_of_row != pair].all()
     return bool(found.inside[pair]), bool(found.gradients[pair]), found.gradient_row[transfers.pair_of_row == pair]
@@ -75,7 +76,57 @@ def test_heartbeats_on_pipeline_links_start_no_pass():
     assert seen(lambda step: [20, 80], heartbeat_ms=2)[0] is True
 
 
-def test_without_pipelines_nothing_is_decided():
+def test_without_pipelines_and_contrast_nothing_is_decided():
     inside, gradients, rows = seen(lambda step: [20, 60, 80], pipeline=False)
     assert (inside, gradients) == (False, True)
     assert rows.all()
+
+
+def told_of(places):
+    """What each pair of a job without pipelines carries, given {pair: [(ms of the step, bytes)]}."""
+    flows = [
+        message(*pair, step, at, size) for step in range(STEPS) for pair, sends in places.items() for at, size in sends
+    ]
+    transfers = transfer_table(flows)
+    names = transfers.addresses
+    pairs = [names[s] + names[d] for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
+    found = find_in_step(transfers, np.arange(len(pairs)), [], pair_features(transfers, CLOCK), CLOCK)
+    kind = {}
+    for i, pair in enumerate(pairs):
+        ring = "tp" if found.tensor[i] else "cp"
+        kind[pair] = {name for name, told in ((ring, found.inside[i]), ("dp", found.gradients[i])) if told}
+    return kind
+
+
+GRADIENTS = [(85, 4_000_000)]
+EXCHANGES = [(at, 1_000_000) for at in (10, 30, 50, 70)]
+
+
+def test_tensor_parallel_hops_join_members_of_different_gradient_groups():
+    told = told_of(
+        {"ab": GRADIENTS, "ba": GRADIENTS, "cd": GRADIENTS, "dc": GRADIENTS, "ac": EXCHANGES, "bd": EXCHANGES}
+    )
+    assert told == {pair: {"dp"} for pair in ("ab", "ba", "cd", "dc")} | {pair: {"tp"} for pair in ("ac", "bd")}
+
+
+def test_context_parallel_rings_run_partly_over_the_gradients_ring():
+    """Gradients a-b-c-d-a, contexts a-b-a and c-d-c."""
+    mixed = EXCHANGES + GRADIENTS
+    told = told_of({"ab": mixed, "bc": GRADIENTS, "cd": mixed, "da": GRADIENTS, "ba": EXCHANGES, "dc": EXCHANGES})
+    assert {pair for pair, kind in told.items() if "cp" in kind} == {"ab", "ba", "cd", "dc"}
+    assert {pair for pair, kind in told.items() if "dp" in kind} == {"ab", "bc", "cd", "da"}
+
+
+@pytest.mark.parametrize(("more", "kind"), [(MORE - 0.05, {"tp"}), (MORE + 0.05, {"cp", "dp"})])
+def test_a_hop_that_carries_more_than_the_least_of_its_ring_carries_gradients(more, kind):
+    extra = [(84, int(4_000_000 * (more - 1)))]
+    told = told_of({"cd": GRADIENTS, "dc": GRADIENTS, "ab": EXCHANGES + extra, "ba": EXCHANGES})
+    assert told["ab"] == kind
+
+
+def test_the_silence_of_gradients_may_go_over_the_clock_s_boundary():
+    """A clock that ticks in the middle of the forward pass."""
+    late = [((at + 60) % 100, size) for at, size in EXCHANGES]
+    gradients = [(45, 4_000_000)]
+    told = told_of({"ab": gradients, "ba": gradients, "cd": gradients, "dc": gradients, "ac": late, "bd": late})
+    assert (told["ab"], told["ac"]) == ({"dp"}, {"tp"})

@@ -91,7 +91,7 @@ def _findings(
     cluster: Cluster, draft: Draft, drafts: Sequence[JobDraft], outcomes: Sequence[JobOutcome]
 ) -> tuple[Finding, ...]:
     """Findings over all jobs first; the jobs on which one of them bears are then looked at again in its light."""
-    from llmprism.diagnose.prism import find_shared_faults, ranked
+    from llmprism.diagnose.prism import find_shared_faults, with_costs
     from llmprism.engine.spark.tasks import JobHead
     from llmprism.recognize.prism import crossing_pairs
 
@@ -110,4 +110,4 @@ def _findings(
     faults = [outcome.faults for outcome in outcomes]
     for (number, _), outcome in zip(again, cluster.outcomes(draft, again), strict=True):
         faults[number] = outcome.faults
-    return ranked(shared, faults)
+    return with_costs(shared, faults)

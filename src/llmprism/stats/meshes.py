@@ -1,0 +1,235 @@
+"""All-to-all meshes in a graph of links, and what runs over their links beside them.
+
+*Which links.* In an all-to-all every member sends to every other one that it cannot reach inside its server. So the
+peers of one end of a link are peers of the other end's peers: a mesh is a complete graph, or a complete graph between
+servers (two servers give a bipartite one, without a single triangle). Rings, trees, pipelines and grids of them have
+next to none of these squares. And an all-to-all answers: both directions of its links carry about as much.
+
+*What else they carry.* What one member sends another is uneven, but what is uneven belongs to the sender (its tokens)
+or to the receiver (its popular experts). A pair that carries more than sender and receiver explain carries something
+else too: a hop of a ring. A transfer of such a pair is the all-to-all's when the sender's other pairs send at about the
+same time and theirs are not much smaller; the rest is the ring's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.kernel import kernel
+from llmprism.stats.disjoint_sets import component_labels
+
+Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+UInt64 = NDArray[np.uint64]
+
+__all__ = ["MeshPairs", "mesh_pairs", "mesh_rows"]
+
+MIN_PEERS: Final = 3
+"""Peers that a member of a mesh has at least: four servers whose all-to-alls keep to their rails."""
+
+SQUARES: Final = 0.6
+"""Share of the other end's engaged peers that an engaged peer of one end of a link reaches. A complete graph between
+four servers has 0.8; in rings, trees, pipelines and grids of them no peer reaches two, so none is engaged."""
+
+ANSWERED: Final = 0.2
+"""Share of a link's greater direction that comes back on a quarter of a mesh's links at least. Rings send one way, but
+the largest mesh that they may run over for the most part has four members."""
+
+EXCESS: Final = 1.08
+"""Bytes relative to what sender and receiver explain, from which a pair carries something else too..."""
+
+EXCESS_SPREADS: Final = 6.0
+"""...if it is this many robust spreads above the others."""
+
+PASSED_ON: Final = 0.75
+"""Share of the ends of such pairs that both send and receive beside the mesh: rings and trees pass on what they get."""
+
+ASKED_PEERS: Final = 16
+"""Peers of one end that are asked for theirs: a share needs no more."""
+
+SWEEPS: Final = 4
+"""Rounds of the median polish that finds what sender and receiver explain."""
+
+MAX_NODES: Final = 20_000
+"""Nodes up to which peers are compared by a table of bits (50 MB)."""
+
+NEAR: Final = 0.25
+"""Share of the usual silence between two all-to-alls of a sender within which a transfer belongs to one of them."""
+
+LARGER: Final = 1.5
+"""Times the large (95 %) transfers of the mesh from which a transfer cannot be one of them."""
+
+STRAYS: Final = 0.05
+"""Share of a pair's remaining bytes below which transfers like the mesh's, but apart from it, are late ones of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeshPairs:
+    """Per directed pair: the number of its mesh (-1: none), and whether it carries more than the mesh."""
+
+    mesh: Int64
+    surplus: Bool
+
+    @property
+    def plain(self) -> Bool:
+        """Pairs that carry nothing but their mesh's all-to-alls."""
+        return (self.mesh >= 0) & ~self.surplus
+
+
+def mesh_pairs(src: Int64, dst: Int64, size: Float64) -> MeshPairs:
+    """The meshes among directed pairs (each at most once) that carry these bytes."""
+    members, ends = np.unique(np.concatenate([src, dst]), return_inverse=True)
+    src, dst = ends[: src.size].astype(np.int64), ends[src.size :].astype(np.int64)
+    low, high = np.minimum(src, dst), np.maximum(src, dst)
+    key, link = np.unique(low * members.size + high, return_inverse=True)
+    carried = np.zeros((2, key.size))
+    np.add.at(carried, ((src > dst).astype(np.int64), link), size)
+    mesh = _mesh_of_links(key // max(members.size, 1), key % max(members.size, 1), carried)[link]
+    surplus = np.zeros(src.size, dtype=np.bool_)
+    beside = (src[mesh < 0], dst[mesh < 0])
+    for number in range(int(mesh.max(initial=-1)) + 1):
+        own = mesh == number
+        surplus[own] = _surplus_pairs(src[own], dst[own], size[own], beside)
+    return MeshPairs(mesh, surplus)
+
+
+def _mesh_of_links(low: Int64, high: Int64, carried: Float64) -> Int64:
+    """For each link between two nodes the number of its mesh, or -1; `carried` holds the bytes of both directions."""
+    nodes = int(high.max(initial=-1)) + 1
+    mesh = np.full(low.size, -1, dtype=np.int64)
+    if nodes > MAX_NODES:
+        return mesh
+    inside = np.flatnonzero(_in_squares(low, high, nodes))
+    labels = component_labels(nodes, low[inside], high[inside])[low[inside]]
+    answered = carried.min(axis=0) / np.maximum(carried.max(axis=0), 1.0)
+    for label in np.unique(labels):
+        links = inside[labels == label]
+        if np.quantile(answered[links], 0.75) >= ANSWERED:
+            mesh[links] = mesh.max() + 1
+    return mesh
+
+
+def _in_squares(low: Int64, high: Int64, nodes: int) -> Bool:
+    """Links most of whose possible squares and triangles are closed; asked only of ends with enough peers."""
+    ends, peers = np.concatenate([low, high]), np.concatenate([high, low])
+    degree = np.bincount(ends, minlength=nodes)
+    inside = np.zeros(low.size, dtype=np.bool_)
+    asked = np.flatnonzero((degree[low] >= MIN_PEERS) & (degree[high] >= MIN_PEERS))
+    if asked.size:
+        order = np.lexsort((peers, ends))
+        offsets = np.concatenate([[0], np.cumsum(degree)])
+        bits = np.zeros((nodes, nodes // 64 + 1), dtype=np.uint64)
+        np.bitwise_or.at(bits, (ends, peers >> 6), np.uint64(1) << (peers & 63).astype(np.uint64))
+        inside[asked] = _closed_share(low[asked], high[asked], offsets, peers[order], bits) >= SQUARES
+    return inside
+
+
+@kernel
+def _common(a: UInt64, b: UInt64) -> int:
+    """Bits that two rows have in common."""
+    count = 0
+    for word in range(a.size):
+        rest = a[word] & b[word]
+        while rest:
+            rest &= rest - np.uint64(1)
+            count += 1
+    return count
+
+
+@kernel
+def _engaged(a: int, b: int, offsets: Int64, peers: Int64, bits: UInt64) -> tuple[float, float]:
+    """Peers of `a` that reach two or more of the peers of `b` (one may be the peer itself), and how many they reach."""
+    count = offsets[a + 1] - offsets[a]
+    asked, engaged, reached = 0, 0, 0
+    for k in range(0, count, max(1, count // ASKED_PEERS)):
+        peer = peers[offsets[a] + k]
+        if peer == b:
+            continue
+        itself = int((bits[b, peer >> 6] >> np.uint64(peer & 63)) & np.uint64(1))
+        found = _common(bits[peer], bits[b]) - 1 + itself  # `a` is a peer of both
+        asked += 1
+        if found >= 2:
+            engaged += 1
+            reached += found
+    if not engaged:
+        return 0.0, 0.0
+    return engaged / asked * (count - 1), reached / engaged
+
+
+@kernel
+def _closed_share(low: Int64, high: Int64, offsets: Int64, peers: Int64, bits: UInt64) -> Float64:
+    """How completely the engaged peers of both ends of each link reach each other; neighbouring stages are not."""
+    result = np.zeros(low.size)
+    for link in range(low.size):
+        of_low, reach_low = _engaged(low[link], high[link], offsets, peers, bits)
+        of_high, reach_high = _engaged(high[link], low[link], offsets, peers, bits)
+        if of_low >= MIN_PEERS - 1 and of_high >= MIN_PEERS - 1:
+            result[link] = min(reach_low / of_high, reach_high / of_low)
+    return result
+
+
+def _surplus_pairs(src: Int64, dst: Int64, size: Float64, beside: tuple[Int64, Int64]) -> Bool:
+    """Which directed pairs of one mesh carry more than their sender and receiver explain.
+
+    None does when the ends of such pairs do not pass on what they get, over one of them or over the pairs `beside` the
+    mesh (their senders, their receivers).
+    """
+    rest = np.log(np.maximum(size, 1.0))
+    for _ in range(SWEEPS):
+        for end in (src, dst):
+            rest = rest - _medians(end, rest)
+    spread = 1.4826 * float(np.median(np.abs(rest)))
+    large: Bool = rest > max(float(np.log(EXCESS)), EXCESS_SPREADS * spread)
+    either = np.union1d(src[large], dst[large])
+    sends = np.isin(either, src[large]) | np.isin(either, beside[0])
+    receives = np.isin(either, dst[large]) | np.isin(either, beside[1])
+    return large if (sends & receives).sum() >= PASSED_ON * either.size else np.zeros(src.size, dtype=np.bool_)
+
+
+def _medians(group: Int64, value: Float64) -> Float64:
+    """For each value the median of its group."""
+    order = np.argsort(group, kind="stable")
+    names, first = np.unique(group[order], return_index=True)
+    median = np.array([np.median(part) for part in np.split(value[order], first[1:])])
+    return median[np.searchsorted(names, group)]
+
+
+def mesh_rows(pairs: MeshPairs, src: Int64, offsets: Int64, start: Int64, end: Int64, size: Int64) -> Bool:
+    """The transfers that are the meshes' own: all of the plain pairs, of the others those in bursts with plain ones.
+
+    The transfers of pair `p`, which `src[p]` sends, are `offsets[p]:offsets[p + 1]`.
+    """
+    counts = np.diff(offsets)
+    result: Bool = np.repeat(pairs.plain, counts)
+    sender = np.repeat(np.where(pairs.mesh >= 0, src, -1), counts)
+    mixed = np.repeat(pairs.surplus, counts)
+    for member in np.unique(src[pairs.surplus]):
+        plain, asked = (np.flatnonzero((sender == member) & chosen) for chosen in (~mixed, mixed))
+        plain = plain[np.argsort(start[plain], kind="stable")]
+        peers = int((pairs.plain & (src == member)).sum())
+        shown = (start[plain], end[plain], size[plain])
+        result[asked] = _in_bursts(shown, start[asked], end[asked], size[asked], peers)
+    return result
+
+
+def _in_bursts(plain: tuple[Int64, Int64, Int64], start: Int64, end: Int64, size: Int64, peers: int) -> Bool:
+    """Which transfers of one sender belong to the all-to-alls that its plain transfers (start, end, size) show."""
+    if not plain[0].size:
+        return np.zeros(start.size, dtype=np.bool_)
+    horizon = np.maximum.accumulate(plain[1])
+    silence = plain[0][1:] - horizon[:-1]
+    apart = NEAR * float(np.quantile(silence, 1.0 - 0.5 / max(peers, 1))) if silence.size else 0.0
+    after = np.searchsorted(plain[0], start, side="right")
+    far = np.iinfo(np.int64).max
+    since = np.where(after > 0, start - horizon[np.maximum(after - 1, 0)], far)
+    until = np.where(after < plain[0].size, plain[0][np.minimum(after, plain[0].size - 1)] - end, far)
+    near: Bool = np.minimum(since, until) <= max(apart, 0.0)
+    alike: Bool = size <= LARGER * float(np.quantile(plain[2], 0.95))
+    stray = size[alike & ~near].sum() < STRAYS * size[~(alike & near)].sum()
+    result: Bool = alike & (near | bool(stray))
+    return result
