@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
-from llmprism.diagnose.prism import Shared
+from llmprism.diagnose.prism import JobFaults, Shared
 from llmprism.engine.spark.pieces import cluster_pieces, job_pieces, joined, rail_pieces, server_pieces
 from llmprism.engine.spark.reading import Graph, graph_of
 from llmprism.engine.spark.tables import schema_text
@@ -21,6 +21,7 @@ from llmprism.engine.spark.tasks import (
     Site,
     clock_task,
     clocks_of,
+    faults_of,
     findings_of,
     heads_table,
     job_task,
@@ -43,7 +44,8 @@ class Cluster:
     def __init__(self, spark: SparkSession, pairs: DataFrame, name: str, *, with_events: bool) -> None:
         self._spark, self._pairs = spark, pairs
         self.graph: Graph = graph_of(pairs, name)
-        blob = site_blob(Site(self.graph.addresses, self.graph.window, with_events))
+        self._with_events = with_events
+        blob = site_blob(Site(self.graph.addresses, self.graph.window))
         self._site: Broadcast[bytes] = spark.sparkContext.broadcast(blob)
 
     def clocks(self, draft: Draft) -> list[StepClock | None]:
@@ -64,16 +66,26 @@ class Cluster:
         found = answers.applyInArrow(rail_task, schema_text(RAILS)).toArrow()
         return sorted(zip(found["left"].to_pylist(), found["right"].to_pylist(), strict=True))
 
-    def outcomes(self, draft: Draft, jobs: Sequence[tuple[int, JobHead]]) -> list[JobOutcome]:
-        """What the transfers of these jobs, each with a number of its own, say about them; in the order given."""
+    def outcomes(self, draft: Draft, jobs: Sequence[JobDraft]) -> list[JobOutcome]:
+        """What the transfers of each job say about it, before anything is known that several jobs share."""
+        heads = [(number, JobHead(job, Shared())) for number, job in enumerate(jobs)]
+        if not heads:
+            return []
+        told = self._told(draft, heads, with_events=self._with_events)
+        return outcomes_of(told.toArrow(), self.graph.addresses)
+
+    def faults(self, draft: Draft, jobs: Sequence[tuple[int, JobHead]]) -> list[JobFaults]:
+        """The faults of these jobs, each with a number of its own, in the light of what they share; in that order."""
         if not jobs:
             return []
+        told = self._told(draft, jobs, with_events=False)
+        return faults_of(told.select("job", "outcome.faults").toArrow())
+
+    def _told(self, draft: Draft, jobs: Sequence[tuple[int, JobHead]], *, with_events: bool) -> DataFrame:
         pieces = joined(self._spark, self._pairs, job_pieces(draft, [(n, head.draft) for n, head in jobs]))
         heads = self._spark.createDataFrame(heads_table(jobs))
         both = pieces.groupBy("job").cogroup(heads.groupBy("job"))
-        return outcomes_of(
-            both.applyInArrow(job_task(self._site), schema_text(OUTCOMES)).toArrow(), self.graph.addresses
-        )
+        return both.applyInArrow(job_task(self._site, with_events=with_events), schema_text(OUTCOMES))
 
     def storage(self, draft: Draft, jobs: Sequence[JobDraft], crossing: Int32) -> list[Finding]:
         """Findings on the servers at the other end of the crossing pairs, in the order of their addresses."""
@@ -82,8 +94,3 @@ class Cluster:
         pieces = joined(self._spark, self._pairs, server_pieces(draft, jobs, crossing))
         found = pieces.groupBy("server").applyInArrow(storage_task(self._site), schema_text(FINDINGS))
         return findings_of(found.toArrow())
-
-    @staticmethod
-    def first_heads(jobs: Sequence[JobDraft]) -> list[tuple[int, JobHead]]:
-        """The jobs before anything is known that several of them share."""
-        return [(number, JobHead(job, Shared())) for number, job in enumerate(jobs)]

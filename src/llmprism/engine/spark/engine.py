@@ -72,7 +72,7 @@ def _report(cluster: Cluster, topology: Topology | None, tell: Progress) -> Repo
     joined = join_clusters(draft, clocks, usable)
     drafts = draft_jobs(draft, clocks, usable, [*joined.sure, *cluster.rails(draft, joined.questions)])
     tell("layout and timeline", 0.0)
-    outcomes = cluster.outcomes(draft, cluster.first_heads(drafts))
+    outcomes = cluster.outcomes(draft, drafts)
     tell("diagnosis", 0.0)
     findings = _findings(cluster, draft, drafts, outcomes)
     return Report(
@@ -108,6 +108,6 @@ def _findings(
         if about.findings or about.excused
     ]
     faults = [outcome.faults for outcome in outcomes]
-    for (number, _), outcome in zip(again, cluster.outcomes(draft, again), strict=True):
-        faults[number] = outcome.faults
+    for (number, _), own in zip(again, cluster.faults(draft, again), strict=True):
+        faults[number] = own
     return with_costs(shared, faults)

@@ -16,7 +16,7 @@ from llmprism.errors import EngineError, InputError, LLMPrismError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DEFAULT_MASTER", "spark_session", "start_session"]
+__all__ = ["DEFAULT_MASTER", "explained", "spark_session", "start_session"]
 
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 """The environment variable by which Spark finds the Python of its workers."""
