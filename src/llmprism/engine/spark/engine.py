@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llmprism.model.finding import Finding
     from llmprism.recognize.prism import Draft, JobDraft
 
-__all__ = ["SparkEngine"]
+__all__ = ["SparkEngine", "report_of"]
 
 
 class SparkEngine:
@@ -50,18 +50,19 @@ class SparkEngine:
     def _run(
         self, spark: SparkSession, flows: Sequence[str], topology: Topology | None, options: RunOptions, tell: Progress
     ) -> Report:
-        from llmprism.engine.spark.cluster import Cluster
+        from llmprism.engine.spark.cluster import SparkCluster
         from llmprism.engine.spark.reading import pairs_of
 
         tell("reading flow records", 0.0)
         pairs = pairs_of(spark, flows, options, self._buckets).persist()
         try:
-            return _report(Cluster(spark, pairs, flows[0], with_events=options.with_events), topology, tell)
+            return report_of(SparkCluster(spark, pairs, flows[0], with_events=options.with_events), topology, tell)
         finally:
             pairs.unpersist()
 
 
-def _report(cluster: Cluster, topology: Topology | None, tell: Progress) -> Report:
+def report_of(cluster: Cluster, topology: Topology | None, tell: Progress) -> Report:
+    """The report, made of what the cluster says."""
     from llmprism.recognize.prism import draft_clusters, draft_jobs, join_clusters, unused_records
 
     graph = cluster.graph

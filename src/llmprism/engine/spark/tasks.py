@@ -39,6 +39,7 @@ __all__ = [
     "FINDINGS",
     "OUTCOMES",
     "RAILS",
+    "BroadcastBytes",
     "JobHead",
     "JobOutcome",
     "Site",
@@ -99,7 +100,7 @@ OUTCOMES: Final = pa.schema([("job", pa.int32()), ("outcome", arrow_type(JobOutc
 FINDINGS: Final = pa.schema([("key", pa.int32()), ("finding", arrow_type(Finding))])
 
 
-class _Broadcast(Protocol):
+class BroadcastBytes(Protocol):
     """Spark's handle on a value that every executor holds."""
 
     @property
@@ -159,7 +160,7 @@ def rail_task(pieces: pa.Table, asked: pa.Table) -> pa.Table:
     return pa.table(list(sides), schema=RAILS)
 
 
-def job_task(site: _Broadcast, *, with_events: bool) -> Callable[[pa.Table, pa.Table], pa.Table]:
+def job_task(site: BroadcastBytes, *, with_events: bool) -> Callable[[pa.Table, pa.Table], pa.Table]:
     """The pieces of a job and its head → its outcome."""
 
     def task(pieces: pa.Table, heads: pa.Table) -> pa.Table:
@@ -183,7 +184,7 @@ def job_task(site: _Broadcast, *, with_events: bool) -> Callable[[pa.Table, pa.T
     return task
 
 
-def storage_task(site: _Broadcast) -> Callable[[pa.Table], pa.Table]:
+def storage_task(site: BroadcastBytes) -> Callable[[pa.Table], pa.Table]:
     """The pieces between one server outside the jobs and their members → findings on the server."""
 
     def task(pieces: pa.Table) -> pa.Table:
