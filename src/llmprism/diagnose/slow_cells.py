@@ -150,7 +150,7 @@ def _places(evidence: JobEvidence, known: Bool) -> dict[int, list[Place]]:
     order = np.lexsort((path, used))
     first = np.searchsorted(used[order], np.arange(transfers.pair_count + 1)).tolist()
     paths = path[order].tolist()
-    groups = [
+    groups: list[Place] = [
         (WhereType.GROUP, tuple(transfers.addresses[member] for member in group.members))
         for group in evidence.layout.groups
     ]
