@@ -60,7 +60,7 @@ TRIMMED: Final = 0.1
 
 MOSTLY: Final = 0.3
 """Share of its bytes that a pair without gradients sends while gradients are silent: one pass of two at least, less
-some. A ring has such a pair; without one, its members only begin to send early, into the buffers of one that is late."""
+some. A ring has such a pair; without one, its members only begin to send early, into the buffers of a late one."""
 
 MORE: Final = 1.15
 """Bytes per step relative to the least of its ring, from which a hop carries gradients too; losses and cut records
