@@ -218,16 +218,16 @@ def _links(evidence: JobEvidence, sick: Bool, known: Bool, places: dict[int, lis
                 good[place] = good.get(place, 0) + int(known_of[pair] - bad_of[pair])
     likely = [p for p, count in bad.items() if count >= max(MIN_CELLS, LIKELY_SHARE * (count + good[p]))]
     likely = sorted(likely, key=lambda place: -bad[place])[:MAX_LINKS]
-    row_pair = evidence.job.transfers.pair_of_row if likely else np.zeros(0, dtype=np.int32)
-    return {p: _link_use(evidence, p[1], sick, known, row_pair) for p in likely if not isinstance(p[1], str)}
+    if not likely:
+        return {}
+    rows = _RowsByHop(evidence.job.transfers)
+    return {p: _link_use(evidence, p[1], sick, known, rows) for p in likely if not isinstance(p[1], str)}
 
 
-def _link_use(
-    evidence: JobEvidence, link: tuple[str, ...], sick: Bool, known: Bool, row_pair: NDArray[np.int32]
-) -> LinkUse:
+def _link_use(evidence: JobEvidence, link: tuple[str, ...], sick: Bool, known: Bool, by_hop: _RowsByHop) -> LinkUse:
     transfers, steps = evidence.job.transfers, evidence.timeline.steps
-    up, down = (_directed(transfers, *ends) for ends in (link, link[::-1]))
-    pairs_up, pairs_down = (np.unique(row_pair[rows]) for rows in (up, down))
+    up, down = (by_hop.rows(*ends) for ends in (link, link[::-1]))
+    pairs_up, pairs_down = (np.unique(by_hop.pair_of_row[rows]) for rows in (up, down))
     slow: Bool = np.asarray(sick[np.union1d(pairs_up, pairs_down)].any(axis=0))
     shares = tuple(_share(sick[pairs][:, slow], known[pairs][:, slow]) for pairs in (pairs_up, pairs_down))
     rows = up if np.nan_to_num(shares[0]) >= np.nan_to_num(shares[1]) else down
@@ -241,10 +241,23 @@ def _link_use(
     return LinkUse((shares[0], shares[1]), _spread(rate[then]), _spread(rate[usual]), 8.0 * size / max(busy, 1), size)
 
 
-def _directed(transfers: TransferTable, first: str, second: str) -> Int64:
-    """Rows whose path goes from one switch straight to the other."""
-    passes = [any(hop == (first, second) for hop in pairwise(path)) for path in transfers.paths]
-    return np.flatnonzero(np.array([*passes, False])[transfers.path])
+class _RowsByHop:
+    """The rows of a job whose path goes from one switch straight to another."""
+
+    def __init__(self, transfers: TransferTable) -> None:
+        self.pair_of_row = transfers.pair_of_row
+        self._path = transfers.path
+        self._paths = len(transfers.paths)
+        self._with_hop: dict[tuple[str, str], list[int]] = {}
+        used = np.unique(transfers.path)
+        for path in used[used >= 0].tolist():
+            for hop in pairwise(transfers.paths[path]):
+                self._with_hop.setdefault(hop, []).append(path)
+
+    def rows(self, first: str, second: str) -> Int64:
+        passes = np.zeros(self._paths + 1, dtype=np.bool_)  # the last: paths that are not known
+        passes[self._with_hop.get((first, second), [])] = True
+        return np.flatnonzero(passes[self._path])
 
 
 def _share(sick: Bool, known: Bool) -> float:
