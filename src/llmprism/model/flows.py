@@ -8,7 +8,7 @@ Addresses are integers that index `addresses`; switch paths are integers that in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,6 +35,9 @@ __all__ = [
 MESSAGE_FLOOR_BYTES: Final = 1_000
 """Smaller transfers are heartbeats, norms and store messages, which go on between steps and between jobs; the smallest
 gradient bucket of a real job was 6 KB."""
+
+ONE_MESSAGE_BYTES: Final = 1_000_000
+"""Size that every message is given where messages are counted; any above the floor would do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,10 @@ class TransferTable:
         return self._rows(
             np.flatnonzero(keep), self.pair_src[alive], self.pair_dst[alive], self.pair_gap_ns[alive], counts[alive]
         )
+
+    def as_messages(self) -> TransferTable:
+        """The same table with every message of one size and heartbeats of none: counts in place of bytes."""
+        return replace(self, bytes=np.where(self.bytes >= MESSAGE_FLOOR_BYTES, ONE_MESSAGE_BYTES, 0))
 
     def _rows(self, rows: Int64, src: Int32, dst: Int32, gap: Int64, counts: Int64) -> TransferTable:
         offsets = np.zeros(src.size + 1, dtype=np.int64)

@@ -15,6 +15,7 @@ from llmprism.model.flows import Int32, Int64, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.accumulation import accumulated
+from llmprism.parallelism.dark_pairs import without_dark_pairs
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
 from llmprism.parallelism.hybrid import shard_links
@@ -264,9 +265,16 @@ def _rephased(job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]
         sign = np.zeros(transfers.pair_count, dtype=np.int8)
         sign[[there for there, _ in forward]] = 1
         sign[[back for _, back in forward]] = -1
+        sign[~without_dark_pairs(transfers, sign != 0, job.clock.period_ns)] = 0
         step_bytes = float(features.step_bytes[sign != 0].sum())
-        return pipeline_clock(transfers, sign, gradient, step_bytes, job.clock) or job.clock
+        found = pipeline_clock(transfers, sign, gradient, step_bytes, job.clock)
+        if found is None:  # sequences of varying length: their messages can be counted
+            counted = transfers.as_messages()
+            step_messages = float(pair_features(counted, job.clock).step_bytes[sign != 0].sum())
+            found = pipeline_clock(counted, sign, gradient, step_messages, job.clock)
+        return found or job.clock
     if gradient.any():
+        gradient = without_dark_pairs(transfers, gradient, job.clock.period_ns)
         step_bytes = float(features.step_bytes[gradient].sum())
         return gradient_clock(transfers, gradient, step_bytes, job.clock) or job.clock
     return job.clock

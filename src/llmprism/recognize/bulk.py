@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import Int32, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, TransferTable
 from llmprism.model.topology import Topology
 from llmprism.stats.robust import segment_medians
 
@@ -63,7 +63,7 @@ class PairEnds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PairTraffic:
-    """Totals per directed pair."""
+    """Totals per directed pair. The times bound its messages; heartbeats, where it sends nothing else."""
 
     bytes: Int64
     largest: Int64
@@ -77,11 +77,14 @@ def pair_traffic(transfers: TransferTable) -> PairTraffic:
         none = np.zeros(0, dtype=np.int64)
         return PairTraffic(none, none, none, none)
     starts = offsets[:-1]
+    largest = np.maximum.reduceat(transfers.bytes, starts)
+    only_chatter = np.repeat(largest < MIN_MESSAGE_BYTES, np.diff(offsets))
+    counted = only_chatter | (transfers.bytes >= MESSAGE_FLOOR_BYTES)
     return PairTraffic(
         np.add.reduceat(transfers.bytes, starts),
-        np.maximum.reduceat(transfers.bytes, starts),
-        transfers.start_ns[starts],
-        np.maximum.reduceat(transfers.end_ns, starts),
+        largest,
+        np.minimum.reduceat(np.where(counted, transfers.start_ns, np.iinfo(np.int64).max), starts),
+        np.maximum.reduceat(np.where(counted, transfers.end_ns, -1), starts),
     )
 
 

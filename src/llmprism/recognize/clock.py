@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable, ranges
 from llmprism.recognize.beside_meshes import beside_meshes, has_meshes
-from llmprism.recognize.bulk import PairEnds, PairTraffic
+from llmprism.recognize.bulk import PairEnds, PairTraffic, pair_traffic
 from llmprism.stats.byte_steps import Chain, find_steps
 from llmprism.stats.silences import Silences, silences_of
 
@@ -68,8 +68,23 @@ EDGE_STEPS: Final = 2.2
 
 
 def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> StepClock | None:
-    """The clock of the plainest witness, or None when no witness shows steps."""
+    """The clock of the plainest witness, or None when no witness shows steps.
+
+    Where no bytes come round, messages are counted instead: sequences of varying length change every message's size,
+    but not how many there are in a step.
+    """
     transfers, traffic, pairs = beside_meshes(transfers, traffic, pairs)
+    by_bytes = _clock_of(transfers, traffic, pairs)
+    return by_bytes if by_bytes is not None else _clock_of(*_as_messages(transfers, pairs))
+
+
+def _as_messages(transfers: TransferTable, pairs: Int32) -> tuple[TransferTable, PairTraffic, Int32]:
+    """These pairs alone, every message of one and the same size, heartbeats of none."""
+    counted = transfers.select_pairs(pairs).as_messages()
+    return counted, pair_traffic(counted), np.arange(pairs.size, dtype=np.int32)
+
+
+def _clock_of(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> StepClock | None:
     best: tuple[float, Chain, Silences] | None = None
     for witness in _witnesses(transfers, traffic, pairs):
         silences = _series(transfers, witness)

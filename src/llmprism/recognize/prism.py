@@ -11,8 +11,9 @@ clocks do not agree. Everything between them is judged by totals and clocks alon
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
@@ -78,6 +79,8 @@ class _Cluster:
     servers: frozenset[str]
     clock: StepClock | None
     bytes: int
+    first_ns: int
+    last_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +179,7 @@ def join_clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: To
         elif clock is not None and _may_be_rails(a, b):
             questions.append(RailQuestion(i, j, clock.period_ns))
     open_ones = (q for q in questions if root_of.python(job, q.left) != root_of.python(job, q.right))
-    return Joined(tuple(sure), tuple(open_ones))
+    return Joined((*sure, *_set_ups(clusters)), tuple(open_ones))
 
 
 def are_rails(transfers: TransferTable, one: Int32, other: Int32, step_ns: float) -> bool:
@@ -198,7 +201,21 @@ def draft_jobs(
         _job(draft.pieces, [clusters[i] for i in np.flatnonzero(labels == label)], server_of)
         for label in range(int(labels.max(initial=-1)) + 1)
     ]
-    return sorted(jobs, key=lambda job: (job.members, job.id))
+    return _told_apart(sorted(jobs, key=lambda job: (job.members, job.id, _began(draft.pieces, job))))
+
+
+def _began(pieces: PairPieces, job: JobDraft) -> int:
+    return int(pieces.traffic.first_ns[job.pairs[job.bulk]].min())
+
+
+def _told_apart(jobs: list[JobDraft]) -> list[JobDraft]:
+    """The jobs, where several have the same members one after the other with their number in the id of the later."""
+    seen: Counter[str] = Counter()
+    result = []
+    for job in jobs:
+        seen[job.id] += 1
+        result.append(job if seen[job.id] == 1 else replace(job, id=f"{job.id}-{seen[job.id]}"))
+    return result
 
 
 def _clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: Topology | None) -> list[_Cluster]:
@@ -211,7 +228,9 @@ def _cluster(pieces: PairPieces, pairs: Int32, clock: StepClock | None, server_o
     members = np.unique(np.concatenate([pieces.pair_src[pairs], pieces.pair_dst[pairs]])).astype(np.int64)
     names = (pieces.addresses[m] for m in members)
     servers = frozenset(server_of[name] for name in names if name in server_of)
-    return _Cluster(pairs, members, servers, clock, int(pieces.traffic.bytes[pairs].sum()))
+    traffic = pieces.traffic
+    first, last = int(traffic.first_ns[pairs].min()), int(traffic.last_ns[pairs].max())
+    return _Cluster(pairs, members, servers, clock, int(traffic.bytes[pairs].sum()), first, last)
 
 
 def _acquaintance(transfers: PairEnds, clusters: list[_Cluster]) -> frozenset[tuple[int, int]]:
@@ -264,6 +283,27 @@ def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
     if same_shape and a.servers == b.servers and (subdivides(a.clock, b.clock) or subdivides(b.clock, a.clock)):
         return len(a.servers) > 0
     return lockstep(a.clock, b.clock) >= needed
+
+
+def _set_ups(clusters: list[_Cluster]) -> list[tuple[int, int]]:
+    """Clusters without steps, each with the next one of the same members that has some.
+
+    A job begins by handing out its parameters; loading and compiling may then take so long that the steps look like
+    another job's.
+    """
+    stepping: dict[int, list[int]] = {}
+    for index in sorted(range(len(clusters)), key=lambda i: clusters[i].first_ns):
+        if clusters[index].clock is not None:
+            for member in clusters[index].members.tolist():
+                stepping.setdefault(member, []).append(index)
+    joined = []
+    for index, cluster in enumerate(clusters):
+        if cluster.clock is None:
+            later = (i for i in stepping.get(int(cluster.members[0]), ()) if clusters[i].first_ns >= cluster.last_ns)
+            following = next(later, None)
+            if following is not None and np.isin(cluster.members, clusters[following].members).all():
+                joined.append((index, following))
+    return joined
 
 
 def _may_be_rails(a: _Cluster, b: _Cluster) -> bool:

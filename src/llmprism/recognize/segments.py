@@ -58,11 +58,14 @@ class PairSegments:
         if not starts.size:
             none = np.zeros(0, dtype=np.int64)
             return PairTraffic(none, none, none, none)
+        never = np.iinfo(np.int64).max
+        first = np.minimum.reduceat(np.where(self.message_first_ns >= 0, self.message_first_ns, never), starts)
+        last = np.maximum.reduceat(self.message_last_ns, starts)
         return PairTraffic(
             np.add.reduceat(self.bytes, starts),
             np.maximum.reduceat(self.largest, starts),
-            self.first_ns[starts],
-            np.maximum.reduceat(self.last_ns, starts),
+            np.where(first < never, first, self.first_ns[starts]),
+            np.where(last >= 0, last, np.maximum.reduceat(self.last_ns, starts)),
         )
 
 
