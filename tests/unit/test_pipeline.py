@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from llmprism.errors import UsageError
+from llmprism.ingest import read_flows, read_transfers
 from llmprism.model import JobState, Nic, Server, Topology
 from llmprism.pipeline import METHODS, diagnose
+from llmprism.report.json_report import render
 from unit.builders import MS, SECOND, Flow, build_job, chatter, flow_table
 
 
@@ -100,3 +102,11 @@ def test_every_method_tells_its_progress_and_the_same_answer_twice(method):
 def test_an_unknown_method_is_refused():
     with pytest.raises(UsageError, match="guess"):
         diagnose(flow_table([]), method="guess")
+
+
+def test_a_memory_limit_changes_no_byte_of_the_report(request):
+    """Two megabytes make a dozen buckets of this capture."""
+    flows = [request.config.rootpath / "examples" / "crash" / "flows.parquet"]
+    at_once = diagnose(read_flows(flows))
+    in_buckets = diagnose(read_transfers(flows, memory_limit="2MB"))
+    assert render(in_buckets) == render(at_once)

@@ -84,7 +84,8 @@ def _first(evidence: JobEvidence, src: int, dst: int, *, ends: bool) -> Float64:
     """Start (or end) of the first message of a pair in each counted step."""
     transfers, steps = evidence.job.transfers, evidence.timeline.steps
     result = np.full(steps.count, np.inf)
-    for pair in np.flatnonzero((transfers.pair_src == src) & (transfers.pair_dst == dst)):
+    low, high = np.searchsorted(transfers.pair_src, [src, src + 1])
+    for pair in low + np.flatnonzero(transfers.pair_dst[low:high] == dst):
         rows = np.arange(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1])
         rows = rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
         step = steps.at(transfers.start_ns[rows])

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.kernel import kernel
 from llmprism.model.finding import WhereType
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.timeline import Steps
@@ -143,34 +144,65 @@ def _lasting(sick: Bool, known: Bool) -> Bool:
 
 
 def _places(evidence: JobEvidence, known: Bool) -> dict[int, list[Place]]:
-    return {int(pair): _places_of_pair(evidence, int(pair)) for pair in np.flatnonzero(known.any(axis=1))}
-
-
-def _places_of_pair(evidence: JobEvidence, pair: int) -> list[Place]:
+    """The places that each pair with known rates passes: NICs, links both ways and one way, switches, its group."""
     transfers = evidence.job.transfers
-    src = transfers.addresses[transfers.pair_src[pair]]
-    dst = transfers.addresses[transfers.pair_dst[pair]]
-    places: list[Place] = [(WhereType.NIC, src), (WhereType.NIC, dst)]
-    paths = _paths(transfers, pair)
+    used, path = _main_paths(transfers.pair_offsets, transfers.path, transfers.bytes, len(transfers.paths), PATH_SHARE)
+    order = np.lexsort((path, used))
+    first = np.searchsorted(used[order], np.arange(transfers.pair_count + 1)).tolist()
+    paths = path[order].tolist()
+    groups: list[Place] = [
+        (WhereType.GROUP, tuple(transfers.addresses[member] for member in group.members))
+        for group in evidence.layout.groups
+    ]
+    group_of = evidence.group_of_pair.tolist()
+    ends = zip(transfers.pair_src.tolist(), transfers.pair_dst.tolist(), strict=True)
+    on_the_way: dict[tuple[int, ...], list[Place]] = {}
+    places: dict[int, list[Place]] = {}
+    for pair, (src, dst) in enumerate(ends):
+        way = tuple(paths[first[pair] : first[pair + 1]])
+        if way not in on_the_way:
+            on_the_way[way] = _on_the_way([transfers.paths[one] for one in way])
+        nics: list[Place] = [(WhereType.NIC, transfers.addresses[src]), (WhereType.NIC, transfers.addresses[dst])]
+        group = groups[group_of[pair] : group_of[pair] + 1] if group_of[pair] >= 0 else []
+        places[pair] = nics + on_the_way[way] + group
+    return {pair: places[pair] for pair in np.flatnonzero(known.any(axis=1)).tolist()}
+
+
+def _on_the_way(paths: list[tuple[str, ...]]) -> list[Place]:
+    """Links both ways, links one way and switches of some paths."""
     links = dict.fromkeys((min(a, b), max(a, b)) for path in paths for a, b in pairwise(path))
-    places += [(WhereType.LINK, link) for link in links]
+    places: list[Place] = [(WhereType.LINK, link) for link in links]
     places += [(WhereType.LINK, (*hop, ONE_WAY)) for hop in dict.fromkeys(h for path in paths for h in pairwise(path))]
     places += [(WhereType.SWITCH, switch) for switch in dict.fromkeys(switch for path in paths for switch in path)]
-    group = evidence.group_of_pair[pair]
-    if group >= 0:
-        members = evidence.layout.groups[group].members
-        places.append((WhereType.GROUP, tuple(transfers.addresses[member] for member in members)))
     return places
 
 
-def _paths(transfers: TransferTable, pair: int) -> list[tuple[str, ...]]:
-    """The paths that carry a good share of the pair's bytes: its connections may be spread over several."""
-    rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
-    known = transfers.path[rows] >= 0
-    if not known.any():
-        return []
-    carried = np.bincount(transfers.path[rows][known], transfers.bytes[rows][known])
-    return [transfers.paths[path] for path in np.flatnonzero(carried >= PATH_SHARE * carried.sum())]
+@kernel
+def _main_paths(offsets: Int64, path: NDArray[np.int32], size: Int64, paths: int, share: float) -> tuple[Int64, Int64]:
+    """Pairs and the paths that carry this share of the pair's bytes: its connections may be spread over several."""
+    carried = np.zeros(paths)
+    touched = np.empty(paths, dtype=np.int64)
+    room = (offsets.size - 1) * (int(1.0 / share) + 1)
+    out_pair, out_path = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    count = 0
+    for pair in range(offsets.size - 1):
+        found, total = 0, 0.0
+        for row in range(offsets[pair], offsets[pair + 1]):
+            one = path[row]
+            if one < 0:
+                continue
+            if carried[one] == 0.0:
+                touched[found] = one
+                found += 1
+            carried[one] += size[row]
+            total += size[row]
+        for place in range(found):
+            one = touched[place]
+            if carried[one] >= share * total:
+                out_pair[count], out_path[count] = pair, one
+                count += 1
+            carried[one] = 0.0
+    return out_pair[:count], out_path[:count]
 
 
 def _links(evidence: JobEvidence, sick: Bool, known: Bool, places: dict[int, list[Place]]) -> dict[Place, LinkUse]:
@@ -186,16 +218,16 @@ def _links(evidence: JobEvidence, sick: Bool, known: Bool, places: dict[int, lis
                 good[place] = good.get(place, 0) + int(known_of[pair] - bad_of[pair])
     likely = [p for p, count in bad.items() if count >= max(MIN_CELLS, LIKELY_SHARE * (count + good[p]))]
     likely = sorted(likely, key=lambda place: -bad[place])[:MAX_LINKS]
-    row_pair = evidence.job.transfers.pair_of_row if likely else np.zeros(0, dtype=np.int32)
-    return {p: _link_use(evidence, p[1], sick, known, row_pair) for p in likely if not isinstance(p[1], str)}
+    if not likely:
+        return {}
+    rows = _RowsByHop(evidence.job.transfers)
+    return {p: _link_use(evidence, p[1], sick, known, rows) for p in likely if not isinstance(p[1], str)}
 
 
-def _link_use(
-    evidence: JobEvidence, link: tuple[str, ...], sick: Bool, known: Bool, row_pair: NDArray[np.int32]
-) -> LinkUse:
+def _link_use(evidence: JobEvidence, link: tuple[str, ...], sick: Bool, known: Bool, by_hop: _RowsByHop) -> LinkUse:
     transfers, steps = evidence.job.transfers, evidence.timeline.steps
-    up, down = (_directed(transfers, *ends) for ends in (link, link[::-1]))
-    pairs_up, pairs_down = (np.unique(row_pair[rows]) for rows in (up, down))
+    up, down = (by_hop.rows(*ends) for ends in (link, link[::-1]))
+    pairs_up, pairs_down = (np.unique(by_hop.pair_of_row[rows]) for rows in (up, down))
     slow: Bool = np.asarray(sick[np.union1d(pairs_up, pairs_down)].any(axis=0))
     shares = tuple(_share(sick[pairs][:, slow], known[pairs][:, slow]) for pairs in (pairs_up, pairs_down))
     rows = up if np.nan_to_num(shares[0]) >= np.nan_to_num(shares[1]) else down
@@ -209,10 +241,23 @@ def _link_use(
     return LinkUse((shares[0], shares[1]), _spread(rate[then]), _spread(rate[usual]), 8.0 * size / max(busy, 1), size)
 
 
-def _directed(transfers: TransferTable, first: str, second: str) -> Int64:
-    """Rows whose path goes from one switch straight to the other."""
-    passes = [any(hop == (first, second) for hop in pairwise(path)) for path in transfers.paths]
-    return np.flatnonzero(np.array([*passes, False])[transfers.path])
+class _RowsByHop:
+    """The rows of a job whose path goes from one switch straight to another."""
+
+    def __init__(self, transfers: TransferTable) -> None:
+        self.pair_of_row = transfers.pair_of_row
+        self._path = transfers.path
+        self._paths = len(transfers.paths)
+        self._with_hop: dict[tuple[str, str], list[int]] = {}
+        used = np.unique(transfers.path)
+        for path in used[used >= 0].tolist():
+            for hop in pairwise(transfers.paths[path]):
+                self._with_hop.setdefault(hop, []).append(path)
+
+    def rows(self, first: str, second: str) -> Int64:
+        passes = np.zeros(self._paths + 1, dtype=np.bool_)  # the last: paths that are not known
+        passes[self._with_hop.get((first, second), [])] = True
+        return np.flatnonzero(passes[self._path])
 
 
 def _share(sick: Bool, known: Bool) -> float:

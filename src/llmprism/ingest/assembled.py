@@ -56,6 +56,9 @@ the stages and for Python itself."""
 
 DATABASE_SHARE: Final = 0.4
 
+DATABASE_FLOOR_BYTES: Final = 100_000_000
+"""DuckDB cannot read a Parquet file with less: some row groups of every column, for each thread."""
+
 
 def read_transfers(
     paths: Sequence[str | Path],
@@ -72,7 +75,7 @@ def read_transfers(
     """
     limit = None if memory_limit is None else memory_bytes(memory_limit)
     most = bucket_records or (BUCKET_RECORDS if limit is None else int(BUCKET_SHARE * limit / RECORD_BYTES))
-    of_database = None if limit is None else f"{int(DATABASE_SHARE * limit / 1e6)}MB"
+    of_database = None if limit is None else f"{max(int(DATABASE_SHARE * limit), DATABASE_FLOOR_BYTES) // 10**6}MB"
     forced, collector = parse_format(format)
     sources = [identify(path, forced) for path in expand(paths)]
     with open_database(of_database) as (connection, spill), report_progress(connection, progress) as tell:

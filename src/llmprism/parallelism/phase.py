@@ -80,15 +80,27 @@ def outstanding(transfers: TransferTable, sign: Int8, when_ns: Int64, period_ns:
 
 @kernel
 def _sliding_extremes(when: Int64, level: Float64, reach: float) -> tuple[Float64, Float64]:
-    """Lowest and highest level within `reach` of each time."""
-    lowest, highest = np.empty(level.size), np.empty(level.size)
-    first, last = 0, 0
-    for i in range(level.size):
-        while when[i] - when[first] > reach:
-            first += 1
-        while last < level.size and when[last] - when[i] <= reach:
+    """Lowest and highest level within `reach` of each time, by queues of the levels that may still be one."""
+    n = level.size
+    lowest, highest = np.empty(n), np.empty(n)
+    low_queue, high_queue = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    low_first, low_end, high_first, high_end, last = 0, 0, 0, 0, 0
+    for i in range(n):
+        while last < n and when[last] - when[i] <= reach:
+            while low_end > low_first and level[low_queue[low_end - 1]] >= level[last]:
+                low_end -= 1
+            low_queue[low_end] = last
+            low_end += 1
+            while high_end > high_first and level[high_queue[high_end - 1]] <= level[last]:
+                high_end -= 1
+            high_queue[high_end] = last
+            high_end += 1
             last += 1
-        lowest[i], highest[i] = level[first:last].min(), level[first:last].max()
+        while when[i] - when[low_queue[low_first]] > reach:
+            low_first += 1
+        while when[i] - when[high_queue[high_first]] > reach:
+            high_first += 1
+        lowest[i], highest[i] = level[low_queue[low_first]], level[high_queue[high_first]]
     return lowest, highest
 
 

@@ -76,6 +76,9 @@ link of single-message steps has few silences (6,000 steps of 0.2 s are 20 minut
 GRID: Final = 1.015
 """Ratio of neighbouring trial spacings: below the tolerance, so that none is missed."""
 
+FEW: Final = 12
+"""Silences up to which a loop in Python is faster than arrays."""
+
 GUARD: Final = 0.03
 """Share of a step next to a boundary in which silences belong to that boundary (tails of small messages)."""
 
@@ -102,24 +105,32 @@ def _link_by_arrays(position: Float64, weight: Float64, spacing: float, toleranc
     where, length = position.tolist(), np.minimum(weight, cap).tolist()
     shortest, longest = spacing * (1.0 - tolerance), spacing * (1.0 + tolerance)
     best, previous = np.empty(n), [-1] * n
+    told: list[float] = []  # the same as `best`, for reading one by one
     low = high = lead = 0
     for i in range(n):
-        gain, origin = 0.0, -1
-        if i > 0 and best[lead] - 2.0 * cap > gain:
-            gain, origin = float(best[lead]) - 2.0 * cap, lead
-        while where[i] - where[low] > longest:
+        gain, origin, here = 0.0, -1, where[i]
+        if i > 0 and told[lead] - 2.0 * cap > gain:
+            gain, origin = told[lead] - 2.0 * cap, lead
+        while here - where[low] > longest:
             low += 1
-        while high < i and where[i] - where[high] >= shortest:
+        while high < i and here - where[high] >= shortest:
             high += 1
-        if high > low:
-            misfit = ((where[i] - position[low:high]) / spacing - 1.0) / tolerance
-            value = best[low:high] - 0.3 * cap * misfit * misfit
-            j = int(value.argmax())
-            if value[j] > gain:
-                gain, origin = float(value[j]), low + j
+        if high - low > FEW:
+            apart = ((here - position[low:high]) / spacing - 1.0) / tolerance
+            values = best[low:high] - 0.3 * cap * apart * apart
+            j = int(values.argmax())
+            if values[j] > gain:
+                gain, origin = float(values[j]), low + j
+        else:
+            for j in range(low, high):
+                misfit = ((here - where[j]) / spacing - 1.0) / tolerance
+                value = told[j] - 0.3 * cap * misfit * misfit
+                if value > gain:
+                    gain, origin = value, j
         best[i] = length[i] + gain
+        told.append(length[i] + gain)
         previous[i] = origin
-        lead = i if i == 0 or best[i] > best[lead] else lead
+        lead = i if told[i] > told[lead] else lead
     chain = [lead]
     while previous[chain[-1]] >= 0:
         chain.append(previous[chain[-1]])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llmprism.model import StepClock
-from llmprism.parallelism.phase import gradient_clock, outstanding, pipeline_clock
+from llmprism.parallelism.phase import _sliding_extremes, gradient_clock, outstanding, pipeline_clock
 from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
 
 
@@ -73,3 +73,12 @@ def test_a_group_that_tells_other_steps_than_the_clock_is_not_believed():
     few = StepClock(np.array(job.step_ends_ns[::5], dtype=np.int64), np.ones(3, dtype=np.bool_), 1.0)
     step_bytes = float(transfers.bytes.sum()) / job.shape.steps
     assert gradient_clock(transfers, np.ones(transfers.pair_count, dtype=np.bool_), step_bytes, few) is None
+
+
+def test_sliding_extremes_equal_those_of_every_window():
+    rng = np.random.default_rng(2)
+    when, level = np.sort(rng.integers(0, 1_000, 300)), rng.integers(-9, 9, 300).astype(np.float64)
+    lowest, highest = _sliding_extremes(when, level, 40.0)
+    windows = [level[np.abs(when - moment) <= 40] for moment in when]
+    assert lowest.tolist() == [window.min() for window in windows]
+    assert highest.tolist() == [window.max() for window in windows]
