@@ -22,6 +22,7 @@ Int64 = NDArray[np.int64]
 
 __all__ = [
     "MESSAGE_FLOOR_BYTES",
+    "ONE_MESSAGE_BYTES",
     "AssembledFlows",
     "FlowTable",
     "InputCounts",

@@ -17,13 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable, ranges
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, ONE_MESSAGE_BYTES, Int32, Int64, TransferTable, ranges
 from llmprism.recognize.beside_meshes import beside_meshes, has_meshes
 from llmprism.recognize.bulk import PairEnds, PairTraffic, pair_traffic
 from llmprism.stats.byte_steps import Chain, find_steps
 from llmprism.stats.silences import Silences, silences_of
 
 __all__ = ["cluster_clock", "witness_pairs"]
+
+LEAST_MESSAGES: Final = 6
+"""Messages in a step from which their number says anything: two micro-batches over a link and back, and something."""
 
 MAX_LINKS: Final = 4
 """Links asked on each side of the ranking (busiest, least busy)."""
@@ -75,7 +78,7 @@ def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) 
     """
     transfers, traffic, pairs = beside_meshes(transfers, traffic, pairs)
     by_bytes = _clock_of(transfers, traffic, pairs)
-    return by_bytes if by_bytes is not None else _clock_of(*_as_messages(transfers, pairs))
+    return by_bytes if by_bytes is not None else _clock_of(*_as_messages(transfers, pairs), LEAST_MESSAGES)
 
 
 def _as_messages(transfers: TransferTable, pairs: Int32) -> tuple[TransferTable, PairTraffic, Int32]:
@@ -84,11 +87,15 @@ def _as_messages(transfers: TransferTable, pairs: Int32) -> tuple[TransferTable,
     return counted, pair_traffic(counted), np.arange(pairs.size, dtype=np.int32)
 
 
-def _clock_of(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> StepClock | None:
+def _clock_of(
+    transfers: TransferTable, traffic: PairTraffic, pairs: Int32, least_messages: int | None = None
+) -> StepClock | None:
+    """`least_messages` is the least number of messages in a step, where messages are counted in place of bytes."""
     best: tuple[float, Chain, Silences] | None = None
     for witness in _witnesses(transfers, traffic, pairs):
         silences = _series(transfers, witness)
-        chain = find_steps(silences, pauses=_one_way(transfers, traffic, witness))
+        most = int(silences.bytes_before[-1]) // (least_messages * ONE_MESSAGE_BYTES) if least_messages else None
+        chain = find_steps(silences, most, pauses=_one_way(transfers, traffic, witness))
         if chain is None or not _each_conserved(transfers, witness, silences.begin_ns[chain.boundaries], chain):
             continue
         score = chain.dominance * chain.coverage
