@@ -1,6 +1,6 @@
-"""The accuracy table: every scenario, simulated, diagnosed by each method and scored against the truth.
+"""The accuracy table: every scenario, simulated, and every real capture, diagnosed by each method and scored.
 
-    python benchmarks/accuracy.py                         all scenarios, the published rules against ours
+    python benchmarks/accuracy.py                         all of them, the published rules against ours
     python benchmarks/accuracy.py --scenario slow-nic     one of them
     python benchmarks/accuracy.py --tool "mytool {flows} {topology} {out}" --method mine
 
@@ -25,7 +25,7 @@ from typing import Any
 
 from llmprism.score import Score, read_document, read_truth, score_report
 from llmprism.score.pairs import MISSING, TRAINING_KINDS
-from llmprism.sim import Scenario, read_scenario, scenario_names, simulate
+from llmprism.sim import read_scenario, scenario_names, simulate
 
 ROOT = Path(__file__).parents[1]
 OUR_TOOL = (
@@ -34,6 +34,8 @@ OUR_TOOL = (
 )
 EMPTY_REPORT: dict[str, Any] = {"schema": "llmprism.report/1", "jobs": [], "findings": []}
 LEVELS = ("easy", "medium", "hard", "brutal")
+CAPTURE = "real capture"
+CAPTURES = ROOT / "../shared/data/captures"
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,9 @@ class Result:
 
 @dataclass(frozen=True)
 class Row:
-    scenario: Scenario
+    name: str
+    level: str
+    seed: str
     records: int
     results: dict[str, Result]
 
@@ -56,7 +60,7 @@ def main() -> int:
     arguments = _arguments()
     names = arguments.scenario or scenario_names()
     methods = arguments.method or ["paper", "prism"]
-    rows = []
+    rows = [] if arguments.scenario else _captures(methods, arguments.tool, arguments.timeout)
     with tempfile.TemporaryDirectory(prefix="accuracy-") as work:
         for name in sorted(names, key=lambda n: (LEVELS.index(read_scenario(n).level), n)):
             rows.append(_scenario(name, methods, arguments.tool, Path(work), arguments.timeout))
@@ -83,16 +87,33 @@ def _scenario(name: str, methods: list[str], tool: str, work: Path, timeout: flo
     scenario = read_scenario(name)
     folder = work / name
     summary = simulate(scenario, folder)
+    results, _ = _results(methods, tool, folder, folder, timeout)
+    return Row(name, scenario.level, str(scenario.seed), summary.records, results)
+
+
+def _captures(methods: list[str], tool: str, timeout: float) -> list[Row]:
+    """One row per capture with a truth beside the project; none where there are no captures."""
+    rows = []
+    for folder in sorted(CAPTURES.glob("*")) if CAPTURES.is_dir() else []:
+        if (folder / "truth.json.gz").is_file():
+            with tempfile.TemporaryDirectory(prefix="accuracy-") as work:
+                results, records = _results(methods, tool, folder, Path(work), timeout)
+            rows.append(Row(folder.name, CAPTURE, "-", records, results))
+    return rows
+
+
+def _results(methods: list[str], tool: str, folder: Path, work: Path, timeout: float) -> tuple[dict[str, Result], int]:
+    """Each method's result on the flows in a folder, and how many records there are."""
     truth = read_truth(folder / "truth.json.gz")
-    results = {}
+    results, records = {}, 0
     for method in methods:
-        report, seconds, failure = _run_tool(tool, method, folder, timeout)
+        report, seconds, failure = _run_tool(tool, method, folder, work / f"report-{method}.json", timeout)
         results[method] = Result(score_report(report, truth), seconds, failure)
-    return Row(scenario, summary.records, results)
+        records = max(records, int(report.get("input", {}).get("records", 0)))
+    return results, records
 
 
-def _run_tool(tool: str, method: str, folder: Path, timeout: float) -> tuple[dict[str, Any], float, str]:
-    out = folder / f"report-{method}.json"
+def _run_tool(tool: str, method: str, folder: Path, out: Path, timeout: float) -> tuple[dict[str, Any], float, str]:
     places = {"flows": folder / "flows.parquet", "topology": folder / "topology.json", "out": out}
     command = tool.format(method=method, **{key: shlex.quote(str(path)) for key, path in places.items()})
     begin = time.perf_counter()
@@ -157,10 +178,10 @@ def _share(share: Any) -> str:
 
 def _document(rows: list[Row], methods: list[str]) -> str:
     lines = [
-        "# Accuracy on the simulated scenarios",
+        "# Accuracy on real captures and simulated scenarios",
         "",
-        f"Written by `make bench-accuracy` at commit `{_commit()}`. Each scenario runs with the seed in the table;",
-        "[how-to/score-another-tool.md](how-to/score-another-tool.md) says what the columns mean.",
+        f"Written by `make bench-accuracy` at commit `{_commit()}`. Each scenario runs with the seed in the table; real",
+        "captures have none. [how-to/score-another-tool.md](how-to/score-another-tool.md) says what the columns mean.",
         "",
         "| scenario | level | seed | records | method | " + " | ".join(name for name, _ in COLUMNS) + " | s |",
         "|" + " --- |" * (6 + len(COLUMNS)),
@@ -169,7 +190,7 @@ def _document(rows: list[Row], methods: list[str]) -> str:
         for method in methods:
             result = row.results[method]
             cells = [value(result.score) for _, value in COLUMNS]
-            head = f"| {row.scenario.name} | {row.scenario.level} | {row.scenario.seed} | {row.records:,} | {method} | "
+            head = f"| {row.name} | {row.level} | {row.seed} | {row.records:,} | {method} | "
             time_cell = f"{result.seconds:.1f}" + (f" ({result.failure.replace('|', '/')})" if result.failure else "")
             lines.append(head + " | ".join(cells) + f" | {time_cell} |")
     lines += ["", "## All together", "", *_totals(rows, methods), ""]
@@ -204,8 +225,8 @@ def _totals(rows: list[Row], methods: list[str]) -> list[str]:
         "faults exact | false alarms per job-hour |",
         "|" + " --- |" * 11,
     ]
-    for level in (*LEVELS, "all"):
-        chosen = [row for row in rows if level in ("all", row.scenario.level)]
+    for level in (CAPTURE, *LEVELS, "all"):
+        chosen = [row for row in rows if level in ("all", row.level)]
         if not chosen:
             continue
         for method in methods:
