@@ -17,12 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmprism.score import Score, read_document, read_truth, score_report
+from llmprism.score.pairs import MISSING, TRAINING_KINDS
 from llmprism.sim import Scenario, read_scenario, scenario_names, simulate
 
 ROOT = Path(__file__).parents[1]
@@ -171,7 +173,29 @@ def _document(rows: list[Row], methods: list[str]) -> str:
             time_cell = f"{result.seconds:.1f}" + (f" ({result.failure.replace('|', '/')})" if result.failure else "")
             lines.append(head + " | ".join(cells) + f" | {time_cell} |")
     lines += ["", "## All together", "", *_totals(rows, methods), ""]
+    lines += ["## What each pair carries", "", *_confusion(rows, methods), ""]
     return "\n".join(lines)
+
+
+def _confusion(rows: list[Row], methods: list[str]) -> list[str]:
+    """Kinds of directed pairs, truth by report, summed over the scenarios."""
+    lines = [
+        "Directed pairs and the kind they carry, summed over all scenarios above: a row is the truth, a column is what",
+        "the report says. `missing`: the report does not list the pair, or not that kind of it. The row `other` holds",
+        "pairs that carry no traffic of these kinds (tied embeddings, for example) and were given one.",
+    ]
+    for method in methods:
+        cells: Counter[tuple[str, str]] = Counter()
+        for row in rows:
+            for truth, said, count in row.results[method].score.pairs.confusion:
+                cells[truth, said] += count
+        columns = (*TRAINING_KINDS, "other", "unknown", MISSING)
+        lines += ["", f"| {method}: truth | " + " | ".join(columns) + " | right |", "|" + " --- |" * (len(columns) + 2)]
+        for truth in (*TRAINING_KINDS, "other"):
+            counts = [cells[truth, said] for said in columns]
+            right = _percent(cells[truth, truth] / sum(counts), 1) if sum(counts) and truth != "other" else "-"
+            lines.append(f"| {truth} | " + " | ".join(f"{count:,}" for count in counts) + f" | {right} |")
+    return lines
 
 
 def _totals(rows: list[Row], methods: list[str]) -> list[str]:

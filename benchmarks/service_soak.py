@@ -2,8 +2,8 @@
 
 Tenants are copies of the bundled healthy capture, enough of them for the rate, played in a loop. Prints, every half
 minute, the rate, memory of both processes and how far the windows lie behind; at the end whether
-received = stored + dropped, and received = sent. Then pushes far more than the queue holds for a while, to see that
-load is shed, counted and over afterwards.
+received = stored + dropped, and received = sent, and which findings were told of these healthy jobs. Then offers many
+times what can be stored for a while, to see that load is shed, counted, said, and over afterwards.
 Usage: python benchmarks/service_soak.py [SECONDS] [RECORDS_PER_S]
 """
 
@@ -211,12 +211,15 @@ def steady(sender: Sender, service: int, seconds: int) -> bool:
     exact = received == stored + sum(dropped.values()) and stored == sender.sent
     print(f"sent {sender.sent:,} received {received:,} stored {stored:,} dropped {dropped}: exact {exact}", flush=True)
     print("jobs", {job["id"]: job["state"] for job in get(sender.url + "/api/v1/jobs")["items"]}, flush=True)
+    findings = get(sender.url + "/api/v1/findings")["items"]
+    print(f"findings {[(one['kind'], one['where']['id'], one['phase']) for one in findings]}", flush=True)
     return exact
 
 
 def overload(sender: Sender) -> bool:
     """Eight senders at once, each as fast as it can, for twenty seconds; then calm."""
     data, count = sender.body(0, time.time_ns())
+    _, already, _ = totals(sender.url)
     until = time.monotonic() + 20
     answers: dict[int, int] = {}
 
@@ -234,7 +237,12 @@ def overload(sender: Sender) -> bool:
     received, stored, dropped = totals(sender.url)
     exact = received == stored + sum(dropped.values())
     offered = count * sum(answers.values()) / 20
-    print(f"overload: {offered:,.0f} records/s offered, answers {answers}, shown on the page {shown}", flush=True)
+    taken = (stored - already) / 20
+    print(
+        f"overload: {offered:,.0f} records/s offered, {offered / max(taken, 1):.1f} times the {taken:,.0f} that "
+        f"could be stored; answers {answers}, shown on the page {shown}",
+        flush=True,
+    )
     print(f"received {received:,} = stored {stored:,} + dropped {dropped}: {exact}", flush=True)
     time.sleep(35)
     calm = sender.push(data, count, numbered=False)

@@ -8,6 +8,7 @@ __all__ = [
     "MAX_ADDRESS_CHARS",
     "MAX_BATCH_BYTES",
     "MAX_BATCH_RECORDS",
+    "MAX_CAPTURE_NOTES_BYTES",
     "MAX_DOCUMENT_BYTES",
     "MAX_DRIVER_PAIRS",
     "MAX_HEADER_BYTES",
@@ -69,7 +70,11 @@ MAX_INPUT_FILES: Final = 100_000
 """Files of one read: a day in one-second files; a larger glob is a mistake."""
 
 MAX_PACKET_FLOWS: Final = 1 << 20
-"""Flows of a capture held at once (a power of two): 250 MB of state; then all are finished and counted anew."""
+"""Flows of a capture held at once (a power of two, half filled): 340 MB of state, and as much again if all of them are
+RDMA queue pairs; then all are finished and counted anew."""
+
+MAX_CAPTURE_NOTES_BYTES: Final = 1 << 26
+"""64 MiB of notes in a Parquet file's metadata: signs of congestion on a million pairs."""
 
 MAX_PACKET_ADDRESSES: Final = 1 << 22
 """Addresses of a capture (a power of two): no cluster has four million NICs; a scan of the internet does."""

@@ -41,6 +41,7 @@ METHODS: Final = ("prism", "paper")
 
 Progress = Callable[[str, float], None]
 Told = tuple[Job, JobLayout, Timeline]
+Diagnosed = tuple[Recognition, list[Told], list[JobState], tuple[Finding, ...], Sequence[float | None]]
 
 
 def diagnose(
@@ -60,19 +61,23 @@ def diagnose(
     """
     if method not in METHODS:
         raise UsageError(f"there is no method {method!r}; there are {' and '.join(METHODS)}")
+    from llmprism.diagnose import congestion_note, with_congestion_signs
+
     watched = window or flows.window
     tell = progress or (lambda _stage, _share: None)
     usable, notes = usable_topology(flows.addresses, topology)
     run = _prism if method == "prism" else _paper
-    recognition, told, states, findings = run(flows, usable, with_events, tell, watched)
+    recognition, told, states, findings, lost = run(flows, usable, with_events, tell, watched)
+    notes += congestion_note(flows.congestion)
     return Report(
         window=watched,
         input=counts_of(flows.counts, recognition.unused),
         addresses=flows.addresses,
         jobs=tuple(
-            JobReport(job, state, layout, timeline) for (job, layout, timeline), state in zip(told, states, strict=True)
+            JobReport(job, state, layout, timeline, seconds)
+            for (job, layout, timeline), state, seconds in zip(told, states, lost, strict=True)
         ),
-        findings=findings,
+        findings=with_congestion_signs(findings, flows.congestion),
         topology=usable,
         switches=switch_loads([(job.id, path_loads(job.transfers)) for job, _, _ in told], usable),
         notes=notes + job_notes((job.id, layout) for job, layout, _ in told),
@@ -92,8 +97,8 @@ def tell_job(job: Job, window: Window, *, with_events: bool) -> tuple[JobLayout,
 
 def _prism(
     flows: FlowTable | AssembledFlows, topology: Topology | None, with_events: bool, tell: Progress, window: Window
-) -> tuple[Recognition, list[Told], list[JobState], tuple[Finding, ...]]:
-    from llmprism.diagnose import find_faults
+) -> Diagnosed:
+    from llmprism.diagnose import diagnose_jobs
     from llmprism.recognize import recognize
 
     tell("transfers", 0.0)
@@ -108,12 +113,12 @@ def _prism(
         told.append((job, layout, timeline))
         states.append(state)
     tell("diagnosis", 0.0)
-    return recognition, told, states, find_faults(told, states, topology, window, recognition.outside)
+    return recognition, told, states, *diagnose_jobs(told, states, topology, window, recognition.outside)
 
 
 def _paper(
     flows: FlowTable | AssembledFlows, topology: Topology | None, _with_events: bool, tell: Progress, _window: Window
-) -> tuple[Recognition, list[Told], list[JobState], tuple[Finding, ...]]:
+) -> Diagnosed:
     from llmprism.diagnose import diagnose_paper
     from llmprism.parallelism import layout_paper
     from llmprism.recognize import recognize_paper
@@ -129,7 +134,8 @@ def _paper(
         layout = layout_paper(job)
         told.append((job, layout, timeline_paper(job, layout)))
     tell("diagnosis", 0.0)
-    return Recognition(jobs), told, [JobState.UNKNOWN] * len(told), diagnose_paper(told, topology)
+    states = [JobState.UNKNOWN] * len(told)
+    return Recognition(jobs), told, states, diagnose_paper(told, topology), [None] * len(told)
 
 
 def usable_topology(addresses: tuple[str, ...], topology: Topology | None) -> tuple[Topology | None, tuple[str, ...]]:

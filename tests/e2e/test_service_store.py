@@ -1,12 +1,7 @@
 """The store on PostgreSQL, also when it goes away for a while."""
 
-import os
-import pwd
-import shutil
-import subprocess
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -15,43 +10,11 @@ pytest.importorskip("fastapi", reason="needs llmprism[serve]")
 pytest.importorskip("psycopg", reason="needs llmprism[postgresql]")
 
 from llmprism.service.player import HttpTarget, opened, play
+from support.postgres import Postgres
 from support.reports import EXAMPLES
-from support.service import RunningService, free_port
+from support.service import RunningService
 
 SLOW_NIC = EXAMPLES / "slow_nic"
-
-
-class Postgres:
-    """A cluster of its own in a folder of its own."""
-
-    def __init__(self, folder):
-        programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-        if not programs:
-            pytest.skip("PostgreSQL is not installed: scripts/install-test-deps installs it")
-        self.bin, self.folder, self.port = programs[-1].parent, folder, free_port()
-        self.user = "postgres" if os.geteuid() == 0 else None
-        if self.user:
-            if shutil.which("setpriv") is None:
-                pytest.skip("setpriv is needed to start PostgreSQL as root")
-            account = pwd.getpwnam(self.user)
-            os.chown(folder, account.pw_uid, account.pw_gid)
-            for parent in folder.parents[:3]:
-                parent.chmod(0o755)
-        self._run("initdb", "-D", str(folder / "db"), "-U", "llmprism", "-A", "trust", "-E", "UTF8")
-        self.url = f"postgresql+psycopg://llmprism@127.0.0.1:{self.port}/postgres"
-
-    def _run(self, program, *arguments):
-        command = [str(self.bin / program), *arguments]
-        if self.user:
-            command = ["setpriv", "--reuid", self.user, "--regid", self.user, "--clear-groups", *command]
-        subprocess.run(command, check=True, capture_output=True, cwd=self.folder, timeout=60)
-
-    def start(self):
-        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-        self._run("pg_ctl", "-D", str(self.folder / "db"), "-w", "-o", options, "-l", str(self.folder / "log"), "start")
-
-    def stop(self):
-        self._run("pg_ctl", "-D", str(self.folder / "db"), "-w", "-m", "immediate", "stop")
 
 
 def test_postgresql_holds_the_same_and_may_go_away(tmp_path):

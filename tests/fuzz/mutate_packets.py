@@ -1,10 +1,10 @@
 """Feeds mutated packets and capture files to the packet reader; a crash, an error that is not ours, or a hang fails.
 
-    PYTHONPATH=tests/helpers python tests/fuzz/mutate_packets.py 1000000
+    PYTHONPATH=src:tests/helpers python tests/fuzz/mutate_packets.py 1000000
 
-Without atheris (which needs clang to build), this is the long run; tests/fuzz/atheris_packets.py is the guided one.
-One file in ten is mutated as a whole besides. Prints how many packets and files it ran and what the reader made of
-them. Memory is capped while it runs.
+The long run, on the compiled kernels; tests/fuzz/atheris_packets.py is the guided one, tests/fuzz/mutate_files.py the
+one for whole files of all formats. One capture in ten is mutated as a whole besides. Prints how many packets and files
+it ran, what the reader made of them, and the peak memory, which is capped while it runs.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def one_file(rng: random.Random) -> bytes:
+def one_file(rng: random.Random, packets: int = PACKETS_PER_FILE) -> bytes:
     frames, now = [], 1_794_706_221_000_000_000
-    for _ in range(PACKETS_PER_FILE):
+    for _ in range(packets):
         now += rng.choice((1, 1_000, 600_000, -5_000))
         frames.append((now, mutated(rng, rng.choice(SEEDS))))
     link = rng.choice((1, 1, 1, 0, 12, 101, 113, 276))
@@ -87,7 +87,8 @@ def main() -> None:
         packets += PACKETS_PER_FILE
         files += 1
         outcome["packets read"] += reader.stats().packets
-    sys.stdout.write(f"{packets:,} mutated packets in {files:,} files: {dict(outcome)}\n")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    sys.stdout.write(f"{packets:,} mutated packets in {files:,} files: {dict(outcome)}; peak memory {peak:,.0f} MB\n")
 
 
 if __name__ == "__main__":

@@ -33,10 +33,11 @@ class RunningService:
         self.environment = {f"LLMPRISM_{key}": str(value) for key, value in settings.items()}
         self.process: subprocess.Popen[bytes] | None = None
         self.log = folder / "service.log"
+        self.data = folder / "data"
 
     def start(self) -> RunningService:
         command = [sys.executable, "-m", "llmprism", "serve", "--port", str(self.port)]
-        command += ["--data", str(self.folder / "data"), *self.arguments]
+        command += ["--data", str(self.data), *self.arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "LLMPRISM_LOG__FORMAT": "text"}
         environment |= self.environment
         with self.log.open("ab") as log:
@@ -63,6 +64,10 @@ class RunningService:
     def get(self, path: str) -> Any:
         with urllib.request.urlopen(self.url + path, timeout=30) as answer:
             return json.loads(answer.read())
+
+    def text(self, path: str) -> str:
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+            return str(answer.read().decode())
 
     def until(self, check: Any, seconds: float) -> Any:
         """The first true answer of `check`; fails with the service's log after so many seconds."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from llmprism.ingest.convert import Conversion
 
 __all__ = ["convert"]
 
@@ -37,15 +40,26 @@ def convert(
 
       llmprism convert nfcapd.2026* -o flows.parquet
     """
+    from functools import partial
+
+    from llmprism.cli.screen import progress_bar
     from llmprism.ingest import ColumnMapping
     from llmprism.ingest.convert import convert_flows
 
     mapping = ColumnMapping.from_file(map_file) if map_file else ColumnMapping()
     for text in map_columns or []:
         mapping = mapping.merged(ColumnMapping.parse(text))
-    result = convert_flows(sources, output, mapping=mapping, format=format_name, burst_gap_ns=round(gap_us * 1_000))
-    if quiet:
-        return
+    gap_ns = round(gap_us * 1_000)
+    with progress_bar(quiet=quiet) as progress:
+        reading = None if progress is None else partial(progress, "converting")
+        result = convert_flows(
+            sources, output, mapping=mapping, format=format_name, burst_gap_ns=gap_ns, progress=reading
+        )
+    if not quiet:
+        _tell(result)
+
+
+def _tell(result: Conversion) -> None:
     typer.echo(f"{result.counts.used:,} records in {result.out}", err=True)
     for reason, count in result.counts.dropped:
         typer.echo(f"  {count:,} left out: {reason}", err=True)
@@ -55,6 +69,12 @@ def convert(
             f"{stats.missing:,} gaps, {stats.truncated:,} too short, {stats.not_ip + stats.other:,} other",
             err=True,
         )
+        if stats.messages:
+            typer.echo(
+                f"  {stats.messages:,} RDMA messages: {stats.estimated_messages:,} sizes estimated, "
+                f"{stats.cut_messages:,} cut by the start or end of the capture",
+                err=True,
+            )
         if stats.congestion_notifications or stats.negative_acknowledgements:
             typer.echo(
                 f"  congestion: {stats.congestion_notifications:,} CNPs, {stats.negative_acknowledgements:,} NAKs",

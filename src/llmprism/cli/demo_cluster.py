@@ -1,20 +1,19 @@
-"""`llmprism serve --demo`: a cluster of three tenants with faults, watched live.
+"""`llmprism serve --demo`: a simulated cluster on a bad day, watched live.
 
-The tenants are the bundled captures of real jobs, each moved to addresses of its own, on one simulated cluster: one is
-healthy, one gets a slow NIC that recovers, one loses a rank and crashes. The first part is sent at once as history,
-so that jobs and steps show within seconds; the faults follow in real time, and after a pause everything starts again.
+Four tenants train on it; one gets a slow NIC, one hangs, one loses a rank and comes back, and a file server becomes
+slow. The first part is sent at once as history, so that jobs and their usual step times show within seconds; the faults
+follow in real time, and after a pause everything starts again.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -23,23 +22,84 @@ if TYPE_CHECKING:
 
 __all__ = ["make_cluster", "serve_demo"]
 
-LEAD_S: Final = 22
+LEAD_S: Final = 44
 """Sent at once: enough for jobs to be believed and for a baseline of their step times."""
 
-PAUSE_S: Final = 25
-"""Between two rounds: the crash and the end of the others show before all start again."""
+PAUSE_S: Final = 45
+"""Between two rounds: longer than the silence after which a job has ended."""
 
+SCENARIO: Final = """
+title = "A small cluster on a bad day"
+seconds = 240
+seed = 7
 
-@dataclass(frozen=True, slots=True)
-class _Tenant:
-    """A bundled capture, the first number of its addresses on the cluster, and when it begins."""
+[cluster]
+servers = 20
+gpus_per_server = 4
+servers_per_pod = 10
+spines = 2
+storage_nodes = 2
+storage_gbps = 200
 
-    capture: str
-    network: int
-    begins_s: float
+[[job]]
+name = "pretrain"
+tp = 4
+pp = 2
+dp = 3
+micro_batches = 6
+compute_ms = 40
+gradient_mb = 120
 
+[[job]]
+name = "reader"
+tp = 4
+dp = 4
+data_mb = 120
+compute_ms = 40
 
-TENANTS: Final = (_Tenant("pp4dp2tp2", 20, 0.0), _Tenant("slow_nic", 21, 15.0), _Tenant("crash", 22, 28.0))
+[[job]]
+name = "phoenix"
+tp = 4
+pp = 2
+dp = 2
+micro_batches = 6
+compute_ms = 30
+
+[[job]]
+name = "reasoner"
+tp = 4
+pp = 2
+dp = 2
+micro_batches = 4
+compute_ms = 50
+
+[[fault]]
+kind = "slow_nic"
+job = "pretrain"
+rank = 9
+at_s = 48
+for_s = 120
+factor = 24
+
+[[fault]]
+kind = "slow_storage"
+rank = 1
+at_s = 46
+factor = 20
+
+[[fault]]
+kind = "hang"
+job = "reasoner"
+rank = 5
+at_s = 57.3
+
+[[fault]]
+kind = "crash_restart"
+job = "phoenix"
+rank = 6
+at_s = 62
+restart_s = 40
+"""
 
 
 def serve_demo(settings: Config) -> None:
@@ -54,6 +114,7 @@ def serve_demo(settings: Config) -> None:
     set_up_logs(LogSettings(level="error", format="text"))
     with tempfile.TemporaryDirectory(prefix="llmprism-demo-") as folder:
         made = Path(folder)
+        typer.echo("simulating a cluster of 80 GPUs …", err=True)
         make_cluster(made)
         config = replace(
             settings,
@@ -64,42 +125,18 @@ def serve_demo(settings: Config) -> None:
         )
 
         def ready(address: str) -> None:
-            typer.echo(f"three jobs, two faults to come: open {address}/ (Ctrl-C ends the demo)", err=True)
+            typer.echo(f"four jobs, four faults to come: open {address}/ (Ctrl-C ends the demo)", err=True)
             threading.Thread(target=_play, args=(made, address), daemon=True, name="player").start()
 
         serve(config, ready=ready)
 
 
 def make_cluster(folder: Path) -> None:
-    """Writes flows.parquet and topology.json of all tenants together."""
-    from llmprism.cli.demo import bundled_captures
-    from llmprism.ingest.database import open_database
+    """Writes flows.parquet and topology.json of the whole cluster."""
+    from llmprism.sim.run import simulate
+    from llmprism.sim.scenario import parse_scenario
 
-    captures = bundled_captures()
-    selects: list[str] = []
-    servers: list[dict[str, Any]] = []
-    switches: dict[str, dict[str, Any]] = {}
-    with open_database() as (connection, _):
-        for tenant in TENANTS:
-            file = captures[tenant.capture] / "flows.parquet"
-            row = connection.execute(f"SELECT min(start_ns) FROM read_parquet('{file}')").fetchone()
-            move = int(tenant.begins_s * 1e9) - (row[0] if row else 0)
-            selects.append(
-                f"SELECT start_ns + {move} AS start_ns, end_ns + {move} AS end_ns, bytes, switches, sport, dport, "
-                f"'{tenant.network}' || substr(src, 3) AS src, '{tenant.network}' || substr(dst, 3) AS dst "
-                f"FROM read_parquet('{file}')"
-            )
-            topology = json.loads((captures[tenant.capture] / "topology.json").read_text(encoding="utf-8"))
-            servers += [_moved(server, tenant.network) for server in topology["servers"]]
-            switches |= {switch["name"]: switch for switch in topology["switches"]}
-        connection.execute(f"COPY ({' UNION ALL '.join(selects)}) TO '{folder / 'flows.parquet'}' (FORMAT parquet)")
-    document = {"servers": servers, "switches": list(switches.values())}
-    (folder / "topology.json").write_text(json.dumps(document), encoding="utf-8")
-
-
-def _moved(server: dict[str, Any], network: int) -> dict[str, Any]:
-    nics = [{**nic, "address": f"{network}{nic['address'][2:]}"} for nic in server["nics"]]
-    return {"name": f"rack{network - 19}-{server['name']}", "nics": nics}
+    simulate(parse_scenario("demo", SCENARIO), folder)
 
 
 def _play(folder: Path, address: str) -> None:

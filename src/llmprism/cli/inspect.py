@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from llmprism.model.fitness import Fitness
+    from llmprism.model.fitness import CongestedPair, Fitness, PacketFitness
 
 __all__ = ["inspect"]
 
@@ -23,6 +23,7 @@ def inspect(
     json_out: Annotated[
         str | None, typer.Option("--json", help='Write JSON to this file; "-" is standard output.')
     ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Say what flow records are good enough for: jobs, parallelism, steps, faults.
 
@@ -32,6 +33,9 @@ def inspect(
 
       llmprism inspect 'nfcapd.2026*' --json -
     """
+    from functools import partial
+
+    from llmprism.cli.screen import progress_bar
     from llmprism.ingest import ColumnMapping, read_topology
     from llmprism.ingest.fitness import inspect_flows
 
@@ -39,7 +43,9 @@ def inspect(
     for text in map_columns or []:
         mapping = mapping.merged(ColumnMapping.parse(text))
     known = read_topology(topology) if topology else None
-    fitness = inspect_flows(flows, topology=known, mapping=mapping, format=format_name)
+    with progress_bar(quiet=quiet) as progress:
+        reading = None if progress is None else partial(progress, "reading records")
+        fitness = inspect_flows(flows, topology=known, mapping=mapping, format=format_name, progress=reading)
     if json_out is None:
         _print(fitness)
         return
@@ -71,11 +77,13 @@ def _print(fitness: Fitness) -> None:
     console.print(table)
     console.print()
     colours = {"yes": "green", "partly": "yellow", "no": "red"}
+    given: set[str] = set()
     for answer in fitness.answers:
         verdict = f"[{colours[answer.verdict]}]{answer.verdict:6}[/]"
         console.print(f"{answer.question:12} {verdict} {escape(answer.why)}", soft_wrap=True)
-        if answer.advice:
+        if answer.advice and answer.advice not in given:
             console.print(f"{'':19} → {escape(answer.advice)}", soft_wrap=True)
+        given.add(answer.advice)
 
 
 def _facts(fitness: Fitness) -> list[tuple[str, str]]:
@@ -83,23 +91,69 @@ def _facts(fitness: Fitness) -> list[tuple[str, str]]:
     dropped = ", ".join(f"{reason} {count:,}" for reason, count in counts.dropped) or "none"
     facts = [
         ("records", f"{counts.used:,} of {counts.records:,} used; dropped: {dropped}"),
-        ("time span", f"{fitness.window.seconds:.3f} s, {fitness.records_per_second:,.0f} records/s"),
+        ("time span", f"{fitness.window.seconds:.3f} s from {_clock(fitness.window.start_ns)}"),
+        ("rate", f"{fitness.records_per_second:,.0f} records/s, {8e-9 * fitness.bytes_per_second:,.2f} Gb/s"),
         ("pairs", f"{fitness.pairs:,} between {fitness.addresses:,} addresses"),
-        ("per busy pair", f"{fitness.records_per_pair_and_second:,.1f} records/s"),
+        ("per busy pair", _per_pair(fitness.records_per_pair_and_second)),
         ("record length", f"half of the bytes in records up to {fitness.typical_record_ns / 1e6:,.3f} ms"),
         ("folded", f"{fitness.folded_share:.1%} of the bytes in records longer than 1 s"),
         ("resolution", f"{fitness.timestamp_resolution_ns:,} ns"),
         ("sampling", f"1 in {fitness.sampling}" if fitness.sampling else "none seen"),
         ("duplicates", f"{fitness.duplicate_share:.1%} of the records"),
+        ("ports known", f"{fitness.port_share:.0%} of the records"),
         ("paths known", f"{fitness.path_share:.0%} of the bytes"),
     ]
-    if fitness.loss is not None:
-        facts.append(("capture loss", f"{fitness.loss:.3%} of the packets"))
-    facts += [
-        ("clock offset", f"{offset.exporter} {offset.offset_ns / 1e6:+.3f} ms against {offset.reference}")
-        for offset in fitness.clock_offsets
-    ]
-    if fitness.unknown_share is not None:
+    facts += _clocks(fitness)
+    facts += _packets(fitness.packets)
+    if fitness.unknown_share is None:
+        facts.append(("not in topology", "not known: no topology given"))
+    else:
         names = ", ".join(fitness.unknown_addresses[:5]) or "none"
         facts.append(("not in topology", f"{fitness.unknown_share:.1%} of the bytes: {names}"))
     return facts
+
+
+def _clock(time_ns: int) -> str:
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_ns // 1000)
+    except OverflowError:
+        return f"{time_ns} ns"
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _per_pair(rate: float) -> str:
+    return f"{rate:,.1f} records/s" if rate >= 1 else f"{60 * rate:.3g} records/minute"
+
+
+def _clocks(fitness: Fitness) -> list[tuple[str, str]]:
+    if fitness.clock_offsets:
+        return [
+            ("clock skew", f"{one.exporter} {one.offset_ns / 1e6:+.3f} ms against {one.reference} ({one.transfers:,})")
+            for one in fitness.clock_offsets
+        ]
+    if fitness.exporters < 2:
+        return [("clock skew", "none: one exporter" if fitness.exporters else "not known: no exporter is named")]
+    return [("clock skew", f"not known: no transfer was reported by two of {fitness.exporters} exporters")]
+
+
+def _packets(packets: PacketFitness | None) -> list[tuple[str, str]]:
+    if packets is None:
+        return [("capture loss", "not known: records, not packets")]
+    facts = [
+        ("packets", f"{packets.packets:,}, {packets.retransmitted:,} of them sent again"),
+        ("capture loss", f"{packets.loss:.3%} of the packets (gaps in sequence numbers that nothing filled)"),
+    ]
+    if packets.messages:
+        unsure = f"{packets.estimated:,} sizes estimated, {packets.cut:,} cut by the start or end of the capture"
+        facts.append(("RDMA messages", f"{packets.messages:,}: {unsure}"))
+    if packets.notifications or packets.negative:
+        facts.append(("congestion", f"{packets.notifications:,} CNPs, {packets.negative:,} NAKs"))
+        facts += [("", _complaints(one)) for one in packets.congested[:3] if one.notifications or one.negative]
+    return facts
+
+
+def _complaints(pair: CongestedPair) -> str:
+    counts = f"{pair.notifications:,} CNPs, {pair.negative:,} NAKs, {pair.retransmitted:,} packets sent again"
+    return f"{pair.src} → {pair.dst}: {counts}"

@@ -1,7 +1,15 @@
 """Timelines → findings; one file per detector."""
 
+from llmprism.diagnose.congestion_signs import congestion_note, with_congestion_signs
 from llmprism.diagnose.paper import diagnose_paper
-from llmprism.diagnose.prism import find_faults
+from llmprism.diagnose.prism import diagnose_jobs, find_faults
 from llmprism.diagnose.stopped import job_state
 
-__all__ = ["diagnose_paper", "find_faults", "job_state"]
+__all__ = [
+    "congestion_note",
+    "diagnose_jobs",
+    "diagnose_paper",
+    "find_faults",
+    "job_state",
+    "with_congestion_signs",
+]

@@ -25,6 +25,9 @@ __all__ = ["Ending", "final_ending", "inner_endings", "training_rows"]
 COMPLETE: Final = 0.9
 """Share of a step's bytes from which its end was not in the middle of it."""
 
+WHOLE: Final = 0.97
+"""The same for a job whose steps all carry the same bytes."""
+
 STARTED: Final = 0.002
 """Share of a step's bytes that must have flowed for the step to have begun."""
 
@@ -82,7 +85,7 @@ class Ending:
         """Did it stop in the middle of a step?"""
         quiet = max(QUIET_FACTOR * self.usual_silence_ns, QUIET_SHARE * self.period_ns)
         soon = self.exact and self.silence_ns > quiet
-        return STARTED < self.done < COMPLETE and (self.stopped or soon)
+        return STARTED < self.done < (WHOLE if self.exact else COMPLETE) and (self.stopped or soon)
 
 
 def training_rows(job: Job, layout: JobLayout) -> Bool:
@@ -96,7 +99,8 @@ def final_ending(job: Job, layout: JobLayout, timeline: Timeline, window: Window
     if messages is None:
         return None
     last = int(messages.end.max())
-    return messages.ending(timeline.steps.count, last, None, window.end_ns - last, int(job.transfers.end_ns.max()))
+    step = timeline.steps.count - int(messages.last_is_cut_short(last))
+    return messages.ending(step, last, None, window.end_ns - last, int(job.transfers.end_ns.max()))
 
 
 def inner_endings(job: Job, layout: JobLayout, timeline: Timeline) -> list[Ending]:
@@ -139,9 +143,8 @@ class _Messages:
 
     def ending(self, step: int, last: int, resumed: int | None, silence: int, alive: int) -> Ending:
         begun = int(self.steps.end_ns[step - 1])
-        whole = float(self.size[(self.start >= self.steps.start_ns[0]) & (self.start < self.steps.end_ns[-1])].sum())
         rows = np.flatnonzero((self.start >= begun) & (self.start <= last))
-        share = np.cumsum(self.size[rows]) / max(whole / self.steps.count, 1.0)
+        share = np.cumsum(self.size[rows]) / max(float(np.median(self.totals())), 1.0)
         done = float(share[-1]) if rows.size else 0.0
         if done > COMPLETE + 1.0 - STARTED and self.exact():
             unseen = int(done + 1.0 - COMPLETE)
@@ -150,11 +153,22 @@ class _Messages:
         usual = _usual_silence(self.start, self.end, self.size, self.steps, done)
         return Ending(step, begun, last, resumed, done, silence, usual, alive, self.period_ns, self.exact())
 
-    def exact(self) -> bool:
-        """Does every step carry the same bytes, so that a share of a step means something?"""
+    def last_is_cut_short(self, last: int) -> bool:
+        """Has the step that was counted last less than its bytes, and does nothing follow it?"""
+        if self.steps.count < 3 or last > self.steps.end_ns[-1] or not self.exact():
+            return False
+        total = self.totals()
+        return bool(total[-1] < WHOLE * np.median(total))
+
+    def totals(self) -> NDArray[np.float64]:
+        """Bytes of every step."""
         step = self.steps.at(self.start)
         inside = step >= 0
-        total = np.bincount(step[inside], self.size[inside], minlength=self.steps.count)
+        return np.bincount(step[inside], self.size[inside], minlength=self.steps.count).astype(np.float64)
+
+    def exact(self) -> bool:
+        """Does every step carry the same bytes, so that a share of a step means something?"""
+        total = self.totals()
         usual = float(np.median(total))
         return bool(np.median(np.abs(total - usual)) <= EXACT * usual)
 

@@ -17,7 +17,7 @@ from llmprism.diagnose.rates import pair_rates
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout, PairKind
-from llmprism.model.timeline import Timeline
+from llmprism.model.timeline import Steps, Timeline
 
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -26,6 +26,12 @@ __all__ = ["JobEvidence", "first_messages_ns", "gather_evidence"]
 
 MESSAGE_SHARE: Final = 0.005
 """Of a pair's bytes per step: smaller messages are norms or metrics, not gradients."""
+
+AWAY_STEPS: Final = 5.0
+"""A pause of so many steps may have been a restart."""
+
+SETUP_FACTOR: Final = 2.0
+"""A step after it that takes so many times the usual sets up again; real ones take 3-20 times as long."""
 
 TIE_BREAK: Final = 0.2
 """Weight of the first message to a member against the first one from it."""
@@ -60,7 +66,7 @@ class JobEvidence:
 def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobState) -> JobEvidence:
     steps = timeline.steps
     duration = steps.duration_ns.astype(np.float64)
-    counted = ~steps.setup
+    counted = ~steps.setup & ~_started_again(steps)
     pair_kind = _pair_kind(job, layout)
     return JobEvidence(
         job=job,
@@ -75,6 +81,16 @@ def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobS
         pair_kind=pair_kind,
         group_of_pair=_group_of_pair(job, layout, pair_kind),
     )
+
+
+def _started_again(steps: Steps) -> Bool:
+    """Long first steps after the job was away: they set up again, like the very first."""
+    again = np.zeros(steps.count, dtype=np.bool_)
+    if steps.count > 1:
+        usual = float(np.median(steps.duration_ns))
+        away = steps.start_ns[1:] - steps.end_ns[:-1] > AWAY_STEPS * usual
+        again[1:] = away & (steps.duration_ns[1:] > SETUP_FACTOR * usual)
+    return again
 
 
 def _pair_kind(job: Job, layout: JobLayout) -> NDArray[np.int8]:

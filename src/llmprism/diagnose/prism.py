@@ -23,7 +23,16 @@ from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
 from llmprism.model.topology import Topology
 
-__all__ = ["JobFaults", "Shared", "find_faults", "find_job_faults", "find_shared_faults", "ranked", "with_costs"]
+__all__ = [
+    "JobFaults",
+    "Shared",
+    "diagnose_jobs",
+    "find_faults",
+    "find_job_faults",
+    "find_shared_faults",
+    "ranked",
+    "with_costs",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +72,32 @@ class JobFaults:
     findings: tuple[Finding, ...]
     costs: tuple[tuple[int, float], ...]
 
+    @property
+    def lost_gpu_seconds(self) -> float:
+        """What the job lost in all; findings that overlap share their cost, so no second counts twice."""
+        own = sum(finding.lost_gpu_seconds for finding in self.findings)
+        return round(own + sum(seconds for _, seconds in self.costs), 3)
+
 
 def find_faults(
+    jobs: Sequence[tuple[Job, JobLayout, Timeline]],
+    states: Sequence[JobState],
+    topology: Topology | None,
+    window: Window,
+    outside: TransferTable | None = None,
+) -> tuple[Finding, ...]:
+    """All findings, the costliest first. `outside` holds the jobs' transfers with storage and other servers."""
+    return diagnose_jobs(jobs, states, topology, window, outside)[0]
+
+
+def diagnose_jobs(
     jobs: Sequence[tuple[Job, JobLayout, Timeline]],
     states: Sequence[JobState],
     topology: Topology | None,  # noqa: ARG001 - paths come with the records
     window: Window,
     outside: TransferTable | None = None,
-) -> tuple[Finding, ...]:
-    """All findings, the costliest first. `outside` holds the jobs' transfers with storage and other servers."""
+) -> tuple[tuple[Finding, ...], tuple[float | None, ...]]:
+    """All findings, and the GPU-seconds that each job lost to them; None where its steps were not seen."""
     evidence = [
         gather_evidence(job, layout, timeline, state)
         for (job, layout, timeline), state in zip(jobs, states, strict=True)
@@ -80,7 +106,9 @@ def find_faults(
     cells = [judge_transfers(one) for one in evidence if one.steps]
     storage = find_slow_storage(outside, members)
     shared = find_shared_faults([one.job for one in evidence], cells, storage, _ends(outside), window)
-    return with_costs(shared, [find_job_faults(one, shared.about(one.job), window) for one in evidence])
+    faults = [find_job_faults(one, shared.about(one.job), window) for one in evidence]
+    lost = tuple(fault.lost_gpu_seconds if one.steps else None for one, fault in zip(evidence, faults, strict=True))
+    return with_costs(shared, faults), lost
 
 
 def find_shared_faults(

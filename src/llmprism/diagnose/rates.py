@@ -66,12 +66,14 @@ def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool) -> Float64:
 
 
 def stamp_resolution_ns(transfers: TransferTable) -> int:
-    """The unit of the collector's clock: what divides the duration of every record; 1 where that is not known."""
-    duration = (transfers.end_ns - transfers.start_ns)[transfers.records == 1]
-    duration = duration[duration > 0]
-    if duration.size < MIN_DURATIONS:
+    """The unit of the collector's clock: what divides the duration of every record and the time between records of the
+    same pair; 1 where that is not known. Offsets of the exporters' clocks cancel in both."""
+    single = np.flatnonzero(transfers.records == 1)
+    duration = (transfers.end_ns - transfers.start_ns)[single]
+    if np.count_nonzero(duration) < MIN_DURATIONS:
         return 1
-    return int(np.gcd.reduce(duration))
+    between = np.diff(transfers.start_ns[single])[np.diff(transfers.pair_of_row[single]) == 0]
+    return max(int(np.gcd.reduce(np.concatenate([duration, between]))), 1)
 
 
 def _typical_size(transfers: TransferTable) -> Float64:

@@ -53,6 +53,9 @@ OTHER_WAY: Final = 0.1
 LINE_SHARE: Final = 0.8
 """Share of one pair's usual rate that all users of a shared link reach together at least."""
 
+SAME_TIME_COVER: Final = 0.1
+"""The same for one that comes and goes with a larger one: a few pairs left over have a path that the records hide."""
+
 MOST: Final = 0.5
 """Share of a job's pairs through a place that must be sick for the step to count against it."""
 
@@ -89,11 +92,26 @@ def find_slow_places(cells: Sequence[SlowCells]) -> list[Finding]:
         if place is None or gain < MIN_CELLS:
             break
         beside = concerned.union(*(jobs for jobs in together if jobs & concerned))
-        if gain >= MIN_COVER * sum(total[job] for job in beside):
-            findings += _accuse(place, left)
+        share = gain / sum(total[job] for job in beside)
+        if share >= MIN_COVER:
+            step = max(cell.normal_ns for cell in left)
+            accused = _accuse(place, left)
+            findings += [f for f in accused if share >= SAME_TIME_COVER or not _same_time(f, findings, step)]
             together.append(concerned)
         left = [_without(cell, _both_ways(place)) for cell in left]
     return _one_per_lanes(findings)
+
+
+def _same_time(finding: Finding, earlier: Sequence[Finding], step_ns: float) -> bool:
+    """Does it begin and end, within two steps, with a finding that explains more? Lanes of one group do."""
+    reach = 2.0 * step_ns
+    if finding.where.type is WhereType.GROUP:
+        return False
+
+    def near(a: int | None, b: int | None) -> bool:
+        return a == b if a is None or b is None else abs(a - b) <= reach
+
+    return any(near(finding.start_ns, e.start_ns) and near(finding.end_ns, e.end_ns) for e in earlier)
 
 
 def _both_ways(place: Place) -> Place:

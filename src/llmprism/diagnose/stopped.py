@@ -40,6 +40,15 @@ BEHIND: Final = 0.8
 SUSPECT_RANGE: Final = 0.25
 """Members within this share of the least progress are suspects: those that waited for the culprit are near it."""
 
+BEYOND: Final = 1.001
+"""Times the bytes that a member has sent: a message more, whatever a collector's rounding."""
+
+DUE_STEPS: Final = 10
+"""Earlier steps that tell when a message is due where a member has no peers."""
+
+NAMED: Final = 0.95
+"""Share of its peers' progress above which nobody is named: all stopped at about the same point."""
+
 CLEAR: Final = 0.05
 """Share of a step by which the culprit must be behind the next one to be named with confidence."""
 
@@ -70,7 +79,7 @@ def _alive(ending: Ending) -> bool:
 
 def _finding(job: Job, layout: JobLayout, timeline: Timeline, ending: Ending, window: Window) -> Finding:
     progress = _progress(job, layout, timeline, ending)
-    worst = _culprit(job, layout, progress, ending)
+    worst = _culprit(job, layout, timeline, progress, ending)
     others = np.delete(progress, worst)
     clear = worst >= 0 and (not np.isfinite(others).any() or progress[worst] < np.nanmin(others) - CLEAR)
     hung = ending.resumed_ns is None and _alive(ending)
@@ -85,7 +94,11 @@ def _finding(job: Job, layout: JobLayout, timeline: Timeline, ending: Ending, wi
         lost_gpu_seconds=round(_lost_ns(timeline, ending, window) / 1e9 * len(job.members), 3),
         summary=_summary(job, worst, ending, hung=hung),
         evidence=(
-            Evidence("share of its part of the last step that the GPU did", round(float(progress[worst]), 3), 1.0),
+            *(
+                [Evidence("share of its part of the last step that the GPU did", round(float(progress[worst]), 3), 1.0)]
+                if worst >= 0
+                else []
+            ),
             Evidence("share of the last step that the job did", round(ending.done, 3), 1.0),
             Evidence("seconds of silence after it", round(ending.silence_ns / 1e9, 3)),
         ),
@@ -100,14 +113,19 @@ def _lost_ns(timeline: Timeline, ending: Ending, window: Window) -> float:
     return float(max(int(steps.end_ns[ending.step]) - ending.begun_ns - ending.period_ns, 0.0))
 
 
-def _culprit(job: Job, layout: JobLayout, progress: Float64, ending: Ending) -> int:
-    """Row of the member to blame; -1 where nobody's part is known.
+def _culprit(job: Job, layout: JobLayout, timeline: Timeline, progress: Float64, ending: Ending) -> int:
+    """Row of the member to blame; -1 where nobody's part is known, or nobody is behind.
 
-    Of those far behind their peers, without those that got nothing from a suspect upstream: one that was told something
-    in this step and did not answer; else the earliest stage; of several, the one that fell silent first.
+    Of those behind their peers, the one whose next message was due first: whoever waits for it is due later. Where
+    that is not known, of those far behind, without those that got nothing from a suspect upstream: one that was told
+    something in this step and did not answer; else the earliest stage; of several, the one that fell silent first.
     """
-    if not np.isfinite(progress).any():
+    if not np.isfinite(progress).any() or float(np.nanmin(progress)) > NAMED:
         return -1
+    overdue = np.flatnonzero(progress < 1.0 - CLEAR)
+    due = _due_ns(job, layout, timeline, overdue, ending)
+    if np.isfinite(due).any():
+        return int(overdue[np.argmin(_latest_in_lockstep(job, layout, overdue, due))])
     behind = np.flatnonzero(progress <= min(BEHIND, float(np.nanmin(progress)) + SUSPECT_RANGE))
     if not behind.size:
         return int(np.nanargmin(progress))
@@ -124,6 +142,61 @@ def _culprit(job: Job, layout: JobLayout, progress: Float64, ending: Ending) -> 
     stage = np.array([stage_of.get(int(member), 0) for member in address])
     order = np.lexsort((sent[address], np.where(answered, stage, 0), answered))
     return int(behind[order[0]])
+
+
+def _latest_in_lockstep(
+    job: Job, layout: JobLayout, rows: NDArray[np.int64], due: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The latest due time of the suspects on the same server and stage: they live and die together, so one that went on
+    speaks for all. Messages to a dead member fail on its lane only."""
+    stage_of = layout.stage_of()
+    cell = [
+        (job.places[row] if job.places and job.places[row] else row, stage_of.get(job.members[row])) for row in rows
+    ]
+    return np.array([max(due[i] for i, other in enumerate(cell) if other == mine) for mine in cell])
+
+
+def _due_ns(
+    job: Job, layout: JobLayout, timeline: Timeline, suspects: NDArray[np.int64], ending: Ending
+) -> NDArray[np.float64]:
+    """When each suspect should have sent more than it did: its peers did so in this step, or it did in earlier ones."""
+    transfers, steps = job.transfers, timeline.steps
+    rows = np.flatnonzero(training_rows(job, layout))
+    member = np.searchsorted(np.array(job.members), transfers.pair_src[transfers.pair_of_row[rows]])
+    order = np.lexsort((transfers.start_ns[rows], member))
+    rows, member = rows[order], member[order]
+    start, size = transfers.start_ns[rows], transfers.bytes[rows]
+    row_of = {address: row for row, address in enumerate(job.members)}
+    peers = {row_of[m]: [row_of[p] for p in group if p != m] for group in _peers(job, layout) for m in group}
+    earlier = range(max(0, ending.step - DUE_STEPS), min(ending.step, steps.count))
+    due = np.full(suspects.size, np.inf)
+    for i, suspect in enumerate(suspects.tolist()):
+        own = slice(*np.searchsorted(member, [suspect, suspect + 1]))
+        now = (start[own] >= ending.begun_ns) & (start[own] <= ending.last_ns)
+        sent = float(size[own][now].sum())
+        when = (
+            [
+                _exceeds(start[span], size[span], sent, ending.begun_ns, ending.last_ns) - ending.begun_ns
+                for span in (slice(*np.searchsorted(member, [peer, peer + 1])) for peer in peers.get(suspect, []))
+            ]
+            if layout.groups
+            else [
+                _exceeds(start[own], size[own], sent, int(steps.start_ns[k]), int(steps.end_ns[k]))
+                - int(steps.start_ns[k])
+                for k in earlier
+            ]
+        )
+        known = [offset for offset in when if np.isfinite(offset)]
+        if known:
+            due[i] = float(np.median(known))
+    return due
+
+
+def _exceeds(start: NDArray[np.int64], size: NDArray[np.int64], sent: float, first: int, last: int) -> float:
+    """When a member begins the message that takes it beyond so many bytes in a step; infinite where it does not."""
+    inside = (start >= first) & (start <= last)
+    beyond = np.flatnonzero(np.cumsum(size[inside]) > sent * BEYOND)
+    return float(start[inside][beyond[0]]) if beyond.size else np.inf
 
 
 def _starved(job: Job, layout: JobLayout, suspects: NDArray[np.int64], ending: Ending) -> NDArray[np.bool_]:

@@ -186,7 +186,7 @@ def _touched(evidence: JobEvidence, graph: StepGraph, finding: Finding) -> Touch
     else:
         pairs = _pairs_through(evidence, finding.where)
     groups = frozenset(int(g) for g in np.unique(evidence.group_of_pair[pairs]) if g >= 0)
-    other = pairs & (evidence.pair_kind != PairKind.DP) & (evidence.pair_kind != PairKind.UNKNOWN)
+    other = pairs & (evidence.group_of_pair < 0) & (evidence.pair_kind != PairKind.UNKNOWN)
     ends = np.concatenate([evidence.job.transfers.pair_src[other], evidence.job.transfers.pair_dst[other]])
     own |= set(np.searchsorted(np.array(evidence.job.members), np.unique(ends)).tolist())
     if not touched.any() or not (own or groups):

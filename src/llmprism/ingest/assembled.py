@@ -22,6 +22,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.ingest.capture_notes import merged
 from llmprism.ingest.columns import DUPLICATE, REASONS
 from llmprism.ingest.database import Database, Progress, memory_bytes, numpy_columns, open_database, report_progress
 from llmprism.ingest.duplicates import duplicate_rows
@@ -35,7 +36,6 @@ from llmprism.ingest.loading import (
 )
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.order import keep_rows, pair_order
-from llmprism.ingest.packet_capture import merged
 from llmprism.ingest.packets.stats import BURST_GAP_NS
 from llmprism.ingest.relation import ReadOptions, Relation, check_numbers, create_records, explain
 from llmprism.ingest.sources import Source, expand, identify, parse_format
@@ -77,9 +77,9 @@ def read_transfers(
     most = bucket_records or (BUCKET_RECORDS if limit is None else int(BUCKET_SHARE * limit / RECORD_BYTES))
     of_database = None if limit is None else f"{max(int(DATABASE_SHARE * limit), DATABASE_FLOOR_BYTES) // 10**6}MB"
     forced, collector = parse_format(format)
-    options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS)
     sources = [identify(path, forced) for path in expand(paths)]
-    with open_database(of_database) as (connection, spill), report_progress(connection, progress):
+    with open_database(of_database) as (connection, spill), report_progress(connection, progress) as tell:
+        options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS, tell)
         try:
             relation = create_records(connection, spill, sources, options)
             if relation.rows > most:

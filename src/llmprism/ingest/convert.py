@@ -1,7 +1,8 @@
 """Anything that read_flows reads → one Parquet file of flow records in the contract's form.
 
 Rows that cannot be used are left out and counted; reports of the same transfer by two exporters are kept, with the
-exporter, because the reader decides about them. The file appears under its name only when it is complete.
+exporter, because the reader decides about them. What the packets said besides goes into the file's metadata
+(`capture_notes.py`). The file appears under its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Final
 import duckdb
 
 from llmprism.errors import InputError, UsageError
-from llmprism.ingest.columns import REASONS, literal
+from llmprism.ingest.capture_notes import METADATA_KEY, encoded, merged
+from llmprism.ingest.columns import REASONS, identifier, literal
 from llmprism.ingest.database import Database, Progress, open_database, report_progress
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.packet_capture import merged
 from llmprism.ingest.packets.stats import BURST_GAP_NS, PacketStats
 from llmprism.ingest.relation import ReadOptions, check_numbers, create_records, explain, file_names
 from llmprism.ingest.sources import expand, identify, parse_format
@@ -67,16 +68,16 @@ def convert_flows(
     if burst_gap_ns <= 0:
         raise UsageError("the burst gap must be positive")
     forced, collector = parse_format(format)
-    options = ReadOptions(mapping or ColumnMapping(), collector, burst_gap_ns)
     sources = [identify(path, forced) for path in expand(paths)]
-    with open_database(memory_limit) as (connection, spill), report_progress(connection, progress):
+    with open_database(memory_limit) as (connection, spill), report_progress(connection, progress) as tell:
+        options = ReadOptions(mapping or ColumnMapping(), collector, burst_gap_ns, tell)
         try:
             relation = create_records(connection, spill, sources, options, all_columns=True)
             counts = _counts(connection, relation.unreadable)
             if not counts.used:
                 check_numbers(connection, relation.scans)
                 raise InputError(f"{file_names(sources)}: none of {counts.records:,} records can be used")
-            _write(connection, target)
+            _write(connection, target, encoded(relation.captures) if relation.captures else None)
         except duckdb.Error as error:
             raise explain(error, sources) from None
     return Conversion(target, counts, tuple(capture.stats for capture in relation.captures), merged(relation.captures))
@@ -91,8 +92,8 @@ def _counts(connection: Database, unreadable: int) -> InputCounts:
     return InputCounts(sum(counts.values()), counts.get(0, 0), dropped)
 
 
-def _write(connection: Database, target: Path) -> None:
-    """Columns that no record has are left out."""
+def _write(connection: Database, target: Path, notes: str | None) -> None:
+    """Columns that no record has are left out. `notes` go into the file's metadata."""
     present = (
         connection.execute(
             f"SELECT {', '.join(f'count({name}) > 0' for name in _OPTIONAL)} FROM records WHERE reason = 0"
@@ -103,11 +104,12 @@ def _write(connection: Database, target: Path) -> None:
         f"{expression} AS {name}" for (name, expression), there in zip(_OPTIONAL.items(), present, strict=True) if there
     ]
     columns = ", ".join(["start_ns", "end_ns", "src", "dst", "bytes", *optional])
+    metadata = f", KV_METADATA {{{identifier(METADATA_KEY)}: {literal(notes)}}}" if notes else ""
     partial = target.with_name(target.name + ".partial")
     try:
         connection.execute(
             f"COPY (SELECT {columns} FROM records WHERE reason = 0 ORDER BY start_ns, end_ns, src, dst) "
-            f"TO {literal(str(partial))} (FORMAT parquet, COMPRESSION zstd)"
+            f"TO {literal(str(partial))} (FORMAT parquet, COMPRESSION zstd{metadata})"
         )
         partial.replace(target)
     except (OSError, duckdb.IOException) as error:

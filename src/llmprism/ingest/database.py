@@ -57,23 +57,32 @@ def open_database(memory_limit: str | None = None) -> Iterator[tuple[Database, P
 
 
 @contextmanager
-def report_progress(connection: Database, progress: Progress | None) -> Iterator[None]:
-    """Calls `progress` from a thread while queries run; it never goes backwards and ends with 1."""
+def report_progress(connection: Database, progress: Progress | None) -> Iterator[Progress]:
+    """Calls `progress` from a thread while queries run; it never goes backwards and ends with 1.
+
+    Yields a function to be told the share of work that is not a query (reading packets); from then on that counts,
+    because the many short queries in between say nothing.
+    """
     if progress is None:
-        yield
+        yield lambda _share: None
         return
     done = threading.Event()
+    told: list[float] = []
 
     def watch() -> None:
         best = 0.0
         while not done.wait(PROGRESS_SECONDS):
-            best = max(best, min(connection.query_progress() / 100.0, 0.99))
+            share = told[-1] if told else connection.query_progress() / 100.0
+            best = max(best, min(share, 0.99))
             progress(best)
+
+    def tell(share: float) -> None:
+        told[:] = [share]
 
     thread = threading.Thread(target=watch, name="llmprism-progress", daemon=True)
     thread.start()
     try:
-        yield
+        yield tell
     finally:
         done.set()
         thread.join()

@@ -14,13 +14,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.ingest.capture_notes import CaptureNotes, merged
+from llmprism.ingest.database import Progress
 from llmprism.ingest.duplicates import first_reports
 from llmprism.ingest.flows import table_of
 from llmprism.ingest.loading import Loaded, load_records
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.packets.stats import PacketStats
 from llmprism.ingest.verdicts import answers
-from llmprism.model.fitness import ClockOffset, Fitness
+from llmprism.model.congestion import CongestionTable
+from llmprism.model.fitness import ClockOffset, CongestedPair, Fitness, PacketFitness
 from llmprism.model.flows import FlowTable, Int64
 from llmprism.model.topology import Topology
 
@@ -40,6 +42,7 @@ SKEW_SEARCH_NS: Final = 1_000_000_000
 """1 s: how far apart two exporters' reports of one transfer are looked for when their clocks are compared."""
 
 LISTED_UNKNOWN: Final = 50
+LISTED_CONGESTED: Final = 10
 
 
 def inspect_flows(
@@ -48,9 +51,10 @@ def inspect_flows(
     topology: Topology | None = None,
     mapping: ColumnMapping | None = None,
     format: str | None = None,  # noqa: A002 - the name users know from --format
+    progress: Progress | None = None,
 ) -> Fitness:
     """Reads the records and says what they support."""
-    loaded = load_records(paths, mapping=mapping, format=format)
+    loaded = load_records(paths, mapping=mapping, format=format, progress=progress)
     return _fitness(loaded, table_of(loaded), topology)
 
 
@@ -66,6 +70,7 @@ def _fitness(loaded: Loaded, table: FlowTable, topology: Topology | None) -> Fit
         addresses=len(table.addresses),
         pairs=int(table.pair_src.size),
         records_per_second=table.counts.used / seconds,
+        bytes_per_second=total / seconds,
         records_per_pair_and_second=_busy_rate(table, seconds),
         timestamp_resolution_ns=_resolution(table.start_ns, table.end_ns),
         typical_record_ns=_median_by_weight(length, table.bytes),
@@ -74,7 +79,8 @@ def _fitness(loaded: Loaded, table: FlowTable, topology: Topology | None) -> Fit
         port_share=float(np.count_nonzero(loaded.rows.connection)) / max(loaded.rows.connection.size, 1),
         duplicate_share=dict(table.counts.dropped).get("duplicate", 0) / table.counts.records,
         sampling=_sampling(table.bytes, loaded.sampling),
-        loss=_loss([capture.stats for capture in loaded.captures]),
+        packets=_packets(loaded.captures),
+        exporters=len(loaded.exporters),
         clock_offsets=_clock_offsets(loaded),
         unknown_addresses=unknown[:LISTED_UNKNOWN],
         unknown_share=unknown_share,
@@ -119,9 +125,36 @@ def _sampling(sizes: Int64, stated: int) -> int | None:
     return factor
 
 
-def _loss(packets: Sequence[PacketStats]) -> float | None:
-    seen = sum(stats.packets for stats in packets)
-    return sum(stats.missing for stats in packets) / seen if seen else None
+def _packets(captures: Sequence[CaptureNotes]) -> PacketFitness | None:
+    signs = merged(captures)
+    if signs is None:
+        return None
+    stats = [capture.stats for capture in captures]
+    seen, missing = sum(one.packets for one in stats), sum(one.missing for one in stats)
+    return PacketFitness(
+        packets=seen,
+        loss=missing / max(seen + missing, 1),
+        retransmitted=sum(one.retransmitted for one in stats),
+        messages=sum(one.messages for one in stats),
+        estimated=sum(one.estimated_messages for one in stats),
+        cut=sum(one.cut_messages for one in stats),
+        notifications=int(signs.notifications.sum()),
+        negative=int(signs.negative.sum()),
+        congested=_congested(signs),
+    )
+
+
+def _congested(signs: CongestionTable) -> tuple[CongestedPair, ...]:
+    """The pairs with most complaints. CNPs and NAKs travel against the traffic that they complain about."""
+    complaints: dict[tuple[str, str], list[int]] = {}
+    columns = (signs.notifications, signs.negative, signs.retransmitted)
+    for src, dst, *counts in zip(signs.src, signs.dst, *(column.tolist() for column in columns), strict=True):
+        about = complaints.setdefault((dst, src), [0, 0, 0])
+        about[0] += counts[0]
+        about[1] += counts[1]
+        complaints.setdefault((src, dst), [0, 0, 0])[2] += counts[2]
+    worst = sorted(complaints.items(), key=lambda item: (-item[1][0] - item[1][1], -item[1][2], item[0]))
+    return tuple(CongestedPair(*pair, *counts) for pair, counts in worst[:LISTED_CONGESTED] if any(counts))
 
 
 def _clock_offsets(loaded: Loaded) -> tuple[ClockOffset, ...]:

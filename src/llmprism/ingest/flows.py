@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
+from llmprism.ingest.capture_notes import merged
 from llmprism.ingest.columns import DUPLICATE, REASONS
 from llmprism.ingest.database import Progress
 from llmprism.ingest.duplicates import duplicate_rows
 from llmprism.ingest.loading import Loaded, load_records
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.order import keep_rows
-from llmprism.ingest.packet_capture import merged
 from llmprism.model.flows import FlowTable, InputCounts, Int32
 
 __all__ = ["only_used", "read_flows", "table_of"]

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from llmprism import limits
 from llmprism.errors import InputError
+from llmprism.ingest.capture_notes import CaptureNotes
 from llmprism.ingest.columns import REASONS
 from llmprism.ingest.database import Database, Progress, numpy_columns, open_database, report_progress
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.order import pair_order
-from llmprism.ingest.packet_capture import Capture
 from llmprism.ingest.packets.stats import BURST_GAP_NS
 from llmprism.ingest.relation import ReadOptions, Relation, check_numbers, create_records, explain, file_names
 from llmprism.ingest.sources import Source, expand, identify, parse_format
@@ -99,7 +99,7 @@ class Loaded:
     pair_offsets: Int64
     records: int
     dropped: Int64
-    captures: tuple[Capture, ...]
+    captures: tuple[CaptureNotes, ...]
     sampling: int = 1
 
 
@@ -113,9 +113,9 @@ def load_records(
 ) -> Loaded:
     """Reads everything that `read_flows` reads. Raises where no record at all can be used."""
     forced, collector = parse_format(format)
-    options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS)
     sources = [identify(path, forced) for path in expand(paths)]
-    with open_database(memory_limit) as (connection, spill), report_progress(connection, progress):
+    with open_database(memory_limit) as (connection, spill), report_progress(connection, progress) as tell:
+        options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS, tell)
         try:
             return loaded_of(connection, create_records(connection, spill, sources, options), sources)
         except duckdb.Error as error:

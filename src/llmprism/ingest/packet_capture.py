@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import gzip
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import numpy as np
 
 from llmprism.errors import FormatError
+from llmprism.ingest.capture_notes import CaptureNotes
 from llmprism.ingest.columns import Scan, SourceColumn, literal
-from llmprism.ingest.database import Database
+from llmprism.ingest.database import Database, Progress
 from llmprism.ingest.packets import layout
-from llmprism.ingest.packets.stats import PacketStats
 from llmprism.ingest.sources import Compression, Source
-from llmprism.ingest.zstd import open_zstd
+from llmprism.ingest.zstd import zstd_stream
 from llmprism.model.congestion import CongestionTable
 
 if TYPE_CHECKING:
     from llmprism.ingest.packets.reader import PacketReader
 
-__all__ = ["Capture", "merged", "packet_scan"]
+__all__ = ["packet_scan"]
 
 _COLUMNS: Final = {
     "start_ns": layout.OUT_START,
@@ -38,23 +36,19 @@ _COLUMNS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
-    """A capture that was read: the records as a scan, what became of the packets, and the signs of congestion."""
+def packet_scan(
+    connection: Database, source: Source, table: str, burst_gap_ns: int, tell: Progress
+) -> tuple[Scan, CaptureNotes]:
+    """Reads the capture into `table` (which may spill to disk) and returns a scan over it with what was seen.
 
-    scan: Scan
-    stats: PacketStats
-    congestion: CongestionTable
-
-
-def packet_scan(connection: Database, source: Source, table: str, burst_gap_ns: int) -> Capture:
-    """Reads the capture into `table` (which may spill to disk) and returns a scan over it with what was seen."""
+    `tell` is told the share of the file that has been read; of standard input nobody knows the size.
+    """
     from llmprism.ingest.packets.reader import PacketReader
 
     types = ", ".join(f"{name} BIGINT" for name in _COLUMNS)
     connection.execute(f"CREATE TEMP TABLE {table}({types})")
-    with _stream(source) as stream:
-        reader = PacketReader(stream, str(source.path), burst_gap_ns)
+    with _stream(source) as (stream, share):
+        reader = PacketReader(stream, source.name, burst_gap_ns, lambda: tell(share()))
         for batch in reader.batches():
             arrays = {name: np.ascontiguousarray(batch[:, column]) for name, column in _COLUMNS.items()}
             connection.register("packet_batch", arrays)
@@ -63,38 +57,23 @@ def packet_scan(connection: Database, source: Source, table: str, burst_gap_ns: 
     stats = reader.stats()
     if not stats.decoded:
         raise FormatError(
-            f"{source.path}: none of {stats.packets:,} packets holds TCP or UDP over IP; capture the network that the "
+            f"{source.name}: none of {stats.packets:,} packets holds TCP or UDP over IP; capture the network that the "
             "training traffic uses, with a snap length of at least 66 bytes"
         )
     _create_names(connection, f"{table}_names", reader.addresses())
     joined = (
-        f"(SELECT r.* EXCLUDE (src, dst), s.name AS src, d.name AS dst, {literal(str(source.path))} AS exporter "
+        f"(SELECT r.* EXCLUDE (src, dst), s.name AS src, d.name AS dst, {literal(source.name)} AS exporter "
         f"FROM {table} AS r JOIN {table}_names AS s ON s.id = r.src JOIN {table}_names AS d ON d.id = r.dst)"
     )
     columns = {name: SourceColumn(name, "BIGINT") for name in _COLUMNS}
     columns |= {name: SourceColumn(name, "VARCHAR") for name in ("src", "dst", "exporter")}
-    return Capture(Scan(str(source.path), joined, columns), stats, _congestion(reader))
+    return Scan(source.name, joined, columns), CaptureNotes(stats, _congestion(reader))
 
 
 def _congestion(reader: PacketReader) -> CongestionTable:
     names, rows = reader.addresses(), reader.congestion()
     src, dst = (tuple(names[address] for address in rows[:, column]) for column in (0, 1))
     return CongestionTable(src, dst, rows[:, 2], rows[:, 3], rows[:, 4], rows[:, 5])
-
-
-def merged(captures: Sequence[Capture]) -> CongestionTable | None:
-    """The signs of all captures, one after the other; None where there was no capture."""
-    tables = [capture.congestion for capture in captures]
-    if not tables:
-        return None
-    return CongestionTable(
-        tuple(name for table in tables for name in table.src),
-        tuple(name for table in tables for name in table.dst),
-        np.concatenate([table.retransmitted for table in tables]),
-        np.concatenate([table.missing for table in tables]),
-        np.concatenate([table.notifications for table in tables]),
-        np.concatenate([table.negative for table in tables]),
-    )
 
 
 def _create_names(connection: Database, table: str, names: list[str]) -> None:
@@ -105,19 +84,16 @@ def _create_names(connection: Database, table: str, names: list[str]) -> None:
 
 
 @contextmanager
-def _stream(source: Source) -> Iterator[BinaryIO]:
+def _stream(source: Source) -> Iterator[tuple[BinaryIO, Callable[[], float]]]:
+    """The decompressed bytes, and a function that says which share of the file they come from."""
     if source.stream is not None:
-        yield source.stream
+        yield source.stream, lambda: 0.0
         return
-    try:
+    size = max(source.path.stat().st_size, 1)
+    with source.path.open("rb", buffering=0) as raw:
+        plain = cast(BinaryIO, raw)
         if source.compression is Compression.GZIP:
-            with gzip.open(source.path, "rb") as packed:
-                yield cast(BinaryIO, packed)
+            plain = cast(BinaryIO, gzip.GzipFile(fileobj=raw))
         elif source.compression is Compression.ZSTD:
-            with open_zstd(source.path) as packed:
-                yield packed
-        else:
-            with source.path.open("rb", buffering=0) as plain:
-                yield cast(BinaryIO, plain)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise FormatError(f"{source.path}: broken {source.compression} data ({error}); copy it again") from None
+            plain = zstd_stream(plain, source.name)
+        yield plain, lambda: raw.tell() / size

@@ -15,16 +15,17 @@ import duckdb
 
 from llmprism import limits
 from llmprism.errors import ColumnError, FormatError, InputError, LimitError
+from llmprism.ingest.capture_notes import CaptureNotes, stored_notes
 from llmprism.ingest.collectors import Collector
 from llmprism.ingest.columns import Scan
 from llmprism.ingest.csv_text import csv_scans
-from llmprism.ingest.database import Database, first_line, scalar
+from llmprism.ingest.database import Database, Progress, first_line, scalar
 from llmprism.ingest.json_lines import json_lines_scans
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.nfcapd import dumped
-from llmprism.ingest.packet_capture import Capture, packet_scan
+from llmprism.ingest.packet_capture import packet_scan
 from llmprism.ingest.parquet import parquet_scans
-from llmprism.ingest.sources import Format, Source
+from llmprism.ingest.sources import Compression, Format, Source, broken_gzip
 
 __all__ = ["ReadOptions", "Relation", "check_numbers", "create_records", "explain", "file_names"]
 
@@ -39,17 +40,21 @@ class Relation:
     scans: tuple[Scan, ...]
     rows: int
     unreadable: int
-    captures: tuple[Capture, ...] = ()
+    captures: tuple[CaptureNotes, ...] = ()
     sampling: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read: the user's mapping, a collector that is forced, the pause that ends a burst of packets."""
+    """How to read: the user's mapping, a collector that is forced, the pause that ends a burst of packets.
+
+    `tell` is told how much of the packets has been read.
+    """
 
     mapping: ColumnMapping
     collector: Collector | None
     burst_gap_ns: int
+    tell: Progress = lambda _share: None
 
 
 def create_records(
@@ -75,21 +80,34 @@ def create_records(
 _REJECTED: Final = "SELECT count(*) FROM (SELECT DISTINCT scan_id, file_id, line FROM reject_errors)"
 
 
-def _scans(connection: Database, sources: Sequence[Source], options: ReadOptions) -> tuple[list[Scan], list[Capture]]:
+def _scans(
+    connection: Database, sources: Sequence[Source], options: ReadOptions
+) -> tuple[list[Scan], list[CaptureNotes]]:
     by_format = {kind: [source for source in sources if source.format is kind] for kind in Format}
-    scans: list[Scan] = []
-    captures = [
-        packet_scan(connection, source, f"packets_{number}", options.burst_gap_ns)
-        for number, source in enumerate(by_format[Format.PCAP])
-    ]
-    scans += [capture.scan for capture in captures]
+    scans, notes = _packet_scans(connection, by_format[Format.PCAP], options)
     if by_format[Format.CSV]:
         scans += csv_scans(by_format[Format.CSV], options.mapping, options.collector)
     if by_format[Format.JSONL]:
         scans += json_lines_scans(connection, by_format[Format.JSONL], options.mapping, options.collector)
     if by_format[Format.PARQUET]:
         scans += parquet_scans(connection, by_format[Format.PARQUET], options.mapping, options.collector)
-    return scans, captures
+        notes += stored_notes(connection, by_format[Format.PARQUET])
+    return scans, notes
+
+
+def _packet_scans(
+    connection: Database, sources: Sequence[Source], options: ReadOptions
+) -> tuple[list[Scan], list[CaptureNotes]]:
+    scans, notes = [], []
+    for number, source in enumerate(sources):
+
+        def tell(share: float, done: int = number) -> None:
+            options.tell((done + share) / len(sources))
+
+        scan, note = packet_scan(connection, source, f"packets_{number}", options.burst_gap_ns, tell)
+        scans.append(scan)
+        notes.append(note)
+    return scans, notes
 
 
 def check_numbers(connection: Database, scans: Sequence[Scan]) -> None:
@@ -112,6 +130,9 @@ def explain(error: duckdb.Error, sources: Sequence[Source]) -> InputError | Limi
     if isinstance(error, duckdb.OutOfMemoryException):
         return LimitError(f"{file_names(sources)}: out of memory while reading ({line}); read a shorter time range")
     guilty = [source for source in sources if str(source.path) in line] or list(sources)
+    for source in guilty:
+        if source.compression is Compression.GZIP and (broken := broken_gzip(source.path)):
+            return broken
     kinds = "/".join(sorted({str(source.format) for source in guilty}))
     return FormatError(f"{file_names(guilty)}: cannot be read as {kinds} ({line})")
 

@@ -22,10 +22,13 @@ from llmprism.ingest.collectors import COLLECTORS, Collector, collector_named
 from llmprism.ingest.packets.magic import is_packets
 from llmprism.ingest.zstd import check_zstd, first_bytes_of_zstd, zstd_stream
 
-__all__ = ["Compression", "Format", "Source", "expand", "head_of", "identify", "parse_format"]
+__all__ = ["Compression", "Format", "Source", "broken_gzip", "expand", "head_of", "identify", "parse_format"]
 
 HEAD_BYTES: Final = 65_536
 """How much of a (decompressed) file is looked at to tell its format: more than any header or first line needs."""
+
+CHECKED_BYTES: Final = 1 << 20
+"""Decompressed at once where a file that another reader refused is looked through for the place."""
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -61,6 +64,11 @@ class Source:
     compression: Compression
     head: bytes = b""
     stream: BinaryIO | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "standard input" if self.stream is not None else str(self.path)
 
 
 def parse_format(name: str | None) -> tuple[Format | None, Collector | None]:
@@ -126,17 +134,34 @@ def head_of(path: Path) -> tuple[Compression, bytes]:
 
 
 def _gunzip(path: Path) -> bytes:
-    try:
-        with gzip.open(path, "rb") as file:
-            return file.read(HEAD_BYTES)
-    except (OSError, EOFError, zlib.error) as error:
-        raise FormatError(f"{path}: broken gzip data ({error}); compress or copy it again") from None
+    broken = None
+    with path.open("rb") as raw:
+        try:
+            return gzip.GzipFile(fileobj=raw).read(HEAD_BYTES)
+        except (OSError, EOFError, zlib.error) as error:
+            broken = _broken_gzip(path, raw.tell(), error)
+    raise broken
+
+
+def broken_gzip(path: Path) -> FormatError | None:
+    """Where a gzip file is broken, found by reading it once more; None where it is not."""
+    with path.open("rb") as raw, gzip.GzipFile(fileobj=raw) as packed:
+        try:
+            while packed.read(CHECKED_BYTES):
+                pass
+        except (OSError, EOFError, zlib.error) as error:
+            return _broken_gzip(path, raw.tell(), error)
+    return None
+
+
+def _broken_gzip(path: Path, offset: int, error: BaseException) -> FormatError:
+    return FormatError(f"{path}: broken gzip data before byte {offset} ({error}); compress or copy it again")
 
 
 def identify(path: Path, forced: Format | None = None) -> Source:
     """What a file is, from its first bytes; `forced` overrides the format but not the compression."""
     if str(path) == STANDARD_INPUT:
-        return _identify_stream(cast(BinaryIO, sys.stdin.buffer))
+        return _identify_stream(cast(BinaryIO, sys.stdin.buffer), forced)
     compression, head = head_of(path)
     if is_packets(head) or forced is Format.PCAP:
         return _captured(path, compression, head, forced)
@@ -151,7 +176,10 @@ def identify(path: Path, forced: Format | None = None) -> Source:
         return Source(path, Format.PARQUET, compression)
     if forced is Format.PARQUET or head.startswith(PARQUET_MAGIC):
         raise FormatError(f"{path}: a Parquet file inside {compression}; decompress it first")
-    return Source(path, forced or _text_format(path, head), compression, head)
+    source = Source(path, forced or _text_format(path, head), compression, head)
+    if source.format is Format.JSONL and compression is Compression.NONE:
+        _check_array(path, head)
+    return source
 
 
 def _captured(path: Path, compression: Compression, head: bytes, forced: Format | None) -> Source:
@@ -162,36 +190,60 @@ def _captured(path: Path, compression: Compression, head: bytes, forced: Format 
     return Source(path, Format.PCAP, compression)
 
 
-def _identify_stream(stream: BinaryIO) -> Source:
+def _identify_stream(stream: BinaryIO, forced: Format | None) -> Source:
     """Standard input: packets, plain or compressed, as `tcpdump -w -` writes them."""
-    path = Path(STANDARD_INPUT)
+    name = "standard input"
+    if forced not in (None, Format.PCAP):
+        raise UsageError(f"{name}: only packets are read from there, but --format says {forced}; give a file")
     buffered = cast(io.BufferedReader, stream)
     head = buffered.peek(4)
     if head.startswith(GZIP_MAGIC):
         buffered = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=buffered)))
     elif head.startswith(ZSTD_MAGIC):
-        buffered = io.BufferedReader(cast(io.RawIOBase, zstd_stream(buffered, STANDARD_INPUT)))
+        buffered = io.BufferedReader(cast(io.RawIOBase, zstd_stream(buffered, name)))
     try:
         head = buffered.peek(4)
     except (OSError, EOFError, zlib.error) as error:
-        raise FormatError(f"standard input: broken compressed data ({error})") from None
+        raise FormatError(f"{name}: broken compressed data at byte 0 ({error}); compress or copy it again") from None
+    if not head:
+        raise InputError(f"{name}: is empty; expected a pcap or pcapng stream")
     if not is_packets(head):
-        raise FormatError("standard input: not a packet capture; give flow records as a file")
-    return Source(path, Format.PCAP, Compression.NONE, stream=cast(BinaryIO, buffered))
+        raise FormatError(
+            f"{name}: not a packet capture: no pcap or pcapng magic number at byte 0; give flow records as a file"
+        )
+    return Source(Path(STANDARD_INPUT), Format.PCAP, Compression.NONE, stream=cast(BinaryIO, buffered))
 
 
 def _check_parquet(path: Path, head: bytes) -> None:
     """A Parquet file starts and ends with the same four bytes; one that was cut off lacks the end."""
     if not head.startswith(PARQUET_MAGIC):
-        raise FormatError(f"{path}: not a Parquet file (it does not start with PAR1); check --format")
+        raise FormatError(f"{path}: not a Parquet file: expected PAR1 at byte 0; check --format")
+    size = path.stat().st_size
     with path.open("rb") as file:
-        file.seek(-min(4, path.stat().st_size), 2)
-        if file.read(4) != PARQUET_MAGIC or path.stat().st_size < 12:
-            raise FormatError(f"{path}: truncated Parquet file (its footer is missing); copy or export it again")
+        file.seek(-min(4, size), 2)
+        if file.read(4) != PARQUET_MAGIC or size < 12:
+            raise FormatError(
+                f"{path}: truncated Parquet file: expected PAR1 again at byte {max(size - 4, 4)}, its end; "
+                "copy or export it again"
+            )
+
+
+def _check_array(path: Path, head: bytes) -> None:
+    """One JSON array ends with its bracket; DuckDB takes a cut one for a short one."""
+    if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+        return
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(-min(size, HEAD_BYTES), 2)
+        if not file.read().rstrip().endswith(b"]"):
+            raise FormatError(f"{path}: truncated JSON array: expected ] at byte {size - 1}, its end; copy it again")
 
 
 def _text_format(path: Path, head: bytes) -> Format:
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if b"\0" in text.split(b"\n", 1)[0]:
-        raise FormatError(f"{path}: binary data of an unknown kind; expected Parquet, CSV, JSON Lines or packets")
+        raise FormatError(
+            f"{path}: binary data of an unknown kind (a zero at byte {head.index(0)}); expected Parquet, CSV, "
+            "JSON Lines, pcap, pcapng or nfcapd"
+        )
     return Format.JSONL if text.startswith((b"{", b"[")) else Format.CSV

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from llmprism.model.fitness import Answer, Fitness, Question, Verdict
+from llmprism.model.fitness import Answer, Fitness, PacketFitness, Question, Verdict
 
 __all__ = ["answers"]
 
@@ -32,7 +32,12 @@ COARSE_CLOCK_NS: Final = 100 * MS
 MUCH_LOSS: Final = 0.01
 """1 % of the packets missing: messages lose their ends, and sizes stop repeating."""
 
+MIN_PORT_SHARE: Final = 0.5
+"""Where most records have no ports, two exporters' reports of one transfer cannot be matched (see duplicates.py)."""
+
 MUCH_UNKNOWN: Final = 0.05
+"""Of the bytes: more than storage and monitoring take, so training traffic must be among them."""
+
 MUCH_SKEW_NS: Final = 5 * MS
 """Beyond this the reader no longer takes two exporters' reports for one transfer."""
 
@@ -42,11 +47,11 @@ MIN_SAMPLED_RECORDS: Final = 20.0
 
 def answers(fitness: Fitness) -> Fitness:
     """The same fitness with its verdicts."""
-    jobs, parallelism, steps = _jobs(fitness), _parallelism(fitness), _steps(fitness)
-    return replace(fitness, answers=(jobs, parallelism, steps, _faults(fitness, steps)))
+    parallelism, steps = _parallelism(fitness), _steps(fitness)
+    return replace(fitness, answers=(_jobs(fitness, steps), parallelism, steps, _faults(fitness, steps)))
 
 
-def _jobs(fitness: Fitness) -> Answer:
+def _jobs(fitness: Fitness, steps: Answer) -> Answer:
     seconds = fitness.window.seconds
     if seconds < MIN_WINDOW_SECONDS:
         return Answer(
@@ -62,17 +67,18 @@ def _jobs(fitness: Fitness) -> Answer:
             f"{fitness.unknown_share:.0%} of the bytes touch addresses that the topology lacks",
             "bring the topology up to date: llmprism topology check",
         )
+    if fitness.unknown_share is None and steps.verdict is Verdict.NO:
+        return Answer(
+            Question.JOBS,
+            Verdict.PARTLY,
+            f"{fitness.pairs} pairs over {seconds:.0f} s show who talks to whom; without steps only a topology tells "
+            "which of them are rails of one job",
+            "give a topology",
+        )
     return Answer(Question.JOBS, Verdict.YES, f"{fitness.pairs} pairs over {seconds:.0f} s")
 
 
 def _parallelism(fitness: Fitness) -> Answer:
-    if fitness.sampling is not None:
-        return Answer(
-            Question.PARALLELISM,
-            Verdict.PARTLY,
-            f"sizes are estimates sampled 1 in {fitness.sampling}: single transfers cannot be sized",
-            "export unsampled flows, or mirror headers (ERSPAN, 128 bytes)",
-        )
     if fitness.folded_share > 0.5:
         return Answer(
             Question.PARALLELISM,
@@ -80,31 +86,59 @@ def _parallelism(fitness: Fitness) -> Answer:
             f"{fitness.folded_share:.0%} of the bytes are in records longer than 1 s, which fold many transfers",
             _TIMEOUTS,
         )
-    if fitness.loss is not None and fitness.loss > MUCH_LOSS:
+    if fitness.sampling is not None:
         return Answer(
             Question.PARALLELISM,
             Verdict.PARTLY,
-            f"the capture missed {fitness.loss:.1%} of the packets",
+            f"sizes are estimates sampled 1 in {fitness.sampling}: single transfers cannot be sized",
+            "export unsampled flows, or mirror headers (ERSPAN, 128 bytes)",
+        )
+    if fitness.exporters > 1 and fitness.port_share < MIN_PORT_SHARE:
+        return Answer(
+            Question.PARALLELISM,
+            Verdict.PARTLY,
+            f"{fitness.exporters} exporters report without ports: a transfer that two of them saw may count twice",
+            "export the ports and the protocol, or give the records of one exporter per transfer",
+        )
+    if fitness.packets is not None and _unsure(fitness.packets) > MUCH_LOSS:
+        return Answer(
+            Question.PARALLELISM,
+            Verdict.PARTLY,
+            f"the capture missed {fitness.packets.loss:.1%} of the packets, and the sizes of "
+            f"{fitness.packets.estimated:,} of {fitness.packets.messages:,} messages are estimates",
             "truncate mirrored packets to 128 bytes and give the capturing host a larger buffer (tcpdump -B)",
         )
     return Answer(Question.PARALLELISM, Verdict.YES, f"half of the bytes are in records up to {_time(fitness)}")
 
 
+def _unsure(packets: PacketFitness) -> float:
+    return max(packets.loss, packets.estimated / max(packets.messages, 1))
+
+
 _TIMEOUTS: Final = (
-    "set the exporter's active timeout to 1 s and its inactive timeout to the minimum, or mirror packets: "
-    "docs/how-to/netflow-ipfix.md"
+    "set the exporter's active timeout below a step (1 s at most, less where it can) and its inactive timeout to the "
+    "minimum, or mirror packets: docs/how-to/netflow-ipfix.md"
 )
 
 
 def _steps(fitness: Fitness) -> Answer:
     longest = min(LONG_RECORD_NS, LONG_RECORD_SHARE * fitness.window.seconds * 1e9)
-    if fitness.typical_record_ns > longest or fitness.timestamp_resolution_ns > COARSE_CLOCK_NS:
-        why = (
-            f"half of the bytes are in records of {_time(fitness)} or longer"
-            if fitness.typical_record_ns > longest
-            else f"time stamps have a resolution of {fitness.timestamp_resolution_ns / 1e9:g} s"
+    if fitness.typical_record_ns > longest:
+        return Answer(
+            Question.STEPS,
+            Verdict.NO,
+            f"records are folded: half of the bytes are in records of {_time(fitness)} or longer, which hide what is "
+            "in them: no step can be seen",
+            _TIMEOUTS,
         )
-        return Answer(Question.STEPS, Verdict.NO, f"{why}: no step boundary can be seen", _TIMEOUTS)
+    if fitness.timestamp_resolution_ns > COARSE_CLOCK_NS:
+        return Answer(
+            Question.STEPS,
+            Verdict.NO,
+            f"time stamps have a resolution of {fitness.timestamp_resolution_ns / 1e9:g} s: no step can be seen",
+            "export start and end in milliseconds or finer (IPFIX fields 152 to 157), and keep them in the collector: "
+            "docs/how-to/netflow-ipfix.md",
+        )
     if fitness.sampling is not None and fitness.records_per_pair_and_second < MIN_SAMPLED_RECORDS:
         return Answer(
             Question.STEPS,
@@ -139,6 +173,13 @@ def _faults(fitness: Fitness, steps: Answer) -> Answer:
             Verdict.PARTLY,
             f"the clocks of the exporters differ by up to {skew / 1e6:.1f} ms: who is late cannot be told",
             "synchronise the exporters with PTP, or at least NTP from one server",
+        )
+    if fitness.sampling is not None:
+        return Answer(
+            Question.FAULTS,
+            Verdict.PARTLY,
+            "rates are estimates of samples: what is several times too slow shows, what is a little slow does not",
+            "export unsampled flows, or mirror headers (ERSPAN, 128 bytes)",
         )
     if fitness.path_share < 0.5:
         return Answer(

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import io
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 import duckdb
 
 from llmprism.errors import FormatError
 
-__all__ = ["check_zstd", "first_bytes_of_zstd", "open_zstd", "zstd_stream"]
+__all__ = ["check_zstd", "first_bytes_of_zstd", "zstd_stream"]
 
 FRAME_MAGIC: Final = 0xFD2FB528
 SKIPPABLE_MAGIC: Final = 0x184D2A50
@@ -30,9 +31,13 @@ def check_zstd(path: Path) -> None:
     position = 0
     with path.open("rb") as file:
         while position < size:
-            position = _end_of_frame(file, position)
-            if position < 0 or position > size:
-                raise FormatError(f"{path}: truncated or broken zstd data; compress or copy it again")
+            end = _end_of_frame(file, position)
+            if end < 0 or end > size:
+                raise FormatError(
+                    f"{path}: truncated or broken zstd data: expected a whole frame at byte {position} of {size}; "
+                    "compress or copy it again"
+                )
+            position = end
 
 
 def _end_of_frame(file: BinaryIO, position: int) -> int:
@@ -64,29 +69,41 @@ def _end_of_frame(file: BinaryIO, position: int) -> int:
     return position + (4 if descriptor >> 2 & 1 else 0)
 
 
-def open_zstd(path: Path) -> BinaryIO:
-    """The decompressed bytes of a file as a stream."""
-    return zstd_stream(path.open("rb"), str(path))
-
-
 def zstd_stream(stream: BinaryIO, name: str) -> BinaryIO:
-    """The decompressed bytes of a stream, across frames."""
+    """The decompressed bytes of a stream, across frames. Broken data raise OSError, as they do for gzip."""
     if not _installed():
         raise FormatError(f"{name}: reading packets from zstd data needs the extra: pip install 'llmprism[zstd]'")
-    zstandard = importlib.import_module("zstandard")
-    reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True, closefd=True)
-    return cast(BinaryIO, reader)
+    return cast(BinaryIO, _Decompressed(stream))
+
+
+class _Decompressed(io.RawIOBase):
+    def __init__(self, stream: BinaryIO) -> None:
+        zstandard = importlib.import_module("zstandard")
+        self._error: type[Exception] = zstandard.ZstdError
+        self._reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True, closefd=True)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return int(self._reader.readinto(buffer))
+        except self._error as error:
+            raise OSError(str(error)) from None
+
+    def close(self) -> None:
+        self._reader.close()
+        super().close()
 
 
 def first_bytes_of_zstd(path: Path, size: int) -> bytes:
     """The start of the decompressed bytes; without the package its first line, enough for text formats."""
     if not _installed():
         return _first_line(path)
-    zstandard = importlib.import_module("zstandard")
     try:
-        with open_zstd(path) as stream:
-            return stream.read(size)
-    except (OSError, EOFError, zstandard.ZstdError) as error:
+        with path.open("rb") as file:
+            return io.BufferedReader(cast(io.RawIOBase, zstd_stream(file, str(path)))).read(size)
+    except (OSError, EOFError) as error:
         raise _broken(path, error) from None
 
 
@@ -100,11 +117,13 @@ def _first_line(path: Path) -> bytes:
         with duckdb.connect() as connection:
             query = f"SELECT line FROM read_csv(?, {options}, compression='zstd') LIMIT 1"
             row = connection.execute(query, [str(path)]).fetchone()
-    except duckdb.Error as error:
-        raise _broken(path, error) from None
+    except duckdb.Error:
+        raise FormatError(
+            f"{path}: zstd data that is no text; to read packets in it: pip install 'llmprism[zstd]', or decompress it"
+        ) from None
     return b"" if row is None else str(row[0]).encode() + b"\n"
 
 
 def _broken(path: Path, error: BaseException) -> FormatError:
     detail = " ".join(str(error).split())[:160]
-    return FormatError(f"{path}: broken zstd data ({detail}); compress or copy it again")
+    return FormatError(f"{path}: broken zstd data after byte 0 ({detail}); compress or copy it again")

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from llmprism.model.flows import InputCounts, Window
 
-__all__ = ["Answer", "ClockOffset", "Fitness", "Question", "Verdict"]
+__all__ = ["Answer", "ClockOffset", "CongestedPair", "Fitness", "PacketFitness", "Question", "Verdict"]
 
 
 class Question(StrEnum):
@@ -44,13 +44,44 @@ class ClockOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class CongestedPair:
+    """Signs of trouble about the traffic from `src` to `dst`: CNPs and NAKs that came back, packets sent again."""
+
+    src: str
+    dst: str
+    notifications: int
+    negative: int
+    retransmitted: int
+
+
+@dataclass(frozen=True, slots=True)
+class PacketFitness:
+    """What the packets say where records were made of packets.
+
+    `loss` is the share of the packets that the capture missed (gaps in sequence numbers that nothing filled). Of the
+    RDMA `messages`, the sizes of `estimated` ones are not decided by the packets, and `cut` ones began before the
+    capture or ended after it. `congested` names the pairs with most signs of congestion.
+    """
+
+    packets: int
+    loss: float
+    retransmitted: int
+    messages: int
+    estimated: int
+    cut: int
+    notifications: int
+    negative: int
+    congested: tuple[CongestedPair, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fitness:
     """Measured properties of the records, and a verdict per question.
 
     `typical_record_ns` is the duration that half of the bytes exceed; `folded_share` the share of the bytes in records
-    longer than a step can be told from; `sampling` the factor that all sizes are a multiple of, or None; `loss` the
-    share of packets that the capture missed, or None where there were no packets; `unknown_share` the share of the
-    bytes between addresses that the topology lacks, or None without one.
+    longer than a step can be told from; `sampling` the factor that all sizes are a multiple of, or None; `packets` what
+    packets said, or None where there were none; `unknown_share` the share of the bytes between addresses that the
+    topology lacks, or None without one.
     """
 
     window: Window
@@ -58,6 +89,7 @@ class Fitness:
     addresses: int
     pairs: int
     records_per_second: float
+    bytes_per_second: float
     records_per_pair_and_second: float
     timestamp_resolution_ns: int
     typical_record_ns: int
@@ -66,7 +98,8 @@ class Fitness:
     port_share: float
     duplicate_share: float
     sampling: int | None
-    loss: float | None
+    packets: PacketFitness | None
+    exporters: int
     clock_offsets: tuple[ClockOffset, ...]
     unknown_addresses: tuple[str, ...]
     unknown_share: float | None

@@ -51,7 +51,9 @@ class RunLife:
 
     `baseline_ns` is the step time while nothing was wrong (0: not known yet), `usual_high_ns` what nine of ten such
     steps stay below, `slow_since_ns` when the present slow phase began (0: none). `silent_since_ns` is the end of its
-    last training message.
+    last training message, `pause_ns` the longest silence that its usual work has. `reach_ns` is the length of the look
+    in which its steps show (0: the base window); `clear` counts the looks in a row in which they did, and `whole_ns`
+    is the end of the last of them.
     """
 
     id: str
@@ -69,6 +71,10 @@ class RunLife:
     baseline_ns: int = 0
     usual_high_ns: int = 0
     slow_since_ns: int = 0
+    reach_ns: int = 0
+    pause_ns: int = 0
+    clear: int = 0
+    whole_ns: int = 0
     restart_of: str | None = None
 
 
@@ -77,7 +83,8 @@ class FindingLife:
     """A finding from its first sighting to its close.
 
     `sightings` counts windows that showed it, `missed` the windows in a row that did not although they should have.
-    `opened_ns` and `closed_ns` are ends of windows; `reason` says why it was closed.
+    `opened_ns` and `closed_ns` are ends of windows; `reason` says why it was closed. `slow` holds the runs that were
+    slower than usual when it was last seen, each with the step time above which it still is.
     """
 
     id: str
@@ -88,4 +95,5 @@ class FindingLife:
     opened_ns: int = 0
     closed_ns: int = 0
     updated_ns: int = 0
+    slow: tuple[tuple[str, int], ...] = ()
     reason: str = ""

@@ -16,10 +16,13 @@ __all__ = ["JobReport", "Report", "SwitchLoad"]
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
+    """`lost_gpu_seconds` is what the job lost to all findings together; None where its steps were not seen."""
+
     job: Job
     state: JobState
     layout: JobLayout
     timeline: Timeline
+    lost_gpu_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 
 Bool = NDArray[np.bool_]
@@ -21,18 +22,23 @@ __all__ = ["without_dark_pairs"]
 DARK_STEPS: Final = 3.0
 """Steps of silence that no pair of a running job keeps."""
 
+OFTEN: Final = 0.5
+"""Messages per step from which a pair's silence says anything: others send only now and then."""
+
 MOST: Final = 0.6
 """Share of the pairs that must be free of such silences: a pause of the whole job darkens no exporter."""
 
 
-def without_dark_pairs(transfers: TransferTable, pairs: Bool, period_ns: float) -> Bool:
+def without_dark_pairs(transfers: TransferTable, pairs: Bool, clock: StepClock) -> Bool:
     """Those of the pairs that were seen throughout; all where too few were."""
     rows = np.flatnonzero(np.repeat(pairs, np.diff(transfers.pair_offsets)) & (transfers.bytes >= MESSAGE_FLOOR_BYTES))
-    if rows.size < 2 or period_ns <= 0:
+    if rows.size < 2 or not clock.steps:
         return pairs
     pair = transfers.pair_of_row[rows]
     silence = np.where(pair[1:] == pair[:-1], transfers.start_ns[rows[1:]] - transfers.end_ns[rows[:-1]], 0)
     dark = np.zeros(transfers.pair_count, dtype=np.bool_)
-    dark[pair[1:][silence > DARK_STEPS * period_ns]] = True
+    stepping = transfers.end_ns[rows[:-1]] >= clock.boundary_ns[1]  # not the set-up before and in the first step
+    dark[pair[1:][stepping & (silence > DARK_STEPS * clock.period_ns)]] = True
+    dark &= np.bincount(pair, minlength=transfers.pair_count) >= OFTEN * clock.steps
     steady: Bool = pairs & ~dark
     return steady if dark.any() and steady.sum() >= MOST * pairs.sum() else pairs

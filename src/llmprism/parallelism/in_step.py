@@ -90,6 +90,9 @@ def find_in_step(
     clock: StepClock,
 ) -> InStep:
     """What the asked pairs carry; `forward` lists the (forward, backward) pairs of the pipelines."""
+    if clock.boundary_ns.size < 2:
+        none = np.zeros(transfers.pair_count, dtype=np.bool_)
+        return InStep(none, ~none, none, np.ones(transfers.start_ns.size, dtype=np.bool_))
     if forward:
         inside, late, late_row = _beside_pipelines(transfers, asked, forward, clock)
     else:

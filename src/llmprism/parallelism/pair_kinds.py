@@ -2,7 +2,8 @@
 
 *One link.* A ring all-reduce (or a sharded gather) of three or more members sends one way only. Where both directions
 carry the same bytes, the two are told apart by their profiles over the step: the two directions of a collective flow
-together, activations and gradients take turns. Sizes are not used: collectors cut and fuse them.
+together, activations and gradients take turns. The two directions of a tree take turns too, but in one burst, while a
+pipeline sends through all of its passes. Sizes are not used: collectors cut and fuse them.
 
 *The graph.* A pipeline has one member of a data-parallel group, never two. So links are accepted from the surest to
 the least sure; a data-parallel link between two members of one pipeline, or a pipeline link inside one group, is
@@ -52,6 +53,18 @@ ONE_WAY_ODDS: Final = 4.0
 """Log odds for data parallelism of a one-way link: only unusual traffic is one-way and not a collective."""
 
 
+BURST: Final = 0.2
+"""Share of the step: a link both of whose directions are confined to it is no pipeline's. The passes of real and
+simulated pipelines take 0.4 and more, trees that are not overlapped with the backward pass up to 0.15."""
+
+CONFINED: Final = 0.9
+"""Share of the bytes that must lie within the burst."""
+
+BURST_ODDS: Final = 3.0
+"""Log odds for data parallelism of a link that sends in one burst: a pipeline of tiny passes and long synchronisations
+could do so too."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkKinds:
     """Per link: its kind, how sure, whether it is one-way, and (pipeline links) whether `there` is forward."""
@@ -72,6 +85,7 @@ def judge_links(links: Links, features: PairFeatures, together: Float64) -> Link
     one_way = np.minimum(there, back) < ONE_WAY * np.maximum(there, back)
     distance = np.abs(_cumulative(features, links.there) - _cumulative(features, links.back)).max(axis=1, initial=0.0)
     odds = (PROFILE_DISTANCE - distance) / PROFILE_SCALE + (together - SIMULTANEITY) / SIMULTANEITY_SCALE
+    odds = np.where(_one_burst(features, links), np.maximum(odds, BURST_ODDS), odds)
     odds = np.where(one_way, ONE_WAY_ODDS, np.clip(odds, -6.0, 6.0))
     kind = np.where(odds > 0, PairKind.DP, PairKind.PP).astype(np.int8)
     return LinkKinds(kind, 1.0 / (1.0 + np.exp(-np.abs(odds))), one_way, distance)
@@ -80,6 +94,17 @@ def judge_links(links: Links, features: PairFeatures, together: Float64) -> Link
 def _step_bytes(features: PairFeatures, pair: Int32) -> Float64:
     amount = np.where(features.step_bytes > 0, features.step_bytes, features.total_bytes * 1e-9)
     return np.where(pair >= 0, amount[pair], 0.0)
+
+
+def _one_burst(features: PairFeatures, links: Links) -> NDArray[np.bool_]:
+    """Links that send nearly all of their bytes in one short part of the (cyclic) step."""
+    both = sum(np.where(pair[:, None] >= 0, features.profile[pair], 0.0) for pair in (links.there, links.back))
+    slots = features.profile.shape[1]
+    total = np.cumsum(np.concatenate([np.zeros((links.low.size, 1)), both, both], axis=1), axis=1)
+    width = round(BURST * slots)
+    within = (total[:, width : width + slots] - total[:, :slots]).max(axis=1, initial=0.0)
+    burst: NDArray[np.bool_] = within >= CONFINED * np.maximum(total[:, slots], 1e-9)
+    return burst
 
 
 def _cumulative(features: PairFeatures, pair: Int32) -> Float64:
@@ -128,6 +153,10 @@ def _accept(order: Int64, low: Int64, high: Int64, kind: Int8, vote: Float64, of
     for link in refused[:count]:  # others may have joined the two groups meanwhile
         if root_of(group, low[link]) != root_of(group, high[link]):
             result[link] = pp
+            pipeline[root_of(pipeline, low[link])] = root_of(pipeline, high[link])
+    for link in order:  # the pipeline may have been joined after the link was accepted
+        if result[link] == dp and kind[link] == dp and root_of(pipeline, low[link]) == root_of(pipeline, high[link]):
+            result[link] = other
     return result
 
 

@@ -15,6 +15,7 @@ from llmprism.model.flows import Int32, Int64, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.accumulation import accumulated
+from llmprism.parallelism.context_lanes import context_lanes
 from llmprism.parallelism.dark_pairs import without_dark_pairs
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
@@ -95,7 +96,10 @@ def identify_layout(job: Job) -> JobLayout:
         clock, passes = accumulated(transfers, everyone, clock)
     if forward:
         in_step = find_in_step(transfers, np.flatnonzero(collective), forward, features, clock)
-    rings_of_context = _context_rings(links, kinds, features, in_step)
+    lanes = context_lanes(job, in_step.tensor)
+    if lanes:
+        in_step = replace(in_step, tensor=np.zeros_like(in_step.tensor))
+    rings_of_context = lanes or _context_rings(links, kinds, features, in_step)
     if in_step.any:
         groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), features)
         groups = joined_by(groups, meshes.groups + rings_of_context)
@@ -265,18 +269,18 @@ def _rephased(job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]
         sign = np.zeros(transfers.pair_count, dtype=np.int8)
         sign[[there for there, _ in forward]] = 1
         sign[[back for _, back in forward]] = -1
-        sign[~without_dark_pairs(transfers, sign != 0, job.clock.period_ns)] = 0
+        sign[~without_dark_pairs(transfers, sign != 0, job.clock)] = 0
         step_bytes = float(features.step_bytes[sign != 0].sum())
         found = pipeline_clock(transfers, sign, gradient, step_bytes, job.clock)
         if found is None:  # sequences of varying length: their messages can be counted
             counted = transfers.as_messages()
             step_messages = float(pair_features(counted, job.clock).step_bytes[sign != 0].sum())
             found = pipeline_clock(counted, sign, gradient, step_messages, job.clock)
-        return found or job.clock
+        return _usable(found, job.clock)
     if gradient.any():
-        gradient = without_dark_pairs(transfers, gradient, job.clock.period_ns)
+        gradient = without_dark_pairs(transfers, gradient, job.clock)
         step_bytes = float(features.step_bytes[gradient].sum())
-        return gradient_clock(transfers, gradient, step_bytes, job.clock) or job.clock
+        return _usable(gradient_clock(transfers, gradient, step_bytes, job.clock), job.clock)
     return job.clock
 
 
@@ -297,6 +301,11 @@ def _shard_groups(job: Job, links: Links, kinds: LinkKinds, features: PairFeatur
     inside = data_parallel_groups(links.only(shards), kinds.only(shards), features)
     across = data_parallel_groups(links.only(~shards), kinds.only(~shards), features)
     return _one_per_servers(job, inside) + across
+
+
+def _usable(moved: StepClock | None, before: StepClock) -> StepClock:
+    """A moved clock without a single step (a window shorter than a step) is of no use."""
+    return moved if moved is not None and moved.boundary_ns.size > 1 else before
 
 
 def _one_per_servers(job: Job, groups: tuple[Group, ...]) -> tuple[Group, ...]:

@@ -65,6 +65,7 @@ def _job(job: JobReport, addresses: tuple[str, ...]) -> dict[str, Any]:
         "servers": list(job.job.servers),
         "state": job.state.value,
         "confidence": _rounded(job.job.confidence, _CONFIDENCE_DECIMALS),
+        "lost_gpu_seconds": _rounded(job.lost_gpu_seconds, _SECONDS_DECIMALS),
         "layout": {
             "tp": layout.tp,
             "pp": layout.pp,
@@ -142,9 +143,9 @@ def _switch(load: SwitchLoad) -> dict[str, Any]:
     }
 
 
-def _rounded(value: float, decimals: int) -> float | None:
+def _rounded(value: float | None, decimals: int) -> float | None:
     """A value that is not a number says nothing: it becomes null."""
-    return round(float(value), decimals) + 0.0 if math.isfinite(value) else None
+    return round(float(value), decimals) + 0.0 if value is not None and math.isfinite(value) else None
 
 
 def _significant(value: float | None) -> float | int | None:

@@ -15,7 +15,7 @@ from llmprism.service.windows import WindowPlan
 
 __all__ = ["decode_finding", "decode_state", "encode_finding", "encode_state"]
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 def encode_state(state: TrackerState, plan: WindowPlan) -> str:
@@ -70,4 +70,6 @@ def _run(item: dict[str, Any]) -> RunLife:
 
 
 def _life(item: dict[str, Any]) -> FindingLife:
-    return FindingLife(**{**item, "finding": decode_finding(item["finding"]), "phase": FindingPhase(item["phase"])})
+    slow = tuple((str(run), int(step_ns)) for run, step_ns in item["slow"])
+    parts = {"finding": decode_finding(item["finding"]), "phase": FindingPhase(item["phase"]), "slow": slow}
+    return FindingLife(**{**item, **parts})

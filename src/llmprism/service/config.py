@@ -23,7 +23,7 @@ from __future__ import annotations
 import difflib
 import tomllib
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
@@ -43,6 +43,7 @@ __all__ = [
     "Token",
     "TopologySettings",
     "WindowSettings",
+    "WorkerSettings",
     "load_config",
     "parse_config",
 ]
@@ -157,6 +158,21 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """Several `llmprism serve` that share one consumer group, one PostgreSQL database and one folder.
+
+    `name`: of this worker, empty for host and port. `session_s`: a worker that Kafka has not heard of for so long loses
+    its partitions. `share_records`: windows are cut into shares of about as many records, `max_shares` at most.
+    """
+
+    enabled: bool = False
+    name: str = ""
+    session_s: float = 10.0
+    share_records: int = 1_000_000
+    max_shares: int = 64
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """A bearer token, kept as the SHA-256 of its text. Scopes: read, ingest, admin (which includes both)."""
 
@@ -174,6 +190,7 @@ class Config:
     http: HttpSettings = field(default_factory=HttpSettings)
     alerts: AlertSettings = field(default_factory=AlertSettings)
     log: LogSettings = field(default_factory=LogSettings)
+    workers: WorkerSettings = field(default_factory=WorkerSettings)
     directory: tuple[DirectorySettings, ...] = ()
     kafka: tuple[KafkaSettings, ...] = ()
     token: tuple[Token, ...] = ()
@@ -290,6 +307,7 @@ def _check(config: Config, origin: str) -> None:
     demand(config.log.format in ("json", "text"), "log.format", "json or text")
     for index, directory in enumerate(config.directory):
         demand(directory.after in ("keep", "delete"), f"directory[{index}].after", "keep or delete")
+    _check_workers(config, demand)
     for index, token in enumerate(config.token):
         where = f"token[{index}]"
         good = len(token.sha256) == 64 and all(character in "0123456789abcdef" for character in token.sha256)
@@ -302,6 +320,21 @@ def _check(config: Config, origin: str) -> None:
             f"{origin}: server.host: {config.server.host} is reachable from elsewhere; add a [[token]] "
             f"(`llmprism config token` makes one) or set server.trusted_proxy"
         )
+
+
+def _check_workers(config: Config, demand: Callable[[bool, str, str], None]) -> None:
+    workers = config.workers
+    demand(workers.session_s >= 1, "workers.session_s", "at least 1")
+    demand(workers.share_records >= 1, "workers.share_records", "at least 1")
+    demand(1 <= workers.max_shares <= 1000, "workers.max_shares", "between 1 and 1000")
+    plain = all(character.isalnum() or character in "._-" for character in workers.name) and workers.name[:1] != "."
+    demand(plain and len(workers.name) <= 64, "workers.name", "at most 64 letters, digits, dots and dashes")
+    if workers.enabled:
+        demand(config.store.url.startswith("postgresql"), "workers.enabled", "needs a PostgreSQL database in store.url")
+        demand(bool(config.kafka), "workers.enabled", "needs a [[kafka]] topic")
+        quick = all(topic.batch_s <= 2 for topic in config.kafka)
+        demand(quick, "kafka.batch_s", "at most 2 among several workers, who wait for each other")
+        demand(not config.directory, "workers.enabled", "records come from Kafka alone; there can be no [[directory]]")
 
 
 def _place(where: str, key: str) -> str:

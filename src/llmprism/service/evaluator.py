@@ -2,7 +2,8 @@
 
 A window is made of the segments that were committed before the watermark passed its end, whenever it is made: so a
 restarted service makes the same windows as one that was never disturbed. Only when it has fallen behind by more than
-a window does it leave some out; those are counted.
+a window does it leave some out; those are counted. Jobs whose steps are longer than a window are looked at over longer
+spans, alone (see `windows`).
 
 Where no record comes at all, time passes by the clock: a job that is alone on its cluster and crashes must be told
 too. Where several jobs fall silent at the same moment the collector is the likelier culprit; then time stands still,
@@ -14,28 +15,27 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
-from llmprism.errors import InputError, LLMPrismError
-from llmprism.ingest import read_flows, read_topology
+from llmprism.errors import LLMPrismError
+from llmprism.ingest import read_topology
 from llmprism.model.flows import FlowTable, InputCounts, Window
-from llmprism.model.live import FindingPhase
+from llmprism.model.live import FindingPhase, LiveState, RunLife
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
 from llmprism.service.config import Config
+from llmprism.service.looks import Look
 from llmprism.service.messages import messages_of
 from llmprism.service.picture import layout_documents, picture_document, summary_document
-from llmprism.service.runs import paces
-from llmprism.service.store import Segment, Store, WindowResult
+from llmprism.service.reading import affordable, read_members, read_window
+from llmprism.service.runs import is_settled, stop_silence
+from llmprism.service.store import Store, WindowResult
 from llmprism.service.tracker import TrackerState, track
-from llmprism.service.windows import SECOND, affordable_plan, due_window, resized, started, watermark
+from llmprism.service.windows import SECOND, due_window, following, look_due, started, watermark
 
-__all__ = ["Evaluator", "TopologyFile", "cut", "read_window"]
+__all__ = ["Evaluator", "TopologyFile"]
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,8 @@ IDLE_WINDOWS: Final = 3
 
 TOGETHER_NS: Final = 3 * SECOND
 """Jobs that fall silent within this time of each other did so together."""
+
+STANDING: Final = (LiveState.STALLED, LiveState.HUNG)
 
 
 class TopologyFile:
@@ -99,8 +101,8 @@ class Evaluator:
                 return False
             self._plan = started(first, self._rules)
         mark = watermark(latest + self._idle_ns(wall), self._rules)
-        following = self._store.next_after(self._plan.next_end - 1)
-        window = due_window(self._plan, mark, following, self._rules)
+        coming = self._store.next_after(self._plan.next_end - 1)
+        window = due_window(self._plan, mark, coming, self._rules)
         if window is None:
             return False
         window = self._caught_up(window, mark)
@@ -119,11 +121,15 @@ class Evaluator:
         opened = any(life.phase is FindingPhase.OPEN for life in self._state.lives)
         if not living and not opened:
             return 0
-        return min(idle, IDLE_WINDOWS * self._plan.length)
+        return min(idle, IDLE_WINDOWS * self._longest())
+
+    def _longest(self) -> int:
+        return max((run.reach_ns for run in self._state.runs if run.state.alive), default=0) or self._rules.length
 
     def _caught_up(self, window: Window, mark: int) -> Window:
         """The latest due window where this one is more than a window's length in the past, else this one."""
-        if mark - window.end_ns <= self._plan.length:
+        length = self._rules.length
+        if mark - window.end_ns <= length:
             return window
         hop = self._rules.hop
         skipped = (mark - window.end_ns) // hop
@@ -131,17 +137,17 @@ class Evaluator:
             log.warning("windows left out to catch up", extra={"windows": skipped})
             self._store.add_counts("service", [("windows_skipped", "", skipped)])
         end = window.end_ns + skipped * hop
-        return Window(end - self._plan.length, end)
+        return Window(end - length, end)
 
     def _make(self, window: Window) -> None:
         begun = time.monotonic()
         through = self._store.passed_at(window.end_ns + self._rules.lateness)
         topology = self._topology.refresh()
-        segments = self._store.segments(window.start_ns, window.end_ns, through)
-        report, note = self._report(segments, window, topology)
-        state, changes = track(self._state, report)
-        plan = resized(self._plan, window, paces(state.runs), self._rules)
-        plan = affordable_plan(plan, window, report.input.records, self._config.windows.max_records, self._rules)
+        base, note = self._base_look(window, through, topology)
+        looks = [base, *self._longer_looks(window, through, topology)]
+        report = base.report
+        state, changes = track(self._state, looks, self._rules, self._store.has_run)
+        plan = following(window, report.input.records, self._rules)
         took = int(1000 * (time.monotonic() - begun))
         result = WindowResult(
             start_ns=window.start_ns,
@@ -152,75 +158,72 @@ class Evaluator:
             took_ms=took,
             summary=summary_document(report, state, note),
             picture=picture_document(report, state, changes.report_run, topology, self._topology.trouble, note),
-            layouts=layout_documents(report, changes.report_run),
+            layouts=layout_documents(looks, changes.followed),
             changes=changes,
             tracker=state,
             plan=plan,
-            messages=messages_of(changes, self._config.alerts, window),
+            messages=messages_of(changes, self._config.alerts, window, topology),
         )
         self._store.commit_window(result)
         self._state, self._plan = state, plan
         log.info(
             "window",
-            extra={"end_ns": window.end_ns, "records": report.input.records, "jobs": len(report.jobs), "took_ms": took},
+            extra={
+                "end_ns": window.end_ns,
+                "records": report.input.records,
+                "jobs": len(report.jobs),
+                "looks": len(looks),
+                "took_ms": took,
+            },
         )
         for life in changes.findings:
             if life.id in changes.opened or life.id in changes.closed:
                 log.warning("finding", extra={"id": life.id, "phase": life.phase.value, "what": life.finding.summary})
 
-    def _report(self, segments: list[Segment], window: Window, topology: Topology | None) -> tuple[Report, str]:
-        """The window's report, and a note where it had to be shortened."""
-        segments, note = _affordable(segments, self._config.windows.max_records)
-        flows = read_window(segments, window)
+    def _base_look(self, window: Window, through: int, topology: Topology | None) -> tuple[Look, str]:
+        """The look at all records of the window, and a note where it had to be shortened."""
+        segments = self._store.segments(window.start_ns, window.end_ns, through)
+        segments, note = affordable(segments, self._config.windows.max_records)
+        report, failed = self._report(read_window(segments, window), window, topology)
+        return Look(report, self._rules.length), note or failed
+
+    def _longer_looks(self, window: Window, through: int, topology: Topology | None) -> list[Look]:
+        """Looks at the slow jobs whose time has come, one per length; shorter where there are too many records."""
+        made = []
+        for length, runs in self._due_looks(window.end_ns):
+            members = sorted({name for run in runs for name in run.members})
+            flows, reach = None, length
+            while flows is None and reach > self._rules.length:
+                longer = Window(window.end_ns - reach, window.end_ns)
+                segments = self._store.segments(longer.start_ns, longer.end_ns, through)
+                most = self._config.windows.max_records
+                flows, _ = read_members(segments, longer, members, self._store.incoming, most)
+                reach //= 2
+            if flows is not None:
+                report, _ = self._report(flows, longer, topology)
+                made.append(Look(report, length, frozenset(run.id for run in runs)))
+        return made
+
+    def _due_looks(self, end_ns: int) -> list[tuple[int, list[RunLife]]]:
+        """(length, runs) of the looks to be made now: at their own hop, and at once where a run has fallen silent."""
+        due: dict[int, list[RunLife]] = {}
+        for run in self._state.runs:
+            if not run.state.alive or run.reach_ns <= self._rules.length:
+                continue
+            silent = end_ns - run.silent_since_ns >= stop_silence(run) and run.state not in STANDING
+            if look_due(run.reach_ns, self._plan, end_ns, self._rules) or (silent and is_settled(run)):
+                due.setdefault(run.reach_ns, []).append(run)
+        return sorted(due.items())
+
+    def _report(self, flows: FlowTable | None, window: Window, topology: Topology | None) -> tuple[Report, str]:
+        """What the records say; an empty report and a note where they cannot be diagnosed. One window that the methods
+        stumble over must not stop those that follow."""
+        empty = Report(window, InputCounts(0, 0), (), (), (), topology=topology)
         if flows is None:
-            empty = Report(window, InputCounts(0, 0), (), (), (), topology=topology)
-            return empty, note
-        return diagnose(flows, topology, with_events=False, window=window), note
-
-
-def _affordable(segments: list[Segment], most: int) -> tuple[list[Segment], str]:
-    """The latest segments within the cap on records."""
-    total = sum(segment.records for segment in segments)
-    if total <= most:
-        return segments, ""
-    kept: list[Segment] = []
-    for segment in reversed(segments):
-        if kept and sum(item.records for item in kept) + segment.records > most:
-            break
-        kept.insert(0, segment)
-    return kept, f"{total:,} records are more than one window may hold ({most:,}): only the latest part was looked at"
-
-
-def read_window(segments: list[Segment], window: Window) -> FlowTable | None:
-    """The records of these segments that end inside the window; None where there is none."""
-    paths = [segment.path for segment in segments if segment.path.exists()]
-    if not paths:
-        return None
-    try:
-        flows = read_flows(paths)
-    except InputError as error:
-        log.error("segments cannot be read", extra={"reason": str(error)})
-        return None
-    flows = cut(flows, window)
-    return flows if flows.start_ns.size else None
-
-
-def cut(flows: FlowTable, window: Window) -> FlowTable:
-    """The records that end after the window's start and not after its end. Addresses keep their ids."""
-    keep = (flows.end_ns > window.start_ns) & (flows.end_ns <= window.end_ns)
-    pair = np.repeat(np.arange(flows.pair_src.size), np.diff(flows.pair_offsets))
-    counts = np.bincount(pair[keep], minlength=flows.pair_src.size)
-    alive = np.flatnonzero(counts)
-    offsets = np.concatenate(([0], np.cumsum(counts[alive]))).astype(np.int64)
-    used = int(keep.sum())
-    return replace(
-        flows,
-        pair_src=flows.pair_src[alive],
-        pair_dst=flows.pair_dst[alive],
-        pair_offsets=offsets,
-        start_ns=flows.start_ns[keep],
-        end_ns=flows.end_ns[keep],
-        bytes=flows.bytes[keep],
-        path=flows.path[keep],
-        counts=InputCounts(used + sum(count for _, count in flows.counts.dropped), used, flows.counts.dropped),
-    )
+            return empty, ""
+        try:
+            return diagnose(flows, topology, with_events=False, window=window), ""
+        except (LLMPrismError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            log.exception("a window could not be diagnosed", extra={"end_ns": window.end_ns})
+            self._store.add_counts("service", [("windows_failed", "", 1)])
+            return empty, f"this window could not be diagnosed ({type(error).__name__}); the next one is tried"

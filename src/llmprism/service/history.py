@@ -164,7 +164,7 @@ class History:
         return rows[0] if rows else None
 
     def sources(self) -> list[Page]:
-        """Counters by source: received, stored, late, dropped by reason."""
+        """Counters by source: received, stored, late, dropped by reason; and the end of its latest record."""
         found: dict[str, Page] = {}
         for source, name, reason, value in self._store.counters():
             entry = found.setdefault(source, {"name": source, "dropped": {}, "refused": {}})

@@ -9,6 +9,7 @@ nothing that was acknowledged is lost, and nothing is acknowledged before it is 
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 import uuid
@@ -35,6 +36,9 @@ BATCH_PAYLOADS: Final = 64
 """Payloads put together into one segment: a second's worth of many small pushes."""
 
 BATCH_BYTES: Final = 64 << 20
+
+SHOWN_S: Final = 30.0
+"""How long the page and the probes tell that something was turned away."""
 
 RETRY_S: Final = 1.0
 """Between two tries while the store or the disk fails."""
@@ -71,6 +75,7 @@ class Intake:
         self._changed = threading.Condition()
         self._stopping = False
         self._shed: dict[tuple[str, str, str], int] = {}
+        self._kept_trouble = (0.0, "")
         self.trouble = ""
         self.sheds_until = 0.0
 
@@ -101,13 +106,24 @@ class Intake:
             key = (source, name, reason)
             self._shed[key] = self._shed.get(key, 0) + value
 
-    def shed(self, source: str, records: int, size: int) -> None:
+    def shed(self, source: str, records: int, size: int, reason: str = "overload") -> None:
         """Counts records that were turned away for want of room."""
-        self.sheds_until = time.monotonic() + 30.0
+        if reason == "overload":
+            self.sheds_until = time.monotonic() + SHOWN_S
         self.count(source, "received", "", records)
-        self.count(source, "dropped", "overload", records)
+        self.count(source, "dropped", reason, records)
         self.count(source, "shed_requests", "", 1)
         self.count(source, "shed_bytes", "", size)
+
+    def cannot_keep(self, reason: str) -> None:
+        """Bodies cannot be written at the moment."""
+        self._kept_trouble = (time.monotonic() + SHOWN_S, f"bodies cannot be kept: {reason}")
+
+    def troubles(self) -> list[str]:
+        """Plain sentences on why records cannot be taken now."""
+        found = [f"records cannot be stored: {self.trouble}"] if self.trouble else []
+        until, text = self._kept_trouble
+        return [*found, text] if until > time.monotonic() else found
 
     def stop(self) -> None:
         """What is queued is still committed, then `run` returns."""
@@ -195,8 +211,7 @@ class Intake:
 
     def _commit(self, batch: str, payloads: list[Payload]) -> Accepted:
         first = payloads[0]
-        file = self._store.folder / "incoming" / f"{batch}.parquet"
-        file.parent.mkdir(exist_ok=True)
+        file = self._store.incoming / f"{batch}.parquet"
         accepted = accept_flows(
             [payload.path for payload in payloads],
             file,
@@ -261,4 +276,7 @@ def clear_incoming(store: Store) -> None:
         folder = store.folder / name
         folder.mkdir(exist_ok=True)
         for file in folder.iterdir():
-            file.unlink(missing_ok=True)
+            if file.is_dir():
+                shutil.rmtree(file, ignore_errors=True)
+            else:
+                file.unlink(missing_ok=True)

@@ -1,14 +1,15 @@
 """The life of a finding: seen, opened once, updated, closed once.
 
-Two sightings are the same finding when job, kind and place agree (a hang that turns out to be a crash keeps its
-identity) and their times meet. A finding opens at its second sighting in a row, so that one odd window opens nothing;
-a stopped job opens at once, because `runs` has already waited for the silence. It closes when its end is some time
-past, when several windows in a row should have shown it and did not, or when its job is gone. After that the window
-still holds the old records for a while: the same fault seen again does not reopen it, one that goes on does open a
-new finding.
+Two sightings are the same finding when job, kind and place agree (a hang that turns out to be a crash or a stall keeps
+its identity) and their times meet. A finding opens at its second sighting in a row, so that one odd window opens
+nothing; a stopped job opens at once, because `runs` has already waited for the silence. It closes when its end is some
+time past, when several windows in a row should have shown it and did not, or when its job is gone. After that the
+window still holds the old records for a while: the same fault seen again does not reopen it, one that goes on does open
+a new finding.
 
-A fault that lasts longer than a window slowly becomes all that the window knows. As long as the run is slower than its
-own baseline, its open findings are not missed.
+A fault that lasts longer than a window slowly becomes all that the window knows, and is no longer seen in it. An open
+finding therefore remembers the runs that were slower than usual while it was seen. As long as one of them has not got
+half of that back, the finding is not missed.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from typing import Final
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import Window
 from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife
+from llmprism.service.looks import Look
 from llmprism.service.windows import SECOND
 
-__all__ = ["STOPPED_KINDS", "follow_findings"]
+__all__ = ["STOPPED_KINDS", "Sighting", "follow_findings", "sightings_of"]
 
 OPEN_SIGHTINGS: Final = 2
 """Windows in a row that must show a finding: a fault is in every window after its start, an edge effect in one."""
@@ -37,6 +39,18 @@ CLOSE_MISSED: Final = 3
 
 PENDING_MISSED: Final = 2
 
+OLD: Final = 0.5
+"""Share of a look after its end beyond which a finding is not new."""
+
+RESUMED_MISSED: Final = 2
+"""Windows after a stopped job goes on again: in these it shows whether it had hung or only stalled."""
+
+SLOWER: Final = 1.03
+"""Step time against the baseline from which a run is slower than usual: beyond the noise of a median of seven steps."""
+
+PERSISTS_NS: Final = 1_800 * SECOND
+"""Slowness alone keeps a finding open for half an hour; then the job has changed its work."""
+
 STOPPED_OPEN_NS: Final = 3_600 * SECOND
 """A crash or a hang that nobody restarts is closed after an hour, so that old ones do not pile up."""
 
@@ -46,52 +60,91 @@ SAME_PLACE: Final = 0.5
 STOPPED_KINDS: Final = (FindingKind.HANG, FindingKind.CRASH)
 
 
+STANDING_KINDS: Final = (*STOPPED_KINDS, FindingKind.STALL)
+"""A job that stands still: which of them it is shows only when it goes on, or does not."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Sighting:
+class Sighting:
+    """A finding as one look shows it, under its run's id."""
+
     finding: Finding
-    life: int | None
+    window: Window
+
+
+def sightings_of(look: Look, followed: dict[str, str]) -> list[Sighting]:
+    """The findings of a look about runs that it judged, and from the base look those about no job."""
+    found = []
+    for finding in look.report.findings:
+        run = followed.get(finding.job or "")
+        if run is not None:
+            where = Where(WhereType.JOB, run) if finding.where.type is WhereType.JOB else finding.where
+            found.append(Sighting(replace(finding, job=run, where=where), look.window))
+        elif finding.job is None and look.runs is None:
+            found.append(Sighting(finding, look.window))
+    return found
 
 
 def follow_findings(
     lives: Sequence[FindingLife],
-    findings: Sequence[Finding],
+    sightings: Sequence[Sighting],
     runs: Sequence[RunLife],
-    report_run: dict[str, str],
     judged: frozenset[str],
+    looked: frozenset[str],
     window: Window,
 ) -> tuple[tuple[FindingLife, ...], tuple[FindingLife, ...]]:
-    """(all lives to keep in mind, those that changed) after this window.
+    """(all lives to keep in mind, those that changed) after this round of looks.
 
-    `judged` are the runs of which the window shows enough steps: with fewer, nothing new is believed of them.
+    `judged` are the runs of which a look shows enough steps: with fewer, nothing new is believed of them. `looked` are
+    the runs that were looked at: what is known about others is neither seen nor missed.
     """
     by_id = {run.id: run for run in runs}
-    seen = [finding for one in findings if (finding := _of_run(one, report_run, by_id)) is not None]
     after: dict[str, FindingLife] = {life.id: life for life in lives}
     sighted: set[str] = set()
-    for finding in seen:
+    for sighting in sightings:
+        finding, seen_in = sighting.finding, sighting.window
+        if not _believable(finding, by_id):
+            continue
         life = _same(finding, list(after.values()), sighted)
         if life is None:
-            if not _may_be_born(finding, by_id, judged):
+            if _is_old(finding, seen_in) or not _may_be_born(finding, by_id, judged):
                 continue
-            life = _born(finding, window, after)
+            life = _born(finding, seen_in, after)
         elif life.phase is FindingPhase.CLOSED:
-            again = _again(life, finding, window)
+            again = _again(life, finding, seen_in)
             if again is None:
                 continue
             life = _same(again, [one for one in after.values() if one.phase is not FindingPhase.CLOSED], sighted)
-            life = _born(again, window, after) if life is None else _seen_again(life, again, window)
+            life = _born(again, seen_in, after) if life is None else _seen_again(life, again, seen_in)
         else:
-            life = _seen_again(life, finding, window)
+            life = _seen_again(life, finding, seen_in)
         after[life.id] = life
         sighted.add(life.id)
     for key, life in list(after.items()):
-        after[key] = _judged(life, key in sighted, by_id, runs, window)
-    kept = tuple(life for life in after.values() if _worth_keeping(life, window))
+        if key in sighted:
+            life = replace(life, slow=_slower(life.finding, runs))
+        if life.finding.job is None or life.finding.job in looked or not _is_alive(life, by_id):
+            life = _judged(life, key in sighted, by_id, runs, window)
+        after[key] = life
+    longest = max((run.reach_ns for run in runs), default=0)
+    start = min(window.start_ns, window.end_ns - longest)
+    kept = tuple(life for life in after.values() if _worth_keeping(life, start))
     before = {life.id: life for life in lives}
     changed = tuple(
         life for key, life in after.items() if life.phase is not FindingPhase.PENDING and before.get(key) != life
     )
     return kept, changed
+
+
+def _is_alive(life: FindingLife, runs: dict[str, RunLife]) -> bool:
+    run = runs.get(life.finding.job or "")
+    return run is not None and run.state.alive and run.state is not LiveState.HUNG
+
+
+def _is_old(finding: Finding, window: Window) -> bool:
+    """Did it end so long ago that many looks have seen all of it and found nothing? Then only the edge of this one
+    makes it look like a finding."""
+    return finding.end_ns is not None and window.end_ns - finding.end_ns > OLD * (window.end_ns - window.start_ns)
 
 
 def _may_be_born(finding: Finding, runs: dict[str, RunLife], judged: frozenset[str]) -> bool:
@@ -101,17 +154,12 @@ def _may_be_born(finding: Finding, runs: dict[str, RunLife], judged: frozenset[s
     return run is None or finding.kind in STOPPED_KINDS or (run.state.alive and run.id in judged)
 
 
-def _of_run(finding: Finding, report_run: dict[str, str], runs: dict[str, RunLife]) -> Finding | None:
-    """The finding under its run's own id; None while the run is not believed, or not yet believed to have stopped."""
-    if finding.job is None:
-        return finding
-    run = runs.get(report_run.get(finding.job, ""))
-    if run is None:
-        return None
-    if finding.kind in STOPPED_KINDS and run.state not in (LiveState.HUNG, LiveState.CRASHED):
-        return None
-    where = Where(WhereType.JOB, run.id) if finding.where.type is WhereType.JOB else finding.where
-    return replace(finding, job=run.id, where=where)
+def _believable(finding: Finding, runs: dict[str, RunLife]) -> bool:
+    """A job is not told to have stopped before its silence is believed."""
+    run = runs.get(finding.job or "")
+    if finding.job is None or run is None:
+        return finding.job is None
+    return finding.kind not in STOPPED_KINDS or run.state in (LiveState.HUNG, LiveState.CRASHED)
 
 
 def _same(finding: Finding, lives: list[FindingLife], sighted: set[str]) -> FindingLife | None:
@@ -122,12 +170,14 @@ def _same(finding: Finding, lives: list[FindingLife], sighted: set[str]) -> Find
 
 
 def _fits(old: Finding, new: Finding) -> bool:
-    same_kind = old.kind is new.kind or (old.kind in STOPPED_KINDS and new.kind in STOPPED_KINDS)
-    if not same_kind or old.job != new.job:
+    standing = old.kind in STANDING_KINDS and new.kind in STANDING_KINDS
+    if not (standing or old.kind is new.kind) or old.job != new.job:
         return False
     if old.end_ns is not None and new.start_ns > old.end_ns + CLOSE_AFTER_NS:
         return False
-    return old.kind in STOPPED_KINDS or _same_place(old.where, new.where)
+    if new.end_ns is not None and old.start_ns > new.end_ns + SECOND:
+        return False
+    return standing or _same_place(old.where, new.where)
 
 
 def _same_place(old: Where, new: Where) -> bool:
@@ -192,8 +242,7 @@ def _judged(
         return life
     run = by_id.get(life.finding.job or "")
     if not sighted:
-        slowed = run is not None and run.slow_since_ns > 0 and life.phase is FindingPhase.OPEN
-        life = replace(life, missed=0 if slowed and life.finding.end_ns is None else life.missed + 1)
+        life = replace(life, missed=0 if _persists(life, by_id, window) else life.missed + 1)
     if life.phase is FindingPhase.PENDING:
         return life
     if life.finding.kind in STOPPED_KINDS:
@@ -208,15 +257,36 @@ def _judged(
     return life
 
 
+def _slower(finding: Finding, runs: Sequence[RunLife]) -> tuple[tuple[str, int], ...]:
+    """The living runs that the finding may slow and that are slower than usual, with the step time half way back."""
+    return tuple(
+        (run.id, (run.recent_ns + run.baseline_ns) // 2)
+        for run in runs
+        if run.state.alive and finding.job in (None, run.id) and run.recent_ns > SLOWER * run.baseline_ns > 0
+    )
+
+
+def _persists(life: FindingLife, runs: dict[str, RunLife], window: Window) -> bool:
+    """Is what the finding did to the runs still going on?"""
+    if life.phase is not FindingPhase.OPEN or life.finding.end_ns is not None:
+        return False
+    if window.end_ns - life.updated_ns > PERSISTS_NS:
+        return False
+    return any(name in runs and runs[name].state.alive and runs[name].recent_ns > least for name, least in life.slow)
+
+
 def _stopped_judged(life: FindingLife, run: RunLife | None, runs: Sequence[RunLife], window: Window) -> FindingLife:
-    if run is not None and run.state not in (LiveState.HUNG, LiveState.CRASHED):
-        return _closed(life, window.end_ns, f"the job is {run.state.value}", window)
+    if run is not None and run.state not in (LiveState.HUNG, LiveState.CRASHED) and life.missed >= RESUMED_MISSED:
+        return _closed(life, run.since_ns, f"the job is {run.state.value}", window)
     restarted = next((one for one in runs if one.restart_of is not None and one.restart_of == life.finding.job), None)
     if restarted is not None:
         return _closed(life, restarted.first_ns, f"restarted as {restarted.id}", window)
     if window.end_ns - life.finding.start_ns >= STOPPED_OPEN_NS:
         return _closed(life, window.end_ns, "an hour old", window)
-    return life
+    if run is None or life.finding.end_ns is not None:
+        return life
+    lost = round(len(run.members) * max(0, window.end_ns - run.silent_since_ns) / 1e9, 3)
+    return replace(life, finding=replace(life.finding, lost_gpu_seconds=lost))
 
 
 def _closed(life: FindingLife, end_ns: int, reason: str, window: Window) -> FindingLife:
@@ -231,9 +301,9 @@ def _closed(life: FindingLife, end_ns: int, reason: str, window: Window) -> Find
     )
 
 
-def _worth_keeping(life: FindingLife, window: Window) -> bool:
+def _worth_keeping(life: FindingLife, start_ns: int) -> bool:
     if life.phase is FindingPhase.PENDING:
         return life.missed < PENDING_MISSED
     if life.phase is FindingPhase.CLOSED:
-        return (life.finding.end_ns or 0) >= window.start_ns - CLOSE_AFTER_NS
+        return (life.finding.end_ns or 0) >= start_ns - CLOSE_AFTER_NS
     return True

@@ -13,6 +13,7 @@ from typing import Any, Final
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Window
 from llmprism.model.live import FindingLife
+from llmprism.model.topology import Topology
 from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.text import clean
 from llmprism.service.config import AlertSettings
@@ -30,7 +31,7 @@ LABEL_CHARS: Final = 200
 
 
 def messages_of(
-    changes: Changes, settings: AlertSettings, window: Window
+    changes: Changes, settings: AlertSettings, window: Window, topology: Topology | None = None
 ) -> tuple[tuple[str, str, str, Mapping[str, Any]], ...]:
     """(target, finding id, event, document) for every finding that this window opened or closed."""
     targets = [
@@ -41,12 +42,14 @@ def messages_of(
     for life in changes.findings:
         for event, names in ((OPENED, changes.opened), (CLOSED, changes.closed)):
             if life.id in names:
-                document = alert_document(life, event, settings, window.end_ns)
+                document = alert_document(life, event, settings, window.end_ns, topology)
                 messages += [(target, life.id, event, document) for target in targets]
     return tuple(messages)
 
 
-def alert_document(life: FindingLife, event: str, settings: AlertSettings, now_ns: int) -> dict[str, Any]:
+def alert_document(
+    life: FindingLife, event: str, settings: AlertSettings, now_ns: int, topology: Topology | None = None
+) -> dict[str, Any]:
     """One finding as the webhook's body; Alertmanager's alert is made of the same parts."""
     finding = life.finding
     link = f"{settings.url.rstrip('/')}/#/findings/{life.id}" if settings.url else ""
@@ -67,6 +70,7 @@ def alert_document(life: FindingLife, event: str, settings: AlertSettings, now_n
             "summary": clean(finding.summary),
             "title": TITLES[finding.kind],
             "advice": CHECKS[finding.kind],
+            "seat": clean(_seat(finding, topology), LABEL_CHARS),
             "lost_gpu_seconds": f"{finding.lost_gpu_seconds:.0f}",
         },
         "url": link,
@@ -81,6 +85,16 @@ def alert_document(life: FindingLife, event: str, settings: AlertSettings, now_n
 def _place(finding: Finding) -> str:
     place = finding.where.id
     return place if isinstance(place, str) else ", ".join(place)
+
+
+def _seat(finding: Finding, topology: Topology | None) -> str:
+    """Server, GPU and switch of the place, where the topology knows it: what whoever walks to the rack looks for."""
+    for server in topology.servers if topology else ():
+        for nic in server.nics:
+            if nic.address == finding.where.id:
+                gpu = "" if nic.gpu is None else f" GPU {nic.gpu}"
+                return f"{server.name}{gpu}" + (f", {nic.switch}" if nic.switch else "")
+    return ""
 
 
 def _iso(time_ns: int) -> str:

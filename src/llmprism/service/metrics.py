@@ -13,7 +13,7 @@ from llmprism.model.finding import FindingKind
 from llmprism.model.live import LiveState
 from llmprism.service.history import History
 
-__all__ = ["MAX_JOBS", "ServiceGauges", "render"]
+__all__ = ["MAX_JOBS", "Samples", "ServiceGauges", "metric", "render"]
 
 MAX_JOBS: Final = 200
 """Jobs with metrics of their own, living ones first: 200 x 12 series stay small. The rest are counted by state."""
@@ -40,9 +40,9 @@ def render(history: History, gauges: ServiceGauges) -> str:
     parts = [
         *_service(history, gauges),
         *_jobs(shown, findings),
-        _metric("llmprism_jobs", "gauge", "Jobs known, by state.", _by_state(runs)),
-        _metric("llmprism_findings_open", "gauge", "Open findings, by kind.", _by_kind(findings)),
-        *_sources(history.sources()),
+        metric("llmprism_jobs", "gauge", "Jobs known, by state.", _by_state(runs)),
+        metric("llmprism_findings_open", "gauge", "Open findings, by kind.", _by_kind(findings)),
+        *_sources(history.sources(), gauges.now_ns),
     ]
     return "".join(parts)
 
@@ -52,22 +52,22 @@ def _service(history: History, gauges: ServiceGauges) -> list[str]:
     behind = (gauges.now_ns - window["end_ns"]) / 1e9 if window else 0.0
     sent = history.outbox_counts()
     return [
-        _metric("llmprism_info", "gauge", "Version.", [({"version": gauges.version}, 1)]),
-        _metric("llmprism_intake_queue_bytes", "gauge", "Bytes waiting to be stored.", [({}, gauges.queued_bytes)]),
-        _metric("llmprism_storage_trouble", "gauge", "1 while records cannot be stored.", [({}, gauges.trouble)]),
-        _metric("llmprism_shedding", "gauge", "1 while pushes are turned away.", [({}, gauges.shedding)]),
-        _metric(
+        metric("llmprism_info", "gauge", "Version.", [({"version": gauges.version}, 1)]),
+        metric("llmprism_intake_queue_bytes", "gauge", "Bytes waiting to be stored.", [({}, gauges.queued_bytes)]),
+        metric("llmprism_storage_trouble", "gauge", "1 while records cannot be stored.", [({}, gauges.trouble)]),
+        metric("llmprism_shedding", "gauge", "1 while pushes are turned away.", [({}, gauges.shedding)]),
+        metric(
             "llmprism_window_end_seconds", "gauge", "End of the last window.", [({}, window.get("end_ns", 0) / 1e9)]
         ),
-        _metric("llmprism_window_behind_seconds", "gauge", "How far the last window lies behind now.", [({}, behind)]),
-        _metric(
+        metric("llmprism_window_behind_seconds", "gauge", "How far the last window lies behind now.", [({}, behind)]),
+        metric(
             "llmprism_window_duration_seconds",
             "gauge",
             "Time the last window took.",
             [({}, window.get("took_ms", 0) / 1e3)],
         ),
-        _metric("llmprism_window_records", "gauge", "Records of the last window.", [({}, window.get("records", 0))]),
-        _metric(
+        metric("llmprism_window_records", "gauge", "Records of the last window.", [({}, window.get("records", 0))]),
+        metric(
             "llmprism_messages",
             "gauge",
             "Alert messages kept, by status.",
@@ -87,22 +87,22 @@ def _jobs(runs: list[dict[str, Any]], findings: list[dict[str, Any]]) -> list[st
         for state in LiveState
     ]
     return [
-        _metric("llmprism_job_state", "gauge", "1 for the state a job is in.", states),
-        _metric("llmprism_job_gpus", "gauge", "GPUs of a job.", [(one, run["gpus"]) for one, run in label]),
-        _metric(
+        metric("llmprism_job_state", "gauge", "1 for the state a job is in.", states),
+        metric("llmprism_job_gpus", "gauge", "GPUs of a job.", [(one, run["gpus"]) for one, run in label]),
+        metric(
             "llmprism_job_step_seconds",
             "gauge",
             "Recent step time.",
             [(one, run["recent_ns"] / 1e9) for one, run in label],
         ),
-        _metric(
+        metric(
             "llmprism_job_step_baseline_seconds",
             "gauge",
             "Step time while nothing is wrong.",
             [(one, run["baseline_ns"] / 1e9) for one, run in label],
         ),
-        _metric("llmprism_job_steps_total", "counter", "Steps seen.", [(one, run["steps"]) for one, run in label]),
-        _metric(
+        metric("llmprism_job_steps_total", "counter", "Steps seen.", [(one, run["steps"]) for one, run in label]),
+        metric(
             "llmprism_job_findings_open",
             "gauge",
             "Open findings of a job.",
@@ -111,11 +111,11 @@ def _jobs(runs: list[dict[str, Any]], findings: list[dict[str, Any]]) -> list[st
     ]
 
 
-def _sources(sources: list[dict[str, Any]]) -> list[str]:
+def _sources(sources: list[dict[str, Any]], now_ns: int) -> list[str]:
     real = [source for source in sources if source["name"] != "service"]
     names = ("received", "stored", "late")
     parts = [
-        _metric(
+        metric(
             f"llmprism_source_{name}_records_total",
             "counter",
             f"Records {name}.",
@@ -133,12 +133,18 @@ def _sources(sources: list[dict[str, Any]]) -> list[str]:
         for source in real
         for reason, count in source["refused"].items()
     ]
+    lag = [
+        ({"source": source["name"]}, (now_ns - source["latest_ns"]) / 1e9) for source in real if "latest_ns" in source
+    ]
     skipped = sum(source.get("windows_skipped", 0) for source in sources)
+    failed = sum(source.get("windows_failed", 0) for source in sources)
     return [
         *parts,
-        _metric("llmprism_source_dropped_records_total", "counter", "Records dropped, by reason.", dropped),
-        _metric("llmprism_source_refused_payloads_total", "counter", "Payloads that could not be read.", refused),
-        _metric("llmprism_windows_skipped_total", "counter", "Windows left out to catch up.", [({}, skipped)]),
+        metric("llmprism_source_dropped_records_total", "counter", "Records dropped, by reason.", dropped),
+        metric("llmprism_source_refused_payloads_total", "counter", "Payloads that could not be read.", refused),
+        metric("llmprism_source_lag_seconds", "gauge", "How far the latest record lies behind the clock.", lag),
+        metric("llmprism_windows_failed_total", "counter", "Windows that could not be diagnosed.", [({}, failed)]),
+        metric("llmprism_windows_skipped_total", "counter", "Windows left out to catch up.", [({}, skipped)]),
     ]
 
 
@@ -150,7 +156,8 @@ def _by_kind(findings: list[dict[str, Any]]) -> Samples:
     return [({"kind": kind.value}, sum(one["kind"] == kind.value for one in findings)) for kind in FindingKind]
 
 
-def _metric(name: str, kind: str, text: str, samples: Samples) -> str:
+def metric(name: str, kind: str, text: str, samples: Samples) -> str:
+    """One metric in Prometheus' text format."""
     lines = [f"# HELP {name} {text}\n# TYPE {name} {kind}\n"]
     for labels, value in samples:
         inner = ",".join(f'{key}="{_escaped(one)}"' for key, one in labels.items())

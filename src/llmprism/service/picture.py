@@ -5,16 +5,21 @@ Text from outside is cleaned where it is shown as text (`report.text.clean`); th
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from llmprism.model.live import FindingPhase
-from llmprism.model.report import JobReport, Report
+from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 from llmprism.report.facts import sick_addresses
 from llmprism.report.json_report import document
+from llmprism.service.looks import Look
 from llmprism.service.tracker import TrackerState
 
-__all__ = ["layout_documents", "picture_document", "summary_document"]
+__all__ = ["LAYOUT_KEYS", "layout_documents", "picture_document", "summary_document"]
+
+LAYOUT_KEYS: Final = ("layout", "groups", "pipelines", "confidence", "notes")
+"""What a run's document takes over from the report of a look."""
 
 
 def picture_document(
@@ -80,18 +85,11 @@ def summary_document(report: Report, state: TrackerState, note: str) -> dict[str
     }
 
 
-def layout_documents(report: Report, report_run: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Run id → layout, groups and pipelines of the contract."""
-    jobs: dict[str, JobReport] = {job.job.id: job for job in report.jobs}
-    contract = {job["id"]: job for job in document(report)["jobs"] if job["id"] in jobs}
-    return {
-        run: {
-            "layout": contract[name]["layout"],
-            "groups": contract[name]["groups"],
-            "pipelines": contract[name]["pipelines"],
-            "confidence": contract[name]["confidence"],
-            "notes": contract[name]["notes"],
-        }
-        for name, run in report_run.items()
-        if name in contract
-    }
+def layout_documents(looks: Sequence[Look], followed: Sequence[dict[str, str]]) -> dict[str, dict[str, Any]]:
+    """Run id → layout, groups and pipelines of the contract, for the runs that these looks judged."""
+    made: dict[str, dict[str, Any]] = {}
+    for look, run_of in zip(looks, followed, strict=True):
+        for job in document(look.report)["jobs"]:
+            if job["id"] in run_of:
+                made[run_of[job["id"]]] = {key: job[key] for key in LAYOUT_KEYS}
+    return made

@@ -31,6 +31,13 @@ __all__ = ["Capture", "DirectoryTarget", "HttpTarget", "KafkaTarget", "Target", 
 BATCH_NS: Final = 1_000_000_000
 RETRIES: Final = 60
 RETRY_S: Final = 1.0
+MESSAGE_RECORDS: Final = 500
+"""Records of one Kafka message: about 100 KB, a tenth of what brokers take by default."""
+
+KEYS: Final = 64
+"""Keys of Kafka messages: both directions of a pair have one key, and many pairs share it, so that messages are full
+and more partitions than anybody has workers are still filled."""
+
 _FOREVER: Final = 2**62
 
 
@@ -100,24 +107,37 @@ class HttpTarget:
 
 
 class KafkaTarget:
-    """Produces one message of newline-separated JSON per few hundred records."""
+    """Produces messages of newline-separated JSON, some hundred records each, keyed by pair: a pair stays in order."""
 
     def __init__(self, brokers: str, topic: str) -> None:
         try:
             import confluent_kafka
         except ImportError:
             raise UsageError("kafka needs: pip install 'llmprism[kafka]'") from None
-        self._producer: Any = confluent_kafka.Producer({"bootstrap.servers": brokers, "enable.idempotence": True})
+        settings = {"bootstrap.servers": brokers, "enable.idempotence": True, "compression.type": "lz4"}
+        self._producer: Any = confluent_kafka.Producer(settings)
         self._topic = topic
 
     def send(self, file: Path, number: int, records: int) -> None:  # noqa: ARG002
         text = file.with_suffix(".jsonl")
+        pair = "least(src, dst) || ' ' || greatest(src, dst)"
         with open_database() as (connection, _):
-            connection.execute(f"COPY (FROM read_parquet('{file}')) TO '{text}' (FORMAT json)")
+            connection.execute(
+                f"CREATE TEMP TABLE keyed AS SELECT *, hash({pair}) % {KEYS} AS key FROM read_parquet('{file}')"
+            )
+            counts = connection.execute("SELECT key, count(*) FROM keyed GROUP BY key ORDER BY key").fetchall()
+            connection.execute("SET preserve_insertion_order = true")
+            connection.execute(
+                f"COPY (SELECT * EXCLUDE (key) FROM keyed ORDER BY key, end_ns) TO '{text}' (FORMAT json)"
+            )
         lines = text.read_bytes().splitlines()
-        for start in range(0, len(lines), 500):
-            self._producer.produce(self._topic, b"\n".join(lines[start : start + 500]))
-            self._producer.poll(0)
+        first = 0
+        for key, count in counts:
+            for start in range(first, first + count, MESSAGE_RECORDS):
+                message = b"\n".join(lines[start : min(start + MESSAGE_RECORDS, first + count)])
+                self._producer.produce(self._topic, message, key=str(key))
+                self._producer.poll(0)
+            first += count
         text.unlink()
         if self._producer.flush(30):
             raise OutputError(f"kafka topic {self._topic}: messages were not delivered")

@@ -12,12 +12,14 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 import uvicorn
@@ -26,14 +28,18 @@ from fastapi import FastAPI
 from llmprism.errors import LLMPrismError, StoreError
 from llmprism.service.alerts import AlertSender
 from llmprism.service.api.app import Live, create_app
-from llmprism.service.config import Config
+from llmprism.service.config import Config, KafkaSettings
 from llmprism.service.evaluator import Evaluator
 from llmprism.service.intake import Intake, clear_incoming
 from llmprism.service.logs import set_up_logs
 from llmprism.service.sources.directory import DirectorySource
 from llmprism.service.sources.kafka import KafkaSource
+from llmprism.service.sources.kafka_group import KafkaGroupSource
 from llmprism.service.store import Store
 from llmprism.service.upkeep import Upkeep
+from llmprism.service.workers.duty import Duty
+from llmprism.service.workers.evaluator import Worker
+from llmprism.service.workers.store import SharedStore
 
 __all__ = ["Service", "evaluate_forever", "serve"]
 
@@ -61,11 +67,11 @@ def evaluate_forever(config: Config, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     set_up_logs(config.log)
-    store = Store(config.store)
-    evaluator: Evaluator | None = None
+    store = _open_store(config)
+    evaluator: Evaluator | Worker | None = None
     while os.getppid() == parent:
         try:
-            evaluator = evaluator or Evaluator(store, config)
+            evaluator = evaluator or _evaluator(store, config)
             if not evaluator.advance():
                 time.sleep(EVALUATOR_PAUSE_S)
         except (StoreError, OSError) as error:
@@ -78,18 +84,40 @@ def evaluate_forever(config: Config, parent: int) -> None:
             time.sleep(STORE_PAUSE_S)
 
 
+def _open_store(config: Config) -> Store:
+    return SharedStore(config) if config.workers.enabled else Store(config.store)
+
+
+def _evaluator(store: Store, config: Config) -> Evaluator | Worker:
+    return Worker(store, config) if isinstance(store, SharedStore) else Evaluator(store, config)
+
+
+def _as_worker(config: Config) -> Config:
+    """The settings of one of several workers: with a name of its own, and without pushes, whose positions are not
+    guarded against another worker."""
+    if not config.workers.enabled:
+        return config
+    port = config.server.port or f"0-{os.getpid()}"
+    name = config.workers.name or f"{socket.gethostname()}-{port}"
+    return replace(config, workers=replace(config.workers, name=name), http=replace(config.http, enabled=False))
+
+
 class Service:
     """All threads and processes of a running service."""
 
     def __init__(self, config: Config, store: Store | None = None) -> None:
+        config = _as_worker(config)
         self.config = config
-        self.store = store or Store(config.store)
+        self.store = store or _open_store(config)
         self.store.create()
+        self.duty = Duty(self.store, config, self._described) if isinstance(self.store, SharedStore) else None
+        if self.duty is not None:
+            self.duty.claim_name()
         clear_incoming(self.store)
         self.intake = Intake(self.store, config)
         self.sources: list[DirectorySource | KafkaSource] = []
         self.sources += [DirectorySource(settings, self.store, self.intake) for settings in config.directory]
-        self.sources += [KafkaSource(settings, self.store, self.intake) for settings in config.kafka]
+        self.sources += [self._topic(settings) for settings in config.kafka]
         self._context = multiprocessing.get_context("spawn")
         self.workers = ProcessPoolExecutor(1, self._context, initializer=_die_with_parent, initargs=(os.getpid(),))
         self.live = Live(config, self.store, self.intake, self.workers, self.troubles)
@@ -98,20 +126,39 @@ class Service:
         self._evaluator: multiprocessing.process.BaseProcess | None = None
         self.crashes = 0
 
+    def _described(self) -> dict[str, object]:
+        """What the other workers and the page may know of this one."""
+        groups = [source for source in self.sources if isinstance(source, KafkaGroupSource)]
+        return {
+            "partitions": [f"{group.name}/{partition}" for group in groups for partition in group.partitions],
+            "fenced": self.store.fenced if isinstance(self.store, SharedStore) else 0,
+            "queued_bytes": self.intake.queued_bytes,
+        }
+
+    def _topic(self, settings: KafkaSettings) -> KafkaSource:
+        if isinstance(self.store, SharedStore):
+            return KafkaGroupSource(settings, self.config.workers, self.store, self.intake)
+        return KafkaSource(settings, self.store, self.intake)
+
     def troubles(self) -> list[str]:
         """Plain sentences on what does not work now."""
-        found = [f"{source.name}: {source.trouble}" for source in self.sources if source.trouble]
-        if self.intake.trouble:
-            found.append(f"records cannot be stored: {self.intake.trouble}")
-        return found
+        unread = self.store.unread_partitions() if isinstance(self.store, SharedStore) else []
+        return [
+            *(f"{source.name}: {source.trouble}" for source in self.sources if source.trouble),
+            *self.intake.troubles(),
+            *(f"windows wait for {name}: no worker reads it" for name in unread),
+        ]
 
     def start(self) -> None:
         self._evaluator = self._start_evaluator()
         self._thread("intake", self.intake.run)
         for source in self.sources:
             self._thread(source.name, source.run, self._stop)
-        self._thread("alerts", AlertSender(self.config.alerts, self.store).run, self._stop)
-        self._thread("upkeep", Upkeep(self.store, self.config).run, self._stop)
+        if self.duty is not None:
+            self._thread("duty", self.duty.run, self._stop)
+        else:
+            self._thread("alerts", AlertSender(self.config.alerts, self.store).run, self._stop)
+            self._thread("upkeep", Upkeep(self.store, self.config).run, self._stop)
         self._thread("watch", self._watch)
 
     def _thread(self, name: str, target: Callable[..., None], *arguments: object) -> None:

@@ -1,81 +1,59 @@
 """Which job of this window is which job of the last: runs with ids that never change, their states and their steps.
 
-A job of a window and a run of the past are the same when their member sets agree (Jaccard similarity), best matches
-first. A new run is believed once it shows enough steps, or has been seen several times with the same members: the first
-seconds of a job, when only some of its ranks talk, look like a smaller job. A run that ended or crashed and whose
-members train again is a new run that remembers its predecessor.
+A new run is believed once its steps show plainly, or it has been seen several times with the same members: the first
+seconds of a job, when only some of its ranks talk, look like a smaller job. It is *settled*, and its steps are recorded
+and judged, once they have shown plainly twice in a row; until then its looks grow longer. A run that ended or crashed
+and whose members train again is a new run that remembers its predecessor.
 
-The windows' ends cut steps and silences at arbitrary points, so a stop is believed only after a silence that is long
-both in seconds and in steps; a step is recorded only once it has settled.
+A run whose steps are longer than a window shows is followed in looks of its own length; the base window then only tells
+that it is active. The windows' ends cut silences at arbitrary points, so a stop is believed only after a silence that
+is long both in seconds and for this job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
-from llmprism.model.flows import Int64
 from llmprism.model.job import JobState
 from llmprism.model.live import LiveState, RunLife, StepMark
-from llmprism.model.report import JobReport, Report
-from llmprism.service.windows import SECOND, JobPace
+from llmprism.model.report import JobReport
+from llmprism.service.looks import Look, is_clear, last_active, longest_pause, member_names, usual_steps
+from llmprism.service.matching import inside, match, whole_of
+from llmprism.service.pace import is_slow, paced, recorded, with_baseline
+from llmprism.service.windows import SECOND, WindowRules, reach_for, reach_longer
 
-__all__ = ["Candidate", "RunUpdate", "Transition", "follow_runs", "paces"]
-
-SAME_JOB: Final = 0.5
-"""Jaccard similarity of member sets from which two sightings are one job: half of the members may come and go."""
-
-BELIEVED_STEPS: Final = 5
-"""Steps in one window that make a new job believable at once."""
+__all__ = ["Candidate", "RunUpdate", "Transition", "follow_runs", "is_settled", "nobody", "stop_silence"]
 
 BELIEVED_WINDOWS: Final = 3
 """Windows with the same members that make a job with few visible steps believable."""
+
+SETTLED_LOOKS: Final = 2
+"""Looks in a row that show a run's steps plainly: the end of a window can make one burst look like many steps once."""
 
 STOP_SILENCE_NS: Final = 5 * SECOND
 """A stop needs this much silence: longer than the pauses of jobs with short steps, a third of the 15 s allowed."""
 
 STOP_SILENCE_STEPS: Final = 2.0
-"""And this many steps: pauses between steps and checkpoints stay below it."""
+"""And this many steps, or this many times the job's usual longest pause: checkpoints stay below it."""
 
 END_SILENCE_NS: Final = 30 * SECOND
 """An orderly end is told after this much silence; checkpoints are shorter. Until then the job is stalled."""
 
 END_SILENCE_STEPS: Final = 5.0
 
-SLOWED: Final = 1.3
-"""Recent step time against the baseline from which a job is slowed."""
+UNSETTLED_WINDOWS: Final = 4
+"""A run without plain steps that has been silent for so many windows is over: steps of 46 s pause for less."""
 
-SLOWED_HIGH: Final = 1.1
-"""And against what nine of ten usual steps stay below: healthy jobs may alternate between 215 and 360 ms."""
+PIECE: Final = 0.75
+"""Share of a run's members up to which a job inside it is taken for a piece of it rather than for all that is left."""
 
-HIGH_QUANTILE: Final = 0.9
+PIECES_WINDOWS: Final = 2
+"""After so many of a run's looks in which only pieces of it were seen, the pieces are jobs of their own."""
 
-HEALTHY: Final = 1.1
-"""Below this ratio the baseline follows the job's own slow drift."""
-
-DRIFT: Final = 0.05
-"""Weight of one slower window in the baseline: it follows within twenty windows."""
-
-SETTLE: Final = 0.3
-"""Weight of one faster window: the first steps of a job are slow, and the baseline soon forgets them."""
-
-RECENT_STEPS: Final = 7
-"""Steps whose median is the recent step time: one odd step in three does not move it."""
-
-SETTLED_NS: Final = 60 * SECOND
-"""A baseline is only settled when the run has been watched for a whole window: the first ones see few steps, and the
-first steps are slow."""
-
-SETTLED_STEPS: Final = 30
-
-REBASE_NS: Final = 1_800 * SECOND
-"""A job that has been slower for half an hour with nothing found has changed its work: that is its new baseline."""
-
-TRAINING_BYTES: Final = 1_000
-"""Smaller messages are heartbeats; they do not count as activity."""
+HUNG_NS: Final = 3_600 * SECOND
+"""A run that hangs and sends nothing at all for an hour is over."""
 
 FORGET_NS: Final = 3_600 * SECOND
 """A run that ended is kept in mind for an hour, to recognise its restart."""
@@ -102,150 +80,276 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class RunUpdate:
-    """What one window did to the runs. `report_run` maps the window's job ids to runs."""
+    """What one round of looks did to the runs.
+
+    `runs` are those to keep in mind, `changed` those that differ from before, also when they need not be kept.
+    `report_run` maps the base look's job ids to runs; `followed` does so per look for the runs that it judged.
+    """
 
     runs: tuple[RunLife, ...]
     candidates: tuple[Candidate, ...]
-    changed: tuple[str, ...]
+    changed: tuple[RunLife, ...]
     transitions: tuple[Transition, ...]
     steps: tuple[tuple[str, StepMark], ...]
     report_run: dict[str, str]
+    followed: tuple[dict[str, str], ...]
 
 
-def paces(runs: Sequence[RunLife]) -> list[JobPace]:
-    """How fast each living run steps, for the planning of the next window."""
-    return [JobPace(run.steps, run.period_ns) for run in runs if run.state.alive]
+def nobody(_name: str) -> bool:
+    """No id is taken."""
+    return False
+
+
+def is_settled(run: RunLife) -> bool:
+    return run.clear >= SETTLED_LOOKS
+
+
+def stop_silence(run: RunLife) -> float:
+    """Silence in ns from which this run may have stopped."""
+    pause = min(run.period_ns, run.pause_ns) if run.pause_ns else run.period_ns
+    return max(STOP_SILENCE_NS, STOP_SILENCE_STEPS * pause)
 
 
 def follow_runs(
-    runs: Sequence[RunLife], candidates: Sequence[Candidate], report: Report, troubled: frozenset[str]
+    runs: Sequence[RunLife],
+    candidates: Sequence[Candidate],
+    looks: Sequence[Look],
+    troubled: frozenset[str],
+    rules: WindowRules,
+    taken: Callable[[str], bool] = nobody,
 ) -> RunUpdate:
-    """Runs after this window. `troubled` are the runs that an open finding slows: their baselines stand still."""
-    follow = _Follow(list(runs), list(candidates), report, troubled)
-    follow.sighted()
+    """Runs after this round; the first look is the base one. `troubled` are the runs that an open finding slows: their
+    baselines stand still. `taken` knows the ids of runs long
+    past, which no new run may get."""
+    follow = _Follow(runs, candidates, looks[0], troubled, rules, taken)
+    for look in looks:
+        follow.sighted(look)
     follow.unsighted()
     return follow.update()
 
 
 class _Follow:
     def __init__(
-        self, runs: list[RunLife], candidates: list[Candidate], report: Report, troubled: frozenset[str]
+        self,
+        runs: Sequence[RunLife],
+        candidates: Sequence[Candidate],
+        base: Look,
+        troubled: frozenset[str],
+        rules: WindowRules,
+        taken: Callable[[str], bool],
     ) -> None:
         self._runs = {run.id: run for run in runs}
         self._before = dict(self._runs)
         self._candidates = candidates
         self._waiting: list[Candidate] = []
-        self._report = report
-        self._window = report.window
+        self._end = base.window.end_ns
         self._troubled = troubled
+        self._rules = rules
+        self._taken = taken
         self._transitions: list[Transition] = []
         self._steps: list[tuple[str, StepMark]] = []
         self._report_run: dict[str, str] = {}
+        self._followed: list[dict[str, str]] = []
 
     def update(self) -> RunUpdate:
-        kept = tuple(run for run in self._runs.values() if self._worth_keeping(run))
-        changed = tuple(run.id for run in self._runs.values() if self._before.get(run.id) != run)
+        kept = tuple(run for run in self._runs.values() if run.state.alive or self._end - run.since_ns < FORGET_NS)
+        changed = tuple(run for run in self._runs.values() if self._before.get(run.id) != run)
         return RunUpdate(
-            kept, tuple(self._waiting), changed, tuple(self._transitions), tuple(self._steps), self._report_run
+            kept,
+            tuple(self._waiting),
+            changed,
+            tuple(self._transitions),
+            tuple(self._steps),
+            self._report_run,
+            tuple(self._followed),
         )
 
-    def _worth_keeping(self, run: RunLife) -> bool:
-        return run.state.alive or self._window.end_ns - run.since_ns < FORGET_NS
-
-    def sighted(self) -> None:
-        jobs = {job.job.id: job for job in self._report.jobs}
-        members = {name: self._names(job) for name, job in jobs.items()}
-        matched = _match(members, list(self._runs.values()))
-        for name, job in jobs.items():
+    def sighted(self, look: Look) -> None:
+        self._followed.append({})
+        jobs = {job.job.id: (job, member_names(look, job)) for job in look.report.jobs}
+        asked = [run for run in self._runs.values() if look.runs is None or run.id in look.runs]
+        matched = match({name: names for name, (_, names) in jobs.items()}, asked)
+        for name, (job, names) in jobs.items():
             run = self._runs.get(matched.get(name, ""))
-            if run is None:
-                self._perhaps_new(job, members[name], None)
-            elif run.state.alive or run.state is LiveState.CRASHED:
-                self._follow(run, job, members[name])
-            if run is not None and not self._runs[run.id].state.alive and self._trains_again(run, job):
-                self._perhaps_new(job, members[name], run)
+            if look.runs is None:
+                self._sighted_at_base(look, job, names, run)
+            else:
+                self._sighted_longer(look, job, names, run, asked)
 
-    def _names(self, job: JobReport) -> tuple[str, ...]:
-        return tuple(self._report.addresses[member] for member in job.job.members)
+    # -- the base look ------------------------------------------------------------------------------------------
 
-    def _perhaps_new(self, job: JobReport, members: tuple[str, ...], before: RunLife | None) -> None:
-        seen = 1 + max((c.windows for c in self._candidates if c.members == members), default=0)
-        steps = job.timeline.steps
-        fresh = steps.start_ns > (before.silent_since_ns if before else 0)
-        if np.count_nonzero(~steps.setup & fresh) < BELIEVED_STEPS and seen < BELIEVED_WINDOWS:
-            self._waiting.append(Candidate(members, seen))
+    def _sighted_at_base(self, look: Look, job: JobReport, names: tuple[str, ...], run: RunLife | None) -> None:
+        whole = self._kin(look, job, names, run) or self._whole(names, run)
+        if whole is not None and self._is_piece(whole, job):
+            self._pulse(whole, job, names)
             return
-        active = _last_active(job)
-        first = int(steps.start_ns[fresh].min()) if fresh.any() else self._window.start_ns
+        if run is None:
+            self._perhaps_new(look, job, names, None)
+            return
+        if run.state.alive and run.reach_ns > self._rules.length:
+            self._pulse(run, job, names)
+        elif run.state.alive or run.state is LiveState.CRASHED:
+            self._follow(look, run, job, names)
+        else:
+            self._report_run[job.job.id] = run.id
+        if not self._runs[run.id].state.alive and _trains_again(run, job):
+            self._perhaps_new(look, job, names, run)
+
+    def _kin(self, look: Look, job: JobReport, names: tuple[str, ...], run: RunLife | None) -> RunLife | None:
+        """A run that is not settled and shares half of its members with this job, whose steps are not plain either: the
+        window is too short for both, and shows another part of the same job each time."""
+        if (run is not None and run.state.alive) or is_clear(job, 0, look.window):
+            return None
+        here = frozenset(names)
+        unsettled = [one for one in self._runs.values() if one.state.alive and not is_settled(one)]
+        shared = {one.id: len(here & frozenset(one.members)) for one in unsettled}
+        kin = [one for one in unsettled if 2 * shared[one.id] >= min(len(here), len(one.members)) > 0]
+        return max(kin, key=lambda one: (shared[one.id], -one.first_ns), default=None)
+
+    def _whole(self, names: tuple[str, ...], run: RunLife | None) -> RunLife | None:
+        """The run that this job may be only a piece of, although it fits another one that is dead, or the same one."""
+        if run is None:
+            return whole_of(names, list(self._runs.values()))
+        if not run.state.alive:
+            return whole_of(names, [one for one in self._runs.values() if one.state.alive])
+        small = len(names) <= PIECE * len(run.members) and inside(names, frozenset(run.members))
+        return run if small and is_settled(run) else None
+
+    def _is_piece(self, whole: RunLife, job: JobReport) -> bool:
+        """Is this only a piece of a run? Of a dead one when it shows nothing new, of a living one unless that has not
+        been seen as a whole for long."""
+        if not whole.state.alive or whole.state is LiveState.HUNG:
+            return last_active(job) <= whole.silent_since_ns
+        reach = max(whole.reach_ns, self._rules.length)
+        return self._end - max(whole.whole_ns, whole.first_ns) <= PIECES_WINDOWS * reach
+
+    def _pulse(self, run: RunLife, job: JobReport, names: tuple[str, ...]) -> None:
+        """The run is active; no more can be said from this look."""
+        self._report_run[job.job.id] = run.id
+        if not run.state.alive:
+            return
+        active = max(run.silent_since_ns, last_active(job))
+        run = replace(run, seen_ns=self._end, silent_since_ns=active)
+        if not is_settled(run):
+            run = replace(run, members=_joined(run.members, names))
+        if run.state in (LiveState.STALLED, LiveState.HUNG) and self._end - active < stop_silence(run):
+            self._set(run, LiveState.RUNNING if run.steps else LiveState.STARTED, active, "it trains again")
+        else:
+            self._runs[run.id] = run
+
+    def _perhaps_new(self, look: Look, job: JobReport, names: tuple[str, ...], before: RunLife | None) -> None:
+        seen = 1 + max((c.windows for c in self._candidates if c.members == names), default=0)
+        since = before.silent_since_ns if before else 0
+        if not is_clear(job, since, look.window) and seen < BELIEVED_WINDOWS:
+            self._waiting.append(Candidate(names, seen))
+            return
+        starts = job.job.transfers.start_ns[job.job.transfers.start_ns > since]
+        first = int(starts.min()) if starts.size else max(look.window.start_ns, since)
         run = RunLife(
             id=self._free_id(job.job.id),
-            members=members,
+            members=names,
             servers=job.job.servers,
             state=LiveState.STARTED if before is None else LiveState.RESTARTED,
             since_ns=first,
             first_ns=first,
-            seen_ns=self._window.end_ns,
-            silent_since_ns=active,
-            last_step_end_ns=before.silent_since_ns if before else 0,
+            seen_ns=self._end,
+            silent_since_ns=last_active(job),
+            last_step_end_ns=since,
             restart_of=before.id if before else None,
         )
         self._runs[run.id] = run
         why = "first seen" if before is None else f"its GPUs train again after {before.id} {before.state.value}"
         self._transitions.append(Transition(run.id, first, None, run.state, why))
-        self._follow(run, job, members)
+        self._follow(look, run, job, names)
 
     def _free_id(self, wanted: str) -> str:
         """The window's own id; a number after it where an earlier run has it already."""
-        taken = {run.id for run in self._runs.values()}
         number, name = 1, wanted
-        while name in taken:
+        while name in self._runs or self._taken(name):
             number += 1
             name = f"{wanted}.{number}"
         return name
 
-    def _trains_again(self, run: RunLife, job: JobReport) -> bool:
-        return bool((job.timeline.steps.start_ns > run.silent_since_ns).any())
+    # -- longer looks -------------------------------------------------------------------------------------------
 
-    def _follow(self, run: RunLife, job: JobReport, members: tuple[str, ...]) -> None:
-        self._report_run[job.job.id] = run.id
+    def _sighted_longer(
+        self, look: Look, job: JobReport, names: tuple[str, ...], run: RunLife | None, asked: list[RunLife]
+    ) -> None:
+        everybody = frozenset(names)
+        pieces = [one for one in asked if not is_settled(one) and one.state.alive and inside(one.members, everybody)]
+        if run is None:
+            run = max(pieces, key=lambda one: (len(one.members), -one.first_ns), default=None)
+        if run is None or not run.state.alive:
+            return
+        self._follow(look, self._runs[run.id], job, names)
+        for piece in pieces:
+            if piece.id != run.id:
+                self._set(self._runs[piece.id], LiveState.ENDED, piece.silent_since_ns, f"it is a part of {run.id}")
+
+    # -- judging ------------------------------------------------------------------------------------------------
+
+    def _follow(self, look: Look, run: RunLife, job: JobReport, names: tuple[str, ...]) -> None:
+        if look.runs is None:
+            self._report_run[job.job.id] = run.id
+        self._followed[-1][job.job.id] = run.id
         if not run.state.alive:
-            if run.state is LiveState.CRASHED and job.state is JobState.HUNG and not self._trains_again(run, job):
+            if run.state is LiveState.CRASHED and job.state is JobState.HUNG and not _trains_again(run, job):
                 self._set(run, LiveState.HUNG, run.silent_since_ns, "its ranks still exchange control messages")
             return
-        steps = job.timeline.steps
-        usual = steps.duration_ns[~steps.setup & (steps.start_ns >= run.first_ns)]
-        pace, recent = (int(np.median(usual)), int(np.median(usual[-RECENT_STEPS:]))) if usual.size else (0, 0)
-        active = max(run.silent_since_ns, _last_active(job))
-        run = replace(
-            run,
-            members=members,
-            servers=job.job.servers,
-            seen_ns=self._window.end_ns,
-            silent_since_ns=active,
-            period_ns=pace or run.period_ns,
-            recent_ns=recent or run.recent_ns,
-        )
-        run = self._record_steps(run, job)
-        run = self._baseline(run, usual)
-        slow = run.recent_ns > max(SLOWED * run.baseline_ns, SLOWED_HIGH * run.usual_high_ns) > 0
+        active = last_active(job)
+        silent = active <= run.silent_since_ns and is_settled(run)
+        run = replace(run, seen_ns=self._end, silent_since_ns=max(run.silent_since_ns, active))
+        if not silent:
+            plain = is_settled(run) or is_clear(job, run.first_ns, look.window)
+            members = names if plain else _joined(run.members, names)
+            run = self._cleared(replace(run, members=members, servers=job.job.servers), job, look)
+        if not is_settled(run):
+            state = LiveState.STARTED if run.restart_of is None else LiveState.RESTARTED
+            self._set(run, state, run.since_ns, "no plain steps yet")
+            return
         since = run.slow_since_ns
-        run = replace(run, slow_since_ns=(since or self._window.end_ns) if slow else 0)
-        state, at, why = self._judged(run, job, slow_before=since > 0)
-        self._set(run, state, at, why)
+        run = self._stepped(run, job, moves=not silent)
+        self._set(run, *self._judged(run, job, slow_before=since > 0))
+
+    def _stepped(self, run: RunLife, job: JobReport, *, moves: bool) -> RunLife:
+        """The run with its latest steps. While it is silent the look loses the beginning of what it knew, and no step
+        can be new except the last."""
+        usual = usual_steps(job, run.first_ns)
+        if moves:
+            run = paced(run, usual)
+        run, marks = recorded(run, job, self._end)
+        self._steps += [(run.id, mark) for mark in marks]
+        if not moves:
+            return run
+        run = with_baseline(run, usual, self._end, troubled=run.id in self._troubled)
+        return replace(run, slow_since_ns=(run.slow_since_ns or self._end) if is_slow(run) else 0)
+
+    def _cleared(self, run: RunLife, job: JobReport, look: Look) -> RunLife:
+        """The run with what this look is worth: steps that show plainly settle it, else its looks grow longer."""
+        if is_clear(job, run.first_ns, look.window):
+            period = paced(run, usual_steps(job, run.first_ns)).period_ns
+            pause = longest_pause(job, int(job.timeline.steps.start_ns[0]))
+            reach = reach_for(period, self._rules)
+            return replace(run, clear=run.clear + 1, whole_ns=self._end, pause_ns=pause, reach_ns=reach)
+        if is_settled(run):
+            return run
+        aged = self._end - run.first_ns >= look.reach_ns
+        reach = reach_longer(look.reach_ns, self._rules) if aged else max(run.reach_ns, look.reach_ns)
+        return replace(run, clear=0, reach_ns=reach)
 
     def _judged(self, run: RunLife, job: JobReport, slow_before: bool) -> tuple[LiveState, int, str]:
         """State, since when, and why. A job is slowed in the second slow window in a row."""
-        silence = self._window.end_ns - run.silent_since_ns
-        if silence >= max(STOP_SILENCE_NS, STOP_SILENCE_STEPS * run.period_ns):
+        silence = self._end - run.silent_since_ns
+        if silence >= stop_silence(run):
             return self._stopped(run, job, silence)
         if not run.steps:
             return (LiveState.STARTED if run.restart_of is None else LiveState.RESTARTED), run.since_ns, "no step yet"
         if run.id in self._troubled:
-            return LiveState.SLOWED, self._window.end_ns, "a finding slows it"
+            return LiveState.SLOWED, self._end, "a finding slows it"
         if run.slow_since_ns and slow_before:
             ratio = run.recent_ns / run.baseline_ns
             return LiveState.SLOWED, run.slow_since_ns, f"steps take {ratio:.2f} times as long as usual"
-        return LiveState.RUNNING, self._window.end_ns, "steps as usual"
+        return LiveState.RUNNING, self._end, "steps as usual"
 
     def _stopped(self, run: RunLife, job: JobReport, silence: int) -> tuple[LiveState, int, str]:
         at = run.silent_since_ns
@@ -258,53 +362,27 @@ class _Follow:
             return LiveState.ENDED, at, f"{told} since the end of a step"
         return LiveState.STALLED, at, told
 
-    def _record_steps(self, run: RunLife, job: JobReport) -> RunLife:
-        """Adds the steps that have settled and lie after the last recorded one."""
-        steps = job.timeline.steps
-        settled = self._window.end_ns - max(SECOND, run.period_ns)
-        slack = run.period_ns // 4
-        count, last = run.steps, run.last_step_end_ns
-        rows = zip(steps.start_ns.tolist(), steps.end_ns.tolist(), steps.setup.tolist(), strict=True)
-        for start, end, setup in rows:
-            if start < last - slack or end > settled or end <= last:
-                continue
-            self._steps.append((run.id, StepMark(count, max(start, last), end, bool(setup) and count == 0)))
-            count, last = count + 1, end
-        return replace(run, steps=count, last_step_end_ns=last)
-
-    def _baseline(self, run: RunLife, usual: Int64) -> RunLife:
-        """The usual step time and its spread: learnt in the first minute, then following the job's slow drift."""
-        if usual.size < BELIEVED_STEPS or not run.recent_ns:
-            return run
-        high = int(np.quantile(usual, HIGH_QUANTILE))
-        slow_for = self._window.end_ns - run.slow_since_ns if run.slow_since_ns else 0
-        if run.id in self._troubled and run.baseline_ns:
-            return run
-        young = self._window.end_ns - run.first_ns < SETTLED_NS or run.steps < SETTLED_STEPS
-        if not run.baseline_ns or young or slow_for >= REBASE_NS:
-            return replace(run, baseline_ns=run.period_ns, usual_high_ns=high)
-        if run.slow_since_ns or run.recent_ns > max(HEALTHY * run.baseline_ns, run.usual_high_ns):
-            return run
-        weight = DRIFT if run.recent_ns > run.baseline_ns else SETTLE
-        return replace(
-            run,
-            baseline_ns=int(run.baseline_ns + weight * (run.recent_ns - run.baseline_ns)),
-            usual_high_ns=int(run.usual_high_ns + DRIFT * (high - run.usual_high_ns)),
-        )
-
     def unsighted(self) -> None:
-        """Runs that the window does not show: gone when they have been silent for all of it, or their GPUs work
-        for another job; otherwise nothing is known and nothing changes."""
-        sighted = set(self._report_run.values())
+        """Runs that no look shows: gone when they have been silent for as long as a look at them is, or their GPUs
+        work for another job; otherwise nothing is known and nothing changes."""
+        sighted = {*self._report_run.values(), *(run for one in self._followed for run in one.values())}
         working = {name: run.id for run in self._runs.values() if run.id in sighted for name in run.members}
         for run in list(self._runs.values()):
             if run.id in sighted or not run.state.alive:
                 continue
             taken = sum(working.get(name, run.id) != run.id for name in run.members)
+            silence = self._end - run.silent_since_ns
             if 2 * taken > len(run.members):
                 self._set(run, LiveState.ENDED, run.silent_since_ns, "its GPUs work for another job")
-            elif run.silent_since_ns < self._window.start_ns and run.state is not LiveState.HUNG:
-                self._set(run, LiveState.ENDED, run.silent_since_ns, "silent for a whole window")
+            elif silence > self._longest_silence(run):
+                self._set(run, LiveState.ENDED, run.silent_since_ns, f"silent for {silence / SECOND:.0f} s")
+
+    def _longest_silence(self, run: RunLife) -> int:
+        if run.state is LiveState.HUNG:
+            return HUNG_NS
+        if not is_settled(run):
+            return max(UNSETTLED_WINDOWS * self._rules.length, run.reach_ns)
+        return max(self._rules.length, run.reach_ns)
 
     def _set(self, run: RunLife, state: LiveState, at: int, why: str) -> None:
         if state is not run.state:
@@ -313,27 +391,9 @@ class _Follow:
         self._runs[run.id] = run
 
 
-def _match(members: dict[str, tuple[str, ...]], runs: list[RunLife]) -> dict[str, str]:
-    """Window's job id → run id: greatest agreement first; the living before the dead, the latest before older ones."""
-    pairs = []
-    for name, names in members.items():
-        here = set(names)
-        for run in runs:
-            there = set(run.members)
-            agreement = len(here & there) / len(here | there)
-            if agreement >= SAME_JOB:
-                pairs.append((-agreement, not run.state.alive, -run.first_ns, name, run.id))
-    matched: dict[str, str] = {}
-    for _, _, _, name, run_id in sorted(pairs):
-        if name not in matched and run_id not in matched.values():
-            matched[name] = run_id
-    return matched
+def _joined(members: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*members, *more)))
 
 
-def _last_active(job: JobReport) -> int:
-    """End of the job's last training message."""
-    transfers = job.job.transfers
-    rows = transfers.bytes >= TRAINING_BYTES
-    if job.job.bulk is not None and transfers.pair_count:
-        rows = rows & job.job.bulk[transfers.pair_of_row]
-    return int(transfers.end_ns[rows].max()) if rows.any() else 0
+def _trains_again(run: RunLife, job: JobReport) -> bool:
+    return bool((job.timeline.steps.start_ns > run.silent_since_ns).any())

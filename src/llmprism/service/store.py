@@ -10,77 +10,38 @@ Errors of the database are raised as StoreError; the callers try again.
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sql
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from llmprism.errors import StoreError
-from llmprism.ingest.accept import Accepted
 from llmprism.service import schema
-from llmprism.service.codec import decode_state, encode_finding, encode_state
+from llmprism.service.batch_rows import Batch, Segment, write_batch
+from llmprism.service.codec import decode_state
 from llmprism.service.config import StoreSettings
 from llmprism.service.database import open_engine, translated
-from llmprism.service.tracker import Changes, TrackerState
+from llmprism.service.rows import add_counts, get_state, put_position, put_state
+from llmprism.service.tracker import TrackerState
+from llmprism.service.window_rows import WindowResult, write_window
 from llmprism.service.windows import WindowPlan
 
-__all__ = ["LAYOUT_KEYS", "Batch", "Segment", "Store", "WindowResult"]
+__all__ = ["Batch", "Segment", "Store", "WindowResult", "create_tables"]
 
 SQLITE_FILE: Final = "llmprism.db"
-LAYOUT_KEYS: Final = ("layout", "groups", "pipelines", "confidence", "notes")
-"""What a run's document takes over from the window's report."""
-
-REMEMBERED_BATCHES_NS: Final = 3_600 * 10**9
-"""A batch is retried within seconds; an hour is plenty to recognise it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    seq: int
-    path: Path
-    records: int
-    start_ns: int
-    end_ns: int
-    watermark_ns: int
-    wall_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """`file` is the finished segment, None where nothing was stored; `positions` are (name, value) of the source."""
-
-    id: str
-    source: str
-    accepted: Accepted
-    file: Path | None
-    positions: tuple[tuple[str, str], ...]
-    wall_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class WindowResult:
-    """All that one window leaves behind. `picture` is the latest state of everything, for the page."""
-
-    start_ns: int
-    end_ns: int
-    records: int
-    through_seq: int
-    wall_ns: int
-    took_ms: int
-    summary: Mapping[str, Any]
-    picture: Mapping[str, Any]
-    layouts: Mapping[str, Any]
-    changes: Changes
-    tracker: TrackerState
-    plan: WindowPlan
-    messages: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = ()
+def create_tables(connection: Connection) -> None:
+    """Makes the tables where they are absent; raises StoreError where another version has made them."""
+    schema.metadata.create_all(connection)
+    found = get_state(connection, "schema")
+    if found is not None and int(found) != schema.SCHEMA_VERSION:
+        raise StoreError(f"the store has schema {found}, this llmprism writes {schema.SCHEMA_VERSION}")
+    put_state(connection, "schema", str(schema.SCHEMA_VERSION))
 
 
 class Store:
@@ -89,22 +50,19 @@ class Store:
     def __init__(self, settings: StoreSettings) -> None:
         self.folder = Path(settings.folder)
         self.flows = self.folder / "flows"
+        self.incoming = self.folder / "incoming"
         try:
             self.flows.mkdir(parents=True, exist_ok=True)
+            self.incoming.mkdir(exist_ok=True)
         except OSError as error:
             raise StoreError(f"{self.flows}: cannot be made ({error.strerror})") from None
         self._engine = open_engine(settings.url or f"sqlite:///{self.folder / SQLITE_FILE}")
-        self._insert: Any = sqlite.insert if self._engine.dialect.name == "sqlite" else postgresql.insert
         self._lock = threading.Lock()
 
     def create(self) -> None:
         """Makes the tables where they are absent, and sweeps files that no row names."""
         with self.writing() as connection:
-            schema.metadata.create_all(connection)
-            found = _state(connection, "schema")
-            if found is not None and int(found) != schema.SCHEMA_VERSION:
-                raise StoreError(f"the store has schema {found}, this llmprism writes {schema.SCHEMA_VERSION}")
-            self._put_state(connection, "schema", str(schema.SCHEMA_VERSION))
+            create_tables(connection)
             named = set(connection.execute(sql.select(schema.segments.c.path)).scalars())
         for file in self.flows.rglob("*"):
             if file.is_file() and str(file.relative_to(self.flows)) not in named:
@@ -138,33 +96,7 @@ class Store:
 
     def commit_batch(self, batch: Batch) -> None:
         with self.writing() as connection:
-            connection.execute(schema.batches.insert().values(id=batch.id, wall_ns=batch.wall_ns))
-            old = schema.batches.c.wall_ns < batch.wall_ns - REMEMBERED_BATCHES_NS
-            connection.execute(schema.batches.delete().where(old))
-            if batch.file is not None:
-                self._add_segment(connection, batch, batch.file)
-            for name, value in batch.positions:
-                self._put_position(connection, batch.source, name, value, batch.wall_ns)
-            accepted = batch.accepted
-            counts = [("received", "", accepted.records), ("stored", "", accepted.stored), ("late", "", accepted.late)]
-            counts += [("dropped", reason, count) for reason, count in accepted.dropped]
-            self._count(connection, batch.source, counts)
-
-    def _add_segment(self, connection: Connection, batch: Batch, file: Path) -> None:
-        accepted = batch.accepted
-        before = connection.execute(sql.select(sql.func.max(schema.segments.c.watermark_ns))).scalar() or 0
-        before = max(int(before), int(_state(connection, "watermark") or 0))
-        connection.execute(
-            schema.segments.insert().values(
-                path=str(file.relative_to(self.flows)),
-                records=accepted.stored,
-                start_ns=accepted.start_ns,
-                end_ns=accepted.end_ns,
-                watermark_ns=max(before, accepted.end_ns),
-                wall_ns=batch.wall_ns,
-            )
-        )
-        self._put_state(connection, "watermark", str(max(before, accepted.end_ns)))
+            write_batch(connection, self.flows, batch)
 
     def add_counts(
         self,
@@ -175,22 +107,9 @@ class Store:
     ) -> None:
         """Adds (name, reason, how many more), and moves the source's positions with them."""
         with self.writing() as connection:
-            self._count(connection, source, counts)
+            add_counts(connection, source, counts)
             for name, value in positions:
-                self._put_position(connection, source, name, value, wall_ns)
-
-    def _count(self, connection: Connection, source: str, counts: Sequence[tuple[str, str, int]]) -> None:
-        table = schema.counters
-        for name, reason, value in counts:
-            if not value:
-                continue
-            insert = self._insert(table).values(source=source, name=name, reason=reason, value=value)
-            connection.execute(
-                insert.on_conflict_do_update(
-                    index_elements=[table.c.source, table.c.name, table.c.reason],
-                    set_={"value": table.c.value + insert.excluded.value},
-                )
-            )
+                put_position(connection, source, name, value, wall_ns)
 
     def counters(self) -> list[tuple[str, str, str, int]]:
         """(source, name, reason, value)"""
@@ -217,19 +136,13 @@ class Store:
             for name in names:
                 connection.execute(table.delete().where((table.c.source == source) & (table.c.name == name)))
 
-    def _put_position(self, connection: Connection, source: str, name: str, value: str, wall_ns: int) -> None:
-        table = schema.positions
-        insert = self._insert(table).values(source=source, name=name, value=value, wall_ns=wall_ns)
-        update = {"value": insert.excluded.value, "wall_ns": insert.excluded.wall_ns}
-        connection.execute(insert.on_conflict_do_update(index_elements=[table.c.source, table.c.name], set_=update))
-
     # -- segments -----------------------------------------------------------------------------------------------
 
     def watermark(self) -> tuple[int, int]:
         """(latest record end, wall time of the last segment); zeros without any."""
         with self.reading() as connection:
             wall = connection.execute(sql.select(sql.func.max(schema.segments.c.wall_ns))).scalar()
-            return int(_state(connection, "watermark") or 0), int(wall or 0)
+            return int(get_state(connection, "watermark") or 0), int(wall or 0)
 
     def passed_at(self, mark_ns: int) -> int:
         """The number of the segment whose commit took the watermark to this time, or the last one there is."""
@@ -274,103 +187,17 @@ class Store:
 
     def tracker(self) -> tuple[TrackerState, WindowPlan]:
         with self.reading() as connection:
-            text = _state(connection, "tracker")
+            text = get_state(connection, "tracker")
         return decode_state(text) if text else (TrackerState(), WindowPlan())
 
     def commit_window(self, result: WindowResult) -> None:
         with self.writing() as connection:
-            self._put_state(connection, "tracker", encode_state(result.tracker, result.plan))
-            self._put_state(connection, "picture", json.dumps(result.picture, separators=(",", ":")))
-            self._put_state(connection, "revision", str(int(_state(connection, "revision") or 0) + 1))
-            self._upsert(
-                connection,
-                schema.windows,
-                {
-                    "end_ns": result.end_ns,
-                    "start_ns": result.start_ns,
-                    "records": result.records,
-                    "through_seq": result.through_seq,
-                    "wall_ns": result.wall_ns,
-                    "took_ms": result.took_ms,
-                    "document": json.dumps(result.summary, separators=(",", ":")),
-                },
-                ["end_ns"],
-            )
-            self._write_changes(connection, result)
-            for target, finding, event, document in result.messages:
-                connection.execute(
-                    schema.outbox.insert().values(
-                        target=target,
-                        finding=finding,
-                        event=event,
-                        status="waiting",
-                        attempts=0,
-                        due_wall_ns=result.wall_ns,
-                        wall_ns=result.wall_ns,
-                        error="",
-                        document=json.dumps(document, separators=(",", ":")),
-                    )
-                )
+            write_window(connection, result)
 
-    def _write_changes(self, connection: Connection, result: WindowResult) -> None:
-        changes = result.changes
-        for run in changes.runs:
-            document = {**asdict(run), **result.layouts.get(run.id, self._layout(connection, run.id))}
-            values = {"id": run.id, "state": run.state.value, "first_ns": run.first_ns, "seen_ns": run.seen_ns}
-            values["document"] = json.dumps(document, separators=(",", ":"))
-            self._upsert(connection, schema.runs, values, ["id"])
-        for moved in changes.transitions:
-            connection.execute(
-                schema.transitions.insert().values(
-                    run=moved.run,
-                    at_ns=moved.at_ns,
-                    told_ns=result.end_ns,
-                    old=None if moved.old is None else moved.old.value,
-                    new=moved.new.value,
-                    why=moved.why,
-                )
-            )
-        rows = [
-            {
-                "run": run,
-                "number": mark.index,
-                "start_ns": mark.start_ns,
-                "end_ns": mark.end_ns,
-                "setup": int(mark.setup),
-            }
-            for run, mark in changes.steps
-        ]
-        if rows:
-            connection.execute(schema.steps.insert(), rows)
-        for life in changes.findings:
-            finding = life.finding
-            row: dict[str, Any] = {
-                "id": life.id,
-                "run": finding.job,
-                "kind": finding.kind.value,
-                "phase": life.phase.value,
-                "start_ns": finding.start_ns,
-                "end_ns": finding.end_ns,
-                "opened_ns": life.opened_ns,
-                "closed_ns": life.closed_ns,
-                "updated_ns": life.updated_ns,
-                "lost_gpu_seconds": finding.lost_gpu_seconds,
-                "document": json.dumps({**encode_finding(finding), "reason": life.reason}, separators=(",", ":")),
-            }
-            self._upsert(connection, schema.findings, row, ["id"])
-
-    def _layout(self, connection: Connection, run: str) -> dict[str, Any]:
-        """The layout saved before: a window that does not show the run does not forget it."""
-        text = connection.execute(sql.select(schema.runs.c.document).where(schema.runs.c.id == run)).scalar()
-        document = json.loads(text) if text else {}
-        return {
-            key: document[key] for key in ("layout", "groups", "pipelines", "confidence", "notes") if key in document
-        }
-
-    def _upsert(self, connection: Connection, table: sql.Table, values: Mapping[str, Any], keys: list[str]) -> None:
-        insert = self._insert(table).values(**values)
-        update = {name: insert.excluded[name] for name in values if name not in keys}
-        connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=update))
+    def has_run(self, name: str) -> bool:
+        """Was there ever a run of this id?"""
+        with self.reading() as connection:
+            return connection.execute(sql.select(schema.runs.c.id).where(schema.runs.c.id == name)).first() is not None
 
     # -- retention ----------------------------------------------------------------------------------------------
 
@@ -416,17 +243,8 @@ class Store:
 
     def state(self, name: str) -> str | None:
         with self.reading() as connection:
-            return _state(connection, name)
+            return get_state(connection, name)
 
     def put_state(self, name: str, value: str) -> None:
         with self.writing() as connection:
-            self._put_state(connection, name, value)
-
-    def _put_state(self, connection: Connection, name: str, value: str) -> None:
-        self._upsert(connection, schema.state, {"name": name, "value": value}, ["name"])
-
-
-def _state(connection: Connection, name: str) -> str | None:
-    query = sql.select(schema.state.c.value).where(schema.state.c.name == name)
-    found: str | None = connection.execute(query).scalar()
-    return found
+            put_state(connection, name, value)

@@ -22,7 +22,7 @@ from llmprism.model.flows import FlowTable, InputCounts, Window, ranges
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import EventKind
 from llmprism.pipeline import diagnose
-from llmprism.service.evaluator import read_window
+from llmprism.service.reading import read_members
 from llmprism.service.store import Segment
 
 __all__ = ["MAX_EVENTS", "timeline_bytes"]
@@ -39,15 +39,18 @@ def timeline_bytes(
     context: tuple[int, int],
     shown: tuple[int, int],
     members: Sequence[str],
+    folder: Path,
+    most: int,
 ) -> bytes:
-    """Events of the job with these members. `context` is the range looked at, `shown` the part that is returned."""
-    flows = read_window(list(segments), Window(*context))
+    """Events of the job with these members. `context` is the range looked at, `shown` the part that is returned; where
+    the job has more than `most` records in it, nothing is returned and the header says that it was cut."""
+    flows, found = read_members(segments, Window(*context), members, folder, most)
     flows = None if flows is None else _among(flows, frozenset(members))
     topology = read_topology(topology_file) if topology_file and Path(topology_file).exists() else None
     report = None if flows is None else diagnose(flows, topology, with_events=True, window=Window(*context))
     job = None if report is None else _job(report, frozenset(members))
     if report is None or job is None:
-        return _packed({"rows": [], "names": [], "offsets": [0], "steps": [], "cut": False}, shown, {})
+        return _packed({"rows": [], "names": [], "offsets": [0], "steps": [], "cut": found > most}, shown, {})
     return _events(report, job, shown)
 
 

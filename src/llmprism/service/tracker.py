@@ -1,14 +1,16 @@
-"""From window to window: the state that makes jobs and findings last. State and report in, state and changes out."""
+"""From window to window: the state that makes jobs and findings last. State and looks in, state and changes out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife, StepMark
-from llmprism.model.report import Report
-from llmprism.service.lives import STOPPED_KINDS, follow_findings
-from llmprism.service.runs import Candidate, Transition, follow_runs
+from llmprism.service.lives import STOPPED_KINDS, Sighting, follow_findings, sightings_of
+from llmprism.service.looks import Look
+from llmprism.service.runs import Candidate, Transition, follow_runs, is_settled, nobody
+from llmprism.service.windows import WindowRules
 
 __all__ = ["Changes", "TrackerState", "track"]
 
@@ -26,7 +28,8 @@ class TrackerState:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What one window changed. `report_run` maps the window's job ids to run ids."""
+    """What one round of looks changed. `report_run` maps the base look's job ids to run ids, `followed` does so per
+    look for the runs that it judged."""
 
     runs: tuple[RunLife, ...] = ()
     transitions: tuple[Transition, ...] = ()
@@ -35,22 +38,34 @@ class Changes:
     opened: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     report_run: dict[str, str] = field(default_factory=dict)
+    followed: tuple[dict[str, str], ...] = ()
 
 
-def track(state: TrackerState, report: Report) -> tuple[TrackerState, Changes]:
-    """The state after this window, and what changed. Pure: the same windows give the same states."""
-    runs = follow_runs(state.runs, state.candidates, report, _troubled(state.lives))
-    judged = frozenset(
-        runs.report_run[job.job.id]
-        for job in report.jobs
-        if job.job.id in runs.report_run and job.timeline.steps.count >= JUDGED_STEPS
-    )
-    lives, changed = follow_findings(state.lives, report.findings, runs.runs, runs.report_run, judged, report.window)
+def track(
+    state: TrackerState, looks: Sequence[Look], rules: WindowRules, taken: Callable[[str], bool] = nobody
+) -> tuple[TrackerState, Changes]:
+    """The state after this round of looks, and what changed; the first look is the base one. Pure: the same looks give
+    the same states."""
+    runs = follow_runs(state.runs, state.candidates, looks, _troubled(state.lives), rules, taken)
+    settled = {run.id for run in runs.runs if is_settled(run)}
+    sightings: list[Sighting] = []
+    judged: set[str] = set()
+    for look, followed in zip(looks, runs.followed, strict=True):
+        sightings += sightings_of(look, followed)
+        judged.update(
+            followed[job.job.id]
+            for job in look.report.jobs
+            if followed.get(job.job.id) in settled and job.timeline.steps.count >= JUDGED_STEPS
+        )
+    looked = frozenset(run for followed in runs.followed for run in followed.values())
+    window = looks[0].window
+    lives, changed = follow_findings(state.lives, sightings, runs.runs, frozenset(judged), looked, window)
     before = {life.id: life.phase for life in state.lives}
-    followed, slowed = _slowed_by(runs.runs, lives, report.window.end_ns)
-    names = {*runs.changed, *(move.run for move in slowed)}
-    return TrackerState(followed, runs.candidates, lives), Changes(
-        runs=tuple(run for run in followed if run.id in names),
+    followed_runs, slowed = _slowed_by(runs.runs, lives, window.end_ns)
+    moved = {move.run for move in slowed}
+    changed_runs = {run.id: run for run in (*runs.changed, *(run for run in followed_runs if run.id in moved))}
+    return TrackerState(followed_runs, runs.candidates, lives), Changes(
+        runs=tuple(changed_runs.values()),
         transitions=(*runs.transitions, *slowed),
         steps=runs.steps,
         findings=changed,
@@ -61,6 +76,7 @@ def track(state: TrackerState, report: Report) -> tuple[TrackerState, Changes]:
             if life.phase is FindingPhase.CLOSED and before.get(life.id) is not FindingPhase.CLOSED
         ),
         report_run=runs.report_run,
+        followed=runs.followed,
     )
 
 

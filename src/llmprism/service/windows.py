@@ -1,9 +1,12 @@
-"""Which span of event time is looked at next: sliding windows behind a watermark.
+"""Which span of event time is looked at next: sliding windows behind a watermark, and longer looks at slow jobs.
 
 The watermark is the latest end of any accepted record, less the lateness that is allowed. A window is due when the
-watermark has passed its end. Windows end at multiples of the hop. Their length adapts: it grows until the slowest job
-shows enough steps, and shrinks again when that job has gone, between the base length and a maximum; the hop grows with
-it, so that the work per second stays the same. A gap without records is jumped over in one go.
+watermark has passed its end. Windows end at multiples of the hop and have one length. A gap without records is jumped
+over in one go.
+
+A job whose steps do not show in one window gets looks of its own: at its own records only, over a span that doubles
+until enough steps show. A look twice as long is made half as often, so that all lengths cost the same per second. A
+slow job therefore never delays what is said about a fast one.
 
 Everything here is a pure function of the committed records, so that a restarted service plans the same windows.
 """
@@ -11,28 +14,26 @@ Everything here is a pure function of the committed records, so that a restarted
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from llmprism.model.flows import Window
 
 __all__ = [
     "SECOND",
-    "JobPace",
     "WindowPlan",
     "WindowRules",
-    "affordable_plan",
     "due_window",
+    "following",
     "hop_of",
-    "resized",
+    "look_due",
+    "reach_for",
+    "reach_longer",
     "started",
     "watermark",
 ]
 
 SECOND: Final = 1_000_000_000
-
-AFFORDABLE: Final = 0.25
-"""Share of the most records of a window that a grown window may hold."""
 
 HOP_RECORDS: Final = 800_000
 """Records of a window up to which the base hop is kept: about two seconds of work on two cores, half of a hop."""
@@ -53,25 +54,13 @@ class WindowRules:
     steps: int = 8
     longest: int = 960 * SECOND
 
-    @property
-    def hops_per_window(self) -> int:
-        return max(1, self.length // self.hop)
-
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """Where the service stands: the end of the next window (0: no record yet) and the present length."""
+    """Where the service stands: the end of the next window (0: no record yet) and of the last one that was made."""
 
     next_end: int = 0
-    length: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class JobPace:
-    """What a window said about one living job: how many steps it saw and how long one takes (0: none seen)."""
-
-    steps: int
-    period_ns: int
+    last_end: int = 0
 
 
 def watermark(latest_end_ns: int, rules: WindowRules) -> int:
@@ -79,13 +68,13 @@ def watermark(latest_end_ns: int, rules: WindowRules) -> int:
 
 
 def hop_of(length: int, rules: WindowRules) -> int:
-    """A window of the base length moves by the base hop, a longer one by as many times more."""
+    """A window of the base length moves by the base hop, a longer look by as many times more."""
     return rules.hop * max(1, length // rules.length)
 
 
 def started(first_end_ns: int, rules: WindowRules) -> WindowPlan:
     """The plan once the first record has come."""
-    return WindowPlan(_next_multiple(first_end_ns, rules.hop), rules.length)
+    return WindowPlan(_next_multiple(first_end_ns, rules.hop))
 
 
 def due_window(plan: WindowPlan, mark_ns: int, next_record_ns: int | None, rules: WindowRules) -> Window | None:
@@ -97,42 +86,44 @@ def due_window(plan: WindowPlan, mark_ns: int, next_record_ns: int | None, rules
     end = plan.next_end
     if not end:
         return None
-    if next_record_ns is not None and next_record_ns > end + plan.length:
+    if next_record_ns is not None and next_record_ns > end + rules.length:
         end = _next_multiple(next_record_ns, rules.hop)
     if end > mark_ns:
         return None
-    return Window(end - plan.length, end)
+    return Window(end - rules.length, end)
 
 
-def resized(plan: WindowPlan, done: Window, paces: Iterable[JobPace], rules: WindowRules) -> WindowPlan:
-    """The plan after a window: the next end, and a length in which the slowest job shows enough steps.
-
-    A job whose steps were not seen asks for twice the length. Lengths are the base length times a power of two, so
-    that one that is just enough does not swing to and fro.
-    """
-    wanted = rules.length
-    for pace in paces:
-        if pace.steps and pace.period_ns:
-            wanted = max(wanted, rules.steps * pace.period_ns)
-        else:
-            wanted = max(wanted, min(2 * (done.end_ns - done.start_ns), rules.longest))
-    length = rules.length
-    while length < wanted and 2 * length <= rules.longest:
-        length *= 2
-    return replace(plan, next_end=_next_multiple(done.end_ns + 1, hop_of(length, rules)), length=length)
-
-
-def affordable_plan(plan: WindowPlan, done: Window, records: int, most: int, rules: WindowRules) -> WindowPlan:
-    """The same plan, made affordable on a busy cluster: windows do not grow beyond a quarter of the records that one
-    may hold, and follow each other at longer hops the more records they hold."""
-    per_ns = records / max(done.end_ns - done.start_ns, 1)
-    length = plan.length
-    while length > rules.length and per_ns * length > AFFORDABLE * most:
-        length //= 2
-    hop = hop_of(length, rules)
-    while per_ns * length * rules.hop > HOP_RECORDS * hop and hop < length:
+def following(done: Window, records: int, rules: WindowRules) -> WindowPlan:
+    """The plan after a window. The more records it held, the longer the hop to the next one."""
+    hop = rules.hop
+    while records * rules.hop > HOP_RECORDS * hop and hop < rules.length:
         hop *= 2
-    return WindowPlan(_next_multiple(done.end_ns + 1, hop), length)
+    return WindowPlan(_next_multiple(done.end_ns + 1, hop), done.end_ns)
+
+
+def look_due(reach_ns: int, plan: WindowPlan, end_ns: int, rules: WindowRules) -> bool:
+    """Has a multiple of this look's hop passed since the last window?"""
+    hop = hop_of(reach_ns, rules)
+    return end_ns // hop > plan.last_end // hop
+
+
+def reach_for(period_ns: int, rules: WindowRules) -> int:
+    """The length of a look that shows enough steps of this duration: the base length times a power of two."""
+    length = rules.length
+    while length < rules.steps * period_ns and 2 * length <= rules.longest:
+        length *= 2
+    return length
+
+
+def reach_longer(reach_ns: int, rules: WindowRules) -> int:
+    """The next longer look, or the same where there is none."""
+    length = max(reach_ns, rules.length)
+    return 2 * length if 2 * length <= rules.longest else length
+
+
+def reaches(lengths: Iterable[int], rules: WindowRules) -> list[int]:
+    """The lengths beyond the base window, each once, the shortest first."""
+    return sorted({length for length in lengths if length > rules.length})
 
 
 def _next_multiple(time_ns: int, hop: int) -> int:

@@ -40,6 +40,10 @@ ANSWERED: Final = 0.2
 """Share of a link's greater direction that comes back on a quarter of a mesh's links at least. Rings send one way, but
 the largest mesh that they may run over for the most part has four members."""
 
+TRICKLE: Final = 0.02
+"""And on nine links of ten at least this share: acknowledgements are below it. A ring beside a tree of four members
+joins everyone to everyone, but the ring's links send one way."""
+
 EXCESS: Final = 1.08
 """Bytes relative to what sender and receiver explain, from which a pair carries something else too..."""
 
@@ -109,7 +113,7 @@ def _mesh_of_links(low: Int64, high: Int64, carried: Float64) -> Int64:
     answered = carried.min(axis=0) / np.maximum(carried.max(axis=0), 1.0)
     for label in np.unique(labels):
         links = inside[labels == label]
-        if np.quantile(answered[links], 0.75) >= ANSWERED:
+        if np.quantile(answered[links], 0.75) >= ANSWERED and np.quantile(answered[links], 0.1) >= TRICKLE:
             mesh[links] = mesh.max() + 1
     return mesh
 
@@ -129,7 +133,11 @@ def _in_squares(low: Int64, high: Int64, nodes: int) -> Bool:
     return inside
 
 
-@kernel
+def _common_by_arrays(a: UInt64, b: UInt64) -> int:
+    return int(np.bitwise_count(a & b).sum())
+
+
+@kernel(small=_common_by_arrays)
 def _common(a: UInt64, b: UInt64) -> int:
     """Bits that two rows have in common."""
     count = 0

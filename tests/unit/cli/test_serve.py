@@ -67,11 +67,19 @@ def test_replay_drops_files_that_are_complete(tmp_path, capsys):
     assert main(["replay", str(EXAMPLES / "crash/flows.parquet"), "--to", str(tmp_path / "none")]) == 1
 
 
-def test_the_demo_cluster_is_made_of_the_bundled_captures(tmp_path):
-    from llmprism.cli.demo_cluster import make_cluster
+def test_the_demo_cluster_is_simulated_with_faults(tmp_path):
+    import gzip
+    import json
+
+    from llmprism.cli.demo_cluster import LEAD_S, make_cluster
     from llmprism.ingest import read_flows, read_topology
 
     make_cluster(tmp_path)
     flows = read_flows([tmp_path / "flows.parquet"])
-    assert len(flows.addresses) == 32
-    assert set(flows.addresses) <= set(read_topology(tmp_path / "topology.json").server_of())
+    known = read_topology(tmp_path / "topology.json").server_of()
+    assert sum(address in known for address in flows.addresses) == 72
+    truth = json.loads(gzip.decompress((tmp_path / "truth.json.gz").read_bytes()))
+    assert len(truth["jobs"]) == 4
+    assert {fault["kind"] for fault in truth["faults"]} == {"slow_nic", "slow_storage", "hang", "crash"}
+    begins = [(fault["start_ns"] - flows.window.start_ns) / 1e9 for fault in truth["faults"]]
+    assert all(LEAD_S < begin < LEAD_S + 30 for begin in begins), "within half a minute of its start"

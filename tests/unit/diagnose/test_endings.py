@@ -38,6 +38,11 @@ def test_a_job_has_stopped_after_two_steps_of_silence():
 
 @pytest.mark.parametrize(("done", "broken"), [(0.001, False), (0.01, True), (0.5, True), (0.85, True), (0.95, False)])
 def test_it_broke_off_where_only_part_of_a_step_was_sent(done, broken):
+    assert ending(done=done, exact=False).broken_off is broken
+
+
+@pytest.mark.parametrize(("done", "broken"), [(0.001, False), (0.5, True), (0.95, True), (0.99, False)])
+def test_where_bytes_are_exact_a_twentieth_that_is_missing_tells(done, broken):
     assert ending(done=done).broken_off is broken
 
 

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from llmprism.diagnose.slow_transfer import find_slow_transfers
+from llmprism.diagnose.slow_cells import LinkUse, judge_transfers
+from llmprism.diagnose.slow_transfer import find_slow_places, find_slow_transfers
 from llmprism.model import FindingKind, Where, WhereType
 from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
 
@@ -135,6 +138,71 @@ def test_the_ordinary_spread_of_rates_is_no_finding(sigma):
 
 def test_what_slows_nobody_is_no_finding():
     assert found(evidence_of(ring_pairs("abcdef"), rate=slow_pairs(["bc", "cd"]))) == []
+
+
+def test_what_is_plainly_broken_for_long_is_found_though_it_slows_nobody():
+    (finding,) = found(evidence_of(ring_pairs("abcdef"), rate=slow_pairs(["bc", "cd"], 5, 15)))
+    assert (finding.kind, finding.where.id) == (FindingKind.SLOW_NIC, "c")
+    assert finding.severity == 0.0
+    assert found(evidence_of(ring_pairs("abcdef"), rate=slow_pairs(["bc", "cd"], 5, 15, rate=5.5))) == []
+
+
+def test_a_noisy_job_does_not_hide_what_is_wrong_in_another():
+    random = np.random.default_rng(3)
+    pairs = ring_pairs("ghijklmnop")
+    noisy = {pair: np.where(random.random(STEPS) < 0.3, 1.0, 10.0) for pair in pairs}
+    job = evidence_of(ring_pairs("abcdef"), rate=slow_pairs(["bc", "cd"]), duration=during(8, 14, SLOW, STEP))
+    assert "c" in [finding.where.id for finding in found(job, evidence_of(pairs, rate=noisy, name="noisy"))]
+
+
+def test_lanes_of_one_slow_group_are_one_finding_with_all_members():
+    rings = ("abc", "def", "ghi", "jkl", "mno", "pqr")
+    pairs = [pair for ring in rings for pair in ring_pairs(ring)]
+    rate = slow_pairs(ring_pairs("def") + ring_pairs("ghi"))
+    (finding,) = found(evidence_of(pairs, rate=rate, duration=during(8, 14, SLOW, STEP), groups=rings))
+    assert finding.kind is FindingKind.SLOW_GROUP
+    assert frozenset(finding.where.id) == frozenset("defghi")
+
+
+def crowded(use, names=("one", "two")):
+    """Jobs whose pairs from leaf0 up to spine0 are slow, those down not; `use` says how the link serves them."""
+    cells = []
+    for name in names:
+        up, down = ["ab", "bc", "ca"], ["de", "ef", "fd"]
+        other = ["gh", "hi", "ig", "jk", "kl", "lj"]
+        paths = {pair: ("leaf0", "spine0", f"leaf{i + 1}") for i, pair in enumerate(up)}
+        paths |= {pair: (f"leaf{i + 1}", "spine0", "leaf0") for i, pair in enumerate(down)}
+        paths |= dict.fromkeys(other[:3], ("leaf0", "spine1", "leaf1")) | dict.fromkeys(other[3:], ("leaf2", "spine0"))
+        job = evidence_of(
+            up + down + other, rate=slow_pairs(up), duration=during(8, 14, SLOW, STEP), paths=paths, name=name
+        )
+        told = judge_transfers(job)
+        cells.append(replace(told, links={(WhereType.LINK, ("leaf0", "spine0")): use}))
+    return find_slow_places(cells)
+
+
+def test_two_jobs_that_crowd_a_link_are_congestion_and_both_are_named():
+    (finding,) = crowded(LinkUse((0.9, 0.0), 0.8, 0.1, 9.0, 1_000))
+    assert finding.kind is FindingKind.CONGESTION
+    assert finding.where == Where(WhereType.LINK, ("leaf0", "spine0"))
+    assert finding.job is None
+    assert "one" in finding.summary
+    assert "two" in finding.summary
+    assert [item.value for item in finding.evidence[2:]] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("use", "names"),
+    [
+        (LinkUse((0.9, 0.9), 0.1, 0.1, 9.0, 1_000), ("one", "two")),
+        (LinkUse((0.9, 0.0), 0.8, 0.1, 1.0, 1_000), ("one", "two")),
+        (LinkUse((0.9, 0.0), 0.8, 0.1, 9.0, 1_000), ("one",)),
+    ],
+    ids=["the same low rate for all, both ways", "all together move less than one should", "one job alone"],
+)
+def test_a_broken_link_is_no_congestion(use, names):
+    (finding,) = crowded(use, names)
+    assert (finding.kind, finding.where.id) == (FindingKind.SLOW_LINK, ("leaf0", "spine0"))
 
 
 def test_a_dip_of_one_step_and_the_set_up_step_are_no_findings():

@@ -4,7 +4,8 @@ import pytest
 
 from llmprism.cli import main
 from llmprism.engine import LocalEngine, RunOptions, engine_named
-from llmprism.errors import UsageError
+from llmprism.engine.spark.session import explained
+from llmprism.errors import EngineError, InputError, UsageError
 from support.reports import EXAMPLES
 
 FLOWS = str(EXAMPLES / "slow_nic" / "flows.parquet")
@@ -49,3 +50,37 @@ def test_without_java_one_line_says_so(monkeypatch):
 def test_what_spark_does_not_have_is_refused_before_it_starts(options, said):
     with pytest.raises(UsageError, match=said):
         engine_named("spark").diagnose([FLOWS], None, options)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "shown"),
+    [
+        (
+            "An error occurred while calling o25.parquet.\n: org.apache.spark.SparkException: "
+            "[FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Could not read f.parquet.\nIf not, convert it.",
+            InputError,
+            "Could not read f.parquet.",
+        ),
+        (
+            "[PATH_NOT_FOUND] Path does not exist: s3a://flows/x. SQLSTATE: 42K03",
+            InputError,
+            "Path does not exist: s3a",
+        ),
+        (
+            "[PYTHON_EXCEPTION] An exception was thrown\nTraceback (most recent call last):\n"
+            "ModuleNotFoundError: No module named 'llmprism'\n SQLSTATE: 38000",
+            EngineError,
+            "Spark could not do its part: ModuleNotFoundError: No module named 'llmprism'",
+        ),
+        (
+            "connection refused\nby the master",
+            EngineError,
+            "Spark could not do its part: connection refused by the master",
+        ),
+    ],
+)
+def test_what_spark_says_becomes_one_line(said, kind, shown):
+    error = explained(said)
+    assert type(error) is kind
+    assert str(error).startswith(shown)
+    assert "\n" not in str(error)

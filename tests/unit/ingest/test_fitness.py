@@ -50,7 +50,44 @@ def test_good_data_supports_everything(tmp_path: Path) -> None:
     assert set(verdicts(fitness).values()) == {Verdict.YES}
     assert fitness.timestamp_resolution_ns == 1
     assert 45 < fitness.records_per_pair_and_second < 55
-    assert (fitness.sampling, fitness.loss, fitness.unknown_share) == (None, None, None)
+    assert (fitness.sampling, fitness.packets, fitness.unknown_share) == (None, None, None)
+    assert fitness.bytes_per_second * 30 == pytest.approx(np.sum(traffic()["bytes"]), rel=0.01)
+
+
+def test_one_record_per_pair_and_minute(tmp_path: Path) -> None:
+    """The usual default of exporters: `inspect` says that records are folded and that no step can be seen."""
+    start = T0 + 60_000 * MS * np.repeat(np.arange(10), 4)
+    pair = np.tile(np.arange(4), 10)
+    columns = {
+        "start_ns": start,
+        "end_ns": start + 60_000 * MS,
+        "src": [f"10.0.0.{p}" for p in pair],
+        "dst": [f"10.0.0.{(p + 1) % 4}" for p in pair],
+        "bytes": 10**9 + 7_919 * np.arange(40),
+    }
+    fitness = inspect(tmp_path, columns)
+    assert fitness.folded_share == 1.0
+    assert fitness.records_per_pair_and_second == pytest.approx(1 / 60)
+    found = {answer.question: answer for answer in fitness.answers}
+    assert [found[question].verdict for question in Question] == [Verdict.PARTLY, Verdict.NO, Verdict.NO, Verdict.NO]
+    assert "folded" in found[Question.STEPS].why
+    assert "60 s or longer" in found[Question.STEPS].why
+    assert "no step can be seen" in found[Question.STEPS].why
+    assert "active timeout below a step" in found[Question.STEPS].advice
+
+
+def test_folded_and_sampled_is_no_better_than_folded(tmp_path: Path) -> None:
+    columns = traffic() | {"sampling": np.full(6_000, 4096)}
+    columns["end_ns"] = columns["start_ns"] + 20_000 * MS  # type: ignore[operator]
+    assert verdicts(inspect(tmp_path, columns))[Question.PARALLELISM] is Verdict.NO
+
+
+def test_exporters_without_ports(tmp_path: Path) -> None:
+    columns = traffic() | {"exporter": ["leaf0", "leaf1"] * 3_000}
+    del columns["sport"]
+    fitness = inspect(tmp_path, columns)
+    assert (fitness.exporters, fitness.port_share) == (2, 0.0)
+    assert verdicts(fitness)[Question.PARALLELISM] is Verdict.PARTLY
 
 
 def test_folded_records(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from llmprism.model import StepClock
 from llmprism.parallelism.dark_pairs import without_dark_pairs
 from unit.builders import MS, Flow, transfer_table
 
@@ -18,7 +19,8 @@ def kept(dark, steps=40, members="abcdef"):
     ]
     transfers = transfer_table(flows)
     every = np.ones(transfers.pair_count, dtype=np.bool_)
-    steady = without_dark_pairs(transfers, every, PERIOD_MS * MS)
+    ticks = np.arange(1, steps + 1, dtype=np.int64) * PERIOD_MS * MS
+    steady = without_dark_pairs(transfers, every, StepClock(ticks, np.ones(steps - 1, dtype=np.bool_), 1.0))
     return {transfers.addresses[src] for src in transfers.pair_src[steady]}
 
 

@@ -45,6 +45,14 @@ def test_simultaneity_decides_between_equal_profiles():
     assert two_way(BOTH, far, together=0.0)[0] is PP
 
 
+@pytest.mark.parametrize(("apart", "kind"), [(2, DP), (3, DP), (30, PP)])
+def test_a_tree_goes_up_and_down_in_one_burst_a_pipeline_through_the_step(apart, kind):
+    up, down = np.zeros(64), np.zeros(64)
+    up[60], down[(60 + apart) % 64] = 1.0, 1.0
+    assert two_way(up, down, together=0.0)[0] is kind
+    assert two_way(down, up, together=0.0)[0] is kind
+
+
 def test_plain_evidence_is_surer():
     assert two_way(EARLY, LATE)[1] > two_way(BOTH, [1.0, 1.0, 1.0, 1.5])[1]
     assert 0.5 <= two_way(BOTH, [1.0, 1.0, 1.0, 1.3])[1] <= 1.0
@@ -101,6 +109,7 @@ def test_a_few_wrong_pipeline_links_do_not_cut_a_group():
 
 def test_a_collective_between_members_of_one_pipeline_is_refused():
     assert kinds((0, 1, PP, 0.9), (1, 2, PP, 0.9), (0, 2, DP, 0.6)) == [PP, PP, OTHER]
+    assert kinds((0, 1, PP, 0.9), (1, 2, PP, 0.6), (0, 2, DP, 0.8)) == [PP, PP, OTHER], "and if it is surer than they"
 
 
 @given(

@@ -35,12 +35,14 @@ S = 1_000_000_000
 T0 = 1_790_000_000 * S
 
 
-def transfers_until(addresses: tuple[str, ...], members: tuple[int, ...], last_ns: int) -> TransferTable:
-    one = np.array([last_ns], np.int64)
+def transfers_of(addresses: tuple[str, ...], members: tuple[int, ...], ends: list[int]) -> TransferTable:
+    """One pair that sends a message at each of these times."""
+    end = np.array(sorted(set(ends)), np.int64)
+    count = end.size
     return TransferTable(
-        addresses, (), np.array([members[0]], np.int32), np.array([members[-1]], np.int32), np.array([0, 1], np.int64),
-        np.array([1], np.int64), one - 1, one, np.array([10_000_000], np.int64), np.array([1], np.int64),
-        np.array([-1], np.int32), np.array([1], np.int32),
+        addresses, (), np.array([members[0]], np.int32), np.array([members[-1]], np.int32),
+        np.array([0, count], np.int64), np.array([count], np.int64), end - 1, end, np.full(count, 10_000_000, np.int64),
+        np.ones(count, np.int64), np.full(count, -1, np.int32), np.ones(count, np.int32),
     )  # fmt: skip
 
 
@@ -51,7 +53,7 @@ def job_report(
     steps = Steps(np.array(bounds[:-1], np.int64), ends, np.zeros(ends.size, np.bool_))
     layout = JobLayout(Layout(dp=len(members)), (), (), PairRoles.empty(), np.zeros(0, np.int8), 0.9)
     timeline = Timeline(steps, np.zeros((len(members), ends.size), np.int64), Events.empty())
-    job = Job(name, members, ("s0",), 0.9, transfers_until(addresses, members, last_ns))
+    job = Job(name, members, ("s0",), 0.9, transfers_of(addresses, members, [*bounds, last_ns]))
     return JobReport(job, state, layout, timeline)
 
 

@@ -5,10 +5,11 @@ import pytest
 from llmprism.service.alerts import AlertSender
 from llmprism.service.config import AlertSettings
 from llmprism.service.history import History
+from llmprism.service.looks import Look
 from llmprism.service.messages import messages_of
 from llmprism.service.store import WindowResult
 from llmprism.service.tracker import TrackerState, track
-from llmprism.service.windows import WindowPlan
+from llmprism.service.windows import WindowPlan, WindowRules
 
 SETTINGS = AlertSettings(alertmanager=("http://am",), webhook=("http://hook",), url="http://page", attempts=3)
 S = 1_000_000_000
@@ -38,7 +39,7 @@ def watch(store, cluster, ends, shown):
     state = TrackerState()
     for end in ends:
         report = cluster.report(end - 60, end, [cluster.job(0, end)], shown(end))
-        state, changes = track(state, report)
+        state, changes = track(state, [Look(report, WindowRules().length)], WindowRules())
         messages = messages_of(changes, SETTINGS, report.window)
         start, now = report.window.start_ns, report.window.end_ns
         store.commit_window(WindowResult(start, now, 1, 1, 1, 1, {}, {}, {}, changes, state, WindowPlan(), messages))

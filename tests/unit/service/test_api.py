@@ -172,6 +172,22 @@ def test_overload_is_shed_counted_and_shown(client, live, monkeypatch):
     assert overview["sources"][0]["received"] == overview["sources"][0]["dropped"]["overload"] == 10
 
 
+def test_a_full_disk_turns_bodies_away_and_says_so(client, live, monkeypatch):
+    from llmprism.service.api import ingest
+
+    async def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ingest, "receive_body", full)
+    answer = client.post("/api/v1/flows", content=lines(), headers={**NDJSON, "llmprism-records": "10"})
+    assert answer.status_code == 503
+    assert "No space left" in answer.json()["error"]["message"]
+    live.intake._write_counts()
+    (source,) = client.get("/api/v1/sources").json()["items"]
+    assert source["received"] == source["dropped"]["no_disk"] == 10
+    assert live.intake.troubles() == ["bodies cannot be kept: No space left on device"]
+
+
 def test_answers_are_304_until_something_changes(client, live, cluster):
     first = client.get("/api/v1/findings")
     assert client.get("/api/v1/findings", headers={"if-none-match": first.headers["etag"]}).status_code == 304

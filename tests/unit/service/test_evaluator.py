@@ -135,3 +135,44 @@ def test_old_small_segments_are_merged_and_nothing_is_lost(store, config):
 
     assert read_flows([merged.path]).counts.records == merged.records
     assert len(list(store.flows.rglob("*.parquet"))) == 1
+
+
+def test_a_window_that_cannot_be_diagnosed_does_not_stop_the_next(store, config, clock, monkeypatch):
+    from llmprism.service import evaluator as module
+
+    feed(store, "crash")
+    real, calls = module.diagnose, []
+
+    def stumbles(*arguments, **named):
+        calls.append(1)
+        if len(calls) == 2:
+            raise ValueError("negative dimensions")
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(module, "diagnose", stumbles)
+    evaluator = Evaluator(store, config, clock)
+    assert drain(evaluator) == len(calls) > 2
+    notes = [one["note"] for one in History(store).windows(None, None, None)["items"]]
+    assert sum("could not be diagnosed" in note for note in notes) == 1
+    assert [run.state for run in evaluator.state.runs] == [LiveState.RUNNING]
+
+
+def test_a_slow_job_is_looked_at_alone_over_its_own_reach(store, config, clock):
+    """The capture's own run, told to need a longer look: it is made at its own hop, of its members' records only."""
+    feed(store, "crash")
+    evaluator = Evaluator(store, config, clock)
+    while evaluator.advance() and not evaluator.state.runs:
+        pass
+    (run,) = evaluator.state.runs
+    evaluator._state = replace(evaluator.state, runs=(replace(run, reach_ns=120 * S),))
+    asked = []
+    real = evaluator._report
+
+    def note(flows, window, topology):
+        asked.append((window.end_ns - window.start_ns) // S)
+        return real(flows, window, topology)
+
+    evaluator._report = note
+    drain(evaluator)
+    assert 120 in asked
+    assert 60 in asked, "everybody else is looked at as before"

@@ -6,11 +6,13 @@ import pytest
 
 from llmprism.errors import ConfigError, StoreError
 from llmprism.ingest.accept import Accepted
+from llmprism.service import window_rows
 from llmprism.service.config import StoreSettings
 from llmprism.service.history import History
+from llmprism.service.looks import Look
 from llmprism.service.store import Batch, Store, WindowResult
 from llmprism.service.tracker import Changes, TrackerState, track
-from llmprism.service.windows import WindowPlan
+from llmprism.service.windows import WindowPlan, WindowRules
 
 S = 1_000_000_000
 
@@ -72,7 +74,7 @@ def test_old_flows_and_history_expire(store):
 
 def result(cluster, state, end, findings=()):
     report = cluster.report(end - 60, end, [cluster.job(0, end)], findings)
-    tracked, changes = track(state, report)
+    tracked, changes = track(state, [Look(report, WindowRules().length)], WindowRules())
     messages = tuple(("webhook:http://x", name, "opened", {"id": name}) for name in changes.opened)
     return WindowResult(
         report.window.start_ns, report.window.end_ns, 5, 1, 1, 1, {"jobs": 1}, {"notes": []}, {}, changes, tracked,
@@ -99,7 +101,7 @@ def test_a_window_is_committed_whole(store, cluster):
 
 def test_a_window_that_fails_midway_leaves_nothing(store, cluster, monkeypatch):
     made = result(cluster, TrackerState(), 20)
-    monkeypatch.setattr(Store, "_write_changes", lambda *_: (_ for _ in ()).throw(RuntimeError("power cut")))
+    monkeypatch.setattr(window_rows, "_write_runs", lambda *_: (_ for _ in ()).throw(RuntimeError("power cut")))
     with pytest.raises(RuntimeError):
         store.commit_window(made)
     assert store.tracker() == (TrackerState(), WindowPlan())
@@ -109,7 +111,7 @@ def test_a_window_that_fails_midway_leaves_nothing(store, cluster, monkeypatch):
 def test_pages_follow_the_cursor(store, cluster):
     state = TrackerState()
     findings = [cluster.finding(10 + k, place=f"10.0.0.{k}") for k in range(7)]
-    for end in (20, 24):
+    for end in (20, 24, 28):
         made = result(cluster, state, end, findings)
         store.commit_window(made)
         state = made.tracker

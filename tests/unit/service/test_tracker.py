@@ -7,8 +7,11 @@ import pytest
 
 from llmprism.model import FindingKind, FindingPhase, JobState, LiveState
 from llmprism.service.codec import decode_state, encode_state
+from llmprism.service.looks import Look
 from llmprism.service.tracker import TrackerState, track
-from llmprism.service.windows import WindowPlan
+from llmprism.service.windows import WindowPlan, WindowRules
+
+RULES = WindowRules()
 
 
 class Watch:
@@ -19,10 +22,10 @@ class Watch:
         self.state = TrackerState()
         self.transitions, self.opened, self.closed, self.steps = [], [], [], []
 
-    def window(self, end, jobs, findings=()):
-        report = self.cluster.report(end - 60, end, jobs, findings)
-        state, changes = track(self.state, report)
-        again, _ = track(decode_state(encode_state(self.state, WindowPlan()))[0], report)
+    def window(self, end, jobs, findings=(), longer=()):
+        looks = [Look(self.cluster.report(end - 60, end, jobs, findings), RULES.length), *longer]
+        state, changes = track(self.state, looks, RULES)
+        again, _ = track(decode_state(encode_state(self.state, WindowPlan()))[0], looks, RULES)
         assert again == state, "a state that was saved and read goes on alike"
         self.state = state
         self.transitions += [(move.run, move.new) for move in changes.transitions]
@@ -49,8 +52,10 @@ def test_a_job_is_believed_when_it_has_steps_and_keeps_its_id_when_members_chang
     watch.window(4, [cluster.job(0, 4)])
     assert watch.state.runs == ()
     watch.window(8, [cluster.job(0, 8)])
+    assert watch.run().state is LiveState.STARTED
+    watch.window(12, [cluster.job(0, 12)])
     assert watch.run().state is LiveState.RUNNING
-    watch.window(12, [cluster.job(0, 12, members=range(7), name="job-other")])
+    watch.window(16, [cluster.job(0, 16, members=range(7), name="job-other")])
     assert [run.id for run in watch.state.runs] == ["job-a"]
     assert len(watch.run().members) == 7
 
@@ -142,8 +147,9 @@ def test_a_hang_that_resumes_is_the_same_run(watch):
     for end in (36, 40):
         watch.window(end, [cluster.job(0, end, silent_s=28, state=JobState.HUNG)], [hang])
     assert watch.run().state is LiveState.HUNG
-    watch.window(48, [cluster.job(0, 48)])
-    assert watch.run().state is LiveState.RUNNING
+    for end in (48, 52):
+        watch.window(end, [cluster.job(0, end)])
+        assert watch.run().state is LiveState.RUNNING
     assert len(watch.closed) == 1
 
 
@@ -221,7 +227,7 @@ def test_findings_of_jobs_that_are_not_believed_wait(watch):
 
 def test_a_run_that_leaves_the_windows_ends(watch):
     cluster = watch.cluster
-    for end in (20, 24):
+    for end in (16, 20, 24):
         watch.window(end, [cluster.job(0, end)], [cluster.finding(8)])
     for end in range(28, 100, 4):
         watch.window(end, [])
@@ -233,5 +239,128 @@ def test_the_tracker_is_pure(watch):
     cluster = watch.cluster
     report = cluster.report(0, 20, [cluster.job(0, 20)], [cluster.finding(8)])
     state = TrackerState()
-    assert track(state, report) == track(state, replace(report))
+    assert track(state, [Look(report, RULES.length)], RULES) == track(
+        state, [Look(replace(report), RULES.length)], RULES
+    )
     assert state == TrackerState()
+
+
+def test_a_slow_job_is_followed_in_looks_of_its_own(watch):
+    """Steps of 46 s: the base window shows one at most; a longer look shows them, and nobody else waits for it."""
+    cluster = watch.cluster
+    slow, fast = range(8), range(8, 16)
+    for end in range(8, 1000, 4):
+        base = [cluster.job(end - 60, end, members=fast, name="job-fast")]
+        base.append(cluster.job(end - 60, end, period=46, members=slow))
+        reach = next((run.reach_ns // 10**9 for run in watch.state.runs if run.id == "job-a"), 0)
+        longer = []
+        if reach > 60 and end % (reach // 15) < 4:
+            report = cluster.report(end - reach, end, [cluster.job(max(0, end - reach), end, period=46)])
+            longer = [Look(report, reach * 10**9, frozenset({"job-a"}))]
+        watch.window(end, base, longer=longer)
+    assert {run.id: run.period_ns for run in watch.state.runs} == {"job-a": 46 * 10**9, "job-fast": 10**9}
+    assert watch.run().state is watch.run("job-fast").state is LiveState.RUNNING
+    marks = [mark for run, mark in watch.steps if run == "job-a"]
+    assert {mark.end_ns - mark.start_ns for mark in marks} == {46 * 10**9}
+    assert len(marks) >= 15
+
+
+def test_pieces_of_a_job_that_stopped_are_no_new_jobs(watch):
+    cluster = watch.cluster
+    for end in range(8, 60, 4):
+        watch.window(end, [cluster.job(0, end)])
+    for end in range(60, 120, 4):
+        pieces = [
+            cluster.job(end - 60, 60, members=range(3), name="job-p"),
+            cluster.job(end - 60, 60, members=range(3, 6), name="job-q"),
+        ]
+        watch.window(end, pieces)
+    assert [run.id for run in watch.state.runs] == ["job-a"]
+
+
+def test_pieces_without_steps_become_one_job_in_a_longer_look(watch):
+    cluster = watch.cluster
+    for end in (40, 44, 48, 52, 56, 60, 64, 68):
+        watch.window(
+            end,
+            [
+                cluster.job(0, end, period=46, members=range(4), name="job-p"),
+                cluster.job(0, end, period=46, members=range(4, 16), name="job-q"),
+            ],
+        )
+    assert [run.state for run in watch.state.runs] == [LiveState.STARTED] * 2
+    report = cluster.report(0, 480, [cluster.job(0, 480, period=46, members=range(16), name="job-whole")])
+    watch.window(480, [], longer=[Look(report, 480 * 10**9, frozenset({"job-p", "job-q"}))])
+    assert {run.id: len(run.members) for run in watch.state.runs if run.state.alive} == {"job-q": 16}
+    assert watch.run("job-p").state is LiveState.ENDED
+
+
+def test_an_id_of_long_ago_is_not_given_again(watch):
+    report = watch.cluster.report(0, 20, [watch.cluster.job(0, 20)])
+    state, _ = track(TrackerState(), [Look(report, RULES.length)], RULES, lambda name: name in ("job-a", "job-a.2"))
+    assert [run.id for run in state.runs] == ["job-a.3"]
+
+
+def test_a_hang_that_was_only_a_stall_ends_as_one(watch):
+    cluster = watch.cluster
+    for end in range(8, 32, 4):
+        watch.window(end, [cluster.job(0, end)])
+    for end in (36, 40):
+        hung = cluster.job(0, end, silent_s=28, state=JobState.HUNG)
+        watch.window(end, [hung], [cluster.finding(28, kind=FindingKind.HANG)])
+    for end in range(44, 70, 4):
+        watch.window(end, [cluster.job(0, end)], [cluster.finding(28, 41, kind=FindingKind.STALL)])
+    assert len(watch.opened) == len(watch.closed) == 1
+    assert watch.life().finding.kind is FindingKind.STALL
+
+
+def test_a_window_that_shows_a_job_in_halves_does_not_split_it(watch):
+    cluster = watch.cluster
+    for end in range(8, 40, 4):
+        watch.window(end, [cluster.job(0, end, members=range(16))])
+    for end in range(40, 64, 4):
+        halves = [
+            cluster.job(0, end, members=members, name=name)
+            for members, name in ((range(8), "job-p"), (range(8, 16), "job-q"))
+        ]
+        watch.window(end, halves)
+        watch.window(end + 2, [cluster.job(0, end + 2, members=range(16))])
+    assert [(run.id, len(run.members)) for run in watch.state.runs] == [("job-a", 16)]
+
+
+def test_halves_of_a_job_that_is_seen_whole_later_leave_one_run(watch):
+    """The first windows show each pipeline as a job of its own; later one of them shows up alone once more."""
+    cluster = watch.cluster
+    for end in (8, 12, 16):
+        watch.window(
+            end,
+            [
+                cluster.job(0, end, members=range(8), name="job-p"),
+                cluster.job(0, end, members=range(8, 16), name="job-q"),
+            ],
+        )
+    for end in (20, 24, 28, 32):
+        watch.window(end, [cluster.job(0, end, members=range(16), name="job-whole")])
+    for end in (36, 40):
+        watch.window(end, [cluster.job(0, end, members=range(8, 16), name="job-q")])
+    alive = [run for run in watch.state.runs if run.state.alive]
+    assert [len(run.members) for run in alive] == [16]
+    assert len(watch.state.runs) == 2
+
+
+def test_what_ended_long_ago_and_was_never_seen_is_no_finding(watch):
+    cluster = watch.cluster
+    for end in range(8, 120, 4):
+        watch.window(end, [cluster.job(end - 60, end)], [cluster.finding(30, 33)] if end >= 80 else [])
+    assert watch.opened == []
+
+
+def test_windows_too_short_for_a_job_show_parts_of_it_that_are_one_run(watch):
+    """Steps longer than the window: each window shows another part; the parts overlap, so they are one job."""
+    cluster = watch.cluster
+    parts = [range(6), range(3, 9), range(9), range(6, 12)]
+    for number, end in enumerate(range(20, 220, 4)):
+        members = parts[(number // 4) % len(parts)]
+        watch.window(end, [cluster.job(end - 60, end, period=46, members=members, name=f"job-{members[0]}")])
+    assert [run.id for run in watch.state.runs] == ["job-0"]
+    assert len(watch.run("job-0").members) == 12

@@ -4,12 +4,13 @@ from hypothesis import strategies as st
 from llmprism.model import Window
 from llmprism.service.windows import (
     SECOND,
-    JobPace,
+    WindowPlan,
     WindowRules,
-    affordable_plan,
     due_window,
-    hop_of,
-    resized,
+    following,
+    look_due,
+    reach_for,
+    reach_longer,
     started,
     watermark,
 )
@@ -25,8 +26,6 @@ def test_a_window_is_due_when_the_watermark_passes_its_end():
 
 
 def test_nothing_is_due_before_the_first_record():
-    from llmprism.service.windows import WindowPlan
-
     assert due_window(WindowPlan(), 10**18, None, RULES) is None
 
 
@@ -37,42 +36,38 @@ def test_a_gap_is_jumped_over():
     assert window.end_ns == 4_004 * SECOND
 
 
-def test_a_job_with_46_s_steps_gets_a_window_that_holds_eight_of_them():
-    plan = started(100 * SECOND, RULES)
+def test_a_job_with_46_s_steps_gets_looks_that_hold_eight_of_them():
+    assert reach_for(int(46.6 * SECOND), RULES) == 480 * SECOND
+    assert reach_for(SECOND, RULES) == RULES.length
+    assert reach_for(3_600 * SECOND, RULES) == RULES.longest
+    assert reach_longer(0, RULES) == 2 * RULES.length
+    assert reach_longer(RULES.longest, RULES) == RULES.longest
+
+
+@given(st.integers(0, 10_000), st.sampled_from([60, 120, 240, 480, 960]))
+def test_a_longer_look_is_made_less_often(first, reach):
+    """Whatever the ends of the windows are, also when some are left out: once per hop of its own."""
+    made, last = 0, first * 4 * SECOND
+    for number in range(1, 241):
+        end = last + 4 * SECOND
+        made += look_due(reach * SECOND, WindowPlan(end, last), end, RULES)
+        last = end
+        assert made in (number * 60 // reach, number * 60 // reach + 1)
+
+
+def test_a_busy_cluster_gets_fewer_windows():
     done = Window(40 * SECOND, 100 * SECOND)
-    for _ in range(6):
-        plan = resized(plan, done, [JobPace(0, 0), JobPace(200, SECOND // 4)], RULES)
-        done = Window(plan.next_end - plan.length, plan.next_end)
-    assert plan.length == RULES.longest
-    plan = resized(plan, done, [JobPace(9, int(46.6 * SECOND))], RULES)
-    assert 8 * 46.6 * SECOND <= plan.length < RULES.longest
-    assert resized(plan, done, [JobPace(200, SECOND)], RULES).length == RULES.length
+    assert following(done, 1_000, RULES) == WindowPlan(104 * SECOND, 100 * SECOND)
+    assert following(Window(44 * SECOND, 104 * SECOND), 1_500_000, RULES).next_end == 112 * SECOND
 
 
-def test_a_busy_cluster_keeps_short_windows():
-    plan = resized(started(100 * SECOND, RULES), Window(40 * SECOND, 100 * SECOND), [JobPace(9, 40 * SECOND)], RULES)
-    assert plan.length > RULES.length
-    done = Window(40 * SECOND, 100 * SECOND)
-    assert affordable_plan(plan, done, 1_000, 6_000_000, RULES) == plan
-    busy = affordable_plan(plan, done, 1_500_000, 6_000_000, RULES)
-    assert busy.length == RULES.length
-    assert busy.next_end == 104 * SECOND
-    assert (
-        affordable_plan(plan, Window(44 * SECOND, 104 * SECOND), 1_500_000, 6_000_000, RULES).next_end == 112 * SECOND
-    )
-
-
-@given(
-    st.lists(st.builds(JobPace, st.integers(0, 1000), st.integers(0, 10**12)), max_size=5),
-    st.integers(10**18, 2 * 10**18),
-)
-def test_ends_rise_and_lengths_stay_in_bounds(paces, first):
+@given(st.integers(0, 10**8), st.integers(10**18, 2 * 10**18))
+def test_ends_rise(records, first):
     plan = started(first, RULES)
     for _ in range(4):
         window = due_window(plan, 4 * 10**18, None, RULES)
         assert window is not None
-        after = resized(plan, window, paces, RULES)
+        after = following(window, records, RULES)
         assert after.next_end > window.end_ns
-        assert RULES.length <= after.length <= RULES.longest
-        assert after.next_end % hop_of(after.length, RULES) == 0
+        assert after.next_end % RULES.hop == 0
         plan = after

@@ -5,7 +5,7 @@ from itertools import combinations, pairwise, product
 import numpy as np
 import pytest
 
-from llmprism.stats.meshes import EXCESS, MIN_PEERS, mesh_pairs, mesh_rows
+from llmprism.stats.meshes import EXCESS, MIN_PEERS, _common, _common_by_arrays, mesh_pairs, mesh_rows
 
 MS = 1_000_000
 
@@ -108,6 +108,16 @@ def test_transfers_of_the_ring_are_those_that_nobody_else_sends_with():
     pairs = type(mesh_pairs(src, src + 1, np.ones(3)))(np.zeros(3, dtype=np.int64), np.array([True, False, False]))
     told = mesh_rows(pairs, src, np.searchsorted(peer, np.arange(4)), start, start + MS // 100, size)
     assert told.tolist() == [p > 0 or s == 100_000 for p, _, s in rows]
+
+
+def test_bits_in_common_are_counted_alike_in_both_forms():
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(0, 2**64, (2, 5), dtype=np.uint64)
+    assert (
+        _common.python(a, b)
+        == _common_by_arrays(a, b)
+        == sum((int(x) & int(y)).bit_count() for x, y in zip(a, b, strict=True))
+    )
 
 
 def test_no_pairs_no_meshes():

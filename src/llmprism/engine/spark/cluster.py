@@ -1,26 +1,33 @@
-"""The work that is done where the transfers lie, as calls that return small things."""
+"""The work that is done where the transfers lie, as calls that return small things.
+
+What Spark does for each of them is one of two: pieces of pairs are joined with their transfers, brought together by a
+key and handed to a task; or so, with a second table beside them. The rest is making the pieces and reading the results.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from pyspark import Broadcast
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
 
-from llmprism.diagnose.prism import Shared
-from llmprism.engine.spark.pieces import cluster_pieces, job_pieces, joined, rail_pieces, server_pieces
-from llmprism.engine.spark.reading import Graph, graph_of
-from llmprism.engine.spark.tables import schema_text
+from llmprism import limits
+from llmprism.diagnose.prism import JobFaults, Shared
+from llmprism.engine.spark.graph import Graph, graph_from
+from llmprism.engine.spark.pieces import cluster_pieces, job_pieces, rail_pieces, server_pieces
+from llmprism.engine.spark.tables import DROPPED, ROWS, SEGMENTS, schema_text
 from llmprism.engine.spark.tasks import (
     CLOCKS,
     FINDINGS,
     OUTCOMES,
     RAILS,
+    BroadcastBytes,
     JobHead,
     JobOutcome,
     Site,
     clock_task,
     clocks_of,
+    faults_of,
     findings_of,
     heads_table,
     job_task,
@@ -29,61 +36,114 @@ from llmprism.engine.spark.tasks import (
     site_blob,
     storage_task,
 )
+from llmprism.errors import LimitError
 from llmprism.model.clock import StepClock
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Int32
 from llmprism.recognize.prism import Draft, JobDraft, RailQuestion
 
-__all__ = ["Cluster"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Cluster", "SparkCluster"]
 
 
 class Cluster:
-    """`pairs` has a row per pair (`tables.PAIRS`) and is kept by Spark, in memory and on disk."""
+    """`graph` is known here; `site` is what every executor holds. How groups are formed is left to a subclass."""
 
-    def __init__(self, spark: SparkSession, pairs: DataFrame, name: str, *, with_events: bool) -> None:
-        self._spark, self._pairs = spark, pairs
-        self.graph: Graph = graph_of(pairs, name)
-        blob = site_blob(Site(self.graph.addresses, self.graph.window, with_events))
-        self._site: Broadcast[bytes] = spark.sparkContext.broadcast(blob)
+    def __init__(self, graph: Graph, site: BroadcastBytes, *, with_events: bool) -> None:
+        self.graph, self._site, self._with_events = graph, site, with_events
 
     def clocks(self, draft: Draft) -> list[StepClock | None]:
         """The clock of every cluster of the draft."""
         if not draft.clusters:
             return []
-        pieces = joined(self._spark, self._pairs, cluster_pieces(draft))
-        found = pieces.groupBy("cluster").applyInArrow(clock_task, schema_text(CLOCKS)).toArrow()
-        return clocks_of(found, len(draft.clusters))
+        return clocks_of(self._grouped(cluster_pieces(draft), "cluster", clock_task, CLOCKS), len(draft.clusters))
 
     def rails(self, draft: Draft, questions: Sequence[RailQuestion]) -> list[tuple[int, int]]:
         """The clusters of the questions to which their transfers say yes."""
         if not questions:
             return []
         pieces, asked = rail_pieces(draft, questions)
-        both = joined(self._spark, self._pairs, pieces).groupBy("group")
-        answers = both.cogroup(self._spark.createDataFrame(asked).groupBy("group"))
-        found = answers.applyInArrow(rail_task, schema_text(RAILS)).toArrow()
+        found = self._cogrouped(pieces, asked, "group", rail_task, RAILS)
         return sorted(zip(found["left"].to_pylist(), found["right"].to_pylist(), strict=True))
 
-    def outcomes(self, draft: Draft, jobs: Sequence[tuple[int, JobHead]]) -> list[JobOutcome]:
-        """What the transfers of these jobs, each with a number of its own, say about them; in the order given."""
-        if not jobs:
+    def outcomes(self, draft: Draft, jobs: Sequence[JobDraft]) -> list[JobOutcome]:
+        """What the transfers of each job say about it, before anything is known that several jobs share."""
+        heads = [(number, JobHead(job, Shared())) for number, job in enumerate(jobs)]
+        if not heads:
             return []
-        pieces = joined(self._spark, self._pairs, job_pieces(draft, [(n, head.draft) for n, head in jobs]))
-        heads = self._spark.createDataFrame(heads_table(jobs))
-        both = pieces.groupBy("job").cogroup(heads.groupBy("job"))
-        return outcomes_of(
-            both.applyInArrow(job_task(self._site), schema_text(OUTCOMES)).toArrow(), self.graph.addresses
-        )
+        return outcomes_of(self._told(draft, heads, with_events=self._with_events), self.graph.addresses)
+
+    def faults(self, draft: Draft, jobs: Sequence[tuple[int, JobHead]]) -> list[JobFaults]:
+        """The faults of these jobs, each with a number of its own, in the light of what they share; in that order."""
+        return faults_of(self._told(draft, jobs, with_events=False, wanted="faults")) if jobs else []
 
     def storage(self, draft: Draft, jobs: Sequence[JobDraft], crossing: Int32) -> list[Finding]:
         """Findings on the servers at the other end of the crossing pairs, in the order of their addresses."""
         if not crossing.size:
             return []
-        pieces = joined(self._spark, self._pairs, server_pieces(draft, jobs, crossing))
-        found = pieces.groupBy("server").applyInArrow(storage_task(self._site), schema_text(FINDINGS))
-        return findings_of(found.toArrow())
+        pieces = server_pieces(draft, jobs, crossing)
+        return findings_of(self._grouped(pieces, "server", storage_task(self._site), FINDINGS))
 
-    @staticmethod
-    def first_heads(jobs: Sequence[JobDraft]) -> list[tuple[int, JobHead]]:
-        """The jobs before anything is known that several of them share."""
-        return [(number, JobHead(job, Shared())) for number, job in enumerate(jobs)]
+    def _told(
+        self, draft: Draft, jobs: Sequence[tuple[int, JobHead]], *, with_events: bool, wanted: str | None = None
+    ) -> pa.Table:
+        pieces = job_pieces(draft, [(number, head.draft) for number, head in jobs])
+        task = job_task(self._site, with_events=with_events)
+        return self._cogrouped(pieces, heads_table(jobs), "job", task, OUTCOMES, wanted)
+
+    def _grouped(self, pieces: pa.Table, key: str, task: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> pa.Table:
+        """The results of a task on the pieces of each key, with the transfers of those that have names."""
+        raise NotImplementedError
+
+    def _cogrouped(
+        self,
+        pieces: pa.Table,
+        beside: pa.Table,
+        key: str,
+        task: Callable[[pa.Table, pa.Table], pa.Table],
+        schema: pa.Schema,
+        wanted: str | None = None,
+    ) -> pa.Table:
+        """The same with the rows of a second table that have the key; `wanted` names the only field of the results'
+        last column to bring, besides the first column."""
+        raise NotImplementedError
+
+
+class SparkCluster(Cluster):
+    """`pairs` has a row per pair (`tables.PAIRS`) and is kept by Spark, in memory and on disk."""
+
+    def __init__(self, spark: SparkSession, pairs: DataFrame, name: str, *, with_events: bool) -> None:
+        self._spark, self._pairs = spark, pairs
+        count = pairs.count()
+        if count > limits.MAX_DRIVER_PAIRS:
+            raise LimitError(
+                f"{name}: {count:,} pairs of addresses; at most {limits.MAX_DRIVER_PAIRS:,} fit in the driver: "
+                "read a shorter time range or fewer addresses"
+            )
+        graph = graph_from(pairs.select("src", "dst", *SEGMENTS, DROPPED).toArrow(), name)
+        site = spark.sparkContext.broadcast(site_blob(Site(graph.addresses, graph.window)))
+        super().__init__(graph, site, with_events=with_events)
+
+    def _joined(self, pieces: pa.Table) -> DataFrame:
+        rows = self._pairs.select("src", "dst", "gap_ns", *ROWS, "paths")
+        return self._spark.createDataFrame(pieces).join(rows, ["src", "dst"], "left")
+
+    def _grouped(self, pieces: pa.Table, key: str, task: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> pa.Table:
+        return self._joined(pieces).groupBy(key).applyInArrow(task, schema_text(schema)).toArrow()
+
+    def _cogrouped(
+        self,
+        pieces: pa.Table,
+        beside: pa.Table,
+        key: str,
+        task: Callable[[pa.Table, pa.Table], pa.Table],
+        schema: pa.Schema,
+        wanted: str | None = None,
+    ) -> pa.Table:
+        both = self._joined(pieces).groupBy(key).cogroup(self._spark.createDataFrame(beside).groupBy(key))
+        found = both.applyInArrow(task, schema_text(schema))
+        if wanted is not None:
+            found = found.select(schema.names[0], f"{schema.names[-1]}.{wanted}")
+        return found.toArrow()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llmprism.model.finding import Finding
     from llmprism.recognize.prism import Draft, JobDraft
 
-__all__ = ["SparkEngine"]
+__all__ = ["SparkEngine", "report_of"]
 
 
 class SparkEngine:
@@ -50,18 +50,19 @@ class SparkEngine:
     def _run(
         self, spark: SparkSession, flows: Sequence[str], topology: Topology | None, options: RunOptions, tell: Progress
     ) -> Report:
-        from llmprism.engine.spark.cluster import Cluster
+        from llmprism.engine.spark.cluster import SparkCluster
         from llmprism.engine.spark.reading import pairs_of
 
         tell("reading flow records", 0.0)
         pairs = pairs_of(spark, flows, options, self._buckets).persist()
         try:
-            return _report(Cluster(spark, pairs, flows[0], with_events=options.with_events), topology, tell)
+            return report_of(SparkCluster(spark, pairs, flows[0], with_events=options.with_events), topology, tell)
         finally:
             pairs.unpersist()
 
 
-def _report(cluster: Cluster, topology: Topology | None, tell: Progress) -> Report:
+def report_of(cluster: Cluster, topology: Topology | None, tell: Progress) -> Report:
+    """The report, made of what the cluster says."""
     from llmprism.recognize.prism import draft_clusters, draft_jobs, join_clusters, unused_records
 
     graph = cluster.graph
@@ -72,14 +73,17 @@ def _report(cluster: Cluster, topology: Topology | None, tell: Progress) -> Repo
     joined = join_clusters(draft, clocks, usable)
     drafts = draft_jobs(draft, clocks, usable, [*joined.sure, *cluster.rails(draft, joined.questions)])
     tell("layout and timeline", 0.0)
-    outcomes = cluster.outcomes(draft, cluster.first_heads(drafts))
+    outcomes = cluster.outcomes(draft, drafts)
     tell("diagnosis", 0.0)
-    findings = _findings(cluster, draft, drafts, outcomes)
+    findings, lost = _findings(cluster, draft, drafts, outcomes)
     return Report(
         window=graph.window,
         input=counts_of(graph.counts, unused_records(draft, drafts)),
         addresses=graph.addresses,
-        jobs=tuple(JobReport(one.job, one.state, one.layout, one.timeline) for one in outcomes),
+        jobs=tuple(
+            JobReport(one.job, one.state, one.layout, one.timeline, seconds)
+            for one, seconds in zip(outcomes, lost, strict=True)
+        ),
         findings=findings,
         topology=usable,
         switches=switch_loads([(one.job.id, one.loads) for one in outcomes], usable),
@@ -89,8 +93,11 @@ def _report(cluster: Cluster, topology: Topology | None, tell: Progress) -> Repo
 
 def _findings(
     cluster: Cluster, draft: Draft, drafts: Sequence[JobDraft], outcomes: Sequence[JobOutcome]
-) -> tuple[Finding, ...]:
-    """Findings over all jobs first; the jobs on which one of them bears are then looked at again in its light."""
+) -> tuple[tuple[Finding, ...], list[float | None]]:
+    """Findings over all jobs first; the jobs on which one of them bears are then looked at again in its light.
+
+    Second, what each job lost to them.
+    """
     from llmprism.diagnose.prism import find_shared_faults, with_costs
     from llmprism.engine.spark.tasks import JobHead
     from llmprism.recognize.prism import crossing_pairs
@@ -108,6 +115,10 @@ def _findings(
         if about.findings or about.excused
     ]
     faults = [outcome.faults for outcome in outcomes]
-    for (number, _), outcome in zip(again, cluster.outcomes(draft, again), strict=True):
-        faults[number] = outcome.faults
-    return with_costs(shared, faults)
+    for (number, _), own in zip(again, cluster.faults(draft, again), strict=True):
+        faults[number] = own
+    lost = [
+        fault.lost_gpu_seconds if outcome.timeline.steps.count else None
+        for outcome, fault in zip(outcomes, faults, strict=True)
+    ]
+    return with_costs(shared, faults), lost

@@ -9,24 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from llmprism.engine.arrow_codec import encode
-from llmprism.engine.spark.tables import ROWS
 from llmprism.model.flows import Int32
 from llmprism.recognize.clock import witness_pairs
 from llmprism.recognize.prism import Draft, JobDraft, RailQuestion
 from llmprism.recognize.segments import PairPieces
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["cluster_pieces", "job_pieces", "joined", "rail_pieces", "server_pieces"]
-
-
-def joined(spark: SparkSession, pairs: DataFrame, pieces: pa.Table) -> DataFrame:
-    """The pieces with the transfers of their pairs; a piece without names keeps none."""
-    return spark.createDataFrame(pieces).join(
-        pairs.select("src", "dst", "gap_ns", *ROWS, "paths"), ["src", "dst"], "left"
-    )
+__all__ = ["cluster_pieces", "job_pieces", "rail_pieces", "server_pieces"]
 
 
 def cluster_pieces(draft: Draft) -> pa.Table:

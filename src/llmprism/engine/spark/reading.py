@@ -1,4 +1,4 @@
-"""Parquet wherever Spark can read it → a row per directed pair, and the graph of the pairs on the driver.
+"""Parquet wherever Spark can read it → a row per directed pair.
 
 The rules for records are DuckDB's SQL, applied on the executors (`ingest.bucket`). Spark itself only selects columns
 and brings the records of a pair together, by a hash of its two ends.
@@ -7,27 +7,20 @@ and brings the records of a pair together, by a hash of its two ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from llmprism import limits
 from llmprism.engine.interface import RunOptions
-from llmprism.engine.spark.tables import DROPPED, PAIRS, SEGMENTS, schema_text, segments_from
+from llmprism.engine.spark.tables import PAIRS, schema_text
 from llmprism.engine.spark.tasks import EXPORTERS, bucket_task, exporter_task
-from llmprism.errors import FormatError, InputError, LimitError
+from llmprism.errors import FormatError
 from llmprism.ingest.bucket import TABLE, Reading, reading_of
-from llmprism.ingest.columns import REASONS
 from llmprism.ingest.sources import Format, parse_format
-from llmprism.model.flows import InputCounts, Int32, Window
-from llmprism.recognize.segments import PairSegments
 
-__all__ = ["Graph", "graph_of", "pairs_of"]
+__all__ = ["pairs_of"]
 
 BUCKET: Final = "llmprism bucket"
 SCAN: Final = "llmprism scan"
@@ -38,21 +31,6 @@ BUCKET_RECORDS: Final = 1_000_000
 
 BUCKETS_PER_CORE: Final = 3
 """At least, so that no core waits long for the slowest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """Every distinct pair with its totals, sorted by (src, dst)."""
-
-    addresses: tuple[str, ...]
-    pair_src: Int32
-    pair_dst: Int32
-    segments: PairSegments
-    counts: InputCounts
-
-    @property
-    def window(self) -> Window:
-        return Window(int(self.segments.first_ns.min()), int(self.segments.last_ns.max()))
 
 
 def pairs_of(spark: SparkSession, flows: Sequence[str], options: RunOptions, buckets: int | None) -> DataFrame:
@@ -116,34 +94,3 @@ def _several_exporters(records: DataFrame, reading: Reading) -> bool:
         return False
     named = records.mapInArrow(exporter_task(reading), schema_text(EXPORTERS))
     return bool(named.distinct().limit(2).count() > 1)
-
-
-def graph_of(pairs: DataFrame, name: str) -> Graph:
-    """The distinct pairs and their totals, brought to the driver."""
-    count = pairs.count()
-    if count > limits.MAX_DRIVER_PAIRS:
-        raise LimitError(
-            f"{name}: {count:,} pairs of addresses; at most {limits.MAX_DRIVER_PAIRS:,} fit in the driver: "
-            "read a shorter time range or fewer addresses"
-        )
-    table = pairs.select("src", "dst", *SEGMENTS, DROPPED).toArrow()
-    known = pc.is_valid(table["src"])
-    dropped = np.zeros(len(REASONS), dtype=np.int64)
-    for part in table.filter(pc.invert(known))[DROPPED].to_pylist():
-        dropped += np.array(part, dtype=np.int64)
-    table = table.filter(known)
-    if not table.num_rows:
-        reasons = ", ".join(f"{REASONS[code]} {dropped[code]:,}" for code in np.flatnonzero(dropped))
-        raise InputError(
-            f"{name}: none of {int(dropped.sum()):,} records can be used ({reasons or 'there are none'}); check the "
-            "column mapping and the units of the times (--map start_ns=ts:ms)"
-        )
-    addresses = sorted({*table["src"].unique().to_pylist(), *table["dst"].unique().to_pylist()})
-    names = pa.array(addresses, type=pa.string())
-    src, dst = (pc.index_in(table[end], value_set=names).to_numpy().astype(np.int32) for end in ("src", "dst"))
-    order = np.lexsort((dst, src))
-    segments = segments_from(table.take(order))
-    used = int(segments.records.sum())
-    reasons_of = tuple((REASONS[code], int(dropped[code])) for code in np.flatnonzero(dropped))
-    counts = InputCounts(used + int(dropped.sum()), used, reasons_of)
-    return Graph(tuple(addresses), src[order], dst[order], segments, counts)

@@ -16,7 +16,7 @@ from llmprism.errors import EngineError, InputError, LLMPrismError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DEFAULT_MASTER", "spark_session", "start_session"]
+__all__ = ["DEFAULT_MASTER", "explained", "spark_session", "start_session"]
 
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 """The environment variable by which Spark finds the Python of its workers."""
@@ -52,6 +52,7 @@ LONGEST: Final = 300
 def spark_session(master: str | None) -> Iterator[SparkSession]:
     """The session that is active (as under spark-submit), or one of our own, which ends with the context."""
     try:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
@@ -71,21 +72,13 @@ def spark_session(master: str | None) -> Iterator[SparkSession]:
                 session.stop()
     except LLMPrismError:
         raise
-    except PySparkException as error:
-        raise _explained(str(error.getCondition() or ""), str(error)) from error
-    except _java_errors() as error:
-        raise _explained("", str(error)) from error
+    except (PySparkException, Py4JError) as error:
+        raise explained(str(error)) from error
 
 
 def _java() -> bool:
     home = os.environ.get("JAVA_HOME")
     return bool(home and (Path(home) / "bin" / "java").exists()) or shutil.which("java") is not None
-
-
-def _java_errors() -> tuple[type[Exception], ...]:
-    from py4j.protocol import Py4JError
-
-    return (Py4JError,)
 
 
 def start_session(master: str | None, **settings: str) -> SparkSession:
@@ -111,17 +104,19 @@ def start_session(master: str | None, **settings: str) -> SparkSession:
             os.environ.pop(WORKER_PYTHON, None)
 
 
-def _explained(condition: str, text: str) -> LLMPrismError:
+def explained(text: str) -> LLMPrismError:
     """Spark's message in one line, by what it is about."""
-    line = " ".join(_innermost(text).split())[:LONGEST]
-    if condition.startswith(("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")):
-        return InputError(line)
-    if condition.startswith(("FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER", "CANNOT_MERGE_SCHEMAS")):
-        return InputError(line)
-    return EngineError(f"Spark could not do its part: {line}")
+    python = re.findall(r"^[A-Za-z_][\w.]*(?:Error|Exception): .*$", text, re.MULTILINE)
+    stated = re.search(r"\[([A-Z][A-Z0-9_.]+)\] ?([^\n]*)", text)
+    condition, line = (stated[1], stated[2]) if stated else ("", text)
+    if condition.startswith(_READING):
+        return InputError(_one_line(line))
+    return EngineError(f"Spark could not do its part: {_one_line(python[-1] if python else line)}")
 
 
-def _innermost(text: str) -> str:
-    """The last error of a Python traceback in the message, or its beginning."""
-    errors = re.findall(r"^(?:[A-Za-z_][\w.]*(?:Error|Exception)): .*$", text, re.MULTILINE)
-    return errors[-1] if errors else text.strip().split("\n\n")[0].split("\nJVM stacktrace")[0]
+_READING: Final = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE", "CANNOT_MERGE_SCHEMAS")
+"""Spark's conditions that are about the input."""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:LONGEST]

@@ -39,6 +39,7 @@ __all__ = [
     "FINDINGS",
     "OUTCOMES",
     "RAILS",
+    "BroadcastBytes",
     "JobHead",
     "JobOutcome",
     "Site",
@@ -46,6 +47,7 @@ __all__ = [
     "clock_task",
     "clocks_of",
     "exporter_task",
+    "faults_of",
     "findings_of",
     "heads_table",
     "job_task",
@@ -62,7 +64,6 @@ class Site:
 
     addresses: tuple[str, ...]
     window: Window
-    with_events: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ OUTCOMES: Final = pa.schema([("job", pa.int32()), ("outcome", arrow_type(JobOutc
 FINDINGS: Final = pa.schema([("key", pa.int32()), ("finding", arrow_type(Finding))])
 
 
-class _Broadcast(Protocol):
+class BroadcastBytes(Protocol):
     """Spark's handle on a value that every executor holds."""
 
     @property
@@ -159,14 +160,14 @@ def rail_task(pieces: pa.Table, asked: pa.Table) -> pa.Table:
     return pa.table(list(sides), schema=RAILS)
 
 
-def job_task(site: _Broadcast) -> Callable[[pa.Table, pa.Table], pa.Table]:
+def job_task(site: BroadcastBytes, *, with_events: bool) -> Callable[[pa.Table, pa.Table], pa.Table]:
     """The pieces of a job and its head → its outcome."""
 
     def task(pieces: pa.Table, heads: pa.Table) -> pa.Table:
         known = _site(site.value)
         (head,) = decode(heads["head"], JobHead)
         job = head.draft.job(transfers_from(pieces, known.addresses))
-        layout, timeline, state = tell_job(job, known.window, with_events=known.with_events)
+        layout, timeline, state = tell_job(job, known.window, with_events=with_events)
         evidence = gather_evidence(job, layout, timeline, state)
         cells = judge_transfers(evidence) if evidence.steps else None
         outcome = JobOutcome(
@@ -183,7 +184,7 @@ def job_task(site: _Broadcast) -> Callable[[pa.Table, pa.Table], pa.Table]:
     return task
 
 
-def storage_task(site: _Broadcast) -> Callable[[pa.Table], pa.Table]:
+def storage_task(site: BroadcastBytes) -> Callable[[pa.Table], pa.Table]:
     """The pieces between one server outside the jobs and their members → findings on the server."""
 
     def task(pieces: pa.Table) -> pa.Table:
@@ -227,6 +228,11 @@ def outcomes_of(table: pa.Table, addresses: tuple[str, ...]) -> list[JobOutcome]
     """Outcomes in the order of their jobs' numbers; the names of the addresses, which did not travel, put back."""
     table = table.take(np.argsort(table["job"].to_numpy(), kind="stable"))
     return [_named(outcome, addresses) for outcome in decode(table["outcome"], JobOutcome)]
+
+
+def faults_of(table: pa.Table) -> list[JobFaults]:
+    """Faults in the order of their jobs' numbers."""
+    return decode(table.take(np.argsort(table["job"].to_numpy(), kind="stable"))["faults"], JobFaults)
 
 
 def _named(outcome: JobOutcome, addresses: tuple[str, ...]) -> JobOutcome:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from llmprism.ingest.packets.compiled import inlined
-from llmprism.ingest.packets.holes import add_hole, clear_holes, distance, fill_holes
+from llmprism.ingest.packets.holes import add_hole, clear_holes, count_holes, distance, fill_holes
 from llmprism.ingest.packets.layout import (
     BURST_GAP,
     BYTES,
@@ -22,38 +19,21 @@ from llmprism.ingest.packets.layout import (
     C_TRUNCATED,
     END,
     KEY_WORD,
-    MESSAGES,
     MISSING,
     NEXT,
-    OUT_BYTES,
-    OUT_COUNT,
-    OUT_DPORT,
-    OUT_END,
-    OUT_PACKETS,
-    OUT_PROTOCOL,
-    OUT_SOURCE,
-    OUT_SPORT,
-    OUT_START,
-    OUT_TARGET,
     P_END,
     P_LENGTH,
     P_PAYLOAD,
     PACKETS,
-    PORT,
     RETRANSMITTED,
-    ROCE_PORT,
-    SOURCE_ID,
     START,
-    TARGET_ID,
-    UDP,
     Number,
 )
 from llmprism.ingest.packets.loads import big16, big32, byte
+from llmprism.ingest.packets.records import write_record
+from llmprism.ingest.packets.work import Bytes, Int64, Work
 
-__all__ = ["SYN", "count_tcp", "emit", "emit_message", "extend_burst", "ports_word", "tcp_length"]
-
-Bytes = NDArray[np.uint8]
-Int64 = NDArray[np.int64]
+__all__ = ["SYN", "close_burst", "count_tcp", "extend_burst", "ports_word", "tcp_length"]
 
 MAX_JUMP: Final = 1 << 26
 """64 MiB: a larger jump of the sequence number is a new connection on the same ports, not a loss in the capture."""
@@ -83,7 +63,7 @@ def tcp_length(data: Bytes, packet: Int64, counters: Int64) -> Number:
 
 @inlined
 def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: Number, counters: Int64) -> Number:
-    """How many of the payload bytes are new; keeps track of the sequence numbers."""
+    """How many of the payload bytes are new; keeps track of the sequence numbers and of gaps that nothing filled."""
     at = packet[P_PAYLOAD]
     sequence = big32(data, at + 4)
     if at + 14 <= packet[P_END] and byte(data, at + 13) & SYN:
@@ -107,7 +87,11 @@ def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: Number, counters:
         return length
     beyond = max(distance(after, flow[NEXT], 32), 0)
     known_end = after if beyond == 0 else flow[NEXT]
+    gaps = count_holes(flow)
     fresh = beyond + fill_holes(flow, sequence, known_end, 32)
+    closed = gaps - count_holes(flow)
+    flow[MISSING] -= closed
+    counters[C_MISSING] -= closed
     if beyond > 0:
         flow[NEXT] = after
     if fresh < length:
@@ -118,14 +102,14 @@ def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: Number, counters:
 
 
 @inlined
-def extend_burst(flow: Int64, time_ns: Number, fresh: Number, out: Int64, state: Int64) -> None:
+def extend_burst(flow: Int64, time_ns: Number, fresh: Number, work: Work) -> None:
     """Adds a packet to the open burst of the flow, or closes that one and opens the next."""
     if flow[PACKETS] > 0 and (
-        time_ns - flow[END] > state[BURST_GAP]
+        time_ns - flow[END] > work.state[BURST_GAP]
         or time_ns < flow[START] - CLOCK_STEP_NS
         or time_ns - flow[START] > LONGEST_BURST_NS
     ):
-        emit(flow, flow[BYTES], out, state)
+        close_burst(flow, work)
     if flow[PACKETS] == 0:
         flow[START] = flow[END] = time_ns
     else:
@@ -136,30 +120,13 @@ def extend_burst(flow: Int64, time_ns: Number, fresh: Number, out: Int64, state:
 
 
 @inlined
-def emit_message(flow: Int64, time_ns: Number, size: Number, out: Int64, state: Int64) -> None:
-    """Writes a message of one packet beside the open record, which stays as it is."""
-    kept = flow[START], flow[END], flow[PACKETS], flow[BYTES]
-    flow[START] = flow[END] = time_ns
-    flow[PACKETS] = 1
-    emit(flow, size, out, state)
-    flow[START], flow[END], flow[PACKETS], flow[BYTES] = kept
-
-
-@inlined
-def emit(flow: Int64, size: Number, out: Int64, state: Int64) -> None:
-    """Writes the open record and closes it. A record without bytes is not written."""
-    if size > 0:
-        row = out[state[OUT_COUNT]]
+def close_burst(flow: Int64, work: Work) -> None:
+    """Writes the open burst and closes it. A burst without bytes is not written."""
+    if flow[BYTES] > 0:
         word = flow[KEY_WORD]
+        ports = (word >> 16 & 0xFFFF, word & 0xFFFF)
         protocol = word >> 48 & 0xFF
-        row[OUT_START], row[OUT_END] = flow[START], flow[END]
-        row[OUT_SOURCE], row[OUT_TARGET] = flow[SOURCE_ID], flow[TARGET_ID]
-        if protocol >= MESSAGES:
-            row[OUT_SPORT], row[OUT_DPORT], row[OUT_PROTOCOL] = flow[PORT], ROCE_PORT, UDP
-        else:
-            row[OUT_SPORT], row[OUT_DPORT], row[OUT_PROTOCOL] = word >> 16 & 0xFFFF, word & 0xFFFF, protocol
-        row[OUT_BYTES], row[OUT_PACKETS] = size, flow[PACKETS]
-        state[OUT_COUNT] += 1
+        write_record(work, flow, flow[START], flow[END], ports, protocol, flow[BYTES], flow[PACKETS])
     flow[PACKETS] = flow[BYTES] = 0
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from numba import njit
 
-__all__ = ["allocating", "inlined", "kernel", "sources_digest"]
+__all__ = ["allocating", "inlined", "kernel", "outlined", "sources_digest"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,6 +41,11 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", njit(forceinline=True, **_OPTIONS)(function))
 
 
+def outlined(function: Callable[P, R]) -> Callable[P, R]:
+    """A part of a kernel that few packets need; called, so that the code for the many stays small."""
+    return cast("Callable[P, R]", njit(**_OPTIONS)(function))
+
+
 @lru_cache(maxsize=1)
 def sources_digest() -> str:
     """Changes with every file of this package."""
@@ -51,6 +56,8 @@ def sources_digest() -> str:
 
 
 def _stamped(dispatcher: Any) -> Any:
+    if not hasattr(dispatcher, "_cache"):  # NUMBA_DISABLE_JIT: plain Python, for coverage-guided fuzzing
+        return dispatcher
     index = dispatcher._cache._cache_file
     index._source_stamp = (index._source_stamp, sources_digest())
     return dispatcher

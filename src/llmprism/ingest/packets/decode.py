@@ -10,9 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from llmprism.ingest.packets.compiled import inlined
 from llmprism.ingest.packets.layout import (
     P_END,
@@ -29,6 +26,7 @@ from llmprism.ingest.packets.layout import (
     Number,
 )
 from llmprism.ingest.packets.loads import big16, big32, big64, byte
+from llmprism.ingest.packets.work import Bytes, Int64
 
 __all__ = [
     "FRAGMENT",
@@ -41,8 +39,6 @@ __all__ = [
     "decode",
 ]
 
-Bytes = NDArray[np.uint8]
-Int64 = NDArray[np.int64]
 
 OK: Final = 0
 NOT_IP: Final = 1

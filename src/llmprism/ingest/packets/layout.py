@@ -29,22 +29,46 @@ NEXT: Final = 11
 """The next TCP sequence number or PSN in order; -1: none seen yet."""
 HOLES: Final = 12
 """HOLE_COUNT pairs (first missing, first not missing): numbers that were skipped and may still come."""
-HOLE_COUNT: Final = 4
-HOLE_CURSOR: Final = 20
-MTU: Final = 21
-MESSAGE_SIZE: Final = 22
-"""What the RETH says about the open message; -1: not known."""
-MESSAGE_FIRST: Final = 23
-"""PSN of the first packet seen of the open message."""
-HAS_FIRST: Final = 24
-PORT: Final = 25
-RETRANSMITTED: Final = 26
-MISSING: Final = 27
-NOTIFICATIONS: Final = 28
-NEGATIVE: Final = 29
-WAITING: Final = 30
-"""1: the first packet of the open message is missing; 2: so it is, and the last was seen; the first may still come."""
-FLOW_WIDTH: Final = 31
+HOLE_COUNT: Final = 8
+HOLE_CURSOR: Final = 28
+MTU: Final = 29
+"""Payload of the packets of this queue pair that are not the last of a message; 0: not known yet."""
+PORT: Final = 30
+RETRANSMITTED: Final = 31
+MISSING: Final = 32
+NOTIFICATIONS: Final = 33
+NEGATIVE: Final = 34
+PARTS_ROW: Final = 35
+"""RDMA only: where the parts of this queue pair's messages are."""
+OPEN: Final = 36
+"""RDMA only: how many parts are in use."""
+CURRENT: Final = 37
+"""RDMA only: the part that grew last; almost every packet belongs to it."""
+LOWEST: Final = 38
+"""RDMA only: the lowest PSN seen, as long as lower ones may still come; -1: no longer."""
+ENDED: Final = 39
+"""RDMA only: the PSN after the highest end of a message that was seen; -1: none was."""
+FLOW_WIDTH: Final = 40
+
+# PART_COUNT parts per RDMA queue pair: runs of packets of one message that is not complete.
+PART_COUNT: Final = 8
+S_BEGIN: Final = 0
+"""PSN of the first packet."""
+S_END: Final = 1
+"""PSN after the last packet."""
+S_START_NS: Final = 2
+S_END_NS: Final = 3
+S_BYTES: Final = 4
+S_PACKETS: Final = 5
+S_SIZE: Final = 6
+"""What the RETH says about the message; -1: not known."""
+S_FLAGS: Final = 7
+"""0 marks a free part; IN_USE and what is known about it."""
+S_FLOOR: Final = 8
+"""The message begins at this PSN or later, because another one ended there; -1: not known."""
+S_LIMIT: Final = 9
+"""The message ends before this PSN, because another one begins there; -1: not known."""
+PART_WIDTH: Final = 10
 
 # One row per address.
 ADDRESS_HIGH: Final = 0
@@ -86,7 +110,8 @@ OUT_COUNT: Final = 2
 BURST_GAP: Final = 3
 HASH_SEED: Final = 4
 """Random per run, so that nobody can write packets that all fall into one place of the tables."""
-STATE_WIDTH: Final = 5
+PARTS_ROWS: Final = 5
+STATE_WIDTH: Final = 6
 
 # Counters.
 C_PACKETS: Final = 0
@@ -104,15 +129,21 @@ C_NEGATIVE: Final = 11
 C_FIRST_NS: Final = 12
 C_LAST_NS: Final = 13
 C_RETRANSMITTED_BYTES: Final = 14
-COUNTER_WIDTH: Final = 15
+C_MESSAGES: Final = 15
+C_ESTIMATED: Final = 16
+"""Messages of which so much was lost that the packets do not decide their size."""
+C_CUT: Final = 17
+"""Messages that the start or the end of the capture cut."""
+COUNTER_WIDTH: Final = 18
 
 # What a scan returns.
 NEED_BYTES: Final = 0
 OUT_FULL: Final = 1
 GROW_FLOWS: Final = 2
 GROW_ADDRESSES: Final = 3
-SPECIAL_BLOCK: Final = 4
-BROKEN: Final = 5
+GROW_PARTS: Final = 4
+SPECIAL_BLOCK: Final = 5
+BROKEN: Final = 6
 
 TCP: Final = 6
 UDP: Final = 17

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llmprism.ingest.packets.compiled import inlined
 from llmprism.ingest.packets.layout import Number
+from llmprism.ingest.packets.work import Bytes
 
 __all__ = ["big16", "big32", "big64", "byte", "little32"]
-
-Bytes = NDArray[np.uint8]
 
 
 @inlined

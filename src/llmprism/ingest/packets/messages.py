@@ -1,11 +1,9 @@
-"""RoCEv2: one record per RDMA message, from First (or Only) to Last, per source, destination and queue pair.
+"""RoCEv2: RDMA messages out of packets, per source, destination and queue pair.
 
-Layout and codes are those of the InfiniBand specification (volume 1, chapter 9) and annex A17. The size of a WRITE is
-in the RETH of its first packet; of a SEND or a READ response it is the sum of its packets. Packets of a message but the
-last all carry one path MTU, so packets that the mirror lost inside a message are counted with that size, and the sum is
-exact all the same. A packet number that was seen before is a retransmission and adds nothing. One limit: where the
-first packet of a short WRITE is lost on the way to the mirror and comes again only after other messages, the size of
-that message is an estimate from its other packets.
+Layout and codes are those of the InfiniBand specification (volume 1, chapter 9) and annex A17. Here a packet is read
+and its number compared with those seen before: one that was seen is a retransmission and adds nothing; one that was
+skipped comes late. `parts.py` puts the messages together. The size of a WRITE is in the RETH of its first packet; of a
+SEND or a READ response it is the sum of its packets.
 
 Acknowledgements, READ requests and congestion notifications (CNP) carry no payload; CNPs and negative acknowledgements
 are counted per flow as evidence of congestion.
@@ -16,13 +14,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.ingest.packets.bursts import emit, emit_message
 from llmprism.ingest.packets.compiled import inlined
-from llmprism.ingest.packets.holes import add_hole, distance, fill_holes
+from llmprism.ingest.packets.holes import add_hole, clear_holes, distance, fill_holes
 from llmprism.ingest.packets.layout import (
-    BYTES,
     C_ACKNOWLEDGEMENTS,
     C_MALFORMED,
     C_MISSING,
@@ -32,12 +27,10 @@ from llmprism.ingest.packets.layout import (
     C_RETRANSMITTED,
     C_TRUNCATED,
     END,
-    HAS_FIRST,
-    MESSAGE_FIRST,
-    MESSAGE_SIZE,
+    ENDED,
+    LOWEST,
     MESSAGES,
     MISSING,
-    MTU,
     NEGATIVE,
     NEXT,
     NOTIFICATIONS,
@@ -45,27 +38,21 @@ from llmprism.ingest.packets.layout import (
     P_FAMILY,
     P_LENGTH,
     P_PAYLOAD,
-    PACKETS,
     PORT,
     RESPONSES,
     RETRANSMITTED,
-    START,
-    WAITING,
     Number,
 )
 from llmprism.ingest.packets.loads import big16, big32, byte
+from llmprism.ingest.packets.parts import FIRST, LAST, PSN_BITS, PSN_MASK, add_packet, close_messages, continues
 from llmprism.ingest.packets.tables import find_flow
+from llmprism.ingest.packets.work import Bytes, Int64, Work
 
 __all__ = ["roce"]
-
-Bytes = NDArray[np.uint8]
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 
 UDP_HEADER: Final = 8
 BASE_HEADER: Final = 12
 CHECKSUM: Final = 4
-PSN_BITS: Final = 24
 CNP: Final = 0x81
 DATAGRAM: Final = 3
 EXTENDED: Final = 5
@@ -77,11 +64,19 @@ MAX_JUMP: Final = 1 << 20
 SILENCE_NS: Final = 1_000_000_000
 """1 s: retransmission timers of RoCE are well below; an old number after that is a new connection."""
 
-SEEN_BEFORE: Final = -1
-FILLS_HOLE: Final = -2
+EARLY_PACKETS: Final = 64
+"""A number so little below the first one seen was overtaken by it: adaptive routing reorders by tens of packets."""
 
-FIRST: Final = 1
-LAST: Final = 2
+SETTLED_PACKETS: Final = 1024
+"""After so many more, nothing from before the first packet seen comes any more."""
+
+MAX_MESSAGE_BYTES: Final = 1 << 31
+"""The specification's largest message; a RETH that promises more is broken."""
+
+SEEN_BEFORE: Final = -1
+LATE: Final = -2
+
+ONLY: Final = FIRST | LAST
 # Per operation (the low five bits of the opcode): bytes of extension headers, and FIRST | LAST; -1: no data.
 _EXTENSIONS = np.zeros(32, dtype=np.int64)
 _POSITIONS = np.full(32, -1, dtype=np.int64)
@@ -90,20 +85,20 @@ for _operation, _size, _position in (
     (1, 0, 0),  # SEND Middle
     (2, 0, LAST),  # SEND Last
     (3, 4, LAST),  # SEND Last with immediate
-    (4, 0, FIRST | LAST),  # SEND Only
-    (5, 4, FIRST | LAST),  # SEND Only with immediate
+    (4, 0, ONLY),  # SEND Only
+    (5, 4, ONLY),  # SEND Only with immediate
     (6, 16, FIRST),  # WRITE First
     (7, 0, 0),  # WRITE Middle
     (8, 0, LAST),  # WRITE Last
     (9, 4, LAST),  # WRITE Last with immediate
-    (10, 16, FIRST | LAST),  # WRITE Only
-    (11, 20, FIRST | LAST),  # WRITE Only with immediate
+    (10, 16, ONLY),  # WRITE Only
+    (11, 20, ONLY),  # WRITE Only with immediate
     (13, 4, FIRST),  # READ response First
     (14, 0, 0),  # READ response Middle
     (15, 4, LAST),  # READ response Last
-    (16, 4, FIRST | LAST),  # READ response Only
+    (16, 4, ONLY),  # READ response Only
     (22, 4, LAST),  # SEND Last with invalidate
-    (23, 4, FIRST | LAST),  # SEND Only with invalidate
+    (23, 4, ONLY),  # SEND Only with invalidate
 ):
     _EXTENSIONS[_operation], _POSITIONS[_operation] = _size, _position
 WRITE_FIRST, WRITE_ONLY, WRITE_ONLY_IMMEDIATE = 6, 10, 11
@@ -111,18 +106,9 @@ READ_RESPONSE_FIRST, READ_RESPONSE_ONLY = 13, 16
 
 
 @inlined
-def roce(
-    data: Bytes,
-    packet: Int64,
-    time_ns: Number,
-    flows: Int64,
-    addresses: Int64,
-    buckets: Int32,
-    state: Int64,
-    out: Int64,
-    counters: Int64,
-) -> None:
+def roce(work: Work, time_ns: Number) -> None:
     """One packet to the RoCE port."""
+    data, packet, counters = work.data, work.packet, work.counters
     base = packet[P_PAYLOAD] + UDP_HEADER
     if base + BASE_HEADER > packet[P_END]:
         counters[C_TRUNCATED] += 1
@@ -132,7 +118,7 @@ def roce(
     transport, operation = opcode >> 5, opcode & 31
     responses = transport != DATAGRAM and READ_RESPONSE_FIRST <= operation <= READ_RESPONSE_ONLY and opcode != CNP
     word = packet[P_FAMILY] << 56 | (RESPONSES if responses else MESSAGES) << 48 | queue_pair
-    flow = flows[find_flow(flows, addresses, buckets, state, packet, word)]
+    flow = work.flows[find_flow(work, word)]
     if opcode == CNP:
         flow[NOTIFICATIONS] += 1
         counters[C_NOTIFICATIONS] += 1
@@ -141,10 +127,10 @@ def roce(
         counters[C_ACKNOWLEDGEMENTS] += 1
         _acknowledgement(data, packet, base + BASE_HEADER + (4 if transport == EXTENDED else 0), flow, counters)
         return
-    if _POSITIONS[operation] < 0:
+    if _POSITIONS[operation] < 0 or (transport == DATAGRAM and _POSITIONS[operation] != ONLY):
         counters[C_OTHER] += 1
         return
-    _data(data, packet, base, time_ns, flow, responses, out, state, counters)
+    _data(work, base, time_ns, flow, responses)
 
 
 @inlined
@@ -156,17 +142,8 @@ def _acknowledgement(data: Bytes, packet: Int64, at: Number, flow: Int64, counte
 
 
 @inlined
-def _data(
-    data: Bytes,
-    packet: Int64,
-    base: Number,
-    time_ns: Number,
-    flow: Int64,
-    responses: Number,
-    out: Int64,
-    state: Int64,
-    counters: Int64,
-) -> None:
+def _data(work: Work, base: Number, time_ns: Number, flow: Int64, responses: Number) -> None:
+    data, packet = work.data, work.packet
     opcode = byte(data, base)
     transport, operation = opcode >> 5, opcode & 31
     position = _POSITIONS[operation]
@@ -175,24 +152,33 @@ def _data(
     headers = UDP_HEADER + BASE_HEADER + extra + _EXTENSIONS[operation] + padding + CHECKSUM
     payload = packet[P_LENGTH] - headers
     if payload < 0:
-        counters[C_MALFORMED] += 1
+        work.counters[C_MALFORMED] += 1
         return
-    promised = np.int64(-1)
-    reth = base + BASE_HEADER + extra
-    if operation in (WRITE_FIRST, WRITE_ONLY, WRITE_ONLY_IMMEDIATE) and reth + 16 <= packet[P_END]:
-        promised = big32(data, reth + 12)
-    number = big32(data, base + 8) & 0xFFFFFF
-    skipped = np.int64(0)
+    number = big32(data, base + 8) & PSN_MASK
+    is_start = flow[NEXT] < 0
     if transport != DATAGRAM:
         if _restarted(flow, number, position, time_ns):
-            flow[NEXT] = -1
-        skipped = _check_number(flow, number, responses and position & FIRST != 0, counters)
-        if skipped < 0:
-            if skipped == FILLS_HOLE:
-                _late(flow, number, position, payload, promised, time_ns, out, state)
+            _set_up_anew(flow, work)
+            is_start = True
+        order = _order(flow, number, responses and position & FIRST != 0, work)
+        if order == SEEN_BEFORE:
             return
+        if order == LATE and responses and position & FIRST and continues(flow, number, work):
+            # A READ that lost packets asks again from the first lost one on: the answer is a First in mid-message.
+            position &= LAST
     flow[PORT] = big16(data, packet[P_PAYLOAD])
-    _append(flow, number, position, payload, promised, skipped, time_ns, out, state)
+    flow[END] = max(flow[END], time_ns)
+    promised = _promised(data, packet, base + BASE_HEADER + extra, operation)
+    add_packet(flow, number, position, payload, promised, is_start, time_ns, work)
+
+
+@inlined
+def _promised(data: Bytes, packet: Int64, reth: Number, operation: Number) -> Number:
+    """The size of the message that the RETH gives; -1 where there is none (or it was not captured)."""
+    if operation not in (WRITE_FIRST, WRITE_ONLY, WRITE_ONLY_IMMEDIATE) or reth + 16 > packet[P_END]:
+        return np.int64(-1)
+    size = big32(data, reth + 12)
+    return size if size <= MAX_MESSAGE_BYTES else np.int64(-1)
 
 
 @inlined
@@ -205,127 +191,51 @@ def _restarted(flow: Int64, number: Number, position: Number, time_ns: Number) -
 
 
 @inlined
-def _check_number(flow: Int64, number: Number, may_jump: Number, counters: Int64) -> Number:
-    """How many packets are missing before this one; FILLS_HOLE if it was missing itself, SEEN_BEFORE if it was not."""
-    ahead = distance(number, flow[NEXT], PSN_BITS) if flow[NEXT] >= 0 else 0
+def _set_up_anew(flow: Int64, work: Work) -> None:
+    close_messages(flow, work)
+    clear_holes(flow)
+    flow[NEXT] = flow[ENDED] = flow[LOWEST] = -1
+
+
+@inlined
+def _order(flow: Int64, number: Number, may_jump: Number, work: Work) -> Number:
+    """LATE where the packet was missing, SEEN_BEFORE where it was not, else 0; counts what is missing before it.
+
+    READ responses take their numbers from the requests, which lie between them: a First may skip numbers.
+    """
+    if flow[NEXT] < 0:
+        flow[NEXT] = flow[LOWEST] = number
+    ahead = distance(number, flow[NEXT], PSN_BITS)
     if ahead < 0:
-        if fill_holes(flow, number, (number + 1) & 0xFFFFFF, PSN_BITS):
-            flow[MISSING] -= 1
-            counters[C_MISSING] -= 1
-            return FILLS_HOLE
-        flow[RETRANSMITTED] += 1
-        counters[C_RETRANSMITTED] += 1
-        return SEEN_BEFORE
-    if ahead > 0 and may_jump:
+        return _behind(flow, number, work)
+    if may_jump and not continues(flow, flow[NEXT], work):
         ahead = np.int64(0)
     if ahead > 0:
         add_hole(flow, flow[NEXT], number)
         flow[MISSING] += ahead
-        counters[C_MISSING] += ahead
-    flow[NEXT] = (number + 1) & 0xFFFFFF
-    return ahead
+        work.counters[C_MISSING] += ahead
+    flow[NEXT] = (number + 1) & PSN_MASK
+    if flow[LOWEST] >= 0 and distance(flow[NEXT], flow[LOWEST], PSN_BITS) > SETTLED_PACKETS:
+        flow[LOWEST] = -1
+    return 0
 
 
 @inlined
-def _late(
-    flow: Int64,
-    number: Number,
-    position: Number,
-    payload: Number,
-    promised: Number,
-    time_ns: Number,
-    out: Int64,
-    state: Int64,
-) -> None:
-    """A packet that was missing comes late. Inside the open message its bytes are counted already.
-
-    It may be the First with the size of the message, or a whole message of its own that nothing was seen of before.
-    """
-    inside = flow[PACKETS] > 0 and distance(number, flow[MESSAGE_FIRST], PSN_BITS) >= 0
-    if position == FIRST | LAST:
-        if inside:
-            flow[BYTES] -= min(flow[BYTES], flow[MTU])
-        emit_message(flow, time_ns, promised if promised > 0 else payload, out, state)
-    elif inside:
-        flow[START] = min(flow[START], time_ns)
-        flow[END] = max(flow[END], time_ns)
-        if position & FIRST and not flow[HAS_FIRST]:
-            flow[HAS_FIRST] = 1
-            flow[MESSAGE_SIZE] = promised
-            if flow[WAITING] == 2:
-                _finish(flow, out, state)
-            flow[WAITING] = 0
-
-
-@inlined
-def _append(
-    flow: Int64,
-    number: Number,
-    position: Number,
-    payload: Number,
-    promised: Number,
-    skipped: Number,
-    time_ns: Number,
-    out: Int64,
-    state: Int64,
-) -> None:
-    if flow[PACKETS] > 0 and flow[WAITING] == 2:
-        _finish(flow, out, state)
-    if flow[PACKETS] > 0 and _past_end(flow, number):
-        skipped = min(skipped, distance(number, _end(flow), PSN_BITS))
-        _finish(flow, out, state)
-    if position & FIRST:
-        if flow[PACKETS] > 0:
-            flow[BYTES] += skipped * flow[MTU]
-            _finish(flow, out, state)
-        flow[MESSAGE_SIZE] = promised
-        flow[HAS_FIRST] = 1
-        flow[MESSAGE_FIRST] = number
-        if not position & LAST:
-            flow[MTU] = payload
-    elif flow[PACKETS] == 0:
-        flow[MESSAGE_SIZE] = -1
-        flow[HAS_FIRST] = 0
-        flow[MESSAGE_FIRST] = (number - skipped) & 0xFFFFFF
-        if not position & LAST:
-            flow[MTU] = payload
-        flow[BYTES] = skipped * flow[MTU]
-        flow[WAITING] = 1 if skipped > 0 else 0
-    else:
-        flow[BYTES] += skipped * flow[MTU]
-    _extend(flow, time_ns, payload)
-    if position & LAST and flow[WAITING] == 1:
-        flow[WAITING] = 2
-    elif position & LAST:
-        _finish(flow, out, state)
-
-
-@inlined
-def _extend(flow: Int64, time_ns: Number, payload: Number) -> None:
-    if flow[PACKETS] == 0:
-        flow[START] = flow[END] = time_ns
-    flow[START] = min(flow[START], time_ns)
-    flow[END] = max(flow[END], time_ns)
-    flow[BYTES] += payload
-    flow[PACKETS] += 1
-
-
-@inlined
-def _past_end(flow: Int64, number: Number) -> Number:
-    """Whether the open WRITE, whose size is known, must have ended before this packet."""
-    if flow[MESSAGE_SIZE] <= 0 or flow[MTU] <= 0 or not flow[HAS_FIRST]:
-        return False
-    return distance(number, _end(flow), PSN_BITS) >= 0
-
-
-@inlined
-def _end(flow: Int64) -> Number:
-    """The first packet number after the open WRITE."""
-    return (flow[MESSAGE_FIRST] + (flow[MESSAGE_SIZE] + flow[MTU] - 1) // flow[MTU]) & 0xFFFFFF
-
-
-@inlined
-def _finish(flow: Int64, out: Int64, state: Int64) -> None:
-    emit(flow, flow[MESSAGE_SIZE] if flow[MESSAGE_SIZE] > 0 else flow[BYTES], out, state)
-    flow[MESSAGE_SIZE] = -1
-    flow[HAS_FIRST] = flow[WAITING] = 0
+def _behind(flow: Int64, number: Number, work: Work) -> Number:
+    """A number below the next one: it fills a hole, it was overtaken by the very first packet, or it was seen."""
+    after = (number + 1) & PSN_MASK
+    if fill_holes(flow, number, after, PSN_BITS):
+        flow[MISSING] -= 1
+        work.counters[C_MISSING] -= 1
+        return LATE
+    below = distance(flow[LOWEST], number, PSN_BITS) if flow[LOWEST] >= 0 else 0
+    if 0 < below <= EARLY_PACKETS:
+        if below > 1:
+            add_hole(flow, after, flow[LOWEST])
+            flow[MISSING] += below - 1
+            work.counters[C_MISSING] += below - 1
+        flow[LOWEST] = number
+        return LATE
+    flow[RETRANSMITTED] += 1
+    work.counters[C_RETRANSMITTED] += 1
+    return SEEN_BEFORE

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llmprism import limits
 from llmprism.errors import FormatError, InputError, LimitError
@@ -30,43 +29,58 @@ from llmprism.ingest.packets.magic import PCAPNG_MAGIC, is_packets
 from llmprism.ingest.packets.scan import MAX_PACKET_BYTES, close_flows, scan_pcap, scan_pcapng
 from llmprism.ingest.packets.stats import BURST_GAP_NS, PacketStats
 from llmprism.ingest.packets.tables import grow_addresses, grow_flows
+from llmprism.ingest.packets.work import Int64, Work
 
 __all__ = ["PacketReader"]
 
-Int64 = NDArray[np.int64]
 
 CHUNK_BYTES: Final = 8 << 20
 """Read at once: large enough that the calls cost nothing, small enough to stay near the processor's cache."""
 
 BATCH_RECORDS: Final = 1 << 17
 FIRST_FLOWS: Final = 1 << 12
+FIRST_PARTS: Final = 1 << 8
 FIRST_ADDRESSES: Final = 1 << 10
 
 
 class PacketReader:
     """Reads one stream. Iterate over `batches()` to its end, then ask for `addresses()` and `stats()`.
 
-    A batch is an int64 array with the columns `layout.OUT_*`; its addresses are row numbers of `addresses()`.
+    A batch is an int64 array with the columns `layout.OUT_*`; its addresses are row numbers of `addresses()`. `on_read`
+    is called after every chunk.
     """
 
-    def __init__(self, stream: BinaryIO, name: str, burst_gap_ns: int = BURST_GAP_NS) -> None:
+    def __init__(
+        self,
+        stream: BinaryIO,
+        name: str,
+        burst_gap_ns: int = BURST_GAP_NS,
+        on_read: Callable[[], None] | None = None,
+    ) -> None:
+        self._on_read = on_read
         self._read_into: Callable[[memoryview], int | None] = stream.readinto  # type: ignore[attr-defined]
         self._name = name
-        self._buffer = np.empty(CHUNK_BYTES + 2 * MAX_PACKET_BYTES, dtype=np.uint8)
         self._begin = self._end = 0
         self._offset = 0
         self._cut_off = False
-        self._state = np.zeros(layout.STATE_WIDTH, dtype=np.int64)
-        self._state[layout.BURST_GAP] = burst_gap_ns
-        self._state[layout.HASH_SEED] = secrets.randbits(62)
-        self._flows = np.zeros((FIRST_FLOWS, layout.FLOW_WIDTH), dtype=np.int64)
-        self._addresses, self._buckets = grow_addresses(
-            np.zeros((0, layout.ADDRESS_WIDTH), dtype=np.int64), 0, FIRST_ADDRESSES, self._state[layout.HASH_SEED]
+        state = np.zeros(layout.STATE_WIDTH, dtype=np.int64)
+        state[layout.BURST_GAP] = burst_gap_ns
+        state[layout.HASH_SEED] = secrets.randbits(62)
+        addresses, buckets = grow_addresses(
+            np.zeros((0, layout.ADDRESS_WIDTH), dtype=np.int64), 0, FIRST_ADDRESSES, state[layout.HASH_SEED]
         )
         self._congestion: list[Int64] = []
-        self._out = np.zeros((BATCH_RECORDS, layout.OUT_WIDTH), dtype=np.int64)
-        self._packet = np.zeros(layout.PACKET_WIDTH, dtype=np.int64)
-        self._counters = np.zeros(layout.COUNTER_WIDTH, dtype=np.int64)
+        self._work = Work(
+            data=np.empty(CHUNK_BYTES + 2 * MAX_PACKET_BYTES, dtype=np.uint8),
+            flows=np.zeros((FIRST_FLOWS, layout.FLOW_WIDTH), dtype=np.int64),
+            parts=np.zeros((FIRST_PARTS, layout.PART_COUNT, layout.PART_WIDTH), dtype=np.int64),
+            addresses=addresses,
+            buckets=buckets,
+            state=state,
+            out=np.zeros((BATCH_RECORDS, layout.OUT_WIDTH), dtype=np.int64),
+            packet=np.zeros(layout.PACKET_WIDTH, dtype=np.int64),
+            counters=np.zeros(layout.COUNTER_WIDTH, dtype=np.int64),
+        )
 
     def batches(self) -> Iterator[Int64]:
         """Finished records, as they finish."""
@@ -86,7 +100,7 @@ class PacketReader:
         yield from self._close()
 
     def addresses(self) -> list[str]:
-        rows = self._addresses[: self._state[layout.ADDRESS_COUNT]].tolist()
+        rows = self._work.addresses[: self._work.state[layout.ADDRESS_COUNT]].tolist()
         return [_address_text(high, low, family) for high, low, family in rows]
 
     def congestion(self) -> Int64:
@@ -98,7 +112,7 @@ class PacketReader:
         return np.hstack((pairs, sums))
 
     def stats(self) -> PacketStats:
-        count = [int(value) for value in self._counters]
+        count = [int(value) for value in self._work.counters]
         return PacketStats(
             packets=count[layout.C_PACKETS],
             decoded=count[layout.C_DECODED],
@@ -113,6 +127,9 @@ class PacketReader:
             acknowledgements=count[layout.C_ACKNOWLEDGEMENTS],
             congestion_notifications=count[layout.C_NOTIFICATIONS],
             negative_acknowledgements=count[layout.C_NEGATIVE],
+            messages=count[layout.C_MESSAGES],
+            estimated_messages=count[layout.C_ESTIMATED],
+            cut_messages=count[layout.C_CUT],
             first_ns=count[layout.C_FIRST_NS],
             last_ns=count[layout.C_LAST_NS],
             cut_off=self._cut_off,
@@ -121,42 +138,14 @@ class PacketReader:
 
     def _packets(self, header: PcapHeader) -> Iterator[Int64]:
         def scan() -> tuple[int, int]:
-            at, why = scan_pcap(
-                self._buffer,
-                self._begin,
-                self._end,
-                header.big_endian,
-                header.nanoseconds,
-                header.link,
-                self._flows,
-                self._addresses,
-                self._buckets,
-                self._state,
-                self._out,
-                self._packet,
-                self._counters,
-            )
-            return at, why
+            order, unit = header.big_endian, header.nanoseconds
+            return scan_pcap(self._work, self._begin, self._end, order, unit, header.link)
 
         return self._scan_all(scan, None)
 
     def _blocks(self, section: Section) -> Iterator[Int64]:
         def scan() -> tuple[int, int]:
-            at, why = scan_pcapng(
-                self._buffer,
-                self._begin,
-                self._end,
-                section.big_endian,
-                section.interfaces(),
-                self._flows,
-                self._addresses,
-                self._buckets,
-                self._state,
-                self._out,
-                self._packet,
-                self._counters,
-            )
-            return at, why
+            return scan_pcapng(self._work, self._begin, self._end, section.big_endian, section.interfaces())
 
         return self._scan_all(scan, section)
 
@@ -172,6 +161,8 @@ class PacketReader:
                 yield from self._grow_flows()
             elif why == layout.GROW_ADDRESSES:
                 self._grow_addresses()
+            elif why == layout.GROW_PARTS:
+                self._work = self._work._replace(parts=np.concatenate((self._work.parts, self._work.parts * 0)))
             elif why == layout.SPECIAL_BLOCK and section is not None:
                 if not self._special_block(section):
                     return
@@ -193,56 +184,58 @@ class PacketReader:
         return True
 
     def _head(self, size: int) -> bytes:
-        return self._buffer[self._begin : min(self._begin + size, self._end)].tobytes()
+        return self._work.data[self._begin : min(self._begin + size, self._end)].tobytes()
 
     def _fill(self) -> bool:
         """Moves the rest to the front and reads on; False at the end of the stream."""
         rest = self._end - self._begin
-        self._buffer[:rest] = self._buffer[self._begin : self._end].copy()
+        self._work.data[:rest] = self._work.data[self._begin : self._end].copy()
         self._offset += self._begin
         self._begin, self._end = 0, rest
         try:
-            count = self._read_into(self._buffer[rest : rest + CHUNK_BYTES].data)
+            count = self._read_into(self._work.data[rest : rest + CHUNK_BYTES].data)
         except (OSError, EOFError, zlib.error) as error:
             raise FormatError(
-                f"{self._name}: cannot be decompressed beyond byte {self._offset + rest} ({error}); copy it again"
+                f"{self._name}: cannot be read beyond byte {self._offset + rest} of the (decompressed) packets "
+                f"({error}); copy it again"
             ) from None
-        except Exception as error:
-            if type(error).__module__.startswith("zstandard"):
-                raise FormatError(f"{self._name}: broken zstd data at byte {self._offset + rest} ({error})") from None
-            raise
         self._end += count or 0
+        if self._on_read is not None:
+            self._on_read()
         return bool(count)
 
     def _take(self) -> Int64:
-        count = int(self._state[layout.OUT_COUNT])
-        self._state[layout.OUT_COUNT] = 0
-        return self._out[:count].copy()
+        count = int(self._work.state[layout.OUT_COUNT])
+        self._work.state[layout.OUT_COUNT] = 0
+        return self._work.out[:count].copy()
 
     def _grow_flows(self) -> Iterator[Int64]:
-        if self._flows.shape[0] < limits.MAX_PACKET_FLOWS:
-            self._flows = grow_flows(self._flows, 2 * self._flows.shape[0], self._state[layout.HASH_SEED])
-            return
-        yield from self._close()
-        self._flows = np.zeros((FIRST_FLOWS, layout.FLOW_WIDTH), dtype=np.int64)
-        self._state[layout.FLOW_COUNT] = 0
+        work, state = self._work, self._work.state
+        if work.flows.shape[0] < limits.MAX_PACKET_FLOWS:
+            flows = grow_flows(work.flows, 2 * work.flows.shape[0], state[layout.HASH_SEED])
+        else:
+            yield from self._close()
+            flows = np.zeros((FIRST_FLOWS, layout.FLOW_WIDTH), dtype=np.int64)
+            work.parts[:] = 0
+            state[layout.FLOW_COUNT] = state[layout.PARTS_ROWS] = 0
+        self._work = work._replace(flows=flows)
 
     def _grow_addresses(self) -> None:
-        if self._addresses.shape[0] >= limits.MAX_PACKET_ADDRESSES:
+        work = self._work
+        if work.addresses.shape[0] >= limits.MAX_PACKET_ADDRESSES:
             raise LimitError(
                 f"{self._name}: more than {limits.MAX_PACKET_ADDRESSES:,} addresses; capture with a filter that leaves "
                 "only the training network"
             )
-        count = int(self._state[layout.ADDRESS_COUNT])
-        capacity = 2 * self._addresses.shape[0]
-        seed = self._state[layout.HASH_SEED]
-        self._addresses, self._buckets = grow_addresses(self._addresses, count, capacity, seed)
+        count, capacity = int(work.state[layout.ADDRESS_COUNT]), 2 * work.addresses.shape[0]
+        addresses, buckets = grow_addresses(work.addresses, count, capacity, work.state[layout.HASH_SEED])
+        self._work = work._replace(addresses=addresses, buckets=buckets)
 
     def _close(self) -> Iterator[Int64]:
-        self._congestion.append(_evidence(self._flows))
+        self._congestion.append(_evidence(self._work.flows))
         row = 0
-        while row < self._flows.shape[0]:
-            row = close_flows(self._flows, row, self._out, self._state)
+        while row < self._work.flows.shape[0]:
+            row = close_flows(self._work, row)
             yield self._take()
 
     def _broken(self) -> FormatError:

@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.ingest.packets.bursts import SYN, count_tcp, emit, extend_burst, ports_word, tcp_length
+from llmprism.ingest.packets.bursts import SYN, close_burst, count_tcp, extend_burst, ports_word, tcp_length
 from llmprism.ingest.packets.compiled import inlined, kernel
 from llmprism.ingest.packets.decode import FRAGMENT, NOT_IP, OK, TRUNCATED, decode
 from llmprism.ingest.packets.layout import (
     ADDRESS_COUNT,
     BROKEN,
-    BYTES,
     C_DECODED,
     C_FIRST_NS,
     C_FRAGMENTS,
@@ -30,7 +28,9 @@ from llmprism.ingest.packets.layout import (
     FLOW_COUNT,
     GROW_ADDRESSES,
     GROW_FLOWS,
+    GROW_PARTS,
     NEED_BYTES,
+    OPEN,
     OUT_COUNT,
     OUT_FULL,
     P_END,
@@ -39,6 +39,8 @@ from llmprism.ingest.packets.layout import (
     P_PAYLOAD,
     P_PROTOCOL,
     PACKETS,
+    PART_COUNT,
+    PARTS_ROWS,
     ROCE_PORT,
     SPECIAL_BLOCK,
     TCP,
@@ -47,19 +49,17 @@ from llmprism.ingest.packets.layout import (
 )
 from llmprism.ingest.packets.loads import big16, big32, byte, little32
 from llmprism.ingest.packets.messages import roce
+from llmprism.ingest.packets.parts import close_messages
 from llmprism.ingest.packets.tables import find_flow
+from llmprism.ingest.packets.work import Bytes, Int64, Work
 
 __all__ = ["MAX_PACKET_BYTES", "close_flows", "scan_pcap", "scan_pcapng"]
-
-Bytes = NDArray[np.uint8]
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 
 MAX_PACKET_BYTES: Final = 1 << 20
 """1 MiB captured of one packet: offloaded segments reach 512 KiB; more is a broken length."""
 
-RECORDS_PER_PACKET: Final = 2
-"""A packet can finish at most the record before it and its own."""
+RECORDS_PER_PACKET: Final = PART_COUNT + 2
+"""A packet that sets a queue pair up anew finishes all its messages and may be one; any other at most two records."""
 
 SECTION_HEADER: Final = 0x0A0D0D0A
 INTERFACE: Final = 1
@@ -82,86 +82,63 @@ def _word(data: Bytes, at: Number, swapped: Number) -> Number:
 
 
 @inlined
-def _room(flows: Int64, addresses: Int64, state: Int64, out: Int64) -> Number:
-    if state[OUT_COUNT] + RECORDS_PER_PACKET > out.shape[0]:
+def _room(work: Work) -> Number:
+    state = work.state
+    if state[OUT_COUNT] + RECORDS_PER_PACKET > work.out.shape[0]:
         return OUT_FULL
-    if 2 * (state[FLOW_COUNT] + 1) > flows.shape[0]:
+    if 2 * (state[FLOW_COUNT] + 1) > work.flows.shape[0]:
         return GROW_FLOWS
-    if state[ADDRESS_COUNT] + 2 > addresses.shape[0]:
+    if state[ADDRESS_COUNT] + 2 > work.addresses.shape[0]:
         return GROW_ADDRESSES
+    if state[PARTS_ROWS] >= work.parts.shape[0]:
+        return GROW_PARTS
     return NEED_BYTES
 
 
 @kernel
 def scan_pcap(
-    data: Bytes,
-    begin: Number,
-    end: Number,
-    big_endian: Number,
-    nanoseconds: Number,
-    link: Number,
-    flows: Int64,
-    addresses: Int64,
-    buckets: Int32,
-    state: Int64,
-    out: Int64,
-    packet: Int64,
-    counters: Int64,
+    work: Work, begin: Number, end: Number, big_endian: Number, nanoseconds: Number, link: Number
 ) -> tuple[Number, Number]:
     """(where it stopped, why)."""
     at = begin
     while at + 16 <= end:
-        captured = _word(data, at + 8, big_endian)
+        captured = _word(work.data, at + 8, big_endian)
         if captured > MAX_PACKET_BYTES:
             return at, BROKEN
         if at + 16 + captured > end:
             return at, NEED_BYTES
-        why = _room(flows, addresses, state, out)
+        why = _room(work)
         if why != NEED_BYTES:
             return at, why
-        fraction = _word(data, at + 4, big_endian)
-        time_ns = _word(data, at, big_endian) * 1_000_000_000 + (fraction if nanoseconds else fraction * 1_000)
-        wire = _word(data, at + 12, big_endian)
-        _count(data, at + 16, captured, wire, link, time_ns, flows, addresses, buckets, state, out, packet, counters)
+        fraction = _word(work.data, at + 4, big_endian)
+        time_ns = _word(work.data, at, big_endian) * 1_000_000_000 + (fraction if nanoseconds else fraction * 1_000)
+        wire = _word(work.data, at + 12, big_endian)
+        _count(work, at + 16, captured, wire, link, time_ns)
         at += 16 + captured
     return at, NEED_BYTES
 
 
 @kernel
-def scan_pcapng(
-    data: Bytes,
-    begin: Number,
-    end: Number,
-    big_endian: Number,
-    interfaces: Int64,
-    flows: Int64,
-    addresses: Int64,
-    buckets: Int32,
-    state: Int64,
-    out: Int64,
-    packet: Int64,
-    counters: Int64,
-) -> tuple[Number, Number]:
+def scan_pcapng(work: Work, begin: Number, end: Number, big_endian: Number, interfaces: Int64) -> tuple[Number, Number]:
     """(where it stopped, why). Section and interface blocks stop the scan: they change how to read on."""
     at = begin
     while at + 12 <= end:
-        kind = _word(data, at, big_endian)
+        kind = _word(work.data, at, big_endian)
         if kind in (SECTION_HEADER, INTERFACE):
             return at, SPECIAL_BLOCK
-        length = _word(data, at + 4, big_endian)
+        length = _word(work.data, at + 4, big_endian)
         if length < 12 or length % 4 or length > MAX_PACKET_BYTES:
             return at, BROKEN
         if at + length > end:
             return at, NEED_BYTES
         if kind in (ENHANCED_PACKET, OLD_PACKET, SIMPLE_PACKET):
-            why = _room(flows, addresses, state, out)
+            why = _room(work)
             if why != NEED_BYTES:
                 return at, why
-            number, time_ns, start, captured, wire = _packet_block(data, at, kind, big_endian, interfaces)
+            number, time_ns, start, captured, wire = _packet_block(work.data, at, kind, big_endian, interfaces)
             if number < 0 or number >= interfaces.shape[0] or start + captured > at + length - 4 or captured < 0:
                 return at, BROKEN
-            link = interfaces[number, LINK]
-            _count(data, start, captured, wire, link, time_ns, flows, addresses, buckets, state, out, packet, counters)
+            _count(work, start, captured, wire, interfaces[number, LINK], time_ns)
         at += length
     return at, NEED_BYTES
 
@@ -206,22 +183,9 @@ def _nanoseconds(ticks: Number, power: Number) -> Number:
 
 
 @inlined
-def _count(
-    data: Bytes,
-    at: Number,
-    captured: Number,
-    wire: Number,
-    link: Number,
-    time_ns: Number,
-    flows: Int64,
-    addresses: Int64,
-    buckets: Int32,
-    state: Int64,
-    out: Int64,
-    packet: Int64,
-    counters: Int64,
-) -> None:
+def _count(work: Work, at: Number, captured: Number, wire: Number, link: Number, time_ns: Number) -> None:
     """One packet: decode it, find its flow, add its bytes."""
+    data, packet, counters = work.data, work.packet, work.counters
     counters[C_PACKETS] += 1
     if counters[C_PACKETS] == 1:
         counters[C_FIRST_NS] = counters[C_LAST_NS] = time_ns
@@ -241,16 +205,16 @@ def _count(
         return
     counters[C_DECODED] += 1
     if protocol == UDP and big16(data, transport + 2) == ROCE_PORT:
-        roce(data, packet, time_ns, flows, addresses, buckets, state, out, counters)
+        roce(work, time_ns)
         return
     length = max(packet[P_LENGTH] - 8, 0) if protocol == UDP else tcp_length(data, packet, counters)
     if length == 0 and not (protocol == TCP and _opens(data, packet)):
         return
     word = packet[P_FAMILY] << 56 | protocol << 48 | ports_word(data, packet)
-    flow = flows[find_flow(flows, addresses, buckets, state, packet, word)]
+    flow = work.flows[find_flow(work, word)]
     fresh = length if protocol == UDP else count_tcp(data, packet, flow, length, counters)
     if fresh > 0:
-        extend_burst(flow, time_ns, fresh, out, state)
+        extend_burst(flow, time_ns, fresh, work)
 
 
 @inlined
@@ -269,11 +233,14 @@ def _reason(status: Number) -> Number:
 
 
 @kernel
-def close_flows(flows: Int64, first: Number, out: Int64, state: Int64) -> Number:
+def close_flows(work: Work, first: Number) -> Number:
     """Finishes the open records of the flows from row `first` on; returns the row to go on with once `out` is full."""
+    flows = work.flows
     for row in range(first, flows.shape[0]):
-        if state[OUT_COUNT] >= out.shape[0]:
+        if work.state[OUT_COUNT] + PART_COUNT > work.out.shape[0]:
             return row
+        if flows[row, OPEN] > 0:
+            close_messages(flows[row], work)
         if flows[row, PACKETS] > 0:
-            emit(flows[row], flows[row, BYTES], out, state)
+            close_burst(flows[row], work)
     return flows.shape[0]

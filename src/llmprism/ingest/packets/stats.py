@@ -16,7 +16,11 @@ BURST_GAP_NS: Final = 500_000
 
 @dataclass(frozen=True, slots=True)
 class PacketStats:
-    """What became of every packet, and the evidence of trouble on the way."""
+    """What became of every packet, and the evidence of trouble on the way.
+
+    Of the RDMA `messages`, those whose packets do not decide their size are `estimated_messages`, and those that the
+    start or the end of the capture cut are `cut_messages`; the size of all others is exact.
+    """
 
     packets: int
     decoded: int
@@ -31,6 +35,9 @@ class PacketStats:
     acknowledgements: int
     congestion_notifications: int
     negative_acknowledgements: int
+    messages: int
+    estimated_messages: int
+    cut_messages: int
     first_ns: int
     last_ns: int
     cut_off: bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llmprism.ingest.packets.compiled import allocating, inlined
 from llmprism.ingest.packets.layout import (
@@ -11,16 +10,20 @@ from llmprism.ingest.packets.layout import (
     ADDRESS_FAMILY,
     ADDRESS_HIGH,
     ADDRESS_LOW,
+    ENDED,
     FLOW_COUNT,
     HASH_SEED,
     KEY_WORD,
-    MESSAGE_SIZE,
+    LOWEST,
+    MESSAGES,
     NEXT,
     P_FAMILY,
     P_SOURCE_HIGH,
     P_SOURCE_LOW,
     P_TARGET_HIGH,
     P_TARGET_LOW,
+    PARTS_ROW,
+    PARTS_ROWS,
     SOURCE_HIGH,
     SOURCE_ID,
     SOURCE_LOW,
@@ -29,11 +32,9 @@ from llmprism.ingest.packets.layout import (
     TARGET_LOW,
     Number,
 )
+from llmprism.ingest.packets.work import Int32, Int64, Work
 
 __all__ = ["address_id", "find_flow", "grow_addresses", "grow_flows"]
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 
 
 @inlined
@@ -54,8 +55,9 @@ def _flow_hash(
 
 
 @inlined
-def find_flow(flows: Int64, addresses: Int64, buckets: Int32, state: Int64, packet: Int64, word: Number) -> Number:
+def find_flow(work: Work, word: Number) -> Number:
     """The row of a flow, made if it is new. There is always room: the caller grows the tables before they fill."""
+    flows, packet, state = work.flows, work.packet, work.state
     source_high, source_low = packet[P_SOURCE_HIGH], packet[P_SOURCE_LOW]
     target_high, target_low = packet[P_TARGET_HIGH], packet[P_TARGET_LOW]
     mask = np.uint64(flows.shape[0] - 1)
@@ -70,19 +72,24 @@ def find_flow(flows: Int64, addresses: Int64, buckets: Int32, state: Int64, pack
         ):
             return row
         row = np.int64((np.uint64(row) + np.uint64(1)) & mask)
-    flows[row, KEY_WORD] = word
-    flows[row, SOURCE_HIGH], flows[row, SOURCE_LOW] = source_high, source_low
-    flows[row, TARGET_HIGH], flows[row, TARGET_LOW] = target_high, target_low
-    flows[row, SOURCE_ID] = address_id(addresses, buckets, state, source_high, source_low, packet[P_FAMILY])
-    flows[row, TARGET_ID] = address_id(addresses, buckets, state, target_high, target_low, packet[P_FAMILY])
-    flows[row, NEXT] = flows[row, MESSAGE_SIZE] = -1
+    flow = flows[row]
+    flow[KEY_WORD] = word
+    flow[SOURCE_HIGH], flow[SOURCE_LOW] = source_high, source_low
+    flow[TARGET_HIGH], flow[TARGET_LOW] = target_high, target_low
+    flow[SOURCE_ID] = address_id(work, source_high, source_low)
+    flow[TARGET_ID] = address_id(work, target_high, target_low)
+    flow[NEXT] = flow[LOWEST] = flow[ENDED] = -1
+    if word >> 48 & 0xFF >= MESSAGES:
+        flow[PARTS_ROW] = state[PARTS_ROWS]
+        state[PARTS_ROWS] += 1
     state[FLOW_COUNT] += 1
     return row
 
 
 @inlined
-def address_id(addresses: Int64, buckets: Int32, state: Int64, high: Number, low: Number, family: Number) -> Number:
-    """The number of an address, in the order in which they were first seen."""
+def address_id(work: Work, high: Number, low: Number) -> Number:
+    """The number of an address of the packet at hand, in the order in which they were first seen."""
+    addresses, buckets, state, family = work.addresses, work.buckets, work.state, work.packet[P_FAMILY]
     mask = np.uint64(buckets.size - 1)
     place = _flow_hash(state[HASH_SEED], high, low, 0, 0, family) & mask
     while buckets[place] >= 0:

@@ -43,7 +43,7 @@ SCRIPTS: Final = (
 
 def render(report: Report) -> bytes:
     """The page as UTF-8 bytes; equal reports give equal pages."""
-    style = _static("page.css")
+    style = _static("tokens.css") + _static("page.css")
     script = '(() => {\n"use strict";\n' + "\n".join(_static(name) for name in SCRIPTS) + "})();\n"
     parts = {
         "csp": html.escape(_policy(style, script)),

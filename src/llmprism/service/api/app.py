@@ -28,6 +28,8 @@ from llmprism.service.api.live import Live
 from llmprism.service.history import MAX_PAGE
 from llmprism.service.metrics import ServiceGauges, render
 from llmprism.service.timeline import timeline_bytes
+from llmprism.service.workers.metrics import render_worker
+from llmprism.service.workers.store import SharedStore
 
 __all__ = ["Live", "create_app"]
 
@@ -42,11 +44,18 @@ STATIC: Final = {
     "finding.js": "text/javascript",
     "switches.js": "text/javascript",
     "history.js": "text/javascript",
+    "tokens.css": "text/css",
     "style.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
+SHARED: Final = ("tokens.css",)
+"""Files that the HTML report brings along."""
+
 MAX_TIMELINE_NS: Final = 3_600 * 10**9
 """One hour per request: a thousand GPUs' events of an hour are more than a page can hold anyway."""
+
+SCANNED: Final = 8
+"""Times the most records of a window that may be scanned for those of one job: some ten seconds of work."""
 
 MAX_NS: Final = 2**63 - 1
 Time = Annotated[int | None, Query(ge=0, le=MAX_NS, description="nanoseconds since the Unix epoch")]
@@ -143,7 +152,8 @@ def _health(app: FastAPI, live: Live) -> None:
         intake = live.intake
         shedding = intake.sheds_until > time.monotonic()
         gauges = ServiceGauges(intake.queued_bytes, bool(intake.trouble), shedding, __version__, time.time_ns())
-        return PlainTextResponse(render(live.history, gauges), media_type="text/plain; version=0.0.4")
+        text = render(live.history, gauges) + render_worker(live.store)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
 def _overview(app: FastAPI, live: Live) -> None:
@@ -163,6 +173,7 @@ def _overview(app: FastAPI, live: Live) -> None:
         return {
             "revision": history.revision(),
             "now_ns": time.time_ns(),
+            "latest_ns": live.store.watermark()[0],
             "picture": picture,
             "window": history.last_window(),
             "jobs": runs,
@@ -201,6 +212,11 @@ def _overview(app: FastAPI, live: Live) -> None:
     def sources() -> dict[str, Any]:
         """What became of the records of every source."""
         return {"items": live.history.sources(), "queued_bytes": live.intake.queued_bytes}
+
+    @app.get("/api/v1/workers", tags=["service"])
+    def workers() -> dict[str, Any]:
+        """The workers that share the cluster's records; none where this service is alone."""
+        return {"items": live.store.workers() if isinstance(live.store, SharedStore) else []}
 
     @app.get("/api/v1/admin/dead-letters", tags=["service"])
     def dead_letters(limit: Limit = 100) -> dict[str, Any]:
@@ -247,17 +263,26 @@ def _jobs(app: FastAPI, live: Live) -> None:
     async def timeline(job: Name, from_ns: Time = None, to_ns: Time = None) -> Response:
         """Per-GPU events as binary columns (see the reference), made from the raw flows of the range."""
         run = _found(await asyncio.to_thread(live.history.run, job), "job")
-        length = live.config.windows.rules().length
+        length = max(live.config.windows.rules().length, run.get("reach_ns", 0))
+        most = live.config.windows.max_records
         end = to_ns if to_ns is not None else min(run["seen_ns"], run["silent_since_ns"] + 10**9)
         start = from_ns if from_ns is not None else max(0, end - length // 2)
         if end <= start or end - start > MAX_TIMELINE_NS:
             raise HTTPException(422, "the range must be longer than nothing and at most an hour")
         context = (max(0, min(start, end - length)), end)
         segments = await asyncio.to_thread(live.store.segments, *context)
-        if sum(segment.records for segment in segments) > live.config.windows.max_records:
+        if sum(segment.records for segment in segments) > SCANNED * most:
             raise HTTPException(422, "the range holds too many records; ask for a shorter one")
         loop = asyncio.get_running_loop()
-        arguments = (segments, live.config.topology.file, context, (start, end), run["members"])
+        arguments = (
+            segments,
+            live.config.topology.file,
+            context,
+            (start, end),
+            run["members"],
+            live.store.incoming,
+            most,
+        )
         body = await loop.run_in_executor(live.workers, timeline_bytes, *arguments)
         return Response(body, media_type="application/octet-stream")
 
@@ -312,6 +337,7 @@ def _events(app: FastAPI, live: Live) -> None:
 
 def _page(app: FastAPI) -> None:
     folder = files("llmprism.service") / "web"
+    shared = files("llmprism.report.html") / "static"
 
     @app.get("/", include_in_schema=False)
     def index() -> Response:
@@ -322,4 +348,5 @@ def _page(app: FastAPI) -> None:
         if name not in STATIC:
             raise HTTPException(404, "there is no such file")
         headers = {"cache-control": "no-cache"}
-        return Response((folder / name).read_bytes(), media_type=f"{STATIC[name]}; charset=utf-8", headers=headers)
+        place = shared if name in SHARED else folder
+        return Response((place / name).read_bytes(), media_type=f"{STATIC[name]}; charset=utf-8", headers=headers)

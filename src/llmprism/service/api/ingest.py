@@ -55,12 +55,23 @@ def add_ingest(app: FastAPI, live: Live) -> None:
                 raise HTTPException(409, "this batch is being stored; ask again", {"retry-after": "1"})
             live.in_flight.add(position)
         try:
-            payload = await _received(request, live.store.folder / "bodies" / uuid.uuid4().hex, kind, most)
+            body = live.store.folder / "bodies" / uuid.uuid4().hex
+            try:
+                payload = await _received(request, body, kind, most)
+            except OSError as error:
+                raise _no_disk(live, request, source, error) from None
             payload.source, payload.mapping = source, mapping
             payload.positions = () if position is None else (position,)
             return await _stored(live, request, payload)
         finally:
             live.in_flight.discard(position or ("", ""))
+
+
+def _no_disk(live: Live, request: Request, source: str, error: OSError) -> HTTPException:
+    """The body could not be kept: it is turned away and counted, and the service says why."""
+    live.intake.shed(source, _whole_number(request.headers.get("llmprism-records", "0")), 0, "no_disk")
+    live.intake.cannot_keep(error.strerror or str(error))
+    return HTTPException(503, f"no room for the body now ({error.strerror}); send it again later", {"retry-after": "5"})
 
 
 async def _received(request: Request, body: Path, kind: str, most: int) -> Payload:

@@ -70,8 +70,9 @@ function banner(data) {
   if (byId("token")) return;
   const lines = data.troubles.map((text) => el("p", { class: "note bad" }, text));
   if (data.shedding) lines.push(el("p", { class: "note bad" }, "Overloaded: some pushed records are being turned away. They are counted under dropped, overload."));
-  const quiet = data.window ? (data.now_ns - data.window.end_ns) / 1e9 : 0;
-  if (quiet > 60) lines.push(el("p", { class: "note" }, `The picture is ${format.duration(Math.round(quiet) * 1e9)} old: no newer records have come.`));
+  const age = (then) => format.duration(Math.round((data.now_ns - then) / 1e9) * 1e9);
+  if (data.window && data.latest_ns - data.window.end_ns > 30e9) lines.push(el("p", { class: "note" }, `The picture is ${format.duration(Math.round((data.latest_ns - data.window.end_ns) / 1e9) * 1e9)} behind the records: this machine is too busy for them.`));
+  else if (data.window && data.now_ns - data.latest_ns > 30e9) lines.push(el("p", { class: "note" }, `No records have come for ${age(data.latest_ns)}: what you see is the state of then. Look at the collector.`));
   byId("banner").replaceChildren(...lines);
 }
 

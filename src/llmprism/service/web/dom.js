@@ -40,12 +40,34 @@ export function facts(rows) {
   return el("dl", { class: "facts" }, rows.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 }
 
-// The same colour for a job on every page: from its id.
+// The same colour for a job on every page of this session: the one its id asks for, or the next that no other has.
+// The first ten are the plain ones; the others are mixtures for clusters with more jobs than that.
+const PLAIN = 10;
+const COLORS = 20;
+const colors = new Map(JSON.parse(sessionStorage.getItem("llmprism-colors") || "[]"));
+
 export function jobColor(id) {
   if (!id) return "var(--unused)";
-  let sum = 0;
-  for (const character of id) sum = (sum * 31 + character.codePointAt(0)) >>> 0;
-  return `var(--job-${sum % 10})`;
+  if (!colors.has(id)) {
+    let wanted = 0;
+    for (const character of id) wanted = (wanted * 31 + character.codePointAt(0)) >>> 0;
+    while (colors.size >= COLORS) colors.delete(colors.keys().next().value);
+    const taken = new Set(colors.values());
+    const order = Array.from({ length: COLORS }, (_, index) => (index < PLAIN ? (wanted + index) % PLAIN : index));
+    colors.set(id, order.find((color) => !taken.has(color)));
+    sessionStorage.setItem("llmprism-colors", JSON.stringify([...colors]));
+  }
+  return `var(--job-${colors.get(id)})`;
+}
+
+// Where an address sits, as whoever walks to the rack looks for it; empty where the topology does not know it.
+export function seatOf(place, servers) {
+  for (const server of servers || []) {
+    for (const [address, gpu, , , port] of server.gpus) {
+      if (address === place && gpu !== null) return `${server.name} GPU ${gpu}${port ? `, ${port}` : ""}`;
+    }
+  }
+  return "";
 }
 
 export const tooltip = {

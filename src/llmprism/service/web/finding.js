@@ -1,7 +1,8 @@
 // One finding: what, where, since when, what it costs, what to check, and the evidence behind it.
 
-import { el, facts, section } from "./dom.js";
+import { el, facts, seatOf, section } from "./dom.js";
 import { format } from "./format.js";
+import { lostText } from "./overview.js";
 
 function evidence(finding) {
   const rows = finding.evidence.map((item) => {
@@ -9,12 +10,13 @@ function evidence(finding) {
     const bars = item.expected === null ? null : [el("span", { class: "bar", vars: { "--share": `${(100 * Math.abs(item.value)) / most}%` } }), el("span", { class: "bar expected", vars: { "--share": `${(100 * Math.abs(item.expected)) / most}%` } })];
     return el("tr", {}, el("th", { scope: "row" }, item.what), el("td", { class: "number" }, format.significant(item.value, 4)), el("td", { class: "number" }, item.expected === null ? "" : format.significant(item.expected, 4)), el("td", { class: "bars" }, bars));
   });
-  return el("table", { class: "evidence" }, el("thead", {}, el("tr", {}, ["measured", "value", "expected", ""].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows));
+  return el("table", { class: "evidence" }, el("thead", {}, el("tr", {}, ["measured", "value", "expected", ""].map((name, index) => el("th", { scope: "col", class: index === 1 || index === 2 ? "number" : null }, name)))), el("tbody", {}, rows));
 }
 
 export async function findingPage(id, state, { ask }) {
   const body = el("div", {});
-  const draw = (finding) => {
+  const draw = (finding, servers) => {
+    const seat = seatOf(finding.where.id, servers);
     const open = finding.phase === "open";
     const level = !open ? "closed" : finding.severity >= 0.5 ? "high" : finding.severity >= 0.15 ? "middle" : "low";
     const until = finding.end_ns || finding.updated_ns;
@@ -26,11 +28,12 @@ export async function findingPage(id, state, { ask }) {
         el("p", { class: "summary" }, finding.summary),
         el("p", { class: "advice" }, el("strong", {}, "What to check: "), finding.advice),
         facts([
+          seat && ["seat", seat],
           ["since", format.moment(finding.start_ns)],
           finding.end_ns && ["until", format.moment(finding.end_ns)],
           !open && finding.reason && ["closed because", finding.reason],
           ["told", finding.opened_ns ? `${format.duration(Math.max(0, finding.opened_ns - finding.start_ns))} after its start` : "not yet"],
-          ["lost", format.gpuTime(finding.lost_gpu_seconds)],
+          ["cost", lostText(finding)],
           ["severity", `${format.percent(finding.severity)} of the job's speed`],
           ["confidence", format.percent(finding.confidence)],
           finding.job && ["job", el("a", { href: `#/jobs/${finding.job}` }, finding.job)],
@@ -41,6 +44,10 @@ export async function findingPage(id, state, { ask }) {
       ...(finding.messages.length ? [section("Messages", null, el("ul", { class: "log panel" }, finding.messages.map((one) => el("li", {}, el("span", {}, one.target), el("span", {}, one.event), el("span", { class: one.status === "dead" ? "state crashed" : "state" }, one.status), el("span", { class: "muted" }, one.error)))))] : []),
     );
   };
-  draw(await ask(`/api/v1/findings/${id}`));
-  return { nodes: [body], refresh: async () => draw(await ask(`/api/v1/findings/${id}`)) };
+  const show = async () => {
+    const [finding, topology] = await Promise.all([ask(`/api/v1/findings/${id}`), ask("/api/v1/topology")]);
+    draw(finding, topology.servers);
+  };
+  await show();
+  return { nodes: [body], refresh: show };
 }

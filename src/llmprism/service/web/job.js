@@ -46,6 +46,7 @@ class TimelinePanel {
     this.save = save;
     this.length = Number(state.span) || 30e9;
     this.until = Number(state.until) || 0;
+    this.zoom = (state.view || "").split(":").map(Number);
     this.body = el("div", { class: "timeline-body" }, el("p", { class: "muted" }, "reading the raw flows …"));
     this.live = el("button", { type: "button", class: "ghost", "aria-pressed": this.until ? "false" : "true", on: { click: () => this.go(this.length, 0) } }, "live");
     const buttons = RANGES.map(([name, length]) => el("button", { type: "button", class: "ghost range", on: { click: () => this.go(length, this.until) } }, name));
@@ -62,12 +63,13 @@ class TimelinePanel {
     this.length = length;
     this.until = until;
     this.live.setAttribute("aria-pressed", until ? "false" : "true");
-    this.save({ span: length, until: until || null });
+    this.save({ span: length, until: until || null, view: null });
     this.load();
   }
 
   async load() {
     const end = this.end();
+    this.shown = end;
     const mine = (this.turn = (this.turn || 0) + 1);
     const query = `from_ns=${Math.round(end - this.length)}&to_ns=${Math.round(end)}`;
     try {
@@ -75,13 +77,28 @@ class TimelinePanel {
       if (mine !== this.turn) return;
       const sick = new Set(this.job.findings.filter((finding) => finding.phase === "open").flatMap((finding) => [finding.where.id].flat()));
       if (this.view) this.view.observer.disconnect();
-      this.view = new TimelineView(decode(buffer), { sick, findings: this.job.findings });
+      this.view = new TimelineView(decode(buffer), { sick, findings: this.job.findings, onRange: (from, to) => this.keep(from, to) });
+      this.restore();
       const note = this.view.data.cut && el("p", { class: "note" }, "Too many events for one picture: only the latest part is shown. Choose a shorter range.");
       this.body.replaceChildren(...[note, this.view.node].filter(Boolean));
       this.body.dataset.events = String(this.view.count);
     } catch (error) {
       this.body.replaceChildren(el("p", { class: "note" }, `The timeline cannot be shown: ${error.message}`));
     }
+  }
+
+  // The address keeps what is looked at: a link sent to a colleague shows the same part of the same range.
+  keep(from, to) {
+    clearTimeout(this.saving);
+    const whole = this.view.from <= 0 && this.view.to >= this.view.end;
+    this.saving = setTimeout(() => this.save(whole ? { view: null, until: this.until || null } : { view: `${Math.round(from)}:${Math.round(to)}`, span: this.length, until: Math.round(this.shown) }), 200);
+  }
+
+  restore() {
+    const [from, to] = this.zoom;
+    this.zoom = [];
+    const { origin_ns: origin, tick_ns: tick } = this.view.data;
+    if (to > from && from >= origin - 1e6) this.view.view((from - origin) / tick, (to - origin) / tick);
   }
 
   // A new window came: follow it while live and nobody is looking closely.
@@ -95,6 +112,7 @@ class TimelinePanel {
 export async function jobPage(id, state, { ask, save }) {
   let job = await ask(`/api/v1/jobs/${id}`);
   const steps = await ask(`/api/v1/jobs/${id}/steps`);
+  const { servers } = await ask("/api/v1/topology");
   const panel = new TimelinePanel(job, ask, state, save);
   const head = el("div", {});
   const lower = el("div", {});
@@ -116,14 +134,14 @@ export async function jobPage(id, state, { ask, save }) {
         ["steps seen", format.count(job.steps)],
         job.restart_of && ["restart of", el("a", { href: `#/jobs/${job.restart_of}` }, job.restart_of)],
       ]),
-      ...(open.length ? [section("Open findings", null, el("div", { class: "finding-list" }, open.map((finding) => findingCard(finding, Date.now() * 1e6))))] : []),
+      ...(open.length ? [section("Open findings", null, el("div", { class: "finding-list" }, open.map((finding) => findingCard(finding, Date.now() * 1e6, servers))))] : []),
       section("Step times", "a click shows that step in the timeline", el("div", { class: "panel" }, stepChart(items, job.baseline_ns, job.usual_high_ns, job.findings, (start, end) => panel.go(Math.max(1e9, 2 * (end - start)), Math.round(end + (end - start) / 2))))),
     );
     const closed = job.findings.filter((finding) => finding.phase === "closed");
     lower.replaceChildren(
       section("Cost", null, el("div", { class: "panel" }, costs(job))),
       section("Layout", format.layout(job.layout), el("div", { class: "panel" }, layoutPicture(job, sick), (job.notes || []).map((note) => el("p", { class: "hint" }, note)))),
-      ...(closed.length ? [section("Closed findings", null, el("div", { class: "finding-list" }, closed.map((finding) => findingCard(finding, Date.now() * 1e6))))] : []),
+      ...(closed.length ? [section("Closed findings", null, el("div", { class: "finding-list" }, closed.map((finding) => findingCard(finding, Date.now() * 1e6, servers))))] : []),
       section("Changes", null, el("ol", { class: "log panel" }, job.transitions.map((one) => el("li", {}, el("time", {}, format.moment(one.at_ns)), el("span", { class: `state ${one.to}` }, one.to), el("span", { class: "muted" }, one.why))))),
     );
   };

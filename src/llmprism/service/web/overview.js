@@ -1,26 +1,32 @@
 // The first page: verdict, findings, cluster map by job and health, step times of every job.
 
-import { el, jobColor, section, tooltip } from "./dom.js";
+import { el, jobColor, seatOf, section, tooltip } from "./dom.js";
 import { format } from "./format.js";
 import { sparkline } from "./charts.js";
 
-export function findingCard(finding, now) {
+export function lostText(finding) {
+  return finding.lost_gpu_seconds > 0 ? `${format.gpuTime(finding.lost_gpu_seconds)} lost` : "cost not known";
+}
+
+export function findingCard(finding, now, servers) {
+  const seat = seatOf(finding.where.id, servers);
   const level = finding.severity >= 0.5 ? "high" : finding.severity >= 0.15 ? "middle" : "low";
   const open = finding.phase === "open";
   return el("article", { class: `finding ${open ? level : "closed"}` },
     el("header", {},
-      el("h3", {}, el("span", { class: "badge" }, finding.title), " ", el("a", { class: "item", href: `#/findings/${finding.id}` }, format.place(finding.where))),
+      el("h3", {}, el("span", { class: "badge" }, finding.title), " ", el("a", { class: "item", href: `#/findings/${finding.id}` }, format.place(finding.where)), seat && el("span", { class: "seat" }, ` ${seat}`)),
       el("span", { class: "muted" }, open ? `since ${format.clock(finding.start_ns)} (${format.ago(finding.start_ns, now)})` : `${format.moment(finding.start_ns)} for ${format.duration(finding.end_ns - finding.start_ns)}`)),
     el("p", { class: "summary" }, finding.summary),
-    el("p", { class: "muted" }, `${format.gpuTime(finding.lost_gpu_seconds)} lost`, finding.job && [" · job ", el("a", { href: `#/jobs/${finding.job}` }, finding.job)], ` · confidence ${format.percent(finding.confidence)}`));
+    el("p", { class: "muted" }, lostText(finding), finding.job && [" · job ", el("a", { href: `#/jobs/${finding.job}` }, finding.job)], ` · confidence ${format.percent(finding.confidence)}`));
 }
 
 function verdict(data) {
   const open = data.findings.length;
   const gpus = data.jobs.reduce((sum, job) => sum + job.gpus, 0);
   const slow = data.jobs.filter((job) => ["slowed", "stalled"].includes(job.state)).length;
-  const mood = open ? "bad" : data.jobs.length && !slow ? "good" : "warn";
-  const calm = slow ? `No fault found, but ${format.plural(slow, "job")} slower than usual` : "Nothing wrong";
+  const stale = data.window && data.now_ns - data.window.end_ns > 45e9;
+  const mood = open ? "bad" : data.jobs.length && !slow && !stale ? "good" : "warn";
+  const calm = slow ? `No fault found, but ${format.plural(slow, "job")} slower than usual` : stale ? `Nothing was wrong ${format.ago(data.window.end_ns, data.now_ns)}` : "Nothing wrong";
   const text = open ? `${format.plural(open, "problem")} open` : data.jobs.length ? calm : "No training job seen yet";
   const losing = data.jobs.reduce((sum, job) => sum + lostRate(job), 0);
   const tiles = [
@@ -74,8 +80,8 @@ function inputLine(data) {
   if (!rows.length) return null;
   const reasons = (source) => Object.entries(source.dropped || {}).map(([reason, count]) => `${reason} ${format.count(count)}`).join(", ") || "none";
   const table = el("table", { class: "plain" },
-    el("thead", {}, el("tr", {}, ["source", "received", "stored", "late", "dropped"].map((name, index) => el("th", { scope: "col", class: index % 4 ? "number" : null }, name)))),
-    el("tbody", {}, rows.map((source) => el("tr", {}, el("th", { scope: "row" }, source.name), ["received", "stored", "late"].map((key) => el("td", { class: "number" }, format.count(source[key]))), el("td", {}, reasons(source))))));
+    el("thead", {}, el("tr", {}, ["source", "latest record", "received", "stored", "late", "dropped"].map((name, index) => el("th", { scope: "col", class: index > 1 && index < 5 ? "number" : null }, name)))),
+    el("tbody", {}, rows.map((source) => el("tr", {}, el("th", { scope: "row" }, source.name), el("td", {}, source.latest_ns ? format.ago(source.latest_ns, data.now_ns) : "none"), ["received", "stored", "late"].map((key) => el("td", { class: "number" }, format.count(source[key]))), el("td", {}, reasons(source))))));
   return section("Records", null, el("div", { class: "panel scroll" }, table), (data.picture.notes || []).slice(0, 6).map((note) => el("p", { class: "note" }, note)));
 }
 
@@ -88,11 +94,11 @@ export function overviewPage(data) {
   const jobs = [...data.jobs].sort((a, b) => lostRate(b) - lostRate(a) || b.gpus - a.gpus);
   return [
     verdict(data),
-    data.findings.length ? section("Open findings", null, el("div", { class: "finding-list" }, data.findings.map((finding) => findingCard(finding, data.now_ns)))) : null,
+    data.findings.length ? section("Open findings", null, el("div", { class: "finding-list" }, data.findings.map((finding) => findingCard(finding, data.now_ns, data.picture.servers)))) : null,
     clusterMap(data),
     jobs.length ? section("Jobs", "step times of the last five minutes; the dashed line is usual", el("div", { class: "job-cards" }, jobs.map(jobCard))) : null,
     changes(data),
-    data.closed.length ? section("Closed findings", null, el("div", { class: "finding-list" }, data.closed.slice(0, 5).map((finding) => findingCard(finding, data.now_ns)))) : null,
+    data.closed.length ? section("Closed findings", null, el("div", { class: "finding-list" }, data.closed.slice(0, 5).map((finding) => findingCard(finding, data.now_ns, data.picture.servers)))) : null,
     inputLine(data),
   ];
 }

@@ -1,8 +1,8 @@
 // The per-GPU timeline: binary columns from the service, drawn on a canvas.
 //
-// Drawing costs the same however many events there are: for every row and every pixel column the first event is found
-// by bisection, and where several share the pixel a few of them decide its colour. A million events draw in some
-// milliseconds, so zoom and pan follow the hand.
+// Drawing costs the same however many events there are: only the rows in sight are drawn; along a row the search jumps
+// from pixel to pixel, and where several events share one a few of them decide its colour. A row is one line of colours
+// that is copied into a picture, not thousands of rectangles. So zoom and pan follow the hand over a million events.
 
 import { el, tooltip } from "./dom.js";
 import { format } from "./format.js";
@@ -12,6 +12,8 @@ const COLUMNS = { "<u4": Uint32Array, "<i4": Int32Array, "<f4": Float32Array, "|
 const RULER = 40;
 const ROW = 22;
 const GUTTER = 118;
+const TALLEST = 560;
+const VOTES = 6;
 
 export function decode(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
@@ -39,7 +41,8 @@ export class TimelineView {
     this.selected = { row: 0, event: -1 };
     this.longest = this.rows.map((_, row) => this.longestOf(row));
     this.canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": "Timeline of all GPUs. Arrow keys move, plus and minus zoom, n and p step through events, 0 shows all." });
-    this.frame = el("div", { class: "timeline-frame" }, this.canvas);
+    this.sheet = el("div", { class: "timeline-sheet" }, this.canvas);
+    this.frame = el("div", { class: "timeline-frame" }, this.sheet);
     this.status = el("p", { class: "hint", role: "status" }, this.count ? "Wheel with Ctrl zooms, drag pans; the keys are arrows, + − 0, n and p." : "No events are known in this range.");
     this.legend = el("ul", { class: "legend" }, Object.entries(LABELS).map(([kind, label]) => el("li", {}, el("span", { class: "dot", vars: { "--color": `var(--event-${kind})` } }), label)));
     this.node = el("div", { class: "timeline" }, this.legend, this.frame, this.status);
@@ -57,7 +60,10 @@ export class TimelineView {
   resize() {
     const ratio = devicePixelRatio || 1;
     this.width = Math.max(320, this.frame.clientWidth);
-    this.height = RULER + this.rows.length * ROW + 4;
+    const total = RULER + this.rows.length * ROW + 4;
+    this.height = Math.min(total, TALLEST);
+    this.ratio = ratio;
+    this.sheet.style.setProperty("height", `${total}px`);
     this.canvas.width = Math.round(this.width * ratio);
     this.canvas.height = Math.round(this.height * ratio);
     this.canvas.style.setProperty("width", `${this.width}px`);
@@ -102,10 +108,34 @@ export class TimelineView {
     return low;
   }
 
+  // The same, from an event known to start earlier: strides double until they reach too far.
+  searchFrom(event, stop, tick) {
+    let low = event;
+    let stride = 1;
+    while (low + stride < stop && this.data.start[low + stride] < tick) {
+      low += stride;
+      stride *= 2;
+    }
+    let high = Math.min(stop, low + stride);
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.data.start[middle] < tick) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
   theme() {
     const style = getComputedStyle(document.documentElement);
     const get = (name) => style.getPropertyValue(name).trim();
     return { ink: get("--ink"), muted: get("--muted"), line: get("--line"), zebra: get("--zebra"), bad: get("--bad"), accent: get("--accent"), band: get("--band"), panel: get("--panel"), kinds: this.data.kinds.map((kind) => get(`--event-${kind}`)) };
+  }
+
+  // A colour as the four bytes of a pixel.
+  packed(color) {
+    this.context.fillStyle = color;
+    const [red, green, blue] = [1, 3, 5].map((at) => parseInt(this.context.fillStyle.slice(at, at + 2), 16));
+    return (255 << 24) | (blue << 16) | (green << 8) | red;
   }
 
   draw() {
@@ -117,62 +147,99 @@ export class TimelineView {
     context.fillRect(0, 0, this.width, this.height);
     context.font = "12px ui-monospace, Menlo, Consolas, monospace";
     context.textBaseline = "middle";
-    this.rows.forEach((address, row) => this.drawRow(row, address, theme));
+    const scroll = this.frame.scrollTop;
+    const first = Math.max(0, Math.floor(scroll / ROW));
+    const last = Math.min(this.rows.length, Math.ceil((scroll + this.height - RULER) / ROW));
+    this.lastMarks = 0;
+    this.drawEvents(first, last, scroll, theme);
+    for (let row = first; row < last; row += 1) this.drawName(row, RULER + row * ROW - scroll, theme);
     this.drawFindings(theme);
+    context.fillStyle = theme.panel;
+    context.fillRect(0, 0, this.width, RULER);
     this.drawRuler(theme);
     this.lastDrawMs = performance.now() - begun;
   }
 
-  drawRow(row, address, theme) {
-    const { context } = this;
-    const y = RULER + row * ROW;
-    const chosen = row === this.selected.row && document.activeElement === this.canvas;
-    if (row % 2) {
-      context.fillStyle = theme.zebra;
-      context.fillRect(0, y, this.width, ROW);
+  drawEvents(first, last, scroll, theme) {
+    const width = Math.floor((this.width - GUTTER) * this.ratio);
+    const height = Math.floor((this.height - RULER) * this.ratio);
+    if (width < 1 || height < 1) return;
+    if (!this.image || this.image.width !== width || this.image.height !== height) {
+      this.image = this.context.createImageData(width, height);
+      this.pixels = new Uint32Array(this.image.data.buffer);
+      this.line = new Uint8Array(width);
+      this.loud = new Uint32Array(width);
+      this.all = new Uint32Array(width);
     }
-    const name = this.data.names[address];
-    context.fillStyle = this.sick.has(name) ? theme.bad : chosen ? theme.accent : theme.muted;
-    context.fillText(name.length > 15 ? `${name.slice(0, 14)}…` : name, 6, y + ROW / 2);
-    const scale = (this.width - GUTTER) / (this.to - this.from);
+    const colors = theme.kinds.map((color) => this.packed(color));
+    const grounds = [this.packed(theme.panel), this.packed(theme.zebra)];
+    const quiet = this.data.kinds.map((kind) => kind === "idle" || kind === "compute");
+    this.pixels.fill(grounds[0]);
+    for (let row = first; row < last; row += 1) {
+      const ground = grounds[row % 2];
+      this.markRow(row, width);
+      for (let x = 0; x < width; x += 1) {
+        const kind = this.line[x] - 1;
+        this.all[x] = kind < 0 ? ground : colors[kind];
+        this.loud[x] = kind < 0 || quiet[kind] ? ground : colors[kind];
+      }
+      const top = Math.round((row * ROW - scroll) * this.ratio);
+      for (let y = Math.max(0, top); y < Math.min(height, top + Math.round(ROW * this.ratio)); y += 1) {
+        const inside = (y - top) / this.ratio;
+        if (inside >= 7 && inside < ROW - 7) this.pixels.set(this.all, y * width);
+        else if (inside >= 4 && inside < ROW - 4) this.pixels.set(this.loud, y * width);
+        else this.pixels.fill(ground, y * width, (y + 1) * width);
+      }
+    }
+    this.context.putImageData(this.image, Math.round(GUTTER * this.ratio), Math.round(RULER * this.ratio));
+  }
+
+  // The kind of event (plus one) in every pixel of a row's line.
+  markRow(row, width) {
+    const { line } = this;
+    const { start, length, kind } = this.data;
+    line.fill(0);
+    const scale = width / (this.to - this.from);
     const stop = this.search(row, this.to);
     let event = this.search(row, this.from - this.longest[row]);
     while (event < stop) {
-      const left = Math.max(GUTTER, this.x(this.data.start[event]));
-      const right = this.x(this.data.start[event] + this.data.length[event]);
-      if (right < GUTTER) {
+      this.lastMarks += 1;
+      const left = Math.max(0, Math.floor((start[event] - this.from) * scale));
+      const right = (start[event] + length[event] - this.from) * scale;
+      if (right - left >= 1) line.fill(kind[event] + 1, left, Math.min(width, Math.max(left + 1, Math.round(right))));
+      if (right < 0 || right - left >= 1) {
         event += 1;
         continue;
       }
-      if (right - left >= 1) {
-        this.bar(event, left, right - left, y, theme);
-        event += 1;
-        continue;
-      }
-      // Many events share this pixel: skip to the next one and let a few of them vote.
-      const next = Math.max(event + 1, this.search(row, this.from + (Math.floor(left) + 1 - GUTTER) / scale));
-      this.bar(this.loudest(event, Math.min(next, stop)), Math.floor(left), 1, y, theme);
+      // Others may share this pixel: jump to the next one and let a few of them vote.
+      const next = this.searchFrom(event + 1, stop, this.from + (left + 1) / scale);
+      line[left] = kind[this.loudest(event, next)] + 1;
       event = next;
-    }
-    if (chosen && this.selected.event >= 0) {
-      context.strokeStyle = theme.ink;
-      const start = this.x(this.data.start[this.selected.event]);
-      context.strokeRect(start - 1, y + 2, Math.max(3, this.x(this.data.start[this.selected.event] + this.data.length[this.selected.event]) - start + 2), ROW - 4);
     }
   }
 
   loudest(first, last) {
     let best = first;
-    const stride = Math.max(1, Math.floor((last - first) / 6));
+    const stride = Math.max(1, Math.floor((last - first) / VOTES));
     for (let event = first; event < last; event += stride) if (this.data.length[event] > this.data.length[best]) best = event;
     return best;
   }
 
-  bar(event, left, width, y, theme) {
-    const kind = this.data.kind[event];
-    const quiet = this.data.kinds[kind] === "idle" || this.data.kinds[kind] === "compute";
-    this.context.fillStyle = theme.kinds[kind];
-    this.context.fillRect(left, y + (quiet ? 7 : 4), Math.max(1, width), quiet ? ROW - 14 : ROW - 8);
+  drawName(row, y, theme) {
+    const { context } = this;
+    const chosen = row === this.selected.row && document.activeElement === this.canvas;
+    if (row % 2) {
+      context.fillStyle = theme.zebra;
+      context.fillRect(0, y, GUTTER, ROW);
+    }
+    const name = this.data.names[this.rows[row]];
+    context.fillStyle = this.sick.has(name) ? theme.bad : chosen ? theme.accent : theme.muted;
+    context.fillText(name.length > 15 ? `${name.slice(0, 14)}…` : name, 6, y + ROW / 2);
+    if (chosen && this.selected.event >= 0) {
+      const start = this.x(this.data.start[this.selected.event]);
+      context.strokeStyle = theme.ink;
+      context.strokeRect(start - 1, y + 2, Math.max(3, this.x(this.data.start[this.selected.event] + this.data.length[this.selected.event]) - start + 2), ROW - 4);
+    }
   }
 
   drawFindings(theme) {
@@ -214,6 +281,10 @@ export class TimelineView {
     context.fillRect(0, RULER - 1, this.width, 1);
   }
 
+  rowAt(y) {
+    return y < RULER ? -1 : Math.floor((y - RULER + this.frame.scrollTop) / ROW);
+  }
+
   zoom(factor, around) {
     const share = (around - this.from) / (this.to - this.from);
     const span = (this.to - this.from) * factor;
@@ -236,7 +307,7 @@ export class TimelineView {
       canvas.setPointerCapture(event.pointerId);
       grip = { x: event.clientX, from: this.from, to: this.to };
       const [x, y] = point(event);
-      this.choose(Math.floor((y - RULER) / ROW), x);
+      this.choose(this.rowAt(y), x);
     });
     canvas.addEventListener("pointermove", (event) => {
       const [x, y] = point(event);
@@ -257,6 +328,7 @@ export class TimelineView {
       event.preventDefault();
     }, { passive: false });
     canvas.addEventListener("keydown", (event) => this.key(event));
+    this.frame.addEventListener("scroll", () => this.draw());
     canvas.addEventListener("focus", () => this.schedule());
     canvas.addEventListener("blur", () => this.schedule());
   }
@@ -284,6 +356,9 @@ export class TimelineView {
   select(row, event) {
     if (!this.rows.length) return;
     this.selected = { row: Math.max(0, Math.min(this.rows.length - 1, row)), event };
+    const top = this.selected.row * ROW;
+    if (top < this.frame.scrollTop) this.frame.scrollTop = top;
+    if (top + ROW + RULER > this.frame.scrollTop + this.height) this.frame.scrollTop = top + ROW + RULER - this.height;
     this.status.textContent = event < 0 ? this.data.names[this.rows[this.selected.row]] : this.sentence();
     this.schedule();
   }
@@ -334,7 +409,7 @@ export class TimelineView {
   }
 
   hover(event, x, y) {
-    const row = Math.floor((y - RULER) / ROW);
+    const row = this.rowAt(y);
     if (row < 0 || row >= this.rows.length) return tooltip.hide();
     const found = x < GUTTER ? -1 : this.at(row, x);
     if (found < 0) return tooltip.hide();

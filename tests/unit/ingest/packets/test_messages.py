@@ -163,7 +163,19 @@ def test_a_message_at_the_end_of_the_capture() -> None:
     assert messages(build.write_message(7, 0, 10 * MTU)[:4])[0] == [4 * MTU]
 
 
-def over_a_lossy_path(packets: list[bytes], rng: random.Random, window: int = 4, loss: float = 0.05) -> list[bytes]:
+WRITE, SEND, READ = build.write_message, build.send_message, build.read_response
+Lengths = list[int]
+
+
+def stream(message: object, lengths: Lengths, queue_pair: int = 9, first: int = 0) -> list[bytes]:
+    """All packets of these messages, one after the other on one queue pair."""
+    packets: list[bytes] = []
+    for size in lengths:
+        packets += message(queue_pair, first + len(packets), size)  # type: ignore[operator]
+    return packets
+
+
+def over_a_lossy_path(packets: list[bytes], rng: random.Random, window: int = 6, loss: float = 0.05) -> list[bytes]:
     """What a mirror behind the loss sees of a go-back-N sender: up to `window` packets more, then all again."""
     seen: list[bytes] = []
     place = 0
@@ -172,24 +184,143 @@ def over_a_lossy_path(packets: list[bytes], rng: random.Random, window: int = 4,
             seen.append(packets[place])
         else:
             ahead = min(place + rng.randint(1, window), len(packets))
-            seen += [*packets[place + 1 : ahead], packets[place]]
+            seen += [*packets[place + 1 : ahead], *packets[place:ahead]]
         place += 1
     return seen
 
 
-ONE_PACKET, MANY_PACKETS = st.integers(1, MTU), st.integers(5 * MTU + 1, 12 * MTU)
+def reordered(packets: list[bytes], rng: random.Random, delay: int = 6) -> list[bytes]:
+    """Adaptive routing: every packet may be overtaken by up to `delay` others; some come twice."""
+    late = [(place + rng.uniform(0, delay), packet) for place, packet in enumerate(packets)]
+    late += [(at + rng.uniform(0, delay), packet) for at, packet in late if rng.random() < 0.1]
+    return [packet for _, packet in sorted(late, key=lambda pair: pair[0])]
+
+
+def interleaved(streams: list[list[bytes]], rng: random.Random) -> list[bytes]:
+    waiting, packets = [list(reversed(one)) for one in streams if one], []
+    while waiting:
+        one = rng.choice(waiting)
+        packets.append(one.pop())
+        waiting = [left for left in waiting if left]
+    return packets
+
+
+LENGTHS = st.lists(st.integers(1, MTU) | st.integers(1, 6 * MTU), min_size=1, max_size=10)
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(ONE_PACKET | MANY_PACKETS, min_size=1, max_size=12), st.integers(0, 2**32))
-def test_writes_are_exact_under_loss_and_go_back_n(lengths: list[int], seed: int) -> None:
-    """As long as a message outlasts the sender's way back: the first packet of a shorter one comes after its end."""
-    packets, number = [], 0
+@given(
+    st.lists(st.tuples(st.sampled_from([WRITE, SEND]), LENGTHS), min_size=1, max_size=4),
+    st.sampled_from([over_a_lossy_path, reordered]),
+    st.integers(0, 2**32),
+)
+def test_what_was_seen_at_least_once_is_exact(flows: list[tuple[object, Lengths]], network: object, seed: int) -> None:
+    """Loss with go-back-N, reordering and copies, on interleaved queue pairs: every message once, with its size."""
+    rng = random.Random(seed)
+    streams = [
+        network(stream(message, lengths, 100 + pair, 2**24 - 5 * pair), rng)  # type: ignore[operator]
+        for pair, (message, lengths) in enumerate(flows)
+    ]
+    sizes, stats = messages(interleaved(streams, rng))
+    assert sorted(sizes) == sorted(size for _, lengths in flows for size in lengths)
+    assert (stats.missing, stats.estimated_messages, stats.cut_messages) == (0, 0, 0)
+    assert stats.messages == len(sizes)
+
+
+@settings(max_examples=150, deadline=None)
+@given(LENGTHS, st.integers(0, 2**32))
+def test_isolated_losses_leave_every_write_exact(lengths: Lengths, seed: int) -> None:
+    """No two packets in a row are lost, and no message loses both ends: each WRITE that was seen at all is exact."""
+    rng, lost_before = random.Random(seed), False
+    kept, truth, number = WRITE(9, -2, MTU + 5), [MTU + 5], 0  # the path MTU has been seen
     for size in lengths:
-        message = build.write_message(9, number, size)
-        number += len(message)
-        packets += message
-    known = build.write_message(9, -1, 5)  # the capture has seen the queue pair before
-    sizes, stats = messages(known + over_a_lossy_path(packets, random.Random(seed)))
-    assert sorted(sizes) == sorted([5, *lengths])
-    assert stats.missing == 0
+        packets = WRITE(9, number, size)
+        seen = []
+        for place in range(len(packets)):
+            both_ends = place > 0 and place == len(packets) - 1 and 0 not in seen
+            lost_before = not lost_before and not both_ends and rng.random() < 0.3
+            seen += [] if lost_before else [place]
+        kept += [packets[place] for place in seen]
+        truth += [size] if seen else []
+        number += len(packets)
+    sizes, stats = messages([*kept, WRITE(9, number, 7)[0]])
+    assert sorted(sizes) == sorted([*truth, 7])
+    assert (stats.estimated_messages, stats.cut_messages) == (0, 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from([WRITE, SEND]), LENGTHS, st.floats(0.02, 0.6), st.integers(0, 2**32))
+def test_what_is_not_marked_is_exact(message: object, lengths: Lengths, loss: float, seed: int) -> None:
+    """Any packets are lost for good. A size that is wrong belongs to a message that is counted as such."""
+    rng = random.Random(seed)
+    lengths = [size * 16 + place for place, size in enumerate(lengths)]  # all different: no luck
+    kept = [packet for packet in stream(message, lengths) if rng.random() >= loss]
+    if not kept:
+        return
+    sizes, stats = messages(kept)
+    wrong = [size for size in sizes if size not in lengths]
+    assert len(wrong) <= stats.estimated_messages + stats.cut_messages
+    assert len(sizes) == len(set(sizes)) or stats.estimated_messages + stats.cut_messages
+    assert stats.messages == len(sizes)
+
+
+def marked(packets: list[bytes]) -> tuple[list[int], int, int]:
+    sizes, stats = messages(packets)
+    return sizes, stats.estimated_messages, stats.cut_messages
+
+
+def test_a_short_write_whose_first_packet_never_comes() -> None:
+    """Only one packet is gone between the end of the message before and the rest: it was the First, one MTU long."""
+    one, two, three = WRITE(7, 0, 2 * MTU), WRITE(7, 2, MTU + 9), WRITE(7, 4, 3 * MTU)
+    assert marked([*one, *two[1:], *three]) == ([2 * MTU, MTU + 9, 3 * MTU], 0, 0)
+
+
+def test_a_first_packet_that_comes_after_other_messages() -> None:
+    one, two, three = WRITE(7, 0, 2 * MTU), WRITE(7, 2, 2 * MTU + 9), WRITE(7, 5, 3 * MTU)
+    sizes, estimated, cut = marked([*one, *two[1:], *three, two[0]])
+    assert (sorted(sizes), estimated, cut) == ([2 * MTU, 2 * MTU + 9, 3 * MTU], 0, 0)
+
+
+def test_a_send_that_loses_its_last_packet_is_marked() -> None:
+    """Its last packet holds 1 to MTU bytes, and nothing says how many."""
+    one, two = SEND(7, 0, 3 * MTU + 5), SEND(7, 4, 2 * MTU)
+    assert marked([*one[:-1], *two]) == ([4 * MTU, 2 * MTU], 1, 0)
+
+
+def test_a_send_with_a_wide_hole_is_marked() -> None:
+    """Two packets in a row may have been an end and a beginning."""
+    one, two = SEND(7, 0, 3 * MTU), SEND(7, 3, 3 * MTU)
+    assert marked([*one[:-1], *two[1:]]) == ([6 * MTU], 1, 0)
+
+
+def test_messages_that_the_capture_cuts_are_marked() -> None:
+    assert marked([*WRITE(7, 0, 6 * MTU)[2:], *WRITE(7, 6, 2 * MTU)]) == ([4 * MTU, 2 * MTU], 0, 1)
+    assert marked([*WRITE(7, 0, 2 * MTU), *WRITE(7, 2, 6 * MTU)[:-1]]) == ([2 * MTU, 5 * MTU], 0, 1)
+
+
+def test_a_read_that_asks_again_for_the_rest() -> None:
+    """The answer to the second request is a First (or Only) in the middle of the message."""
+    whole, again = READ(7, 10, 6 * MTU + 1), READ(7, 13, 3 * MTU + 1)
+    assert marked([*whole[:3], *whole[4:], *again]) == ([6 * MTU + 1], 0, 0)
+    assert marked([*whole[:-1], *READ(7, 40, 5), READ(7, 16, 1)[0]]) == ([6 * MTU + 1, 5], 0, 0)
+
+
+@pytest.mark.parametrize("wrap", [build.erspan2, build.erspan3, build.vxlan])
+def test_every_mirror_gives_the_same_messages(wrap: object) -> None:
+    rng = random.Random(4)
+    streams = [over_a_lossy_path(stream(WRITE, [5 * MTU, 70, 3 * MTU + 1], pair), rng) for pair in range(5)]
+    frames = [
+        (T0 + 1_000 * place, wrap(build.ethernet(packet)))  # type: ignore[operator]
+        for place, packet in enumerate(interleaved(streams, rng))
+    ]
+    rows = np.concatenate(list(PacketReader(io.BytesIO(build.pcapng(frames)), "mirror").batches()))
+    assert sorted(rows[:, layout.OUT_BYTES].tolist()) == sorted([5 * MTU, 70, 3 * MTU + 1] * 5)
+
+
+def test_many_queue_pairs_at_once() -> None:
+    """The tables grow while messages are under way."""
+    streams = [stream(WRITE, [2 * MTU + pair % 7], pair) for pair in range(1_500)]
+    packets = [one[place] for place in range(3) for one in streams if place < len(one)]
+    sizes, stats = messages(packets)
+    assert sorted(sizes) == sorted(2 * MTU + pair % 7 for pair in range(1_500))
+    assert (stats.estimated_messages, stats.cut_messages) == (0, 0)

@@ -1,0 +1,170 @@
+"""Claim: a capture that arrives second by second gives the findings of `diagnose` on the whole file, in time.
+
+Every record reaches the store in the second in which it ends; windows are made on a clock that runs with the records
+and goes on for a while after the last one, as in a replay at real speed but without waiting. Prints, per capture, how
+long after its start each finding opened and after its end it closed, and how the findings compare with `diagnose`.
+Usage: python benchmarks/service_replay.py [--loop SECONDS] [--quiet SECONDS] CAPTURE_FOLDER...
+`--loop` plays a capture again and again for so long; `--quiet` is the time without records after it: 60 for a capture
+that ends, 0 for one that was cut off.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llmprism.ingest import read_flows, read_topology
+from llmprism.ingest.accept import TimeBounds, accept_flows
+from llmprism.ingest.database import open_database
+from llmprism.model.finding import Finding
+from llmprism.model.live import FindingLife, FindingPhase
+from llmprism.pipeline import diagnose
+from llmprism.service.config import Config, StoreSettings, TopologySettings
+from llmprism.service.evaluator import Evaluator
+from llmprism.service.history import History
+from llmprism.service.store import Batch, Store
+
+SECOND = 1_000_000_000
+SETUP_S = 12
+"""Left out of a capture when it is played again: a job sets itself up once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the service said about one capture. `opened` and `closed` are on the clock, in ns."""
+
+    lives: tuple[FindingLife, ...]
+    opened: dict[str, int]
+    closed: dict[str, int]
+    states: tuple[tuple[str, str], ...]
+    periods: dict[str, float]
+    ended_ns: int
+    cpu_s: float
+
+
+def slices(flows: Path, folder: Path, loop_s: int) -> Iterator[tuple[int, Path]]:
+    """(second after the start, file) of the records that end in each second; from the set-up on again and again where
+    `loop_s` asks for more."""
+    with open_database() as (connection, _):
+        connection.execute(f"CREATE TABLE capture AS SELECT * FROM read_parquet('{flows}')")
+        first, last = connection.execute("SELECT min(end_ns), max(end_ns) FROM capture").fetchone() or (0, 0)
+        length = -(-(last - first + 1) // SECOND)
+        lap_s = length - SETUP_S
+        for second in range(max(loop_s, length)):
+            lap = 0 if second < length else 1 + (second - length) // lap_s
+            at = second - lap * lap_s
+            low, move = first + at * SECOND, lap * lap_s * SECOND
+            columns = f"* REPLACE (start_ns + {move} AS start_ns, end_ns + {move} AS end_ns)"
+            query = f"SELECT {columns} FROM capture WHERE end_ns >= {low} AND end_ns < {low + SECOND}"
+            file = folder / f"slice-{second}.parquet"
+            connection.execute(f"COPY ({query}) TO '{file}' (FORMAT parquet)")
+            yield first + (second + 1) * SECOND, file
+
+
+def play(flows: Path, topology: Path | None, folder: Path, loop_s: int = 0, quiet_s: int = 60) -> Told:
+    config = Config(store=StoreSettings(folder=str(folder / "data")))
+    if topology is not None:
+        config = replace(config, topology=TopologySettings(file=str(topology)))
+    store = Store(config.store)
+    store.create()
+    now = [0]
+    evaluator: Evaluator | None = None
+    opened: dict[str, int] = {}
+    closed: dict[str, int] = {}
+    lives: dict[str, FindingLife] = {}
+
+    def look() -> None:
+        nonlocal evaluator
+        evaluator = evaluator or Evaluator(store, config, lambda: now[0])
+        while evaluator.advance():
+            for life in evaluator.state.lives:
+                if life.phase is not FindingPhase.PENDING:
+                    lives[life.id] = life
+                    opened.setdefault(life.id, now[0])
+                if life.phase is FindingPhase.CLOSED:
+                    closed.setdefault(life.id, now[0])
+
+    begun = time.process_time()
+    for number, (clock, file) in enumerate(slices(flows, folder, loop_s)):
+        now[0] = clock
+        target = store.flows / f"{number:06}.parquet"
+        accepted = accept_flows([file], target, TimeBounds(0, 2**62))
+        file.unlink()
+        held = target if accepted.stored else None
+        store.commit_batch(Batch(f"{number}", "replay", accepted, held, (), clock))
+        look()
+    ended = now[0]
+    for _ in range(quiet_s):
+        now[0] += SECOND
+        look()
+    history = History(store)
+    states = tuple((one["job"], one["to"]) for one in reversed(history.transitions(None, None, None)))
+    periods = {run["id"]: run["period_ns"] / 1e9 for run in history.runs()["items"]}
+    store.close()
+    cpu = time.process_time() - begun
+    return Told(tuple(lives.values()), opened, closed, states, periods, ended, cpu)
+
+
+def compare(told: Told, whole: tuple[Finding, ...]) -> tuple[int, list[Finding], list[FindingLife]]:
+    """(how many agree in kind and place, findings that the service did not tell, findings that only it told)."""
+    missing, extra = list(whole), []
+    for life in told.lives:
+        one = life.finding
+        same = [item for item in missing if item.kind is one.kind and item.where.type is one.where.type]
+        same = [item for item in same if item.where.id == one.where.id or item.where.type.value == "job"]
+        if same:
+            missing.remove(same[0])
+        else:
+            extra.append(life)
+    return len(told.lives) - len(extra), missing, extra
+
+
+def _line(finding: Finding, first_ns: int) -> str:
+    end = "open" if finding.end_ns is None else f"{(finding.end_ns - first_ns) / 1e9:.1f} s"
+    return f"{finding.kind.value} {finding.where.id} from {(finding.start_ns - first_ns) / 1e9:.1f} s to {end}"
+
+
+def report(capture: Path, loop_s: int, quiet_s: int) -> bool:
+    flows = capture / "flows.parquet"
+    topology = capture / "topology.json"
+    with tempfile.TemporaryDirectory() as folder:
+        told = play(flows, topology if topology.exists() else None, Path(folder), loop_s, quiet_s)
+    records = read_flows([flows])
+    whole = diagnose(records, read_topology(topology) if topology.exists() else None, with_events=False)
+    first = records.window.start_ns
+    findings = () if loop_s else whole.findings
+    agree, missing, extra = compare(told, findings)
+    print(f"{capture.name}: {agree} of {len(findings)} as diagnose, {len(extra)} more; {told.cpu_s:.0f} s CPU")
+    for life in told.lives:
+        one = life.finding
+        ended = (
+            ""
+            if one.end_ns is None
+            else f", closed {(told.closed.get(life.id, 0) - one.end_ns) / 1e9:.1f} s after its end"
+        )
+        late = (told.opened[life.id] - one.start_ns) / 1e9
+        mark = "+" if life in extra else " "
+        print(f"  {mark} {_line(one, first)}: open {late:.1f} s after its start{ended} {life.reason}")
+    for one in missing:
+        print(f"  - {_line(one, first)}: {one.summary}")
+    print(f"    states {' '.join(f'{job}:{state}' for job, state in told.states)}; steps {told.periods}", flush=True)
+    return not missing and not extra
+
+
+def main() -> None:
+    options = {"--loop": 0, "--quiet": 60}
+    arguments = sys.argv[1:]
+    while arguments and arguments[0] in options:
+        options[arguments[0]] = int(arguments[1])
+        arguments = arguments[2:]
+    good = [report(Path(name), options["--loop"], options["--quiet"]) for name in arguments]
+    print(f"{sum(good)} of {len(good)} captures agree")
+    sys.exit(not all(good))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The arrays that the packet kernels read and write, handed around as one tuple. Columns are named in `layout.py`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Bytes", "Int32", "Int64", "Work"]
+
+Bytes = NDArray[np.uint8]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+class Work(NamedTuple):
+    """`data` is the buffer with packets; the others are the state of the run."""
+
+    data: Bytes
+    flows: Int64
+    parts: Int64
+    addresses: Int64
+    buckets: Int32
+    state: Int64
+    out: Int64
+    packet: Int64
+    counters: Int64

@@ -1,0 +1,53 @@
+"""Which job of a look is which run: by the members they have in common.
+
+A job and a run are the same when their member sets agree (Jaccard similarity), best matches first. A short look may
+show a run in pieces, a longer one several pieces as one job: a job whose members all belong to one larger run is a
+*part* of it, and a run without steps whose members all belong to a job that is another run is absorbed by that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from llmprism.model.live import RunLife
+
+__all__ = ["SAME_JOB", "inside", "match", "whole_of"]
+
+SAME_JOB: Final = 0.5
+"""Jaccard similarity of member sets from which two sightings are one job: half of the members may come and go."""
+
+PART: Final = 0.8
+"""Share of the members that must belong to a larger set for the smaller one to be a part of it."""
+
+
+def match(members: Mapping[str, tuple[str, ...]], runs: Sequence[RunLife]) -> dict[str, str]:
+    """Job id → run id: greatest agreement first; the living before the dead, the latest before older ones."""
+    pairs = []
+    sets = [(run, frozenset(run.members)) for run in runs]
+    for name, names in members.items():
+        here = frozenset(names)
+        for run, there in sets:
+            common = len(here & there)
+            agreement = common / max(len(here) + len(there) - common, 1)
+            if agreement >= SAME_JOB:
+                pairs.append((-agreement, not run.state.alive, -run.first_ns, name, run.id))
+    matched: dict[str, str] = {}
+    taken: set[str] = set()
+    for _, _, _, name, run_id in sorted(pairs):
+        if name not in matched and run_id not in taken:
+            matched[name] = run_id
+            taken.add(run_id)
+    return matched
+
+
+def inside(names: Iterable[str], larger: frozenset[str]) -> bool:
+    """Do almost all of these names belong to the larger set?"""
+    chosen = list(names)
+    return len(chosen) < len(larger) and sum(name in larger for name in chosen) >= PART * len(chosen)
+
+
+def whole_of(names: Sequence[str], runs: Sequence[RunLife]) -> RunLife | None:
+    """The run that these members are a part of: the living before the dead, then the latest."""
+    wholes = [run for run in runs if inside(names, frozenset(run.members))]
+    return max(wholes, key=lambda run: (run.state.alive, run.first_ns), default=None)

@@ -1,0 +1,128 @@
+"""A window's results as rows: runs, steps, changes of state, findings, messages to be sent, the tracker's state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sql
+from sqlalchemy.engine import Connection
+
+from llmprism.model.live import FindingLife
+from llmprism.service import schema
+from llmprism.service.codec import encode_finding, encode_state
+from llmprism.service.picture import LAYOUT_KEYS
+from llmprism.service.rows import get_state, put_state, upsert
+from llmprism.service.runs import Transition
+from llmprism.service.tracker import Changes, TrackerState
+from llmprism.service.windows import WindowPlan
+
+__all__ = ["WindowResult", "write_window"]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowResult:
+    """All that one window leaves behind. `picture` is the latest state of everything, for the page."""
+
+    start_ns: int
+    end_ns: int
+    records: int
+    through_seq: int
+    wall_ns: int
+    took_ms: int
+    summary: Mapping[str, Any]
+    picture: Mapping[str, Any]
+    layouts: Mapping[str, Any]
+    changes: Changes
+    tracker: TrackerState
+    plan: WindowPlan
+    messages: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = ()
+
+
+def write_window(connection: Connection, result: WindowResult) -> None:
+    put_state(connection, "tracker", encode_state(result.tracker, result.plan))
+    put_state(connection, "picture", _json(result.picture))
+    put_state(connection, "revision", str(int(get_state(connection, "revision") or 0) + 1))
+    window = {
+        "end_ns": result.end_ns,
+        "start_ns": result.start_ns,
+        "records": result.records,
+        "through_seq": result.through_seq,
+        "wall_ns": result.wall_ns,
+        "took_ms": result.took_ms,
+        "document": _json(result.summary),
+    }
+    upsert(connection, schema.windows, window, ["end_ns"])
+    _write_runs(connection, result)
+    for life in result.changes.findings:
+        upsert(connection, schema.findings, _finding_row(life), ["id"])
+    for target, finding, event, document in result.messages:
+        message = {
+            "target": target,
+            "finding": finding,
+            "event": event,
+            "status": "waiting",
+            "attempts": 0,
+            "due_wall_ns": result.wall_ns,
+            "wall_ns": result.wall_ns,
+            "error": "",
+            "document": _json(document),
+        }
+        connection.execute(schema.outbox.insert().values(**message))
+
+
+def _write_runs(connection: Connection, result: WindowResult) -> None:
+    changes = result.changes
+    for run in changes.runs:
+        document = {**asdict(run), **result.layouts.get(run.id, _saved_layout(connection, run.id))}
+        row = {"id": run.id, "state": run.state.value, "first_ns": run.first_ns, "seen_ns": run.seen_ns}
+        upsert(connection, schema.runs, {**row, "document": _json(document)}, ["id"])
+    for moved in changes.transitions:
+        connection.execute(schema.transitions.insert().values(**_transition_row(moved, result.end_ns)))
+    steps = [
+        {"run": run, "number": mark.index, "start_ns": mark.start_ns, "end_ns": mark.end_ns, "setup": int(mark.setup)}
+        for run, mark in changes.steps
+    ]
+    if steps:
+        connection.execute(schema.steps.insert(), steps)
+
+
+def _saved_layout(connection: Connection, run: str) -> dict[str, Any]:
+    """The layout saved before: a window that does not show the run does not forget it."""
+    text = connection.execute(sql.select(schema.runs.c.document).where(schema.runs.c.id == run)).scalar()
+    document = json.loads(text) if text else {}
+    return {key: document[key] for key in LAYOUT_KEYS if key in document}
+
+
+def _transition_row(moved: Transition, told_ns: int) -> dict[str, Any]:
+    return {
+        "run": moved.run,
+        "at_ns": moved.at_ns,
+        "told_ns": told_ns,
+        "old": None if moved.old is None else moved.old.value,
+        "new": moved.new.value,
+        "why": moved.why,
+    }
+
+
+def _finding_row(life: FindingLife) -> dict[str, Any]:
+    finding = life.finding
+    return {
+        "id": life.id,
+        "run": finding.job,
+        "kind": finding.kind.value,
+        "phase": life.phase.value,
+        "start_ns": finding.start_ns,
+        "end_ns": finding.end_ns,
+        "opened_ns": life.opened_ns,
+        "closed_ns": life.closed_ns,
+        "updated_ns": life.updated_ns,
+        "lost_gpu_seconds": finding.lost_gpu_seconds,
+        "document": _json({**encode_finding(finding), "reason": life.reason}),
+    }
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, separators=(",", ":"))

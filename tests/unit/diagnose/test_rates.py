@@ -1,0 +1,58 @@
+"""Rates of pairs, from fine and from coarse time stamps."""
+
+import numpy as np
+import pytest
+
+from llmprism.diagnose.rates import pair_rates, stamp_resolution_ns
+from llmprism.model import Steps
+from unit.builders import EPOCH, MS, US, Flow, transfer_table
+
+STEP = 100 * MS
+
+
+def steps(count=10):
+    start = EPOCH + STEP * np.arange(count, dtype=np.int64)
+    return Steps(start, start + STEP, np.zeros(count, dtype=np.bool_))
+
+
+def messages(pair, gbps, size=16_000_000, per_step=8, count=10, unit=1, seed=0):
+    """Messages at random times of each step, with stamps rounded down to a unit."""
+    random = np.random.default_rng(seed)
+    flows = []
+    for step in range(count):
+        for number in range(per_step):
+            start = EPOCH + step * STEP + number * STEP // per_step + int(random.integers(0, 2 * MS))
+            end = start + int(8 * size / gbps)
+            flows.append(Flow(*pair, start // unit * unit, end // unit * unit, size))
+    return flows
+
+
+def rates(flows, count=10):
+    transfers = transfer_table(flows)
+    return pair_rates(transfers, steps(count), np.ones(transfers.pair_count, dtype=np.bool_))
+
+
+def test_the_unit_of_the_clock_is_read_from_the_durations():
+    assert stamp_resolution_ns(transfer_table(messages("ab", 20, unit=MS))) % MS == 0
+    assert stamp_resolution_ns(transfer_table(messages("ab", 20.001, unit=1))) < 10 * US
+    assert stamp_resolution_ns(transfer_table(messages("ab", 20, per_step=1, unit=MS))) == 1, "too few to tell"
+
+
+@pytest.mark.parametrize("unit", [1, MS])
+def test_fast_and_slow_pairs_are_told_apart_whatever_the_unit(unit):
+    fast, slow = rates(messages("ab", 200, unit=unit) + messages("cd", 33, unit=unit, seed=1))
+    assert np.nanmedian(fast) == pytest.approx(200, rel=0.35 if unit > 1 else 0.02)
+    assert np.nanmedian(slow) == pytest.approx(33, rel=0.15)
+    assert np.nanmin(fast) > 1.5 * np.nanmax(slow)
+
+
+def test_what_is_shorter_than_rounding_has_no_rate():
+    told = rates(messages("ab", 200, size=100_000, unit=MS) + messages("cd", 150, unit=MS, seed=1))
+    assert np.isnan(told[0]).all()
+    assert np.isfinite(told[1]).any()
+
+
+def test_small_messages_of_an_exchange_are_timed_one_by_one():
+    """100 KB each 12 ms: a quantum over two of them would time the pause between them."""
+    (told,) = rates(messages("ab", 100, size=100_000))
+    assert np.nanmedian(told) == pytest.approx(100, rel=0.05)

@@ -1,0 +1,59 @@
+"""Own work against waiting, on built pipelines whose slow member is known."""
+
+import numpy as np
+import pytest
+
+from llmprism.diagnose.evidence import gather_evidence
+from llmprism.diagnose.late_member import find_late_members
+from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
+from llmprism.model import FindingKind, JobState
+from llmprism.parallelism import identify_layout
+from llmprism.recognize import recognize
+from llmprism.timeline import reconstruct_timeline
+from unit.builders import address_of, build_job, transfer_table
+
+
+def evidence_for(job):
+    (found,) = recognize(transfer_table(job.records)).jobs
+    layout = identify_layout(found)
+    return gather_evidence(found, layout, reconstruct_timeline(found, layout, with_events=False), JobState.RUNNING)
+
+
+def slow_member(stage, replica, factor=1.8, **shape):
+    """A job in which one GPU computes longer from step 8 on."""
+    job = build_job(
+        compute_factor=lambda s, r, step: factor if (s, r) == (stage, replica) and step >= 8 else 1.0, **shape
+    )
+    return evidence_for(job), address_of(job.shape, stage, replica, 0)
+
+
+@pytest.mark.parametrize(("stage", "replica", "shape"), [(1, 0, {"pp": 4, "dp": 3}), (2, 1, {"pp": 4, "dp": 3})])
+def test_only_the_slow_stage_works_longer_though_its_whole_replica_is_late(stage, replica, shape):
+    evidence, name = slow_member(stage, replica, **shape)
+    excess = np.nanmedian(beyond_others(evidence, stage_work_ns(evidence))[:, 10:], axis=1)
+    names = [evidence.job.transfers.addresses[member] for member in evidence.job.members]
+    assert names[int(np.nanargmax(excess))] == name
+    others = np.delete(excess, names.index(name))
+    assert np.nanmax(others) < 0.3 * np.nanmax(excess)
+
+
+def test_without_replicas_a_member_is_compared_with_its_own_earlier_steps():
+    evidence, name = slow_member(1, 0, pp=4, dp=1)
+    excess = np.nanmedian(beyond_others(evidence, stage_work_ns(evidence))[:, 10:], axis=1)
+    names = [evidence.job.transfers.addresses[member] for member in evidence.job.members]
+    assert names[int(np.nanargmax(excess))] == name
+
+
+def test_nobody_falls_behind_in_a_healthy_job():
+    evidence = evidence_for(build_job(pp=1, dp=4))
+    assert np.nanmedian(falling_behind_ns(evidence)) < 0.01 * evidence.normal_ns
+    assert [f.kind for f in find_late_members(evidence, {})] == []
+
+
+def test_who_sends_late_falls_behind():
+    evidence, name = slow_member(0, 2, pp=1, dp=4)
+    behind = np.nanmedian(falling_behind_ns(evidence)[:, 10:], axis=1)
+    names = [evidence.job.transfers.addresses[member] for member in evidence.job.members]
+    assert names[int(np.nanargmax(behind))] == name
+    (finding,) = find_late_members(evidence, {}) or [None]
+    assert finding is None or (finding.kind, finding.where.id) == (FindingKind.SLOW_GPU, name)
