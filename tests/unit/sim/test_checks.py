@@ -13,7 +13,7 @@ from llmprism.sim.checks import Trace, check_causality, check_line_rate, check_r
 from llmprism.sim.scenario import read_scenario, scenario_names
 from llmprism.sim.simulation import Simulation
 
-BIG = ("cluster-2880", "cluster-16384")
+BIG = ("cluster-2880", "cluster-16384", "cluster-100000")
 
 
 def truth_ends(simulation: Simulation) -> dict[int, Any]:
