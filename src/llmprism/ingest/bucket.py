@@ -20,7 +20,7 @@ import numpy as np
 from llmprism.ingest.collectors import mappings_for
 from llmprism.ingest.columns import DUPLICATE, REASONS, Scan, identifier
 from llmprism.ingest.database import open_database
-from llmprism.ingest.duplicates import CLOCK_SKEW_NS, duplicate_rows, first_reports
+from llmprism.ingest.duplicates import duplicate_rows
 from llmprism.ingest.loading import intern_records
 from llmprism.ingest.mapping import TARGETS, ColumnMapping
 from llmprism.ingest.order import keep_rows, pair_order
@@ -100,12 +100,10 @@ def read_bucket(table: Any, scans: Sequence[Scan], *, several_exporters: bool) -
         rows.src, rows.dst, rows.start_ns, rows.end_ns, rows.bytes, rows.path, len(names.addresses)
     )
     rows = rows.select(order)
-    if several_exporters:
-        exporter = rows.exporter if rows.exporter is not None else np.full(rows.src.size, -1, dtype=np.int32)
-        first = first_reports(offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, exporter, CLOCK_SKEW_NS)
-        copies = first != np.arange(first.size)
-    else:
-        copies = duplicate_rows(offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, None)
+    exporter = rows.exporter if rows.exporter is not None else np.full(rows.src.size, -1, dtype=np.int32)
+    copies = duplicate_rows(
+        offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, exporter if several_exporters else None
+    )
     dropped[DUPLICATE] = np.count_nonzero(copies)
     rows, offsets = rows.select(~copies), keep_rows(offsets, ~copies)
     counts = InputCounts(int(order.size), int(rows.start_ns.size))

@@ -39,10 +39,12 @@ def duplicate_rows(
     exporter: Int32 | None,
     skew_ns: int = CLOCK_SKEW_NS,
 ) -> NDArray[np.bool_]:
-    """True for the rows to drop. Rows are sorted by pair and start; `connection` 0 means the ports are not known."""
+    """True for the rows to drop. Rows are sorted by pair and start; `connection` 0 means the ports are not known.
+
+    `exporter` is None where all records there are, not only these, have one exporter: the rows of some pairs must be
+    judged as they are among all.
+    """
     if exporter is None:
-        return _exact_copies(offsets, start_ns, end_ns, size, connection)
-    if exporter.size and exporter.min() == exporter.max():
         return _exact_copies(offsets, start_ns, end_ns, size, connection)
     first = first_reports(offsets, start_ns, end_ns, size, connection, exporter, skew_ns)
     return np.asarray(first != np.arange(first.size))

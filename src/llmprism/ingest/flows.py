@@ -48,7 +48,10 @@ def read_flows(
 def table_of(loaded: Loaded) -> FlowTable:
     """The FlowTable of loaded records, each transfer once."""
     rows, offsets, dropped = loaded.rows, loaded.pair_offsets, loaded.dropped.copy()
-    copies = duplicate_rows(offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, rows.exporter)
+    exporter = rows.exporter
+    if exporter is not None and exporter.size and exporter.min() == exporter.max():
+        exporter = None
+    copies = duplicate_rows(offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, exporter)
     if copies.any():
         dropped[DUPLICATE] = np.count_nonzero(copies)
         rows, offsets = rows.ordered(np.flatnonzero(~copies)), keep_rows(offsets, ~copies)
