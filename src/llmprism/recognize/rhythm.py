@@ -28,6 +28,12 @@ SHORTEST_SLOT_NS: Final = 1_000_000
 MAX_SLOTS: Final = 1 << 17
 """Slots looked at: two minutes of the finest, 20 ms of work."""
 
+DELAYS_IN_SPAN: Final = 8
+"""The longest delay is at most this part of the time that both were seen: a job may have made two steps only."""
+
+MIN_DELAYS: Final = 20
+"""Delays, either way, from which the best one being none is not chance."""
+
 NO_DELAY: Final = 1
 """Slots by which two rails may be apart."""
 
@@ -37,14 +43,15 @@ def rhythm(transfers: TransferTable, one: Int32, other: Int32, step_ns: float) -
 
     Rails of one job reach 0.9; two jobs that drift through each other stay below 0.1 even at their best delay.
     """
-    slot_ns = max(int(step_ns / SLOTS_PER_STEP), SHORTEST_SLOT_NS)
     first, second = _starts(transfers, one), _starts(transfers, other)
     if not (first.size and second.size):
         return 0.0
     begin, end = max(int(first.min()), int(second.min())), min(int(first.max()), int(second.max()))
+    longest_delay = min(step_ns, (end - begin) / DELAYS_IN_SPAN)
+    slot_ns = max(int(longest_delay / SLOTS_PER_STEP), SHORTEST_SLOT_NS)
     slots = min((end - begin) // slot_ns, MAX_SLOTS)
-    reach = int(step_ns / slot_ns)
-    if slots < 4 * reach or reach <= NO_DELAY:
+    reach = int(longest_delay / slot_ns)
+    if reach < MIN_DELAYS:
         return 0.0
     correlation = _correlation(_counts(first, begin, slot_ns, slots), _counts(second, begin, slot_ns, slots), reach)
     best = int(np.argmax(correlation))

@@ -37,6 +37,10 @@ def test_the_same_pattern_later_is_another_job():
     assert compared(series("a", 1) + series("b", 1, delay_ms=90)) == 0.0
 
 
-@pytest.mark.parametrize("steps", [0, 2])
-def test_too_little_says_nothing(steps):
-    assert compared(series("a", 1) + series("b", 1, steps=steps)) == 0.0
+def test_two_steps_are_enough_where_they_hold_many_messages():
+    assert compared(series("a", 1, steps=2) + series("b", 1, steps=2)) > 0.6
+
+
+@pytest.mark.parametrize(("steps", "collectives"), [(0, 20), (1, 2)])
+def test_too_little_says_nothing(steps, collectives):
+    assert compared(series("a", 1) + series("b", 1, steps=steps, collectives=collectives)) == 0.0
