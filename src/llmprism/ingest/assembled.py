@@ -3,8 +3,8 @@
 The same rules as `read_flows` and `assemble_transfers`, and the same result to the byte; but the records never lie in
 arrays all at once. They are interned into a table of DuckDB's, which goes to disk where a memory limit asks for it. A
 pair is one number there, in the order of the pairs, and a bucket is a range of them with a bounded number of records:
-each bucket is fetched, ordered, freed of duplicates and put together to transfers, a few times fewer than its records,
-while the next one is fetched.
+each bucket is fetched, ordered, freed of duplicates and put together to transfers, a few times fewer than its records;
+two buckets are worked on at a time.
 Because buckets follow the order of the pairs, their transfers only have to be put one behind the other. With a memory
 limit they are kept in files without a name and mapped into memory; the files go when the table does.
 """
@@ -12,6 +12,7 @@ limit they are kept in files without a name and mapped into memory; the files go
 from __future__ import annotations
 
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -49,6 +50,9 @@ BUCKET_RECORDS: Final = 4_000_000
 
 RECORD_BYTES: Final = 128
 """Memory that one record of a bucket takes while it is ordered: its columns twice and two permutations."""
+
+WORKERS: Final = 2
+"""Buckets worked on at a time: their kernels leave the interpreter alone, and each takes a bucket's memory."""
 
 BUCKET_SHARE: Final = 0.125
 """Of the memory limit, for a bucket, of which there are two at a time; DuckDB gets DATABASE_SHARE, and the rest is for
@@ -105,10 +109,11 @@ def _in_buckets(
         check_numbers(connection, relation.scans)
         raise no_usable_record(sources, records, dropped)
     store = _Store(spilled=spilled)
-    for arrays in _fetched(connection, list(_buckets(keys, counts, most))):
-        flows, copies = _bucket(arrays, names, several_exporters=several_exporters)
+    for transfers, window, copies in _worked(
+        connection, list(_buckets(keys, counts, most)), names, several_exporters=several_exporters
+    ):
         dropped[DUPLICATE] += copies
-        store.add(assemble_transfers(flows), flows.window)
+        store.add(transfers, window)
     connection.execute("DROP TABLE interned")
     used = records - int(dropped.sum())
     reasons = tuple((REASONS[code], int(dropped[code])) for code in np.flatnonzero(dropped))
@@ -125,7 +130,7 @@ def _create_interned(connection: Database) -> tuple[Names, bool]:
     columns = [f"CASE WHEN reason = 0 THEN {pair} ELSE -(reason::BIGINT) END AS pair", "connection"]
     columns += [f"coalesce({name}, 0) AS {name}" for name in ("start_ns", "end_ns", "bytes")]
     columns += [f"{identifier} AS {name}" for name, identifier in ids.items()]
-    connection.execute(f"CREATE TEMP TABLE interned AS SELECT {', '.join(columns)} FROM {joins}")
+    connection.execute(f"CREATE TABLE interned AS SELECT {', '.join(columns)} FROM {joins}")
     if "exporter" not in ids:
         return names, False
     row = connection.execute("SELECT min(exporter) < max(exporter) FROM interned WHERE pair >= 0").fetchone()
@@ -149,19 +154,25 @@ def _buckets(keys: Int64, counts: Int64, most: int) -> Iterator[tuple[int, int]]
         first = after
 
 
-def _fetched(connection: Database, buckets: list[tuple[int, int]]) -> Iterator[dict[str, NDArray[Any]]]:
-    """The columns of one bucket after the other; the next is fetched while its predecessor is worked on."""
+def _worked(
+    connection: Database, buckets: list[tuple[int, int]], names: Names, *, several_exporters: bool
+) -> Iterator[tuple[TransferTable, Window, int]]:
+    """Transfers, time and copies of one bucket after the other; while one is taken, the next ones are worked on."""
 
-    def fetch(bucket: tuple[int, int]) -> dict[str, NDArray[Any]]:
-        return numpy_columns(connection, f"SELECT * FROM interned WHERE pair BETWEEN {bucket[0]} AND {bucket[1]}")
+    def work(bucket: tuple[int, int]) -> tuple[TransferTable, Window, int]:
+        query = f"SELECT * FROM interned WHERE pair BETWEEN {bucket[0]} AND {bucket[1]}"
+        with connection.cursor() as cursor:
+            arrays = numpy_columns(cursor, query)
+        flows, copies = _bucket(arrays, names, several_exporters=several_exporters)
+        return assemble_transfers(flows), flows.window, copies
 
-    with ThreadPoolExecutor(1, "llmprism-fetch") as thread:
-        coming = thread.submit(fetch, buckets[0])
-        for bucket in buckets[1:]:
-            arrays = coming.result()
-            coming = thread.submit(fetch, bucket)
-            yield arrays
-        yield coming.result()
+    with ThreadPoolExecutor(WORKERS, "llmprism-bucket") as threads:
+        coming = deque(threads.submit(work, bucket) for bucket in buckets[:WORKERS])
+        for bucket in buckets[WORKERS:]:
+            yield coming.popleft().result()
+            coming.append(threads.submit(work, bucket))
+        while coming:
+            yield coming.popleft().result()
 
 
 def _bucket(arrays: dict[str, NDArray[Any]], names: Names, *, several_exporters: bool) -> tuple[FlowTable, int]:
