@@ -8,6 +8,7 @@ Two methods share this way: `prism`, this tool's own, and `paper`, the published
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +39,9 @@ __all__ = [
 ]
 
 METHODS: Final = ("prism", "paper")
+
+WORKERS: Final = 2
+"""Jobs looked at at a time: kernels and array operations leave the interpreter alone for half of the time."""
 
 Progress = Callable[[str, float], None]
 Told = tuple[Job, JobLayout, Timeline]
@@ -107,13 +111,15 @@ def _prism(
     recognition = recognize(transfers, topology)
     told: list[Told] = []
     states: list[JobState] = []
-    for index, job in enumerate(recognition.jobs):
-        tell("layout and timeline", index / len(recognition.jobs))
-        layout, timeline, state = tell_job(job, window, with_events=with_events)
-        told.append((job, layout, timeline))
-        states.append(state)
-    tell("diagnosis", 0.0)
-    return recognition, told, states, *diagnose_jobs(told, states, topology, window, recognition.outside)
+    with ThreadPoolExecutor(WORKERS, "llmprism-job") as threads:
+        answers = threads.map(lambda job: tell_job(job, window, with_events=with_events), recognition.jobs)
+        for index, (job, (layout, timeline, state)) in enumerate(zip(recognition.jobs, answers, strict=True)):
+            tell("layout and timeline", index / len(recognition.jobs))
+            told.append((job, layout, timeline))
+            states.append(state)
+        tell("diagnosis", 0.0)
+        findings, lost = diagnose_jobs(told, states, topology, window, recognition.outside, threads.map)
+    return recognition, told, states, findings, lost
 
 
 def _paper(

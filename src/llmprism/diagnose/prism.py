@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -96,19 +97,25 @@ def diagnose_jobs(
     topology: Topology | None,  # noqa: ARG001 - paths come with the records
     window: Window,
     outside: TransferTable | None = None,
+    each: Callable[..., Iterable[Any]] = map,
 ) -> tuple[tuple[Finding, ...], tuple[float | None, ...]]:
-    """All findings, and the GPU-seconds that each job lost to them; None where its steps were not seen."""
-    evidence = [
-        gather_evidence(job, layout, timeline, state)
-        for (job, layout, timeline), state in zip(jobs, states, strict=True)
-    ]
+    """All findings, and the GPU-seconds that each job lost to them; None where its steps were not seen.
+
+    `each` applies a function to every job, as `map` does; that of a pool of threads looks at several at a time.
+    """
+    evidence: list[JobEvidence] = list(each(_evidence, jobs, states))
     members = frozenset(member for job, _, _ in jobs for member in job.members)
-    cells = [judge_transfers(one) for one in evidence if one.steps]
+    cells: list[SlowCells] = list(each(judge_transfers, [one for one in evidence if one.steps]))
     storage = find_slow_storage(outside, members)
     shared = find_shared_faults([one.job for one in evidence], cells, storage, _ends(outside), window)
-    faults = [find_job_faults(one, shared.about(one.job), window) for one in evidence]
+    faults: list[JobFaults] = list(each(lambda one: find_job_faults(one, shared.about(one.job), window), evidence))
     lost = tuple(fault.lost_gpu_seconds if one.steps else None for one, fault in zip(evidence, faults, strict=True))
     return with_costs(shared, faults), lost
+
+
+def _evidence(told: tuple[Job, JobLayout, Timeline], state: JobState) -> JobEvidence:
+    job, layout, timeline = told
+    return gather_evidence(job, layout, timeline, state)
 
 
 def find_shared_faults(
