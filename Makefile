@@ -23,7 +23,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest -n 4 --dist loadfile
 
 bench: $(READY)
 	$(BIN)/python benchmarks/captures.py
