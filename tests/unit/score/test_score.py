@@ -315,7 +315,9 @@ def test_a_document_that_is_no_report_is_refused(broken: dict[str, Any], truth: 
         score_report(broken, truth)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\x1f\x8b\x00", gzip.compress(b"{}", mtime=0), b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"\x1f\x8b\x00", gzip.compress(b'{"schema": "x"}', mtime=0), b"\xff\xfe"]
+)
 def test_a_file_that_is_no_truth_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "truth.json"
     path.write_bytes(content)
