@@ -77,6 +77,7 @@ def _job(report: JobReport, names: tuple[str, ...]) -> dict[str, Any]:
         "steps": [steps.start_ns.tolist(), steps.end_ns.tolist(), steps.setup.tolist()],
         "timeline_confidence": float(report.timeline.confidence),
         "timeline_notes": report.timeline.notes,
+        "lost_gpu_seconds": report.lost_gpu_seconds,
     }
 
 
@@ -157,7 +158,7 @@ def _decoded_job(item: dict[str, Any], names: tuple[str, ...], number: dict[str,
     steps = Steps(np.array(start, np.int64), np.array(end, np.int64), np.array(setup, np.bool_))
     ends = np.full((len(job.members), steps.count), -1, dtype=np.int64)
     timeline = Timeline(steps, ends, Events.empty(), item["timeline_confidence"], tuple(item["timeline_notes"]))
-    return JobReport(job, JobState(item["state"]), layout, timeline)
+    return JobReport(job, JobState(item["state"]), layout, timeline, item["lost_gpu_seconds"])
 
 
 def _decoded_transfers(item: list[Any], names: tuple[str, ...], number: dict[str, int]) -> TransferTable:
