@@ -14,7 +14,6 @@ first), pauses for checkpoints or evaluation (nobody is late then). Tested with 
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,6 +25,7 @@ from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind, Sharding
+from llmprism.stats.robust import known_median
 from llmprism.stats.runs import runs_of
 
 Bool = NDArray[np.bool_]
@@ -194,9 +194,7 @@ def _traced(evidence: JobEvidence, bouts: list[_Bout]) -> list[_Bout]:
     for bout in bouts:
         member = evidence.job.members[bout.row]
         rows = [row_of[m] for pipeline in evidence.layout.pipelines if member in pipeline for m in pipeline]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            share = np.nanmedian((excess / np.maximum(work - excess, 1.0))[rows][:, bout.affected], axis=1)
+        share = known_median((excess / np.maximum(work - excess, 1.0))[rows][:, bout.affected], axis=1)
         if not rows or not np.isfinite(share).any() or np.nanmax(share) < MIN_TRACED:
             traced.append(bout)
             continue

@@ -13,7 +13,6 @@ others catch up with it at every exchange.
 
 from __future__ import annotations
 
-import warnings
 from itertools import pairwise
 from typing import Final
 
@@ -24,6 +23,7 @@ from llmprism.diagnose.evidence import JobEvidence
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
 from llmprism.model.layout import PairKind
+from llmprism.stats.robust import known_median
 
 Float64 = NDArray[np.float64]
 
@@ -127,10 +127,7 @@ def falling_behind_ns(evidence: JobEvidence) -> Float64:
             steps.start_ns, members.size, SHARES,
         )  # fmt: skip
         for group in groups:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)
-                late = np.clip(when[group] - np.nanmedian(when[group], axis=0)[None], 0.0, None).mean(axis=2)
-            behind[group] = late
+            behind[group] = np.clip(when[group] - known_median(when[group])[None], 0.0, None).mean(axis=2)
         if np.isfinite(behind).any():
             break
     return behind
@@ -156,6 +153,4 @@ def beyond_others(evidence: JobEvidence, work: Float64) -> Float64:
 def _median_of_others(values: Float64) -> Float64:
     """Per column, for each row the median of the other rows that are known."""
     rows = range(values.shape[0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return np.stack([np.nanmedian(np.delete(values, row, axis=0), axis=0) for row in rows])
+    return np.stack([known_median(np.delete(values, row, axis=0)) for row in rows])

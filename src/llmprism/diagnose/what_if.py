@@ -20,7 +20,6 @@ measured.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -32,6 +31,7 @@ from numpy.typing import NDArray
 from llmprism.diagnose.evidence import JobEvidence, first_messages_ns
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind
+from llmprism.stats.robust import known_max, known_median
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
@@ -78,13 +78,13 @@ class StepGraph:
             return cls(ready, evidence.duration_ns[None, :].copy(), (tuple(range(len(members))),))
         ready = first_messages_ns(evidence.job, evidence.layout, evidence.timeline, evidence.job.transfers.pair_src)
         end = np.where(evidence.timeline.member_end_ns >= 0, evidence.timeline.member_end_ns - steps.start_ns, np.nan)
-        begin = np.stack([_latest(ready[list(group)]) for group in groups])
-        return cls(ready, np.stack([_latest(end[list(group)]) for group in groups]) - begin, groups)
+        begin = np.stack([known_max(ready[list(group)]) for group in groups])
+        return cls(ready, np.stack([known_max(end[list(group)]) for group in groups]) - begin, groups)
 
     def ends(self, ready_ns: Float64, sync_ns: Float64) -> Float64:
         """When each step is over."""
-        begin = np.stack([_latest(ready_ns[list(group)]) for group in self.groups])
-        return _latest(begin + sync_ns)
+        begin = np.stack([known_max(ready_ns[list(group)]) for group in self.groups])
+        return known_max(begin + sync_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,13 @@ def _heal(values: Float64, sick: Bool, healthy: Bool, *, alone: bool = False) ->
     """
     ever: Bool = np.asarray(sick.any(axis=1))[:, None]
     well = np.where(sick, np.nan, values)
-    others = np.broadcast_to(_median(np.where(ever, np.nan, values), axis=0)[None, :], values.shape)
+    others = np.broadcast_to(known_median(np.where(ever, np.nan, values), axis=0)[None, :], values.shape)
     enough = np.isfinite(well[:, healthy]).sum(axis=1) >= MIN_HEALTHY
-    own = np.where(enough, _median(well[:, healthy], axis=1), np.nan) if healthy.any() else np.full(len(values), np.nan)
+    own = (
+        np.where(enough, known_median(well[:, healthy], axis=1), np.nan)
+        if healthy.any()
+        else np.full(len(values), np.nan)
+    )
     own = np.broadcast_to(own[:, None], values.shape)
     first, second = (own, others) if alone else (others, own)
     usual = np.where(np.isfinite(first), first, second)
@@ -228,9 +232,9 @@ def _blocked(evidence: JobEvidence, graph: StepGraph, held_up: set[int], touched
     Late is a member against its own healthy steps, where there are any, else against its group.
     """
     healthy = evidence.counted & ~touched
-    late = _median(evidence.lateness_ns[:, touched], axis=1)
+    late = known_median(evidence.lateness_ns[:, touched], axis=1)
     if healthy.sum() >= MIN_HEALTHY:
-        late = _median(graph.ready_ns[:, touched], axis=1) - _median(graph.ready_ns[:, healthy], axis=1)
+        late = known_median(graph.ready_ns[:, touched], axis=1) - known_median(graph.ready_ns[:, healthy], axis=1)
     blocked: set[int] = set()
     for group in graph.groups:
         latest = max((late[row] for row in group if row in held_up), default=0.0)
@@ -260,16 +264,3 @@ def _pairs_through(evidence: JobEvidence, where: Where) -> Bool:
     ]
     rows = np.array([*passes, False])[transfers.path]
     return np.asarray(np.logical_or.reduceat(rows, transfers.pair_offsets[:-1]), dtype=np.bool_)
-
-
-def _latest(values: Float64) -> Float64:
-    """Per column the largest known value; NaN where none is."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return np.asarray(np.nanmax(values, axis=0))
-
-
-def _median(values: Float64, axis: int) -> Float64:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return np.asarray(np.nanmedian(values, axis=axis))

@@ -85,7 +85,7 @@ def interior_silences(transfers: TransferTable, pair: int, clock: StepClock) -> 
     total = np.bincount(step, size, minlength=clock.regular.size)
     running = np.cumsum(size) - np.concatenate([[0.0], np.cumsum(total)])[step]
     same = (step[1:] == step[:-1]) & clock.regular[step[1:]]
-    position = running[:-1][same] / total[step[:-1][same]]
+    position = running[:-1][same] / np.maximum(total[step[:-1][same]], 1.0)
     silence = (start[1:] - end[:-1])[same].astype(np.float64)
     cap = 3.0 * np.median(silence) if silence.size else 0.0
     typical = np.quantile(silence, 0.9) if silence.size else 0.0

@@ -27,6 +27,8 @@ __all__ = [
     "DEFAULT_OUTLIER_SCORE",
     "DEFAULT_RELATIVE_FLOOR",
     "Tail",
+    "known_max",
+    "known_median",
     "leave_one_out_scores",
     "mad",
     "outliers",
@@ -190,3 +192,25 @@ def _scores(distance: Float64, spread: Float64) -> Float64:
     flat = ~known & (distance != 0.0)
     scores[flat] = np.sign(distance[flat]) * np.inf
     return scores
+
+
+def known_median(values: Float64, axis: int = 0) -> Float64:
+    """Median of the known values along one axis of any array; NaN (and no warning) where none is known.
+
+    >>> known_median(np.array([[1.0, np.nan], [3.0, np.nan]])).tolist()
+    [2.0, nan]
+    """
+    if not values.shape[axis]:
+        return np.full(np.delete(values.shape, axis), np.nan)
+    ordered = np.sort(values, axis=axis)  # NaN last
+    count = np.isfinite(values).sum(axis=axis, keepdims=True)
+    middle = np.maximum(count - 1, 0)
+    low = np.take_along_axis(ordered, middle // 2, axis=axis)
+    high = np.take_along_axis(ordered, (middle + 1) // 2, axis=axis)
+    return np.asarray(np.squeeze(np.where(count > 0, (low + high) / 2.0, np.nan), axis=axis))
+
+
+def known_max(values: Float64, axis: int = 0) -> Float64:
+    """Largest of the known values along one axis; NaN (and no warning) where none is known."""
+    largest = np.where(np.isfinite(values), values, -np.inf).max(axis=axis, initial=-np.inf)
+    return np.asarray(np.where(np.isneginf(largest), np.nan, largest))

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
 
 from llmprism.stats.robust import (
     Tail,
+    known_max,
+    known_median,
     leave_one_out_scores,
     mad,
     outliers,
@@ -111,3 +116,17 @@ def test_scores_do_not_depend_on_the_unit(values: np.ndarray, factor: float) -> 
 def test_values_that_are_no_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="finite"):
         robust_scores([1.0, float("nan")])
+
+
+@given(arrays(np.float64, (5, 4), elements=st.one_of(st.just(np.nan), st.floats(-1e6, 1e6))), st.integers(0, 1))
+def test_known_values_alone_count(values: NDArray[np.float64], axis: int) -> None:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        median, largest = np.nanmedian(values, axis=axis), np.nanmax(values, axis=axis)
+    np.testing.assert_allclose(known_median(values, axis), median)
+    np.testing.assert_allclose(known_max(values, axis), largest)
+
+
+def test_of_nothing_nothing_is_known() -> None:
+    assert np.isnan(known_median(np.zeros((0, 3)))).tolist() == [True] * 3
+    assert np.isnan(known_max(np.zeros((0, 3)))).tolist() == [True] * 3
