@@ -15,7 +15,7 @@ from llmprism.diagnose.slow_cells import SlowCells, judge_transfers
 from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.diagnose.slow_transfer import find_slow_places
 from llmprism.diagnose.standstill import find_standstills
-from llmprism.diagnose.stopped import find_stopped
+from llmprism.diagnose.stopped import SETTLED_STEPS, find_stopped
 from llmprism.diagnose.what_if import lost_in_job, priced
 from llmprism.model.finding import Finding, WhereType
 from llmprism.model.flows import TransferTable, Window
@@ -141,11 +141,16 @@ def find_shared_faults(
 
 
 def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> JobFaults:
-    """What is wrong inside one job; `shared` is what bears on it of what it shares with others."""
-    findings = find_late_members(evidence, shared.accused())
-    findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window)
-    findings += find_standstills(evidence, [*shared.findings, *findings])
-    findings += find_imbalance(evidence)
+    """What is wrong inside one job; `shared` is what bears on it of what it shares with others.
+
+    Nothing is said of a job that has hardly begun: what is usual for it is not known.
+    """
+    findings: list[Finding] = []
+    if evidence.steps >= SETTLED_STEPS:
+        findings += find_late_members(evidence, shared.accused())
+        findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window)
+        findings += find_standstills(evidence, [*shared.findings, *findings])
+        findings += find_imbalance(evidence)
     lost = lost_in_job(evidence, [*shared.findings, *findings])
     own = len(shared.findings)
     return JobFaults(

@@ -26,7 +26,10 @@ from llmprism.model.timeline import Timeline
 
 Float64 = NDArray[np.float64]
 
-__all__ = ["find_stopped", "job_state"]
+__all__ = ["SETTLED_STEPS", "find_stopped", "job_state"]
+
+SETTLED_STEPS: Final = 6
+"""Steps from which it is known what is usual for a job: the set-up step, and a few that vary."""
 
 ALIVE_STEPS: Final = 3.0
 """Control messages this many steps after the last training message: the ranks live, the job hangs."""
@@ -58,6 +61,8 @@ def job_state(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -
     ending = final_ending(job, layout, timeline, window)
     if ending is None:
         return JobState.UNKNOWN
+    if ending.broken_off and timeline.steps.count < SETTLED_STEPS:
+        return JobState.STARTING  # loading, compiling and warming up look like breaking off
     if ending.broken_off:
         return JobState.HUNG if _alive(ending) else JobState.CRASHED
     return JobState.ENDED if ending.stopped else JobState.RUNNING
