@@ -54,6 +54,18 @@ SAME_SILENCE: Final = 0.7
 PLAIN: Final = 0.9
 """Dominance asked of a finer chain that is to turn a coarser one's boundaries into pauses."""
 
+LEAST_PARTS: Final = 5
+"""Parts from which a step is told by their durations: steps that alternate come in twos and threes."""
+
+LEAST_CYCLES: Final = 3
+"""Steps that must show the same durations of their parts."""
+
+UNLIKE: Final = 0.15
+"""Relative difference of a part's duration, beyond the noise: backward takes twice as long as forward."""
+
+UNLIKE_PARTS: Final = 0.25
+"""Share of the parts that must differ: checkpoints and evaluation change one in many."""
+
 PAUSE_SHARE: Final = 0.25
 """Share of the time that pauses every few steps take at most; gradient links rest longer than that between steps."""
 
@@ -284,6 +296,24 @@ class _Trial:
         """Median of the silences that are not the coarser chain's too; those are the longer ones."""
         return float(np.quantile(self.boundary_silences, 0.5 * max(1.0 - self.spacing / coarser.spacing, 0.0)))
 
+    def parts_of(self, coarser: _Trial) -> bool:
+        """Are these parts of the coarser chain's steps: does their duration depend on their place in it?
+
+        Steps are alike, but for the one before a checkpoint; layers forward and backward are not.
+        """
+        duration = np.diff(self.boundary_times)
+        first = np.searchsorted(self.boundary_times, coarser.boundary_times)
+        parts = int(np.median(np.diff(first))) if first.size > 1 else 0
+        begins = first[:-1][(np.diff(first) == parts) & (first[:-1] + parts <= duration.size)]
+        if parts < LEAST_PARTS or begins.size < LEAST_CYCLES:
+            return False
+        by_place = duration[begins[:, None] + np.arange(parts)[None, :]]
+        usual = np.median(by_place, axis=0)
+        typical = float(np.median(usual))
+        noise = float(np.median(np.abs(by_place - usual[None, :])))
+        unlike = np.abs(usual - typical) > max(UNLIKE * typical, 3.0 * noise)
+        return bool(unlike.mean() >= UNLIKE_PARTS)
+
     @property
     def silent_share(self) -> float:
         """Share of the time between two boundaries that is the silence at the boundary."""
@@ -328,7 +358,7 @@ def _largest_dominant(series: _Series, tolerance: float, max_steps: int, pauses:
             alike = trial.added_silence(found) >= SAME_SILENCE * found.silence
             chance = found.regular <= CHANCE_STEPS and trial.regular >= MANY_STEPS
             rest = pauses and trial.dominance >= PLAIN and found.silent_share < PAUSE_SHARE
-            if not (alike or rest or chance):
+            if not (alike or rest or chance) or trial.parts_of(found):
                 break
             found = trial
     return found.spacing if found is not None else None
