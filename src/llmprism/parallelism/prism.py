@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -63,11 +63,8 @@ def identify_layout(job: Job) -> JobLayout:
     kinds = without_false_pipelines(links, kinds)
     pair_kind = _pair_kinds(transfers, links, kinds)
     groups = joined_by(data_parallel_groups(links, kinds, features), meshes.groups)
-    paths, rings = pipeline_paths(links, kinds, features)
-    pair_of = _pair_index(transfers)
-    pipelines = in_stage_order(transfers, paths, _sides(job, groups), clock.boundary_ns, ring=rings)
-    forward = _stage_links(pipelines, pair_of)
-    closing = _stage_links(tuple((p[-1], p[0]) for p in pipelines), pair_of) if rings else []
+    pipes = _pipelines(job, links, kinds, features, groups)
+    pipelines, forward, closing = pipes.members, pipes.forward, pipes.closing
     told = _roles(transfers, links, kinds)
     collective = _collective_pairs(transfers, links, kinds)
     contrast = not forward and shard_links(links, kinds, features) is None
@@ -79,21 +76,10 @@ def identify_layout(job: Job) -> JobLayout:
     clock = _rephased(job, groups, forward + closing, features)
     if forward and not groups:
         batches = micro_batches(transfers, forward, clock)
-        clock = quiet_ends(transfers, forward + closing, _last_links(pipelines, pair_of), batches, clock)
+        clock = quiet_ends(transfers, forward + closing, pipes.last, batches, clock)
     features = pair_features(transfers, clock)
-    shards = shard_links(links, kinds, features)
-    gathered = _pairs_in(transfers, pair_kind == PairKind.DP, links, shards)
-    sharded = sharding_of(transfers, np.flatnonzero(gathered), features, clock, has_pipelines=bool(pipelines))
-    hybrid = shards is not None and sharded.sharding is Sharding.FSDP
-    passes = 1
-    if sharded.sharding is Sharding.FSDP:
-        everyone = _inside_groups(transfers, groups)
-        groups = _shard_groups(job, links, kinds, features, shards)
-        if sharded.shift:
-            clock = shifted_clock(
-                transfers, gathered if hybrid else everyone, everyone, clock, sharded.shift, sharded.collectives
-            )
-        clock, passes = accumulated(transfers, everyone, clock)
+    sharded = _sharded(job, links, kinds, features, groups, clock, has_pipelines=bool(pipelines))
+    groups, clock, passes = sharded.groups, sharded.clock, sharded.passes
     if forward:
         in_step = find_in_step(transfers, np.flatnonzero(collective), forward, features, clock)
     lanes = context_lanes(job, in_step.tensor)
@@ -108,7 +94,7 @@ def identify_layout(job: Job) -> JobLayout:
     batches = micro_batches(transfers, forward, clock) if forward else passes if passes > 1 else None
     if closing and batches is not None:
         batches = interleaved_batches(batches, _share_of_closing(features, forward, closing))
-    copies = _copies(groups) if hybrid else _most_common(len(group.members) for group in groups) or 1
+    copies = _copies(groups) if sharded.hybrid else _most_common(len(group.members) for group in groups) or 1
     contexts = _most_common(len(group.members) for group in rings_of_context)
     layout = _degrees(job, copies, contexts or 1, stages, bool((pair_kind == PairKind.PP).any()) and not pipelines)
     return JobLayout(
@@ -120,7 +106,7 @@ def identify_layout(job: Job) -> JobLayout:
             cp=contexts,
             sharding=sharded.sharding,
             micro_batches=batches,
-            schedule=Schedule.INTERLEAVED if rings else schedule(transfers, forward, clock, stages, batches),
+            schedule=Schedule.INTERLEAVED if pipes.rings else schedule(transfers, forward, clock, stages, batches),
         ),
         groups=groups + rings_of_context + meshes.groups,
         pipelines=pipelines,
@@ -128,6 +114,65 @@ def identify_layout(job: Job) -> JobLayout:
         transfer_kind=_row_kinds(transfers, pair_kind, meshes, in_step),
         confidence=_confidence(kinds, groups, pipelines),
         clock=clock,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipelines:
+    """Members in stage order, and the (forward, backward) pairs between neighbouring stages, between the last two, and
+    from the last to the first where `rings` says that stages are interleaved."""
+
+    members: tuple[tuple[int, ...], ...]
+    forward: list[tuple[int, int]]
+    last: list[tuple[int, int]]
+    closing: list[tuple[int, int]]
+    rings: bool
+
+
+def _pipelines(
+    job: Job, links: Links, kinds: LinkKinds, features: PairFeatures, groups: tuple[Group, ...]
+) -> _Pipelines:
+    assert job.clock is not None  # noqa: S101 - asked by the caller
+    paths, rings = pipeline_paths(links, kinds, features)
+    pair_of = _pair_index(job.transfers)
+    members = in_stage_order(job.transfers, paths, _sides(job, groups), job.clock.boundary_ns, ring=rings)
+    return _Pipelines(
+        members,
+        forward=_stage_links(members, pair_of),
+        last=_stage_links(tuple(pipeline[-2:] for pipeline in members), pair_of),
+        closing=_stage_links(tuple((p[-1], p[0]) for p in members), pair_of) if rings else [],
+        rings=rings,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ShardedJob:
+    """Groups and clock in the light of how the parameters are sharded; `passes` over all layers make one step."""
+
+    sharding: Sharding
+    groups: tuple[Group, ...]
+    clock: StepClock
+    passes: int = 1
+    hybrid: bool = False
+
+
+def _sharded(
+    job: Job, links: Links, kinds: LinkKinds, features: PairFeatures, groups: tuple[Group, ...], clock: StepClock, *,
+    has_pipelines: bool,
+) -> _ShardedJob:  # fmt: skip
+    transfers = job.transfers
+    shards = shard_links(links, kinds, features)
+    gathered = _pairs_in(transfers, _pair_kinds(transfers, links, kinds) == PairKind.DP, links, shards)
+    found = sharding_of(transfers, np.flatnonzero(gathered), features, clock, has_pipelines=has_pipelines)
+    if found.sharding is not Sharding.FSDP:
+        return _ShardedJob(found.sharding, groups, clock)
+    everyone = _inside_groups(transfers, groups)
+    if found.shift:
+        pattern = everyone if shards is None else gathered
+        clock = shifted_clock(transfers, pattern, everyone, clock, found.shift, found.collectives)
+    clock, passes = accumulated(transfers, everyone, clock)
+    return _ShardedJob(
+        found.sharding, _shard_groups(job, links, kinds, features, shards), clock, passes, shards is not None
     )
 
 
@@ -248,10 +293,6 @@ def _stage_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int
         for early, late in neighbours
         if (early, late) in pair_of and (late, early) in pair_of
     ]
-
-
-def _last_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
-    return _stage_links(tuple(pipeline[-2:] for pipeline in pipelines), pair_of)
 
 
 def _share_of_closing(features: PairFeatures, forward: list[tuple[int, int]], closing: list[tuple[int, int]]) -> float:
