@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int32, Int64, TransferTable
+from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.accumulation import accumulated
@@ -21,11 +21,21 @@ from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
 from llmprism.parallelism.hybrid import shard_links
 from llmprism.parallelism.in_step import InStep, find_in_step
-from llmprism.parallelism.meshes import Meshes, find_meshes
+from llmprism.parallelism.meshes import find_meshes
 from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock, shifted_clock
 from llmprism.parallelism.quiet_end import quiet_ends
+from llmprism.parallelism.roles import (
+    MESH_CONFIDENCE,
+    all_roles,
+    collective_pairs,
+    link_roles,
+    pair_index,
+    pair_kinds_of,
+    row_kinds,
+    rows_of,
+)
 from llmprism.parallelism.sharding import sharding_of
 from llmprism.parallelism.structure import data_parallel_groups, joined_by, pipeline_paths
 from llmprism.parallelism.tensor_peers import join_replicas
@@ -34,12 +44,6 @@ Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
 
 __all__ = ["identify_layout"]
-
-MESH_CONFIDENCE = 0.9
-"""Of a link whose ends share most of their peers: nothing but an all-to-all is known to look so."""
-
-TRICKLE = 0.05
-"""Share of the other direction below which a direction of a one-way link carries acknowledgements and credits only."""
 
 NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
 
@@ -61,16 +65,16 @@ def identify_layout(job: Job) -> JobLayout:
     kinds = judge_links(links, features, simultaneity(transfers, links))
     kinds = reconcile(links, _with_rings(kinds, meshes.more[~meshes.inside | meshes.more]))
     kinds = without_false_pipelines(links, kinds)
-    pair_kind = _pair_kinds(transfers, links, kinds)
+    pair_kind = pair_kinds_of(transfers, links, kinds)
     groups = joined_by(data_parallel_groups(links, kinds, features), meshes.groups)
     pipes = _pipelines(job, links, kinds, features, groups)
     pipelines, forward, closing = pipes.members, pipes.forward, pipes.closing
-    told = _roles(transfers, links, kinds)
-    collective = _collective_pairs(transfers, links, kinds)
+    told = link_roles(transfers, links, kinds)
+    collective = collective_pairs(transfers, links, kinds)
     contrast = not forward and shard_links(links, kinds, features) is None
     in_step = find_in_step(transfers, np.flatnonzero(collective & contrast), [], features, clock)
     if in_step.any:
-        transfers = _muted(transfers, _rows_of(transfers, in_step.inside) & ~in_step.gradient_row)
+        transfers = _muted(transfers, rows_of(transfers, in_step.inside) & ~in_step.gradient_row)
         groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), features)
         job = replace(job, transfers=transfers)
     clock = _rephased(job, groups, forward + closing, features)
@@ -110,8 +114,8 @@ def identify_layout(job: Job) -> JobLayout:
         ),
         groups=groups + rings_of_context + meshes.groups,
         pipelines=pipelines,
-        pairs=_all_roles(transfers, told, meshes, in_step),
-        transfer_kind=_row_kinds(transfers, pair_kind, meshes, in_step),
+        pairs=all_roles(transfers, told, meshes, in_step),
+        transfer_kind=row_kinds(transfers, pair_kind, meshes, in_step),
         confidence=_confidence(kinds, groups, pipelines),
         clock=clock,
     )
@@ -134,7 +138,7 @@ def _pipelines(
 ) -> _Pipelines:
     assert job.clock is not None  # noqa: S101 - asked by the caller
     paths, rings = pipeline_paths(links, kinds, features)
-    pair_of = _pair_index(job.transfers)
+    pair_of = pair_index(job.transfers)
     members = in_stage_order(job.transfers, paths, _sides(job, groups), job.clock.boundary_ns, ring=rings)
     return _Pipelines(
         members,
@@ -162,7 +166,7 @@ def _sharded(
 ) -> _ShardedJob:  # fmt: skip
     transfers = job.transfers
     shards = shard_links(links, kinds, features)
-    gathered = _pairs_in(transfers, _pair_kinds(transfers, links, kinds) == PairKind.DP, links, shards)
+    gathered = _pairs_in(transfers, pair_kinds_of(transfers, links, kinds) == PairKind.DP, links, shards)
     found = sharding_of(transfers, np.flatnonzero(gathered), features, clock, has_pipelines=has_pipelines)
     if found.sharding is not Sharding.FSDP:
         return _ShardedJob(found.sharding, groups, clock)
@@ -187,25 +191,6 @@ def _muted(transfers: TransferTable, rows: Bool) -> TransferTable:
     return replace(transfers, bytes=np.where(rows, 0, transfers.bytes))
 
 
-def _rows_of(transfers: TransferTable, pairs: Bool) -> Bool:
-    return np.repeat(pairs, np.diff(transfers.pair_offsets))
-
-
-def _collective_pairs(transfers: TransferTable, links: Links, kinds: LinkKinds) -> Bool:
-    """Pairs of collectives, without the trickle back over one-way links."""
-    size = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
-    result = np.zeros(transfers.pair_count, dtype=np.bool_)
-    for there, back in ((links.there, links.back), (links.back, links.there)):
-        result[there[_carries(size, kinds.one_way, there, back) & (kinds.kind == PairKind.DP)]] = True
-    return result
-
-
-def _carries(size: Int64, one_way: Bool, there: Int32, back: Int32) -> Bool:
-    """Directions that carry the link's traffic: all but the trickle back over one-way links."""
-    carries: Bool = (there >= 0) & (~one_way | (size[there] >= TRICKLE * np.where(back >= 0, size[back], 0)))
-    return carries
-
-
 def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_step: InStep) -> tuple[Group, ...]:
     rings = data_parallel_groups(*_of_pairs(links, kinds, in_step.inside & ~in_step.tensor), features)
     return tuple(Group(PairKind.CP, ring.members, ring.ring) for ring in rings)
@@ -218,35 +203,9 @@ def _with_rings(kinds: LinkKinds, rings: Bool) -> LinkKinds:
     return LinkKinds(kind, confidence, kinds.one_way, kinds.distance)
 
 
-def _row_kinds(transfers: TransferTable, pair_kind: Int8, meshes: Meshes, in_step: InStep) -> Int8:
-    rows = np.repeat(pair_kind, np.diff(transfers.pair_offsets))
-    in_ring = _rows_of(transfers, in_step.inside) & ~in_step.gradient_row
-    rows[in_ring] = np.where(_rows_of(transfers, in_step.tensor), PairKind.TP, PairKind.CP)[in_ring]
-    rows[meshes.rows] = PairKind.EP
-    return rows
-
-
 def _pairs_of(links: Links) -> NDArray[np.int32]:
     both = np.concatenate([links.there, links.back])
     return both[both >= 0]
-
-
-def _all_roles(transfers: TransferTable, told: PairRoles, meshes: Meshes, in_step: InStep) -> PairRoles:
-    """Roles of the links, of the meshes, and of rings inside the forward pass; a pair may have two."""
-    pair_of = _pair_index(transfers)
-    pair = np.array([pair_of[ends] for ends in zip(told.src.tolist(), told.dst.tolist(), strict=True)], dtype=np.int64)
-    ring = in_step.inside[pair] if pair.size else np.zeros(0, dtype=np.bool_)
-    keep = ~ring | in_step.gradients[pair] if pair.size else ring
-    mesh = np.flatnonzero(meshes.pairs)
-    ring_kind = np.where(in_step.tensor[pair[ring]], PairKind.TP, PairKind.CP)
-    src = np.concatenate([told.src[keep], told.src[ring], transfers.pair_src[mesh]])
-    dst = np.concatenate([told.dst[keep], told.dst[ring], transfers.pair_dst[mesh]])
-    kind = np.concatenate([
-        told.kind[keep], ring_kind, np.full(mesh.size, PairKind.EP)
-    ]).astype(np.int8)  # fmt: skip
-    confidence = np.concatenate([told.confidence[keep], told.confidence[ring], np.full(mesh.size, MESH_CONFIDENCE)])
-    order = np.lexsort((kind, dst, src))
-    return PairRoles(src[order], dst[order], kind[order], confidence[order])
 
 
 def _unknown(transfers: TransferTable, bulk: Bool) -> JobLayout:
@@ -259,19 +218,6 @@ def _unknown(transfers: TransferTable, bulk: Bool) -> JobLayout:
     )
     none = np.zeros(transfers.start_ns.size, dtype=np.int8)
     return JobLayout(Layout(sharding=Sharding.UNKNOWN), (), (), roles, none, 0.0, (NO_STEPS,))
-
-
-def _pair_kinds(transfers: TransferTable, links: Links, kinds: LinkKinds) -> Int8:
-    result = np.zeros(transfers.pair_count, dtype=np.int8)
-    for side in (links.there, links.back):
-        present = side >= 0
-        result[side[present]] = kinds.kind[present]
-    return result
-
-
-def _pair_index(transfers: TransferTable) -> dict[tuple[int, int], int]:
-    ends = zip(transfers.pair_src.tolist(), transfers.pair_dst.tolist(), strict=True)
-    return {end: pair for pair, end in enumerate(ends)}
 
 
 def _sides(job: Job, groups: tuple[Group, ...]) -> dict[int, str]:
@@ -394,26 +340,6 @@ def _degrees(job: Job, copies: int, contexts: int, stages: int, lost_pipelines: 
 def _most_common(sizes: Iterable[int]) -> int | None:
     counted = Counter(sizes)
     return max(counted, key=lambda size: (counted[size], size)) if counted else None
-
-
-def _roles(transfers: TransferTable, links: Links, kinds: LinkKinds) -> PairRoles:
-    """Every direction that carries the link's traffic; the trickle back over a one-way link is not a pair."""
-    pair, kind, confidence = [], [], []
-    size = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
-    for there, back in ((links.there, links.back), (links.back, links.there)):
-        carries = _carries(size, kinds.one_way, there, back)
-        pair.append(there[carries])
-        kind.append(kinds.kind[carries])
-        confidence.append(kinds.confidence[carries])
-    pairs = np.concatenate(pair)
-    order = np.argsort(pairs, kind="stable")
-    pairs = pairs[order]
-    return PairRoles(
-        transfers.pair_src[pairs],
-        transfers.pair_dst[pairs],
-        np.concatenate(kind)[order],
-        np.concatenate(confidence)[order],
-    )
 
 
 def _confidence(kinds: LinkKinds, groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ...]) -> float:

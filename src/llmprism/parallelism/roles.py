@@ -1,0 +1,115 @@
+"""What every pair and every transfer of a job carries, told from its links, meshes and rings.
+
+A link has one kind; a pair may carry two (a ring of gradients over a mesh, a ring of contexts that also synchronises),
+and then has a role for each. The trickle back over a one-way link is no pair of training traffic.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import Int32, Int64, TransferTable
+from llmprism.model.layout import PairKind, PairRoles
+from llmprism.parallelism.features import Links
+from llmprism.parallelism.in_step import InStep
+from llmprism.parallelism.meshes import Meshes
+from llmprism.parallelism.pair_kinds import LinkKinds
+
+Bool = NDArray[np.bool_]
+Int8 = NDArray[np.int8]
+
+__all__ = [
+    "MESH_CONFIDENCE",
+    "all_roles",
+    "collective_pairs",
+    "link_roles",
+    "pair_index",
+    "pair_kinds_of",
+    "row_kinds",
+    "rows_of",
+]
+
+MESH_CONFIDENCE = 0.9
+"""Of a link whose ends share most of their peers: nothing but an all-to-all is known to look so."""
+
+TRICKLE = 0.05
+"""Share of the other direction below which a direction of a one-way link carries acknowledgements and credits only."""
+
+
+def pair_kinds_of(transfers: TransferTable, links: Links, kinds: LinkKinds) -> Int8:
+    result = np.zeros(transfers.pair_count, dtype=np.int8)
+    for side in (links.there, links.back):
+        present = side >= 0
+        result[side[present]] = kinds.kind[present]
+    return result
+
+
+def link_roles(transfers: TransferTable, links: Links, kinds: LinkKinds) -> PairRoles:
+    """Every direction that carries the link's traffic; the trickle back over a one-way link is not a pair."""
+    pair, kind, confidence = [], [], []
+    size = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
+    for there, back in ((links.there, links.back), (links.back, links.there)):
+        carries = _carries(size, kinds.one_way, there, back)
+        pair.append(there[carries])
+        kind.append(kinds.kind[carries])
+        confidence.append(kinds.confidence[carries])
+    pairs = np.concatenate(pair)
+    order = np.argsort(pairs, kind="stable")
+    pairs = pairs[order]
+    return PairRoles(
+        transfers.pair_src[pairs],
+        transfers.pair_dst[pairs],
+        np.concatenate(kind)[order],
+        np.concatenate(confidence)[order],
+    )
+
+
+def _carries(size: Int64, one_way: Bool, there: Int32, back: Int32) -> Bool:
+    """Directions that carry the link's traffic: all but the trickle back over one-way links."""
+    carries: Bool = (there >= 0) & (~one_way | (size[there] >= TRICKLE * np.where(back >= 0, size[back], 0)))
+    return carries
+
+
+def collective_pairs(transfers: TransferTable, links: Links, kinds: LinkKinds) -> Bool:
+    """Pairs of collectives, without the trickle back over one-way links."""
+    size = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
+    result = np.zeros(transfers.pair_count, dtype=np.bool_)
+    for there, back in ((links.there, links.back), (links.back, links.there)):
+        result[there[_carries(size, kinds.one_way, there, back) & (kinds.kind == PairKind.DP)]] = True
+    return result
+
+
+def all_roles(transfers: TransferTable, told: PairRoles, meshes: Meshes, in_step: InStep) -> PairRoles:
+    """Roles of the links, of the meshes, and of rings inside the forward pass; a pair may have two."""
+    pair_of = pair_index(transfers)
+    pair = np.array([pair_of[ends] for ends in zip(told.src.tolist(), told.dst.tolist(), strict=True)], dtype=np.int64)
+    ring = in_step.inside[pair] if pair.size else np.zeros(0, dtype=np.bool_)
+    keep = ~ring | in_step.gradients[pair] if pair.size else ring
+    mesh = np.flatnonzero(meshes.pairs)
+    ring_kind = np.where(in_step.tensor[pair[ring]], PairKind.TP, PairKind.CP)
+    src = np.concatenate([told.src[keep], told.src[ring], transfers.pair_src[mesh]])
+    dst = np.concatenate([told.dst[keep], told.dst[ring], transfers.pair_dst[mesh]])
+    kind = np.concatenate([
+        told.kind[keep], ring_kind, np.full(mesh.size, PairKind.EP)
+    ]).astype(np.int8)  # fmt: skip
+    confidence = np.concatenate([told.confidence[keep], told.confidence[ring], np.full(mesh.size, MESH_CONFIDENCE)])
+    order = np.lexsort((kind, dst, src))
+    return PairRoles(src[order], dst[order], kind[order], confidence[order])
+
+
+def row_kinds(transfers: TransferTable, pair_kind: Int8, meshes: Meshes, in_step: InStep) -> Int8:
+    rows = np.repeat(pair_kind, np.diff(transfers.pair_offsets))
+    in_ring = rows_of(transfers, in_step.inside) & ~in_step.gradient_row
+    rows[in_ring] = np.where(rows_of(transfers, in_step.tensor), PairKind.TP, PairKind.CP)[in_ring]
+    rows[meshes.rows] = PairKind.EP
+    return rows
+
+
+def rows_of(transfers: TransferTable, pairs: Bool) -> Bool:
+    return np.repeat(pairs, np.diff(transfers.pair_offsets))
+
+
+def pair_index(transfers: TransferTable) -> dict[tuple[int, int], int]:
+    ends = zip(transfers.pair_src.tolist(), transfers.pair_dst.tolist(), strict=True)
+    return {end: pair for pair, end in enumerate(ends)}
