@@ -5,6 +5,9 @@ backward pass (the last layer may stay gathered). So its collectives are equal, 
 three or one less, and the links are never silent for long. Replicated training is silent through the forward pass.
 Anything between is `unknown`.
 
+Where only the optimizer is sharded (ZeRO 1 and 2) gradients are scattered bucket by bucket, the optimizer runs, and the
+parameters are gathered at once: a pause at exactly half of the bytes in every step, pauses before it and none after.
+
 The longest silence of a sharded step may be its turning point, where the last layer is computed forward and backward,
 instead of its end. But the forward third of the bytes pauses after every collective, the backward part only after every
 second one, because gather and reduction go together. So a step is a pattern of three pauses: one that all places of the
@@ -32,6 +35,15 @@ __all__ = ["Sharded", "sharding_of"]
 
 SILENT_SHARE: Final = 0.25
 """Longest silence of the mean profile, as a share of the step, below which the forward pass cannot be silent."""
+
+AT_HALF: Final = 0.006
+"""Distance from half of a step's bytes, in shares of them, within which a pause is the optimizer's."""
+
+MOST_STEPS: Final = 0.9
+"""Share of the steps with such a pause; replicated jobs, real and simulated, stay below 0.5 but for equal buckets."""
+
+FEW_PAUSES: Final = 0.5
+"""Silence of a half relative to the pause in the middle: gathering has less, buckets of equal size as much or more."""
 
 GATHERS_EXPLAIN: Final = 0.4
 """Share of the silence between collectives: chance gives 0.2, pauses inside the large collectives take the rest."""
@@ -74,16 +86,24 @@ def sharding_of(transfers: TransferTable, gradient: Int64, features: PairFeature
     profile = features.profile[gradient].sum(axis=0)
     if profile.sum() <= 0:
         return Sharded(Sharding.UNKNOWN)
-    if _longest_silence(profile / profile.sum()) >= SILENT_SHARE:
-        return Sharded(Sharding.NONE)
-    if has_pipelines:
-        return Sharded(Sharding.NONE)
     found = [interior_silences(transfers, int(pair), clock) for pair in gradient[:MAX_PAIRS]]
     position, weight = np.concatenate([p for p, _ in found]), np.concatenate([w for _, w in found])
+    if has_pipelines or _longest_silence(profile / profile.sum()) >= SILENT_SHARE:
+        return Sharded(_optimizer_sharding(position, weight, len(found) * clock.steps))
     collectives = _collectives(position, weight)
     if collectives is None or collectives % 3 == 1 or collectives < 5:
         return Sharded(Sharding.UNKNOWN)
     return Sharded(Sharding.FSDP, _beginning(position, weight, collectives), collectives)
+
+
+def _optimizer_sharding(position: Float64, weight: Float64, steps: int) -> Sharding:
+    """Are gradients scattered, and the parameters gathered after the optimizer? `steps` counts those of all pairs."""
+    half = np.abs(position - 0.5) <= AT_HALF
+    pause = float(weight[half].sum())
+    if half.sum() < MOST_STEPS * steps or float(weight[position > 0.5 + AT_HALF].sum()) > FEW_PAUSES * pause:
+        return Sharding.NONE
+    buckets = float(weight[position < 0.5 - AT_HALF].sum()) >= FEW_PAUSES * pause
+    return Sharding.ZERO if buckets else Sharding.UNKNOWN  # two equal buckets pause at half as well
 
 
 def _longest_silence(profile: Float64) -> float:

@@ -91,3 +91,16 @@ def test_a_replicated_job_is_not_called_sharded():
     every = np.arange(transfers.pair_count)
     features = pair_features(transfers, clock)
     assert sharding_of(transfers, every, features, clock, has_pipelines=False).sharding is Sharding.NONE
+
+
+def test_a_pause_at_half_with_buckets_before_and_none_after_is_a_sharded_optimizer():
+    buckets, gathered = [100.0, 120.0, 140.0], [160.0, 162.1, 164.2]
+    assert verdict(collectives([*buckets, *gathered])) is Sharding.ZERO
+
+
+def test_equal_buckets_all_through_are_no_sharded_optimizer():
+    assert verdict(collectives([100.0, 120.0, 140.0, 160.0])) is Sharding.NONE
+
+
+def test_two_equal_buckets_do_not_tell():
+    assert verdict(collectives([120.0, 150.0])) is Sharding.UNKNOWN
