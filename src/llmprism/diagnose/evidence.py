@@ -154,7 +154,7 @@ def first_messages_ns(job: Job, layout: JobLayout, timeline: Timeline, end_of_pa
     first = np.full((len(job.members), steps.count), np.inf)
     if not steps.count:
         return first
-    total = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1]) / (steps.count + 1)
+    total = transfers.pair_bytes / (steps.count + 1)
     floor = np.repeat(np.maximum(MESSAGE_FLOOR_BYTES, MESSAGE_SHARE * total), np.diff(transfers.pair_offsets))
     rows = np.flatnonzero((layout.transfer_kind == PairKind.DP) & (transfers.bytes >= floor))
     step = steps.at(transfers.start_ns[rows])

@@ -54,7 +54,7 @@ def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool) -> Float64:
     if unit > 1 and QUANTUM_BYTES * span < TIMED_UNITS * unit * size:
         rates = _summed_rates(transfers, steps, unit, 8.0 * size / max(span, unit))
     else:
-        total = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
+        total = transfers.pair_bytes
         per_step = np.minimum(total / (steps.count + 1), _typical_size(transfers))
         quantum = np.minimum(QUANTUM_BYTES, QUANTUM_SHARE * per_step)
         rates = _local_rates(
@@ -80,7 +80,7 @@ def _typical_size(transfers: TransferTable) -> Float64:
     """Size of the transfer that holds the mean byte of a pair: a quantum that spans two of them times what lies
     between them. All-to-alls are made of many small ones."""
     weighted = np.add.reduceat(transfers.bytes.astype(np.float64) ** 2, transfers.pair_offsets[:-1])
-    return np.asarray(weighted / np.maximum(np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1]), 1))
+    return np.asarray(weighted / np.maximum(transfers.pair_bytes, 1))
 
 
 def _summed_rates(transfers: TransferTable, steps: Steps, unit: int, usual: float) -> Float64:

@@ -130,6 +130,19 @@ class TransferTable:
         """The pair each row belongs to."""
         return np.repeat(np.arange(self.pair_count, dtype=np.int32), np.diff(self.pair_offsets))
 
+    @property
+    def pair_bytes(self) -> Int64:
+        """The bytes of each pair."""
+        return np.add.reduceat(self.bytes, self.pair_offsets[:-1]) if self.pair_count else np.zeros(0, dtype=np.int64)
+
+    def rows_of(self, pairs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which rows belong to the marked pairs."""
+        return np.repeat(pairs, np.diff(self.pair_offsets))
+
+    def messages_of(self, pairs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which rows are messages of the marked pairs, not heartbeats."""
+        return self.rows_of(pairs) & (self.bytes >= MESSAGE_FLOOR_BYTES)
+
     def select_pairs(self, pairs: Int32) -> TransferTable:
         """The same table with only these pairs, in the order given (which must be ascending)."""
         starts, ends = self.pair_offsets[pairs], self.pair_offsets[pairs + 1]

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.model.flows import Int64, TransferTable
+from llmprism.parallelism.phase import rests_after
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
@@ -41,21 +42,12 @@ OPTIMIZER: Final = 0.5
 def accumulated(transfers: TransferTable, gradient: Bool, clock: StepClock) -> tuple[StepClock, int]:
     """The clock with its ticks joined to whole steps, and how many make one; 1 where every tick is a step."""
     number = np.concatenate([[0], np.cumsum(np.maximum(1, np.rint(np.diff(clock.boundary_ns) / clock.period_ns)))])
-    rest = _rests(transfers, gradient, clock.boundary_ns)
+    rest = rests_after(transfers, gradient, clock.boundary_ns)
     for passes in range(2, MAX_PASSES + 1):
         phase = _last_pass(number.astype(np.int64), rest, passes, clock.period_ns)
         if phase is not None:
             return _joined(clock, number.astype(np.int64), passes, phase), passes
     return clock, 1
-
-
-def _rests(transfers: TransferTable, gradient: Bool, boundary_ns: Int64) -> Int64:
-    """From each boundary to the next message; -1 after the last one."""
-    wanted = np.repeat(gradient, np.diff(transfers.pair_offsets)) & (transfers.bytes >= MESSAGE_FLOOR_BYTES)
-    start = np.sort(transfers.start_ns[wanted])
-    following = np.searchsorted(start, boundary_ns, side="left")
-    found = following < start.size
-    return np.where(found, start[np.minimum(following, start.size - 1)] - boundary_ns, -1)
 
 
 def _last_pass(number: Int64, rest: Int64, passes: int, period_ns: float) -> int | None:

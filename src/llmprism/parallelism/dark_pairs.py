@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
+from llmprism.model.flows import TransferTable
 
 Bool = NDArray[np.bool_]
 
@@ -31,7 +31,7 @@ MOST: Final = 0.6
 
 def without_dark_pairs(transfers: TransferTable, pairs: Bool, clock: StepClock) -> Bool:
     """Those of the pairs that were seen throughout; all where too few were."""
-    rows = np.flatnonzero(np.repeat(pairs, np.diff(transfers.pair_offsets)) & (transfers.bytes >= MESSAGE_FLOOR_BYTES))
+    rows = np.flatnonzero(transfers.messages_of(pairs))
     if rows.size < 2 or not clock.steps:
         return pairs
     pair = transfers.pair_of_row[rows]

@@ -109,7 +109,7 @@ def find_in_step(
             more = more | (unclear & (np.quantile(late[pairs[unclear]], 0.25) >= GRADIENT_SHARE))
         gradients[pairs] = more
         tensor[pairs] = ~_any(more, ring)
-    return InStep(inside, gradients, tensor, late_row & np.repeat(gradients, np.diff(transfers.pair_offsets)))
+    return InStep(inside, gradients, tensor, late_row & transfers.rows_of(gradients))
 
 
 def _rings(transfers: TransferTable, pairs: Int64) -> Int64:
@@ -187,7 +187,7 @@ def _by_contrast(
         total = np.bincount(pair, size, minlength=asked.size)
         mostly = np.bincount(pair[early], size[early], minlength=asked.size) >= MOSTLY * total
         inside[asked[pairs]] = _any(mostly[pairs], _rings(transfers, asked[pairs]))
-    return inside, np.zeros(transfers.pair_count), late_row | ~np.repeat(inside, np.diff(transfers.pair_offsets))
+    return inside, np.zeros(transfers.pair_count), late_row | ~transfers.rows_of(inside)
 
 
 def _silent_slots(profile: Float64) -> Bool | None:

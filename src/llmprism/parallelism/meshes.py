@@ -37,7 +37,7 @@ def find_meshes(transfers: TransferTable, bulk: Bool, links: Links) -> Meshes:
     """The meshes among the bulk pairs; `links` are their links."""
     asked = np.flatnonzero(bulk)
     offsets = transfers.pair_offsets
-    size = np.add.reduceat(transfers.bytes, offsets[:-1]).astype(np.float64) if transfers.pair_count else np.zeros(0)
+    size = transfers.pair_bytes.astype(np.float64)
     found = mesh_pairs(transfers.pair_src[asked].astype(np.int64), transfers.pair_dst[asked].astype(np.int64),
                        size[asked])  # fmt: skip
     mesh, surplus = np.full(transfers.pair_count, -1), np.zeros(transfers.pair_count, dtype=np.bool_)

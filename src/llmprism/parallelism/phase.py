@@ -23,7 +23,7 @@ Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
 Float64 = NDArray[np.float64]
 
-__all__ = ["gradient_clock", "outstanding", "pipeline_clock", "shifted_clock"]
+__all__ = ["gradient_clock", "outstanding", "pipeline_clock", "rests_after", "shifted_clock"]
 
 TOLERANCE: Final = 0.03
 """Relative deviation of one step's bytes within a whole group or all pipelines."""
@@ -62,14 +62,14 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
     regular = chain.regular
     if silences.bytes_before[chain.boundaries[0]] >= (1.0 - TOLERANCE) * chain.bytes_per_step:
         lead = int(np.median(awake[:-1] - end[:-1])) if end.size > 1 else 0
-        first = int(transfers.start_ns[_rows(transfers, sign != 0)].min()) - lead
+        first = int(transfers.start_ns[transfers.rows_of(sign != 0)].min()) - lead
         end, regular = np.concatenate([[first], end]), np.concatenate([[True], regular])
     return StepClock(end, regular, chain.dominance)
 
 
 def outstanding(transfers: TransferTable, sign: Int8, when_ns: Int64, period_ns: float) -> Float64:
     """Activations not yet answered at these times (ascending), as a share of the most there are within a step."""
-    rows = np.flatnonzero(_rows(transfers, sign != 0))
+    rows = np.flatnonzero(transfers.rows_of(sign != 0))
     rows = rows[np.argsort(transfers.end_ns[rows], kind="stable")]
     signed = transfers.bytes[rows] * np.repeat(sign, np.diff(transfers.pair_offsets))[rows]
     balance = np.concatenate([[0], np.cumsum(signed)])
@@ -137,7 +137,7 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
     boundary is still sending for that step. Pairs whose steps are not exact are not asked.
     """
     late = boundary_ns.astype(np.int64).copy()
-    sums = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
+    sums = transfers.pair_bytes
     pairs = np.flatnonzero(gradient & (sums >= MESSAGE_FLOOR_BYTES * boundary_ns.size))
     if boundary_ns.size < 4 or not pairs.size:
         return late
@@ -184,22 +184,27 @@ def _agrees(chain: Chain, clock: StepClock) -> bool:
     return abs(chain.steps - clock.steps) <= 1 + SAME_STEPS * clock.steps
 
 
-def _rows(transfers: TransferTable, pairs: Bool) -> Bool:
-    return np.repeat(pairs, np.diff(transfers.pair_offsets))
-
-
 def _union(transfers: TransferTable, pairs: Bool) -> Silences:
-    rows = np.flatnonzero(_rows(transfers, pairs))
+    rows = np.flatnonzero(transfers.rows_of(pairs))
     rows = rows[np.argsort(transfers.start_ns[rows], kind="stable")]
     return silences_of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows], MESSAGE_FLOOR_BYTES)
 
 
 def _last_end_before(transfers: TransferTable, pairs: Bool, limit_ns: Int64) -> Int64:
     """For each limit the latest end of a message of these pairs that began before it, or -1."""
-    rows = np.flatnonzero(_rows(transfers, pairs) & (transfers.bytes >= MESSAGE_FLOOR_BYTES))
+    rows = np.flatnonzero(transfers.messages_of(pairs))
     if not rows.size:
         return np.full(limit_ns.size, -1, dtype=np.int64)
     rows = rows[np.argsort(transfers.start_ns[rows], kind="stable")]
     horizon = np.maximum.accumulate(transfers.end_ns[rows])
     index = np.searchsorted(transfers.start_ns[rows], limit_ns) - 1
     return np.where(index >= 0, horizon[np.maximum(index, 0)], -1)
+
+
+def rests_after(transfers: TransferTable, pairs: Bool, boundary_ns: Int64) -> Int64:
+    """How long these pairs send no message after each boundary; -1 where none follows."""
+    start = np.sort(transfers.start_ns[transfers.messages_of(pairs)])
+    if not start.size:
+        return np.full(boundary_ns.size, -1, dtype=np.int64)
+    following = np.searchsorted(start, boundary_ns, side="left")
+    return np.where(following < start.size, start[np.minimum(following, start.size - 1)] - boundary_ns, -1)

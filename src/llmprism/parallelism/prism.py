@@ -34,7 +34,6 @@ from llmprism.parallelism.roles import (
     pair_index,
     pair_kinds_of,
     row_kinds,
-    rows_of,
 )
 from llmprism.parallelism.sharding import sharding_of
 from llmprism.parallelism.structure import data_parallel_groups, joined_by, pipeline_paths
@@ -74,7 +73,7 @@ def identify_layout(job: Job) -> JobLayout:
     contrast = not forward and shard_links(links, kinds, features) is None
     in_step = find_in_step(transfers, np.flatnonzero(collective & contrast), [], features, clock)
     if in_step.any:
-        transfers = _muted(transfers, rows_of(transfers, in_step.inside) & ~in_step.gradient_row)
+        transfers = _muted(transfers, transfers.rows_of(in_step.inside) & ~in_step.gradient_row)
         groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), features)
         job = replace(job, transfers=transfers)
     clock = _rephased(job, groups, forward + closing, features)
@@ -82,7 +81,7 @@ def identify_layout(job: Job) -> JobLayout:
         batches = micro_batches(transfers, forward, clock)
         clock = quiet_ends(transfers, forward + closing, pipes.last, batches, clock)
     features = pair_features(transfers, clock)
-    sharded = _sharded(job, links, kinds, features, groups, clock, has_pipelines=bool(pipelines))
+    sharded = _sharded(job, links, kinds, pair_kind, features, groups, clock, has_pipelines=bool(pipelines))
     groups, clock, passes = sharded.groups, sharded.clock, sharded.passes
     if forward:
         in_step = find_in_step(transfers, np.flatnonzero(collective), forward, features, clock)
@@ -161,12 +160,12 @@ class _ShardedJob:
 
 
 def _sharded(
-    job: Job, links: Links, kinds: LinkKinds, features: PairFeatures, groups: tuple[Group, ...], clock: StepClock, *,
-    has_pipelines: bool,
+    job: Job, links: Links, kinds: LinkKinds, pair_kind: Int8, features: PairFeatures, groups: tuple[Group, ...],
+    clock: StepClock, *, has_pipelines: bool,
 ) -> _ShardedJob:  # fmt: skip
     transfers = job.transfers
     shards = shard_links(links, kinds, features)
-    gathered = _pairs_in(transfers, pair_kinds_of(transfers, links, kinds) == PairKind.DP, links, shards)
+    gathered = _pairs_in(transfers, pair_kind == PairKind.DP, links, shards)
     found = sharding_of(transfers, np.flatnonzero(gathered), features, clock, has_pipelines=has_pipelines)
     if found.sharding is not Sharding.FSDP:
         return _ShardedJob(found.sharding, groups, clock)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.parallelism.phase import rests_after
 
 Float64 = NDArray[np.float64]
 
@@ -49,22 +50,13 @@ def quiet_ends(transfers: TransferTable, links: list[tuple[int, int]], last_link
 
     `links` and `last_links` are (forward, backward) pairs: of all stages, and of the last two.
     """
-    rest = _rests(transfers, [pair for link in links for pair in link], clock.boundary_ns)
+    pipelines = np.zeros(transfers.pair_count, dtype=np.bool_)
+    pipelines[[pair for link in links for pair in link]] = True
+    rest = np.maximum(rests_after(transfers, pipelines, clock.boundary_ns), 0)
     delay = _norms(transfers, clock, rest)
     if delay is None:
         delay = _backward_pass(transfers, last_links, batches, clock, rest)
     return StepClock(clock.boundary_ns + delay, clock.regular, clock.dominance)
-
-
-def _rests(transfers: TransferTable, pairs: list[int], boundary_ns: Int64) -> Int64:
-    """How long the pipelines rest after each boundary; 0 after the last."""
-    chosen = np.zeros(transfers.pair_count, dtype=np.bool_)
-    chosen[pairs] = True
-    wanted = np.repeat(chosen, np.diff(transfers.pair_offsets)) & (transfers.bytes >= MESSAGE_FLOOR_BYTES)
-    start = np.sort(transfers.start_ns[wanted])
-    following = np.searchsorted(start, boundary_ns, side="left")
-    found = following < start.size
-    return np.where(found, start[np.minimum(following, start.size - 1)] - boundary_ns, 0)
 
 
 def _norms(transfers: TransferTable, clock: StepClock, rest: Int64) -> Int64 | None:

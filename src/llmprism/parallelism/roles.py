@@ -27,7 +27,6 @@ __all__ = [
     "pair_index",
     "pair_kinds_of",
     "row_kinds",
-    "rows_of",
 ]
 
 MESH_CONFIDENCE = 0.9
@@ -48,7 +47,7 @@ def pair_kinds_of(transfers: TransferTable, links: Links, kinds: LinkKinds) -> I
 def link_roles(transfers: TransferTable, links: Links, kinds: LinkKinds) -> PairRoles:
     """Every direction that carries the link's traffic; the trickle back over a one-way link is not a pair."""
     pair, kind, confidence = [], [], []
-    size = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
+    size = transfers.pair_bytes
     for there, back in ((links.there, links.back), (links.back, links.there)):
         carries = _carries(size, kinds.one_way, there, back)
         pair.append(there[carries])
@@ -73,7 +72,7 @@ def _carries(size: Int64, one_way: Bool, there: Int32, back: Int32) -> Bool:
 
 def collective_pairs(transfers: TransferTable, links: Links, kinds: LinkKinds) -> Bool:
     """Pairs of collectives, without the trickle back over one-way links."""
-    size = np.add.reduceat(transfers.bytes, transfers.pair_offsets[:-1])
+    size = transfers.pair_bytes
     result = np.zeros(transfers.pair_count, dtype=np.bool_)
     for there, back in ((links.there, links.back), (links.back, links.there)):
         result[there[_carries(size, kinds.one_way, there, back) & (kinds.kind == PairKind.DP)]] = True
@@ -100,14 +99,10 @@ def all_roles(transfers: TransferTable, told: PairRoles, meshes: Meshes, in_step
 
 def row_kinds(transfers: TransferTable, pair_kind: Int8, meshes: Meshes, in_step: InStep) -> Int8:
     rows = np.repeat(pair_kind, np.diff(transfers.pair_offsets))
-    in_ring = rows_of(transfers, in_step.inside) & ~in_step.gradient_row
-    rows[in_ring] = np.where(rows_of(transfers, in_step.tensor), PairKind.TP, PairKind.CP)[in_ring]
+    in_ring = transfers.rows_of(in_step.inside) & ~in_step.gradient_row
+    rows[in_ring] = np.where(transfers.rows_of(in_step.tensor), PairKind.TP, PairKind.CP)[in_ring]
     rows[meshes.rows] = PairKind.EP
     return rows
-
-
-def rows_of(transfers: TransferTable, pairs: Bool) -> Bool:
-    return np.repeat(pairs, np.diff(transfers.pair_offsets))
 
 
 def pair_index(transfers: TransferTable) -> dict[tuple[int, int], int]:
