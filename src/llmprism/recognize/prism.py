@@ -124,8 +124,9 @@ class RailQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Clusters (indices) of one job by their clocks, two and two, and what the clocks leave open."""
+    """The clusters, which of them (indices) are one job by their clocks, two and two, and what clocks leave open."""
 
+    clusters: tuple[_Cluster, ...]
     sure: tuple[tuple[int, int], ...]
     questions: tuple[RailQuestion, ...]
 
@@ -142,7 +143,7 @@ def recognize(transfers: TransferTable, topology: Topology | None = None) -> Rec
         for question in joined.questions
         if are_rails(pieces, draft.clusters[question.left], draft.clusters[question.right], question.step_ns)
     ]
-    drafts = draft_jobs(draft, clocks, topology, [*joined.sure, *rails])
+    drafts = draft_jobs(draft, joined, rails, topology)
     jobs = tuple(one.job(pieces.select_pairs(one.pairs)) for one in drafts)
     return Recognition(jobs, unused_records(draft, drafts), pieces.select_pairs(crossing_pairs(draft, drafts)))
 
@@ -179,7 +180,7 @@ def join_clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: To
         elif clock is not None and _may_be_rails(a, b):
             questions.append(RailQuestion(i, j, clock.period_ns))
     open_ones = (q for q in questions if root_of.python(job, q.left) != root_of.python(job, q.right))
-    return Joined((*sure, *_set_ups(clusters)), tuple(open_ones))
+    return Joined(tuple(clusters), (*sure, *_set_ups(clusters)), tuple(open_ones))
 
 
 def are_rails(transfers: TransferTable, one: Int32, other: Int32, step_ns: float) -> bool:
@@ -188,17 +189,14 @@ def are_rails(transfers: TransferTable, one: Int32, other: Int32, step_ns: float
 
 
 def draft_jobs(
-    draft: Draft,
-    clocks: Sequence[StepClock | None],
-    topology: Topology | None,
-    joined: Sequence[tuple[int, int]],
+    draft: Draft, joined: Joined, rails: Sequence[tuple[int, int]], topology: Topology | None
 ) -> list[JobDraft]:
-    """The jobs, given which clusters belong together, two and two."""
+    """The jobs, given which clusters belong together by their clocks and which are `rails` of one job besides."""
     server_of = topology.server_of() if topology else {}
-    clusters = _clusters(draft, clocks, topology)
-    labels = component_labels(len(clusters), [i for i, _ in joined], [j for _, j in joined])
+    pairs = (*joined.sure, *rails)
+    labels = component_labels(len(joined.clusters), [i for i, _ in pairs], [j for _, j in pairs])
     jobs = [
-        _job(draft.pieces, [clusters[i] for i in np.flatnonzero(labels == label)], server_of)
+        _job(draft.pieces, [joined.clusters[i] for i in np.flatnonzero(labels == label)], server_of)
         for label in range(int(labels.max(initial=-1)) + 1)
     ]
     return _told_apart(sorted(jobs, key=lambda job: (job.members, job.id, _began(draft.pieces, job))))

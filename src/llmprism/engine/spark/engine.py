@@ -71,7 +71,7 @@ def report_of(cluster: Cluster, topology: Topology | None, tell: Progress) -> Re
     draft = draft_clusters(graph, graph.segments, usable)
     clocks = cluster.clocks(draft)
     joined = join_clusters(draft, clocks, usable)
-    drafts = draft_jobs(draft, clocks, usable, [*joined.sure, *cluster.rails(draft, joined.questions)])
+    drafts = draft_jobs(draft, joined, cluster.rails(draft, joined.questions), usable)
     tell("layout and timeline", 0.0)
     outcomes = cluster.outcomes(draft, drafts)
     tell("diagnosis", 0.0)
