@@ -22,6 +22,7 @@ from llmprism.report.html.data import page_data
 __all__ = ["SCRIPTS", "render", "script_safe_json"]
 
 SCRIPTS: Final = (
+    "elements.js",
     "dom.js",
     "format.js",
     "data.js",
@@ -38,13 +39,17 @@ SCRIPTS: Final = (
     "input.js",
     "main.js",
 )
-"""In the order in which they run; together they are one closed function."""
+"""In the order in which they run; together they are one closed function, in which nothing is exported."""
 
 
 def render(report: Report) -> bytes:
     """The page as UTF-8 bytes; equal reports give equal pages."""
     style = _static("tokens.css") + _static("page.css")
-    script = '(() => {\n"use strict";\n' + "\n".join(_static(name) for name in SCRIPTS) + "})();\n"
+    script = (
+        '(() => {\n"use strict";\n'
+        + "\n".join(_static(name) for name in SCRIPTS).replace("\nexport ", "\n")
+        + "})();\n"
+    )
     parts = {
         "csp": html.escape(_policy(style, script)),
         "version": html.escape(__version__),

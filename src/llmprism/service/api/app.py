@@ -36,6 +36,7 @@ __all__ = ["Live", "create_app"]
 STATIC: Final = {
     "app.js": "text/javascript",
     "dom.js": "text/javascript",
+    "elements.js": "text/javascript",
     "format.js": "text/javascript",
     "charts.js": "text/javascript",
     "timeline.js": "text/javascript",
@@ -48,7 +49,7 @@ STATIC: Final = {
     "style.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
-SHARED: Final = ("tokens.css",)
+SHARED: Final = ("elements.js", "tokens.css")
 """Files that the HTML report brings along."""
 
 MAX_TIMELINE_NS: Final = 3_600 * 10**9

@@ -1,35 +1,8 @@
-// Elements and nothing else: text enters the page through text nodes only, never as markup.
+// Pieces of the page that are made of elements.
 
-const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
+import { byId, el, svg } from "./elements.js";
 
-function fill(node, attributes, children) {
-  for (const [name, value] of Object.entries(attributes || {})) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name === "on") {
-      for (const [event, handler] of Object.entries(value)) node.addEventListener(event, handler);
-    } else if (name === "vars") {
-      for (const [variable, setting] of Object.entries(value)) node.style.setProperty(variable, setting);
-    } else {
-      node.setAttribute(name, value === true ? "" : String(value));
-    }
-  }
-  for (const child of children.flat(2)) {
-    if (child !== null && child !== undefined && child !== false) node.append(child);
-  }
-  return node;
-}
-
-export function el(tag, attributes, ...children) {
-  return fill(document.createElement(tag), attributes, children);
-}
-
-export function svg(tag, attributes, ...children) {
-  return fill(document.createElementNS(SVG_NAMESPACE, tag), attributes, children);
-}
-
-export function byId(id) {
-  return document.getElementById(id);
-}
+export { byId, el, svg };
 
 export function section(title, note, ...children) {
   const head = el("div", { class: "section-head" }, el("h2", {}, title), note && el("p", { class: "muted" }, note));

@@ -1,35 +1,4 @@
-// Elements and nothing else: text enters the page through text nodes only, never as markup.
-
-const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
-
-function fill(node, attributes, children) {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name === "on") {
-      for (const [event, handler] of Object.entries(value)) node.addEventListener(event, handler);
-    } else if (name === "vars") {
-      for (const [variable, setting] of Object.entries(value)) node.style.setProperty(variable, setting);
-    } else {
-      node.setAttribute(name, value === true ? "" : String(value));
-    }
-  }
-  for (const child of children.flat()) {
-    if (child !== null && child !== undefined && child !== false) node.append(child);
-  }
-  return node;
-}
-
-function el(tag, attributes = {}, ...children) {
-  return fill(document.createElement(tag), attributes, children);
-}
-
-function svg(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS(SVG_NAMESPACE, tag), attributes, children);
-}
-
-function byId(id) {
-  return document.getElementById(id);
-}
+// Pieces of the page that are made of elements.
 
 function heading(section, title, note) {
   const head = el("div", { class: "section-head" }, el("h2", { id: `${section.id}-title` }, title));
