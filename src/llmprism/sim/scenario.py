@@ -103,12 +103,14 @@ class JobSpec:
     """One tenant's job. Sizes are per GPU: `activation_mb` per micro-batch, `gradient_mb` per step.
 
     `compute_ms` is the forward time of one micro-batch on one stage; backward takes twice as long. `start_s` below 0:
-    the job was running before the window. `half` takes only the lower or upper half of each server's GPUs. `steps` 0
+    the job was running before the window. `repeat` makes so many jobs of this kind, `apart_s` between the starts of one
+    and the next. `half` takes only the lower or upper half of each server's GPUs. `steps` 0
     and `stop_s` 0: it runs to the end of the window.
     """
 
     name: str = "job"
     repeat: int = 1
+    apart_s: float = 0.37
     tp: int = 1
     pp: int = 1
     dp: int = 1
@@ -263,7 +265,9 @@ def _scaled_dp(job: JobSpec, ratio: float) -> int:
 def _repeated(job: JobSpec) -> list[JobSpec]:
     if job.repeat <= 1:
         return [job]
-    return [replace(job, name=f"{job.name}{i}", repeat=1, start_s=job.start_s + 0.37 * i) for i in range(job.repeat)]
+    return [
+        replace(job, name=f"{job.name}{i}", repeat=1, start_s=job.start_s + job.apart_s * i) for i in range(job.repeat)
+    ]
 
 
 def _build(kind: type[T], values: Any, where: str) -> T:
