@@ -2,7 +2,9 @@
 
 A scheduler may give the servers of a finished job to the next one, and some pairs of NICs then talk in both. Such a
 pair is cut at a silence of both of its ends if the peers of either end are not the same before and after it. A job that
-only pauses, or comes back after a crash, has the same peers and is not cut.
+only pauses, or comes back after a crash, has the same peers and is not cut. A peer is new, or gone, only if it was
+silent from the first record on, or up to the last one, for longer than ever in between: in the first and the last
+seconds of a window not everybody has sent yet, or again.
 """
 
 from __future__ import annotations
@@ -25,24 +27,40 @@ def reused_segments(pair_src: Int32, pair_dst: Int32, segments: PairSegments, bu
     candidates = np.flatnonzero((segments.row > 0) & bulk[pair])
     if not candidates.size:
         return cut
-    candidates = candidates[_peers_may_change(pair_src, pair_dst, segments, bulk, candidates)]
+    begin_ns, end_ns = _presence(segments)
+    candidates = candidates[_peers_may_change(pair_src, pair_dst, segments, bulk, (begin_ns, end_ns), candidates)]
     if not candidates.size:
         return cut
-    activity = _Activity(pair_src, pair_dst, segments, bulk)
+    activity = _Activity(pair_src, pair_dst, segments, bulk, (begin_ns, end_ns))
     for segment in candidates:
         before, after = int(segments.message_last_ns[segment - 1]), int(segments.message_first_ns[segment])
         cut[segment] = activity.changes(int(pair[segment]), before, after)
     return cut
 
 
-def _peers_may_change(pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, asked: Int64) -> Bool:
+def _presence(segments: PairSegments) -> tuple[Int64, Int64]:
+    """From when to when each pair is there: for ever, where its silence at that end of the window says nothing."""
+    starts, lasts = segments.offsets[:-1], segments.offsets[1:] - 1
+    begin_ns, end_ns = segments.message_first_ns[starts], segments.message_last_ns[lasts]
+    silence = np.full(segments.row.size, MIN_SILENCE_NS)
+    silence[1:] = np.maximum(segments.message_first_ns[1:] - segments.message_last_ns[:-1], MIN_SILENCE_NS)
+    silence[starts] = MIN_SILENCE_NS
+    longest = np.maximum.reduceat(silence, starts)
+    always = begin_ns - segments.first_ns.min() <= longest
+    to_the_end = segments.last_ns.max() - end_ns <= longest
+    never = np.iinfo(np.int64)
+    return np.where(always, never.min, begin_ns), np.where(to_the_end, never.max, end_ns)
+
+
+def _peers_may_change(
+    pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, presence: tuple[Int64, Int64], asked: Int64
+) -> Bool:
     """Has either end of each asked segment's pair some pair that ends before the segment, or begins with or after it?
 
     Where all pairs of both ends were there before and go on afterwards, which is nearly everywhere, nothing changes.
     """
     pairs = np.flatnonzero(bulk)
-    first = segments.message_first_ns[segments.offsets[:-1]][pairs]
-    last = segments.message_last_ns[segments.offsets[1:] - 1][pairs]
+    first, last = presence[0][pairs], presence[1][pairs]
     nodes = int(max(pair_src.max(initial=0), pair_dst.max(initial=0))) + 1
     earliest_end = np.full(nodes, np.iinfo(np.int64).max)
     latest_begin = np.full(nodes, np.iinfo(np.int64).min)
@@ -60,7 +78,10 @@ def _peers_may_change(pair_src: Int32, pair_dst: Int32, segments: PairSegments, 
 class _Activity:
     """When and with whom each address exchanges bulk traffic."""
 
-    def __init__(self, pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool) -> None:
+    def __init__(
+        self, pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, presence: tuple[Int64, Int64]
+    ) -> None:
+        self.begin_ns, self.end_ns = presence
         self.ends = list(zip(pair_src.tolist(), pair_dst.tolist(), strict=True))
         self.segments = segments
         self.pairs_of: dict[int, list[int]] = {}
@@ -95,9 +116,6 @@ class _Activity:
 
     def _active(self, end: int, when: int, later: bool) -> frozenset[int]:
         """Pairs of the address that send before (or after) a time."""
-        begins, ends = self.segments.message_first_ns, self.segments.message_last_ns
         return frozenset(
-            pair
-            for pair in self.pairs_of[end]
-            if (ends[self._of(pair)][-1] > when if later else begins[self._of(pair)][0] < when)
+            pair for pair in self.pairs_of[end] if (self.end_ns[pair] > when if later else self.begin_ns[pair] < when)
         )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.recognize.bulk import bulk_pairs, pair_traffic
 from llmprism.recognize.clock import cluster_clock, witness_pairs
-from llmprism.recognize.epochs import _Activity, reused_segments
+from llmprism.recognize.epochs import _Activity, _presence, reused_segments
 from llmprism.recognize.segments import MIN_SILENCE_NS, PairPieces, segments_of
 from unit.builders import Flow, transfer_table
 
@@ -54,7 +54,8 @@ def test_segments_are_the_pair_in_parts(records):
 def test_silence_by_segments_is_silence_by_transfers(records, first, beyond):
     transfers = transfer_table(records)
     bulk = bulk_pairs(transfers, pair_traffic(transfers))
-    activity = _Activity(transfers.pair_src, transfers.pair_dst, segments_of(transfers), bulk)
+    segments = segments_of(transfers)
+    activity = _Activity(transfers.pair_src, transfers.pair_dst, segments, bulk, _presence(segments))
     last = first + MIN_SILENCE_NS + beyond
     spare = beyond // 2
     for end, pairs in activity.pairs_of.items():
@@ -91,6 +92,18 @@ def test_a_pause_cuts_nothing():
     segments = segments_of(transfers)
     assert not reused_segments(transfers.pair_src, transfers.pair_dst, segments, np.ones(2, dtype=np.bool_)).any()
     assert segments.row.size == 4
+
+
+def test_who_has_not_sent_again_when_the_window_ends_is_not_gone():
+    """Every 10 s the pair a, b sends, a moment later b and c; the window ends in between."""
+    flows = [
+        Flow(x, y, t * SECOND + later, t * SECOND + later + 1000, 10**6)
+        for t in (0, 10, 20)
+        for x, y, later in (("a", "b", 0), ("b", "c", SECOND))
+    ]
+    transfers = transfer_table([flow for flow in flows if flow.start_ns <= 20 * SECOND])
+    segments = segments_of(transfers)
+    assert not reused_segments(transfers.pair_src, transfers.pair_dst, segments, np.ones(2, dtype=np.bool_)).any()
 
 
 def test_a_clock_needs_the_transfers_of_its_witnesses_only():
