@@ -3,7 +3,9 @@
 *One link.* A ring all-reduce (or a sharded gather) of three or more members sends one way only. Where both directions
 carry the same bytes, the two are told apart by their profiles over the step: the two directions of a collective flow
 together, activations and gradients take turns. The two directions of a tree take turns too, but in one burst, while a
-pipeline sends through all of its passes. Sizes are not used: collectors cut and fuse them.
+pipeline sends through all of its passes. Between the last two stages activations and gradients alternate, one by one;
+with many micro-batches their profiles are alike, but they flow apart from the rings that the two ends belong to. Sizes
+are not used: collectors cut and fuse them.
 
 *The graph.* A pipeline has one member of a data-parallel group, never two. So links are accepted from the surest to
 the least sure; a data-parallel link between two members of one pipeline, or a pipeline link inside one group, is
@@ -64,6 +66,15 @@ BURST_ODDS: Final = 3.0
 """Log odds for data parallelism of a link that sends in one burst: a pipeline of tiny passes and long synchronisations
 could do so too."""
 
+APART: Final = 0.25
+"""Kolmogorov distance between the profile of a link and that of the one-way traffic of its ends. Pipelines are 0.3 and
+more away from the rings of their stages (0.12 where tensor rings fill the step); the two-way links of collectives are
+so only if they serve another communicator, as the replicas of hybrid sharding do."""
+
+APART_ODDS: Final = 3.0
+"""Log odds against data parallelism of a link that flows apart: more than alternating directions leave in doubt, less
+than directions that flow at the same moments say."""
+
 
 @dataclass(frozen=True, slots=True)
 class LinkKinds:
@@ -85,6 +96,7 @@ def judge_links(links: Links, features: PairFeatures, together: Float64) -> Link
     one_way = np.minimum(there, back) < ONE_WAY * np.maximum(there, back)
     distance = np.abs(_cumulative(features, links.there) - _cumulative(features, links.back)).max(axis=1, initial=0.0)
     odds = (PROFILE_DISTANCE - distance) / PROFILE_SCALE + (together - SIMULTANEITY) / SIMULTANEITY_SCALE
+    odds -= np.where(_apart(features, links, one_way) > APART, APART_ODDS, 0.0)
     odds = np.where(_one_burst(features, links), np.maximum(odds, BURST_ODDS), odds)
     odds = np.where(one_way, ONE_WAY_ODDS, np.clip(odds, -6.0, 6.0))
     kind = np.where(odds > 0, PairKind.DP, PairKind.PP).astype(np.int8)
@@ -96,9 +108,34 @@ def _step_bytes(features: PairFeatures, pair: Int32) -> Float64:
     return np.where(pair >= 0, amount[pair], 0.0)
 
 
+def _apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64:
+    """Distance between a link's profile and that of the one-way links at its ends; 0 where either end has none."""
+    members, ends = np.unique(np.concatenate([links.low, links.high]), return_inverse=True)
+    low, high = ends[: links.low.size], ends[links.low.size :]
+    there, back = (_profile(features, pair) * _step_bytes(features, pair)[:, None] for pair in (links.there, links.back))
+    own = there + back
+    rings = np.zeros((members.size, features.profile.shape[1]))
+    for end in (low, high):
+        np.add.at(rings, end[one_way], own[one_way])
+    known = (rings[low].any(axis=1)) & (rings[high].any(axis=1))
+    gap = _distribution(own[known]) - _distribution(rings[low[known]] + rings[high[known]])
+    result = np.zeros(links.low.size)
+    result[known] = np.abs(gap).max(axis=1, initial=0.0)
+    return result
+
+
+def _distribution(profile: Float64) -> Float64:
+    total = np.cumsum(profile, axis=1)
+    return total / np.maximum(total[:, -1:], 1e-9)
+
+
+def _profile(features: PairFeatures, pair: Int32) -> Float64:
+    return np.where(pair[:, None] >= 0, features.profile[pair], 0.0)
+
+
 def _one_burst(features: PairFeatures, links: Links) -> NDArray[np.bool_]:
     """Links that send nearly all of their bytes in one short part of the (cyclic) step."""
-    both = sum(np.where(pair[:, None] >= 0, features.profile[pair], 0.0) for pair in (links.there, links.back))
+    both = sum(_profile(features, pair) for pair in (links.there, links.back))
     slots = features.profile.shape[1]
     total = np.cumsum(np.concatenate([np.zeros((links.low.size, 1)), both, both], axis=1), axis=1)
     width = round(BURST * slots)
@@ -108,7 +145,7 @@ def _one_burst(features: PairFeatures, links: Links) -> NDArray[np.bool_]:
 
 
 def _cumulative(features: PairFeatures, pair: Int32) -> Float64:
-    return np.cumsum(np.where(pair[:, None] >= 0, features.profile[pair], 0.0), axis=1)
+    return np.cumsum(_profile(features, pair), axis=1)
 
 
 @kernel

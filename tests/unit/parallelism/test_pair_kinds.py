@@ -53,6 +53,17 @@ def test_a_tree_goes_up_and_down_in_one_burst_a_pipeline_through_the_step(apart,
     assert two_way(down, up, together=0.0)[0] is kind
 
 
+@pytest.mark.parametrize(("ring", "together", "kind"), [(LATE, 0.05, PP), (BOTH, 0.05, DP), (LATE, 0.5, DP)])
+def test_directions_that_alternate_apart_from_the_rings_of_their_ends_are_a_pipeline(ring, together, kind):
+    """0 and 1 exchange as much either way throughout the step; each sends on to a neighbour of its own in a ring."""
+    exchange = [10, 10, 10, 10.5]
+    profile = np.array([exchange, exchange, ring, ring], dtype=np.float64)
+    profile /= profile.sum(axis=1, keepdims=True)
+    features = PairFeatures(np.full(4, 100.0), np.zeros(4), profile, np.full(4, 1000.0))
+    links = Links(*(np.array(ends, dtype=np.int32) for ends in ([0, 0, 1], [1, 2, 3], [0, 2, 3], [1, -1, -1])))
+    assert PairKind(judge_links(links, features, np.array([together, 0.0, 0.0])).kind[0]) is kind
+
+
 def test_plain_evidence_is_surer():
     assert two_way(EARLY, LATE)[1] > two_way(BOTH, [1.0, 1.0, 1.0, 1.5])[1]
     assert 0.5 <= two_way(BOTH, [1.0, 1.0, 1.0, 1.3])[1] <= 1.0
