@@ -112,8 +112,7 @@ def _apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64:
     """Distance between a link's profile and that of the one-way links at its ends; 0 where either end has none."""
     members, ends = np.unique(np.concatenate([links.low, links.high]), return_inverse=True)
     low, high = ends[: links.low.size], ends[links.low.size :]
-    there, back = (_profile(features, pair) * _step_bytes(features, pair)[:, None] for pair in (links.there, links.back))
-    own = there + back
+    own = _over_the_step(features, links.there) + _over_the_step(features, links.back)
     rings = np.zeros((members.size, features.profile.shape[1]))
     for end in (low, high):
         np.add.at(rings, end[one_way], own[one_way])
@@ -127,6 +126,11 @@ def _apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64:
 def _distribution(profile: Float64) -> Float64:
     total = np.cumsum(profile, axis=1)
     return total / np.maximum(total[:, -1:], 1e-9)
+
+
+def _over_the_step(features: PairFeatures, pair: Int32) -> Float64:
+    """Bytes per slot of the step."""
+    return _profile(features, pair) * _step_bytes(features, pair)[:, None]
 
 
 def _profile(features: PairFeatures, pair: Int32) -> Float64:
