@@ -33,6 +33,18 @@ class StepClock:
         return np.where(step < self.regular.size, step, -1)
 
     @property
+    def whole(self) -> NDArray[np.bool_]:
+        """The regular steps that are seen from their beginning on.
+
+        All but the first where that is shorter than half of the others: a step whose gradients are all there ends as
+        the others do, but it began before the window.
+        """
+        whole = self.regular.copy()
+        if whole.any():
+            whole[0] &= bool(2.0 * (self.boundary_ns[1] - self.boundary_ns[0]) >= self.period_ns)
+        return whole
+
+    @property
     def period_ns(self) -> float:
         """Median duration of a step; 0 without any."""
         durations = np.diff(self.boundary_ns)[self.regular]

@@ -131,11 +131,12 @@ def _simultaneity(offsets: Int64, start: Int64, end: Int64, there: Int32, back: 
 
 
 def pair_features(transfers: TransferTable, clock: StepClock) -> PairFeatures:
+    whole = clock.whole
     by_step, profile = _spread_over_steps(
         transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
-        clock.boundary_ns, clock.regular, PROFILE_BINS,
+        clock.boundary_ns, whole, PROFILE_BINS,
     )  # fmt: skip
-    steady = by_step[:, clock.regular]
+    steady = by_step[:, whole]
     median = np.median(steady, axis=1) if steady.shape[1] else np.zeros(steady.shape[0])
     spread = np.median(np.abs(steady - median[:, None]), axis=1) if steady.shape[1] else np.zeros(steady.shape[0])
     weight = profile.sum(axis=1, keepdims=True)

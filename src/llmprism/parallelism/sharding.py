@@ -57,6 +57,12 @@ HALVES_EXPLAIN: Final = 0.1
 VISITED: Final = 0.02
 """Silence at the least visited place, relative to the mean: gather and reduction leave little between them."""
 
+NEARLY_ALL: Final = 0.8
+"""Share of the silence between collectives where nothing but their number explains it."""
+
+HARDLY_VISITED: Final = 0.003
+"""The same as VISITED there: in long steps gather and reduction leave milliseconds, the passes half seconds."""
+
 GOOD_FIT: Final = 0.8
 """Share of the pauses' variance that the pattern explains where it is one: real and simulated sharding reach 0.99."""
 
@@ -115,6 +121,8 @@ def _longest_silence(profile: Float64) -> float:
 
 def _collectives(position: Float64, weight: Float64) -> int | None:
     parts = equal_parts(position, weight, MAX_COLLECTIVES, GATHERS_EXPLAIN, VISITED)
+    if parts is None:
+        parts = equal_parts(position, weight, MAX_COLLECTIVES, NEARLY_ALL, HARDLY_VISITED)
     while parts is not None and 2 * parts <= MAX_COLLECTIVES:
         if _by_place(position, weight, 2 * parts)[1::2].sum() < HALVES_EXPLAIN * weight.sum():
             break
