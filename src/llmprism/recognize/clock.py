@@ -168,13 +168,8 @@ def _each_conserved(transfers: TransferTable, pairs: Int32, boundary_ns: Int64, 
     """Does each pair of the witness carry the same bytes step after step?"""
     if pairs.size == 1:
         return True
-    varying, total = 0.0, 0.0
-    for pair in pairs:
-        steps = np.diff(_sent_by(transfers, int(pair), boundary_ns))[chain.regular]
-        usual = float(np.median(steps))
-        varying += float(np.median(np.abs(steps - usual))) if usual > 0 else float(steps.mean())
-        total += max(usual, float(steps.mean()))
-    return varying <= MAX_VARIATION * total
+    sent = np.stack([_sent_by(transfers, int(pair), boundary_ns) for pair in pairs])
+    return _variation(np.diff(sent, axis=1)[:, chain.regular]) <= MAX_VARIATION
 
 
 def _one_way(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> bool:
