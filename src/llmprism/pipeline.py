@@ -9,31 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final
-
-import numpy as np
 
 from llmprism.errors import UsageError
 from llmprism.ingest import assemble_transfers
 from llmprism.ingest.as_records import records_as_transfers
 from llmprism.model.finding import Finding
-from llmprism.model.flows import AssembledFlows, FlowTable, InputCounts, TransferTable, Window
+from llmprism.model.flows import AssembledFlows, FlowTable, InputCounts, Window
 from llmprism.model.job import Job, JobState, Recognition
 from llmprism.model.layout import JobLayout
-from llmprism.model.report import JobReport, Report, SwitchLoad
+from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import Timeline
 from llmprism.model.topology import Topology
 
 __all__ = [
     "METHODS",
-    "PathLoad",
     "Progress",
     "counts_of",
     "diagnose",
     "job_notes",
-    "path_loads",
-    "switch_loads",
     "tell_job",
     "usable_topology",
 ]
@@ -65,7 +59,7 @@ def diagnose(
     """
     if method not in METHODS:
         raise UsageError(f"there is no method {method!r}; there are {' and '.join(METHODS)}")
-    from llmprism.diagnose import congestion_note, with_congestion_signs
+    from llmprism.diagnose import congestion_note, path_loads, switch_loads, with_congestion_signs
 
     watched = window or flows.window
     tell = progress or (lambda _stage, _share: None)
@@ -165,62 +159,3 @@ def job_notes(layouts: Iterable[tuple[str, JobLayout]]) -> tuple[str, ...]:
 def counts_of(counts: InputCounts, unused: tuple[tuple[str, int], ...]) -> InputCounts:
     """The counts with the records that belong to no job moved to the dropped ones."""
     return InputCounts(counts.records, counts.used - sum(count for _, count in unused), counts.dropped + unused)
-
-
-@dataclass(frozen=True, slots=True)
-class PathLoad:
-    """What one job sends over one path: bytes, pairs, and the rate in Gb/s while something was sent."""
-
-    switches: tuple[str, ...]
-    bytes: int
-    pairs: int
-    rate_gbps: float
-
-
-def switch_loads(jobs: Iterable[tuple[str, Sequence[PathLoad]]], topology: Topology | None) -> tuple[SwitchLoad, ...]:
-    """Training traffic through each switch on the records' paths, from the jobs' ids and their loads."""
-    tier = topology.tier_of() if topology else {}
-    loads: dict[str, _Load] = {}
-    for job, paths in jobs:
-        for path in paths:
-            for switch in dict.fromkeys(path.switches):
-                loads.setdefault(switch, _Load()).add(job, path.bytes, path.pairs, path.rate_gbps)
-    return tuple(load.sealed(switch, tier.get(switch)) for switch, load in sorted(loads.items()))
-
-
-class _Load:
-    """Adds up one switch's share of the paths through it."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self.pairs = 0
-        self.rates: list[tuple[float, int]] = []
-        self.jobs: dict[str, None] = {}
-
-    def add(self, job: str, size: int, pairs: int, rate: float) -> None:
-        self.bytes += size
-        self.pairs += pairs
-        self.rates.append((rate, size))
-        self.jobs[job] = None
-
-    def sealed(self, switch: str, tier: str | None) -> SwitchLoad:
-        rates = sorted(self.rates)
-        half, running = self.bytes / 2, 0
-        median = next((rate for rate, size in rates if (running := running + size) >= half), 0.0)
-        return SwitchLoad(switch, tier, self.bytes, self.pairs, median, tuple(self.jobs))
-
-
-def path_loads(transfers: TransferTable) -> tuple[PathLoad, ...]:
-    """The load of every path that the transfers take, in the order of the paths."""
-    if not transfers.path.size:
-        return ()
-    known = transfers.path >= 0
-    path = transfers.path[known]
-    size = np.bincount(path, transfers.bytes[known])
-    active = np.bincount(path, transfers.active_ns[known])
-    path_of_pair = transfers.path[transfers.pair_offsets[:-1]]
-    count = np.bincount(path_of_pair[path_of_pair >= 0], minlength=size.size)
-    return tuple(
-        PathLoad(transfers.paths[p], int(size[p]), int(count[p]), float(8 * size[p] / max(active[p], 1)))
-        for p in np.flatnonzero(size)
-    )

@@ -4,12 +4,16 @@ from llmprism.diagnose.congestion_signs import congestion_note, with_congestion_
 from llmprism.diagnose.paper import diagnose_paper
 from llmprism.diagnose.prism import diagnose_jobs, find_faults
 from llmprism.diagnose.stopped import job_state
+from llmprism.diagnose.switch_loads import PathLoads, path_loads, switch_loads
 
 __all__ = [
+    "PathLoads",
     "congestion_note",
     "diagnose_jobs",
     "diagnose_paper",
     "find_faults",
     "job_state",
+    "path_loads",
+    "switch_loads",
     "with_congestion_signs",
 ]

@@ -10,7 +10,7 @@ from llmprism.engine.spark.session import spark_session
 from llmprism.errors import UsageError
 from llmprism.model.report import JobReport, Report
 from llmprism.model.topology import Topology
-from llmprism.pipeline import Progress, counts_of, job_notes, switch_loads, usable_topology
+from llmprism.pipeline import Progress, counts_of, job_notes, usable_topology
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +63,7 @@ class SparkEngine:
 
 def report_of(cluster: Cluster, topology: Topology | None, tell: Progress) -> Report:
     """The report, made of what the cluster says."""
+    from llmprism.diagnose import switch_loads
     from llmprism.recognize.prism import draft_clusters, draft_jobs, join_clusters, unused_records
 
     graph = cluster.graph

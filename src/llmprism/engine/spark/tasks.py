@@ -18,6 +18,7 @@ from llmprism.diagnose.evidence import gather_evidence
 from llmprism.diagnose.prism import JobFaults, Shared, find_job_faults
 from llmprism.diagnose.slow_cells import SlowCells, judge_transfers
 from llmprism.diagnose.slow_storage import find_slow_storage
+from llmprism.diagnose.switch_loads import PathLoads, path_loads
 from llmprism.engine.arrow_codec import arrow_type, decode, encode
 from llmprism.engine.spark.tables import digest, pair_rows, transfers_from
 from llmprism.ingest.bucket import Reading, exporters_of, read_bucket
@@ -27,7 +28,7 @@ from llmprism.model.flows import Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
-from llmprism.pipeline import PathLoad, path_loads, tell_job
+from llmprism.pipeline import tell_job
 from llmprism.recognize.bulk import PairTraffic
 from llmprism.recognize.clock import cluster_clock
 from llmprism.recognize.prism import JobDraft, RailQuestion, are_rails
@@ -83,7 +84,7 @@ class JobOutcome:
     layout: JobLayout
     timeline: Timeline
     state: JobState
-    loads: tuple[PathLoad, ...]
+    loads: PathLoads
     cells: SlowCells | None
     faults: JobFaults
 
