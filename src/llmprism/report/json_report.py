@@ -162,6 +162,9 @@ def _lines(value: Any, levels: int, indent: str) -> Iterator[str]:
         yield _encode(value)
         return
     inner = indent + " "
+    if levels == 1 and isinstance(value, list):  # by far the most: all at once
+        yield f"[\n{inner}" + f",\n{inner}".join(map(_encode, value)) + f"\n{indent}]"
+        return
     brackets = "{}" if isinstance(value, dict) else "[]"
     keys = sorted(value) if isinstance(value, dict) else range(len(value))
     separator = brackets[0] + "\n"
