@@ -148,7 +148,7 @@ def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> Jo
     findings: list[Finding] = []
     if evidence.steps >= SETTLED_STEPS:
         findings += find_late_members(evidence, shared.accused())
-        findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window)
+        findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window, evidence.state)
         findings += find_standstills(evidence, [*shared.findings, *findings])
         findings += find_imbalance(evidence)
     lost = lost_in_job(evidence, [*shared.findings, *findings])

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
-from llmprism.diagnose.slow_cells import MIN_CELLS, MIN_STEPS, ONE_WAY, LinkUse, Place, SlowCells, judge_transfers
+from llmprism.diagnose.passes import ONE_WAY, Place
+from llmprism.diagnose.slow_cells import MIN_CELLS, MIN_STEPS, LinkUse, SlowCells, judge_transfers
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 
 Bool = NDArray[np.bool_]
@@ -84,11 +85,10 @@ def find_slow_places(cells: Sequence[SlowCells]) -> list[Finding]:
     """Findings for the places that explain the sick cells of all jobs, the most explaining first."""
     total = {cell.job: int(cell.sick.sum()) for cell in cells}
     left = [cell for cell in cells if total[cell.job]]
-    passes = [_Passes.of(cell) for cell in left]
     findings: list[Finding] = []
     together: list[set[str]] = []
     for _ in range(MAX_PLACES):
-        place, gain, concerned = _best_place(left, passes)
+        place, gain, concerned = _best_place(left)
         if place is None or gain < MIN_CELLS:
             break
         beside = concerned.union(*(jobs for jobs in together if jobs & concerned))
@@ -142,36 +142,19 @@ def _are_lanes(one: Finding, other: Finding) -> bool:
     return one.start_ns == other.start_ns and one.end_ns == other.end_ns
 
 
-@dataclass(frozen=True, slots=True)
-class _Passes:
-    """Which pairs of a job pass which place: the pairs of place `names[i]` are `pairs[offsets[i]:offsets[i + 1]]`."""
-
-    names: tuple[Place, ...]
-    pairs: Int64
-    offsets: Int64
-
-    @classmethod
-    def of(cls, cell: SlowCells) -> _Passes:
-        by_place: dict[Place, list[int]] = {}
-        for pair, places in cell.places.items():
-            for place in places:
-                by_place.setdefault(place, []).append(pair)
-        pairs = np.array([pair for users in by_place.values() for pair in users], dtype=np.int64)
-        offsets = np.cumsum([0, *(len(users) for users in by_place.values())])
-        return cls(tuple(by_place), pairs, offsets[:-1].astype(np.int64))
-
-    def counts(self, cell: SlowCells) -> tuple[Int64, Int64]:
-        """Per place its sick and its healthy cells, over the steps in which a good share of its pairs is sick."""
-        if not self.pairs.size:
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        busy = cell.sick.any(axis=0)
-        bad = np.add.reduceat(cell.sick[self.pairs][:, busy], self.offsets, axis=0, dtype=np.int64)
-        known = np.add.reduceat(cell.known[self.pairs][:, busy], self.offsets, axis=0, dtype=np.int64)
-        while_sick = bad >= np.maximum(WHILE_SICK * known, 1)
-        return (bad * while_sick).sum(axis=1), ((known - bad) * while_sick).sum(axis=1)
+def _counts(cell: SlowCells) -> tuple[Int64, Int64]:
+    """Per place of a job its sick and its healthy cells, over the steps in which a good share of its pairs is sick."""
+    pairs, offsets = cell.passes.pairs, cell.passes.offsets[:-1]
+    if not pairs.size:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    busy = cell.sick.any(axis=0)
+    bad = np.add.reduceat(cell.sick[pairs][:, busy], offsets, axis=0, dtype=np.int64)
+    known = np.add.reduceat(cell.known[pairs][:, busy], offsets, axis=0, dtype=np.int64)
+    while_sick = bad >= np.maximum(WHILE_SICK * known, 1)
+    return (bad * while_sick).sum(axis=1), ((known - bad) * while_sick).sum(axis=1)
 
 
-def _best_place(cells: Sequence[SlowCells], passes: Sequence[_Passes]) -> tuple[Place | None, int, set[str]]:
+def _best_place(cells: Sequence[SlowCells]) -> tuple[Place | None, int, set[str]]:
     """The place that explains most, its sick cells, and the jobs that have them there. Ties: the smallest place.
 
     What counts are sick cells through it minus healthy ones while it is sick.
@@ -179,9 +162,9 @@ def _best_place(cells: Sequence[SlowCells], passes: Sequence[_Passes]) -> tuple[
     sick: dict[Place, int] = {}
     healthy: dict[Place, int] = {}
     jobs: dict[Place, set[str]] = {}
-    for cell, passed in zip(cells, passes, strict=True):
-        bad, good = passed.counts(cell)
-        for place, ill, well in zip(passed.names, bad.tolist(), good.tolist(), strict=True):
+    for cell in cells:
+        bad, good = _counts(cell)
+        for place, ill, well in zip(cell.passes.number, bad.tolist(), good.tolist(), strict=True):
             if ill:
                 sick[place] = sick.get(place, 0) + ill
                 healthy[place] = healthy.get(place, 0) + well

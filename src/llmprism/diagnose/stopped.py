@@ -68,10 +68,10 @@ def job_state(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -
     return JobState.ENDED if ending.stopped else JobState.RUNNING
 
 
-def find_stopped(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -> list[Finding]:
-    """One finding for each time that the job broke off."""
+def find_stopped(job: Job, layout: JobLayout, timeline: Timeline, window: Window, state: JobState) -> list[Finding]:
+    """One finding for each time that the job broke off; its state tells whether it has done so for good."""
     endings = inner_endings(job, layout, timeline)
-    final = final_ending(job, layout, timeline, window)
+    final = final_ending(job, layout, timeline, window) if state in (JobState.CRASHED, JobState.HUNG) else None
     if final is not None and final.broken_off:
         endings.append(final)
     return [_finding(job, layout, timeline, ending, window) for ending in endings]
