@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Window
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable, Window
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps, Timeline
@@ -100,7 +100,7 @@ def final_ending(job: Job, layout: JobLayout, timeline: Timeline, window: Window
     messages = _Messages.of(job, layout, timeline)
     if messages is None:
         return None
-    last = int(messages.end.max())
+    last = messages.last_ns
     step = timeline.steps.count - int(messages.last_is_cut_short(last))
     return messages.ending(step, last, None, window.end_ns - last, int(job.transfers.end_ns.max()))
 
@@ -129,25 +129,26 @@ def inner_endings(job: Job, layout: JobLayout, timeline: Timeline) -> list[Endin
 
 @dataclass(frozen=True, slots=True)
 class _Messages:
-    """Training messages of a job in the order of its transfers, and the bytes of every step."""
+    """A job's transfers, which of them are training messages (some are), and the bytes of these in every step."""
 
-    start: Int64
-    end: Int64
-    size: Int64
+    transfers: TransferTable
+    training: Bool
     steps: Steps
     step_bytes: Float64
 
     @classmethod
     def of(cls, job: Job, layout: JobLayout, timeline: Timeline) -> _Messages | None:
         transfers, steps = job.transfers, timeline.steps
-        rows = np.flatnonzero(training_rows(job, layout)) if steps.count >= 2 else np.zeros(0, dtype=np.int64)
-        if not rows.size:
+        training = training_rows(job, layout)
+        if steps.count < 2 or not training.any():
             return None
-        start, size = transfers.start_ns[rows], transfers.bytes[rows]
-        step = steps.at(start)
-        inside = step >= 0
-        step_bytes = np.bincount(step[inside], size[inside], minlength=steps.count).astype(np.float64)
-        return cls(start, transfers.end_ns[rows], size, steps, step_bytes)
+        size = np.where(training, transfers.bytes, 0)
+        outside_and_steps = np.bincount(steps.at(transfers.start_ns) + 1, size, minlength=steps.count + 1)
+        return cls(transfers, training, steps, outside_and_steps[1:])
+
+    @property
+    def last_ns(self) -> int:
+        return int(self.transfers.end_ns[self.training].max())
 
     @property
     def period_ns(self) -> float:
@@ -168,9 +169,10 @@ class _Messages:
 
     def between(self, first: int, last: int) -> tuple[Int64, Int64, Int64]:
         """Starts, ends and sizes of the messages that start between two times, sorted by start."""
-        rows = np.flatnonzero((self.start >= first) & (self.start <= last))
-        rows = rows[np.argsort(self.start[rows], kind="stable")]
-        return self.start[rows], self.end[rows], self.size[rows]
+        start = self.transfers.start_ns
+        rows = np.flatnonzero(self.training & (start >= first) & (start <= last))
+        rows = rows[np.argsort(start[rows], kind="stable")]
+        return start[rows], self.transfers.end_ns[rows], self.transfers.bytes[rows]
 
     def last_is_cut_short(self, last: int) -> bool:
         """Has the step that was counted last less than its bytes, and does nothing follow it?"""
@@ -195,7 +197,7 @@ class _Messages:
     def usual_silence(self, done: float) -> int:
         """The longest silence that steps usually keep when this share of their bytes has been sent."""
         steps = self.steps
-        begin, end, size = self.between(int(self.start.min()), int(self.start.max()))
+        begin, end, size = self.between(int(self.transfers.start_ns.min()), self.last_ns)
         horizon = np.maximum.accumulate(end)
         silence = np.maximum(begin[1:] - horizon[:-1], 0)
         step = np.searchsorted(steps.end_ns, horizon[:-1], side="left")

@@ -22,6 +22,7 @@ from llmprism.diagnose.passes import ONE_WAY, Passes, Place, passes_of
 from llmprism.model.finding import WhereType
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.timeline import Steps
+from llmprism.stats.robust import known_median
 from llmprism.stats.runs import runs_of
 
 Bool = NDArray[np.bool_]
@@ -102,8 +103,7 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
         rows = np.flatnonzero((evidence.pair_kind == kind) & known.any(axis=1))
         if rows.size < 2:
             continue
-        usual = np.nanmedian(rate[rows], axis=1)
-        expected[rows] = np.median(usual)
+        expected[rows] = np.median(known_median(rate[rows], axis=1))
         logs = np.log(np.where(known[rows], rate[rows], 1.0)) - np.log(expected[rows])[:, None]
         spread = 1.4826 * np.median(np.abs(logs[known[rows]] - np.median(logs[known[rows]])))
         drop = np.where(known[rows], -logs, 0.0)

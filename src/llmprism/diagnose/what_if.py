@@ -28,7 +28,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.diagnose.evidence import JobEvidence, first_messages_ns
+from llmprism.diagnose.evidence import JobEvidence, first_messages_ns, first_of_members
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_max, known_median
@@ -76,7 +76,8 @@ class StepGraph:
         if not groups:
             ready = np.zeros((len(members), steps.count))
             return cls(ready, evidence.duration_ns[None, :].copy(), (tuple(range(len(members))),))
-        ready = first_messages_ns(evidence.job, evidence.layout, evidence.timeline, evidence.job.transfers.pair_src)
+        first = first_messages_ns(evidence.job, evidence.layout, steps)
+        ready = first_of_members(evidence.job, first, evidence.job.transfers.pair_src)
         end = np.where(evidence.timeline.member_end_ns >= 0, evidence.timeline.member_end_ns - steps.start_ns, np.nan)
         begin = np.stack([known_max(ready[list(group)]) for group in groups])
         return cls(ready, np.stack([known_max(end[list(group)]) for group in groups]) - begin, groups)
@@ -258,9 +259,11 @@ def _pairs_through(evidence: JobEvidence, where: Where) -> Bool:
             for ends in (transfers.pair_src, transfers.pair_dst)
         )
         return src | dst if where.type is WhereType.NIC else src & dst & (evidence.pair_kind == PairKind.DP)
+    used, path_of_row = np.unique(transfers.path, return_inverse=True)
+    paths = (transfers.paths[path] if path >= 0 else () for path in used.tolist())
     passes = [
         any({a, b} == names for a, b in pairwise(path)) if where.type is WhereType.LINK else bool(names & set(path))
-        for path in transfers.paths
+        for path in paths
     ]
-    rows = np.array([*passes, False])[transfers.path]
+    rows = np.array(passes, dtype=np.bool_)[path_of_row]
     return np.asarray(np.logical_or.reduceat(rows, transfers.pair_offsets[:-1]), dtype=np.bool_)
