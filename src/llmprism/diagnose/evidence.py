@@ -139,11 +139,9 @@ def _median_of_others(values: Float64) -> Float64:
     if count <= 2:
         return values[::-1] if count == 2 else np.full(values.shape, np.nan)
     order = np.sort(values, axis=0)
-    rank = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable")
     low, high = (count - 2) // 2, (count - 1) // 2
-
-    lower = np.where(rank <= low, order[low + 1][None, :], order[low][None, :])
-    upper = np.where(rank <= high, order[min(high + 1, count - 1)][None, :], order[high][None, :])
+    lower = np.where(values <= order[low], order[low + 1], order[low])
+    upper = np.where(values <= order[high], order[min(high + 1, count - 1)], order[high])
     middle: Float64 = 0.5 * (lower + upper)
     return middle
 

@@ -6,9 +6,9 @@ number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -86,31 +86,58 @@ def _groups(evidence: JobEvidence, pairs: Int64, number: dict[Place, int]) -> tu
 
 
 def _on_the_way(transfers: TransferTable, pairs: Int64, number: dict[Place, int]) -> tuple[Int64, Int64]:
-    """Pairs and the numbers of the links and switches on their paths; paths are numbered as the pairs come to them."""
+    """Pairs and the numbers of the links and switches on their paths, numbered as the pairs come to them."""
     pair, path = _main_paths(transfers.pair_offsets, transfers.path, transfers.bytes, len(transfers.paths), PATH_SHARE)
     keep = np.isin(pair, pairs)
     pair, path = pair[keep], path[keep]
     order = np.lexsort((path, pair))
     pair, path = pair[order], path[order]
-    used, first, index = np.unique(path, return_index=True, return_inverse=True)
-    by_path = [np.zeros(0, dtype=np.int64)] * used.size
-    for place in np.argsort(first).tolist():
-        by_path[place] = _numbers(_along(transfers.paths[used[place]]), number)
-    lengths = np.array([places.size for places in by_path], dtype=np.int64)
-    ends = np.cumsum(lengths)
-    rows = ranges((ends - lengths)[index], ends[index])
-    passed = np.concatenate(by_path)[rows] if rows.size else rows
-    once = np.unique(np.repeat(pair, lengths[index]) * max(len(number), 1) + passed)
-    return once // max(len(number), 1), once % max(len(number), 1)
+    used, way = np.unique(path, return_inverse=True)
+    ways = _Ways.of([transfers.paths[one] for one in used.tolist()])
+    starts, ends = ways.offsets[way], ways.offsets[way + 1]
+    codes, first, code = np.unique(ways.codes[ranges(starts, ends)], return_index=True, return_inverse=True)
+    numbers = np.empty(codes.size, dtype=np.int64)
+    numbers[np.argsort(first)] = _numbers((ways.place(one) for one in codes[np.argsort(first)].tolist()), number)
+    places = max(len(number), 1)
+    once = np.unique(np.repeat(pair, ends - starts) * places + numbers[code])
+    return once // places, once % places
 
 
-def _along(path: tuple[str, ...]) -> Iterable[Place]:
-    """Links both ways, links one way and switches of a path."""
-    return chain(
-        ((WhereType.LINK, (min(hop), max(hop))) for hop in pairwise(path)),
-        ((WhereType.LINK, (*hop, ONE_WAY)) for hop in pairwise(path)),
-        ((WhereType.SWITCH, switch) for switch in path),
-    )
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """What lies along some paths, as codes: those of path `i` are `codes[offsets[i]:offsets[i + 1]]`.
+
+    With n switches, sorted by name: links both ways have the codes below n x n, links one way those below twice that,
+    switches the others.
+    """
+
+    switches: tuple[str, ...]
+    codes: Int64
+    offsets: Int64
+
+    @classmethod
+    def of(cls, paths: Sequence[tuple[str, ...]]) -> _Ways:
+        switches = tuple(sorted(set(chain.from_iterable(paths))))
+        index = {name: i for i, name in enumerate(switches)}
+        at = np.array([index[name] for name in chain.from_iterable(paths)], dtype=np.int64)
+        path = np.repeat(np.arange(len(paths)), [len(names) for names in paths])
+        hops = np.flatnonzero(path[1:] == path[:-1])
+        a, b, count = at[hops], at[hops + 1], len(switches)
+        codes = np.concatenate(
+            [np.minimum(a, b) * count + np.maximum(a, b), count**2 + a * count + b, 2 * count**2 + at]
+        )
+        owner = np.concatenate([path[hops], path[hops], path])
+        offsets = np.zeros(len(paths) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(owner, minlength=len(paths)), out=offsets[1:])
+        return cls(switches, codes[np.argsort(owner, kind="stable")], offsets)
+
+    def place(self, code: int) -> Place:
+        count = len(self.switches)
+        kind, hop = divmod(code, count**2)
+        if kind == 2:
+            return WhereType.SWITCH, self.switches[hop]
+        link = self.switches[hop // count], self.switches[hop % count]
+        return WhereType.LINK, (*link, ONE_WAY) if kind else link
 
 
 @kernel

@@ -154,6 +154,10 @@ def _local_rates(
     """Bits per ns at which each pair moves a quantum, per step."""
     pairs, steps = offsets.size - 1, begin.size
     rates = np.full((pairs, steps), np.nan)
+    longest = 0
+    for p in range(pairs):
+        longest = max(longest, offsets[p + 1] - offsets[p])
+    found = np.empty(longest)
     for p in range(pairs):
         i = offsets[p]
         for k in range(steps):
@@ -162,7 +166,6 @@ def _local_rates(
             j = i
             while j < offsets[p + 1] and start[j] < finish[k]:
                 j += 1
-            found = np.empty(j - i)
             count, last, amount = 0, i, 0.0
             for first in range(i, j):
                 while last < j and amount < quantum[p]:
