@@ -16,6 +16,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable, Window
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps, Timeline
+from llmprism.stats.order import stable_order
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
@@ -143,8 +144,8 @@ class _Messages:
         if steps.count < 2 or not training.any():
             return None
         size = np.where(training, transfers.bytes, 0)
-        outside_and_steps = np.bincount(steps.at(transfers.start_ns) + 1, size, minlength=steps.count + 1)
-        return cls(transfers, training, steps, outside_and_steps[1:])
+        step_bytes = np.bincount(steps.at(transfers.start_ns) + 1, size, minlength=steps.count + 1)[1:]
+        return cls(transfers, training, steps, step_bytes.astype(np.float64))
 
     @property
     def last_ns(self) -> int:
@@ -171,7 +172,7 @@ class _Messages:
         """Starts, ends and sizes of the messages that start between two times, sorted by start."""
         start = self.transfers.start_ns
         rows = np.flatnonzero(self.training & (start >= first) & (start <= last))
-        rows = rows[np.argsort(start[rows], kind="stable")]
+        rows = rows[stable_order(start[rows])]
         return start[rows], self.transfers.end_ns[rows], self.transfers.bytes[rows]
 
     def last_is_cut_short(self, last: int) -> bool:

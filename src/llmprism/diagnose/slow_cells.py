@@ -22,6 +22,7 @@ from llmprism.diagnose.passes import ONE_WAY, Passes, Place, passes_of
 from llmprism.model.finding import WhereType
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.timeline import Steps
+from llmprism.stats.order import stable_order
 from llmprism.stats.robust import known_median
 from llmprism.stats.runs import runs_of
 
@@ -182,8 +183,7 @@ class _RowsByHop:
         self._path = transfers.path
         self._paths = len(transfers.paths)
         self._with_hop: dict[tuple[str, str], list[int]] = {}
-        used = np.unique(transfers.path)
-        for path in used[used >= 0].tolist():
+        for path in transfers.paths_taken().tolist():
             for hop in pairwise(transfers.paths[path]):
                 self._with_hop.setdefault(hop, []).append(path)
 
@@ -208,7 +208,7 @@ def _union_ns(start: Int64, end: Int64) -> int:
     """Time during which at least one of the intervals runs."""
     if not start.size:
         return 0
-    order = np.argsort(start, kind="stable")
+    order = stable_order(start)
     start, horizon = start[order], np.maximum.accumulate(end[order])
     idle = np.maximum(start[1:] - horizon[:-1], 0).sum()
     return int(horizon[-1] - start[0] - idle)

@@ -135,6 +135,11 @@ class TransferTable:
         """The bytes of each pair."""
         return np.add.reduceat(self.bytes, self.pair_offsets[:-1]) if self.pair_count else np.zeros(0, dtype=np.int64)
 
+    def paths_taken(self) -> Int32:
+        """The paths, of those that are known, that the transfers take; ascending."""
+        taken = np.unique(self.path)
+        return taken[taken >= 0]
+
     def rows_of(self, pairs: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which rows belong to the marked pairs."""
         return np.repeat(pairs, np.diff(self.pair_offsets))
