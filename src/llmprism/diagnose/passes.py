@@ -98,7 +98,7 @@ def _on_the_way(transfers: TransferTable, pairs: Int64, number: dict[Place, int]
     codes, first, code = np.unique(ways.codes[ranges(starts, ends)], return_index=True, return_inverse=True)
     numbers = np.empty(codes.size, dtype=np.int64)
     numbers[np.argsort(first)] = _numbers((ways.place(one) for one in codes[np.argsort(first)].tolist()), number)
-    places = max(len(number), 1)
+    places = len(number)
     once = np.unique(np.repeat(pair, ends - starts) * places + numbers[code])
     return once // places, once % places
 
@@ -120,7 +120,7 @@ class _Ways:
         switches = tuple(sorted(set(chain.from_iterable(paths))))
         index = {name: i for i, name in enumerate(switches)}
         at = np.array([index[name] for name in chain.from_iterable(paths)], dtype=np.int64)
-        path = np.repeat(np.arange(len(paths)), [len(names) for names in paths])
+        path = np.repeat(np.arange(len(paths)), np.array([len(names) for names in paths], dtype=np.int64))
         hops = np.flatnonzero(path[1:] == path[:-1])
         a, b, count = at[hops], at[hops + 1], len(switches)
         codes = np.concatenate(
