@@ -18,6 +18,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps, Timeline
+from llmprism.stats.runs import run_starts
 
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -158,9 +159,8 @@ def first_messages_ns(job: Job, layout: JobLayout, steps: Steps) -> Float64:
     step = steps.at(transfers.start_ns[rows])
     rows, step = rows[step >= 0], step[step >= 0]
     pair = transfers.pair_of_row[rows]
-    leads = np.ones(rows.size, dtype=np.bool_)  # rows of a pair are sorted by start
-    leads[1:] = (step[1:] != step[:-1]) | (pair[1:] != pair[:-1])
-    rows, step, pair = rows[leads], step[leads], pair[leads]
+    earliest = run_starts(pair, step)  # rows of a pair are sorted by start
+    rows, step, pair = rows[earliest], step[earliest], pair[earliest]
     first[pair, step] = transfers.start_ns[rows] - steps.start_ns[step]
     return first
 
