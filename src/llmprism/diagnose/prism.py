@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from llmprism.diagnose.evidence import JobEvidence, gather_evidence
@@ -203,9 +204,8 @@ def _bearing(findings: Sequence[Finding], job: Job) -> list[int]:
     """The shared findings, by number, that are about this job or, where about several, about a place that it passes."""
     ends = {job.transfers.addresses[member] for member in job.members} if findings else set()
     on_paths = any(finding.job is None and finding.where.type not in _AT_ENDS for finding in findings)
-    taken = job.transfers.paths_taken().tolist() if on_paths else []
-    paths = [frozenset(job.transfers.paths[path]) for path in taken]
-    passed = frozenset().union(*paths)
+    paths = [job.transfers.paths[path] for path in job.transfers.paths_taken().tolist()] if on_paths else []
+    passed = set(chain.from_iterable(paths))
 
     def bears(finding: Finding) -> bool:
         if finding.job is not None:
@@ -214,6 +214,6 @@ def _bearing(findings: Sequence[Finding], job: Job) -> list[int]:
         names = {place} if isinstance(place, str) else set(place)
         if finding.where.type in _AT_ENDS:
             return not names.isdisjoint(ends)
-        return names <= passed and any(names <= path for path in paths)
+        return names <= passed and any(names.issubset(path) for path in paths)
 
     return [i for i, finding in enumerate(findings) if bears(finding)]

@@ -180,17 +180,17 @@ class _RowsByHop:
 
     def __init__(self, transfers: TransferTable) -> None:
         self.pair_of_row = transfers.pair_of_row
-        self._path = transfers.path
-        self._paths = len(transfers.paths)
-        self._with_hop: dict[tuple[str, str], list[int]] = {}
-        for path in transfers.paths_taken().tolist():
+        self._rows = stable_order(transfers.path)
+        taken = transfers.paths_taken()
+        first, last = (np.searchsorted(transfers.path[self._rows], taken, side=side) for side in ("left", "right"))
+        self._with_hop: dict[tuple[str, str], list[Int64]] = {}
+        for path, begin, end in zip(taken.tolist(), first.tolist(), last.tolist(), strict=True):
             for hop in pairwise(transfers.paths[path]):
-                self._with_hop.setdefault(hop, []).append(path)
+                self._with_hop.setdefault(hop, []).append(self._rows[begin:end])
 
     def rows(self, first: str, second: str) -> Int64:
-        passes = np.zeros(self._paths + 1, dtype=np.bool_)  # the last: paths that are not known
-        passes[self._with_hop.get((first, second), [])] = True
-        return np.flatnonzero(passes[self._path])
+        """Ascending."""
+        return np.unique(np.concatenate([self._rows[:0], *self._with_hop.get((first, second), [])]))
 
 
 def _share(sick: Bool, known: Bool) -> float:

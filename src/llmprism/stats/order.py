@@ -10,7 +10,7 @@ same order: ties are told apart by position.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ BITS: Final = 63
 """Bits of a signed integer that is not negative."""
 
 
-def stable_order(values: Int64) -> Int64:
+def stable_order(values: NDArray[np.integer[Any]]) -> Int64:
     """Positions of the values in ascending order, equal ones as they come."""
     if not values.size:
         return np.zeros(0, dtype=np.int64)
@@ -31,6 +31,6 @@ def stable_order(values: Int64) -> Int64:
     for_position = (values.size - 1).bit_length()
     if (int(values.max()) - least).bit_length() + for_position > BITS:
         return np.argsort(values, kind="stable")
-    packed = ((values - least) << for_position) | np.arange(values.size)
+    packed: Int64 = (np.subtract(values, least, dtype=np.int64) << for_position) | np.arange(values.size)
     packed.sort()
     return packed & ((1 << for_position) - 1)

@@ -19,3 +19,8 @@ def test_times_of_a_day_in_nanoseconds_are_packed_and_those_of_a_century_still_s
     for span in (86_400 * 10**9, 100 * 365 * 86_400 * 10**9):
         times = 1_700_000_000 * 10**9 + random.integers(0, span, 5_000) // 10**9 * 10**9
         assert (stable_order(times) == np.argsort(times, kind="stable")).all()
+
+
+def test_narrow_numbers_are_sorted_as_wide_ones() -> None:
+    values = np.random.default_rng(0).integers(-(2**31), 2**31, 3_000).astype(np.int32) // 2**20
+    assert (stable_order(values) == np.argsort(values, kind="stable")).all()
