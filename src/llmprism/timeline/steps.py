@@ -79,8 +79,6 @@ def member_ends(job: Job, layout: JobLayout, steps: Steps) -> NDArray[np.int64]:
     rows = np.flatnonzero(counted)
     step = steps.up_to(transfers.start_ns[rows])
     rows, step = rows[step >= 0], step[step >= 0]
-    if not rows.size:
-        return ends
     pair = transfers.pair_of_row[rows]
     first = run_starts(pair, step)
     latest = np.maximum.reduceat(transfers.end_ns[rows], first)
