@@ -106,7 +106,9 @@ DETECTORS = [
     pytest.param(lambda seen: find_slow_transfers(seen.evidence), id="slow_transfer"),
     pytest.param(lambda seen: [f for e in seen.evidence for f in find_late_members(e, {})], id="late_member"),
     pytest.param(
-        lambda seen: [f for e in seen.evidence for f in find_stopped(e.job, e.layout, e.timeline, seen.window)],
+        lambda seen: [
+            f for e in seen.evidence for f in find_stopped(e.job, e.layout, e.timeline, seen.window, e.state)
+        ],
         id="stopped",
     ),
     pytest.param(lambda seen: [f for e in seen.evidence for f in find_standstills(e, [])], id="standstill"),

@@ -12,12 +12,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Window
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable, Window
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps, Timeline
+from llmprism.stats.order import stable_order
 
 Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 __all__ = ["Ending", "final_ending", "inner_endings", "training_rows"]
@@ -61,7 +63,8 @@ class Ending:
     """Of the step that began at `begun_ns` the share `done` was sent up to `last_ns`; then came `silence_ns`.
 
     `step` counts the steps before it; `resumed_ns` is None where the job did not come back; `alive_ns` is the time of
-    the last message of any sort between its members before it did.
+    the last message of any sort between its members before it did. `usual_silence_ns` is 0 where the silence is too
+    short to be compared with it.
     """
 
     step: int
@@ -98,19 +101,23 @@ def final_ending(job: Job, layout: JobLayout, timeline: Timeline, window: Window
     messages = _Messages.of(job, layout, timeline)
     if messages is None:
         return None
-    last = int(messages.end.max())
+    last = messages.last_ns
     step = timeline.steps.count - int(messages.last_is_cut_short(last))
     return messages.ending(step, last, None, window.end_ns - last, int(job.transfers.end_ns.max()))
 
 
 def inner_endings(job: Job, layout: JobLayout, timeline: Timeline) -> list[Ending]:
     """Where the job broke off inside the window and came back."""
-    messages = _Messages.of(job, layout, timeline)
+    steps = timeline.steps
+    if steps.count < 2:
+        return []
+    away = max(AWAY_FLOOR_NS, AWAY_STEPS * float(np.median(steps.duration_ns)))
+    pauses = np.flatnonzero(steps.start_ns[1:] - steps.end_ns[:-1] > away) + 1
+    messages = _Messages.of(job, layout, timeline) if pauses.size else None
     if messages is None:
         return []
-    steps, found = timeline.steps, []
-    away = max(AWAY_FLOOR_NS, AWAY_STEPS * messages.period_ns)
-    for step in np.flatnonzero(steps.start_ns[1:] - steps.end_ns[:-1] > away) + 1:
+    found = []
+    for step in pauses:
         gap = messages.longest_silence(int(steps.end_ns[step - 1]), int(steps.start_ns[step]))
         if gap is None or gap[1] - gap[0] <= away:
             continue
@@ -123,77 +130,85 @@ def inner_endings(job: Job, layout: JobLayout, timeline: Timeline) -> list[Endin
 
 @dataclass(frozen=True, slots=True)
 class _Messages:
-    """Training messages of a job, sorted by start."""
+    """A job's transfers, which of them are training messages (some are), and the bytes of these in every step."""
 
-    start: Int64
-    end: Int64
-    size: Int64
+    transfers: TransferTable
+    training: Bool
     steps: Steps
-    period_ns: float
+    step_bytes: Float64
 
     @classmethod
     def of(cls, job: Job, layout: JobLayout, timeline: Timeline) -> _Messages | None:
-        rows = np.flatnonzero(training_rows(job, layout))
-        steps = timeline.steps
-        if steps.count < 2 or not rows.size:
+        transfers, steps = job.transfers, timeline.steps
+        training = training_rows(job, layout)
+        if steps.count < 2 or not training.any():
             return None
-        rows = rows[np.argsort(job.transfers.start_ns[rows], kind="stable")]
-        start, end, size = job.transfers.start_ns[rows], job.transfers.end_ns[rows], job.transfers.bytes[rows]
-        return cls(start, end, size, steps, float(np.median(steps.duration_ns)))
+        size = np.where(training, transfers.bytes, 0)
+        step_bytes = np.bincount(steps.at(transfers.start_ns) + 1, size, minlength=steps.count + 1)[1:]
+        return cls(transfers, training, steps, step_bytes.astype(np.float64))
+
+    @property
+    def last_ns(self) -> int:
+        return int(self.transfers.end_ns[self.training].max())
+
+    @property
+    def period_ns(self) -> float:
+        return float(np.median(self.steps.duration_ns))
 
     def ending(self, step: int, last: int, resumed: int | None, silence: int, alive: int) -> Ending:
         begun = int(self.steps.end_ns[step - 1])
-        rows = np.flatnonzero((self.start >= begun) & (self.start <= last))
-        share = np.cumsum(self.size[rows]) / max(float(np.median(self.totals())), 1.0)
-        done = float(share[-1]) if rows.size else 0.0
+        start, _, size = self.between(begun, last)
+        share = np.cumsum(size) / max(float(np.median(self.step_bytes)), 1.0)
+        done = float(share[-1]) if share.size else 0.0
         if done > COMPLETE + 1.0 - STARTED and self.exact():
             unseen = int(done + 1.0 - COMPLETE)
-            begun = int(self.start[rows[np.searchsorted(share, unseen)]]) if unseen < done else last
+            begun = int(start[np.searchsorted(share, unseen)]) if unseen < done else last
             done, step = max(done - unseen, 0.0), step + unseen
-        usual = _usual_silence(self.start, self.end, self.size, self.steps, done)
+        compared = self.exact() and STARTED < done < WHOLE and silence > QUIET_SHARE * self.period_ns
+        usual = self.usual_silence(done) if compared else 0
         return Ending(step, begun, last, resumed, done, silence, usual, alive, self.period_ns, self.exact())
+
+    def between(self, first: int, last: int) -> tuple[Int64, Int64, Int64]:
+        """Starts, ends and sizes of the messages that start between two times, sorted by start."""
+        start = self.transfers.start_ns
+        rows = np.flatnonzero(self.training & (start >= first) & (start <= last))
+        rows = rows[stable_order(start[rows])]
+        return start[rows], self.transfers.end_ns[rows], self.transfers.bytes[rows]
 
     def last_is_cut_short(self, last: int) -> bool:
         """Has the step that was counted last less than its bytes, and does nothing follow it?"""
         if self.steps.count < 3 or last > self.steps.end_ns[-1] or not self.exact():
             return False
-        total = self.totals()
-        return bool(total[-1] < WHOLE * np.median(total))
-
-    def totals(self) -> NDArray[np.float64]:
-        """Bytes of every step."""
-        step = self.steps.at(self.start)
-        inside = step >= 0
-        return np.bincount(step[inside], self.size[inside], minlength=self.steps.count).astype(np.float64)
+        return bool(self.step_bytes[-1] < WHOLE * np.median(self.step_bytes))
 
     def exact(self) -> bool:
         """Does every step carry the same bytes, so that a share of a step means something?"""
-        total = self.totals()
-        usual = float(np.median(total))
-        return bool(np.median(np.abs(total - usual)) <= EXACT * usual)
+        usual = float(np.median(self.step_bytes))
+        return bool(np.median(np.abs(self.step_bytes - usual)) <= EXACT * usual)
 
     def longest_silence(self, first: int, last: int) -> tuple[int, int] | None:
         """Begin and end of the longest silence between two times."""
-        chosen = (self.start >= first) & (self.start <= last)
-        if chosen.sum() < 2:
+        begin, end, _ = self.between(first, last)
+        if begin.size < 2:
             return None
-        begin, horizon = self.start[chosen], np.maximum.accumulate(self.end[chosen])
+        horizon = np.maximum.accumulate(end)
         longest = int(np.argmax(begin[1:] - horizon[:-1]))
         return int(horizon[longest]), int(begin[longest + 1])
 
-
-def _usual_silence(start: Int64, end: Int64, size: Int64, steps: Steps, done: float) -> int:
-    """The longest silence that earlier steps usually keep when the same share of their bytes has been sent."""
-    begin, horizon = start, np.maximum.accumulate(end)
-    silence = np.maximum(begin[1:] - horizon[:-1], 0)
-    step = np.searchsorted(steps.end_ns, horizon[:-1], side="left")
-    inside = (step < steps.count) & (begin[1:] > steps.start_ns[np.minimum(step, steps.count - 1)])
-    total = np.bincount(step[inside], size[:-1][inside], minlength=steps.count)
-    before = np.concatenate([[0.0], np.cumsum(total)])
-    sent = np.cumsum(np.where(inside, size[:-1], 0))
-    share = (sent - before[step]) / np.maximum(np.append(total, 1.0)[step], 1.0)
-    near = inside & (np.abs(share - done) <= QUIET_REACH)
-    longest = np.zeros(steps.count, dtype=np.int64)
-    np.maximum.at(longest, step[near], silence[near])
-    longest = longest[~steps.setup]
-    return int(max(np.quantile(longest, QUIET_QUANTILE), 0.6 * longest.max())) if longest.size else 0
+    def usual_silence(self, done: float) -> int:
+        """The longest silence that steps usually keep when this share of their bytes has been sent."""
+        steps = self.steps
+        begin, end, size = self.between(int(self.transfers.start_ns.min()), self.last_ns)
+        horizon = np.maximum.accumulate(end)
+        silence = np.maximum(begin[1:] - horizon[:-1], 0)
+        step = np.searchsorted(steps.end_ns, horizon[:-1], side="left")
+        inside = (step < steps.count) & (begin[1:] > steps.start_ns[np.minimum(step, steps.count - 1)])
+        total = np.bincount(step[inside], size[:-1][inside], minlength=steps.count)
+        before = np.concatenate([[0.0], np.cumsum(total)])
+        sent = np.cumsum(np.where(inside, size[:-1], 0))
+        share = (sent - before[step]) / np.maximum(np.append(total, 1.0)[step], 1.0)
+        near = inside & (np.abs(share - done) <= QUIET_REACH)
+        longest = np.zeros(steps.count, dtype=np.int64)
+        np.maximum.at(longest, step[near], silence[near])
+        longest = longest[~steps.setup]
+        return int(max(np.quantile(longest, QUIET_QUANTILE), 0.6 * longest.max())) if longest.size else 0

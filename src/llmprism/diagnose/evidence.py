@@ -18,11 +18,12 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps, Timeline
+from llmprism.stats.runs import run_starts
 
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-__all__ = ["JobEvidence", "first_messages_ns", "gather_evidence"]
+__all__ = ["JobEvidence", "first_messages_ns", "first_of_members", "gather_evidence"]
 
 MESSAGE_SHARE: Final = 0.005
 """Of a pair's bytes per step: smaller messages are norms or metrics, not gradients."""
@@ -76,7 +77,7 @@ def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobS
         duration_ns=duration,
         counted=counted,
         normal_ns=_normal_duration(duration[counted]),
-        lateness_ns=_lateness(job, layout, timeline),
+        lateness_ns=_lateness(job, layout, steps),
         rate=pair_rates(job.transfers, steps, pair_kind != PairKind.UNKNOWN),
         pair_kind=pair_kind,
         group_of_pair=_group_of_pair(job, layout, pair_kind),
@@ -113,14 +114,14 @@ def _normal_duration(duration: Float64) -> float:
     return float(np.quantile(duration, 0.25)) if duration.size else 0.0
 
 
-def _lateness(job: Job, layout: JobLayout, timeline: Timeline) -> Float64:
+def _lateness(job: Job, layout: JobLayout, steps: Steps) -> Float64:
     """First gradient message of each member in each step, after the median of the other members of its group.
 
     Where a message cannot leave before its receiver is ready, the member before the late one is as late as it; so the
     first message *to* a member decides between the two, with a lesser weight.
     """
-    sent = first_messages_ns(job, layout, timeline, job.transfers.pair_src)
-    got = first_messages_ns(job, layout, timeline, job.transfers.pair_dst)
+    first = first_messages_ns(job, layout, steps)
+    sent, got = (first_of_members(job, first, end) for end in (job.transfers.pair_src, job.transfers.pair_dst))
     late = np.full(sent.shape, np.nan)
     row_of = {member: row for row, member in enumerate(job.members)}
     for group in layout.groups:
@@ -139,26 +140,33 @@ def _median_of_others(values: Float64) -> Float64:
     if count <= 2:
         return values[::-1] if count == 2 else np.full(values.shape, np.nan)
     order = np.sort(values, axis=0)
-    rank = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable")
     low, high = (count - 2) // 2, (count - 1) // 2
-
-    lower = np.where(rank <= low, order[low + 1][None, :], order[low][None, :])
-    upper = np.where(rank <= high, order[min(high + 1, count - 1)][None, :], order[high][None, :])
+    lower = np.where(values <= order[low], order[low + 1], order[low])
+    upper = np.where(values <= order[high], order[min(high + 1, count - 1)], order[high])
     middle: Float64 = 0.5 * (lower + upper)
     return middle
 
 
-def first_messages_ns(job: Job, layout: JobLayout, timeline: Timeline, end_of_pair: Int32) -> Float64:
-    """Start of the first gradient message from (or to) each member in each step, after the start of the step."""
-    transfers, steps = job.transfers, timeline.steps
-    first = np.full((len(job.members), steps.count), np.inf)
+def first_messages_ns(job: Job, layout: JobLayout, steps: Steps) -> Float64:
+    """Pairs x steps: start of the first gradient message after the start of the step; infinite where there is none."""
+    transfers = job.transfers
+    first = np.full((transfers.pair_count, steps.count), np.inf)
     if not steps.count:
         return first
-    total = transfers.pair_bytes / (steps.count + 1)
-    floor = np.repeat(np.maximum(MESSAGE_FLOOR_BYTES, MESSAGE_SHARE * total), np.diff(transfers.pair_offsets))
-    rows = np.flatnonzero((layout.transfer_kind == PairKind.DP) & (transfers.bytes >= floor))
+    floor = np.maximum(MESSAGE_FLOOR_BYTES, MESSAGE_SHARE * (transfers.pair_bytes / (steps.count + 1)))
+    large = transfers.bytes >= np.repeat(floor, np.diff(transfers.pair_offsets))
+    rows = np.flatnonzero((layout.transfer_kind == PairKind.DP) & large)
     step = steps.at(transfers.start_ns[rows])
     rows, step = rows[step >= 0], step[step >= 0]
-    member = np.searchsorted(np.array(job.members), end_of_pair[transfers.pair_of_row[rows]])
-    np.minimum.at(first, (member, step), (transfers.start_ns[rows] - steps.start_ns[step]).astype(np.float64))
+    pair = transfers.pair_of_row[rows]
+    earliest = run_starts(pair, step)  # rows of a pair are sorted by start
+    rows, step, pair = rows[earliest], step[earliest], pair[earliest]
+    first[pair, step] = transfers.start_ns[rows] - steps.start_ns[step]
+    return first
+
+
+def first_of_members(job: Job, first_ns: Float64, end_of_pair: Int32) -> Float64:
+    """Members x steps: the first of the messages from (or to) each member, given those of its pairs; NaN without."""
+    first = np.full((len(job.members), first_ns.shape[1]), np.inf)
+    np.minimum.at(first, np.searchsorted(np.array(job.members), end_of_pair), first_ns)
     return np.where(np.isfinite(first), first, np.nan)

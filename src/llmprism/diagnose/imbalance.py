@@ -13,7 +13,6 @@ schedules other than 1F1B. Tested with the imbalance scenario against all health
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -21,8 +20,9 @@ from numpy.typing import NDArray
 
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, ranges
 from llmprism.model.layout import Schedule
+from llmprism.stats.runs import run_starts
 
 Float64 = NDArray[np.float64]
 
@@ -55,7 +55,7 @@ def find_imbalance(evidence: JobEvidence) -> list[Finding]:
     pipelines = [pipeline for pipeline in evidence.layout.pipelines if len(pipeline) >= 4][:MAX_PIPELINES]
     if not pipelines or len({len(pipeline) for pipeline in pipelines}) != 1:
         return []
-    times = np.concatenate([_stage_times(evidence, pipeline) for pipeline in pipelines], axis=1)
+    times = _stage_times(evidence, np.array(pipelines, dtype=np.int64))
     times = times[:, np.isfinite(times).all(axis=0)]
     if times.shape[1] < MIN_CELLS:
         return []
@@ -69,30 +69,31 @@ def find_imbalance(evidence: JobEvidence) -> list[Finding]:
     return [_finding(evidence, stage + 1, times[stage], float(np.median(ratio[stage])), float(agreement[stage]))]
 
 
-def _stage_times(evidence: JobEvidence, pipeline: tuple[int, ...]) -> Float64:
-    """Forward computation of the first micro-batch on stages 1 and up, per counted step; NaN where not seen."""
-    arrive = [_first(evidence, a, b, ends=True) for a, b in pairwise(pipeline)]
-    depart = [_first(evidence, a, b, ends=False) for a, b in pairwise(pipeline[1:])]
-    answer = _first(evidence, pipeline[-1], pipeline[-2], ends=False)
-    middle = [leave - come for come, leave in zip(arrive, depart, strict=False)]
-    last = (answer - arrive[-1]) / BACKWARD_AND_FORWARD
-    times = np.stack([*middle, last])
-    return np.where(times > 0, times, np.nan)
+def _stage_times(evidence: JobEvidence, pipelines: Int64) -> Float64:
+    """Forward computation of the first micro-batch on stages 1 and up, per pipeline and counted step; NaN: not seen."""
+    depart, arrive = _first_messages(evidence, pipelines[:, :-1], pipelines[:, 1:])
+    answer, _ = _first_messages(evidence, pipelines[:, -1:], pipelines[:, -2:-1])
+    middle, last = depart[:, 1:] - arrive[:, :-1], (answer - arrive[:, -1:]) / BACKWARD_AND_FORWARD
+    times = np.concatenate([middle, last], axis=1).swapaxes(0, 1)
+    return np.where(times > 0, times, np.nan).reshape(times.shape[0], -1)
 
 
-def _first(evidence: JobEvidence, src: int, dst: int, *, ends: bool) -> Float64:
-    """Start (or end) of the first message of a pair in each counted step."""
+def _first_messages(evidence: JobEvidence, src: Int64, dst: Int64) -> tuple[Float64, Float64]:
+    """First start and first end of the messages of some pairs in each counted step; NaN where there are none."""
     transfers, steps = evidence.job.transfers, evidence.timeline.steps
-    result = np.full(steps.count, np.inf)
-    low, high = np.searchsorted(transfers.pair_src, [src, src + 1])
-    for pair in low + np.flatnonzero(transfers.pair_dst[low:high] == dst):
-        rows = np.arange(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1])
-        rows = rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
-        step = steps.at(transfers.start_ns[rows])
-        inside = step >= 0
-        when = (transfers.end_ns if ends else transfers.start_ns)[rows[inside]]
-        np.minimum.at(result, step[inside], when.astype(np.float64))
-    return np.where(np.isfinite(result), result, np.nan)[evidence.counted]
+    pair = transfers.pairs_between(src, dst)
+    used = np.unique(pair[pair >= 0])
+    rows = ranges(transfers.pair_offsets[used], transfers.pair_offsets[used + 1])
+    rows = rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
+    step = steps.at(transfers.start_ns[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
+    index = np.searchsorted(used, transfers.pair_of_row[rows])
+    first = run_starts(index, step)
+    start, end = (np.full((used.size + 1, steps.count), np.nan) for _ in range(2))  # the last row: no such pair
+    start[index[first], step[first]] = transfers.start_ns[rows[first]]
+    end[index[first], step[first]] = np.minimum.reduceat(transfers.end_ns[rows], first)
+    place = np.where(pair >= 0, np.searchsorted(used, pair), used.size)
+    return start[place][..., evidence.counted], end[place][..., evidence.counted]
 
 
 def _share_lost(evidence: JobEvidence, later_stages: int, excess_ns: float, at_most: float) -> float:

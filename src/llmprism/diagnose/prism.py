@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from itertools import chain
+from typing import Any, Final
 
 from llmprism.diagnose.evidence import JobEvidence, gather_evidence
 from llmprism.diagnose.imbalance import find_imbalance
@@ -36,6 +35,10 @@ __all__ = [
 ]
 
 
+_AT_ENDS: Final = (WhereType.NIC, WhereType.GROUP)
+"""Places at the ends of a path; the others lie on it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What several jobs may have in common: findings on slow places and storage, and whom they excuse.
@@ -52,7 +55,7 @@ class Shared:
         """The part that bears on one job; the detectors of that job see no more. Of the job's transfers only ends and
         paths matter."""
         names = {job.transfers.addresses[member] for member in job.members} if self.findings else set()
-        kept = [i for i, finding in enumerate(self.findings) if _bears_on(finding, job)]
+        kept = _bearing(self.findings, job)
         return Shared(
             tuple(self.findings[i] for i in kept),
             tuple(one for one in self.excused if one[0] in names),
@@ -132,9 +135,9 @@ def find_shared_faults(
     """
     slow = find_slow_places(cells)
     excused: list[tuple[str, int, int]] = []
-    for finding in slow:
+    for finding, addresses in zip(slow, _concerned(slow, jobs), strict=True):
         end = finding.end_ns if finding.end_ns is not None else window.end_ns
-        excused += [(address, finding.start_ns, end) for address in _concerned(finding, jobs)]
+        excused += [(address, finding.start_ns, end) for address in addresses]
     for finding in storage:
         excused += [(client, finding.start_ns, window.end_ns) for client in _clients(ends, finding)]
     return Shared((*slow, *storage), tuple(excused), tuple(range(len(slow) + len(storage))))
@@ -148,7 +151,7 @@ def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> Jo
     findings: list[Finding] = []
     if evidence.steps >= SETTLED_STEPS:
         findings += find_late_members(evidence, shared.accused())
-        findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window)
+        findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window, evidence.state)
         findings += find_standstills(evidence, [*shared.findings, *findings])
         findings += find_imbalance(evidence)
     lost = lost_in_job(evidence, [*shared.findings, *findings])
@@ -183,20 +186,34 @@ def _clients(ends: Sequence[tuple[str, str]], finding: Finding) -> list[str]:
     return [b if a == finding.where.id else a for a, b in ends if finding.where.id in (a, b)]
 
 
-def _concerned(finding: Finding, jobs: Sequence[Job]) -> list[str]:
-    """Addresses that a slow place excuses: the NIC itself, or one of each job that sends through the link or switch."""
-    place = finding.where.id
-    if finding.where.type is WhereType.NIC and isinstance(place, str):
-        return [place]
-    return [job.transfers.addresses[job.members[0]] for job in jobs if _bears_on(finding, job)]
+def _concerned(findings: Sequence[Finding], jobs: Sequence[Job]) -> list[list[str]]:
+    """Addresses that each slow place excuses: the NIC itself, or one of each job that sends through link or switch."""
+    nics = [
+        finding.where.id if finding.where.type is WhereType.NIC and isinstance(finding.where.id, str) else None
+        for finding in findings
+    ]
+    addresses = [[nic] if nic is not None else [] for nic in nics]
+    for job in jobs:
+        for i in _bearing(findings, job):
+            if nics[i] is None:
+                addresses[i].append(job.transfers.addresses[job.members[0]])
+    return addresses
 
 
-def _bears_on(finding: Finding, job: Job) -> bool:
-    """Is a shared finding about this job, or, where it is about several, about a place that the job passes?"""
-    if finding.job is not None:
-        return finding.job == job.id
-    transfers, place = job.transfers, finding.where.id
-    names = {place} if isinstance(place, str) else set(place)
-    if finding.where.type in (WhereType.NIC, WhereType.GROUP):
-        return any(transfers.addresses[member] in names for member in job.members)
-    return any(names <= set(transfers.paths[path]) for path in np.unique(transfers.path) if path >= 0)
+def _bearing(findings: Sequence[Finding], job: Job) -> list[int]:
+    """The shared findings, by number, that are about this job or, where about several, about a place that it passes."""
+    ends = {job.transfers.addresses[member] for member in job.members} if findings else set()
+    on_paths = any(finding.job is None and finding.where.type not in _AT_ENDS for finding in findings)
+    paths = [job.transfers.paths[path] for path in job.transfers.paths_taken().tolist()] if on_paths else []
+    passed = set(chain.from_iterable(paths))
+
+    def bears(finding: Finding) -> bool:
+        if finding.job is not None:
+            return finding.job == job.id
+        place = finding.where.id
+        names = {place} if isinstance(place, str) else set(place)
+        if finding.where.type in _AT_ENDS:
+            return not names.isdisjoint(ends)
+        return names <= passed and any(names.issubset(path) for path in paths)
+
+    return [i for i, finding in enumerate(findings) if bears(finding)]

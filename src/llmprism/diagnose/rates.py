@@ -43,24 +43,15 @@ SUMMED_UNITS: Final = 3.0
 MIN_DURATIONS: Final = 50
 """Transfers of one record each from which the unit of the collector's clock is read."""
 
+FEW_TRANSFERS: Final = 4_096
+"""Transfers whose times are looked at first: a collector that counts nanoseconds shows within the first dozens."""
+
 
 def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool) -> Float64:
     """Gb/s (bits per ns) per pair and step; NaN where nothing was measured and for pairs that are not `judged`."""
     if not steps.count or not transfers.pair_count:
         return np.full((transfers.pair_count, steps.count), np.nan)
-    unit = stamp_resolution_ns(transfers)
-    large = transfers.bytes >= MESSAGE_FLOOR_BYTES
-    size, span = float(transfers.bytes[large].sum()), float((transfers.end_ns - transfers.start_ns)[large].sum())
-    if unit > 1 and QUANTUM_BYTES * span < TIMED_UNITS * unit * size:
-        rates = _summed_rates(transfers, steps, unit, 8.0 * size / max(span, unit))
-    else:
-        total = transfers.pair_bytes
-        per_step = np.minimum(total / (steps.count + 1), _typical_size(transfers))
-        quantum = np.minimum(QUANTUM_BYTES, QUANTUM_SHARE * per_step)
-        rates = _local_rates(
-            transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
-            steps.start_ns, steps.end_ns, quantum, BETTER_MOMENTS,
-        )  # fmt: skip
+    rates = _rates(transfers, steps)
     rates[~judged] = np.nan
     return rates
 
@@ -68,12 +59,40 @@ def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool) -> Float64:
 def stamp_resolution_ns(transfers: TransferTable) -> int:
     """The unit of the collector's clock: what divides the duration of every record and the time between records of the
     same pair; 1 where that is not known. Offsets of the exporters' clocks cancel in both."""
-    single = np.flatnonzero(transfers.records == 1)
-    duration = (transfers.end_ns - transfers.start_ns)[single]
-    if np.count_nonzero(duration) < MIN_DURATIONS:
+    if _common_divisor(transfers, FEW_TRANSFERS) == 1:  # then nothing divides them all
         return 1
+    single = transfers.records == 1
+    if np.count_nonzero((transfers.end_ns != transfers.start_ns) & single) < MIN_DURATIONS:
+        return 1
+    return max(_common_divisor(transfers, single.size), 1)
+
+
+def _common_divisor(transfers: TransferTable, count: int) -> int:
+    """Of the first transfers: what divides durations and distances of those that are one record; 0 without any."""
+    single = np.flatnonzero(transfers.records[:count] == 1)
+    duration = transfers.end_ns[single] - transfers.start_ns[single]
     between = np.diff(transfers.start_ns[single])[np.diff(transfers.pair_of_row[single]) == 0]
-    return max(int(np.gcd.reduce(np.concatenate([duration, between]))), 1)
+    return int(np.gcd.reduce(np.concatenate([duration, between])))
+
+
+def _rates(transfers: TransferTable, steps: Steps) -> Float64:
+    unit = stamp_resolution_ns(transfers)
+    if unit == 1:
+        return _quantum_rates(transfers, steps)
+    large = transfers.bytes >= MESSAGE_FLOOR_BYTES
+    size, span = float(transfers.bytes[large].sum()), float((transfers.end_ns - transfers.start_ns)[large].sum())
+    if QUANTUM_BYTES * span >= TIMED_UNITS * unit * size:
+        return _quantum_rates(transfers, steps)
+    return _summed_rates(transfers, steps, unit, 8.0 * size / max(span, unit))
+
+
+def _quantum_rates(transfers: TransferTable, steps: Steps) -> Float64:
+    per_step = np.minimum(transfers.pair_bytes / (steps.count + 1), _typical_size(transfers))
+    quantum = np.minimum(QUANTUM_BYTES, QUANTUM_SHARE * per_step)
+    return _local_rates(
+        transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
+        steps.start_ns, steps.end_ns, quantum, BETTER_MOMENTS,
+    )  # fmt: skip
 
 
 def _typical_size(transfers: TransferTable) -> Float64:
@@ -135,6 +154,10 @@ def _local_rates(
     """Bits per ns at which each pair moves a quantum, per step."""
     pairs, steps = offsets.size - 1, begin.size
     rates = np.full((pairs, steps), np.nan)
+    longest = 0
+    for p in range(pairs):
+        longest = max(longest, offsets[p + 1] - offsets[p])
+    found = np.empty(longest)
     for p in range(pairs):
         i = offsets[p]
         for k in range(steps):
@@ -143,7 +166,6 @@ def _local_rates(
             j = i
             while j < offsets[p + 1] and start[j] < finish[k]:
                 j += 1
-            found = np.empty(j - i)
             count, last, amount = 0, i, 0.0
             for first in range(i, j):
                 while last < j and amount < quantum[p]:

@@ -18,17 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.diagnose.evidence import JobEvidence
-from llmprism.kernel import kernel
+from llmprism.diagnose.passes import ONE_WAY, Passes, Place, passes_of
 from llmprism.model.finding import WhereType
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.timeline import Steps
+from llmprism.stats.order import stable_order
+from llmprism.stats.robust import known_median
 from llmprism.stats.runs import runs_of
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
-Place = tuple[WhereType, str | tuple[str, ...]]
 
-__all__ = ["MIN_CELLS", "MIN_STEPS", "ONE_WAY", "LinkUse", "Place", "SlowCells", "judge_transfers"]
+__all__ = ["MIN_CELLS", "MIN_STEPS", "LinkUse", "SlowCells", "judge_transfers"]
 
 MIN_DROP: Final = 0.5
 """Natural logarithm of the drop of the local rate that makes a cell sick: below 61 % of the expected rate."""
@@ -41,12 +42,6 @@ MIN_STEPS: Final = 2
 
 MIN_CELLS: Final = 6
 """Sick cells of a place before it is accused: three pairs for two steps."""
-
-PATH_SHARE: Final = 0.1
-"""Share of a pair's bytes from which a path is one of its own."""
-
-ONE_WAY: Final = "one way"
-"""Marks a link in one direction as a place of its own: what goes the other way need not be slow."""
 
 TIMED_BYTES: Final = 500_000
 """Smaller transfers do not tell how a link shares its rate: latency counts more."""
@@ -77,7 +72,7 @@ class LinkUse:
 
 @dataclass(frozen=True, slots=True)
 class SlowCells:
-    """Sick cells of one job: pairs x steps, the `places` that each pair passes, and the use of its slow links."""
+    """Sick cells of one job: pairs x steps, and where some are, the places that its pairs pass and its slow links."""
 
     job: str
     steps: Steps
@@ -89,14 +84,13 @@ class SlowCells:
     sick: Bool
     known: Bool
     expected: Float64
-    places: dict[int, list[Place]]
+    passes: Passes
     links: dict[Place, LinkUse] = field(default_factory=dict)
 
     def through(self, place: Place) -> Bool:
         """The pairs that pass a place."""
         through = np.zeros(self.sick.shape[0], dtype=np.bool_)
-        for pair, places in self.places.items():
-            through[pair] = place in places
+        through[self.passes.through(place)] = True
         return through
 
 
@@ -110,14 +104,13 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
         rows = np.flatnonzero((evidence.pair_kind == kind) & known.any(axis=1))
         if rows.size < 2:
             continue
-        usual = np.nanmedian(rate[rows], axis=1)
-        expected[rows] = np.median(usual)
+        expected[rows] = np.median(known_median(rate[rows], axis=1))
         logs = np.log(np.where(known[rows], rate[rows], 1.0)) - np.log(expected[rows])[:, None]
         spread = 1.4826 * np.median(np.abs(logs[known[rows]] - np.median(logs[known[rows]])))
         drop = np.where(known[rows], -logs, 0.0)
         sick[rows] = drop > max(MIN_DROP, SPREADS * spread)
     sick = _lasting(sick, known)
-    places = _places(evidence, known)
+    passes = passes_of(evidence, np.flatnonzero(known.any(axis=1))) if sick.any() else Passes.none()
     return SlowCells(
         job=evidence.job.id,
         steps=evidence.timeline.steps,
@@ -129,8 +122,8 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
         sick=sick,
         known=known,
         expected=expected,
-        places=places,
-        links=_links(evidence, sick, known, places),
+        passes=passes,
+        links=_links(evidence, sick, known, passes),
     )
 
 
@@ -143,81 +136,22 @@ def _lasting(sick: Bool, known: Bool) -> Bool:
     return lasting
 
 
-def _places(evidence: JobEvidence, known: Bool) -> dict[int, list[Place]]:
-    """The places that each pair with known rates passes: NICs, links both ways and one way, switches, its group."""
-    transfers = evidence.job.transfers
-    used, path = _main_paths(transfers.pair_offsets, transfers.path, transfers.bytes, len(transfers.paths), PATH_SHARE)
-    order = np.lexsort((path, used))
-    first = np.searchsorted(used[order], np.arange(transfers.pair_count + 1)).tolist()
-    paths = path[order].tolist()
-    groups: list[Place] = [
-        (WhereType.GROUP, tuple(transfers.addresses[member] for member in group.members))
-        for group in evidence.layout.groups
-    ]
-    group_of = evidence.group_of_pair.tolist()
-    ends = zip(transfers.pair_src.tolist(), transfers.pair_dst.tolist(), strict=True)
-    on_the_way: dict[tuple[int, ...], list[Place]] = {}
-    places: dict[int, list[Place]] = {}
-    for pair, (src, dst) in enumerate(ends):
-        way = tuple(paths[first[pair] : first[pair + 1]])
-        if way not in on_the_way:
-            on_the_way[way] = _on_the_way([transfers.paths[one] for one in way])
-        nics: list[Place] = [(WhereType.NIC, transfers.addresses[src]), (WhereType.NIC, transfers.addresses[dst])]
-        group = groups[group_of[pair] : group_of[pair] + 1] if group_of[pair] >= 0 else []
-        places[pair] = nics + on_the_way[way] + group
-    return {pair: places[pair] for pair in np.flatnonzero(known.any(axis=1)).tolist()}
-
-
-def _on_the_way(paths: list[tuple[str, ...]]) -> list[Place]:
-    """Links both ways, links one way and switches of some paths."""
-    links = dict.fromkeys((min(a, b), max(a, b)) for path in paths for a, b in pairwise(path))
-    places: list[Place] = [(WhereType.LINK, link) for link in links]
-    places += [(WhereType.LINK, (*hop, ONE_WAY)) for hop in dict.fromkeys(h for path in paths for h in pairwise(path))]
-    places += [(WhereType.SWITCH, switch) for switch in dict.fromkeys(switch for path in paths for switch in path)]
-    return places
-
-
-@kernel
-def _main_paths(offsets: Int64, path: NDArray[np.int32], size: Int64, paths: int, share: float) -> tuple[Int64, Int64]:
-    """Pairs and the paths that carry this share of the pair's bytes: its connections may be spread over several."""
-    carried = np.zeros(paths)
-    touched = np.empty(paths, dtype=np.int64)
-    room = (offsets.size - 1) * (int(1.0 / share) + 1)
-    out_pair, out_path = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
-    count = 0
-    for pair in range(offsets.size - 1):
-        found, total = 0, 0.0
-        for row in range(offsets[pair], offsets[pair + 1]):
-            one = path[row]
-            if one < 0:
-                continue
-            if carried[one] == 0.0:
-                touched[found] = one
-                found += 1
-            carried[one] += size[row]
-            total += size[row]
-        for place in range(found):
-            one = touched[place]
-            if carried[one] >= share * total:
-                out_pair[count], out_path[count] = pair, one
-                count += 1
-            carried[one] = 0.0
-    return out_pair[:count], out_path[:count]
-
-
-def _links(evidence: JobEvidence, sick: Bool, known: Bool, places: dict[int, list[Place]]) -> dict[Place, LinkUse]:
+def _links(evidence: JobEvidence, sick: Bool, known: Bool, passes: Passes) -> dict[Place, LinkUse]:
     """The use of the links that may explain the sick cells: most of their cells are sick, in one direction at least."""
-    bad: dict[Place, int] = {}
-    good: dict[Place, int] = {}
+    if not passes.number:
+        return {}
     slow = sick.any(axis=0)
-    bad_of, known_of = sick.sum(axis=1), known[:, slow].sum(axis=1)
-    for pair, passed in places.items() if slow.any() else ():
-        for place in passed:
-            if place[0] is WhereType.LINK and place[1][-1] != ONE_WAY:
-                bad[place] = bad.get(place, 0) + int(bad_of[pair])
-                good[place] = good.get(place, 0) + int(known_of[pair] - bad_of[pair])
-    likely = [p for p, count in bad.items() if count >= max(MIN_CELLS, LIKELY_SHARE * (count + good[p]))]
-    likely = sorted(likely, key=lambda place: -bad[place])[:MAX_LINKS]
+    bad, judged = (
+        np.add.reduceat(cells[passes.pairs], passes.offsets[:-1])
+        for cells in (sick.sum(axis=1), known[:, slow].sum(axis=1))
+    )
+    enough = bad >= np.maximum(MIN_CELLS, LIKELY_SHARE * judged)
+    likely = [
+        place
+        for place, number in passes.number.items()
+        if enough[number] and place[0] is WhereType.LINK and place[1][-1] != ONE_WAY
+    ]
+    likely = sorted(likely, key=lambda place: -bad[passes.number[place]])[:MAX_LINKS]
     if not likely:
         return {}
     rows = _RowsByHop(evidence.job.transfers)
@@ -246,18 +180,17 @@ class _RowsByHop:
 
     def __init__(self, transfers: TransferTable) -> None:
         self.pair_of_row = transfers.pair_of_row
-        self._path = transfers.path
-        self._paths = len(transfers.paths)
-        self._with_hop: dict[tuple[str, str], list[int]] = {}
-        used = np.unique(transfers.path)
-        for path in used[used >= 0].tolist():
+        self._rows = stable_order(transfers.path)
+        taken = transfers.paths_taken()
+        first, last = (np.searchsorted(transfers.path[self._rows], taken, side=side) for side in ("left", "right"))
+        self._with_hop: dict[tuple[str, str], list[Int64]] = {}
+        for path, begin, end in zip(taken.tolist(), first.tolist(), last.tolist(), strict=True):
             for hop in pairwise(transfers.paths[path]):
-                self._with_hop.setdefault(hop, []).append(path)
+                self._with_hop.setdefault(hop, []).append(self._rows[begin:end])
 
     def rows(self, first: str, second: str) -> Int64:
-        passes = np.zeros(self._paths + 1, dtype=np.bool_)  # the last: paths that are not known
-        passes[self._with_hop.get((first, second), [])] = True
-        return np.flatnonzero(passes[self._path])
+        """Ascending."""
+        return np.unique(np.concatenate([self._rows[:0], *self._with_hop.get((first, second), [])]))
 
 
 def _share(sick: Bool, known: Bool) -> float:
@@ -275,7 +208,7 @@ def _union_ns(start: Int64, end: Int64) -> int:
     """Time during which at least one of the intervals runs."""
     if not start.size:
         return 0
-    order = np.argsort(start, kind="stable")
+    order = stable_order(start)
     start, horizon = start[order], np.maximum.accumulate(end[order])
     idle = np.maximum(start[1:] - horizon[:-1], 0).sum()
     return int(horizon[-1] - start[0] - idle)

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.flows import TransferTable
+from llmprism.model.flows import TransferTable, ranges
+from llmprism.stats.order import stable_order
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -47,20 +48,20 @@ def find_slow_storage(outside: TransferTable | None, members: frozenset[int]) ->
         return []
     ends = np.unique(np.concatenate([outside.pair_src, outside.pair_dst]))
     servers = [int(node) for node in ends if int(node) not in members]
-    pair = outside.pair_of_row
     findings = []
     for server in servers:
-        reads = _slower(outside, server, outside.pair_src[pair] == server, "reads")
-        writes = _slower(outside, server, outside.pair_dst[pair] == server, "writes")
+        reads = _slower(outside, server, np.flatnonzero(outside.pair_src == server), "reads")
+        writes = _slower(outside, server, np.flatnonzero(outside.pair_dst == server), "writes")
         found = [finding for finding in (reads, writes) if finding is not None]
         findings += sorted(found, key=lambda finding: finding.start_ns)[:1]
     return findings
 
 
-def _slower(outside: TransferTable, server: int, mine: NDArray[np.bool_], what: str) -> Finding | None:
+def _slower(outside: TransferTable, server: int, pairs: Int64, what: str) -> Finding | None:
     """A finding for the reads or the writes of one server: disks, caches and links serve the two differently."""
-    rows = np.flatnonzero(mine & (outside.bytes >= MIN_BYTES) & (outside.end_ns > outside.start_ns))
-    rows = rows[np.argsort(outside.start_ns[rows], kind="stable")]
+    rows = ranges(outside.pair_offsets[pairs], outside.pair_offsets[pairs + 1])
+    rows = rows[(outside.bytes[rows] >= MIN_BYTES) & (outside.end_ns[rows] > outside.start_ns[rows])]
+    rows = rows[stable_order(outside.start_ns[rows])]
     if rows.size < 2 * MIN_TRANSFERS:
         return None
     rate = 8.0 * outside.bytes[rows] / (outside.end_ns[rows] - outside.start_ns[rows])

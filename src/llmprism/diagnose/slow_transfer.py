@@ -21,21 +21,15 @@ from numpy.typing import NDArray
 
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
-from llmprism.diagnose.slow_cells import MIN_CELLS, MIN_STEPS, ONE_WAY, LinkUse, Place, SlowCells, judge_transfers
+from llmprism.diagnose.passes import ONE_WAY, Place
+from llmprism.diagnose.slow_cells import MIN_CELLS, MIN_STEPS, LinkUse, SlowCells, judge_transfers
+from llmprism.diagnose.tally import Tally
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 
 Bool = NDArray[np.bool_]
-Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
 __all__ = ["find_slow_places", "find_slow_transfers"]
-
-SICK_SHARE: Final = 0.6
-"""Share of a place's cells that are sick while it is."""
-
-WHILE_SICK: Final = 0.25
-"""Share of a place's cells of one step from which the place may be sick then: below it one of its pairs has another
-reason."""
 
 MIN_COVER: Final = 0.02
 """A further place must explain at least this share of all sick cells: several faults of different size may coincide."""
@@ -83,22 +77,22 @@ def find_slow_transfers(jobs: Sequence[JobEvidence]) -> list[Finding]:
 def find_slow_places(cells: Sequence[SlowCells]) -> list[Finding]:
     """Findings for the places that explain the sick cells of all jobs, the most explaining first."""
     total = {cell.job: int(cell.sick.sum()) for cell in cells}
-    left = [cell for cell in cells if total[cell.job]]
-    passes = [_Passes.of(cell) for cell in left]
+    tally = Tally([cell for cell in cells if total[cell.job]])
     findings: list[Finding] = []
     together: list[set[str]] = []
     for _ in range(MAX_PLACES):
-        place, gain, concerned = _best_place(left, passes)
-        if place is None or gain < MIN_CELLS:
+        best = tally.best()
+        if best is None or best[1] < MIN_CELLS:
             break
+        place, gain, concerned = best
         beside = concerned.union(*(jobs for jobs in together if jobs & concerned))
         share = gain / sum(total[job] for job in beside)
         if share >= MIN_COVER:
-            step = max(cell.normal_ns for cell in left)
-            accused = _accuse(place, left)
+            step = max(cell.normal_ns for cell in tally.cells)
+            accused = _accuse(place, tally.cells)
             findings += [f for f in accused if share >= SAME_TIME_COVER or not _same_time(f, findings, step)]
             together.append(concerned)
-        left = [_without(cell, _both_ways(place)) for cell in left]
+        tally.take_away(_both_ways(place))
     return _one_per_lanes(findings)
 
 
@@ -140,70 +134,6 @@ def _are_lanes(one: Finding, other: Finding) -> bool:
     if one.where.type is not WhereType.GROUP or other.where.type is not WhereType.GROUP or one.job != other.job:
         return False
     return one.start_ns == other.start_ns and one.end_ns == other.end_ns
-
-
-@dataclass(frozen=True, slots=True)
-class _Passes:
-    """Which pairs of a job pass which place: the pairs of place `names[i]` are `pairs[offsets[i]:offsets[i + 1]]`."""
-
-    names: tuple[Place, ...]
-    pairs: Int64
-    offsets: Int64
-
-    @classmethod
-    def of(cls, cell: SlowCells) -> _Passes:
-        by_place: dict[Place, list[int]] = {}
-        for pair, places in cell.places.items():
-            for place in places:
-                by_place.setdefault(place, []).append(pair)
-        pairs = np.array([pair for users in by_place.values() for pair in users], dtype=np.int64)
-        offsets = np.cumsum([0, *(len(users) for users in by_place.values())])
-        return cls(tuple(by_place), pairs, offsets[:-1].astype(np.int64))
-
-    def counts(self, cell: SlowCells) -> tuple[Int64, Int64]:
-        """Per place its sick and its healthy cells, over the steps in which a good share of its pairs is sick."""
-        if not self.pairs.size:
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        busy = cell.sick.any(axis=0)
-        bad = np.add.reduceat(cell.sick[self.pairs][:, busy], self.offsets, axis=0, dtype=np.int64)
-        known = np.add.reduceat(cell.known[self.pairs][:, busy], self.offsets, axis=0, dtype=np.int64)
-        while_sick = bad >= np.maximum(WHILE_SICK * known, 1)
-        return (bad * while_sick).sum(axis=1), ((known - bad) * while_sick).sum(axis=1)
-
-
-def _best_place(cells: Sequence[SlowCells], passes: Sequence[_Passes]) -> tuple[Place | None, int, set[str]]:
-    """The place that explains most, its sick cells, and the jobs that have them there. Ties: the smallest place.
-
-    What counts are sick cells through it minus healthy ones while it is sick.
-    """
-    sick: dict[Place, int] = {}
-    healthy: dict[Place, int] = {}
-    jobs: dict[Place, set[str]] = {}
-    for cell, passed in zip(cells, passes, strict=True):
-        bad, good = passed.counts(cell)
-        for place, ill, well in zip(passed.names, bad.tolist(), good.tolist(), strict=True):
-            if ill:
-                sick[place] = sick.get(place, 0) + ill
-                healthy[place] = healthy.get(place, 0) + well
-                jobs.setdefault(place, set()).add(cell.job)
-    fit = {place: bad - healthy[place] for place, bad in sick.items() if bad >= SICK_SHARE * (bad + healthy[place])}
-    if not fit:
-        return None, 0, set()
-    best = max(fit, key=lambda place: (fit[place], -_size(place), str(place[1])))
-    return best, sick[best], jobs[best]
-
-
-def _size(place: Place) -> int:
-    """Order of the places by size: of two that explain the same, the smaller one is named."""
-    where, name = place
-    order = {WhereType.NIC: 0, WhereType.LINK: 1, WhereType.GROUP: 3, WhereType.SWITCH: 4}
-    return order[where] + int(where is WhereType.LINK and name[-1] == ONE_WAY)
-
-
-def _without(cell: SlowCells, place: Place) -> SlowCells:
-    sick = cell.sick.copy()
-    sick[cell.through(place)] = False
-    return replace(cell, sick=sick)
 
 
 @dataclass(slots=True)
@@ -257,7 +187,8 @@ class _Case:
 def _accuse(place: Place, cells: Sequence[SlowCells]) -> list[Finding]:
     case = _Case(place)
     for cell in cells:
-        case.add(cell)
+        if place in cell.passes.number:
+            case.add(cell)
     return [_finding(case)] if case.jobs and (case.plain or case.severity >= MIN_LOSS) else []
 
 

@@ -17,6 +17,7 @@ from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.endings import training_rows
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.stats.order import stable_order
 
 __all__ = ["find_standstills"]
 
@@ -51,7 +52,7 @@ def _longest_inside(evidence: JobEvidence, first: int, last: int) -> tuple[int, 
     start, end = transfers.start_ns[rows], transfers.end_ns[rows]
     if start.size < 2:
         return None
-    order = np.argsort(start, kind="stable")
+    order = stable_order(start)
     begin, horizon = start[order], np.maximum.accumulate(end[order])
     sent = np.cumsum(transfers.bytes[rows][order])
     longest = int(np.argmax(begin[1:] - horizon[:-1]))

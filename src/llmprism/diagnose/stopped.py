@@ -11,6 +11,7 @@ end because the window does, pauses between steps. Tested with the crash capture
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -23,6 +24,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
+from llmprism.stats.robust import known_median
 
 Float64 = NDArray[np.float64]
 
@@ -68,10 +70,10 @@ def job_state(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -
     return JobState.ENDED if ending.stopped else JobState.RUNNING
 
 
-def find_stopped(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -> list[Finding]:
-    """One finding for each time that the job broke off."""
+def find_stopped(job: Job, layout: JobLayout, timeline: Timeline, window: Window, state: JobState) -> list[Finding]:
+    """One finding for each time that the job broke off; its state tells whether it has done so for good."""
     endings = inner_endings(job, layout, timeline)
-    final = final_ending(job, layout, timeline, window)
+    final = final_ending(job, layout, timeline, window) if state in (JobState.CRASHED, JobState.HUNG) else None
     if final is not None and final.broken_off:
         endings.append(final)
     return [_finding(job, layout, timeline, ending, window) for ending in endings]
@@ -158,50 +160,65 @@ def _latest_in_lockstep(
     cell = [
         (job.places[row] if job.places and job.places[row] else row, stage_of.get(job.members[row])) for row in rows
     ]
-    return np.array([max(due[i] for i, other in enumerate(cell) if other == mine) for mine in cell])
+    latest: dict[tuple[str | int, int | None], float] = {}
+    for mine, when in zip(cell, due.tolist(), strict=True):
+        latest[mine] = max(latest.get(mine, when), when)
+    return np.array([latest[mine] for mine in cell])
 
 
 def _due_ns(
     job: Job, layout: JobLayout, timeline: Timeline, suspects: NDArray[np.int64], ending: Ending
 ) -> NDArray[np.float64]:
     """When each suspect should have sent more than it did: its peers did so in this step, or it did in earlier ones."""
-    transfers, steps = job.transfers, timeline.steps
-    rows = np.flatnonzero(training_rows(job, layout))
-    member = np.searchsorted(np.array(job.members), transfers.pair_src[transfers.pair_of_row[rows]])
-    order = np.lexsort((transfers.start_ns[rows], member))
-    rows, member = rows[order], member[order]
-    start, size = transfers.start_ns[rows], transfers.bytes[rows]
-    row_of = {address: row for row, address in enumerate(job.members)}
-    peers = {row_of[m]: [row_of[p] for p in group if p != m] for group in _peers(job, layout) for m in group}
-    earlier = range(max(0, ending.step - DUE_STEPS), min(ending.step, steps.count))
-    due = np.full(suspects.size, np.inf)
-    for i, suspect in enumerate(suspects.tolist()):
-        own = slice(*np.searchsorted(member, [suspect, suspect + 1]))
-        now = (start[own] >= ending.begun_ns) & (start[own] <= ending.last_ns)
-        sent = float(size[own][now].sum())
-        when = (
-            [
-                _exceeds(start[span], size[span], sent, ending.begun_ns, ending.last_ns) - ending.begun_ns
-                for span in (slice(*np.searchsorted(member, [peer, peer + 1])) for peer in peers.get(suspect, []))
-            ]
-            if layout.groups
-            else [
-                _exceeds(start[own], size[own], sent, int(steps.start_ns[k]), int(steps.end_ns[k]))
-                - int(steps.start_ns[k])
-                for k in earlier
-            ]
-        )
-        known = [offset for offset in when if np.isfinite(offset)]
-        if known:
-            due[i] = float(np.median(known))
-    return due
+    messages, steps = _SentMessages.of(job, layout), timeline.steps
+    sent = np.array([messages.between(row, ending.begun_ns, ending.last_ns)[1].sum() for row in suspects.tolist()])
+    due = np.full(suspects.size, np.nan)
+    if layout.groups:
+        row_of = {address: row for row, address in enumerate(job.members)}
+        group_of = {row_of[m]: number for number, group in enumerate(layout.groups) for m in group.members}
+        group = np.array([group_of.get(row, -1) for row in suspects.tolist()])
+        for number in np.unique(group[group >= 0]).tolist():
+            mine, rows = group == number, [row_of[m] for m in layout.groups[number].members]
+            begun = [messages.begin_beyond(row, sent[mine], ending.begun_ns, ending.last_ns) for row in rows]
+            due[mine] = known_median(np.stack(begun))
+    else:
+        earlier = range(max(0, ending.step - DUE_STEPS), min(ending.step, steps.count))
+        spans = [(int(steps.start_ns[k]), int(steps.end_ns[k])) for k in earlier]
+        for i, row in enumerate(suspects.tolist()):
+            begun = [messages.begin_beyond(row, sent[i : i + 1], *span) for span in spans]
+            due[i] = known_median(np.array(begun).ravel())
+    return np.where(np.isfinite(due), due, np.inf)
 
 
-def _exceeds(start: NDArray[np.int64], size: NDArray[np.int64], sent: float, first: int, last: int) -> float:
-    """When a member begins the message that takes it beyond so many bytes in a step; infinite where it does not."""
-    inside = (start >= first) & (start <= last)
-    beyond = np.flatnonzero(np.cumsum(size[inside]) > sent * BEYOND)
-    return float(start[inside][beyond[0]]) if beyond.size else np.inf
+@dataclass(frozen=True, slots=True)
+class _SentMessages:
+    """Training messages in the order of their senders and starts: those of member (row) `i` begin at `offsets[i]`."""
+
+    start: NDArray[np.int64]
+    size: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, job: Job, layout: JobLayout) -> _SentMessages:
+        transfers = job.transfers
+        rows = np.flatnonzero(training_rows(job, layout))
+        member = np.searchsorted(np.array(job.members), transfers.pair_src[transfers.pair_of_row[rows]])
+        order = np.lexsort((transfers.start_ns[rows], member))
+        offsets = np.searchsorted(member[order], np.arange(len(job.members) + 1))
+        return cls(transfers.start_ns[rows[order]], transfers.bytes[rows[order]], offsets)
+
+    def between(self, row: int, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Starts and sizes of what a member began to send between two times."""
+        own = slice(self.offsets[row], self.offsets[row + 1])
+        low = np.searchsorted(self.start[own], first, side="left")
+        high = np.searchsorted(self.start[own], last, side="right")
+        return self.start[own][low:high], self.size[own][low:high]
+
+    def begin_beyond(self, row: int, sent: Float64, first: int, last: int) -> Float64:
+        """How long after `first` a member begins the message that takes it beyond each of these bytes; NaN: never."""
+        start, size = self.between(row, first, last)
+        message = np.searchsorted(np.cumsum(size), sent * BEYOND, side="right")
+        return np.append(start.astype(np.float64) - first, np.nan)[message]
 
 
 def _starved(job: Job, layout: JobLayout, suspects: NDArray[np.int64], ending: Ending) -> NDArray[np.bool_]:

@@ -23,7 +23,7 @@ from llmprism.diagnose.evidence import JobEvidence
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
 from llmprism.model.layout import PairKind
-from llmprism.stats.robust import known_median
+from llmprism.stats.robust import known_median, known_median_of_others
 
 Float64 = NDArray[np.float64]
 
@@ -141,16 +141,10 @@ def beyond_others(evidence: JobEvidence, work: Float64) -> Float64:
     for group in evidence.layout.groups:
         rows = np.array([row_of[member] for member in group.members])
         if group.kind == PairKind.DP and rows.size > 1:
-            excess[rows] = work[rows] - _median_of_others(work[rows])
+            excess[rows] = work[rows] - known_median_of_others(work[rows])
     alone = np.isnan(excess).all(axis=1) & np.isfinite(work).any(axis=1)
     for row in np.flatnonzero(alone):
         counted = work[row, evidence.counted]
         if np.isfinite(counted).any():
             excess[row] = work[row] - np.nanquantile(counted, 0.25)
     return excess
-
-
-def _median_of_others(values: Float64) -> Float64:
-    """Per column, for each row the median of the other rows that are known."""
-    rows = range(values.shape[0])
-    return np.stack([known_median(np.delete(values, row, axis=0)) for row in rows])

@@ -28,7 +28,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.diagnose.evidence import JobEvidence, first_messages_ns
+from llmprism.diagnose.evidence import JobEvidence, first_messages_ns, first_of_members
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_max, known_median
@@ -76,7 +76,8 @@ class StepGraph:
         if not groups:
             ready = np.zeros((len(members), steps.count))
             return cls(ready, evidence.duration_ns[None, :].copy(), (tuple(range(len(members))),))
-        ready = first_messages_ns(evidence.job, evidence.layout, evidence.timeline, evidence.job.transfers.pair_src)
+        first = first_messages_ns(evidence.job, evidence.layout, steps)
+        ready = first_of_members(evidence.job, first, evidence.job.transfers.pair_src)
         end = np.where(evidence.timeline.member_end_ns >= 0, evidence.timeline.member_end_ns - steps.start_ns, np.nan)
         begin = np.stack([known_max(ready[list(group)]) for group in groups])
         return cls(ready, np.stack([known_max(end[list(group)]) for group in groups]) - begin, groups)
@@ -113,7 +114,8 @@ def saved_ns(graph: StepGraph, faults: Sequence[Touched], counted: Bool) -> Floa
     new_ready = graph.ready_ns.copy()
     for group in graph.groups:
         rows = list(group)
-        new_ready[rows] = _heal(graph.ready_ns[rows], held_up[rows], healthy)
+        if held_up[rows].any():
+            new_ready[rows] = _heal(graph.ready_ns[rows], held_up[rows], healthy)
     new_sync = _heal(graph.sync_ns, slow, healthy, alone=True)
     saved = np.nan_to_num(graph.ends(graph.ready_ns, graph.sync_ns) - graph.ends(new_ready, new_sync))
     jitter = float(saved[healthy].mean()) if healthy.sum() >= MIN_HEALTHY else 0.0
@@ -196,7 +198,7 @@ def _touched(evidence: JobEvidence, graph: StepGraph, finding: Finding) -> Touch
     if not touched.any() or not (own or groups):
         return None
     own |= {row for group in groups for row in _rows(evidence, evidence.layout.groups[group].members)}
-    own |= {row for one in own for row in _same_server(evidence, one)}
+    own |= _on_their_servers(evidence, own)
     held_up = _held_up(evidence, own)
     held_up |= _blocked(evidence, graph, held_up, touched)
     return Touched(touched, frozenset(held_up), frozenset(_numbers(evidence, groups)))
@@ -211,11 +213,11 @@ def _rows(evidence: JobEvidence, members: tuple[int, ...]) -> list[int]:
     return [int(row) for row in np.searchsorted(np.array(evidence.job.members), np.array(members))]
 
 
-def _same_server(evidence: JobEvidence, row: int) -> list[int]:
+def _on_their_servers(evidence: JobEvidence, rows: set[int]) -> set[int]:
+    """Members on the servers of these, where servers are known."""
     places = evidence.job.places
-    if not places or not places[row]:
-        return []
-    return [other for other, place in enumerate(places) if place == places[row]]
+    servers = {places[row] for row in rows if places[row]} if places else set()
+    return {row for row, place in enumerate(places) if place in servers}
 
 
 def _held_up(evidence: JobEvidence, own: set[int]) -> set[int]:
@@ -253,14 +255,16 @@ def _pairs_through(evidence: JobEvidence, where: Where) -> Bool:
     transfers = evidence.job.transfers
     names = {where.id} if isinstance(where.id, str) else set(where.id)
     if where.type in (WhereType.NIC, WhereType.GROUP):
-        src, dst = (
-            np.array([transfers.addresses[end] in names for end in ends], dtype=np.bool_)
-            for ends in (transfers.pair_src, transfers.pair_dst)
-        )
+        named = [member for member in evidence.job.members if transfers.addresses[member] in names]
+        src, dst = np.isin(transfers.pair_src, named), np.isin(transfers.pair_dst, named)
         return src | dst if where.type is WhereType.NIC else src & dst & (evidence.pair_kind == PairKind.DP)
-    passes = [
-        any({a, b} == names for a, b in pairwise(path)) if where.type is WhereType.LINK else bool(names & set(path))
-        for path in transfers.paths
-    ]
-    rows = np.array([*passes, False])[transfers.path]
+    passes = np.zeros(len(transfers.paths) + 1, dtype=np.bool_)  # the last: paths that are not known
+    for path in transfers.paths_taken().tolist():
+        hops = pairwise(transfers.paths[path])
+        passes[path] = (
+            any({a, b} == names for a, b in hops)
+            if where.type is WhereType.LINK
+            else bool(names.intersection(transfers.paths[path]))
+        )
+    rows = passes[transfers.path]
     return np.asarray(np.logical_or.reduceat(rows, transfers.pair_offsets[:-1]), dtype=np.bool_)

@@ -135,6 +135,17 @@ class TransferTable:
         """The bytes of each pair."""
         return np.add.reduceat(self.bytes, self.pair_offsets[:-1]) if self.pair_count else np.zeros(0, dtype=np.int64)
 
+    def pairs_between(self, src: Int64, dst: Int64) -> Int64:
+        """The pairs from and to these addresses, -1 where there is no such pair."""
+        known, wanted = (self.pair_src.astype(np.int64) << 32) | self.pair_dst, (src << 32) | dst
+        pair = np.searchsorted(known, wanted)
+        return np.where(np.append(known, -1)[pair] == wanted, pair, -1)
+
+    def paths_taken(self) -> Int32:
+        """The paths, of those that are known, that the transfers take; ascending."""
+        taken = np.unique(self.path)
+        return taken[taken >= 0]
+
     def rows_of(self, pairs: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which rows belong to the marked pairs."""
         return np.repeat(pairs, np.diff(self.pair_offsets))

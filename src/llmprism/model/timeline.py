@@ -51,12 +51,12 @@ class Steps:
     def at(self, when_ns: Int64) -> Int64:
         """The step that holds each moment, -1 where none does; a moment between two steps that touch is the later's."""
         step = np.searchsorted(self.end_ns, when_ns, side="right")
-        return _or_none(step, step < self.count, when_ns, self.start_ns)
+        return _or_none(step, when_ns, self.start_ns)
 
     def up_to(self, when_ns: Int64) -> Int64:
         """As `at`, but a moment between two steps that touch is the earlier's: where something ended."""
         step = np.searchsorted(self.end_ns, when_ns, side="left")
-        return _or_none(step, step < self.count, when_ns, self.start_ns)
+        return _or_none(step, when_ns, self.start_ns)
 
     @classmethod
     def empty(cls) -> Steps:
@@ -64,12 +64,10 @@ class Steps:
         return cls(none, none, np.zeros(0, dtype=np.bool_))
 
 
-def _or_none(step: Int64, ended_later: NDArray[np.bool_], when_ns: Int64, start_ns: Int64) -> Int64:
-    """The step where it began before the moment and ended after, else -1."""
-    if not start_ns.size:
-        return np.full(step.size, -1, dtype=np.int64)
-    inside = ended_later & (when_ns >= start_ns[np.minimum(step, start_ns.size - 1)])
-    return np.where(inside, step, -1)
+def _or_none(step: Int64, when_ns: Int64, start_ns: Int64) -> Int64:
+    """The step, which is the first to end after the moment, where it has begun by then; else -1."""
+    begin = np.append(start_ns, np.iinfo(np.int64).max)  # after the last step none begins
+    return np.where(when_ns >= begin[step], step, -1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ __all__ = [
     "Tail",
     "known_max",
     "known_median",
+    "known_median_of_others",
     "leave_one_out_scores",
     "mad",
     "outliers",
@@ -208,6 +209,26 @@ def known_median(values: Float64, axis: int = 0) -> Float64:
     low = np.take_along_axis(ordered, middle // 2, axis=axis)
     high = np.take_along_axis(ordered, (middle + 1) // 2, axis=axis)
     return np.asarray(np.squeeze(np.where(count > 0, (low + high) / 2.0, np.nan), axis=axis))
+
+
+def known_median_of_others(values: Float64) -> Float64:
+    """Per column, for each row the median of the known values of the other rows; NaN where none of them is known.
+
+    >>> known_median_of_others(np.array([[1.0], [2.0], [4.0], [np.nan]])).ravel().tolist()
+    [3.0, 2.5, 1.5, 2.0]
+    """
+    known = np.isfinite(values)
+    ordered = np.sort(values, axis=0)  # NaN last
+    others = known.sum(axis=0) - known
+    middle = np.maximum(others - 1, 0)
+
+    def other(rank: Int64) -> Float64:
+        """The value of this rank among the others: from the row's own on, the next."""
+        here = np.take_along_axis(ordered, rank, axis=0)
+        after = np.take_along_axis(ordered, np.minimum(rank + 1, len(values) - 1), axis=0)
+        return np.where(known & (here >= values), after, here)
+
+    return np.where(others > 0, (other(middle // 2) + other((middle + 1) // 2)) / 2.0, np.nan)
 
 
 def known_max(values: Float64, axis: int = 0) -> Float64:

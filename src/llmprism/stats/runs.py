@@ -1,11 +1,13 @@
-"""Runs: stretches of a series in which something holds most of the time."""
+"""Runs: stretches of a series in which something holds most of the time, or nothing changes."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["runs_of"]
+__all__ = ["run_starts", "runs_of"]
 
 
 def runs_of(flag: NDArray[np.bool_], *, bridge: int = 1, shortest: int = 1) -> list[tuple[int, int]]:
@@ -20,3 +22,14 @@ def runs_of(flag: NDArray[np.bool_], *, bridge: int = 1, shortest: int = 1) -> l
     cut = np.flatnonzero(np.diff(true) > bridge + 1) + 1
     parts = np.split(true, cut)
     return [(int(part[0]), int(part[-1]) + 1) for part in parts if part.size >= shortest]
+
+
+def run_starts(*columns: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Positions from which rows of these columns (at least one) stay the same up to the next.
+
+    >>> run_starts(np.array([7, 7, 7, 8]), np.array([0, 1, 1, 1])).tolist()
+    [0, 1, 3]
+    """
+    changes = np.ones(columns[0].size, dtype=np.bool_)
+    changes[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return np.flatnonzero(changes)

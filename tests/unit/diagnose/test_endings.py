@@ -122,6 +122,12 @@ def test_the_usual_silence_is_that_at_the_same_point_of_earlier_steps(places, se
         assert last_of(places, 500, more=at[: sent - 1])[0].usual_silence_ns < long * MS
 
 
+def test_a_silence_that_is_too_short_to_tell_is_not_compared():
+    told, _ = last_of(FIVE, 76, more=[60, 70])
+    assert (told.silence_ns, told.usual_silence_ns) == (5 * MS, 0)
+    assert not told.broken_off
+
+
 def test_a_window_that_ends_in_the_usual_silence_of_a_step_is_no_break():
     """A few large messages per step: the silence after the second one is 44 ms, that after the first 9 ms."""
     assert not last_of([20, 30, 75, 85], 75, more=[34, 44])[0].broken_off, "30 ms"

@@ -62,9 +62,11 @@ def test_heartbeats_are_no_first_message():
     assert (found.lateness_ns == 0).all()
 
 
+@pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("count", [3, 4, 5, 8])
-def test_median_of_others(count):
+def test_median_of_others(count, ties):
     values = np.random.default_rng(count).normal(size=(count, 6))
+    values = np.round(values) if ties else values
     expected = [[np.median(np.delete(values[:, k], row)) for k in range(6)] for row in range(count)]
     np.testing.assert_allclose(_median_of_others(values), expected)
 

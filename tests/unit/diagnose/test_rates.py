@@ -38,6 +38,14 @@ def test_the_unit_of_the_clock_is_read_from_the_durations():
     assert stamp_resolution_ns(transfer_table(messages("ab", 20, per_step=1, unit=MS))) == 1, "too few to tell"
 
 
+def test_the_unit_is_what_divides_all_times_not_only_the_first(monkeypatch):
+    monkeypatch.setattr("llmprism.diagnose.rates.FEW_TRANSFERS", 10)
+    coarse, fine = messages("ab", 20, unit=MS), messages("cd", 20.001, unit=1, seed=1)
+    assert stamp_resolution_ns(transfer_table(coarse)) % MS == 0
+    assert stamp_resolution_ns(transfer_table(coarse + fine)) < 10 * US
+    assert stamp_resolution_ns(transfer_table(fine + coarse)) < 10 * US
+
+
 @pytest.mark.parametrize("unit", [1, MS])
 def test_fast_and_slow_pairs_are_told_apart_whatever_the_unit(unit):
     fast, slow = rates(messages("ab", 200, unit=unit) + messages("cd", 33, unit=unit, seed=1))

@@ -18,7 +18,7 @@ def verdict(records, window_end_ns=None):
     timeline = reconstruct_timeline(job, layout, with_events=False)
     window = Window(int(transfers.start_ns.min()), int(window_end_ns or transfers.end_ns.max()))
     state = job_state(job, layout, timeline, window)
-    return state, find_stopped(job, layout, timeline, window)
+    return state, find_stopped(job, layout, timeline, window, state)
 
 
 def stopped_job(stage, replica, **shape):

@@ -13,6 +13,7 @@ from llmprism.stats.robust import (
     Tail,
     known_max,
     known_median,
+    known_median_of_others,
     leave_one_out_scores,
     mad,
     outliers,
@@ -125,6 +126,16 @@ def test_known_values_alone_count(values: NDArray[np.float64], axis: int) -> Non
         median, largest = np.nanmedian(values, axis=axis), np.nanmax(values, axis=axis)
     np.testing.assert_allclose(known_median(values, axis), median)
     np.testing.assert_allclose(known_max(values, axis), largest)
+
+
+@given(
+    arrays(
+        np.float64, st.tuples(st.integers(1, 7), st.just(3)), elements=st.sampled_from([np.nan, -1.0, 0.5, 2.0, 9.0])
+    )
+)
+def test_each_row_is_left_out_of_its_own_median(values: NDArray[np.float64]) -> None:
+    expected = np.stack([known_median(np.delete(values, row, axis=0)) for row in range(len(values))])
+    np.testing.assert_array_equal(known_median_of_others(values), expected)
 
 
 def test_of_nothing_nothing_is_known() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism.stats.runs import runs_of
+from llmprism.stats.runs import run_starts, runs_of
 
 
 def flags(text):
@@ -41,3 +41,9 @@ def test_runs_cover_every_true_value_and_keep_their_distance(values, bridge):
         gaps = np.diff(np.flatnonzero(flag[first:last])) - 1
         assert (gaps <= bridge).all()
     assert all(later[0] - earlier[1] > bridge for earlier, later in itertools.pairwise(runs))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=40))
+def test_between_two_starts_nothing_changes(rows):
+    columns = [np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1)]
+    assert run_starts(*columns).tolist() == [i for i in range(len(rows)) if i == 0 or rows[i] != rows[i - 1]]

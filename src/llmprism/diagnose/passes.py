@@ -1,0 +1,168 @@
+"""Which pairs of a job pass which places: NICs, links both ways and one way, switches, and the group they belong to.
+
+What lies on the way is a property of the path, so names are looked at once per path, and pairs know their paths by
+number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.diagnose.evidence import JobEvidence
+from llmprism.kernel import kernel
+from llmprism.model.finding import WhereType
+from llmprism.model.flows import Int64, TransferTable, ranges
+
+Place = tuple[WhereType, str | tuple[str, ...]]
+
+__all__ = ["ONE_WAY", "Passes", "Place", "passes_of"]
+
+PATH_SHARE: Final = 0.1
+"""Share of a pair's bytes from which a path is one of its own."""
+
+ONE_WAY: Final = "one way"
+"""Marks a link in one direction as a place of its own: what goes the other way need not be slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """The pairs through place number `i` are `pairs[offsets[i]:offsets[i + 1]]`, ascending; every place has some."""
+
+    number: dict[Place, int]
+    pairs: Int64
+    offsets: Int64
+
+    @classmethod
+    def none(cls) -> Passes:
+        return cls({}, np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
+
+    def through(self, place: Place) -> Int64:
+        """The pairs that pass a place."""
+        if place not in self.number:
+            return self.pairs[:0]
+        number = self.number[place]
+        return self.pairs[self.offsets[number] : self.offsets[number + 1]]
+
+
+def passes_of(evidence: JobEvidence, pairs: Int64) -> Passes:
+    """The places that these pairs (ascending) of a job pass."""
+    number: dict[Place, int] = {}
+    parts = (
+        _nics(evidence.job.transfers, pairs, number),
+        _on_the_way(evidence.job.transfers, pairs, number),
+        _groups(evidence, pairs, number),
+    )
+    pair, place = (np.concatenate(column) for column in zip(*parts, strict=True))
+    offsets = np.zeros(len(number) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(place, minlength=len(number)), out=offsets[1:])
+    return Passes(number, pair[np.lexsort((pair, place))], offsets)
+
+
+def _numbers(places: Iterable[Place], number: dict[Place, int]) -> Int64:
+    """The numbers of some places; new ones get the next."""
+    return np.array([number.setdefault(place, len(number)) for place in places], dtype=np.int64)
+
+
+def _nics(transfers: TransferTable, pairs: Int64, number: dict[Place, int]) -> tuple[Int64, Int64]:
+    """Pairs and the numbers of the NICs at both of their ends."""
+    ends, end = np.unique(np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]]), return_inverse=True)
+    nics = _numbers(((WhereType.NIC, transfers.addresses[address]) for address in ends.tolist()), number)
+    return np.tile(pairs, 2), nics[end]
+
+
+def _groups(evidence: JobEvidence, pairs: Int64, number: dict[Place, int]) -> tuple[Int64, Int64]:
+    """Pairs and the numbers of the groups whose collectives they carry."""
+    addresses, groups = evidence.job.transfers.addresses, evidence.layout.groups
+    pairs = pairs[evidence.group_of_pair[pairs] >= 0]
+    used, group = np.unique(evidence.group_of_pair[pairs], return_inverse=True)
+    members = (tuple(addresses[member] for member in groups[index].members) for index in used.tolist())
+    return pairs, _numbers(((WhereType.GROUP, names) for names in members), number)[group]
+
+
+def _on_the_way(transfers: TransferTable, pairs: Int64, number: dict[Place, int]) -> tuple[Int64, Int64]:
+    """Pairs and the numbers of the links and switches on their paths, numbered as the pairs come to them."""
+    pair, path = _main_paths(transfers.pair_offsets, transfers.path, transfers.bytes, len(transfers.paths), PATH_SHARE)
+    keep = np.isin(pair, pairs)
+    pair, path = pair[keep], path[keep]
+    order = np.lexsort((path, pair))
+    pair, path = pair[order], path[order]
+    used, way = np.unique(path, return_inverse=True)
+    ways = _Ways.of([transfers.paths[one] for one in used.tolist()])
+    starts, ends = ways.offsets[way], ways.offsets[way + 1]
+    codes, first, code = np.unique(ways.codes[ranges(starts, ends)], return_index=True, return_inverse=True)
+    numbers = np.empty(codes.size, dtype=np.int64)
+    numbers[np.argsort(first)] = _numbers((ways.place(one) for one in codes[np.argsort(first)].tolist()), number)
+    places = len(number)
+    once = np.unique(np.repeat(pair, ends - starts) * places + numbers[code])
+    return once // places, once % places
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """What lies along some paths, as codes: those of path `i` are `codes[offsets[i]:offsets[i + 1]]`.
+
+    With n switches, sorted by name: links both ways have the codes below n x n, links one way those below twice that,
+    switches the others.
+    """
+
+    switches: tuple[str, ...]
+    codes: Int64
+    offsets: Int64
+
+    @classmethod
+    def of(cls, paths: Sequence[tuple[str, ...]]) -> _Ways:
+        switches = tuple(sorted(set(chain.from_iterable(paths))))
+        index = {name: i for i, name in enumerate(switches)}
+        at = np.array([index[name] for name in chain.from_iterable(paths)], dtype=np.int64)
+        path = np.repeat(np.arange(len(paths)), np.array([len(names) for names in paths], dtype=np.int64))
+        hops = np.flatnonzero(path[1:] == path[:-1])
+        a, b, count = at[hops], at[hops + 1], len(switches)
+        codes = np.concatenate(
+            [np.minimum(a, b) * count + np.maximum(a, b), count**2 + a * count + b, 2 * count**2 + at]
+        )
+        owner = np.concatenate([path[hops], path[hops], path])
+        offsets = np.zeros(len(paths) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(owner, minlength=len(paths)), out=offsets[1:])
+        return cls(switches, codes[np.argsort(owner, kind="stable")], offsets)
+
+    def place(self, code: int) -> Place:
+        count = len(self.switches)
+        kind, hop = divmod(code, count**2)
+        if kind == 2:
+            return WhereType.SWITCH, self.switches[hop]
+        link = self.switches[hop // count], self.switches[hop % count]
+        return WhereType.LINK, (*link, ONE_WAY) if kind else link
+
+
+@kernel
+def _main_paths(offsets: Int64, path: NDArray[np.int32], size: Int64, paths: int, share: float) -> tuple[Int64, Int64]:
+    """Pairs and the paths that carry this share of the pair's bytes: its connections may be spread over several."""
+    carried = np.zeros(paths)
+    touched = np.empty(paths, dtype=np.int64)
+    room = (offsets.size - 1) * (int(1.0 / share) + 1)
+    out_pair, out_path = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    count = 0
+    for pair in range(offsets.size - 1):
+        found, total = 0, 0.0
+        for row in range(offsets[pair], offsets[pair + 1]):
+            one = path[row]
+            if one < 0:
+                continue
+            if carried[one] == 0.0:
+                touched[found] = one
+                found += 1
+            carried[one] += size[row]
+            total += size[row]
+        for place in range(found):
+            one = touched[place]
+            if carried[one] >= share * total:
+                out_pair[count], out_path[count] = pair, one
+                count += 1
+            carried[one] = 0.0
+    return out_pair[:count], out_path[:count]

@@ -1,0 +1,36 @@
+"""The order of whole numbers, fast.
+
+A stable sort of positions moves twice the data of a sort of values and cannot use vector instructions. Where a value's
+distance from the smallest and its position fit into one integer of 64 bits together, sorting these integers gives the
+same order: ties are told apart by position.
+
+>>> stable_order(np.array([30, 10, 30, 20])).tolist()
+[1, 3, 0, 2]
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+
+__all__ = ["stable_order"]
+
+BITS: Final = 63
+"""Bits of a signed integer that is not negative."""
+
+
+def stable_order(values: NDArray[np.integer[Any]]) -> Int64:
+    """Positions of the values in ascending order, equal ones as they come."""
+    if not values.size:
+        return np.zeros(0, dtype=np.int64)
+    least = int(values.min())
+    for_position = (values.size - 1).bit_length()
+    if (int(values.max()) - least).bit_length() + for_position > BITS:
+        return np.argsort(values, kind="stable")
+    packed: Int64 = (np.subtract(values, least, dtype=np.int64) << for_position) | np.arange(values.size)
+    packed.sort()
+    return packed & ((1 << for_position) - 1)
