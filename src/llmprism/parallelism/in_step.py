@@ -195,8 +195,7 @@ def _silent_slots(profile: Float64) -> Bool | None:
     if not profile.shape[0]:
         return None
     silent = profile <= SILENT_SLOT / PROFILE_BINS
-    arc = [_longest_arc(row) for row in silent]
-    length = np.array([count for _, count in arc], dtype=np.float64) / PROFILE_BINS
+    length = _longest_runs(silent) / PROFILE_BINS
     long = float(np.quantile(length, 1.0 - SILENT_PAIRS))
     if long < SILENT_SHARE:
         return None
@@ -206,6 +205,14 @@ def _silent_slots(profile: Float64) -> Bool | None:
     slots = np.zeros(PROFILE_BINS, dtype=np.bool_)
     slots[(first + np.arange(trim, count - trim)) % PROFILE_BINS] = True
     return slots
+
+
+def _longest_runs(flags: Bool) -> Int64:
+    """Length of each row's longest run of set flags, which may go on from the last slot to the first."""
+    twice = np.concatenate([flags, flags], axis=1)
+    slot = np.arange(twice.shape[1])
+    last_unset = np.maximum.accumulate(np.where(twice, -1, slot), axis=1)
+    return np.minimum((slot - last_unset).max(axis=1), flags.shape[1])
 
 
 def _longest_arc(flags: Bool) -> tuple[int, int]:
