@@ -61,16 +61,21 @@ class _Activity:
     """When and with whom each address exchanges bulk traffic."""
 
     def __init__(self, pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool) -> None:
-        self.ends = list(zip(pair_src.tolist(), pair_dst.tolist(), strict=True))
+        self.pair_src, self.pair_dst = pair_src, pair_dst
         self.segments = segments
-        self.pairs_of: dict[int, list[int]] = {}
-        for pair in np.flatnonzero(bulk):
-            for end in self.ends[pair]:
-                self.pairs_of.setdefault(end, []).append(int(pair))
+        pairs = np.flatnonzero(bulk)
+        ends = np.concatenate([pair_src[pairs], pair_dst[pairs]])
+        order = np.argsort(ends, kind="stable")
+        self._pairs = np.tile(pairs, 2)[order]
+        self._offsets = np.searchsorted(ends[order], np.arange(int(ends.max()) + 2))
+
+    def _pairs_of(self, end: int) -> list[int]:
+        pairs: list[int] = self._pairs[self._offsets[end] : self._offsets[end + 1]].tolist()
+        return pairs
 
     def changes(self, pair: int, before_ns: int, after_ns: int) -> bool:
         """Are both ends of the pair silent between the two times, and does either have other peers afterwards?"""
-        ends = self.ends[pair]
+        ends = int(self.pair_src[pair]), int(self.pair_dst[pair])
         if not all(self._silent(end, before_ns, after_ns) for end in ends):
             return False
         middle = (before_ns + after_ns) // 2
@@ -85,7 +90,7 @@ class _Activity:
         Silences inside a segment are shorter than that, so the segments' bounds decide.
         """
         spare = max(last - first - MIN_SILENCE_NS, 0) // 2
-        for pair in self.pairs_of[end]:
+        for pair in self._pairs_of(end):
             own = self._of(pair)
             ends = self.segments.message_last_ns[own]
             begin = int(np.searchsorted(ends, first + spare))
@@ -98,6 +103,6 @@ class _Activity:
         begins, ends = self.segments.message_first_ns, self.segments.message_last_ns
         return frozenset(
             pair
-            for pair in self.pairs_of[end]
+            for pair in self._pairs_of(end)
             if (ends[self._of(pair)][-1] > when if later else begins[self._of(pair)][0] < when)
         )

@@ -112,21 +112,52 @@ def segments_of(transfers: TransferTable) -> PairSegments:
         none = np.zeros(0, dtype=np.int64)
         return PairSegments(np.zeros(1, dtype=np.int64), none, none, none, none, none, none, none, none)
     bounds = transfers.pair_offsets
-    bulky = np.maximum.reduceat(transfers.bytes, bounds[:-1]) >= MIN_MESSAGE_BYTES
+    largest, _, _, _ = _totals(bounds, transfers.end_ns, transfers.bytes, transfers.records)
     offsets, starts, first, last = _cut_at_silences(
-        bounds, transfers.start_ns, transfers.end_ns, transfers.bytes, bulky, MIN_SILENCE_NS, MESSAGE_FLOOR_BYTES
+        bounds, transfers.start_ns, transfers.end_ns, transfers.bytes, largest >= MIN_MESSAGE_BYTES,
+        MIN_SILENCE_NS, MESSAGE_FLOOR_BYTES,
+    )  # fmt: skip
+    largest, total, last_ns, records = _totals(
+        np.append(starts, bounds[-1]), transfers.end_ns, transfers.bytes, transfers.records
     )
     return PairSegments(
         offsets=offsets,
         row=starts - np.repeat(bounds[:-1], np.diff(offsets)),
-        bytes=np.add.reduceat(transfers.bytes, starts),
-        largest=np.maximum.reduceat(transfers.bytes, starts),
+        bytes=total,
+        largest=largest,
         first_ns=transfers.start_ns[starts],
-        last_ns=np.maximum.reduceat(transfers.end_ns, starts),
-        records=np.add.reduceat(transfers.records, starts, dtype=np.int64),
+        last_ns=last_ns,
+        records=records,
         message_first_ns=first,
         message_last_ns=last,
     )
+
+
+def _totals_by_arrays(bounds: Int64, end: Int64, size: Int64, records: Int32) -> tuple[Int64, Int64, Int64, Int64]:
+    """The kernel below without a loop."""
+    starts = bounds[:-1]
+    return (
+        np.maximum.reduceat(size, starts),
+        np.add.reduceat(size, starts),
+        np.maximum.reduceat(end, starts),
+        np.add.reduceat(records, starts, dtype=np.int64),
+    )
+
+
+@kernel(small=_totals_by_arrays)
+def _totals(bounds: Int64, end: Int64, size: Int64, records: Int32) -> tuple[Int64, Int64, Int64, Int64]:
+    """Largest transfer, bytes, last end and records of the rows between each two bounds, none of which is empty."""
+    parts = bounds.size - 1
+    largest, total = np.zeros(parts, dtype=np.int64), np.zeros(parts, dtype=np.int64)
+    last, count = np.empty(parts, dtype=np.int64), np.zeros(parts, dtype=np.int64)
+    for part in range(parts):
+        last[part] = end[bounds[part]]
+        for row in range(bounds[part], bounds[part + 1]):
+            largest[part] = max(largest[part], size[row])
+            total[part] += size[row]
+            last[part] = max(last[part], end[row])
+            count[part] += records[row]
+    return largest, total, last, count
 
 
 def _cut_by_arrays(
