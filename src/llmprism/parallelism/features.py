@@ -48,7 +48,8 @@ class Links:
     there: Int32
     back: Int32
 
-    def only(self, chosen: Bool) -> Links:
+    def only(self, chosen: Bool | Int64) -> Links:
+        """The chosen links, marked or listed."""
         return Links(self.low[chosen], self.high[chosen], self.there[chosen], self.back[chosen])
 
 

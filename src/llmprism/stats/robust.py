@@ -160,7 +160,13 @@ def weighted_quantile(values: ArrayLike, weights: ArrayLike, quantile: float) ->
 
 def segment_medians(values: ArrayLike, offsets: ArrayLike) -> Float64:
     """Median of each `values[offsets[s]:offsets[s + 1]]`; NaN for an empty segment."""
-    return segment_quantiles(values, offsets, 0.5)[0]
+    data, cuts = _finite_vector(values), np.asarray(offsets, dtype=np.int64)
+    ordered, lengths = _sorted_segments(data, cuts), np.diff(cuts)
+    out = np.full(lengths.size, np.nan)
+    filled = lengths > 0
+    first, length = cuts[:-1][filled], lengths[filled]
+    out[filled] = 0.5 * ordered[first + (length - 1) // 2] + 0.5 * ordered[first + length // 2]
+    return out
 
 
 def segment_quantiles(values: ArrayLike, offsets: ArrayLike, *quantiles: float) -> tuple[Float64, ...]:
