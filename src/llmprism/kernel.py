@@ -20,7 +20,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 import numpy as np
 
@@ -105,15 +105,19 @@ class Kernel(Generic[P, R]):
         return self._compiled
 
 
+class _Decorator(Protocol):
+    def __call__(self, function: Callable[P, R], /) -> Kernel[P, R]: ...
+
+
 @overload
 def kernel(function: Callable[P, R]) -> Kernel[P, R]: ...
 @overload
-def kernel(
-    *, small: Callable[P, R] | None = None, looks: int = 1
-) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
+def kernel(*, small: Callable[P, R]) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
+@overload
+def kernel(*, looks: int) -> _Decorator: ...
 def kernel(
     function: Callable[P, R] | None = None, *, small: Callable[P, R] | None = None, looks: int = 1
-) -> Kernel[P, R] | Callable[[Callable[P, R]], Kernel[P, R]]:
+) -> Kernel[P, R] | Callable[[Callable[P, R]], Kernel[P, R]] | _Decorator:
     """Decorator: the function as a kernel; `small` replaces it on small inputs.
 
     `looks` says how often it looks at every row, where that is often: so many rows count for each.

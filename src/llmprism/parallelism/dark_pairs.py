@@ -51,7 +51,7 @@ def _longest_silences(
     """Messages of each wanted pair, and its longest silence between two of them that began at `since` or later."""
     messages, longest = np.zeros(wanted.size, dtype=np.int64), np.zeros(wanted.size, dtype=np.int64)
     for pair in np.flatnonzero(wanted):
-        before = np.int64(-1)
+        before = -1
         for row in range(offsets[pair], offsets[pair + 1]):
             if size[row] >= floor:
                 if before >= 0 and end[before] >= since:

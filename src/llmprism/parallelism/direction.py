@@ -38,8 +38,8 @@ def in_stage_order(
 ) -> tuple[tuple[int, ...], ...]:
     """The paths with their first stage first. In a ring the last stage hands on to the first.
 
-    `pair_of` finds pairs by their ends. `side_of` names the side that an end belongs to (its servers, its group): paths between the same two sides run the
-    same way, so they decide together.
+    `pair_of` finds pairs by their ends. `side_of` names the side that an end belongs to (its servers, its group): paths
+    between the same two sides run the same way, so they decide together.
     """
     votes: dict[tuple[str, str], float] = {}
     turned = [_turned(path, side_of) for path in paths]

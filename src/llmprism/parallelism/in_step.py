@@ -234,7 +234,8 @@ def _longest_runs(flags: Bool) -> Int64:
     twice = np.concatenate([flags, flags], axis=1)
     slot = np.arange(twice.shape[1])
     last_unset = np.maximum.accumulate(np.where(twice, -1, slot), axis=1)
-    return np.minimum((slot - last_unset).max(axis=1), flags.shape[1])
+    length: Int64 = np.minimum((slot - last_unset).max(axis=1), flags.shape[1])
+    return length
 
 
 def _longest_arc(flags: Bool) -> tuple[int, int]:

@@ -91,8 +91,8 @@ class InteriorSilences:
 
 
 def interior_silences(transfers: TransferTable, pairs: Int64, clock: StepClock) -> InteriorSilences:
-    """The silences of these pairs, those of one after those of the other; lengths are cut at what is usual for the pair:
-    a multiple of the median or a high quantile, whichever is more."""
+    """The silences of these pairs, those of one pair after those of another; lengths are cut at what is usual for the
+    pair: a multiple of the median or a high quantile, whichever is more."""
     first, after = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
     rows, pair = ranges(first, after), np.repeat(np.arange(pairs.size), after - first)
     step = clock.step_at(transfers.start_ns[rows])

@@ -22,6 +22,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, ONE_MESSAGE_BYTES, Int32, 
 from llmprism.recognize.beside_meshes import beside_meshes, has_meshes
 from llmprism.recognize.bulk import PairEnds, PairTraffic, pair_traffic
 from llmprism.stats.byte_steps import Chain, find_steps
+from llmprism.stats.robust import segment_quantiles
 from llmprism.stats.silences import Silences, silences_of
 from llmprism.stats.time_order import time_order
 
@@ -178,7 +179,8 @@ def _variation(by_step: NDArray[np.int64]) -> float:
 
     Not the median deviation: of two kinds of steps in turn, the more frequent one would have none.
     """
-    low, high = np.quantile(by_step, [OUTER, 1.0 - OUTER], axis=1)
+    rows, steps = by_step.shape
+    low, high = segment_quantiles(by_step.ravel(), np.arange(rows + 1) * steps, OUTER, 1.0 - OUTER)
     return float((high - low).sum() / 2.0 / max(by_step.mean(axis=1).sum(), 1.0))
 
 

@@ -67,9 +67,10 @@ class _Activity:
         ends = np.concatenate([pair_src[pairs], pair_dst[pairs]])
         order = np.argsort(ends, kind="stable")
         self._pairs = np.tile(pairs, 2)[order]
-        self._offsets = np.searchsorted(ends[order], np.arange(int(ends.max()) + 2))
+        self._offsets = np.searchsorted(ends[order], np.arange(int(ends.max(initial=-1)) + 2))
 
-    def _pairs_of(self, end: int) -> list[int]:
+    def pairs_of(self, end: int) -> list[int]:
+        """The bulk pairs of an address."""
         pairs: list[int] = self._pairs[self._offsets[end] : self._offsets[end + 1]].tolist()
         return pairs
 
@@ -90,7 +91,7 @@ class _Activity:
         Silences inside a segment are shorter than that, so the segments' bounds decide.
         """
         spare = max(last - first - MIN_SILENCE_NS, 0) // 2
-        for pair in self._pairs_of(end):
+        for pair in self.pairs_of(end):
             own = self._of(pair)
             ends = self.segments.message_last_ns[own]
             begin = int(np.searchsorted(ends, first + spare))
@@ -103,6 +104,6 @@ class _Activity:
         begins, ends = self.segments.message_first_ns, self.segments.message_last_ns
         return frozenset(
             pair
-            for pair in self._pairs_of(end)
+            for pair in self.pairs_of(end)
             if (ends[self._of(pair)][-1] > when if later else begins[self._of(pair)][0] < when)
         )

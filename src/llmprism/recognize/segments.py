@@ -183,7 +183,7 @@ def _cut_at_silences(
     """Offsets of each pair's segments, their first rows, start of their first and end of their last message (or -1)."""
     offsets = np.zeros(bounds.size, dtype=np.int64)
     for pair in range(bulky.size):
-        count, before = 1, np.int64(-1)
+        count, before = 1, -1
         for row in range(bounds[pair], bounds[pair + 1] if bulky[pair] else bounds[pair]):
             if size[row] >= floor:
                 if before >= 0 and start[row] - end[before] > silence_ns:

@@ -15,13 +15,14 @@ no silence inside the step is longer than the silences at its two ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.kernel import kernel
-from llmprism.stats.chain_bound import ROUNDING, most_links, next_as_long
+from llmprism.stats.chain_bound import ROUNDING, last_as_long, most_links, next_as_long
 from llmprism.stats.chains import GUARD, cap_of, judge, least_kept, link, longest, mean_link
 from llmprism.stats.silences import Silences
 
@@ -48,6 +49,9 @@ SMALL_SAMPLE: Final = 0.8
 
 MIN_COVERAGE: Final = 0.5
 """A chain must span at least half of the bytes: set-up traffic and evaluation may take the rest."""
+
+FINER: Final = 0.6
+"""Spacing of a finer chain at most, relative to the coarser one's: those between are the same chain again."""
 
 SAME_SILENCE: Final = 0.7
 """A finer chain whose added silences reach (in the median) this share of the coarser chain's is the step itself."""
@@ -89,8 +93,12 @@ link of single-message steps has few silences (6,000 steps of 0.2 s are 20 minut
 GRID: Final = 1.015
 """Ratio of neighbouring trial spacings: below the tolerance, so that none is missed."""
 
+TOGETHER: Final = GRID**8
+"""Range of spacings that are ruled out together, if they can be: most can."""
+
 TRIALS: Final = 30
 """Looks at every silence in one search down the grid, in the time that one look of other kernels takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chain:
@@ -126,29 +134,39 @@ def _dominates(position: Float64, weight: Float64, ordered: Float64, spacing: fl
     return _is_dominant(total, dominance, covered, regular)
 
 
+@kernel
+def _hopeless(
+    position: Float64, weight: Float64, ordered: Float64, following: Int64, preceding: Int64, finest: float,
+    coarsest: float, tolerance: float,
+) -> bool:  # fmt: skip
+    """Can no chain with a spacing between these two be dominant?"""
+    total = position[-1]
+    least = least_kept(ordered, total / finest)
+    links = most_links(position, weight, following, preceding, least, finest, coarsest, tolerance, GUARD)
+    regular = max(2.0, MIN_COVERAGE * total / (coarsest * (1.0 + tolerance) ** 2))
+    return bool(links < (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE))
+
+
 @kernel(looks=TRIALS)
 def _next_dominant(
-    position: Float64,
-    weight: Float64,
-    ordered: Float64,
-    following: Int64,
-    spacing: float,
-    tolerance: float,
-    max_steps: int,
-) -> float:
+    position: Float64, weight: Float64, ordered: Float64, following: Int64, preceding: Int64, spacing: float,
+    tolerance: float, max_steps: int,
+) -> float:  # fmt: skip
     """The largest spacing, from this one down the grid, whose chain is dominant; 0 when there is none.
 
-    Spacings that cannot be dominant are not tried.
+    Spacings that cannot be dominant, first several together, then one by one, are not tried.
     """
     total = position[-1]
     while total / spacing <= max_steps:
-        least = least_kept(ordered, total / spacing)
-        links = most_links(position, weight, following, least, spacing, tolerance, GUARD)
-        regular = max(2.0, MIN_COVERAGE * total / (spacing * (1.0 + tolerance) ** 2))
-        hopeless = links < (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE)
-        if not hopeless and _dominates(position, weight, ordered, spacing, tolerance):
-            return spacing
-        spacing /= GRID
+        finest = spacing / TOGETHER
+        hopeless = _hopeless(position, weight, ordered, following, preceding, finest, spacing, tolerance)
+        while spacing >= finest and total / spacing <= max_steps:
+            tried = not hopeless and not _hopeless(
+                position, weight, ordered, following, preceding, spacing, spacing, tolerance
+            )
+            if tried and _dominates(position, weight, ordered, spacing, tolerance):
+                return spacing
+            spacing /= GRID
     return 0.0
 
 
@@ -203,8 +221,12 @@ class _Series:
         self.weight = silences.length_ns.astype(np.float64)
         self.time = silences.begin_ns.astype(np.float64)
         self.ordered = np.sort(self.weight)[::-1].copy()
-        self.following = next_as_long(self.weight)
         self.total = float(self.position[-1])
+
+    @cached_property
+    def rivals(self) -> tuple[Int64, Int64]:
+        """For each silence the next one and the last one that is as long."""
+        return next_as_long(self.weight), last_as_long(self.weight)
 
     def attempt(self, spacing: float, tolerance: float) -> _Trial:
         steps = self.total / spacing
@@ -218,9 +240,7 @@ class _Series:
 
     def next_dominant(self, spacing: float, tolerance: float, max_steps: int) -> float:
         """The largest spacing, from this one down the grid, whose chain is dominant; 0 when there is none."""
-        return _next_dominant(
-            self.position, self.weight, self.ordered, self.following, spacing, tolerance, max_steps
-        )
+        return _next_dominant(self.position, self.weight, self.ordered, *self.rivals, spacing, tolerance, max_steps)
 
 
 def _largest_dominant(series: _Series, tolerance: float, max_steps: int, pauses: bool) -> float | None:
@@ -232,19 +252,24 @@ def _largest_dominant(series: _Series, tolerance: float, max_steps: int, pauses:
         trial = series.attempt(asked, tolerance)
         if found is None:
             found = trial
-        elif trial.spacing < 0.6 * found.spacing:
+        elif trial.spacing < FINER * found.spacing:
             alike = trial.added_silence(found) >= SAME_SILENCE * found.silence
             chance = found.regular <= CHANCE_STEPS and trial.regular >= MANY_STEPS
             rest = pauses and trial.dominance >= PLAIN and found.silent_share < PAUSE_SHARE
             if not (alike or rest or chance) or trial.parts_of(found):
                 break
             found = trial
+        while spacing * (1.0 - tolerance) * (1.0 - ROUNDING) >= FINER * found.spacing:
+            spacing /= GRID  # refined, it would still be too near to the one found
     return found.spacing if found is not None else None
 
 
 def chain_at(silences: Silences, bytes_per_step: float, tolerance: float) -> Chain:
     """The best chain of boundaries for known bytes per step, its phase settled by the tight tolerance if it holds."""
-    series = _Series(silences)
+    return _settled(_Series(silences), bytes_per_step, tolerance)
+
+
+def _settled(series: _Series, bytes_per_step: float, tolerance: float) -> Chain:
     position, weight = series.position, series.weight
     cap = cap_of(series.ordered, series.total / bytes_per_step)
     best: tuple[Int64, float, float, float, float] | None = None
@@ -283,7 +308,7 @@ def find_steps(silences: Silences, max_steps: int | None = None, *, pauses: bool
     for tolerance in TOLERANCES:
         spacing = _largest_dominant(series, tolerance, limit, pauses)
         if spacing is not None:
-            chain = chain_at(silences, spacing, tolerance)
+            chain = _settled(series, spacing, tolerance)
             if best is None or chain.coverage > WIDER_GAIN * best.coverage:
                 best = chain
         if best is not None and best.coverage >= 1.0 / WIDER_GAIN:

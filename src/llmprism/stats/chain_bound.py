@@ -2,8 +2,9 @@
 
 `byte_steps` tries some hundreds of spacings and finds the best chain for each, which takes a loop over all silences.
 A dominant chain needs many *dominant links*: two silences about one spacing apart with no silence between them that is
-as long as both. A silence that is followed too early by one as long as itself begins no such link. How many of the
-others can lie one spacing apart is counted in one pass, and nine trials of ten fall through.
+as long as both. A silence that is followed too early by one as long as itself begins no such link, and one that follows
+such a one too early ends none. How many links the others can make side by side is counted in one pass, and most trials
+fall through.
 
 The bound allows for everything that a trial may do: the spacing moves by the tolerance when it is refined, and the
 links keep the tolerance of the refined one.
@@ -21,7 +22,7 @@ from llmprism.kernel import kernel
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-__all__ = ["ROUNDING", "most_links", "next_as_long"]
+__all__ = ["ROUNDING", "last_as_long", "most_links", "next_as_long"]
 
 ROUNDING: Final = 1e-9
 """Relative slack for the rounding of the trial's own arithmetic."""
@@ -39,50 +40,71 @@ def next_as_long(weight: Float64) -> Int64:
     return following
 
 
+def last_as_long(weight: Float64) -> Int64:
+    """For each silence the last one before it that is as long or longer; -1 where none is."""
+    preceding: Int64 = weight.size - 1 - next_as_long(weight[::-1].copy())[::-1]
+    return preceding
+
+
 def _most_by_arrays(
-    position: Float64, weight: Float64, following: Int64, least: float, spacing: float, tolerance: float, guard: float
-) -> int:
+    position: Float64, weight: Float64, following: Int64, preceding: Int64, least: float, finest: float,
+    coarsest: float, tolerance: float, guard: float,
+) -> int:  # fmt: skip
     """The kernel below without a loop over silences; begins are counted in cells of the shortest link."""
-    shortest = spacing * (1.0 - tolerance) ** 2 * (1.0 - ROUNDING)
-    farthest = spacing * (1.0 + tolerance) ** 2 * (1.0 + ROUNDING)
-    edge = guard * spacing * (1.0 + tolerance) * (1.0 + ROUNDING)
+    shortest = finest * (1.0 - tolerance) ** 2 * (1.0 - ROUNDING)
+    farthest = coarsest * (1.0 + tolerance) ** 2 * (1.0 + ROUNDING)
+    edge = guard * coarsest * (1.0 + tolerance) * (1.0 + ROUNDING)
     chosen = np.flatnonzero(weight >= least)
-    begin = position[chosen]
-    end = np.searchsorted(position, begin + shortest)
-    linked = end < np.searchsorted(position, begin + farthest, side="right")
-    chosen, begin = chosen[linked], begin[linked]
-    beyond, after = np.append(position, np.inf), np.append(following, position.size)
-    rival = following[chosen]
-    while (early := beyond[rival] <= begin + edge).any():
-        rival = np.where(early, after[rival], rival)
-    return int(np.unique(np.floor(begin[beyond[rival] >= begin + shortest - edge] / shortest)).size)
+    here, place = position[chosen], np.append(position, np.inf)
+    rival, after = following[chosen], np.append(following, position.size)
+    while (near := place[rival] <= here + edge).any():
+        rival = np.where(near, after[rival], rival)
+    begin = here[place[rival] >= here + shortest - edge]
+    place[-1] = -np.inf  # which index -1 means too
+    rival, before = preceding[chosen], np.append(preceding, -1)
+    while (near := place[rival] >= here - edge).any():
+        rival = np.where(near, before[rival], rival)
+    end = here[place[rival] <= here - shortest + edge]
+    linked = np.searchsorted(end, begin + shortest) < np.searchsorted(end, begin + farthest, side="right")
+    return int(np.unique(np.floor(begin[linked] / shortest)).size)
 
 
 @kernel(small=_most_by_arrays)
 def most_links(
-    position: Float64, weight: Float64, following: Int64, least: float, spacing: float, tolerance: float, guard: float
-) -> int:
-    """Dominant links that can lie side by side at most, between silences of at least this length.
+    position: Float64, weight: Float64, following: Int64, preceding: Int64, least: float, finest: float,
+    coarsest: float, tolerance: float, guard: float,
+) -> int:  # fmt: skip
+    """Dominant links that can lie side by side at most, between silences of at least this length, for a spacing between
+    the finest and the coarsest.
 
-    `following` is `next_as_long`; `guard` is the share of a step next to a boundary where silences do not count.
+    `following` is `next_as_long`, `preceding` is `last_as_long`; `guard` is the share of a step next to a boundary in
+    which silences do not count.
     """
     n = position.size
-    shortest = spacing * (1.0 - tolerance) ** 2 * (1.0 - ROUNDING)
-    farthest = spacing * (1.0 + tolerance) ** 2 * (1.0 + ROUNDING)
-    edge = guard * spacing * (1.0 + tolerance) * (1.0 + ROUNDING)
-    count, end, free = 0, 0, position[0]
+    shortest = finest * (1.0 - tolerance) ** 2 * (1.0 - ROUNDING)
+    farthest = coarsest * (1.0 + tolerance) ** 2 * (1.0 + ROUNDING)
+    edge = guard * coarsest * (1.0 + tolerance) * (1.0 + ROUNDING)
+    count, first_end, free = 0, 0, position[0]
     for i in range(n):
         if weight[i] < least or position[i] < free:
             continue
-        while end < n and position[end] < position[i] + shortest:
-            end += 1
-        if end == n:
-            break
         rival = following[i]
         while rival < n and position[rival] <= position[i] + edge:
             rival = following[rival]
-        inside = rival < n and position[rival] < position[i] + shortest - edge
-        if not inside and position[end] <= position[i] + farthest:
-            count += 1
-            free = position[i] + shortest
+        if rival < n and position[rival] < position[i] + shortest - edge:
+            continue
+        while first_end < n and position[first_end] < position[i] + shortest:
+            first_end += 1
+        for end in range(first_end, n):
+            if position[end] > position[i] + farthest:
+                break
+            if weight[end] < least:
+                continue
+            rival = preceding[end]
+            while rival >= 0 and position[rival] >= position[end] - edge:
+                rival = preceding[rival]
+            if rival < 0 or position[rival] <= position[end] - shortest + edge:
+                count += 1
+                free = position[i] + shortest
+                break
     return count

@@ -1,8 +1,8 @@
 """The best chain of silences that are one spacing apart, by dynamic programming, and how well it does.
 
-Silences lie in byte-space (see `silences`): at ascending `position`, with `weight` their length. A chain is rewarded for
-the silences on it, each up to a cap, and pays for links that miss the spacing; it may break off and go on elsewhere for
-two caps. Loops over silences only: all of it runs inside the kernel that tries hundreds of spacings (`byte_steps`).
+Silences lie in byte-space (see `silences`): at ascending `position`, with their length as `weight`. A chain is rewarded
+for the silences on it, each up to a cap, and pays for links that miss the spacing; it may break off and go on elsewhere
+for two caps. Loops over silences only: all of it runs inside the kernel that tries hundreds of spacings (`byte_steps`).
 """
 
 from __future__ import annotations

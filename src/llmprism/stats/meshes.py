@@ -111,6 +111,8 @@ def _mesh_of_links(low: Int64, high: Int64, carried: Float64) -> Int64:
     if nodes > MAX_NODES:
         return mesh
     inside = np.flatnonzero(_in_squares(low, high, nodes))
+    if not inside.size:
+        return mesh
     labels = component_labels(nodes, low[inside], high[inside])[low[inside]]
     answered = carried.min(axis=0) / np.maximum(carried.max(axis=0), 1.0)
     for label in np.unique(labels):

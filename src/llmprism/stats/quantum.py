@@ -55,7 +55,10 @@ def equal_parts(position: Float64, weight: Float64, limit: int, explained: float
     for parts in range(2, limit + 1):
         tolerance = min(POSITION_TOLERANCE, CHANCE / (2.0 * parts))
         place = np.arange(1, parts) / parts
-        first, after = np.searchsorted(position, place - tolerance), np.searchsorted(position, place + tolerance, "right")
+        first, after = (
+            np.searchsorted(position, place - tolerance),
+            np.searchsorted(position, place + tolerance, "right"),
+        )
         by_place = up_to[after] - up_to[first]
         if by_place.sum() >= explained * total and by_place.min() >= visited * by_place.mean():
             return parts
