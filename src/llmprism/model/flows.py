@@ -8,8 +8,10 @@ Addresses are integers that index `addresses`; switch paths are integers that in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 __all__ = [
     "MESSAGE_FLOOR_BYTES",
@@ -99,6 +103,12 @@ class AssembledFlows:
         return self.transfers.addresses
 
 
+class _Rows(Protocol):
+    """Takes some rows out of a column."""
+
+    def __call__(self, column: NDArray[_Scalar], /) -> NDArray[_Scalar]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class TransferTable:
     """Transfers of some pairs, sorted by (src, dst, start_ns).
@@ -155,25 +165,46 @@ class TransferTable:
         return self.rows_of(pairs) & (self.bytes >= MESSAGE_FLOOR_BYTES)
 
     def select_pairs(self, pairs: Int32) -> TransferTable:
-        """The same table with only these pairs, in the order given (which must be ascending)."""
+        """The same table with only these pairs, in the order given; it is sorted if they ascend."""
         starts, ends = self.pair_offsets[pairs], self.pair_offsets[pairs + 1]
-        return self._rows(
-            ranges(starts, ends), self.pair_src[pairs], self.pair_dst[pairs], self.pair_gap_ns[pairs], ends - starts
+        runs = _runs(starts, ends)
+        return self._with_rows(
+            lambda column: _joined(column, runs),
+            self.pair_src[pairs],
+            self.pair_dst[pairs],
+            self.pair_gap_ns[pairs],
+            ends - starts,
         )
+
+    def select_each(self, parts: Sequence[Int32]) -> tuple[TransferTable, ...]:
+        """One table for each part, as `select_pairs` makes it.
+
+        All are copied at once and share their columns: thousands of small arrays would cost the system more time for
+        their memory than the copying takes.
+        """
+        whole = self.select_pairs(np.concatenate(parts)) if parts else self
+        bounds = np.cumsum([0, *(part.size for part in parts)], dtype=np.int32)
+        return tuple(whole.select_pairs(np.arange(first, after)) for first, after in pairwise(bounds))
 
     def select_rows(self, keep: NDArray[np.bool_]) -> TransferTable:
         """The same table with only these rows; pairs left without rows disappear."""
         counts = np.bincount(self.pair_of_row[keep], minlength=self.pair_count).astype(np.int64)
         alive = np.flatnonzero(counts)
-        return self._rows(
-            np.flatnonzero(keep), self.pair_src[alive], self.pair_dst[alive], self.pair_gap_ns[alive], counts[alive]
+        rows = np.flatnonzero(keep)
+        return self._with_rows(
+            lambda column: column[rows],
+            self.pair_src[alive],
+            self.pair_dst[alive],
+            self.pair_gap_ns[alive],
+            counts[alive],
         )
 
     def as_messages(self) -> TransferTable:
         """The same table with every message of one size and heartbeats of none: counts in place of bytes."""
         return replace(self, bytes=np.where(self.bytes >= MESSAGE_FLOOR_BYTES, ONE_MESSAGE_BYTES, 0))
 
-    def _rows(self, rows: Int64, src: Int32, dst: Int32, gap: Int64, counts: Int64) -> TransferTable:
+    def _with_rows(self, rows_of: _Rows, src: Int32, dst: Int32, gap: Int64, counts: Int64) -> TransferTable:
+        """The table of these pairs; `rows_of` takes their rows out of a column."""
         offsets = np.zeros(src.size + 1, dtype=np.int64)
         np.cumsum(counts, out=offsets[1:])
         return TransferTable(
@@ -183,13 +214,29 @@ class TransferTable:
             dst,
             offsets,
             gap,
-            self.start_ns[rows],
-            self.end_ns[rows],
-            self.bytes[rows],
-            self.active_ns[rows],
-            self.path[rows],
-            self.records[rows],
+            rows_of(self.start_ns),
+            rows_of(self.end_ns),
+            rows_of(self.bytes),
+            rows_of(self.active_ns),
+            rows_of(self.path),
+            rows_of(self.records),
         )
+
+
+def _runs(starts: Int64, ends: Int64) -> list[slice]:
+    """The ranges of rows, those that follow each other without a hole made one."""
+    if not starts.size:
+        return []
+    cut = np.flatnonzero(starts[1:] != ends[:-1])
+    first, after = starts[np.append(0, cut + 1)], ends[np.append(cut, ends.size - 1)]
+    return [slice(a, b) for a, b in zip(first.tolist(), after.tolist(), strict=True)]
+
+
+def _joined(column: NDArray[_Scalar], runs: list[slice]) -> NDArray[_Scalar]:
+    """The rows of the column in these runs; nothing is copied where there is one."""
+    if len(runs) == 1:
+        return column[runs[0]]
+    return np.concatenate([column[run] for run in runs]) if runs else column[:0]
 
 
 def ranges(starts: Int64, ends: Int64) -> Int64:

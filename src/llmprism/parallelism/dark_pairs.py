@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 
 Bool = NDArray[np.bool_]
 
@@ -31,14 +32,30 @@ MOST: Final = 0.6
 
 def without_dark_pairs(transfers: TransferTable, pairs: Bool, clock: StepClock) -> Bool:
     """Those of the pairs that were seen throughout; all where too few were."""
-    rows = np.flatnonzero(transfers.messages_of(pairs))
-    if rows.size < 2 or not clock.steps:
+    if not clock.steps:
         return pairs
-    pair = transfers.pair_of_row[rows]
-    silence = np.where(pair[1:] == pair[:-1], transfers.start_ns[rows[1:]] - transfers.end_ns[rows[:-1]], 0)
-    dark = np.zeros(transfers.pair_count, dtype=np.bool_)
-    stepping = transfers.end_ns[rows[:-1]] >= clock.boundary_ns[1]  # not the set-up before and in the first step
-    dark[pair[1:][stepping & (silence > DARK_STEPS * clock.period_ns)]] = True
-    dark &= np.bincount(pair, minlength=transfers.pair_count) >= OFTEN * clock.steps
+    stepping_ns = int(clock.boundary_ns[1])  # not the set-up before and in the first step
+    messages, silence_ns = _longest_silences(
+        transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes, pairs, stepping_ns,
+        MESSAGE_FLOOR_BYTES,
+    )  # fmt: skip
+    dark = (silence_ns > DARK_STEPS * clock.period_ns) & (messages >= OFTEN * clock.steps)
     steady: Bool = pairs & ~dark
     return steady if dark.any() and steady.sum() >= MOST * pairs.sum() else pairs
+
+
+@kernel
+def _longest_silences(
+    offsets: Int64, start: Int64, end: Int64, size: Int64, wanted: Bool, since: int, floor: int
+) -> tuple[Int64, Int64]:
+    """Messages of each wanted pair, and its longest silence between two of them that began at `since` or later."""
+    messages, longest = np.zeros(wanted.size, dtype=np.int64), np.zeros(wanted.size, dtype=np.int64)
+    for pair in np.flatnonzero(wanted):
+        before = -1
+        for row in range(offsets[pair], offsets[pair + 1]):
+            if size[row] >= floor:
+                if before >= 0 and end[before] >= since:
+                    longest[pair] = max(longest[pair], start[row] - end[before])
+                messages[pair] += 1
+                before = row
+    return messages, longest

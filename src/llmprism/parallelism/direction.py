@@ -10,23 +10,27 @@ longest rest low is the first stage.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+from llmprism.stats.time_order import time_order
 
 Float64 = NDArray[np.float64]
 
 __all__ = ["in_stage_order"]
 
-BAND = 0.2
+BAND: Final = 0.2
 """Share of the balance's range (over one step) that counts as resting at its lowest or highest."""
 
 
 def in_stage_order(
     transfers: TransferTable,
     paths: tuple[tuple[int, ...], ...],
+    pair_of: dict[tuple[int, int], int],
     side_of: dict[int, str],
     boundary_ns: Int64,
     *,
@@ -34,13 +38,9 @@ def in_stage_order(
 ) -> tuple[tuple[int, ...], ...]:
     """The paths with their first stage first. In a ring the last stage hands on to the first.
 
-    `side_of` names the side that an end belongs to (its servers, its group): paths between the same two sides run the
-    same way, so they decide together.
+    `pair_of` finds pairs by their ends. `side_of` names the side that an end belongs to (its servers, its group): paths
+    between the same two sides run the same way, so they decide together.
     """
-    pair_of = {
-        ends: pair
-        for pair, ends in enumerate(zip(transfers.pair_src.tolist(), transfers.pair_dst.tolist(), strict=True))
-    }
     votes: dict[tuple[str, str], float] = {}
     turned = [_turned(path, side_of) for path in paths]
     for path in turned:
@@ -76,27 +76,40 @@ def _path_rests(
 
 def _rests(transfers: TransferTable, along: list[int], against: list[int], boundary_ns: Int64) -> tuple[float, float]:
     """Longest time in a step that the balance rests at its lowest and at its highest; medians over the steps."""
-    rows_along, rows_against = _rows(transfers, along), _rows(transfers, against)
-    rows = np.concatenate([rows_along, rows_against])
-    signed = np.concatenate([transfers.bytes[rows_along], -transfers.bytes[rows_against]])
-    order = np.argsort(transfers.end_ns[rows], kind="stable")
-    when, balance = transfers.end_ns[rows][order], np.cumsum(signed[order]).astype(np.float64)
-    step = np.searchsorted(boundary_ns, when, side="right") - 1
-    inside = (step >= 0) & (step < boundary_ns.size - 1)
-    when, balance, step = when[inside], balance[inside], step[inside]
-    if when.size < 2:
-        return 0.0, 0.0
-    stay = np.diff(when, append=when[-1]).astype(np.float64)
-    first = np.flatnonzero(np.diff(step, prepend=-1))
-    lowest = np.repeat(np.minimum.reduceat(balance, first), np.diff(first, append=step.size))
-    highest = np.repeat(np.maximum.reduceat(balance, first), np.diff(first, append=step.size))
-    level = (balance - lowest) / np.maximum(highest - lowest, 1.0)
-    longest_low = np.maximum.reduceat(np.where(level <= BAND, stay, 0.0), first)
-    longest_high = np.maximum.reduceat(np.where(level >= 1.0 - BAND, stay, 0.0), first)
-    return float(np.median(longest_low)), float(np.median(longest_high))
+    pairs = np.array([*along, *against], dtype=np.int64)
+    first, after = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
+    rows, sign = ranges(first, after), np.repeat([1] * len(along) + [-1] * len(against), after - first)
+    message = transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES
+    rows, sign = rows[message], sign[message]
+    when, signed = transfers.end_ns[rows], sign * transfers.bytes[rows]
+    order = time_order(when)
+    low, high = _longest_rests(when[order], signed[order], boundary_ns)
+    return (float(np.median(low)), float(np.median(high))) if low.size else (0.0, 0.0)
 
 
-def _rows(transfers: TransferTable, pairs: list[int]) -> Int64:
-    index = np.array(pairs, dtype=np.int64)
-    rows = ranges(transfers.pair_offsets[index], transfers.pair_offsets[index + 1])
-    return rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
+@kernel
+def _longest_rests(when: Int64, signed: Int64, boundary: Int64) -> tuple[Float64, Float64]:
+    """Longest rests of the balance of signed bytes in the lowest and in the highest band, for each step that has any.
+
+    `when` ascends. A rest goes on until the next message, be it of the next step; what lies outside all steps is cut.
+    """
+    balance = np.cumsum(signed)
+    low, high = np.zeros(boundary.size), np.zeros(boundary.size)
+    first, end = np.searchsorted(when, boundary[0]), np.searchsorted(when, boundary[-1])
+    count, step = 0, 0
+    while first < end:
+        while when[first] >= boundary[step + 1]:
+            step += 1
+        last, lowest, highest = first, balance[first], balance[first]
+        while last < end and when[last] < boundary[step + 1]:
+            lowest, highest = min(lowest, balance[last]), max(highest, balance[last])
+            last += 1
+        for i in range(first, last):
+            level = (balance[i] - lowest) / max(highest - lowest, 1)
+            stay = when[i + 1] - when[i] if i + 1 < end else 0
+            if level <= BAND:
+                low[count] = max(low[count], stay)
+            if level >= 1.0 - BAND:
+                high[count] = max(high[count], stay)
+        first, count = last, count + 1
+    return low[:count], high[:count]

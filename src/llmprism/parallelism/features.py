@@ -48,7 +48,8 @@ class Links:
     there: Int32
     back: Int32
 
-    def only(self, chosen: Bool) -> Links:
+    def only(self, chosen: Bool | Int64) -> Links:
+        """The chosen links, marked or listed."""
         return Links(self.low[chosen], self.high[chosen], self.there[chosen], self.back[chosen])
 
 
@@ -79,6 +80,11 @@ def _spread_by_arrays(
 def _spread_over_steps(
     offsets: Int64, start: Int64, end: Int64, size: Int64, boundary: Int64, regular: Bool, bins: int
 ) -> tuple[Float64, Float64]:
+    """Bytes of each pair by step, and by slot of the regular steps.
+
+    The samples of a transfer ascend, so they are taken slot by slot; most transfers lie in one. Sums are exact: their
+    terms are multiples of 1 / _SAMPLES.
+    """
     pairs, steps = offsets.size - 1, boundary.size - 1
     by_step = np.zeros((pairs, steps))
     profile = np.zeros((pairs, bins))
@@ -93,15 +99,23 @@ def _spread_over_steps(
                 continue
             by_step[p, step] += size[i]
             length = end[i] - start[i]
-            for s in range(_SAMPLES):
-                when = start[i] + (length * (2 * s + 1)) // (2 * _SAMPLES)
-                k = step
+            latest = start[i] + length * (2 * _SAMPLES - 1) // (2 * _SAMPLES)
+            sample, k = 0, step
+            while sample < _SAMPLES:
+                when = start[i] + length * (2 * sample + 1) // (2 * _SAMPLES)
                 while k < steps and when >= boundary[k + 1]:
                     k += 1
-                if k >= steps or not regular[k]:
-                    continue
-                phase = (when - boundary[k]) / max(boundary[k + 1] - boundary[k], 1)
-                profile[p, min(int(phase * bins), bins - 1)] += size[i] / _SAMPLES
+                if k >= steps:
+                    break
+                width = boundary[k + 1] - boundary[k]
+                slot = int((when - boundary[k]) / width * bins)
+                slot_end = boundary[k] - (-(slot + 1) * width) // bins
+                before = sample
+                sample = _SAMPLES if latest < slot_end else sample + 1
+                while sample < _SAMPLES and start[i] + length * (2 * sample + 1) // (2 * _SAMPLES) < slot_end:
+                    sample += 1
+                if regular[k]:
+                    profile[p, slot] += size[i] * (sample - before) / _SAMPLES
     return by_step, profile
 
 

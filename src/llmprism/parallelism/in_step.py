@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
 from llmprism.parallelism.features import PROFILE_BINS, PairFeatures
@@ -170,24 +171,45 @@ def _by_contrast(
     """The same without pipelines: pairs that are busy while those of gradients alone are silent."""
     inside = np.zeros(transfers.pair_count, dtype=np.bool_)
     late_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
+    share = np.zeros(transfers.pair_count)
     silent = _silent_slots(features.profile[asked[features.step_bytes[asked] > 0]])
-    rows, pair = _rows_of(transfers, asked)
-    if silent is None or not rows.size:
-        return inside, np.zeros(transfers.pair_count), late_row
+    if silent is None:
+        return inside, share, late_row
     boundary, steps = clock.boundary_ns, clock.boundary_ns.size - 1
-    length = np.maximum(np.diff(boundary), 1)
-    start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
-    step = np.clip(np.searchsorted(boundary, start, side="right") - 1, 0, steps - 1)
-    early = silent[((start - boundary[step]) * PROFILE_BINS // length[step]).clip(0, PROFILE_BINS - 1)]
-    busy = _busy(pair, size, early, step, asked.size, steps)
-    inside[asked[busy]] = True
-    late_row[rows[busy[pair]]] = ~early[busy[pair]]
-    pairs = np.flatnonzero(busy)
+    total, early, seen = _early_bytes(
+        transfers.pair_offsets, transfers.start_ns, transfers.bytes, asked, boundary, silent
+    )
+    busy = _enough(total, early, seen, steps)
+    pairs = asked[busy]
     if pairs.size:
-        total = np.bincount(pair, size, minlength=asked.size)
-        mostly = np.bincount(pair[early], size[early], minlength=asked.size) >= MOSTLY * total
-        inside[asked[pairs]] = _any(mostly[pairs], _rings(transfers, asked[pairs]))
-    return inside, np.zeros(transfers.pair_count), late_row | ~transfers.rows_of(inside)
+        rows, _ = _rows_of(transfers, pairs)
+        start = transfers.start_ns[rows]
+        step = np.clip(np.searchsorted(boundary, start, side="right") - 1, 0, steps - 1)
+        length = np.maximum(np.diff(boundary), 1)
+        late_row[rows] = ~silent[((start - boundary[step]) * PROFILE_BINS // length[step]).clip(0, PROFILE_BINS - 1)]
+        inside[pairs] = _any((early >= MOSTLY * total)[busy], _rings(transfers, pairs))
+    return inside, share, late_row | ~transfers.rows_of(inside)
+
+
+@kernel
+def _early_bytes(
+    offsets: Int64, start: Int64, size: Int64, asked: Int64, boundary: Int64, silent: Bool
+) -> tuple[Float64, Float64, Int64]:
+    """Of each asked pair the bytes, those sent in the silent slots of the steps, and the steps that have such."""
+    total, early, seen = np.zeros(asked.size), np.zeros(asked.size), np.zeros(asked.size, dtype=np.int64)
+    for index in range(asked.size):
+        step, last_seen = 0, -1
+        for row in range(offsets[asked[index]], offsets[asked[index] + 1]):
+            while step + 2 < boundary.size and start[row] >= boundary[step + 1]:
+                step += 1
+            length = max(boundary[step + 1] - boundary[step], 1)
+            slot = (start[row] - boundary[step]) * silent.size // length
+            total[index] += size[row]
+            if silent[min(max(slot, 0), silent.size - 1)]:
+                early[index] += size[row]
+                seen[index] += step != last_seen
+                last_seen = step
+    return total, early, seen
 
 
 def _silent_slots(profile: Float64) -> Bool | None:
@@ -195,8 +217,7 @@ def _silent_slots(profile: Float64) -> Bool | None:
     if not profile.shape[0]:
         return None
     silent = profile <= SILENT_SLOT / PROFILE_BINS
-    arc = [_longest_arc(row) for row in silent]
-    length = np.array([count for _, count in arc], dtype=np.float64) / PROFILE_BINS
+    length = _longest_runs(silent) / PROFILE_BINS
     long = float(np.quantile(length, 1.0 - SILENT_PAIRS))
     if long < SILENT_SHARE:
         return None
@@ -206,6 +227,15 @@ def _silent_slots(profile: Float64) -> Bool | None:
     slots = np.zeros(PROFILE_BINS, dtype=np.bool_)
     slots[(first + np.arange(trim, count - trim)) % PROFILE_BINS] = True
     return slots
+
+
+def _longest_runs(flags: Bool) -> Int64:
+    """Length of each row's longest run of set flags, which may go on from the last slot to the first."""
+    twice = np.concatenate([flags, flags], axis=1)
+    slot = np.arange(twice.shape[1])
+    last_unset = np.maximum.accumulate(np.where(twice, -1, slot), axis=1)
+    length: Int64 = np.minimum((slot - last_unset).max(axis=1), flags.shape[1])
+    return length
 
 
 def _longest_arc(flags: Bool) -> tuple[int, int]:
@@ -226,10 +256,15 @@ def _rows_of(transfers: TransferTable, asked: Int64) -> tuple[Int64, Int64]:
 
 def _busy(pair: Int64, size: Float64, early: Bool, step: Int64, pairs: int, steps: int) -> Bool:
     """Per pair: does it send enough of its bytes early, in enough of the steps?"""
-    total = np.bincount(pair, size, minlength=pairs)
-    share = np.bincount(pair[early], size[early], minlength=pairs) / np.maximum(total, 1.0)
+    total = np.bincount(pair, size, minlength=pairs).astype(np.float64)
+    sent_early = np.bincount(pair[early], size[early], minlength=pairs).astype(np.float64)
     seen = np.bincount(np.unique(pair[early] * steps + step[early]) // steps, minlength=pairs)
-    result: Bool = (share >= MIN_SHARE) & (seen >= MIN_STEPS * steps)
+    return _enough(total, sent_early, seen, steps)
+
+
+def _enough(total: Float64, early: Float64, seen: Int64, steps: int) -> Bool:
+    """Per pair: are the early bytes enough of all, and seen in enough of the steps?"""
+    result: Bool = (early / np.maximum(total, 1.0) >= MIN_SHARE) & (seen >= MIN_STEPS * steps)
     return result
 
 

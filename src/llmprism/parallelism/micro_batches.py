@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
 from llmprism.model.layout import Schedule
 from llmprism.stats.quantum import equal_parts, scattered_parts
+from llmprism.stats.robust import segment_quantiles
 
 Float64 = NDArray[np.float64]
 
-__all__ = ["interior_silences", "interleaved_batches", "micro_batches", "schedule"]
+__all__ = ["InteriorSilences", "interior_silences", "interleaved_batches", "micro_batches", "schedule"]
 
 MAX_MICRO_BATCHES: Final = 256
 """More micro-batches than this leave silences too close together to be told apart."""
@@ -27,6 +29,12 @@ MAX_LINKS: Final = 64
 
 MIN_INTERIOR_SILENCE: Final = 0.02
 """Share of the step's time that must be silence between messages before their number is asked for."""
+
+USUAL_MEDIANS: Final = 3.0
+"""Medians of a pair's silences beyond which one counts as this long: a stall must not outweigh the messages..."""
+
+USUAL_LENGTHS: Final = 0.9
+"""...unless this share of the silences is not as long."""
 
 GPIPE_SHARE: Final = 0.9
 """Share of the activations sent before the first gradient comes back: all of them under GPipe."""
@@ -41,14 +49,15 @@ def micro_batches(transfers: TransferTable, links: list[tuple[int, int]], clock:
     Asked of both directions together, then of each, because other traffic may share one of them; first for exact
     places, then for places that vary with the length of the sequences or the collector's losses.
     """
-    forward, backward = ([link[way] for link in links[:MAX_LINKS]] for way in (0, 1))
-    found = [_silences(transfers, pairs, clock) for pairs in (forward + backward, forward, backward)]
-    enough = MIN_INTERIOR_SILENCE * 2 * len(forward) * max(clock.steps, 1) * clock.period_ns
-    if found[0][1].sum() < enough:
+    forward, backward = (np.array([link[way] for link in links[:MAX_LINKS]], dtype=np.int64) for way in (0, 1))
+    there, back = (interior_silences(transfers, pairs, clock) for pairs in (forward, backward))
+    found = [there.with_those_of(back), there, back]
+    enough = MIN_INTERIOR_SILENCE * 2 * forward.size * max(clock.steps, 1) * clock.period_ns
+    if found[0].length.sum() < enough:
         return 1
     for count in (_exact, scattered_parts):
-        for position, weight in found:
-            parts = count(position, weight)
+        for silences in found:
+            parts = count(silences.place, silences.length)
             if parts is not None:
                 return parts
     return None
@@ -56,11 +65,6 @@ def micro_batches(transfers: TransferTable, links: list[tuple[int, int]], clock:
 
 def _exact(position: Float64, weight: Float64) -> int | None:
     return equal_parts(position, weight, MAX_MICRO_BATCHES, MESSAGES_EXPLAIN)
-
-
-def _silences(transfers: TransferTable, pairs: list[int], clock: StepClock) -> tuple[Float64, Float64]:
-    found = [interior_silences(transfers, pair, clock) for pair in pairs]
-    return np.concatenate([place for place, _ in found]), np.concatenate([length for _, length in found])
 
 
 def interleaved_batches(messages: int, closing_share: float) -> int | None:
@@ -73,23 +77,37 @@ def interleaved_batches(messages: int, closing_share: float) -> int | None:
     return messages // max(virtual) if virtual else None
 
 
-def interior_silences(transfers: TransferTable, pair: int, clock: StepClock) -> tuple[Float64, Float64]:
-    """Silences of one pair inside steps: place as a share of the step's bytes, and length."""
-    rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
-    start, end, size = transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows]
-    step = clock.step_at(start)
+@dataclass(frozen=True, slots=True)
+class InteriorSilences:
+    """Silences of some pairs inside steps: place as a share of the pair's bytes in the step, and length in ns."""
+
+    place: Float64
+    length: Float64
+
+    def with_those_of(self, others: InteriorSilences) -> InteriorSilences:
+        return InteriorSilences(
+            np.concatenate([self.place, others.place]), np.concatenate([self.length, others.length])
+        )
+
+
+def interior_silences(transfers: TransferTable, pairs: Int64, clock: StepClock) -> InteriorSilences:
+    """The silences of these pairs, those of one pair after those of another; lengths are cut at what is usual for the
+    pair: a multiple of the median or a high quantile, whichever is more."""
+    first, after = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
+    rows, pair = ranges(first, after), np.repeat(np.arange(pairs.size), after - first)
+    step = clock.step_at(transfers.start_ns[rows])
     inside = step >= 0
-    start, end, size, step = start[inside], end[inside], size[inside], step[inside]
-    if not step.size:
-        return np.zeros(0), np.zeros(0)
-    total = np.bincount(step, size, minlength=clock.regular.size)
-    running = np.cumsum(size) - np.concatenate([[0.0], np.cumsum(total)])[step]
-    same = (step[1:] == step[:-1]) & clock.regular[step[1:]]
-    position = running[:-1][same] / np.maximum(total[step[:-1][same]], 1.0)
-    silence = (start[1:] - end[:-1])[same].astype(np.float64)
-    cap = 3.0 * np.median(silence) if silence.size else 0.0
-    typical = np.quantile(silence, 0.9) if silence.size else 0.0
-    return position, np.minimum(silence, max(cap, typical))
+    rows, pair, step = rows[inside], pair[inside], step[inside]
+    size, cell = transfers.bytes[rows], pair * clock.regular.size + step
+    total = np.bincount(cell, size, minlength=pairs.size * clock.regular.size)
+    sent = np.cumsum(size) - (np.cumsum(total) - total)[cell]
+    before = np.flatnonzero((cell[1:] == cell[:-1]) & clock.regular[step[1:]])
+    place = sent[before] / np.maximum(total[cell[before]], 1.0)
+    length = (transfers.start_ns[rows[before + 1]] - transfers.end_ns[rows[before]]).astype(np.float64)
+    of_pair = pair[before]
+    offsets = np.searchsorted(of_pair, np.arange(pairs.size + 1))
+    median, longest = segment_quantiles(length, offsets, 0.5, USUAL_LENGTHS)
+    return InteriorSilences(place, np.minimum(length, np.maximum(USUAL_MEDIANS * median, longest)[of_pair]))
 
 
 def schedule(transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, stages: int,

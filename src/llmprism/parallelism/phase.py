@@ -18,6 +18,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.stats.byte_steps import Chain, chain_at
 from llmprism.stats.silences import Silences, silences_of
+from llmprism.stats.time_order import time_order
 
 Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
@@ -70,10 +71,10 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
 def outstanding(transfers: TransferTable, sign: Int8, when_ns: Int64, period_ns: float) -> Float64:
     """Activations not yet answered at these times (ascending), as a share of the most there are within a step."""
     rows = np.flatnonzero(transfers.rows_of(sign != 0))
-    rows = rows[np.argsort(transfers.end_ns[rows], kind="stable")]
+    end, rows = _in_order(transfers.end_ns, rows)
     signed = transfers.bytes[rows] * np.repeat(sign, np.diff(transfers.pair_offsets))[rows]
     balance = np.concatenate([[0], np.cumsum(signed)])
-    level = balance[np.searchsorted(transfers.end_ns[rows], when_ns, side="right")].astype(np.float64)
+    level = balance[np.searchsorted(end, when_ns, side="right")].astype(np.float64)
     lowest, highest = _sliding_extremes(when_ns, level, period_ns)
     return (level - lowest) / np.maximum(highest - lowest, 1.0)
 
@@ -185,9 +186,15 @@ def _agrees(chain: Chain, clock: StepClock) -> bool:
 
 
 def _union(transfers: TransferTable, pairs: Bool) -> Silences:
-    rows = np.flatnonzero(transfers.rows_of(pairs))
-    rows = rows[np.argsort(transfers.start_ns[rows], kind="stable")]
-    return silences_of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows], MESSAGE_FLOOR_BYTES)
+    start, rows = _in_order(transfers.start_ns, np.flatnonzero(transfers.rows_of(pairs)))
+    return silences_of(start, transfers.end_ns[rows], transfers.bytes[rows], MESSAGE_FLOOR_BYTES)
+
+
+def _in_order(times: Int64, rows: Int64) -> tuple[Int64, Int64]:
+    """The times of these rows, ascending, and the rows in that order."""
+    unordered = times[rows]
+    order = time_order(unordered)
+    return unordered[order], rows[order]
 
 
 def _last_end_before(transfers: TransferTable, pairs: Bool, limit_ns: Int64) -> Int64:
@@ -195,9 +202,9 @@ def _last_end_before(transfers: TransferTable, pairs: Bool, limit_ns: Int64) -> 
     rows = np.flatnonzero(transfers.messages_of(pairs))
     if not rows.size:
         return np.full(limit_ns.size, -1, dtype=np.int64)
-    rows = rows[np.argsort(transfers.start_ns[rows], kind="stable")]
+    start, rows = _in_order(transfers.start_ns, rows)
     horizon = np.maximum.accumulate(transfers.end_ns[rows])
-    index = np.searchsorted(transfers.start_ns[rows], limit_ns) - 1
+    index = np.searchsorted(start, limit_ns) - 1
     return np.where(index >= 0, horizon[np.maximum(index, 0)], -1)
 
 

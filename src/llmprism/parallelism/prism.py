@@ -23,6 +23,7 @@ from llmprism.parallelism.hybrid import shard_links
 from llmprism.parallelism.in_step import InStep, find_in_step
 from llmprism.parallelism.meshes import find_meshes
 from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
+from llmprism.parallelism.pair_ends import pair_index
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock, shifted_clock
 from llmprism.parallelism.quiet_end import quiet_ends
@@ -31,7 +32,6 @@ from llmprism.parallelism.roles import (
     all_roles,
     collective_pairs,
     link_roles,
-    pair_index,
     pair_kinds_of,
     row_kinds,
 )
@@ -137,8 +137,10 @@ def _pipelines(
 ) -> _Pipelines:
     assert job.clock is not None  # noqa: S101 - asked by the caller
     paths, rings = pipeline_paths(links, kinds, features)
+    if not paths:
+        return _Pipelines((), [], [], [], rings)
     pair_of = pair_index(job.transfers)
-    members = in_stage_order(job.transfers, paths, _sides(job, groups), job.clock.boundary_ns, ring=rings)
+    members = in_stage_order(job.transfers, paths, pair_of, _sides(job, groups), job.clock.boundary_ns, ring=rings)
     return _Pipelines(
         members,
         forward=_stage_links(members, pair_of),

@@ -14,6 +14,7 @@ from llmprism.model.layout import PairKind, PairRoles
 from llmprism.parallelism.features import Links
 from llmprism.parallelism.in_step import InStep
 from llmprism.parallelism.meshes import Meshes
+from llmprism.parallelism.pair_ends import pairs_between
 from llmprism.parallelism.pair_kinds import LinkKinds
 
 Bool = NDArray[np.bool_]
@@ -24,7 +25,6 @@ __all__ = [
     "all_roles",
     "collective_pairs",
     "link_roles",
-    "pair_index",
     "pair_kinds_of",
     "row_kinds",
 ]
@@ -81,8 +81,7 @@ def collective_pairs(transfers: TransferTable, links: Links, kinds: LinkKinds) -
 
 def all_roles(transfers: TransferTable, told: PairRoles, meshes: Meshes, in_step: InStep) -> PairRoles:
     """Roles of the links, of the meshes, and of rings inside the forward pass; a pair may have two."""
-    pair_of = pair_index(transfers)
-    pair = np.array([pair_of[ends] for ends in zip(told.src.tolist(), told.dst.tolist(), strict=True)], dtype=np.int64)
+    pair = pairs_between(transfers, told.src, told.dst)
     ring = in_step.inside[pair] if pair.size else np.zeros(0, dtype=np.bool_)
     keep = ~ring | in_step.gradients[pair] if pair.size else ring
     mesh = np.flatnonzero(meshes.pairs)
@@ -103,8 +102,3 @@ def row_kinds(transfers: TransferTable, pair_kind: Int8, meshes: Meshes, in_step
     rows[in_ring] = np.where(transfers.rows_of(in_step.tensor), PairKind.TP, PairKind.CP)[in_ring]
     rows[meshes.rows] = PairKind.EP
     return rows
-
-
-def pair_index(transfers: TransferTable) -> dict[tuple[int, int], int]:
-    ends = zip(transfers.pair_src.tolist(), transfers.pair_dst.tolist(), strict=True)
-    return {end: pair for pair, end in enumerate(ends)}

@@ -92,10 +92,11 @@ def sharding_of(transfers: TransferTable, gradient: Int64, features: PairFeature
     profile = features.profile[gradient].sum(axis=0)
     if profile.sum() <= 0:
         return Sharded(Sharding.UNKNOWN)
-    found = [interior_silences(transfers, int(pair), clock) for pair in gradient[:MAX_PAIRS]]
-    position, weight = np.concatenate([p for p, _ in found]), np.concatenate([w for _, w in found])
+    asked = gradient[:MAX_PAIRS]
+    silences = interior_silences(transfers, asked, clock)
+    position, weight = silences.place, silences.length
     if has_pipelines or _longest_silence(profile / profile.sum()) >= SILENT_SHARE:
-        return Sharded(_optimizer_sharding(position, weight, len(found) * clock.steps))
+        return Sharded(_optimizer_sharding(position, weight, asked.size * clock.steps))
     collectives = _collectives(position, weight)
     if collectives is None or collectives % 3 == 1 or collectives < 5:
         return Sharded(Sharding.UNKNOWN)

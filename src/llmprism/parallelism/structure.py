@@ -56,16 +56,15 @@ def _one_group(parts: list[Group]) -> Group:
 
 def _successors(links: Links, kinds: LinkKinds, features: PairFeatures, chosen: Int64) -> dict[int, int]:
     """For each member the one it sends most to, over one-way links."""
-    best: dict[int, tuple[float, int]] = {}
-    for link in chosen[kinds.one_way[chosen]]:
-        there, back = links.there[link], links.back[link]
-        sent = float(features.total_bytes[there]) if there >= 0 else 0.0
-        received = float(features.total_bytes[back]) if back >= 0 else 0.0
-        low, high = int(links.low[link]), int(links.high[link])
-        src, dst, amount = (low, high, sent) if sent >= received else (high, low, received)
-        if amount > best.get(src, (0.0, -1))[0]:
-            best[src] = (amount, dst)
-    return {src: dst for src, (_, dst) in best.items()}
+    one_way = links.only(chosen[kinds.one_way[chosen]])
+    sent = np.where(one_way.there >= 0, features.total_bytes[one_way.there], 0.0)
+    received = np.where(one_way.back >= 0, features.total_bytes[one_way.back], 0.0)
+    upward, amount = sent >= received, np.maximum(sent, received)
+    src, dst = np.where(upward, one_way.low, one_way.high), np.where(upward, one_way.high, one_way.low)
+    order = np.lexsort((-amount, src))  # stable: of two that carry as much, the first
+    order = order[amount[order] > 0.0]
+    member, best = np.unique(src[order], return_index=True)
+    return dict(zip(member.tolist(), dst[order][best].tolist(), strict=True))
 
 
 def _follow(first: int, successor: dict[int, int], count: int) -> list[int] | None:

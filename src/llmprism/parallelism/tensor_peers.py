@@ -22,6 +22,7 @@ from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.features import PairFeatures
 from llmprism.stats.disjoint_sets import component_labels
+from llmprism.stats.robust import known_median
 
 Float64 = NDArray[np.float64]
 
@@ -109,9 +110,11 @@ def _corresponding(centres: _Centres, members: list[int], clock: StepClock, *, s
 def _distances(centres: _Centres, members: list[int]) -> Float64:
     """Median variation of the difference of the mean time of a step's pipeline messages between each two members."""
     centre = centres.time[np.searchsorted(centres.member, members)]
-    apart = centre[:, None, :] - centre[None, :, :]
-    apart -= np.nanmedian(apart, axis=2, keepdims=True)  # clocks of two switches may differ
-    distance: Float64 = np.nanmedian(np.abs(apart), axis=2)
+    one, other = np.triu_indices(len(members), 1)
+    apart = centre[one] - centre[other]
+    apart -= known_median(apart, axis=1)[:, None]  # clocks of two switches may differ
+    distance = np.zeros((len(members), len(members)))
+    distance[one, other] = distance[other, one] = known_median(np.abs(apart), axis=1)
     return distance
 
 

@@ -16,12 +16,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, ONE_MESSAGE_BYTES, Int32, Int64, TransferTable, ranges
 from llmprism.recognize.beside_meshes import beside_meshes, has_meshes
 from llmprism.recognize.bulk import PairEnds, PairTraffic, pair_traffic
 from llmprism.stats.byte_steps import Chain, find_steps
+from llmprism.stats.robust import segment_quantiles
 from llmprism.stats.silences import Silences, silences_of
+from llmprism.stats.time_order import time_order
 
 __all__ = ["cluster_clock", "witness_pairs"]
 
@@ -135,7 +138,7 @@ def _whole_steps(transfers: TransferTable, pairs: Int32, clock: StepClock) -> St
 
     One link may repeat itself within a step; the others do not.
     """
-    sent = np.stack([_sent_by(transfers, int(pair), clock.boundary_ns) for pair in pairs])
+    sent = _sent_by(transfers.pair_offsets, transfers.start_ns, transfers.bytes, pairs, clock.boundary_ns)
     if _variation(np.diff(sent, axis=1)[:, clock.regular]) <= MAX_VARIATION:
         return clock
     for ticks in range(2, MAX_TICKS + 1):
@@ -148,11 +151,27 @@ def _whole_steps(transfers: TransferTable, pairs: Int32, clock: StepClock) -> St
     return clock
 
 
-def _sent_by(transfers: TransferTable, pair: int, boundary_ns: Int64) -> Int64:
-    """Bytes that a pair had begun to send by each boundary."""
-    rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
-    sent: Int64 = np.concatenate([[0], np.cumsum(transfers.bytes[rows])])
-    return sent[np.searchsorted(transfers.start_ns[rows], boundary_ns)]
+def _sent_by_search(offsets: Int64, start: Int64, size: Int64, pairs: Int32, boundary: Int64) -> Int64:
+    """The kernel below with a search for each pair."""
+    sent = np.empty((pairs.size, boundary.size), dtype=np.int64)
+    for index, pair in enumerate(pairs):
+        rows = slice(int(offsets[pair]), int(offsets[pair + 1]))
+        sent[index] = np.append(0, np.cumsum(size[rows]))[np.searchsorted(start[rows], boundary)]
+    return sent
+
+
+@kernel(small=_sent_by_search)
+def _sent_by(offsets: Int64, start: Int64, size: Int64, pairs: Int32, boundary: Int64) -> Int64:
+    """Bytes that each of the pairs had begun to send by each boundary."""
+    sent = np.empty((pairs.size, boundary.size), dtype=np.int64)
+    for index in range(pairs.size):
+        row, end, total = offsets[pairs[index]], offsets[pairs[index] + 1], np.int64(0)
+        for k in range(boundary.size):
+            while row < end and start[row] < boundary[k]:
+                total += size[row]
+                row += 1
+            sent[index, k] = total
+    return sent
 
 
 def _variation(by_step: NDArray[np.int64]) -> float:
@@ -160,7 +179,8 @@ def _variation(by_step: NDArray[np.int64]) -> float:
 
     Not the median deviation: of two kinds of steps in turn, the more frequent one would have none.
     """
-    low, high = np.quantile(by_step, [OUTER, 1.0 - OUTER], axis=1)
+    rows, steps = by_step.shape
+    low, high = segment_quantiles(by_step.ravel(), np.arange(rows + 1) * steps, OUTER, 1.0 - OUTER)
     return float((high - low).sum() / 2.0 / max(by_step.mean(axis=1).sum(), 1.0))
 
 
@@ -168,14 +188,13 @@ def _each_conserved(transfers: TransferTable, pairs: Int32, boundary_ns: Int64, 
     """Does each pair of the witness carry the same bytes step after step?"""
     if pairs.size == 1:
         return True
-    sent = np.stack([_sent_by(transfers, int(pair), boundary_ns) for pair in pairs])
+    sent = _sent_by(transfers.pair_offsets, transfers.start_ns, transfers.bytes, pairs, boundary_ns)
     return _variation(np.diff(sent, axis=1)[:, chain.regular]) <= MAX_VARIATION
 
 
 def _one_way(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> bool:
     """Does every link among these pairs carry its bytes one way only, as the rings of gradients do?"""
-    ends = np.sort(np.stack([transfers.pair_src[pairs], transfers.pair_dst[pairs]]), axis=0)
-    _, link_of = np.unique(ends, axis=1, return_inverse=True)
+    _, link_of = np.unique(_link_keys(transfers, pairs), return_inverse=True)
     total = np.bincount(link_of, traffic.bytes[pairs])
     largest = np.zeros(total.size)
     np.maximum.at(largest, link_of, traffic.bytes[pairs])
@@ -183,17 +202,15 @@ def _one_way(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> bo
 
 
 def _witnesses(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> Iterator[Int32]:
-    src, dst = transfers.pair_src[pairs].astype(np.int64), transfers.pair_dst[pairs].astype(np.int64)
-    low, high = np.minimum(src, dst), np.maximum(src, dst)
-    ends = np.concatenate([src, dst])
-    links, link_of = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
+    links, link_of = np.unique(_link_keys(transfers, pairs), return_inverse=True)
+    members = np.unique(np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]]))
     volume = np.bincount(link_of, traffic.bytes[pairs])
     order = np.argsort(-volume, kind="stable")
     asked = list(dict.fromkeys([*order[:MAX_LINKS].tolist(), *order[::-1][:MAX_LINKS].tolist()]))
-    if MESH_LINKS * np.unique(ends).size <= links.shape[1] <= MAX_MESH_LINKS:
+    if MESH_LINKS * members.size <= links.size <= MAX_MESH_LINKS:
         yield pairs
     yield pairs[link_of == asked[0]]
-    if pairs.size <= WHOLE_CLUSTER_PAIRS and links.shape[1] > 1:
+    if pairs.size <= WHOLE_CLUSTER_PAIRS and links.size > 1:
         yield pairs
     for link in asked[1:]:
         yield pairs[link_of == link]
@@ -203,9 +220,15 @@ def _witnesses(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> Itera
             yield from (both[i : i + 1] for i in range(both.size))
 
 
+def _link_keys(transfers: PairEnds, pairs: Int32) -> Int64:
+    """A number for the link of each pair, the same for both directions; ordered by the ends of the links."""
+    src, dst = transfers.pair_src[pairs].astype(np.int64), transfers.pair_dst[pairs].astype(np.int64)
+    return np.minimum(src, dst) * len(transfers.addresses) + np.maximum(src, dst)
+
+
 def _series(transfers: TransferTable, pairs: Int32) -> Silences:
     rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
     start: Int64 = transfers.start_ns[rows]
-    order = np.argsort(start, kind="stable")
+    order = time_order(start)
     rows = rows[order]
     return silences_of(start[order], transfers.end_ns[rows], transfers.bytes[rows], MESSAGE_FLOOR_BYTES)

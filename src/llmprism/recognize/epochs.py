@@ -82,16 +82,22 @@ class _Activity:
         self, pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, presence: tuple[Int64, Int64]
     ) -> None:
         self.begin_ns, self.end_ns = presence
-        self.ends = list(zip(pair_src.tolist(), pair_dst.tolist(), strict=True))
+        self.pair_src, self.pair_dst = pair_src, pair_dst
         self.segments = segments
-        self.pairs_of: dict[int, list[int]] = {}
-        for pair in np.flatnonzero(bulk):
-            for end in self.ends[pair]:
-                self.pairs_of.setdefault(end, []).append(int(pair))
+        pairs = np.flatnonzero(bulk)
+        ends = np.concatenate([pair_src[pairs], pair_dst[pairs]])
+        order = np.argsort(ends, kind="stable")
+        self._pairs = np.tile(pairs, 2)[order]
+        self._offsets = np.searchsorted(ends[order], np.arange(int(ends.max(initial=-1)) + 2))
+
+    def pairs_of(self, end: int) -> list[int]:
+        """The bulk pairs of an address."""
+        pairs: list[int] = self._pairs[self._offsets[end] : self._offsets[end + 1]].tolist()
+        return pairs
 
     def changes(self, pair: int, before_ns: int, after_ns: int) -> bool:
         """Are both ends of the pair silent between the two times, and does either have other peers afterwards?"""
-        ends = self.ends[pair]
+        ends = int(self.pair_src[pair]), int(self.pair_dst[pair])
         if not all(self._silent(end, before_ns, after_ns) for end in ends):
             return False
         middle = (before_ns + after_ns) // 2
@@ -106,7 +112,7 @@ class _Activity:
         Silences inside a segment are shorter than that, so the segments' bounds decide.
         """
         spare = max(last - first - MIN_SILENCE_NS, 0) // 2
-        for pair in self.pairs_of[end]:
+        for pair in self.pairs_of(end):
             own = self._of(pair)
             ends = self.segments.message_last_ns[own]
             begin = int(np.searchsorted(ends, first + spare))
@@ -117,5 +123,5 @@ class _Activity:
     def _active(self, end: int, when: int, later: bool) -> frozenset[int]:
         """Pairs of the address that send before (or after) a time."""
         return frozenset(
-            pair for pair in self.pairs_of[end] if (self.end_ns[pair] > when if later else self.begin_ns[pair] < when)
+            pair for pair in self.pairs_of(end) if (self.end_ns[pair] > when if later else self.begin_ns[pair] < when)
         )

@@ -25,7 +25,7 @@ from llmprism.model.clock import StepClock
 
 Float64 = NDArray[np.float64]
 
-__all__ = ["lockstep", "subdivides"]
+__all__ = ["lockstep", "subdivides", "without_holes"]
 
 MIN_COMMON_STEPS: Final = 3
 """Below this nothing can be said from timing."""
@@ -53,8 +53,7 @@ OVERLAP: Final = 0.5
 
 
 def lockstep(a: StepClock, b: StepClock) -> float:
-    """How surely two clocks belong to one job, 0..1; 0 where the clocks have too little in common."""
-    a, b = _without_holes(a), _without_holes(b)
+    """How surely two clocks (`without_holes`) belong to one job, 0..1; 0 where they have too little in common."""
     start = max(a.boundary_ns[0], b.boundary_ns[0])
     end = min(a.boundary_ns[-1], b.boundary_ns[-1])
     longer = max(a.boundary_ns[-1] - a.boundary_ns[0], b.boundary_ns[-1] - b.boundary_ns[0])
@@ -67,7 +66,7 @@ def lockstep(a: StepClock, b: StepClock) -> float:
     return tether if tether is not None else min(_concentration(a, b), _concentration(b, a))
 
 
-def _without_holes(clock: StepClock) -> StepClock:
+def without_holes(clock: StepClock) -> StepClock:
     """The clock with its very long steps marked irregular: an exporter may have been dark and the bytes went on."""
     usual = np.diff(clock.boundary_ns) <= HOLE * clock.period_ns
     return StepClock(clock.boundary_ns, clock.regular & usual, clock.dominance)
@@ -159,9 +158,9 @@ def _clipped_variance(values: NDArray[np.float64]) -> float:
 def subdivides(fine: StepClock, coarse: StepClock) -> bool:
     """Does one clock tick the same number of times, at least twice, within every step of the other?
 
-    A rail of few or lossy records may show its micro-batches more plainly than its steps.
+    Both are `without_holes`. A rail of few or lossy records may show its micro-batches more plainly than its steps.
     """
-    _, held = _shared_steps(_without_holes(fine), _without_holes(coarse))
+    _, held = _shared_steps(fine, coarse)
     if held.size < MIN_TETHER_STEPS:
         return False
     usual = float(np.median(held))

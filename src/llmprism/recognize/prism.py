@@ -28,7 +28,7 @@ from llmprism.recognize.bulk import PairEnds, bulk_pairs, outside_nodes
 from llmprism.recognize.clock import cluster_clock
 from llmprism.recognize.clusters import cluster_pairs
 from llmprism.recognize.epochs import reused_segments
-from llmprism.recognize.lockstep import lockstep, subdivides
+from llmprism.recognize.lockstep import lockstep, subdivides, without_holes
 from llmprism.recognize.rhythm import rhythm
 from llmprism.recognize.segments import PairPieces, PairSegments, segments_of
 from llmprism.stats.disjoint_sets import component_labels, root_of
@@ -74,10 +74,13 @@ EDGE_STEPS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Cluster:
+    """What the bulk traffic connects; `steady` is the clock without its holes."""
+
     pairs: Int32
     members: Int64
     servers: frozenset[str]
     clock: StepClock | None
+    steady: StepClock | None
     bytes: int
     first_ns: int
     last_ns: int
@@ -144,7 +147,8 @@ def recognize(transfers: TransferTable, topology: Topology | None = None) -> Rec
         if are_rails(pieces, draft.clusters[question.left], draft.clusters[question.right], question.step_ns)
     ]
     drafts = draft_jobs(draft, joined, rails, topology)
-    jobs = tuple(one.job(pieces.select_pairs(one.pairs)) for one in drafts)
+    tables = pieces.select_each([one.pairs for one in drafts])
+    jobs = tuple(one.job(table) for one, table in zip(drafts, tables, strict=True))
     return Recognition(jobs, unused_records(draft, drafts), pieces.select_pairs(crossing_pairs(draft, drafts)))
 
 
@@ -228,7 +232,8 @@ def _cluster(pieces: PairPieces, pairs: Int32, clock: StepClock | None, server_o
     servers = frozenset(server_of[name] for name in names if name in server_of)
     traffic = pieces.traffic
     first, last = int(traffic.first_ns[pairs].min()), int(traffic.last_ns[pairs].max())
-    return _Cluster(pairs, members, servers, clock, int(traffic.bytes[pairs].sum()), first, last)
+    steady = without_holes(clock) if clock is not None else None
+    return _Cluster(pairs, members, servers, clock, steady, int(traffic.bytes[pairs].sum()), first, last)
 
 
 def _acquaintance(transfers: PairEnds, clusters: list[_Cluster]) -> frozenset[tuple[int, int]]:
@@ -266,8 +271,8 @@ def _candidates(clusters: list[_Cluster], known: frozenset[tuple[int, int]]) -> 
 def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
     if np.intersect1d(a.members, b.members).size:
         return False
-    if a.clock is None or b.clock is None:
-        return a.clock is b.clock and a.servers == b.servers and len(a.servers) > 0 and _same_shape(a, b)
+    if a.steady is None or b.steady is None:
+        return a.steady is b.steady and a.servers == b.servers and len(a.servers) > 0 and _same_shape(a, b)
     shared = _overlap(a.servers, b.servers)
     same_shape = _same_shape(a, b)
     if known and shared >= SHARED_SERVERS:
@@ -278,9 +283,9 @@ def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
         needed = LOCKSTEP_ALONE
     else:
         return False
-    if same_shape and a.servers == b.servers and (subdivides(a.clock, b.clock) or subdivides(b.clock, a.clock)):
+    if same_shape and a.servers == b.servers and (subdivides(a.steady, b.steady) or subdivides(b.steady, a.steady)):
         return len(a.servers) > 0
-    return lockstep(a.clock, b.clock) >= needed
+    return lockstep(a.steady, b.steady) >= needed
 
 
 def _set_ups(clusters: list[_Cluster]) -> list[tuple[int, int]]:

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
 from llmprism.recognize.bulk import MIN_MESSAGE_BYTES, PairTraffic
 
@@ -111,33 +112,95 @@ def segments_of(transfers: TransferTable) -> PairSegments:
         none = np.zeros(0, dtype=np.int64)
         return PairSegments(np.zeros(1, dtype=np.int64), none, none, none, none, none, none, none, none)
     bounds = transfers.pair_offsets
-    bulky = np.maximum.reduceat(transfers.bytes, bounds[:-1]) >= MIN_MESSAGE_BYTES
-    message = np.repeat(bulky, np.diff(bounds)) & (transfers.bytes >= MESSAGE_FLOOR_BYTES)
-    rows = np.flatnonzero(message)
-    pair = transfers.pair_of_row[rows]
-    silent = transfers.start_ns[rows][1:] - transfers.end_ns[rows][:-1] > MIN_SILENCE_NS
-    after = rows[1:][(pair[1:] == pair[:-1]) & silent]
-    starts = np.union1d(bounds[:-1], after)
-    origin = np.searchsorted(bounds, starts, side="right") - 1
-    first, last = _message_bounds(transfers, rows, np.append(starts, bounds[-1]))
+    largest, _, _, _ = _totals(bounds, transfers.end_ns, transfers.bytes, transfers.records)
+    offsets, starts, first, last = _cut_at_silences(
+        bounds, transfers.start_ns, transfers.end_ns, transfers.bytes, largest >= MIN_MESSAGE_BYTES,
+        MIN_SILENCE_NS, MESSAGE_FLOOR_BYTES,
+    )  # fmt: skip
+    largest, total, last_ns, records = _totals(
+        np.append(starts, bounds[-1]), transfers.end_ns, transfers.bytes, transfers.records
+    )
     return PairSegments(
-        offsets=np.append(np.searchsorted(starts, bounds[:-1]), starts.size).astype(np.int64),
-        row=starts - bounds[origin],
-        bytes=np.add.reduceat(transfers.bytes, starts),
-        largest=np.maximum.reduceat(transfers.bytes, starts),
+        offsets=offsets,
+        row=starts - np.repeat(bounds[:-1], np.diff(offsets)),
+        bytes=total,
+        largest=largest,
         first_ns=transfers.start_ns[starts],
-        last_ns=np.maximum.reduceat(transfers.end_ns, starts),
-        records=np.add.reduceat(transfers.records, starts, dtype=np.int64),
+        last_ns=last_ns,
+        records=records,
         message_first_ns=first,
         message_last_ns=last,
     )
 
 
-def _message_bounds(transfers: TransferTable, rows: Int64, bounds: Int64) -> tuple[Int64, Int64]:
-    """Start of the first and end of the last of `rows` between consecutive bounds; -1 where there is none."""
-    low, high = np.searchsorted(rows, bounds[:-1]), np.searchsorted(rows, bounds[1:])
+def _totals_by_arrays(bounds: Int64, end: Int64, size: Int64, records: Int32) -> tuple[Int64, Int64, Int64, Int64]:
+    """The kernel below without a loop."""
+    starts = bounds[:-1]
+    return (
+        np.maximum.reduceat(size, starts),
+        np.add.reduceat(size, starts),
+        np.maximum.reduceat(end, starts),
+        np.add.reduceat(records, starts, dtype=np.int64),
+    )
+
+
+@kernel(small=_totals_by_arrays)
+def _totals(bounds: Int64, end: Int64, size: Int64, records: Int32) -> tuple[Int64, Int64, Int64, Int64]:
+    """Largest transfer, bytes, last end and records of the rows between each two bounds, none of which is empty."""
+    parts = bounds.size - 1
+    largest, total = np.zeros(parts, dtype=np.int64), np.zeros(parts, dtype=np.int64)
+    last, count = np.empty(parts, dtype=np.int64), np.zeros(parts, dtype=np.int64)
+    for part in range(parts):
+        last[part] = end[bounds[part]]
+        for row in range(bounds[part], bounds[part + 1]):
+            largest[part] = max(largest[part], size[row])
+            total[part] += size[row]
+            last[part] = max(last[part], end[row])
+            count[part] += records[row]
+    return largest, total, last, count
+
+
+def _cut_by_arrays(
+    bounds: Int64, start: Int64, end: Int64, size: Int64, bulky: Bool, silence_ns: int, floor: int
+) -> tuple[Int64, Int64, Int64, Int64]:
+    """The kernel below without a loop."""
+    pair_of_row = np.repeat(np.arange(bulky.size), np.diff(bounds))
+    rows = np.flatnonzero(bulky[pair_of_row] & (size >= floor))
+    pair = pair_of_row[rows]
+    after = rows[1:][(pair[1:] == pair[:-1]) & (start[rows[1:]] - end[rows[:-1]] > silence_ns)]
+    starts = np.unique(np.concatenate([bounds[:-1], after]))
+    low, high = np.searchsorted(rows, starts), np.searchsorted(rows, np.append(starts[1:], bounds[-1]))
+    first, last = np.full(starts.size, -1, dtype=np.int64), np.full(starts.size, -1, dtype=np.int64)
     some = low < high
-    first, last = np.full(low.size, -1, dtype=np.int64), np.full(low.size, -1, dtype=np.int64)
-    first[some] = transfers.start_ns[rows[low[some]]]
-    last[some] = transfers.end_ns[rows[high[some] - 1]]
-    return first, last
+    first[some], last[some] = start[rows[low[some]]], end[rows[high[some] - 1]]
+    return np.searchsorted(starts, bounds), starts, first, last
+
+
+@kernel(small=_cut_by_arrays)
+def _cut_at_silences(
+    bounds: Int64, start: Int64, end: Int64, size: Int64, bulky: Bool, silence_ns: int, floor: int
+) -> tuple[Int64, Int64, Int64, Int64]:
+    """Offsets of each pair's segments, their first rows, start of their first and end of their last message (or -1)."""
+    offsets = np.zeros(bounds.size, dtype=np.int64)
+    for pair in range(bulky.size):
+        count, before = 1, -1
+        for row in range(bounds[pair], bounds[pair + 1] if bulky[pair] else bounds[pair]):
+            if size[row] >= floor:
+                if before >= 0 and start[row] - end[before] > silence_ns:
+                    count += 1
+                before = row
+        offsets[pair + 1] = offsets[pair] + count
+    starts = np.empty(offsets[-1], dtype=np.int64)
+    first, last = np.full(offsets[-1], -1, dtype=np.int64), np.full(offsets[-1], -1, dtype=np.int64)
+    for pair in range(bulky.size):
+        segment = offsets[pair]
+        starts[segment] = bounds[pair]
+        for row in range(bounds[pair], bounds[pair + 1] if bulky[pair] else bounds[pair]):
+            if size[row] >= floor:
+                if last[segment] >= 0 and start[row] - last[segment] > silence_ns:
+                    segment += 1
+                    starts[segment] = row
+                if first[segment] < 0:
+                    first[segment] = start[row]
+                last[segment] = end[row]
+    return offsets, starts, first, last

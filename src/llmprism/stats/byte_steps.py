@@ -15,13 +15,15 @@ no silence inside the step is longer than the silences at its two ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.kernel import kernel
-from llmprism.stats.chain_bound import ROUNDING, ChainBound
+from llmprism.stats.chain_bound import ROUNDING, last_as_long, most_links, next_as_long
+from llmprism.stats.chains import GUARD, cap_of, judge, least_kept, link, longest, mean_link
 from llmprism.stats.silences import Silences
 
 Int64 = NDArray[np.int64]
@@ -47,6 +49,9 @@ SMALL_SAMPLE: Final = 0.8
 
 MIN_COVERAGE: Final = 0.5
 """A chain must span at least half of the bytes: set-up traffic and evaluation may take the rest."""
+
+FINER: Final = 0.6
+"""Spacing of a finer chain at most, relative to the coarser one's: those between are the same chain again."""
 
 SAME_SILENCE: Final = 0.7
 """A finer chain whose added silences reach (in the median) this share of the coarser chain's is the step itself."""
@@ -88,11 +93,11 @@ link of single-message steps has few silences (6,000 steps of 0.2 s are 20 minut
 GRID: Final = 1.015
 """Ratio of neighbouring trial spacings: below the tolerance, so that none is missed."""
 
-FEW: Final = 12
-"""Silences up to which a loop in Python is faster than arrays."""
+TOGETHER: Final = GRID**8
+"""Range of spacings that are ruled out together, if they can be: most can."""
 
-GUARD: Final = 0.03
-"""Share of a step next to a boundary in which silences belong to that boundary (tails of small messages)."""
+TRIALS: Final = 30
+"""Looks at every silence in one search down the grid, in the time that one look of other kernels takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,125 +116,6 @@ class Chain:
         return int(self.regular.sum())
 
 
-def _link_by_arrays(position: Float64, weight: Float64, spacing: float, tolerance: float, cap: float) -> Int64:
-    """The kernel below with arrays in place of its inner loop where many silences lie within the tolerance."""
-    n = position.size
-    where, length = position.tolist(), np.minimum(weight, cap).tolist()
-    shortest, longest = spacing * (1.0 - tolerance), spacing * (1.0 + tolerance)
-    best, previous = np.empty(n), [-1] * n
-    told: list[float] = []  # the same as `best`, for reading one by one
-    low = high = lead = 0
-    for i in range(n):
-        gain, origin, here = 0.0, -1, where[i]
-        if i > 0 and told[lead] - 2.0 * cap > gain:
-            gain, origin = told[lead] - 2.0 * cap, lead
-        while here - where[low] > longest:
-            low += 1
-        while high < i and here - where[high] >= shortest:
-            high += 1
-        if high - low > FEW:
-            apart = ((here - position[low:high]) / spacing - 1.0) / tolerance
-            values = best[low:high] - 0.3 * cap * apart * apart
-            j = int(values.argmax())
-            if values[j] > gain:
-                gain, origin = float(values[j]), low + j
-        else:
-            for j in range(low, high):
-                misfit = ((here - where[j]) / spacing - 1.0) / tolerance
-                value = told[j] - 0.3 * cap * misfit * misfit
-                if value > gain:
-                    gain, origin = value, j
-        best[i] = length[i] + gain
-        told.append(length[i] + gain)
-        previous[i] = origin
-        lead = i if told[i] > told[lead] else lead
-    chain = [lead]
-    while previous[chain[-1]] >= 0:
-        chain.append(previous[chain[-1]])
-    return np.array(chain[::-1], dtype=np.int64)
-
-
-@kernel(small=_link_by_arrays)
-def _link(position: Float64, weight: Float64, spacing: float, tolerance: float, cap: float) -> Int64:
-    """Best chain: sum of the (capped) silences minus the misfit of each link; a break costs two caps."""
-    n = position.size
-    shortest, longest = spacing * (1.0 - tolerance), spacing * (1.0 + tolerance)
-    best, previous = np.empty(n), np.full(n, -1, dtype=np.int64)
-    leader = np.full(n, -1, dtype=np.int64)  # best chain end among 0..i
-    low = 0
-    for i in range(n):
-        gain, origin = 0.0, -1
-        if i > 0 and best[leader[i - 1]] - 2.0 * cap > gain:
-            gain, origin = best[leader[i - 1]] - 2.0 * cap, leader[i - 1]
-        while position[i] - position[low] > longest:
-            low += 1
-        j = low
-        while j < i and position[i] - position[j] >= shortest:
-            misfit = ((position[i] - position[j]) / spacing - 1.0) / tolerance
-            value = best[j] - 0.3 * cap * misfit * misfit
-            if value > gain:
-                gain, origin = value, j
-            j += 1
-        best[i] = min(weight[i], cap) + gain
-        previous[i] = origin
-        leader[i] = i if i == 0 or best[i] > best[leader[i - 1]] else leader[i - 1]
-    chain = np.empty(n, dtype=np.int64)
-    count, i = 0, leader[n - 1]
-    while i >= 0:
-        chain[count] = i
-        count += 1
-        i = previous[i]
-    return chain[:count][::-1].copy()
-
-
-@kernel
-def _judge(
-    position: Float64, weight: Float64, chain: Int64, spacing: float, tolerance: float
-) -> tuple[float, float, int]:
-    """Dominance, covered bytes and number of regular links."""
-    dominant, regular, covered = 0, 0, 0.0
-    for k in range(chain.size - 1):
-        a, b = chain[k], chain[k + 1]
-        length = position[b] - position[a]
-        if abs(length / spacing - 1.0) > tolerance:
-            continue
-        regular += 1
-        covered += length
-        inner = 0.0
-        for i in range(a + 1, b):
-            if position[a] + GUARD * spacing < position[i] < position[b] - GUARD * spacing:
-                inner = max(inner, weight[i])
-        if inner < min(weight[a], weight[b]):
-            dominant += 1
-    return (dominant / regular if regular else 0.0), covered, regular
-
-
-@kernel
-def _cap(ordered: Float64, steps: float) -> float:
-    """Twice the median of the `steps` longest silences: one checkpoint pause must not outweigh many boundaries."""
-    count = min(ordered.size, max(3, int(steps)))
-    return 2.0 * float(ordered[count // 2])
-
-
-@kernel
-def _longest(weight: Float64, ordered: Float64, steps: float) -> Int64:
-    """The longest silences, some for every step; `ordered` are all, the longest first."""
-    kept = min(ordered.size, int(6 * steps) + 20)
-    return np.flatnonzero(weight >= ordered[kept - 1])
-
-
-@kernel
-def _mean_link(position: Float64, chain: Int64, spacing: float, tolerance: float) -> float:
-    """Mean bytes of the regular links: all of them lie within the tolerance, so none can pull it away."""
-    total, count = 0.0, 0
-    for k in range(chain.size - 1):
-        length = position[chain[k + 1]] - position[chain[k]]
-        if abs(length / spacing - 1.0) <= tolerance:
-            total += length
-            count += 1
-    return total / count if count else spacing
-
-
 @kernel
 def _is_dominant(total: float, dominance: float, covered: float, regular: int) -> bool:
     return regular >= 2 and covered >= MIN_COVERAGE * total and dominance >= MIN_DOMINANCE + SMALL_SAMPLE / regular
@@ -239,41 +125,48 @@ def _is_dominant(total: float, dominance: float, covered: float, regular: int) -
 def _dominates(position: Float64, weight: Float64, ordered: Float64, spacing: float, tolerance: float) -> bool:
     """Is the best chain of this spacing dominant?"""
     total = position[-1]
-    chosen = _longest(weight, ordered, total / spacing)
+    chosen = longest(weight, ordered, total / spacing)
     where, length = position[chosen], weight[chosen]
-    cap = _cap(ordered, total / spacing)
-    refined = _mean_link(where, _link(where, length, spacing, tolerance, cap), spacing, tolerance)
-    chain = _link(where, length, refined, tolerance, cap)
-    dominance, covered, regular = _judge(where, length, chain, refined, tolerance)
+    cap = cap_of(ordered, total / spacing)
+    refined = mean_link(where, link(where, length, spacing, tolerance, cap), spacing, tolerance)
+    chain = link(where, length, refined, tolerance, cap)
+    dominance, covered, regular = judge(where, length, chain, refined, tolerance)
     return _is_dominant(total, dominance, covered, regular)
 
 
-def _next_by_bound(
-    position: Float64, weight: Float64, ordered: Float64, spacing: float, tolerance: float, max_steps: int
-) -> float:
-    """The kernel below; spacings that cannot be dominant are not tried."""
-    total = float(position[-1])
-    bound = ChainBound(position, weight)
-    while total / spacing <= max_steps:
-        links = bound.links(_longest(weight, ordered, total / spacing), spacing, tolerance, GUARD)
-        regular = max(2.0, MIN_COVERAGE * total / (spacing * (1.0 + tolerance) ** 2))
-        hopeless = links < (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE)
-        if not hopeless and _dominates(position, weight, ordered, spacing, tolerance):
-            return spacing
-        spacing /= GRID
-    return 0.0
+@kernel
+def _hopeless(
+    position: Float64, weight: Float64, ordered: Float64, following: Int64, preceding: Int64, finest: float,
+    coarsest: float, tolerance: float,
+) -> bool:  # fmt: skip
+    """Can no chain with a spacing between these two be dominant?"""
+    total = position[-1]
+    least = least_kept(ordered, total / finest)
+    links = most_links(position, weight, following, preceding, least, finest, coarsest, tolerance, GUARD)
+    regular = max(2.0, MIN_COVERAGE * total / (coarsest * (1.0 + tolerance) ** 2))
+    return bool(links < (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE))
 
 
-@kernel(small=_next_by_bound)
+@kernel(looks=TRIALS)
 def _next_dominant(
-    position: Float64, weight: Float64, ordered: Float64, spacing: float, tolerance: float, max_steps: int
-) -> float:
-    """The largest spacing, from this one down the grid, whose chain is dominant; 0 when there is none."""
+    position: Float64, weight: Float64, ordered: Float64, following: Int64, preceding: Int64, spacing: float,
+    tolerance: float, max_steps: int,
+) -> float:  # fmt: skip
+    """The largest spacing, from this one down the grid, whose chain is dominant; 0 when there is none.
+
+    Spacings that cannot be dominant, first several together, then one by one, are not tried.
+    """
     total = position[-1]
     while total / spacing <= max_steps:
-        if _dominates(position, weight, ordered, spacing, tolerance):
-            return spacing
-        spacing /= GRID
+        finest = spacing / TOGETHER
+        hopeless = _hopeless(position, weight, ordered, following, preceding, finest, spacing, tolerance)
+        while spacing >= finest and total / spacing <= max_steps:
+            tried = not hopeless and not _hopeless(
+                position, weight, ordered, following, preceding, spacing, spacing, tolerance
+            )
+            if tried and _dominates(position, weight, ordered, spacing, tolerance):
+                return spacing
+            spacing /= GRID
     return 0.0
 
 
@@ -330,19 +223,24 @@ class _Series:
         self.ordered = np.sort(self.weight)[::-1].copy()
         self.total = float(self.position[-1])
 
+    @cached_property
+    def rivals(self) -> tuple[Int64, Int64]:
+        """For each silence the next one and the last one that is as long."""
+        return next_as_long(self.weight), last_as_long(self.weight)
+
     def attempt(self, spacing: float, tolerance: float) -> _Trial:
         steps = self.total / spacing
-        long = _longest(self.weight, self.ordered, steps)
+        long = longest(self.weight, self.ordered, steps)
         where, length = self.position[long], self.weight[long]
-        cap = _cap(self.ordered, steps)
-        refined = float(_mean_link(where, _link(where, length, spacing, tolerance, cap), spacing, tolerance))
-        chain = _link(where, length, refined, tolerance, cap)
-        dominance, covered, regular = _judge(where, length, chain, refined, tolerance)
+        cap = cap_of(self.ordered, steps)
+        refined = float(mean_link(where, link(where, length, spacing, tolerance, cap), spacing, tolerance))
+        chain = link(where, length, refined, tolerance, cap)
+        dominance, covered, regular = judge(where, length, chain, refined, tolerance)
         return _Trial(refined, dominance, covered, regular, length[chain], self.time[long][chain])
 
     def next_dominant(self, spacing: float, tolerance: float, max_steps: int) -> float:
         """The largest spacing, from this one down the grid, whose chain is dominant; 0 when there is none."""
-        return _next_dominant(self.position, self.weight, self.ordered, spacing, tolerance, max_steps)
+        return _next_dominant(self.position, self.weight, self.ordered, *self.rivals, spacing, tolerance, max_steps)
 
 
 def _largest_dominant(series: _Series, tolerance: float, max_steps: int, pauses: bool) -> float | None:
@@ -354,27 +252,32 @@ def _largest_dominant(series: _Series, tolerance: float, max_steps: int, pauses:
         trial = series.attempt(asked, tolerance)
         if found is None:
             found = trial
-        elif trial.spacing < 0.6 * found.spacing:
+        elif trial.spacing < FINER * found.spacing:
             alike = trial.added_silence(found) >= SAME_SILENCE * found.silence
             chance = found.regular <= CHANCE_STEPS and trial.regular >= MANY_STEPS
             rest = pauses and trial.dominance >= PLAIN and found.silent_share < PAUSE_SHARE
             if not (alike or rest or chance) or trial.parts_of(found):
                 break
             found = trial
+        while spacing * (1.0 - tolerance) * (1.0 - ROUNDING) >= FINER * found.spacing:
+            spacing /= GRID  # refined, it would still be too near to the one found
     return found.spacing if found is not None else None
 
 
 def chain_at(silences: Silences, bytes_per_step: float, tolerance: float) -> Chain:
     """The best chain of boundaries for known bytes per step, its phase settled by the tight tolerance if it holds."""
-    series = _Series(silences)
+    return _settled(_Series(silences), bytes_per_step, tolerance)
+
+
+def _settled(series: _Series, bytes_per_step: float, tolerance: float) -> Chain:
     position, weight = series.position, series.weight
-    cap = _cap(series.ordered, series.total / bytes_per_step)
+    cap = cap_of(series.ordered, series.total / bytes_per_step)
     best: tuple[Int64, float, float, float, float] | None = None
     for width in (TIGHT_TOLERANCE, tolerance, LOSSY * tolerance):
-        links = _link(position, weight, bytes_per_step, width, cap)
-        refined = float(_mean_link(position, links, bytes_per_step, width))
-        links = _link(position, weight, refined, width, cap)
-        dominance, covered, _ = _judge(position, weight, links, refined, width)
+        links = link(position, weight, bytes_per_step, width, cap)
+        refined = float(mean_link(position, links, bytes_per_step, width))
+        links = link(position, weight, refined, width, cap)
+        dominance, covered, _ = judge(position, weight, links, refined, width)
         gain = WIDER_GAIN if width > tolerance else SETTLING_GAIN
         if best is None or covered > gain * best[3]:
             best = links, refined, dominance, covered, width
@@ -405,7 +308,7 @@ def find_steps(silences: Silences, max_steps: int | None = None, *, pauses: bool
     for tolerance in TOLERANCES:
         spacing = _largest_dominant(series, tolerance, limit, pauses)
         if spacing is not None:
-            chain = chain_at(silences, spacing, tolerance)
+            chain = _settled(series, spacing, tolerance)
             if best is None or chain.coverage > WIDER_GAIN * best.coverage:
                 best = chain
         if best is not None and best.coverage >= 1.0 / WIDER_GAIN:

@@ -2,8 +2,9 @@
 
 `byte_steps` tries some hundreds of spacings and finds the best chain for each, which takes a loop over all silences.
 A dominant chain needs many *dominant links*: two silences about one spacing apart with no silence between them that is
-as long as both. How many such links can lie side by side is bounded from above by arrays alone, and nine trials of ten
-fall through. Compiled, the loop is faster than the bound, so only the interpreted form asks it.
+as long as both. A silence that is followed too early by one as long as itself begins no such link, and one that follows
+such a one too early ends none. How many links the others can make side by side is counted in one pass, and most trials
+fall through.
 
 The bound allows for everything that a trial may do: the spacing moves by the tolerance when it is refined, and the
 links keep the tolerance of the refined one.
@@ -16,51 +17,94 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.kernel import kernel
+
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-__all__ = ["ROUNDING", "ChainBound"]
+__all__ = ["ROUNDING", "last_as_long", "most_links", "next_as_long"]
 
 ROUNDING: Final = 1e-9
 """Relative slack for the rounding of the trial's own arithmetic."""
 
 
-class ChainBound:
-    """Silences at ascending `position` with `weight`, made ready for questions about the heaviest in a range."""
+@kernel
+def next_as_long(weight: Float64) -> Int64:
+    """For each silence the next one that is as long or longer; the number of silences where none is."""
+    following = np.full(weight.size, weight.size, dtype=np.int64)
+    for i in range(weight.size - 2, -1, -1):
+        j = i + 1
+        while j < weight.size and weight[j] < weight[i]:
+            j = following[j]
+        following[i] = j
+    return following
 
-    def __init__(self, position: Float64, weight: Float64) -> None:
-        self.position, self.weight = position, weight
-        levels = [weight]
-        while 2 << (len(levels) - 1) <= weight.size:
-            reach = 1 << (len(levels) - 1)
-            levels.append(np.maximum(levels[-1][:-reach], levels[-1][reach:]))
-        self._heaviest = np.concatenate(levels)
-        self._level_at = np.cumsum([0] + [level.size for level in levels[:-1]])
-        lengths = np.arange(weight.size + 1)
-        self._level = np.floor(np.log2(np.maximum(lengths, 1))).astype(np.int64)
 
-    def links(self, chosen: Int64, spacing: float, tolerance: float, guard: float) -> int:
-        """Dominant links that can lie side by side at most, between silences of which the first is `chosen`.
+def last_as_long(weight: Float64) -> Int64:
+    """For each silence the last one before it that is as long or longer; -1 where none is."""
+    preceding: Int64 = weight.size - 1 - next_as_long(weight[::-1].copy())[::-1]
+    return preceding
 
-        `guard` is the share of a step next to a boundary where silences do not count.
-        """
-        shortest = spacing * (1.0 - tolerance) ** 2 * (1.0 - ROUNDING)
-        longest = spacing * (1.0 + tolerance) ** 2 * (1.0 + ROUNDING)
-        edge = guard * spacing * (1.0 + tolerance) * (1.0 + ROUNDING)
-        begin, weight = self.position[chosen], self.weight[chosen]
-        first_end = np.searchsorted(self.position, begin + shortest)
-        after_end = np.searchsorted(self.position, begin + longest, side="right")
-        first_inner = np.searchsorted(self.position, begin + edge, side="right")
-        after_inner = np.searchsorted(self.position, begin + shortest - edge)
-        inner = self._maximum(first_inner, after_inner)
-        linked = (inner < weight) & (inner < self._maximum(first_end, after_end)) & (after_end > first_end)
-        return int(np.unique(np.floor(begin[linked] / shortest)).size)
 
-    def _maximum(self, first: Int64, after: Int64) -> Float64:
-        """The heaviest silence of each range `first:after`, 0 for an empty one."""
-        length = np.maximum(after - first, 0)
-        level = self._level[length]
-        at, width = self._level_at[level], np.left_shift(1, level)
-        low = np.minimum(first, self.weight.size - width)
-        high = np.maximum(after - width, 0)
-        return np.where(length > 0, np.maximum(self._heaviest[at + low], self._heaviest[at + high]), 0.0)
+def _most_by_arrays(
+    position: Float64, weight: Float64, following: Int64, preceding: Int64, least: float, finest: float,
+    coarsest: float, tolerance: float, guard: float,
+) -> int:  # fmt: skip
+    """The kernel below without a loop over silences; begins are counted in cells of the shortest link."""
+    shortest = finest * (1.0 - tolerance) ** 2 * (1.0 - ROUNDING)
+    farthest = coarsest * (1.0 + tolerance) ** 2 * (1.0 + ROUNDING)
+    edge = guard * coarsest * (1.0 + tolerance) * (1.0 + ROUNDING)
+    chosen = np.flatnonzero(weight >= least)
+    here, place = position[chosen], np.append(position, np.inf)
+    rival, after = following[chosen], np.append(following, position.size)
+    while (near := place[rival] <= here + edge).any():
+        rival = np.where(near, after[rival], rival)
+    begin = here[place[rival] >= here + shortest - edge]
+    place[-1] = -np.inf  # which index -1 means too
+    rival, before = preceding[chosen], np.append(preceding, -1)
+    while (near := place[rival] >= here - edge).any():
+        rival = np.where(near, before[rival], rival)
+    end = here[place[rival] <= here - shortest + edge]
+    linked = np.searchsorted(end, begin + shortest) < np.searchsorted(end, begin + farthest, side="right")
+    return int(np.unique(np.floor(begin[linked] / shortest)).size)
+
+
+@kernel(small=_most_by_arrays)
+def most_links(
+    position: Float64, weight: Float64, following: Int64, preceding: Int64, least: float, finest: float,
+    coarsest: float, tolerance: float, guard: float,
+) -> int:  # fmt: skip
+    """Dominant links that can lie side by side at most, between silences of at least this length, for a spacing between
+    the finest and the coarsest.
+
+    `following` is `next_as_long`, `preceding` is `last_as_long`; `guard` is the share of a step next to a boundary in
+    which silences do not count.
+    """
+    n = position.size
+    shortest = finest * (1.0 - tolerance) ** 2 * (1.0 - ROUNDING)
+    farthest = coarsest * (1.0 + tolerance) ** 2 * (1.0 + ROUNDING)
+    edge = guard * coarsest * (1.0 + tolerance) * (1.0 + ROUNDING)
+    count, first_end, free = 0, 0, position[0]
+    for i in range(n):
+        if weight[i] < least or position[i] < free:
+            continue
+        rival = following[i]
+        while rival < n and position[rival] <= position[i] + edge:
+            rival = following[rival]
+        if rival < n and position[rival] < position[i] + shortest - edge:
+            continue
+        while first_end < n and position[first_end] < position[i] + shortest:
+            first_end += 1
+        for end in range(first_end, n):
+            if position[end] > position[i] + farthest:
+                break
+            if weight[end] < least:
+                continue
+            rival = preceding[end]
+            while rival >= 0 and position[rival] >= position[end] - edge:
+                rival = preceding[rival]
+            if rival < 0 or position[rival] <= position[end] - shortest + edge:
+                count += 1
+                free = position[i] + shortest
+                break
+    return count

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from llmprism.kernel import kernel
 from llmprism.stats.disjoint_sets import component_labels
+from llmprism.stats.robust import segment_medians
+from llmprism.stats.time_order import time_order
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
@@ -109,6 +111,8 @@ def _mesh_of_links(low: Int64, high: Int64, carried: Float64) -> Int64:
     if nodes > MAX_NODES:
         return mesh
     inside = np.flatnonzero(_in_squares(low, high, nodes))
+    if not inside.size:
+        return mesh
     labels = component_labels(nodes, low[inside], high[inside])[low[inside]]
     answered = carried.min(axis=0) / np.maximum(carried.max(axis=0), 1.0)
     for label in np.unique(labels):
@@ -203,7 +207,7 @@ def _medians(group: Int64, value: Float64) -> Float64:
     """For each value the median of its group."""
     order = np.argsort(group, kind="stable")
     names, first = np.unique(group[order], return_index=True)
-    median = np.array([np.median(part) for part in np.split(value[order], first[1:])])
+    median = segment_medians(value[order], np.append(first, group.size))
     return median[np.searchsorted(names, group)]
 
 
@@ -212,17 +216,27 @@ def mesh_rows(pairs: MeshPairs, src: Int64, offsets: Int64, start: Int64, end: I
 
     The transfers of pair `p`, which `src[p]` sends, are `offsets[p]:offsets[p + 1]`.
     """
-    counts = np.diff(offsets)
-    result: Bool = np.repeat(pairs.plain, counts)
-    sender = np.repeat(np.where(pairs.mesh >= 0, src, -1), counts)
-    mixed = np.repeat(pairs.surplus, counts)
-    for member in np.unique(src[pairs.surplus]):
-        plain, asked = (np.flatnonzero((sender == member) & chosen) for chosen in (~mixed, mixed))
-        plain = plain[np.argsort(start[plain], kind="stable")]
-        peers = int((pairs.plain & (src == member)).sum())
+    result: Bool = np.repeat(pairs.plain, np.diff(offsets))
+    plain_of, mixed_of = (_by_sender(src, chosen) for chosen in (pairs.plain, pairs.surplus & (pairs.mesh >= 0)))
+    for member, mixed in mixed_of.items():
+        others = plain_of.get(member, [])
+        plain, asked = _rows_of(others, offsets), _rows_of(mixed, offsets)
+        plain = plain[time_order(start[plain])]
         shown = (start[plain], end[plain], size[plain])
-        result[asked] = _in_bursts(shown, start[asked], end[asked], size[asked], peers)
+        result[asked] = _in_bursts(shown, start[asked], end[asked], size[asked], len(others))
     return result
+
+
+def _by_sender(src: Int64, chosen: Bool) -> dict[int, list[int]]:
+    """The chosen pairs of each sender."""
+    pairs_of: dict[int, list[int]] = {}
+    for pair in np.flatnonzero(chosen).tolist():
+        pairs_of.setdefault(int(src[pair]), []).append(pair)
+    return pairs_of
+
+
+def _rows_of(pairs: list[int], offsets: Int64) -> Int64:
+    return np.concatenate([np.arange(0), *(np.arange(offsets[pair], offsets[pair + 1]) for pair in pairs)])
 
 
 def _in_bursts(plain: tuple[Int64, Int64, Int64], start: Int64, end: Int64, size: Int64, peers: int) -> Bool:

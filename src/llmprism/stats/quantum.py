@@ -50,14 +50,17 @@ def equal_parts(position: Float64, weight: Float64, limit: int, explained: float
     total = float(weight.sum())
     if total <= 0:
         return None
+    order = np.argsort(position)
+    position, up_to = position[order], np.concatenate([[0.0], np.cumsum(weight[order])])
     for parts in range(2, limit + 1):
         tolerance = min(POSITION_TOLERANCE, CHANCE / (2.0 * parts))
-        nearest = np.rint(position * parts)
-        hit = (np.abs(position - nearest / parts) <= tolerance) & (nearest > 0) & (nearest < parts)
-        if weight[hit].sum() < explained * total:
-            continue
-        by_place = np.bincount(nearest[hit].astype(np.int64), weight[hit], minlength=parts + 1)[1:parts]
-        if by_place.min() >= visited * by_place.mean():
+        place = np.arange(1, parts) / parts
+        first, after = (
+            np.searchsorted(position, place - tolerance),
+            np.searchsorted(position, place + tolerance, "right"),
+        )
+        by_place = up_to[after] - up_to[first]
+        if by_place.sum() >= explained * total and by_place.min() >= visited * by_place.mean():
             return parts
     return None
 

@@ -23,6 +23,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from llmprism.kernel import kernel
+
 __all__ = [
     "DEFAULT_OUTLIER_SCORE",
     "DEFAULT_RELATIVE_FLOOR",
@@ -35,6 +37,7 @@ __all__ = [
     "outliers",
     "robust_scores",
     "segment_medians",
+    "segment_quantiles",
     "weighted_median",
     "weighted_quantile",
 ]
@@ -157,16 +160,48 @@ def weighted_quantile(values: ArrayLike, weights: ArrayLike, quantile: float) ->
 
 
 def segment_medians(values: ArrayLike, offsets: ArrayLike) -> Float64:
-    """Median of each `values[offsets[s]:offsets[s + 1]]`; NaN for an empty segment. One sort for all of them."""
+    """Median of each `values[offsets[s]:offsets[s + 1]]`; NaN for an empty segment."""
     data, cuts = _finite_vector(values), np.asarray(offsets, dtype=np.int64)
-    lengths = np.diff(cuts)
-    segment = np.repeat(np.arange(lengths.size), lengths)
-    ordered = data[np.lexsort((data, segment))]
+    ordered, lengths = _sorted_segments(data, cuts), np.diff(cuts)
     out = np.full(lengths.size, np.nan)
     filled = lengths > 0
     first, length = cuts[:-1][filled], lengths[filled]
     out[filled] = 0.5 * ordered[first + (length - 1) // 2] + 0.5 * ordered[first + length // 2]
     return out
+
+
+def segment_quantiles(values: ArrayLike, offsets: ArrayLike, *quantiles: float) -> tuple[Float64, ...]:
+    """Quantiles of each `values[offsets[s]:offsets[s + 1]]`, as `np.quantile` has them; NaN for an empty segment."""
+    data, cuts = _finite_vector(values), np.asarray(offsets, dtype=np.int64)
+    ordered, lengths = _sorted_segments(data, cuts), np.diff(cuts)
+    filled = lengths > 0
+    first, last = cuts[:-1][filled], cuts[1:][filled] - 1
+    result = []
+    for quantile in quantiles:
+        rank = (last - first) * quantile
+        below = np.floor(rank).astype(np.int64)
+        low, high = ordered[first + below], ordered[np.minimum(first + below + 1, last)]
+        share = rank - below
+        out = np.full(lengths.size, np.nan)
+        out[filled] = np.where(share < 0.5, low + (high - low) * share, high - (high - low) * (1.0 - share))
+        result.append(out)
+    return tuple(result)
+
+
+def _sorted_at_once(values: Float64, offsets: Int64) -> Float64:
+    """The kernel below with one sort for all segments."""
+    segment = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    ordered: Float64 = values[np.lexsort((values, segment))]
+    return ordered
+
+
+@kernel(small=_sorted_at_once)
+def _sorted_segments(values: Float64, offsets: Int64) -> Float64:
+    """The values, ascending within each segment."""
+    ordered = values.copy()
+    for segment in range(offsets.size - 1):
+        ordered[offsets[segment] : offsets[segment + 1]].sort()
+    return ordered
 
 
 def _finite_vector(values: ArrayLike) -> Float64:

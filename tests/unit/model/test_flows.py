@@ -1,10 +1,45 @@
+"""Tables of transfers cut by pairs."""
+
+from dataclasses import fields
+
 import numpy as np
+import pytest
 
 from unit.builders import Flow, transfer_table
 
 TABLE = transfer_table(
     [Flow("a", "b", 0, 1, 10, ("t", "s")), Flow("a", "c", 0, 1, 10), Flow("c", "a", 0, 1, 10, ("s", "t"))]
 )
+
+PAIRS = ("ab", "ac", "ba", "bc", "ca", "cb")
+
+
+@pytest.fixture
+def transfers():
+    return transfer_table(
+        Flow(src, dst, 10**9 * row, 10**9 * row + 1_000, 5_000 + number)
+        for number, (src, dst) in enumerate(PAIRS)
+        for row in range(number + 1)
+    )
+
+
+@pytest.mark.parametrize("pairs", [[], [2], [1, 2, 3], [0, 2, 3, 5], [0, 1, 2, 3, 4, 5]])
+def test_a_cut_table_has_the_rows_of_its_pairs(transfers, pairs):
+    table = transfers.select_pairs(np.array(pairs, dtype=np.int32))
+    rows = [row for pair in pairs for row in range(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1])]
+    assert table.pair_offsets.tolist() == np.cumsum([0] + [pair + 1 for pair in pairs]).tolist()
+    for column in ("start_ns", "end_ns", "bytes", "active_ns", "path", "records"):
+        np.testing.assert_array_equal(getattr(table, column), getattr(transfers, column)[rows])
+        assert getattr(table, column).dtype == getattr(transfers, column).dtype
+
+
+def test_tables_cut_together_are_those_cut_one_by_one(transfers):
+    parts = [np.array(part, dtype=np.int32) for part in ([3, 5], [], [0, 1, 4])]
+    for part, table in zip(parts, transfers.select_each(parts), strict=True):
+        alone = transfers.select_pairs(part)
+        for field in fields(alone):
+            np.testing.assert_array_equal(getattr(table, field.name), getattr(alone, field.name))
+    assert transfers.select_each([]) == ()
 
 
 def test_pairs_are_found_by_their_ends() -> None:

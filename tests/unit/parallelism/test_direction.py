@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from llmprism.parallelism.direction import in_stage_order
+from llmprism.parallelism.pair_ends import pair_index
 from unit.builders import build_job, cut_in_pieces, transfer_table
 
 
@@ -17,7 +18,7 @@ def test_the_first_stage_comes_first_wherever_the_clock_ticks(order, pp, phase):
     for pipeline in job.pipelines:
         stages = tuple(number[name] for name in pipeline)
         for path in (stages, stages[::-1]):
-            assert in_stage_order(transfers, (path,), {}, boundary) == (stages,)
+            assert in_stage_order(transfers, (path,), pair_index(transfers), {}, boundary) == (stages,)
 
 
 def test_paths_between_the_same_sides_decide_together():
@@ -29,10 +30,10 @@ def test_paths_between_the_same_sides_decide_together():
     silent = transfers.select_rows(~np.isin(transfers.pair_src[transfers.pair_of_row], stages[1]))
     boundary = np.array(job.step_ends_ns, dtype=np.int64)
     mixed = (stages[0], stages[1][::-1])  # the second sends nothing and cannot tell for itself
-    assert in_stage_order(silent, mixed, sides, boundary) == tuple(sorted(stages))
+    assert in_stage_order(silent, mixed, pair_index(silent), sides, boundary) == tuple(sorted(stages))
 
 
 def test_without_traffic_a_path_stays_as_it_was():
     transfers = transfer_table(build_job().records)
     boundary = np.array([0, 1, 2], dtype=np.int64)
-    assert in_stage_order(transfers, ((0, 1),), {}, boundary) == ((0, 1),)
+    assert in_stage_order(transfers, ((0, 1),), pair_index(transfers), {}, boundary) == ((0, 1),)

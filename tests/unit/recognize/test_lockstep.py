@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from llmprism.model import StepClock
-from llmprism.recognize.lockstep import MIN_TETHER_STEPS, lockstep, subdivides
+from llmprism.recognize.lockstep import MIN_TETHER_STEPS, lockstep, subdivides, without_holes
 from unit.builders import MS
 
 
 def clock(boundary_ms):
     boundary = np.round(np.asarray(boundary_ms) * MS).astype(np.int64)
-    return StepClock(boundary, np.ones(boundary.size - 1, dtype=np.bool_), 1.0)
+    return without_holes(StepClock(boundary, np.ones(boundary.size - 1, dtype=np.bool_), 1.0))
 
 
 def walk(seed, steps=60, period=500.0, jitter=0.1, start=0.0):

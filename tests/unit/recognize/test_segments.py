@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.recognize.bulk import bulk_pairs, pair_traffic
 from llmprism.recognize.clock import cluster_clock, witness_pairs
@@ -50,6 +53,18 @@ def test_segments_are_the_pair_in_parts(records):
 
 
 @settings(deadline=None)
+@given(flows)
+def test_small_tables_are_cut_and_summed_as_large_ones_are(records):
+    transfers = transfer_table(records)
+    with always_interpreted():
+        small = segments_of(transfers)
+    with always_compiled():
+        large = segments_of(transfers)
+    for field in fields(small):
+        np.testing.assert_array_equal(getattr(small, field.name), getattr(large, field.name))
+
+
+@settings(deadline=None)
 @given(flows, st.integers(0, 20 * SECOND), st.integers(1, 5 * SECOND))
 def test_silence_by_segments_is_silence_by_transfers(records, first, beyond):
     transfers = transfer_table(records)
@@ -58,8 +73,8 @@ def test_silence_by_segments_is_silence_by_transfers(records, first, beyond):
     activity = _Activity(transfers.pair_src, transfers.pair_dst, segments, bulk, _presence(segments))
     last = first + MIN_SILENCE_NS + beyond
     spare = beyond // 2
-    for end, pairs in activity.pairs_of.items():
-        rows = np.concatenate([messages(transfers, pair) for pair in pairs])
+    for end in np.union1d(transfers.pair_src[bulk], transfers.pair_dst[bulk]):
+        rows = np.concatenate([messages(transfers, pair) for pair in activity.pairs_of(end)])
         sends = (transfers.end_ns[rows] >= first + spare) & (transfers.start_ns[rows] < last - spare)
         assert activity._silent(end, first, last) == (not sends.any())
 
@@ -118,7 +133,8 @@ def test_a_clock_needs_the_transfers_of_its_witnesses_only():
     other = np.setdiff1d(pairs, asked)
     keep = ~np.isin(transfers.pair_of_row, other)
     counts = np.where(np.isin(pairs, asked), np.diff(transfers.pair_offsets), 0)
-    bare = transfers._rows(np.flatnonzero(keep), transfers.pair_src, transfers.pair_dst, transfers.pair_gap_ns, counts)
+    ends = transfers.pair_src, transfers.pair_dst, transfers.pair_gap_ns
+    bare = transfers._with_rows(lambda column: column[keep], *ends, counts)
     full, partial = cluster_clock(transfers, traffic, pairs), cluster_clock(bare, traffic, pairs)
     assert full is not None
     assert partial is not None

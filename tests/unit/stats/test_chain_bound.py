@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmprism.kernel import always_compiled, always_interpreted
-from llmprism.stats.byte_steps import _link, _link_by_arrays, _next_by_bound, _next_dominant, _Series, find_steps
+from llmprism.stats.byte_steps import GRID, _dominates, _next_dominant, _Series, find_steps
+from llmprism.stats.chain_bound import last_as_long, next_as_long
+from llmprism.stats.chains import _link_by_arrays, link
 from llmprism.stats.silences import Silences
 
 
@@ -30,8 +32,24 @@ SERIES = st.builds(_silences, st.integers(0, 10**6), st.integers(2, 30), st.inte
 @given(SERIES, st.floats(1.5, 60.0), st.sampled_from((0.004, 0.02, 0.08, 0.24)))
 def test_no_dominant_spacing_is_called_hopeless(silences: Silences, steps: float, tolerance: float) -> None:
     series = _Series(silences)
-    arguments = (series.position, series.weight, series.ordered, series.total / steps, tolerance, 3 * silences.count)
-    assert _next_by_bound(*arguments) == _next_dominant.compiled(*arguments)
+    known = series.position, series.weight, series.ordered
+    first, most = series.total / steps, 3 * silences.count
+    spacing = first
+    while series.total / spacing <= most and not _dominates.compiled(*known, spacing, tolerance):
+        spacing /= GRID
+    expected = spacing if series.total / spacing <= most else 0.0
+    assert _next_dominant.compiled(*known, *series.rivals, first, tolerance, most) == expected
+    with always_interpreted():
+        assert series.next_dominant(first, tolerance, most) == expected
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=40))
+def test_the_next_and_the_last_as_long_are_found(lengths: list[int]) -> None:
+    weight, count = np.array(lengths, dtype=np.float64), len(lengths)
+    following = [next((j for j in range(i + 1, count) if lengths[j] >= lengths[i]), count) for i in range(count)]
+    preceding = [next((j for j in range(i - 1, -1, -1) if lengths[j] >= lengths[i]), -1) for i in range(count)]
+    assert next_as_long(weight).tolist() == following
+    assert last_as_long(weight).tolist() == preceding
 
 
 @settings(max_examples=60, deadline=None)
@@ -40,7 +58,7 @@ def test_both_forms_of_the_loop_find_the_same_chain(silences: Silences, steps: f
     series = _Series(silences)
     spacing, cap = series.total / steps, float(np.median(series.weight))
     arguments = (series.position, series.weight, spacing, tolerance, cap)
-    np.testing.assert_array_equal(_link_by_arrays(*arguments), _link.compiled(*arguments))
+    np.testing.assert_array_equal(_link_by_arrays(*arguments), link.compiled(*arguments))
 
 
 @settings(max_examples=15, deadline=None)

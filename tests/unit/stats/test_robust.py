@@ -4,11 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
+from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.stats.robust import (
     Tail,
     known_max,
@@ -19,6 +20,7 @@ from llmprism.stats.robust import (
     outliers,
     robust_scores,
     segment_medians,
+    segment_quantiles,
     weighted_median,
     weighted_quantile,
 )
@@ -103,6 +105,20 @@ def test_segment_medians_are_the_medians_of_the_segments(parts: list[list[float]
     medians = segment_medians(np.concatenate([np.array(part, dtype=float) for part in parts]), offsets)
     expected = [np.median(part) if part else np.nan for part in parts]
     np.testing.assert_allclose(medians, expected, rtol=1e-12, atol=1e-300)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.floats(-1e9, 1e9), max_size=9), min_size=1, max_size=6),
+    st.floats(0.0, 1.0),
+)
+def test_segment_quantiles_are_those_of_numpy_in_both_forms(parts: list[list[float]], quantile: float) -> None:
+    offsets = np.cumsum([0] + [len(part) for part in parts])
+    values = np.concatenate([np.array(part, dtype=float) for part in parts])
+    expected = [np.quantile(part, quantile) if part else np.nan for part in parts]
+    for form in (always_interpreted, always_compiled):
+        with form():
+            np.testing.assert_array_equal(segment_quantiles(values, offsets, quantile)[0], expected)
 
 
 @given(numbers, st.floats(0.1, 1e3))
