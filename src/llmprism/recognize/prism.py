@@ -68,6 +68,9 @@ RHYTHM: Final = 0.3
 SAME_SHAPE: Final = 0.02
 """Relative difference of bytes between two rails of one job."""
 
+SAME_PERIOD: Final = 0.1
+"""Relative difference of the median steps that two rails of one job show: they may have missed some."""
+
 EDGE_STEPS: Final = 1.0
 """Steps by which the window may cut two rails differently."""
 
@@ -352,12 +355,12 @@ def _job(transfers: PairPieces, clusters: list[_Cluster], server_of: dict[str, s
 
 
 def _majority(clocks: list[StepClock]) -> StepClock | None:
-    """The plainest of the clocks that count as many steps as most do."""
+    """Of the clocks that have the period that most have, the one that tells most steps most plainly."""
     if not clocks:
         return None
-    usual = float(np.median([clock.steps for clock in clocks]))
-    agreeing = [clock for clock in clocks if abs(clock.steps - usual) <= SAME_SHAPE * usual + 1]
-    return max(agreeing or clocks, key=lambda clock: (clock.dominance, clock.steps))
+    usual = float(np.median([clock.period_ns for clock in clocks]))
+    agreeing = [clock for clock in clocks if abs(clock.period_ns - usual) <= SAME_PERIOD * usual]
+    return max(agreeing or clocks, key=lambda clock: (clock.dominance * clock.steps, clock.dominance))
 
 
 def _confidence(clock: StepClock | None) -> float:
