@@ -7,9 +7,9 @@ Two methods share this way: `prism`, this tool's own, and `paper`, the published
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Final, TypeVar
 
 from llmprism.errors import UsageError
 from llmprism.ingest import assemble_transfers
@@ -37,6 +37,7 @@ METHODS: Final = ("prism", "paper")
 WORKERS: Final = 2
 """Jobs looked at at a time: kernels and array operations leave the interpreter alone for half of the time."""
 
+T = TypeVar("T")
 Progress = Callable[[str, float], None]
 Told = tuple[Job, JobLayout, Timeline]
 Diagnosed = tuple[Recognition, list[Told], list[JobState], tuple[Finding, ...], Sequence[float | None]]
@@ -102,18 +103,26 @@ def _prism(
     tell("transfers", 0.0)
     transfers = assemble_transfers(flows) if isinstance(flows, FlowTable) else flows.transfers
     tell("jobs", 0.0)
-    recognition = recognize(transfers, topology)
     told: list[Told] = []
     states: list[JobState] = []
     with ThreadPoolExecutor(WORKERS, "llmprism-job") as threads:
-        answers = threads.map(lambda job: tell_job(job, window, with_events=with_events), recognition.jobs)
-        for index, (job, (layout, timeline, state)) in enumerate(zip(recognition.jobs, answers, strict=True)):
-            tell("layout and timeline", index / len(recognition.jobs))
+        recognition = recognize(transfers, topology, threads.map)
+        jobs = recognition.jobs
+        answers = _largest_first(threads, lambda job: tell_job(job, window, with_events=with_events), jobs)
+        for index, (job, (layout, timeline, state)) in enumerate(zip(jobs, answers, strict=True)):
+            tell("layout and timeline", index / len(jobs))
             told.append((job, layout, timeline))
             states.append(state)
         tell("diagnosis", 0.0)
         findings, lost = diagnose_jobs(told, states, topology, window, recognition.outside, threads.map)
     return recognition, told, states, findings, lost
+
+
+def _largest_first(threads: Executor, function: Callable[[Job], T], jobs: Sequence[Job]) -> Iterator[T]:
+    """The function's answers in the order of the jobs; the large jobs, which the others must not wait for, begin."""
+    order = sorted(range(len(jobs)), key=lambda index: -jobs[index].transfers.start_ns.size)
+    answers = {index: threads.submit(function, jobs[index]) for index in order}
+    return (answers.pop(index).result() for index in range(len(jobs)))
 
 
 def _paper(

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,12 +137,18 @@ class Joined:
     questions: tuple[RailQuestion, ...]
 
 
-def recognize(transfers: TransferTable, topology: Topology | None = None) -> Recognition:
-    """The training jobs in these transfers, and how many records belong to none."""
+def recognize(
+    transfers: TransferTable, topology: Topology | None = None, each: Callable[..., Iterable[Any]] = map
+) -> Recognition:
+    """The training jobs in these transfers, and how many records belong to none.
+
+    `each` applies a function to every cluster, as `map` does; that of a pool of threads looks at several at a time.
+    """
     segments = segments_of(transfers)
     draft = draft_clusters(transfers, segments, topology)
     pieces = draft.pieces.cut(transfers)
-    clocks = [cluster_clock(pieces, draft.pieces.traffic, pairs) for pairs in draft.clusters]
+    traffic = draft.pieces.traffic
+    clocks: list[StepClock | None] = list(each(lambda pairs: cluster_clock(pieces, traffic, pairs), draft.clusters))
     joined = join_clusters(draft, clocks, topology)
     rails = [
         (question.left, question.right)
