@@ -14,7 +14,7 @@ from llmprism.diagnose.slow_cells import SlowCells, judge_transfers
 from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.diagnose.slow_transfer import find_slow_places
 from llmprism.diagnose.standstill import find_standstills
-from llmprism.diagnose.stopped import SETTLED_STEPS, find_stopped
+from llmprism.diagnose.stopped import SETTLED_STEPS, find_stopped, is_settled
 from llmprism.diagnose.what_if import lost_in_job, priced
 from llmprism.model.finding import Finding, WhereType
 from llmprism.model.flows import TransferTable, Window
@@ -151,7 +151,9 @@ def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> Jo
     findings: list[Finding] = []
     if evidence.steps >= SETTLED_STEPS:
         findings += find_late_members(evidence, shared.accused())
+    if is_settled(evidence.job, evidence.timeline, window):
         findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window, evidence.state)
+    if evidence.steps >= SETTLED_STEPS:
         findings += find_standstills(evidence, [*shared.findings, *findings])
         findings += find_imbalance(evidence)
     lost = lost_in_job(evidence, [*shared.findings, *findings])

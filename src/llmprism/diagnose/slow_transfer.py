@@ -57,7 +57,13 @@ MIN_LOSS: Final = 0.05
 """Share of the speed that the jobs concerned must lose: what slows nobody is not worth a night call."""
 
 PLAIN_STEPS: Final = 8
-"""Unless it is plain that the place is broken: for so many steps"""
+"""Unless it is plain that the place is broken: for so many steps,"""
+
+LONG_PLAIN_STEPS: Final = 4
+"""or for half as many of a job with long steps,"""
+
+PLAIN_NS: Final = 15_000_000_000
+"""if these take 15 s together,"""
 
 PLAIN_SHARE: Final = 0.9
 """nearly all transfers through it"""
@@ -157,7 +163,8 @@ class _Case:
     def _plain(cell: SlowCells, through: Bool, affected: Bool) -> bool:
         """Is the place so slow for so long that it needs mending even where the jobs hardly notice?"""
         sick, known = cell.sick[through][:, affected], cell.known[through][:, affected]
-        if affected.sum() < PLAIN_STEPS or sick.sum() < PLAIN_SHARE * known.sum():
+        long = affected.sum() >= LONG_PLAIN_STEPS and cell.duration_ns[affected].sum() >= PLAIN_NS
+        if not (long or affected.sum() >= PLAIN_STEPS) or sick.sum() < PLAIN_SHARE * known.sum():
             return False
         drop = cell.rate[through][:, affected] / cell.expected[through][:, None]
         return bool(np.median(drop[sick]) <= PLAIN_DROP)

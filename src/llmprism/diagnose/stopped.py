@@ -3,7 +3,9 @@
 A job that ends does so between two steps. One that stops inside a step has lost somebody: the culprit is the member
 that did least of its share of that last step, measured against the peers that do the same work. Members that answer
 nothing although they were sent something stand out as zero. If the members' control messages go on afterwards the job
-hangs; if everything falls silent it crashed.
+hangs; if everything falls silent it crashed. A job that begins no further step pauses, for an evaluation or a
+checkpoint, or hangs in its first computation: its ranks live on, nothing goes to storage, and the silence is much
+longer than any before. Nobody can be named then.
 
 Catches: a killed, frozen or lost rank, from the first incomplete step. Must not shout at: jobs that end, records that
 end because the window does, pauses between steps. Tested with the crash capture against all others.
@@ -28,16 +30,31 @@ from llmprism.stats.robust import known_median
 
 Float64 = NDArray[np.float64]
 
-__all__ = ["SETTLED_STEPS", "find_stopped", "job_state"]
+__all__ = ["SETTLED_STEPS", "find_stopped", "is_settled", "job_state"]
 
 SETTLED_STEPS: Final = 6
 """Steps from which it is known what is usual for a job: the set-up step, and a few that vary."""
+
+FEW_STEPS: Final = 4
+"""The same for a job that was there when the window began, so that its set-up is over."""
 
 ALIVE_STEPS: Final = 3.0
 """Control messages this many steps after the last training message: the ranks live, the job hangs."""
 
 ALIVE_FLOOR_NS: Final = 2_000_000_000
 """And at least two seconds: a crash takes the other ranks down within that."""
+
+STANDSTILL_STEPS: Final = 5.0
+"""Steps without a message after which a job whose ranks live hangs between two steps,"""
+
+STANDSTILL_FLOOR_NS: Final = 20_000_000_000
+"""and 20 s at least: shorter pauses for an evaluation or a checkpoint are usual,"""
+
+STANDSTILL_GROWTH: Final = 3.0
+"""and so many times the longest time from one step to the next before."""
+
+STILL_HEARD: Final = 0.8
+"""Share of the members with control messages that still send some then: of a job that has ended, stragglers do."""
 
 BEHIND: Final = 0.8
 """Share of its peers' progress above which a member is not behind."""
@@ -58,23 +75,36 @@ CLEAR: Final = 0.05
 """Share of a step by which the culprit must be behind the next one to be named with confidence."""
 
 
+def is_settled(job: Job, timeline: Timeline, window: Window) -> bool:
+    """Have enough steps been seen to know what is usual for the job?"""
+    steps = timeline.steps
+    if steps.count < FEW_STEPS:
+        return False
+    first = int(job.transfers.start_ns[job.transfers.pair_offsets[:-1]].min())
+    from_the_first = first - window.start_ns < float(np.median(steps.duration_ns)) and not steps.setup.any()
+    return steps.count >= SETTLED_STEPS or from_the_first
+
+
 def job_state(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -> JobState:
     """Running, ended, crashed or hung at the end of the window."""
     ending = final_ending(job, layout, timeline, window)
     if ending is None:
         return JobState.UNKNOWN
-    if ending.broken_off and timeline.steps.count < SETTLED_STEPS:
+    settled = is_settled(job, timeline, window)
+    if ending.broken_off and not settled:
         return JobState.STARTING  # loading, compiling and warming up look like breaking off
     if ending.broken_off:
         return JobState.HUNG if _alive(ending) else JobState.CRASHED
-    return JobState.ENDED if ending.stopped else JobState.RUNNING
+    if not ending.stopped:
+        return JobState.RUNNING
+    return JobState.HUNG if settled and _stands_still(job, timeline, ending) else JobState.ENDED
 
 
 def find_stopped(job: Job, layout: JobLayout, timeline: Timeline, window: Window, state: JobState) -> list[Finding]:
     """One finding for each time that the job broke off; its state tells whether it has done so for good."""
     endings = inner_endings(job, layout, timeline)
     final = final_ending(job, layout, timeline, window) if state in (JobState.CRASHED, JobState.HUNG) else None
-    if final is not None and final.broken_off:
+    if final is not None:
         endings.append(final)
     return [_finding(job, layout, timeline, ending, window) for ending in endings]
 
@@ -82,6 +112,21 @@ def find_stopped(job: Job, layout: JobLayout, timeline: Timeline, window: Window
 def _alive(ending: Ending) -> bool:
     """Do the ranks still talk although they no longer train?"""
     return ending.alive_ns - ending.last_ns > max(ALIVE_STEPS * ending.period_ns, ALIVE_FLOOR_NS)
+
+
+def _stands_still(job: Job, timeline: Timeline, ending: Ending) -> bool:
+    """Do the ranks of a job that begins no further step live on for much longer than it ever paused?"""
+    longest = STANDSTILL_GROWTH * float(np.diff(timeline.steps.end_ns).max())
+    quiet = max(STANDSTILL_STEPS * ending.period_ns, STANDSTILL_FLOOR_NS, longest)
+    since = max(ending.last_ns, job.outside_until_ns)
+    if ending.alive_ns - since <= quiet:
+        return False
+    transfers = job.transfers
+    control = transfers.bytes < MESSAGE_FLOOR_BYTES
+    before, after = control & (transfers.start_ns <= since), control & (transfers.start_ns > since + quiet / 2)
+    source = transfers.pair_src[transfers.pair_of_row]
+    usual, heard = np.unique(source[before]), np.unique(source[after])
+    return bool(usual.size and np.isin(usual, heard).mean() >= STILL_HEARD)
 
 
 def _finding(job: Job, layout: JobLayout, timeline: Timeline, ending: Ending, window: Window) -> Finding:
@@ -247,6 +292,10 @@ def _where(job: Job, row: int) -> Where:
 
 
 def _summary(job: Job, row: int, ending: Ending, *, hung: bool) -> str:
+    if hung and not ending.broken_off:
+        quiet = ending.silence_ns / 1e9
+        advice = "take stack dumps and look for a rank that computes or waits for data; no fault if it evaluates"
+        return f"The job has not begun step {ending.step} for {quiet:.0f} s although its ranks are alive: {advice}."
     who = f"GPU {job.transfers.addresses[job.members[row]]}" if row >= 0 else "A GPU"
     others = f"the job's other {len(job.members) - 1} GPUs stopped with it"
     if hung:

@@ -29,7 +29,8 @@ class Job:
 
     `bulk` marks the pairs of `transfers` that carry training traffic; the others carry control messages (None: all
     do). `clock` is the step clock that the job was recognised by, where its steps could be seen. `places` names the
-    server of each member, empty where the topology does not know it.
+    server of each member, empty where the topology does not know it. `outside_until_ns` is when the members last
+    exchanged bulk traffic with somebody outside, storage mostly; 0 where they never did.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Job:
     bulk: NDArray[np.bool_] | None = None
     clock: StepClock | None = None
     places: tuple[str, ...] = ()
+    outside_until_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

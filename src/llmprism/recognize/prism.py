@@ -110,10 +110,14 @@ class JobDraft:
     bulk: Bool
     clock: StepClock | None
     places: tuple[str, ...]
+    outside_until_ns: int = 0
 
     def job(self, transfers: TransferTable) -> Job:
         """The job with the transfers of its pairs."""
-        return Job(self.id, self.members, self.servers, self.confidence, transfers, self.bulk, self.clock, self.places)
+        return Job(
+            self.id, self.members, self.servers, self.confidence, transfers, self.bulk, self.clock, self.places,
+            self.outside_until_ns,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +216,21 @@ def draft_jobs(
         _job(draft.pieces, [joined.clusters[i] for i in np.flatnonzero(labels == label)], server_of)
         for label in range(int(labels.max(initial=-1)) + 1)
     ]
-    return _told_apart(sorted(jobs, key=lambda job: (job.members, job.id, _began(draft.pieces, job))))
+    jobs = _told_apart(sorted(jobs, key=lambda job: (job.members, job.id, _began(draft.pieces, job))))
+    return [replace(job, outside_until_ns=until) for job, until in zip(jobs, _outside_until(draft, jobs), strict=True)]
+
+
+def _outside_until(draft: Draft, jobs: Sequence[JobDraft]) -> list[int]:
+    """When the members of each job last exchanged bulk traffic with somebody outside all jobs; 0 for never."""
+    job_of = np.full(len(draft.pieces.addresses), len(jobs))
+    for number, job in enumerate(jobs):
+        job_of[list(job.members)] = number
+    crossing = crossing_pairs(draft, jobs)
+    until = np.zeros(len(jobs) + 1, dtype=np.int64)
+    for ends in (draft.pieces.pair_src, draft.pieces.pair_dst):
+        np.maximum.at(until, job_of[ends[crossing]], draft.pieces.traffic.last_ns[crossing])
+    told: list[int] = until[:-1].tolist()
+    return told
 
 
 def _began(pieces: PairPieces, job: JobDraft) -> int:

@@ -147,6 +147,13 @@ def test_what_is_plainly_broken_for_long_is_found_though_it_slows_nobody():
     assert found(evidence_of(ring_pairs("abcdef"), rate=slow_pairs(["bc", "cd"], 5, 15, rate=5.5))) == []
 
 
+def test_what_is_plainly_broken_for_a_quarter_of_a_minute_is_found_in_fewer_steps():
+    pairs = ring_pairs("abcdef")
+    for step_s, expected in ((4, ["c"]), (2, [])):
+        job = evidence_of(pairs, rate=slow_pairs(["bc", "cd"]), duration=np.full(STEPS, step_s * STEP))
+        assert [finding.where.id for finding in found(job)] == expected
+
+
 def test_a_noisy_job_does_not_hide_what_is_wrong_in_another():
     random = np.random.default_rng(3)
     pairs = ring_pairs("ghijklmnop")

@@ -7,7 +7,7 @@ from llmprism.model import FindingKind, JobState, Where, WhereType, Window
 from llmprism.parallelism import identify_layout
 from llmprism.recognize import recognize
 from llmprism.timeline import reconstruct_timeline
-from unit.builders import MS, SECOND, address_of, build_job, chatter, transfer_table
+from unit.builders import MS, SECOND, Flow, address_of, build_job, chatter, transfer_table
 
 
 def verdict(records, window_end_ns=None):
@@ -66,6 +66,34 @@ def test_a_job_whose_ranks_still_talk_hangs():
     state, findings = verdict(records + beats)
     assert state is JobState.HUNG
     assert [(f.kind, f.where.id) for f in findings] == [(FindingKind.HANG, culprit)]
+
+
+def standing_still(seconds, heard=1.0, stored_s=None):
+    """A job that begins no further step; a share of its members is heard for so long; one writes to storage."""
+    job = build_job(pp=1, dp=4)
+    end = job.step_ends_ns[-1]
+    beats = chatter(job.members, job.shape.start_ns, end)
+    names = sorted(job.members)
+    late = chatter(names[: round(heard * len(names))], end, end + seconds * SECOND)
+    writes = [
+        Flow(name, "storage", end + at * SECOND, end + at * SECOND + MS, 90_000_000)
+        for at in range(1, stored_s or 0)
+        for name in names
+    ]
+    return verdict(job.records + beats + late + writes, end + seconds * SECOND)
+
+
+def test_a_job_that_begins_no_further_step_hangs_and_nobody_is_named():
+    state, (finding,) = standing_still(30)
+    assert state is JobState.HUNG
+    assert (finding.kind, finding.where.type) == (FindingKind.HANG, WhereType.JOB)
+    assert "ranks are alive" in finding.summary
+
+
+@pytest.mark.parametrize("how", [{"seconds": 15}, {"seconds": 30, "heard": 0.5}, {"seconds": 30, "stored_s": 25}])
+def test_a_short_pause_a_few_stragglers_and_a_checkpoint_are_no_hang(how):
+    state, findings = standing_still(**how)
+    assert (state, findings) == (JobState.ENDED, [])
 
 
 def test_a_job_without_steps_has_no_state():
