@@ -147,8 +147,7 @@ def recognize(transfers: TransferTable, topology: Topology | None = None) -> Rec
         if are_rails(pieces, draft.clusters[question.left], draft.clusters[question.right], question.step_ns)
     ]
     drafts = draft_jobs(draft, joined, rails, topology)
-    tables = pieces.select_each([one.pairs for one in drafts])
-    jobs = tuple(one.job(table) for one, table in zip(drafts, tables, strict=True))
+    jobs = tuple(one.job(pieces.select_pairs(one.pairs)) for one in drafts)
     return Recognition(jobs, unused_records(draft, drafts), pieces.select_pairs(crossing_pairs(draft, drafts)))
 
 
