@@ -2,7 +2,7 @@
 
 Comparing two step clocks takes a fraction of a millisecond, and thousands of clusters make millions of pairs. So only
 those meet that may be parts of one job: clusters whose members know each other or share a server, and where servers are
-not known clusters of one shape and one period, found by sorting.
+not known clusters of one shape. Clusters of many small jobs of one configuration are still compared two by two.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ __all__ = ["SAME_SHAPE", "Cluster", "acquaintance", "candidates", "same_shape"]
 
 SAME_SHAPE: Final = 0.02
 """Relative difference of bytes between two rails of one job."""
-
-SAME_PERIOD: Final = 1.1
-"""Ratio of the periods of two clocks that may keep step; clocks in lockstep count as many steps to 5 %."""
 
 EDGE_STEPS: Final = 1.0
 """Steps by which the window may cut two rails differently."""
@@ -57,8 +54,8 @@ def acquaintance(transfers: PairEnds, clusters: list[Cluster]) -> frozenset[tupl
 
 
 def candidates(clusters: list[Cluster], known: frozenset[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Pairs of clusters worth comparing, in order: acquainted, on common servers, or of one shape and period where the
-    servers of one of them are not known."""
+    """Pairs of clusters worth comparing, in order: acquainted, on common servers, or of one shape where the servers of
+    one of them are not known."""
     close = set(known)
     by_server: dict[str, list[int]] = {}
     for index, cluster in enumerate(clusters):
@@ -71,39 +68,30 @@ def candidates(clusters: list[Cluster], known: frozenset[tuple[int, int]]) -> li
 
 
 def _alike(clusters: list[Cluster]) -> Iterator[tuple[int, int]]:
-    """Clusters of one shape with nearly the same period, not both of which have known servers (the lower index first).
-
-    They are sorted by size and period, so that each meets only its neighbours.
-    """
-    stepping = [index for index, cluster in enumerate(clusters) if cluster.clock is not None]
-    if all(clusters[index].servers for index in stepping):
-        return
-    size, period, traffic, steps, placed = (
-        np.array(column) for column in zip(*(_shape(clusters[index]) for index in stepping), strict=True)
-    )
-    order = np.lexsort((period, size))
-    index, size, period = np.array(stepping)[order], size[order], period[order]
-    traffic, steps, placed = traffic[order], steps[order], placed[order]
-    for here in range(order.size):
-        group_end = np.searchsorted(size, size[here], side="right")
-        end = here + np.searchsorted(period[here:group_end], SAME_PERIOD * period[here], side="right")
-        others = slice(here + 1, end)
-        least = np.minimum(steps[others], steps[here])
-        apart = np.where(least > 0, np.maximum(SAME_SHAPE, EDGE_STEPS / np.maximum(least, 1)), SAME_SHAPE)
-        most = np.maximum(traffic[others], traffic[here])
-        same = (np.abs(traffic[others] - traffic[here]) <= apart * most) & ~(placed[others] & placed[here])
-        for other in index[others][same].tolist():
-            yield min(int(index[here]), other), max(int(index[here]), other)
+    """Clusters with steps and of one shape, not both of which have known servers (the lower index first)."""
+    by_size: dict[int, list[int]] = {}
+    for index, cluster in enumerate(clusters):
+        if cluster.clock is not None:
+            by_size.setdefault(cluster.members.size, []).append(index)
+    for alike in by_size.values():
+        placed = np.array([bool(clusters[i].servers) for i in alike])
+        traffic = np.array([clusters[i].bytes for i in alike], dtype=np.float64)
+        apart = np.array([_apart(clusters[i]) for i in alike])
+        for here in range(0 if placed.all() else len(alike)):
+            others = slice(here + 1, None)
+            most, wider = np.maximum(traffic[others], traffic[here]), np.maximum(apart[others], apart[here])
+            same = np.abs(traffic[others] - traffic[here]) <= wider * most
+            same &= ~(placed[others] & placed[here])
+            for other in np.flatnonzero(same).tolist():
+                yield alike[here], alike[here + 1 + other]
 
 
-def _shape(cluster: Cluster) -> tuple[int, float, int, int, bool]:
-    """Members, period, bytes, steps, and whether its servers are known."""
-    assert cluster.clock is not None  # noqa: S101 - asked by the caller
-    clock = cluster.clock
-    return cluster.members.size, clock.period_ns, cluster.bytes, clock.steps, bool(cluster.servers)
+def _apart(*clusters: Cluster) -> float:
+    """Relative difference of their bytes up to which clusters are of one shape; that of the one with fewer steps."""
+    steps = min(cluster.clock.steps if cluster.clock is not None else 0 for cluster in clusters)
+    return max(SAME_SHAPE, EDGE_STEPS / steps) if steps else SAME_SHAPE
 
 
 def same_shape(a: Cluster, b: Cluster) -> bool:
-    steps = min(clock.steps for clock in (a.clock, b.clock)) if a.clock and b.clock else 0
-    apart = max(SAME_SHAPE, EDGE_STEPS / steps) if steps else SAME_SHAPE
-    return a.members.size == b.members.size and abs(a.bytes - b.bytes) <= apart * max(a.bytes, b.bytes)
+    """Have they as many members and, as far as the window's edges allow, the same bytes?"""
+    return a.members.size == b.members.size and abs(a.bytes - b.bytes) <= _apart(a, b) * max(a.bytes, b.bytes)
