@@ -20,7 +20,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 
@@ -65,11 +65,8 @@ _depth = _Depth()
 class Kernel(Generic[P, R]):
     """A function with a compiled form that is made when it is first worth its cost."""
 
-    def __init__(
-        self, function: Callable[P, R], small: Callable[P, R] | None = None, interpret: bool = True, looks: int = 1
-    ) -> None:
+    def __init__(self, function: Callable[P, R], small: Callable[P, R] | None = None, interpret: bool = True) -> None:
         self.python = function
-        self._looks = looks
         self._small = small or function
         self._interpret = interpret
         self._compiled: Callable[P, R] | None = None
@@ -81,7 +78,7 @@ class Kernel(Generic[P, R]):
             return self._compiled(*args, **kwargs)
         if _depth.inside:
             return self._small(*args, **kwargs)
-        rows = max((argument.size for argument in args if isinstance(argument, np.ndarray)), default=0) * self._looks
+        rows = max((argument.size for argument in args if isinstance(argument, np.ndarray)), default=0)
         if not self.interprets(rows):
             _Tier.spent = max(_Tier.spent, INTERPRETED_TOTAL)
             return self.compiled(*args, **kwargs)
@@ -105,26 +102,17 @@ class Kernel(Generic[P, R]):
         return self._compiled
 
 
-class _Decorator(Protocol):
-    def __call__(self, function: Callable[P, R], /) -> Kernel[P, R]: ...
-
-
 @overload
 def kernel(function: Callable[P, R]) -> Kernel[P, R]: ...
 @overload
 def kernel(*, small: Callable[P, R]) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
-@overload
-def kernel(*, looks: int) -> _Decorator: ...
 def kernel(
-    function: Callable[P, R] | None = None, *, small: Callable[P, R] | None = None, looks: int = 1
-) -> Kernel[P, R] | Callable[[Callable[P, R]], Kernel[P, R]] | _Decorator:
-    """Decorator: the function as a kernel; `small` replaces it on small inputs.
-
-    `looks` says how often it looks at every row, where that is often: so many rows count for each.
-    """
+    function: Callable[P, R] | None = None, *, small: Callable[P, R] | None = None
+) -> Kernel[P, R] | Callable[[Callable[P, R]], Kernel[P, R]]:
+    """Decorator: the function as a kernel; `small` replaces it on small inputs."""
     if function is not None:
         return Kernel(function)
-    return lambda wrapped: Kernel(wrapped, small, looks=looks)
+    return lambda wrapped: Kernel(wrapped, small)
 
 
 def compiled_kernel(function: Callable[P, R]) -> Kernel[P, R]:

@@ -75,11 +75,6 @@ def test_the_substitute_runs_on_small_inputs_only(nothing_spent):
         assert substituted(np.arange(3)) == 6
 
 
-def test_a_kernel_that_looks_often_at_its_rows_spends_more(nothing_spent):
-    kernel(looks=7)(_total.python)(np.arange(50))
-    assert module._Tier.spent == 350
-
-
 def test_some_kernels_are_never_interpreted(nothing_spent):
     assert not compiled_kernel(_total.python).interprets(1)
 

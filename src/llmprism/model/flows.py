@@ -8,9 +8,7 @@ Addresses are integers that index `addresses`; switch paths are integers that in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import numpy as np
@@ -165,7 +163,7 @@ class TransferTable:
         return self.rows_of(pairs) & (self.bytes >= MESSAGE_FLOOR_BYTES)
 
     def select_pairs(self, pairs: Int32) -> TransferTable:
-        """The same table with only these pairs, in the order given; it is sorted if they ascend."""
+        """The same table with only these pairs, in the order given (which must be ascending)."""
         starts, ends = self.pair_offsets[pairs], self.pair_offsets[pairs + 1]
         runs = _runs(starts, ends)
         return self._with_rows(
@@ -175,16 +173,6 @@ class TransferTable:
             self.pair_gap_ns[pairs],
             ends - starts,
         )
-
-    def select_each(self, parts: Sequence[Int32]) -> tuple[TransferTable, ...]:
-        """One table for each part, as `select_pairs` makes it.
-
-        All are copied at once and share their columns: thousands of small arrays would cost the system more time for
-        their memory than the copying takes.
-        """
-        whole = self.select_pairs(np.concatenate(parts)) if parts else self
-        bounds = np.cumsum([0, *(part.size for part in parts)], dtype=np.int32)
-        return tuple(whole.select_pairs(np.arange(first, after)) for first, after in pairwise(bounds))
 
     def select_rows(self, keep: NDArray[np.bool_]) -> TransferTable:
         """The same table with only these rows; pairs left without rows disappear."""

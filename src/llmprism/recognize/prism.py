@@ -14,17 +14,17 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int32, Int64, TransferTable, ranges
+from llmprism.model.flows import Int32, TransferTable, ranges
 from llmprism.model.job import Job, Recognition
 from llmprism.model.topology import Topology
 from llmprism.recognize.bulk import PairEnds, bulk_pairs, outside_nodes
+from llmprism.recognize.candidates import Cluster, acquaintance, candidates, same_shape
 from llmprism.recognize.clock import cluster_clock
 from llmprism.recognize.clusters import cluster_pairs
 from llmprism.recognize.epochs import reused_segments
@@ -65,28 +65,8 @@ LOCKSTEP_ALONE: Final = 0.95
 RHYTHM: Final = 0.3
 """Correlation of their messages' starts asked of clusters of one shape on the same servers."""
 
-SAME_SHAPE: Final = 0.02
-"""Relative difference of bytes between two rails of one job."""
-
 SAME_PERIOD: Final = 0.1
 """Relative difference of the median steps that two rails of one job show: they may have missed some."""
-
-EDGE_STEPS: Final = 1.0
-"""Steps by which the window may cut two rails differently."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Cluster:
-    """What the bulk traffic connects; `steady` is the clock without its holes."""
-
-    pairs: Int32
-    members: Int64
-    servers: frozenset[str]
-    clock: StepClock | None
-    steady: StepClock | None
-    bytes: int
-    first_ns: int
-    last_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +116,7 @@ class RailQuestion:
 class Joined:
     """The clusters, which of them (indices) are one job by their clocks, two and two, and what clocks leave open."""
 
-    clusters: tuple[_Cluster, ...]
+    clusters: tuple[Cluster, ...]
     sure: tuple[tuple[int, int], ...]
     questions: tuple[RailQuestion, ...]
 
@@ -160,8 +140,7 @@ def recognize(
         if are_rails(pieces, draft.clusters[question.left], draft.clusters[question.right], question.step_ns)
     ]
     drafts = draft_jobs(draft, joined, rails, topology)
-    tables = pieces.select_each([one.pairs for one in drafts])
-    jobs = tuple(one.job(table) for one, table in zip(drafts, tables, strict=True))
+    jobs = tuple(one.job(pieces.select_pairs(one.pairs)) for one in drafts)
     return Recognition(jobs, unused_records(draft, drafts), pieces.select_pairs(crossing_pairs(draft, drafts)))
 
 
@@ -181,11 +160,11 @@ def draft_clusters(pairs: PairEnds, segments: PairSegments, topology: Topology |
 def join_clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: Topology | None) -> Joined:
     """Which clusters step together; `clocks` has one entry per cluster of the draft."""
     clusters = _clusters(draft, clocks, topology)
-    known = _acquaintance(draft.pieces, clusters)
+    known = acquaintance(draft.pieces, clusters)
     job = np.arange(len(clusters))
     sure: list[tuple[int, int]] = []
     questions: list[RailQuestion] = []
-    for i, j in _candidates(clusters, known):
+    for i, j in candidates(clusters, known):
         a, b = clusters[i], clusters[j]
         one, two = root_of.python(job, i), root_of.python(job, j)
         clock = a.clock or b.clock
@@ -247,75 +226,44 @@ def _told_apart(jobs: list[JobDraft]) -> list[JobDraft]:
     return result
 
 
-def _clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: Topology | None) -> list[_Cluster]:
+def _clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: Topology | None) -> list[Cluster]:
     server_of = topology.server_of() if topology else {}
     both = zip(draft.clusters, clocks, strict=True)
     return [_cluster(draft.pieces, pairs, clock, server_of) for pairs, clock in both]
 
 
-def _cluster(pieces: PairPieces, pairs: Int32, clock: StepClock | None, server_of: dict[str, str]) -> _Cluster:
+def _cluster(pieces: PairPieces, pairs: Int32, clock: StepClock | None, server_of: dict[str, str]) -> Cluster:
     members = np.unique(np.concatenate([pieces.pair_src[pairs], pieces.pair_dst[pairs]])).astype(np.int64)
     names = (pieces.addresses[m] for m in members)
     servers = frozenset(server_of[name] for name in names if name in server_of)
     traffic = pieces.traffic
     first, last = int(traffic.first_ns[pairs].min()), int(traffic.last_ns[pairs].max())
     steady = without_holes(clock) if clock is not None else None
-    return _Cluster(pairs, members, servers, clock, steady, int(traffic.bytes[pairs].sum()), first, last)
+    return Cluster(pairs, members, servers, clock, steady, int(traffic.bytes[pairs].sum()), first, last)
 
 
-def _acquaintance(transfers: PairEnds, clusters: list[_Cluster]) -> frozenset[tuple[int, int]]:
-    """Which clusters (the lower index first) exchange any messages at all; bulk traffic never joins two."""
-    owner = np.full(len(transfers.addresses), -1, dtype=np.int64)
-    for index, cluster in enumerate(clusters):
-        owner[cluster.members] = index
-    a, b = owner[transfers.pair_src], owner[transfers.pair_dst]
-    both = (a >= 0) & (b >= 0) & (a != b)
-    low, high = np.minimum(a, b)[both], np.maximum(a, b)[both]
-    key = np.unique(low * len(clusters) + high)
-    return frozenset(zip((key // max(len(clusters), 1)).tolist(), (key % max(len(clusters), 1)).tolist(), strict=True))
-
-
-def _candidates(clusters: list[_Cluster], known: frozenset[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Pairs of clusters worth comparing, in order: acquainted, on common servers, or of one size where the servers of
-    one of them are not known."""
-    close = set(known)
-    by_server: dict[str, list[int]] = {}
-    by_size: dict[int, list[int]] = {}
-    for index, cluster in enumerate(clusters):
-        by_size.setdefault(cluster.members.size, []).append(index)
-        for server in cluster.servers:
-            by_server.setdefault(server, []).append(index)
-    for together in {tuple(together) for together in by_server.values()}:
-        close.update(combinations(together, 2))
-    for alike in by_size.values():
-        if any(not clusters[index].servers for index in alike):
-            close.update(
-                pair for pair in combinations(alike, 2) if not (clusters[pair[0]].servers and clusters[pair[1]].servers)
-            )
-    return sorted(close)
-
-
-def _one_job(a: _Cluster, b: _Cluster, known: bool) -> bool:
-    if np.intersect1d(a.members, b.members).size:
+def _one_job(a: Cluster, b: Cluster, known: bool) -> bool:
+    if _share_members(a, b):
         return False
     if a.steady is None or b.steady is None:
-        return a.steady is b.steady and a.servers == b.servers and len(a.servers) > 0 and _same_shape(a, b)
+        return a.steady is b.steady and a.servers == b.servers and len(a.servers) > 0 and same_shape(a, b)
     shared = _overlap(a.servers, b.servers)
-    same_shape = _same_shape(a, b)
+    alike = same_shape(a, b)
     if known and shared >= SHARED_SERVERS:
         needed = LOCKSTEP_KNOWN
-    elif shared >= SHARED_SERVERS or (known and same_shape):
+    elif shared >= SHARED_SERVERS or (known and alike):
         needed = LOCKSTEP
-    elif same_shape and not (a.servers and b.servers):
+    elif alike and not (a.servers and b.servers):
         needed = LOCKSTEP_ALONE
     else:
         return False
-    if same_shape and a.servers == b.servers and (subdivides(a.steady, b.steady) or subdivides(b.steady, a.steady)):
-        return len(a.servers) > 0
+    rails = alike and len(a.servers) > 0 and a.servers == b.servers
+    if rails and (subdivides(a.steady, b.steady) or subdivides(b.steady, a.steady)):
+        return True
     return lockstep(a.steady, b.steady) >= needed
 
 
-def _set_ups(clusters: list[_Cluster]) -> list[tuple[int, int]]:
+def _set_ups(clusters: list[Cluster]) -> list[tuple[int, int]]:
     """Clusters without steps, each with the next one of the same members that has some.
 
     A job begins by handing out its parameters; loading and compiling may then take so long that the steps look like
@@ -336,16 +284,14 @@ def _set_ups(clusters: list[_Cluster]) -> list[tuple[int, int]]:
     return joined
 
 
-def _may_be_rails(a: _Cluster, b: _Cluster) -> bool:
-    if not a.servers or a.servers != b.servers or not _same_shape(a, b):
+def _may_be_rails(a: Cluster, b: Cluster) -> bool:
+    if not a.servers or a.servers != b.servers or not same_shape(a, b):
         return False
-    return not np.intersect1d(a.members, b.members).size
+    return not _share_members(a, b)
 
 
-def _same_shape(a: _Cluster, b: _Cluster) -> bool:
-    steps = min(clock.steps for clock in (a.clock, b.clock)) if a.clock and b.clock else 0
-    apart = max(SAME_SHAPE, EDGE_STEPS / steps) if steps else SAME_SHAPE
-    return a.members.size == b.members.size and abs(a.bytes - b.bytes) <= apart * max(a.bytes, b.bytes)
+def _share_members(a: Cluster, b: Cluster) -> bool:
+    return np.intersect1d(a.members, b.members, assume_unique=True).size > 0
 
 
 def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
@@ -353,7 +299,7 @@ def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
     return len(a & b) / min(len(a), len(b)) if a and b else 0.0
 
 
-def _job(transfers: PairPieces, clusters: list[_Cluster], server_of: dict[str, str]) -> JobDraft:
+def _job(transfers: PairPieces, clusters: list[Cluster], server_of: dict[str, str]) -> JobDraft:
     traffic = transfers.traffic
     members = np.unique(np.concatenate([cluster.members for cluster in clusters]))
     bulk_ids = np.unique(np.concatenate([cluster.pairs for cluster in clusters]))

@@ -96,9 +96,6 @@ GRID: Final = 1.015
 TOGETHER: Final = GRID**8
 """Range of spacings that are ruled out together, if they can be: most can."""
 
-TRIALS: Final = 30
-"""Looks at every silence in one search down the grid, in the time that one look of other kernels takes."""
-
 
 @dataclass(frozen=True, slots=True)
 class Chain:
@@ -147,7 +144,7 @@ def _hopeless(
     return bool(links < (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE))
 
 
-@kernel(looks=TRIALS)
+@kernel
 def _next_dominant(
     position: Float64, weight: Float64, ordered: Float64, following: Int64, preceding: Int64, spacing: float,
     tolerance: float, max_steps: int,

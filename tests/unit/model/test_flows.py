@@ -1,7 +1,5 @@
 """Tables of transfers cut by pairs."""
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
 
@@ -31,15 +29,6 @@ def test_a_cut_table_has_the_rows_of_its_pairs(transfers, pairs):
     for column in ("start_ns", "end_ns", "bytes", "active_ns", "path", "records"):
         np.testing.assert_array_equal(getattr(table, column), getattr(transfers, column)[rows])
         assert getattr(table, column).dtype == getattr(transfers, column).dtype
-
-
-def test_tables_cut_together_are_those_cut_one_by_one(transfers):
-    parts = [np.array(part, dtype=np.int32) for part in ([3, 5], [], [0, 1, 4])]
-    for part, table in zip(parts, transfers.select_each(parts), strict=True):
-        alone = transfers.select_pairs(part)
-        for field in fields(alone):
-            np.testing.assert_array_equal(getattr(table, field.name), getattr(alone, field.name))
-    assert transfers.select_each([]) == ()
 
 
 def test_pairs_are_found_by_their_ends() -> None:
