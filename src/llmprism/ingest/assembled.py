@@ -26,10 +26,10 @@ from llmprism.ingest.columns import DUPLICATE, REASONS
 from llmprism.ingest.database import Database, Progress, memory_bytes, open_database, report_progress
 from llmprism.ingest.duplicates import duplicate_rows
 from llmprism.ingest.flows import table_of
-from llmprism.ingest.interning import Ids, Interner, Names, Rows
-from llmprism.ingest.loading import loaded_of, no_usable_record
+from llmprism.ingest.interning import Ids, Interner, Names, Records
+from llmprism.ingest.loading import loaded_of, no_usable_record, rows_by_pair
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.order import keep_rows, pair_order
+from llmprism.ingest.order import keep_rows
 from llmprism.ingest.packets.stats import BURST_GAP_NS
 from llmprism.ingest.relation import ReadOptions, Relation, check_numbers, create_records, explain
 from llmprism.ingest.sources import Source, expand, identify, parse_format
@@ -37,10 +37,13 @@ from llmprism.ingest.spool import Buckets, Spool, nameless_file
 from llmprism.ingest.transfers import assemble_transfers
 from llmprism.model.flows import AssembledFlows, FlowTable, InputCounts, Int64, TransferTable, Window
 
-__all__ = ["BUCKET_RECORDS", "read_transfers"]
+__all__ = ["read_transfers"]
 
-BUCKET_RECORDS: Final = 4_000_000
-"""Records of a bucket without a memory limit: half a gigabyte, and a pair's records close enough for the caches."""
+WHOLE_RECORDS: Final = 4_000_000
+"""Records up to which an input is read as a whole: half a gigabyte."""
+
+BUCKET_RECORDS: Final = 500_000
+"""Records of a bucket at most: twenty megabytes, near enough to the caches to be put in order there."""
 
 RECORD_BYTES: Final = 128
 """Memory that one record of a bucket takes while it is ordered: its columns twice and two permutations."""
@@ -79,7 +82,7 @@ def read_transfers(
     `memory_limit` (for example "4GB") bounds what reading takes; `bucket_records` is for tests.
     """
     limit = None if memory_limit is None else memory_bytes(memory_limit)
-    most = bucket_records or (BUCKET_RECORDS if limit is None else int(BUCKET_SHARE * limit / RECORD_BYTES))
+    most = bucket_records or (WHOLE_RECORDS if limit is None else int(BUCKET_SHARE * limit / RECORD_BYTES))
     of_database = None if limit is None else f"{max(int(DATABASE_SHARE * limit), DATABASE_FLOOR_BYTES) // 10**6}MB"
     forced, collector = parse_format(format)
     sources = [identify(path, forced) for path in expand(paths)]
@@ -88,7 +91,7 @@ def read_transfers(
         try:
             relation = create_records(connection, spill, sources, options)
             if relation.rows > most:
-                return _in_buckets(connection, relation, sources, most, spilled=limit is not None)
+                return _in_buckets(connection, relation, sources, min(most, BUCKET_RECORDS), spilled=limit is not None)
             loaded = loaded_of(connection, relation, sources)
         except duckdb.Error as error:
             raise explain(error, sources) from None
@@ -101,7 +104,7 @@ def _in_buckets(
 ) -> AssembledFlows:
     interner = Interner(connection, relation.scans)
     spool, tally = Spool(spilled=spilled), _Tally()
-    for block in interner.blocks(min(BLOCK_RECORDS, most)):
+    for block in interner.blocks(min(BLOCK_RECORDS, 2 * most)):
         spool.add(tally.usable(block))
     dropped = tally.dropped
     dropped[REASONS.index("unreadable")] += relation.unreadable
@@ -138,18 +141,18 @@ class _Tally:
         """Whether usable records have different exporters (or some one and some none)."""
         return len(self._exporters) > 1
 
-    def usable(self, rows: Rows) -> Rows:
-        """The usable ones of these rows, counted."""
-        usable = rows.pair >= 0
+    def usable(self, records: Records) -> Records:
+        """The usable ones of these records, counted."""
+        usable = records["pair"] >= 0
         if not usable.all():
-            self.dropped += np.bincount(-rows.pair[~usable], minlength=len(REASONS))
-            rows = rows.select(usable)
-        counts = np.bincount(rows.pair, minlength=self.pair_records.size)
+            self.dropped += np.bincount(-records["pair"][~usable], minlength=len(REASONS))
+            records = records[usable]
+        counts = np.bincount(records["pair"], minlength=self.pair_records.size)
         counts[: self.pair_records.size] += self.pair_records
         self.pair_records = counts
-        if rows.exporter is not None and rows.exporter.size:
-            self._exporters |= {int(rows.exporter.min()), int(rows.exporter.max())}
-        return rows
+        if "exporter" in (records.dtype.names or ()) and records.size:
+            self._exporters |= {int(records["exporter"].min()), int(records["exporter"].max())}
+        return records
 
 
 def _bucket_bounds(pair_records: Int64, most: int) -> Int64:
@@ -168,10 +171,11 @@ def _worked(
     """Transfers, time and copies of one bucket after the other; while one is taken, the next ones are worked on."""
     bounds = _bucket_bounds(pair_records, most)
     bucket_of_pair = np.repeat(np.arange(bounds.size - 1, dtype=np.int32), np.diff(bounds))
-    buckets = Buckets(np.add.reduceat(pair_records, bounds[:-1]), exporters=several_exporters, spilled=spilled)
+    buckets = Buckets(np.add.reduceat(pair_records, bounds[:-1]), spool.kind, spilled=spilled)
 
-    def deal(block: Rows) -> None:
-        buckets.deal(ids.of(block), bucket_of_pair)
+    def deal(block: Records) -> None:
+        ids.put_into(block)
+        buckets.deal(block, bucket_of_pair)
 
     def work(bucket: int) -> tuple[TransferTable, Window, int]:
         low, high = int(bounds[bucket]), int(bounds[bucket + 1])
@@ -196,17 +200,14 @@ def _in_turn(threads: ThreadPoolExecutor, task: Callable[[T], R], work: Iterable
 
 
 def _bucket(
-    rows: Rows, ids: Ids, names: Names, low: int, high: int, *, several_exporters: bool
+    records: Records, ids: Ids, names: Names, low: int, high: int, *, several_exporters: bool
 ) -> tuple[FlowTable, int]:
     """The records of the pairs `low:high`, each transfer once, and how many were copies."""
-    order, offsets = pair_order(
-        rows.pair - np.int32(low), rows.start_ns, rows.end_ns, rows.bytes, rows.path, high - low
-    )
-    rows = rows.ordered(order)
+    rows, offsets = rows_by_pair(records, high - low, low)
     exporter = rows.exporter if several_exporters else None
     copies = duplicate_rows(offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, exporter)
     if copies.any():
-        rows, offsets = rows.ordered(np.flatnonzero(~copies)), keep_rows(offsets, ~copies)
+        rows, offsets = rows.select(~copies), keep_rows(offsets, ~copies)
     used = int(rows.start_ns.size)
     flows = FlowTable(
         names.addresses, names.paths, ids.pair_src[low:high], ids.pair_dst[low:high], offsets,

@@ -54,7 +54,7 @@ def table_of(loaded: Loaded) -> FlowTable:
     copies = duplicate_rows(offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, exporter)
     if copies.any():
         dropped[DUPLICATE] = np.count_nonzero(copies)
-        rows, offsets = rows.ordered(np.flatnonzero(~copies)), keep_rows(offsets, ~copies)
+        rows, offsets = rows.select(~copies), keep_rows(offsets, ~copies)
     counts = InputCounts(
         records=loaded.records,
         used=int(rows.start_ns.size),

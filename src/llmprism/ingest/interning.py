@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,53 +21,24 @@ from numpy.typing import NDArray
 from llmprism.ingest.columns import Scan
 from llmprism.ingest.database import Database, numpy_columns, scalar
 from llmprism.ingest.key_numbers import KeyNumbers
-from llmprism.ingest.number_stream import Batch, number_batches
+from llmprism.ingest.number_stream import Batch, in_blocks, number_batches
 from llmprism.model.flows import Int32, Int64
 
-__all__ = ["Ids", "Interner", "Names", "Rows"]
+__all__ = ["NUMBERED", "NUMBERED_BY_EXPORTER", "Ids", "Interner", "Names", "Records"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Records as columns. `pair` is minus the reason where a record cannot be used; other ids are -1 where the value is
-    missing, and `exporter` is None where no source names any."""
+Records = NDArray[np.void]
+"""Records as rows of NUMBERED (or of NUMBERED_BY_EXPORTER, where some source names exporters).
 
-    pair: Int32
-    start_ns: Int64
-    end_ns: Int64
-    bytes: Int64
-    path: Int32
-    connection: NDArray[np.uint64]
-    exporter: Int32 | None
+A row lies in one place, so that putting rows in another order touches each once. `pair`, `path` and `exporter` are
+numbers in the order of their coming, or ids; `pair` is minus the reason where a record cannot be used, the others are
+-1 where the value is missing.
+"""
 
-    @staticmethod
-    def none() -> Rows:
-        ids, numbers = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
-        return Rows(ids, numbers, numbers, numbers, ids, numbers.astype(np.uint64), None)
-
-    def select(self, keep: NDArray[np.bool_] | Int64) -> Rows:
-        """The marked rows, or the rows in this order."""
-        return Rows(
-            self.pair[keep],
-            self.start_ns[keep],
-            self.end_ns[keep],
-            self.bytes[keep],
-            self.path[keep],
-            self.connection[keep],
-            None if self.exporter is None else self.exporter[keep],
-        )
-
-    def ordered(self, order: Int64) -> Rows:
-        """The rows in this order; the pair, which only told the order, is left behind."""
-        return Rows(
-            self.pair[:0],
-            self.start_ns[order],
-            self.end_ns[order],
-            self.bytes[order],
-            self.path[order],
-            self.connection[order],
-            None if self.exporter is None else self.exporter[order],
-        )
+NUMBERED: Final = np.dtype(
+    [("start_ns", "i8"), ("end_ns", "i8"), ("bytes", "i8"), ("connection", "u8"), ("pair", "i4"), ("path", "i4")]
+)
+NUMBERED_BY_EXPORTER: Final = np.dtype([*NUMBERED.descr, ("exporter", "i4")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +60,21 @@ class Ids:
     pair_src: Int32
     pair_dst: Int32
 
-    def of(self, rows: Rows) -> Rows:
-        """Numbered rows with ids in place of the numbers."""
-        reasons = rows.pair < 0
-        pair = rows.pair.copy() if reasons.any() else self.pair[rows.pair]
-        if reasons.any():
-            pair[~reasons] = self.pair[rows.pair[~reasons]]
-        return Rows(
-            pair,
-            rows.start_ns,
-            rows.end_ns,
-            rows.bytes,
-            self.path[rows.path] if self.path.size else rows.path,
-            rows.connection,
-            None if rows.exporter is None else self.exporter[rows.exporter],
-        )
+    def put_into(self, records: Records) -> None:
+        """Replaces the numbers by ids."""
+        pair = records["pair"]
+        usable = pair >= 0
+        pair[...] = self.pair[pair] if usable.all() else _mapped(self.pair, pair, usable)
+        if self.path.size:
+            records["path"] = self.path[records["path"]]
+        if self.exporter.size:
+            records["exporter"] = self.exporter[records["exporter"]]
+
+
+def _mapped(ids: Int32, numbers: Int32, where: NDArray[np.bool_]) -> Int32:
+    mapped = numbers.copy()
+    mapped[where] = ids[numbers[where]]
+    return mapped
 
 
 class Interner:
@@ -115,30 +86,35 @@ class Interner:
         self._paths = KeyNumbers() if any("switches" in scan.columns for scan in scans) else None
         self._exporters = KeyNumbers() if any("exporter" in scan.columns for scan in scans) else None
 
-    def blocks(self, size: int) -> Iterator[Rows]:
-        """Numbered rows, `size` of them in each block but the last."""
-        columns = ["reason", "coalesce(start_ns, 0) AS start_ns", "coalesce(end_ns, 0) AS end_ns"]
-        columns += ["coalesce(bytes, 0) AS bytes", "connection", "hash(src, dst) AS pair_key"]
-        columns += [] if self._paths is None else ["hash(switches) AS path_key"]
-        columns += [] if self._exporters is None else ["hash(exporter) AS exporter_key"]
-        query = f"SELECT {', '.join(columns)} FROM records"
-        for block in _joined(number_batches(self._connection, query), size):
-            yield self._numbered(block)
+    def blocks(self, size: int) -> Iterator[Records]:
+        """Numbered records, `size` of them in each block but the last."""
+        query = f"SELECT {', '.join(self._columns())} FROM records"
+        kind = NUMBERED if self._exporters is None else NUMBERED_BY_EXPORTER
+        for block in in_blocks(number_batches(self._connection, query), size):
+            records = np.empty(block["reason"].size, dtype=kind)
+            for name in ("start_ns", "end_ns", "bytes", "connection"):
+                records[name] = block[name]
+            self._number(block, records)
+            yield records
 
-    def _numbered(self, block: Batch) -> Rows:
-        start_ns, reason = block["start_ns"], block["reason"]
-        usable = reason == 0
+    def _columns(self) -> Iterator[str]:
+        yield from ("reason", "connection", "hash(src, dst) AS pair_key")
+        yield from (f"coalesce({name}, 0) AS {name}" for name in ("start_ns", "end_ns", "bytes"))
+        if self._paths is not None:
+            yield "hash(switches) AS path_key"
+        if self._exporters is not None:
+            yield "hash(exporter) AS exporter_key"
+
+    def _number(self, block: Batch, records: Records) -> None:
+        start_ns, usable = block["start_ns"], block["reason"] == 0
         if usable.all():
-            pair = self._pairs.number(block["pair_key"], start_ns)
+            records["pair"] = self._pairs.number(block["pair_key"], start_ns)
         else:
-            pair = -reason.astype(np.int32)
-            pair[usable] = self._pairs.number(block["pair_key"][usable], start_ns[usable])
-        if self._paths is None:
-            path = np.full(start_ns.size, -1, dtype=np.int32)
-        else:
-            path = self._paths.number(block["path_key"], start_ns)
-        exporter = None if self._exporters is None else self._exporters.number(block["exporter_key"], start_ns)
-        return Rows(pair, start_ns, block["end_ns"], block["bytes"], path, block["connection"], exporter)
+            records["pair"] = -block["reason"].astype(np.int32)
+            records["pair"][usable] = self._pairs.number(block["pair_key"][usable], start_ns[usable])
+        records["path"] = -1 if self._paths is None else self._paths.number(block["path_key"], start_ns)
+        if self._exporters is not None:
+            records["exporter"] = self._exporters.number(block["exporter_key"], start_ns)
 
     def names(self) -> tuple[Names, Ids]:
         """What the numbers of the blocks stand for."""
@@ -196,23 +172,3 @@ def _ids(numbers: KeyNumbers, keys: NDArray[np.uint64]) -> Int32:
     ids = np.full(numbers.keys.size, -1, dtype=np.int32)
     ids[numbers.numbers_of(keys)] = np.arange(keys.size, dtype=np.int32)
     return ids
-
-
-def _joined(batches: Iterator[Batch], size: int) -> Iterator[Batch]:
-    """The same rows, `size` of them in each batch but the last, in arrays of their own."""
-    block: Batch = {}
-    filled = 0
-    for batch in batches:
-        taken, rows = 0, len(batch["reason"])
-        while taken < rows:
-            if not block:
-                block = {name: np.empty(size, dtype=column.dtype) for name, column in batch.items()}
-            count = min(size - filled, rows - taken)
-            for name, column in block.items():
-                column[filled : filled + count] = batch[name][taken : taken + count]
-            filled, taken = filled + count, taken + count
-            if filled == size:
-                yield block
-                block, filled = {}, 0
-    if filled:
-        yield {name: column[:filled] for name, column in block.items()}

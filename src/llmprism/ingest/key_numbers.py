@@ -66,16 +66,16 @@ class KeyNumbers:
         return number[inverse[known:]]
 
     def _by_hashing(self, keys: Keys, start_ns: Int64) -> Int32:
-        numbers = np.empty(keys.size, dtype=np.int32)
+        numbers, first_rows = np.empty(keys.size, dtype=np.int32), np.empty(keys.size, dtype=np.int32)
         slots = self._grown(_FIRST_SLOTS) if self._slots is None else self._slots
         row = 0
-        while True:
-            row, self._count = _number_keys(
-                keys, start_ns, row, slots, self._factor, self._keys, self._times, self._count, numbers
-            )
-            if row == keys.size:
-                return numbers
-            slots = self._grown(2 * slots.size)
+        while row < keys.size:
+            row, count = _number_keys(keys, row, slots, self._factor, self._keys, self._count, numbers, first_rows)
+            self._times[self._count : count] = start_ns[first_rows[: count - self._count]]
+            self._count = count
+            if row < keys.size:
+                slots = self._grown(2 * slots.size)
+        return numbers
 
     def _grown(self, slot_count: int) -> Int32:
         """A larger table of the same keys; it takes half as many keys as it has places."""
@@ -92,24 +92,27 @@ class KeyNumbers:
 @compiled_kernel
 def _number_keys(
     keys: Keys,
-    start_ns: Int64,
-    first_row: int,
+    first: int,
     slots: Int32,
     factor: np.uint64,
     known: Keys,
-    times: Int64,
     count: int,
     numbers: Int32,
+    first_rows: Int32,
 ) -> tuple[int, int]:
-    """Numbers the rows from `first_row` on until there is no room for a new key; (rows done, keys known)."""
-    for row in range(first_row, keys.size):
+    """Numbers the rows from `first` on until there is no room for a new key; (rows done, keys known).
+
+    Writes the rows at which new keys come to `first_rows`.
+    """
+    before = count
+    for row in range(first, keys.size):
         slot = _slot_of(keys[row], slots, factor, known)
         number = slots[slot]
         if number < 0:
             if count == known.size:
                 return row, count
             number = count
-            known[count], times[count], slots[slot] = keys[row], start_ns[row], count
+            known[count], slots[slot], first_rows[count - before] = keys[row], count, row
             count += 1
         numbers[row] = number
     return keys.size, count

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+from numpy.typing import NDArray
 
 from llmprism.errors import InputError
 from llmprism.ingest.capture_notes import CaptureNotes
 from llmprism.ingest.columns import REASONS, Scan
 from llmprism.ingest.database import Database, Progress, open_database, report_progress
-from llmprism.ingest.interning import Ids, Interner, Names, Rows
+from llmprism.ingest.interning import NUMBERED, Ids, Interner, Names, Records
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.order import pair_order
+from llmprism.ingest.order import in_order, pair_order
 from llmprism.ingest.packets.stats import BURST_GAP_NS
 from llmprism.ingest.relation import ReadOptions, Relation, check_numbers, create_records, explain, file_names
 from llmprism.ingest.sources import Source, expand, identify, parse_format
@@ -27,11 +28,36 @@ from llmprism.model.flows import Int32, Int64
 
 __all__ = [
     "Loaded",
+    "Rows",
     "intern_records",
     "load_records",
     "loaded_of",
     "no_usable_record",
+    "rows_by_pair",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Usable records as columns; ids are -1 where the value is missing, `exporter` is None where no source names any."""
+
+    start_ns: Int64
+    end_ns: Int64
+    bytes: Int64
+    path: Int32
+    connection: NDArray[np.uint64]
+    exporter: Int32 | None
+
+    def select(self, keep: NDArray[np.bool_]) -> Rows:
+        chosen = np.flatnonzero(keep)
+        return Rows(
+            self.start_ns[chosen],
+            self.end_ns[chosen],
+            self.bytes[chosen],
+            self.path[chosen],
+            self.connection[chosen],
+            None if self.exporter is None else self.exporter[chosen],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +101,17 @@ def load_records(
 
 def loaded_of(connection: Database, relation: Relation, sources: Sequence[Source]) -> Loaded:
     """The records of the relation `records`, all at once. Raises where none of them can be used."""
-    names, ids, rows = intern_records(connection, relation.scans, relation.rows)
-    usable = rows.pair >= 0
-    dropped = np.bincount(-rows.pair[~usable], minlength=len(REASONS)).astype(np.int64)
+    names, ids, found = intern_records(connection, relation.scans, relation.rows)
+    usable = found["pair"] >= 0
+    dropped = np.bincount(-found["pair"][~usable], minlength=len(REASONS)).astype(np.int64)
     dropped[REASONS.index("unreadable")] += relation.unreadable
     records = relation.rows + relation.unreadable
     if not usable.any():
         check_numbers(connection, relation.scans)
         raise no_usable_record(sources, records, dropped)
-    if not usable.all():
-        rows = rows.select(usable)
-    order, offsets = pair_order(rows.pair, rows.start_ns, rows.end_ns, rows.bytes, rows.path, ids.pair_src.size)
+    rows, offsets = rows_by_pair(found if usable.all() else found[usable], ids.pair_src.size)
     return Loaded(
-        rows.ordered(order),
+        rows,
         names.addresses,
         names.paths,
         names.exporters,
@@ -101,12 +125,24 @@ def loaded_of(connection: Database, relation: Relation, sources: Sequence[Source
     )
 
 
-def intern_records(connection: Database, scans: Sequence[Scan], count: int) -> tuple[Names, Ids, Rows]:
-    """The names of addresses, paths and exporters in order, and all `count` rows with integers in their place."""
+def intern_records(connection: Database, scans: Sequence[Scan], count: int) -> tuple[Names, Ids, Records]:
+    """The names of addresses, paths and exporters in order, and all `count` records with integers in their place."""
     interner = Interner(connection, scans)
-    rows = [*interner.blocks(count)] or [Rows.none()]
+    blocks = [*interner.blocks(count)]
     names, ids = interner.names()
-    return names, ids, ids.of(rows[0])
+    if not blocks:
+        return names, ids, np.zeros(0, dtype=NUMBERED)
+    ids.put_into(blocks[0])
+    return names, ids, blocks[0]
+
+
+def rows_by_pair(records: Records, pair_count: int, first_pair: int = 0) -> tuple[Rows, Int64]:
+    """The records of some pairs as columns in the order of the FlowTable, and the offsets of the pairs."""
+    start_ns, end_ns, size, path = (records[name] for name in ("start_ns", "end_ns", "bytes", "path"))
+    pair = records["pair"] - np.int32(first_pair)
+    order, offsets = pair_order(pair, start_ns, end_ns, size, path, pair_count)
+    exporter = records["exporter"][order] if "exporter" in (records.dtype.names or ()) else None
+    return Rows(*in_order(order, start_ns, end_ns, size, path, records["connection"]), exporter), offsets
 
 
 def no_usable_record(sources: Sequence[Source], records: int, dropped: Int64) -> InputError:

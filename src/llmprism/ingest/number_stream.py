@@ -8,7 +8,7 @@ ctypes and NumPy are all it takes to read it, and no Arrow library is needed.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import duckdb
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from llmprism.ingest.database import Database
 
-__all__ = ["Batch", "number_batches"]
+__all__ = ["Batch", "in_blocks", "number_batches"]
 
 Batch = dict[str, NDArray[Any]]
 """Columns of equal length by name."""
@@ -91,6 +91,25 @@ def number_batches(connection: Database, query: str) -> Iterator[Batch]:
                 yield {name: _column(array, place, kind) for place, (name, kind) in enumerate(types)}
         finally:
             _Release(array.release)(ctypes.addressof(array))
+
+
+def in_blocks(batches: Iterable[Batch], size: int) -> Iterator[Batch]:
+    """The same rows, `size` of them in each batch but the last; arrays live until the next batch."""
+    block: Batch = {}
+    filled = 0
+    for batch in batches:
+        rows, taken = len(next(iter(batch.values()))), 0
+        block = block or {name: np.empty(size, dtype=column.dtype) for name, column in batch.items()}
+        while taken < rows:
+            count = min(size - filled, rows - taken)
+            for name, column in block.items():
+                column[filled : filled + count] = batch[name][taken : taken + count]
+            filled, taken = filled + count, taken + count
+            if filled == size:
+                yield block
+                filled = 0
+    if filled:
+        yield {name: column[:filled] for name, column in block.items()}
 
 
 def _pointer(capsule: object) -> int:

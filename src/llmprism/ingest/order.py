@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from llmprism.kernel import kernel
 from llmprism.model.flows import Int32, Int64
 
-__all__ = ["SMALL_TABLE", "counting_order", "keep_rows", "pair_order"]
+__all__ = ["SMALL_TABLE", "counting_order", "in_order", "keep_rows", "pair_order"]
 
 RUN: Final = 16
 """Rows up to which insertion sort beats merging."""
@@ -109,6 +109,27 @@ def _before(one: int, two: int, start_ns: Int64, end_ns: Int64, size: Int64, pat
     if size[one] != size[two]:
         return bool(size[one] < size[two])
     return bool(path[one] < path[two])
+
+
+def _each_in_order(
+    order: Int64, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32, connection: NDArray[np.uint64]
+) -> tuple[Int64, Int64, Int64, Int32, NDArray[np.uint64]]:
+    return start_ns[order], end_ns[order], size[order], path[order], connection[order]
+
+
+@kernel(small=_each_in_order)
+def in_order(
+    order: Int64, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32, connection: NDArray[np.uint64]
+) -> tuple[Int64, Int64, Int64, Int32, NDArray[np.uint64]]:
+    """The columns in this order. Where they are fields of records, each record is visited once."""
+    rows = order.size
+    out_start, out_end, out_size = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
+    out_path, out_connection = np.empty(rows, np.int32), np.empty(rows, np.uint64)
+    for place in range(rows):
+        row = order[place]
+        out_start[place], out_end[place], out_size[place] = start_ns[row], end_ns[row], size[row]
+        out_path[place], out_connection[place] = path[row], connection[row]
+    return out_start, out_end, out_size, out_path, out_connection
 
 
 def keep_rows(offsets: Int64, keep: NDArray[np.bool_]) -> Int64:
