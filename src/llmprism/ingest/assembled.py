@@ -26,6 +26,7 @@ from llmprism.ingest.columns import DUPLICATE, REASONS
 from llmprism.ingest.database import Database, Progress, memory_bytes, open_database, report_progress
 from llmprism.ingest.duplicates import duplicate_rows
 from llmprism.ingest.flows import table_of
+from llmprism.ingest.fresh_memory import fresh_array
 from llmprism.ingest.interning import Ids, Interner, Names, Records
 from llmprism.ingest.loading import loaded_of, no_usable_record, rows_by_pair
 from llmprism.ingest.mapping import ColumnMapping
@@ -222,8 +223,7 @@ class _Column:
     def __init__(self, kind: type, most: int, *, spilled: bool) -> None:
         self._kind = kind
         self._file = nameless_file() if spilled else None
-        # Memory that is never written to is never taken, so the most that can come costs nothing.
-        self._array = np.empty(0 if spilled else most, dtype=kind)
+        self._array: NDArray[Any] = fresh_array(0 if spilled else most, kind)
         self._filled = 0
 
     def add(self, part: NDArray[Any]) -> None:
@@ -250,7 +250,7 @@ class _Store:
         self._spans: list[Window] = []
 
     def add(self, transfers: TransferTable, window: Window) -> None:
-        parts = (
+        parts: tuple[NDArray[Any], ...] = (
             transfers.start_ns, transfers.end_ns, transfers.bytes, transfers.active_ns, transfers.path,
             transfers.records,
         )  # fmt: skip

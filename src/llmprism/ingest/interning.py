@@ -3,8 +3,8 @@
 A pair of addresses, a path and an exporter are known by 64 bits of hash while the records stream by, and are numbered
 as they come (`key_numbers.py`): comparing names costs as much as all the rest of reading. What the numbers stand for is
 looked up afterwards, among the few records that start when some first one does; in files that are ordered by time
-nearly all of those lie at the beginning. The final ids follow the order of the names, so that the result does not depend
-on threads or file order.
+nearly all of those lie at the beginning. The final ids follow the order of the names, so that the result does not
+depend on threads or file order.
 
 Two names with the same 64 bits would be taken for one. Among a million names that happens once in 37 million inputs.
 """
@@ -13,16 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.ingest.columns import Scan
 from llmprism.ingest.database import Database, numpy_columns, scalar
+from llmprism.ingest.fresh_memory import fresh_array
 from llmprism.ingest.key_numbers import KeyNumbers
 from llmprism.ingest.number_stream import Batch, in_blocks, number_batches
-from llmprism.model.flows import Int32, Int64
+from llmprism.model.flows import Int32
 
 __all__ = ["NUMBERED", "NUMBERED_BY_EXPORTER", "Ids", "Interner", "Names", "Records"]
 
@@ -91,7 +92,7 @@ class Interner:
         query = f"SELECT {', '.join(self._columns())} FROM records"
         kind = NUMBERED if self._exporters is None else NUMBERED_BY_EXPORTER
         for block in in_blocks(number_batches(self._connection, query), size):
-            records = np.empty(block["reason"].size, dtype=kind)
+            records = fresh_array(block["reason"].size, kind)
             for name in ("start_ns", "end_ns", "bytes", "connection"):
                 records[name] = block[name]
             self._number(block, records)
@@ -119,13 +120,9 @@ class Interner:
     def names(self) -> tuple[Names, Ids]:
         """What the numbers of the blocks stand for."""
         addresses, pair, pair_src, pair_dst = self._addresses()
-        paths, path = self._sorted_names("paths", "switches", self._paths)
-        exporters, exporter = self._sorted_names("exporters", "exporter", self._exporters)
-        names = Names(
-            addresses,
-            tuple(tuple("?" if switch is None else str(switch) for switch in name) for name in paths),
-            tuple(exporters),
-        )
+        paths, path = self._names_of_paths()
+        exporters, exporter = self._names_of_exporters()
+        names = Names(addresses, paths, exporters)
         return names, Ids(pair, path, exporter, pair_src, pair_dst)
 
     def _addresses(self) -> tuple[tuple[str, ...], Int32, Int32, Int32]:
@@ -139,16 +136,33 @@ class Interner:
             "SELECT key, s.id AS src, d.id AS dst FROM pairs "
             "JOIN addresses AS s ON s.name = src JOIN addresses AS d ON d.name = dst ORDER BY s.id, d.id",
         )
-        names = self._connection.execute("SELECT name FROM addresses ORDER BY id").fetchall()
-        return tuple(name for (name,) in names), _ids(self._pairs, found["key"]), found["src"], found["dst"]
+        names = numpy_columns(self._connection, "SELECT name FROM addresses ORDER BY id")["name"]
+        return tuple(names.tolist()), _ids(self._pairs, found["key"]), found["src"], found["dst"]
 
-    def _sorted_names(self, table: str, column: str, numbers: KeyNumbers | None) -> tuple[list[Any], Int32]:
-        if numbers is None:
-            return [], np.zeros(0, dtype=np.int32)
-        self._look_up(table, f"hash({column})", (column,), numbers)
-        named = f"FROM {table} WHERE {column} IS NOT NULL ORDER BY {column}"
-        names = self._connection.execute(f"SELECT {column} {named}").fetchall()
-        return [name for (name,) in names], _ids(numbers, numpy_columns(self._connection, f"SELECT key {named}")["key"])
+    def _names_of_paths(self) -> tuple[tuple[tuple[str, ...], ...], Int32]:
+        if self._paths is None:
+            return (), np.zeros(0, dtype=np.int32)
+        self._look_up("paths", "hash(switches)", ("switches",), self._paths)
+        named = "FROM paths WHERE switches IS NOT NULL ORDER BY switches"
+        switches = "list_transform(switches, lambda name: coalesce(name, '?'))"
+        found = numpy_columns(
+            self._connection,
+            f"SELECT key, len(switches) AS length, array_to_string({switches}, chr(0)) AS names {named}",
+        )
+        paths = tuple(tuple(names.split("\0")) for names in found["names"])
+        if any(len(path) != length for path, length in zip(paths, found["length"].tolist(), strict=True)):
+            # Some name holds the separator. Lists are five times as dear to fetch as text.
+            paths = tuple(tuple(path) for (path,) in self._connection.execute(f"SELECT {switches} {named}").fetchall())
+        return paths, _ids(self._paths, found["key"])
+
+    def _names_of_exporters(self) -> tuple[tuple[str, ...], Int32]:
+        if self._exporters is None:
+            return (), np.zeros(0, dtype=np.int32)
+        self._look_up("exporters", "hash(exporter)", ("exporter",), self._exporters)
+        found = numpy_columns(
+            self._connection, "SELECT key, exporter FROM exporters WHERE exporter IS NOT NULL ORDER BY exporter"
+        )
+        return tuple(found["exporter"].tolist()), _ids(self._exporters, found["key"])
 
     def _look_up(self, table: str, key: str, columns: Sequence[str], numbers: KeyNumbers, rows: str = "true") -> None:
         """Creates a table of the keys and the values of these columns.

@@ -130,4 +130,4 @@ def _slot_of(key: np.uint64, slots: Int32, factor: np.uint64, known: Keys) -> in
     slot = np.int64((key * factor) >> np.uint64(32)) & (slots.size - 1)
     while slots[slot] >= 0 and known[slots[slot]] != key:
         slot = (slot + 1) & (slots.size - 1)
-    return slot
+    return int(slot)

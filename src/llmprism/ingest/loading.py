@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Usable records as columns; ids are -1 where the value is missing, `exporter` is None where no source names any."""
+    """Usable records as columns; ids are -1 where the value is missing, `exporter` is None where no source has any."""
 
     start_ns: Int64
     end_ns: Int64

@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.ingest.fresh_memory import fresh_array
 from llmprism.ingest.interning import NUMBERED, Records
 from llmprism.ingest.order import counting_order
 from llmprism.model.flows import Int32, Int64
@@ -67,7 +68,7 @@ class Buckets:
         self._first = np.cumsum(sizes) - sizes
         self._filled = np.zeros(sizes.size, dtype=np.int64)
         self._file = nameless_file() if spilled else None
-        self._arrays = [] if spilled else [np.empty(size, dtype=kind) for size in sizes]
+        self._arrays = [] if spilled else [fresh_array(size, kind) for size in sizes.tolist()]
         self._turn = threading.Lock()
 
     def deal(self, records: Records, bucket_of_pair: Int32) -> None:
@@ -101,14 +102,14 @@ class Buckets:
 
 
 def _write(file: IO[bytes], array: NDArray[Any], place: int) -> None:
-    rest = memoryview(array.view(np.uint8))
+    rest = memoryview(array.view(np.uint8).data)
     while rest:
         written = os.pwrite(file.fileno(), rest, place)
         rest, place = rest[written:], place + written
 
 
 def _read(file: IO[bytes], array: NDArray[Any], place: int) -> None:
-    rest = memoryview(array.view(np.uint8))
+    rest = memoryview(array.view(np.uint8).data)
     while rest:
         read = os.preadv(file.fileno(), [rest], place)
         if not read:
