@@ -175,8 +175,7 @@ def _worked(
     buckets = Buckets(np.add.reduceat(pair_records, bounds[:-1]), spool.kind, spilled=spilled)
 
     def deal(block: Records) -> None:
-        ids.put_into(block)
-        buckets.deal(block, bucket_of_pair)
+        buckets.deal(block, ids, bucket_of_pair)
 
     def work(bucket: int) -> tuple[TransferTable, Window, int]:
         low, high = int(bounds[bucket]), int(bounds[bucket + 1])

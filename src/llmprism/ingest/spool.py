@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.ingest.fresh_memory import fresh_array
-from llmprism.ingest.interning import NUMBERED, Records
+from llmprism.ingest.interning import NUMBERED, Ids, Records
 from llmprism.ingest.order import counting_order
+from llmprism.kernel import kernel
 from llmprism.model.flows import Int32, Int64
 
 __all__ = ["Buckets", "Spool", "nameless_file"]
@@ -71,16 +72,15 @@ class Buckets:
         self._arrays = [] if spilled else [fresh_array(size, kind) for size in sizes.tolist()]
         self._turn = threading.Lock()
 
-    def deal(self, records: Records, bucket_of_pair: Int32) -> None:
-        """Puts every record where its pair belongs."""
-        bucket = bucket_of_pair[records["pair"]]
-        counts = np.bincount(bucket, minlength=self._filled.size)
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        order = counting_order(bucket, offsets)
+    def deal(self, records: Records, ids: Ids, bucket_of_pair: Int32) -> None:
+        """Gives the numbered records ids and puts each where its pair belongs."""
+        if ids.exporter.size:
+            records["exporter"] = ids.exporter[records["exporter"]]
+        order, offsets = _dealt(records["pair"], records["path"], ids.pair, ids.path, bucket_of_pair, self._sizes.size)
         with self._turn:
             places = self._filled.copy()
-            self._filled += counts
-        for number in np.flatnonzero(counts).tolist():
+            self._filled += np.diff(offsets)
+        for number in np.flatnonzero(np.diff(offsets)).tolist():
             chosen = order[offsets[number] : offsets[number + 1]]
             self._put(records, chosen, number, int(places[number]))
 
@@ -99,6 +99,24 @@ class Buckets:
         records = np.empty(self._sizes[number], dtype=self._kind)
         _read(self._file, records, int(self._first[number]) * self._kind.itemsize)
         return records
+
+
+@kernel
+def _dealt(
+    pair: Int32, path: Int32, pair_ids: Int32, path_ids: Int32, bucket_of_pair: Int32, bucket_count: int
+) -> tuple[Int64, Int64]:
+    """Replaces the numbers by ids; (order of the rows by bucket, offsets of the buckets)."""
+    bucket = np.empty(pair.size, dtype=np.int32)
+    offsets = np.zeros(bucket_count + 1, dtype=np.int64)
+    for row in range(pair.size):
+        pair[row] = pair_ids[pair[row]]
+        if path_ids.size:
+            path[row] = path_ids[path[row]]
+        bucket[row] = bucket_of_pair[pair[row]]
+        offsets[bucket[row] + 1] += 1
+    for number in range(bucket_count):
+        offsets[number + 1] += offsets[number]
+    return counting_order(bucket, offsets), offsets
 
 
 def _write(file: IO[bytes], array: NDArray[Any], place: int) -> None:
