@@ -1,12 +1,12 @@
 """Files → transfers, in buckets of pairs, so that memory is bounded by a bucket and not by the records.
 
 The same rules as `read_flows` and `assemble_transfers`, and the same result to the byte; but the records never lie in
-arrays all at once. They are interned into a table of DuckDB's, which goes to disk where a memory limit asks for it. A
-pair is one number there, in the order of the pairs, and a bucket is a range of them with a bounded number of records:
-each bucket is fetched, ordered, freed of duplicates and put together to transfers, a few times fewer than its records;
-two buckets are worked on at a time.
+columns all at once. They stream by once and are numbered (`interning.py`); when all names are known they are dealt to
+buckets (`spool.py`), ranges of pairs in their order with a bounded number of records. Each bucket is ordered, freed of
+duplicates and put together to transfers, fewer than its records; two buckets are worked on at a time.
 Because buckets follow the order of the pairs, their transfers only have to be put one behind the other. With a memory
-limit they are kept in files without a name and mapped into memory; the files go when the table does.
+limit records and transfers are kept in files without a name; the transfers are mapped into memory, and their files go
+when the table does.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ BUCKET_RECORDS: Final = 500_000
 """Records of a bucket at most: twenty megabytes, near enough to the caches to be put in order there."""
 
 RECORD_BYTES: Final = 128
-"""Memory that one record of a bucket takes while it is ordered: its columns twice and two permutations."""
+"""Memory that one record of a bucket takes while it is ordered: row, columns, permutation and transfers, with room."""
 
 BLOCK_RECORDS: Final = 1_000_000
 """Records that are numbered at a time: few enough for their keys to stay near the caches, enough to make the calls

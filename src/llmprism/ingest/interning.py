@@ -126,7 +126,7 @@ class Interner:
         return names, Ids(pair, path, exporter, pair_src, pair_dst)
 
     def _addresses(self) -> tuple[tuple[str, ...], Int32, Int32, Int32]:
-        self._look_up("pairs", "hash(src, dst)", ("src", "dst"), self._pairs, "reason = 0")
+        self._look_up("pairs", "hash(src, dst)", ("src", "dst"), self._pairs)
         self._connection.execute(
             "CREATE TEMP TABLE addresses AS SELECT name, (row_number() OVER (ORDER BY name) - 1)::INTEGER AS id "
             "FROM (SELECT src AS name FROM pairs UNION SELECT dst FROM pairs)"
@@ -164,21 +164,24 @@ class Interner:
         )
         return tuple(found["exporter"].tolist()), _ids(self._exporters, found["key"])
 
-    def _look_up(self, table: str, key: str, columns: Sequence[str], numbers: KeyNumbers, rows: str = "true") -> None:
+    def _look_up(self, table: str, key: str, columns: Sequence[str], numbers: KeyNumbers) -> None:
         """Creates a table of the keys and the values of these columns.
 
         A record without a time is not found by its time: only then all records are looked at.
         """
         values = ", ".join(f"any_value({column}) AS {column}" for column in columns)
         self._connection.register("first_times", {"time": np.unique(numbers.times)})
+        self._connection.register("numbered", {"key": numbers.keys})
         for when in ("start_ns IN (SELECT time FROM first_times)", "true"):
             self._connection.execute(
-                f"CREATE OR REPLACE TEMP TABLE {table} AS "
-                f"SELECT {key} AS key, {values} FROM records WHERE {rows} AND {when} GROUP BY key"
+                f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT * FROM "
+                f"(SELECT {key} AS key, {values} FROM records WHERE {when} GROUP BY ALL) "
+                "WHERE key IN (SELECT key FROM numbered)"
             )
             if scalar(self._connection, f"SELECT count(*) FROM {table}") == numbers.keys.size:
                 break
         self._connection.unregister("first_times")
+        self._connection.unregister("numbered")
 
 
 def _ids(numbers: KeyNumbers, keys: NDArray[np.uint64]) -> Int32:
