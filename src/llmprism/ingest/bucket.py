@@ -19,11 +19,11 @@ import numpy as np
 
 from llmprism.ingest.collectors import mappings_for
 from llmprism.ingest.columns import DUPLICATE, REASONS, Scan, identifier
-from llmprism.ingest.database import open_database
+from llmprism.ingest.database import open_database, scalar
 from llmprism.ingest.duplicates import duplicate_rows
-from llmprism.ingest.loading import intern_records
+from llmprism.ingest.loading import intern_records, rows_by_pair
 from llmprism.ingest.mapping import TARGETS, ColumnMapping
-from llmprism.ingest.order import keep_rows, pair_order
+from llmprism.ingest.order import keep_rows
 from llmprism.ingest.resolve import resolve
 from llmprism.ingest.sources import parse_format
 from llmprism.ingest.transfers import assemble_transfers
@@ -92,23 +92,20 @@ def read_bucket(table: Any, scans: Sequence[Scan], *, several_exporters: bool) -
         connection.execute("SET threads = 1")  # other buckets are read beside this one
         connection.register(TABLE, table)
         connection.execute(f"CREATE TEMP VIEW records AS {' UNION ALL '.join(scan.select() for scan in scans)}")
-        names, rows = intern_records(connection)
-    dropped = np.bincount(rows.reason, minlength=len(REASONS)).astype(np.int64)
-    dropped[0] = 0
-    rows = rows.select(rows.reason == 0)
-    order, pair_src, pair_dst, offsets = pair_order(
-        rows.src, rows.dst, rows.start_ns, rows.end_ns, rows.bytes, rows.path, len(names.addresses)
-    )
-    rows = rows.select(order)
-    exporter = rows.exporter if rows.exporter is not None else np.full(rows.src.size, -1, dtype=np.int32)
+        count = scalar(connection, "SELECT count(*) FROM records")
+        names, ids, records = intern_records(connection, scans, count)
+    usable = records["pair"] >= 0
+    dropped = np.bincount(-records["pair"][~usable], minlength=len(REASONS)).astype(np.int64)
+    rows, offsets = rows_by_pair(records[usable], ids.pair_src.size)
+    exporter = rows.exporter if rows.exporter is not None else np.full(rows.path.size, -1, dtype=np.int32)
     copies = duplicate_rows(
         offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, exporter if several_exporters else None
     )
     dropped[DUPLICATE] = np.count_nonzero(copies)
+    counts = InputCounts(copies.size, int(np.count_nonzero(~copies)))
     rows, offsets = rows.select(~copies), keep_rows(offsets, ~copies)
-    counts = InputCounts(int(order.size), int(rows.start_ns.size))
     flows = FlowTable(
-        names.addresses, names.paths, pair_src, pair_dst, offsets,
+        names.addresses, names.paths, ids.pair_src, ids.pair_dst, offsets,
         rows.start_ns, rows.end_ns, rows.bytes, rows.path, counts,
     )  # fmt: skip
     return Bucket(assemble_transfers(flows), dropped)

@@ -113,5 +113,5 @@ def first_line(error: BaseException) -> str:
 
 
 def scalar(connection: Database, query: str) -> int:
-    row = connection.execute(query).fetchone()
-    return int(row[0]) if row is not None else 0
+    rows = connection.execute(query).fetchall()  # to the end: an unfinished result would block the connection
+    return int(rows[0][0]) if rows else 0

@@ -66,13 +66,38 @@ def first_reports(
 def _exact_copies(
     offsets: Int64, start_ns: Int64, end_ns: Int64, size: Int64, connection: NDArray[np.uint64]
 ) -> NDArray[np.bool_]:
-    """The cheap case of one exporter: equal times and bytes are rare, and only their neighbours need a look."""
+    """The cheap case of one exporter: only rows with equal times and bytes, which are neighbours, need a look."""
+    if not _copies_nearby.interprets(start_ns.size):
+        copies, all_seen = _copies_nearby(offsets, start_ns, end_ns, size, connection)
+        if all_seen:
+            return copies
     equal = np.zeros(start_ns.size, dtype=np.bool_)
     equal[1:] = (start_ns[1:] == start_ns[:-1]) & (end_ns[1:] == end_ns[:-1]) & (size[1:] == size[:-1])
     equal[offsets[:-1][offsets[:-1] < equal.size]] = False
     if not equal.any():
         return equal
     return _copies_in_runs(equal, connection)
+
+
+@kernel
+def _copies_nearby(
+    offsets: Int64, start_ns: Int64, end_ns: Int64, size: Int64, connection: NDArray[np.uint64]
+) -> tuple[NDArray[np.bool_], bool]:
+    """The copies, and whether that is all of them: it gives up at a run of more than LOOK_BACK equal rows."""
+    copies = np.zeros(start_ns.size, dtype=np.bool_)
+    for pair in range(offsets.size - 1):
+        first = offsets[pair]
+        for row in range(offsets[pair] + 1, offsets[pair + 1]):
+            if start_ns[row] != start_ns[row - 1] or end_ns[row] != end_ns[row - 1] or size[row] != size[row - 1]:
+                first = row
+                continue
+            if row - first > LOOK_BACK:
+                return copies, False
+            for other in range(first, row):
+                if connection[other] == connection[row] and connection[row] != 0:
+                    copies[row] = True
+                    break
+    return copies, True
 
 
 def _copies_in_runs(equal: NDArray[np.bool_], connection: NDArray[np.uint64]) -> NDArray[np.bool_]:

@@ -21,9 +21,9 @@ from llmprism.ingest.duplicates import duplicate_rows
 from llmprism.ingest.loading import Loaded, load_records
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.order import keep_rows
-from llmprism.model.flows import FlowTable, InputCounts, Int32
+from llmprism.model.flows import FlowTable, InputCounts
 
-__all__ = ["only_used", "read_flows", "table_of"]
+__all__ = ["read_flows", "table_of"]
 
 
 def read_flows(
@@ -54,18 +54,17 @@ def table_of(loaded: Loaded) -> FlowTable:
     copies = duplicate_rows(offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, exporter)
     if copies.any():
         dropped[DUPLICATE] = np.count_nonzero(copies)
-        rows, offsets = rows.ordered(np.flatnonzero(~copies)), keep_rows(offsets, ~copies)
-    addresses, pair_src, pair_dst = only_used(loaded.addresses, loaded.pair_src, loaded.pair_dst)
+        rows, offsets = rows.select(~copies), keep_rows(offsets, ~copies)
     counts = InputCounts(
         records=loaded.records,
         used=int(rows.start_ns.size),
         dropped=tuple((REASONS[code], int(dropped[code])) for code in np.flatnonzero(dropped)),
     )
     return FlowTable(
-        addresses,
+        loaded.addresses,
         loaded.paths,
-        pair_src,
-        pair_dst,
+        loaded.pair_src,
+        loaded.pair_dst,
         offsets,
         rows.start_ns,
         rows.end_ns,
@@ -74,14 +73,3 @@ def table_of(loaded: Loaded) -> FlowTable:
         counts,
         merged(loaded.captures),
     )
-
-
-def only_used(addresses: tuple[str, ...], pair_src: Int32, pair_dst: Int32) -> tuple[tuple[str, ...], Int32, Int32]:
-    """Addresses that only dropped rows name disappear; the ids keep their order."""
-    used = np.zeros(len(addresses), dtype=np.bool_)
-    used[pair_src] = used[pair_dst] = True
-    if used.all():
-        return addresses, pair_src, pair_dst
-    new_id = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    names = tuple(addresses[address] for address in np.flatnonzero(used))
-    return names, new_id[pair_src].astype(np.int32), new_id[pair_dst].astype(np.int32)

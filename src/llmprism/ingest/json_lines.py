@@ -65,7 +65,7 @@ def _keys(connection: Database, table: str, mapping: ColumnMapping) -> list[str]
     dotted = sorted(name for name in wanted if "." in name and name not in keys and name.split(".")[0] in keys)
     if dotted:
         counts = ", ".join(f"count({_extract(name)})" for name in dotted)
-        found = connection.execute(f"SELECT {counts} FROM {sample}").fetchone() or ()
+        (found,) = connection.execute(f"SELECT {counts} FROM {sample}").fetchall()
         keys += [name for name, count in zip(dotted, found, strict=True) if count]
     return keys
 

@@ -1,6 +1,6 @@
-"""Puts records in the order of the FlowTable: by source, destination, start, end, bytes, path.
+"""Puts records in the order of the FlowTable: by pair, start, end, bytes, path.
 
-Two stable counting sorts (by destination, then by source) bring every directed pair together in linear time. Inside a
+A stable counting sort brings every directed pair together in linear time: pairs are numbers in their order. Inside a
 pair the records lie in a few stretches that are in order already, as the reader's threads took them from the file;
 merging turns that to account. Several times faster than a general sort of all rows on all keys, and as exact; small
 tables are left to the general sort.
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from llmprism.kernel import kernel
 from llmprism.model.flows import Int32, Int64
 
-__all__ = ["keep_rows", "pair_order"]
+__all__ = ["SMALL_TABLE", "counting_order", "in_order", "keep_rows", "pair_order"]
 
 RUN: Final = 16
 """Rows up to which insertion sort beats merging."""
@@ -26,40 +26,27 @@ SMALL_TABLE: Final = 200_000
 
 
 def pair_order(
-    src: Int32, dst: Int32, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32, address_count: int
-) -> tuple[Int64, Int32, Int32, Int64]:
-    """(order of the rows, source and destination of every pair, offsets of the pairs)."""
-    if not src.size:
-        none = np.zeros(0, dtype=np.int32)
-        return np.zeros(0, dtype=np.int64), none, none, np.zeros(1, dtype=np.int64)
-    small = src.size <= SMALL_TABLE
-    if small:
-        order = np.lexsort((path, size, end_ns, start_ns, dst, src))
-    else:
-        order = _counting_order(dst, np.arange(dst.size, dtype=np.int64), address_count)
-        order = _counting_order(src, order, address_count)
-    by_pair_src, by_pair_dst = src[order], dst[order]
-    change = np.flatnonzero((np.diff(by_pair_src) != 0) | (np.diff(by_pair_dst) != 0)) + 1
-    offsets = np.concatenate(([0], change, [src.size])).astype(np.int64)
-    if not small:
-        _sort_inside_pairs(order, offsets, start_ns, end_ns, size, path)
-    return order, by_pair_src[offsets[:-1]], by_pair_dst[offsets[:-1]], offsets
+    pair: Int32, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32, pair_count: int
+) -> tuple[Int64, Int64]:
+    """(order of the rows, offsets of the pairs)."""
+    offsets = np.zeros(pair_count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(pair, minlength=pair_count), out=offsets[1:])
+    if pair.size <= SMALL_TABLE:
+        return np.lexsort((path, size, end_ns, start_ns, pair)), offsets
+    order = counting_order(pair, offsets)
+    _sort_inside_pairs(order, offsets, start_ns, end_ns, size, path)
+    return order, offsets
 
 
 @kernel
-def _counting_order(key: Int32, order: Int64, key_count: int) -> Int64:
-    """The given order, stably sorted by `key`."""
-    next_place = np.zeros(key_count + 1, dtype=np.int64)
+def counting_order(key: Int32, offsets: Int64) -> Int64:
+    """The rows stably sorted by `key`, of which the rows of value `k` go to `offsets[k]:offsets[k + 1]`."""
+    next_place = offsets[:-1].copy()
+    order = np.empty(key.size, dtype=np.int64)
     for row in range(key.size):
-        next_place[key[row] + 1] += 1
-    for value in range(key_count):
-        next_place[value + 1] += next_place[value]
-    result = np.empty_like(order)
-    for position in range(order.size):
-        row = order[position]
-        result[next_place[key[row]]] = row
+        order[next_place[key[row]]] = row
         next_place[key[row]] += 1
-    return result
+    return order
 
 
 @kernel
@@ -122,6 +109,27 @@ def _before(one: int, two: int, start_ns: Int64, end_ns: Int64, size: Int64, pat
     if size[one] != size[two]:
         return bool(size[one] < size[two])
     return bool(path[one] < path[two])
+
+
+def _each_in_order(
+    order: Int64, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32, connection: NDArray[np.uint64]
+) -> tuple[Int64, Int64, Int64, Int32, NDArray[np.uint64]]:
+    return start_ns[order], end_ns[order], size[order], path[order], connection[order]
+
+
+@kernel(small=_each_in_order)
+def in_order(
+    order: Int64, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32, connection: NDArray[np.uint64]
+) -> tuple[Int64, Int64, Int64, Int32, NDArray[np.uint64]]:
+    """The columns in this order. Where they are fields of records, each record is visited once."""
+    rows = order.size
+    out_start, out_end, out_size = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
+    out_path, out_connection = np.empty(rows, np.int32), np.empty(rows, np.uint64)
+    for place in range(rows):
+        row = order[place]
+        out_start[place], out_end[place], out_size[place] = start_ns[row], end_ns[row], size[row]
+        out_path[place], out_connection[place] = path[row], connection[row]
+    return out_start, out_end, out_size, out_path, out_connection
 
 
 def keep_rows(offsets: Int64, keep: NDArray[np.bool_]) -> Int64:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
-from llmprism.stats.time_order import time_order
+from llmprism.stats.order import stable_order
 
 Float64 = NDArray[np.float64]
 
@@ -82,7 +82,7 @@ def _rests(transfers: TransferTable, along: list[int], against: list[int], bound
     message = transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES
     rows, sign = rows[message], sign[message]
     when, signed = transfers.end_ns[rows], sign * transfers.bytes[rows]
-    order = time_order(when)
+    order = stable_order(when)
     low, high = _longest_rests(when[order], signed[order], boundary_ns)
     return (float(np.median(low)), float(np.median(high))) if low.size else (0.0, 0.0)
 

@@ -17,8 +17,8 @@ from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.stats.byte_steps import Chain, chain_at
+from llmprism.stats.order import stable_order
 from llmprism.stats.silences import Silences, silences_of
-from llmprism.stats.time_order import time_order
 
 Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
@@ -193,7 +193,7 @@ def _union(transfers: TransferTable, pairs: Bool) -> Silences:
 def _in_order(times: Int64, rows: Int64) -> tuple[Int64, Int64]:
     """The times of these rows, ascending, and the rows in that order."""
     unordered = times[rows]
-    order = time_order(unordered)
+    order = stable_order(unordered)
     return unordered[order], rows[order]
 
 

@@ -22,9 +22,9 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, ONE_MESSAGE_BYTES, Int32, 
 from llmprism.recognize.beside_meshes import beside_meshes, has_meshes
 from llmprism.recognize.bulk import PairEnds, PairTraffic, pair_traffic
 from llmprism.stats.byte_steps import Chain, find_steps
+from llmprism.stats.order import stable_order
 from llmprism.stats.robust import segment_quantiles
 from llmprism.stats.silences import Silences, silences_of
-from llmprism.stats.time_order import time_order
 
 __all__ = ["cluster_clock", "witness_pairs"]
 
@@ -229,6 +229,6 @@ def _link_keys(transfers: PairEnds, pairs: Int32) -> Int64:
 def _series(transfers: TransferTable, pairs: Int32) -> Silences:
     rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
     start: Int64 = transfers.start_ns[rows]
-    order = time_order(start)
+    order = stable_order(start)
     rows = rows[order]
     return silences_of(start[order], transfers.end_ns[rows], transfers.bytes[rows], MESSAGE_FLOOR_BYTES)

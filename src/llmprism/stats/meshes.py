@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from llmprism.kernel import kernel
 from llmprism.stats.disjoint_sets import component_labels
+from llmprism.stats.order import stable_order
 from llmprism.stats.robust import segment_medians
-from llmprism.stats.time_order import time_order
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
@@ -221,7 +221,7 @@ def mesh_rows(pairs: MeshPairs, src: Int64, offsets: Int64, start: Int64, end: I
     for member, mixed in mixed_of.items():
         others = plain_of.get(member, [])
         plain, asked = _rows_of(others, offsets), _rows_of(mixed, offsets)
-        plain = plain[time_order(start[plain])]
+        plain = plain[stable_order(start[plain])]
         shown = (start[plain], end[plain], size[plain])
         result[asked] = _in_bursts(shown, start[asked], end[asked], size[asked], len(others))
     return result

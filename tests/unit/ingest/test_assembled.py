@@ -86,3 +86,22 @@ def test_memory_sizes(text: str, size: int) -> None:
 def test_what_is_no_memory_size(text: str) -> None:
     with pytest.raises(UsageError, match="memory limit"):
         memory_bytes(text)
+
+
+@pytest.mark.parametrize("bucket_records", [3, 10_000])
+def test_names_that_are_hard_to_look_up(tmp_path: Path, bucket_records: int) -> None:
+    """Records without a time that alone name a path, a separator inside a name, names that are missing."""
+    file = tmp_path / "flows.parquet"
+    duckdb.connect().execute(
+        f"""COPY (SELECT * FROM (VALUES
+            (1, 2, 'a', 'b', 10, ['x', NULL], 'e'), (1, 2, 'b', 'a', 10, NULL, NULL),
+            (3, 4, 'b', 'c', 10, ['x' || chr(0)], NULL), (NULL, 2, 'q', 'r', 10, ['only', 'here'], 'only'),
+            (5, 6, 'c', 'a', 10, [''], 'e'), (5, 6, 'c', '', 10, [], 'e')
+        ) AS t(start_ns, end_ns, src, dst, bytes, switches, exporter)) TO '{file}' (FORMAT parquet)"""
+    )
+    read = read_transfers([file], bucket_records=bucket_records)
+    assert read.addresses == ("a", "b", "c")
+    assert read.transfers.paths == (("only", "here"), ("x", "?"), ("x\0",))
+    assert read.transfers.path.tolist() == [1, -1, 2, -1]
+    assert read.counts.dropped == (("missing_time", 1), ("missing_address", 1))
+    _assert_same(read, assemble_transfers(read_flows([file])))
