@@ -8,10 +8,11 @@ Two methods share this way: `prism`, this tool's own, and `paper`, the published
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from llmprism.errors import UsageError
+from llmprism.forked import forked_map
 from llmprism.ingest import assemble_transfers
 from llmprism.ingest.as_records import records_as_transfers
 from llmprism.model.finding import Finding
@@ -34,10 +35,14 @@ __all__ = [
 
 METHODS: Final = ("prism", "paper")
 
+T = TypeVar("T")
+
 WORKERS: Final = 2
 """Jobs looked at at a time: kernels and array operations leave the interpreter alone for half of the time."""
 
-T = TypeVar("T")
+FORK_TRANSFERS: Final = 4_000_000
+"""Transfers from which a second process pays: about four seconds of work, against half a second for the copy."""
+
 Progress = Callable[[str, float], None]
 Told = tuple[Job, JobLayout, Timeline]
 Diagnosed = tuple[Recognition, list[Told], list[JobState], tuple[Finding, ...], Sequence[float | None]]
@@ -51,12 +56,14 @@ def diagnose(
     with_events: bool = True,
     window: Window | None = None,
     progress: Progress | None = None,
+    forks: bool = False,
 ) -> Report:
     """Everything the records say about the jobs in them.
 
     `with_events=False` leaves the per-GPU events out, which are as many as the transfers; `progress` is told the name
     of the stage and how far it is (0..1). `window` is the time that was watched, where that is more than the records
-    span: silence at its end tells.
+    span: silence at its end tells. With `forks` a copy of this process takes half of the jobs where there is much to
+    do, which a process with threads of its own must not allow.
     """
     if method not in METHODS:
         raise UsageError(f"there is no method {method!r}; there are {' and '.join(METHODS)}")
@@ -66,7 +73,7 @@ def diagnose(
     tell = progress or (lambda _stage, _share: None)
     usable, notes = usable_topology(flows.addresses, topology)
     run = _prism if method == "prism" else _paper
-    recognition, told, states, findings, lost = run(flows, usable, with_events, tell, watched)
+    recognition, told, states, findings, lost = run(flows, usable, with_events, tell, watched, forks)
     notes += congestion_note(flows.congestion)
     return Report(
         window=watched,
@@ -95,39 +102,48 @@ def tell_job(job: Job, window: Window, *, with_events: bool) -> tuple[JobLayout,
 
 
 def _prism(
-    flows: FlowTable | AssembledFlows, topology: Topology | None, with_events: bool, tell: Progress, window: Window
-) -> Diagnosed:
+    flows: FlowTable | AssembledFlows, topology: Topology | None, with_events: bool, tell: Progress, window: Window,
+    forks: bool,
+) -> Diagnosed:  # fmt: skip
     from llmprism.diagnose import diagnose_jobs
     from llmprism.recognize import recognize
 
     tell("transfers", 0.0)
     transfers = assemble_transfers(flows) if isinstance(flows, FlowTable) else flows.transfers
     tell("jobs", 0.0)
-    told: list[Told] = []
-    states: list[JobState] = []
+    shared = forks and transfers.start_ns.size >= FORK_TRANSFERS
+    recognition = recognize(transfers, topology, shared=shared)
+    jobs = recognition.jobs
+
+    def told_of(job: Job) -> tuple[JobLayout, Timeline, JobState]:
+        return tell_job(job, window, with_events=with_events)
+
+    def told_share(share: float) -> None:
+        tell("layout and timeline", share)
+
     with ThreadPoolExecutor(WORKERS, "llmprism-job") as threads:
-        recognition = recognize(transfers, topology, threads.map)
-        jobs = recognition.jobs
-        answers = _largest_first(threads, lambda job: tell_job(job, window, with_events=with_events), jobs)
-        for index, (job, (layout, timeline, state)) in enumerate(zip(jobs, answers, strict=True)):
-            tell("layout and timeline", index / len(jobs))
-            told.append((job, layout, timeline))
-            states.append(state)
+        told_share(0.0)
+        if shared:
+            answers = forked_map(told_of, jobs, lambda job: job.transfers.start_ns.size, told_share)
+        else:
+            answers = list(_counted(threads.map(told_of, jobs), len(jobs), told_share))
+        told = [(job, layout, timeline) for job, (layout, timeline, _) in zip(jobs, answers, strict=True)]
+        states = [state for _, _, state in answers]
         tell("diagnosis", 0.0)
         findings, lost = diagnose_jobs(told, states, topology, window, recognition.outside, threads.map)
     return recognition, told, states, findings, lost
 
 
-def _largest_first(threads: Executor, function: Callable[[Job], T], jobs: Sequence[Job]) -> Iterator[T]:
-    """The function's answers in the order of the jobs; the large jobs, which the others must not wait for, begin."""
-    order = sorted(range(len(jobs)), key=lambda index: -jobs[index].transfers.start_ns.size)
-    answers = {index: threads.submit(function, jobs[index]) for index in order}
-    return (answers.pop(index).result() for index in range(len(jobs)))
+def _counted(answers: Iterable[T], count: int, told_share: Callable[[float], None]) -> Iterator[T]:
+    for index, answer in enumerate(answers):
+        told_share(index / count)
+        yield answer
 
 
 def _paper(
-    flows: FlowTable | AssembledFlows, topology: Topology | None, _with_events: bool, tell: Progress, _window: Window
-) -> Diagnosed:
+    flows: FlowTable | AssembledFlows, topology: Topology | None, _with_events: bool, tell: Progress, _window: Window,
+    _forks: bool,
+) -> Diagnosed:  # fmt: skip
     from llmprism.diagnose import diagnose_paper
     from llmprism.parallelism import layout_paper
     from llmprism.recognize import recognize_paper

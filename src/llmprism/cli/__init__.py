@@ -6,6 +6,7 @@ before even typer is loaded, and a command's module is imported when that comman
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -20,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments == ["--version"]:
         sys.stdout.write(f"llmprism {__version__}\n")
         return 0
+    os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")  # making room for huge pages takes longer than they save
     from llmprism.cli.run import run
 
     return run(arguments or ["--help"])

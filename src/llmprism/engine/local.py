@@ -32,5 +32,5 @@ class LocalEngine:
             memory_limit=options.memory_limit,
         )
         return pipeline.diagnose(
-            table, topology, method=options.method, with_events=options.with_events, progress=progress
+            table, topology, method=options.method, with_events=options.with_events, progress=progress, forks=True
         )

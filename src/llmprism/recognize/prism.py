@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.forked import forked_map
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int32, TransferTable, ranges
 from llmprism.model.job import Job, Recognition
@@ -121,18 +122,20 @@ class Joined:
     questions: tuple[RailQuestion, ...]
 
 
-def recognize(
-    transfers: TransferTable, topology: Topology | None = None, each: Callable[..., Iterable[Any]] = map
-) -> Recognition:
+def recognize(transfers: TransferTable, topology: Topology | None = None, *, shared: bool = False) -> Recognition:
     """The training jobs in these transfers, and how many records belong to none.
 
-    `each` applies a function to every cluster, as `map` does; that of a pool of threads looks at several at a time.
+    `shared`: a second process takes half of the clusters.
     """
     segments = segments_of(transfers)
     draft = draft_clusters(transfers, segments, topology)
     pieces = draft.pieces.cut(transfers)
     traffic = draft.pieces.traffic
-    clocks: list[StepClock | None] = list(each(lambda pairs: cluster_clock(pieces, traffic, pairs), draft.clusters))
+
+    def clock_of(pairs: Int32) -> StepClock | None:
+        return cluster_clock(pieces, traffic, pairs)
+
+    clocks = forked_map(clock_of, draft.clusters, len) if shared else [clock_of(pairs) for pairs in draft.clusters]
     joined = join_clusters(draft, clocks, topology)
     rails = [
         (question.left, question.right)

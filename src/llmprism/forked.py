@@ -1,0 +1,106 @@
+"""A function over many items, shared with a second process that is a copy of this one.
+
+Threads of one Python process take turns wherever they run Python, and wait for each other when they ask for memory. A
+forked process sees everything that this one holds, without a copy, and has an interpreter and a memory of its own; only
+what the function returns has to travel. Items are taken from a pipe, one by one, by whoever is free.
+
+For the command line only: a process with many threads, such as a service, must not fork. A copy that dies costs time,
+not results: what it did not hand back is computed here.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import struct
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
+
+__all__ = ["forked_map"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_NUMBER: Final = struct.Struct("=I")
+
+PIPE_BYTES: Final = 1 << 16
+"""What a pipe holds at least on Linux; more items than fit are handed out in runs of neighbours."""
+
+
+def forked_map(
+    function: Callable[[T], R],
+    items: Sequence[T],
+    size: Callable[[T], int],
+    progress: Callable[[float], None] = lambda _share: None,
+) -> list[R]:
+    """The results in the order of the items; those with the largest size begin."""
+    if len(items) < 2 or not hasattr(os, "fork"):
+        return [function(item) for item in items]
+    order = sorted(range(len(items)), key=lambda index: -size(items[index]))
+    run = -(-len(order) * _NUMBER.size // PIPE_BYTES)
+    runs = [order[first : first + run] for first in range(0, len(order), run)]
+    tickets = _filled_pipe(len(runs))
+    answers, to_parent = os.pipe()
+    child = _fork()
+    if child == 0:
+        os.close(answers)
+        _work_and_exit(function, items, runs, tickets, to_parent)
+    os.close(to_parent)
+    try:
+        results: dict[int, R] = {}
+        for index in _taken(tickets, runs):
+            results[index] = function(items[index])
+            progress(min(2.0 * len(results) / len(items), 1.0))
+        results |= _received(answers)
+    finally:
+        os.close(tickets)
+        os.close(answers)
+        os.waitpid(child, 0)
+    return [results[index] if index in results else function(items[index]) for index in range(len(items))]
+
+
+def _filled_pipe(count: int) -> int:
+    """A pipe that holds the numbers below `count`, and then ends."""
+    read, write = os.pipe()
+    os.write(write, b"".join(map(_NUMBER.pack, range(count))))
+    os.close(write)
+    return read
+
+
+def _fork() -> int:
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the bar of progress has one, and no lock here
+        return os.fork()
+
+
+def _taken(tickets: int, runs: Sequence[Sequence[int]]) -> Iterator[int]:
+    """The items that fall to this process."""
+    while ticket := os.read(tickets, _NUMBER.size):
+        yield from runs[_NUMBER.unpack(ticket)[0]]
+
+
+def _work_and_exit(
+    function: Callable[[T], R], items: Sequence[T], runs: Sequence[Sequence[int]], tickets: int, answers: int
+) -> None:
+    """The second process. It ends here, whatever happens: an error will be met again, and told, by the first one."""
+    status = 1
+    try:
+        results = {index: function(items[index]) for index in _taken(tickets, runs)}
+        with os.fdopen(answers, "wb") as file:
+            pickle.dump(results, file, protocol=pickle.HIGHEST_PROTOCOL)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _received(answers: int) -> dict[int, R]:
+    """What the second process has computed; nothing where it died."""
+    with os.fdopen(os.dup(answers), "rb") as file:
+        try:
+            found: dict[int, R] = pickle.load(file)  # noqa: S301 - written by a copy of this very process
+        except (EOFError, pickle.UnpicklingError):
+            return {}
+    return found
