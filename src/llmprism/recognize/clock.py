@@ -223,7 +223,8 @@ def _witnesses(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> Itera
 def _link_keys(transfers: PairEnds, pairs: Int32) -> Int64:
     """A number for the link of each pair, the same for both directions; ordered by the ends of the links."""
     src, dst = transfers.pair_src[pairs].astype(np.int64), transfers.pair_dst[pairs].astype(np.int64)
-    return np.minimum(src, dst) * len(transfers.addresses) + np.maximum(src, dst)
+    low, high = np.minimum(src, dst), np.maximum(src, dst)
+    return low * (int(high.max(initial=0)) + 1) + high
 
 
 def _series(transfers: TransferTable, pairs: Int32) -> Silences:
