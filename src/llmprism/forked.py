@@ -10,7 +10,6 @@ not results: what it did not hand back is computed here.
 
 from __future__ import annotations
 
-import gc
 import os
 import pickle
 import struct
@@ -70,7 +69,6 @@ def _filled_pipe(count: int) -> int:
 
 
 def _fork() -> int:
-    gc.collect()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the bar of progress has one, and no lock here
         return os.fork()

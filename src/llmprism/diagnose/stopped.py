@@ -44,7 +44,7 @@ ALIVE_STEPS: Final = 3.0
 ALIVE_FLOOR_NS: Final = 2_000_000_000
 """And at least two seconds: a crash takes the other ranks down within that."""
 
-STANDSTILL_STEPS: Final = 5.0
+STANDSTILL_STEPS: Final = 4.0
 """Steps without a message after which a job whose ranks live hangs between two steps,"""
 
 STANDSTILL_FLOOR_NS: Final = 20_000_000_000
