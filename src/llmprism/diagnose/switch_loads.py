@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.kernel import kernel
-from llmprism.model.flows import Int32, Int64, TransferTable
+from llmprism.model.flows import Int32, Int64, TransferTable, ranges
 from llmprism.model.report import SwitchLoad
 from llmprism.model.topology import Topology
 
@@ -98,9 +98,8 @@ def _switches_of(paths: Sequence[tuple[str, ...]]) -> tuple[list[str], Int64, In
     flat = np.array([code[switch] for switches in crossed for switch in switches], dtype=np.int64)
     count = np.array([len(switches) for switches in crossed], dtype=np.int64)
     start = np.cumsum(count) - count
-    path = np.repeat(np.arange(which.size), count[which])
-    within = np.arange(path.size) - np.repeat(np.cumsum(count[which]) - count[which], count[which])
-    return names, flat[start[which][path] + within], path
+    passed = flat[ranges(start[which], start[which] + count[which])]
+    return names, passed, np.repeat(np.arange(which.size), count[which])
 
 
 def _half_way(size: Int64, bounds: Int64, total: Int64) -> Int64:

@@ -16,19 +16,27 @@ from llmprism.model.topology import Topology
 __all__ = ["LocalEngine"]
 
 
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """A run makes a million lasting objects (names, paths) and hardly a cycle: to look for garbage among them again and
+    again takes seconds."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
 class LocalEngine:
+    @_collector_paused()
     def diagnose(
         self,
         flows: Sequence[str],
         topology: Topology | None,
         options: RunOptions,
         progress: pipeline.Progress | None = None,
-    ) -> Report:
-        with _collector_paused():
-            return self._diagnose(flows, topology, options, progress)
-
-    def _diagnose(
-        self, flows: Sequence[str], topology: Topology | None, options: RunOptions, progress: pipeline.Progress | None
     ) -> Report:
         reading = None if progress is None else partial(progress, "reading flow records")
         read = read_flows if options.method == "paper" else read_transfers
@@ -42,16 +50,3 @@ class LocalEngine:
         return pipeline.diagnose(
             table, topology, method=options.method, with_events=options.with_events, progress=progress, forks=True
         )
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """A run makes a million lasting objects (names, paths) and hardly a cycle: to look for garbage among them again and
-    again takes seconds."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()

@@ -52,6 +52,11 @@ class Links:
         """The chosen links, marked or listed."""
         return Links(self.low[chosen], self.high[chosen], self.there[chosen], self.back[chosen])
 
+    def numbered_ends(self) -> tuple[int, Int64, Int64]:
+        """How many members the links have, and their low and high ends with these numbered from 0 on."""
+        members, ends = np.unique(np.concatenate([self.low, self.high]), return_inverse=True)
+        return members.size, ends[: self.low.size], ends[self.low.size :]
+
 
 def _spread_by_arrays(
     offsets: Int64, start: Int64, end: Int64, size: Int64, boundary: Int64, regular: Bool, bins: int

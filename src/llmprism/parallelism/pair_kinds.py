@@ -110,10 +110,9 @@ def _step_bytes(features: PairFeatures, pair: Int32) -> Float64:
 
 def _apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64:
     """Distance between a link's profile and that of the one-way links at its ends; 0 where either end has none."""
-    members, ends = np.unique(np.concatenate([links.low, links.high]), return_inverse=True)
-    low, high = ends[: links.low.size], ends[links.low.size :]
+    members, low, high = links.numbered_ends()
     own = _over_the_step(features, links.there) + _over_the_step(features, links.back)
-    rings = np.zeros((members.size, features.profile.shape[1]))
+    rings = np.zeros((members, features.profile.shape[1]))
     for end in (low, high):
         np.add.at(rings, end[one_way], own[one_way])
     known = (rings[low].any(axis=1)) & (rings[high].any(axis=1))
@@ -204,13 +203,13 @@ def _accept(order: Int64, low: Int64, high: Int64, kind: Int8, vote: Float64, of
 def reconcile(links: Links, judged: LinkKinds) -> LinkKinds:
     """One consistent answer: data-parallel links refused inside a pipeline become `other`, between groups pipeline
     links; refused pipeline links become data-parallel."""
-    members, ends = np.unique(np.concatenate([links.low, links.high]), return_inverse=True)
-    low, high = ends[: links.low.size], ends[links.low.size :]
+    members, low, high = links.numbered_ends()
     order = np.argsort(-judged.confidence, kind="stable")
     doubt = np.maximum(1.0 - judged.confidence, 1e-9)
     vote = np.log(judged.confidence / doubt) * np.where(judged.kind == PairKind.DP, 1.0, -1.0)
+    ends = np.concatenate([low, high])
     by_node = np.argsort(ends, kind="stable")
-    offsets = np.searchsorted(ends[by_node], np.arange(members.size + 1))
+    offsets = np.searchsorted(ends[by_node], np.arange(members + 1))
     kind = _accept(
         order, low, high, judged.kind, vote, offsets, by_node % max(links.low.size, 1),
         int(PairKind.DP), int(PairKind.PP), int(PairKind.OTHER),
@@ -229,10 +228,9 @@ def without_false_pipelines(links: Links, kinds: LinkKinds) -> LinkKinds:
     chosen = np.flatnonzero(kind == PairKind.PP)
     if not chosen.size:
         return kinds
-    members, ends = np.unique(np.concatenate([links.low, links.high]), return_inverse=True)
-    low, high = ends[: links.low.size], ends[links.low.size :]
-    component = component_labels(members.size, low[chosen], high[chosen])
-    degree = np.bincount(np.concatenate([low[chosen], high[chosen]]), minlength=members.size)
+    members, low, high = links.numbered_ends()
+    component = component_labels(members, low[chosen], high[chosen])
+    degree = np.bincount(np.concatenate([low[chosen], high[chosen]]), minlength=members)
     false = np.zeros(int(component.max()) + 1, dtype=np.bool_)
     false[component[degree > 2]] = True
     collective = np.flatnonzero(kind == PairKind.DP)
