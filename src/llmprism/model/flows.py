@@ -144,9 +144,9 @@ class TransferTable:
         return np.add.reduceat(self.bytes, self.pair_offsets[:-1]) if self.pair_count else np.zeros(0, dtype=np.int64)
 
     def pairs_between(self, src: Int64, dst: Int64) -> Int64:
-        """The pairs from and to these addresses, -1 where there is no such pair."""
+        """The pairs from and to these addresses (of several with the same ends the last), -1 where there is none."""
         known, wanted = (self.pair_src.astype(np.int64) << 32) | self.pair_dst, (src << 32) | dst
-        pair = np.searchsorted(known, wanted)
+        pair = np.searchsorted(known, wanted, side="right") - 1
         return np.where(np.append(known, -1)[pair] == wanted, pair, -1)
 
     def paths_taken(self) -> Int32:

@@ -14,7 +14,6 @@ from llmprism.model.layout import PairKind, PairRoles
 from llmprism.parallelism.features import Links
 from llmprism.parallelism.in_step import InStep
 from llmprism.parallelism.meshes import Meshes
-from llmprism.parallelism.pair_ends import pairs_between
 from llmprism.parallelism.pair_kinds import LinkKinds
 
 Bool = NDArray[np.bool_]
@@ -81,7 +80,7 @@ def collective_pairs(transfers: TransferTable, links: Links, kinds: LinkKinds) -
 
 def all_roles(transfers: TransferTable, told: PairRoles, meshes: Meshes, in_step: InStep) -> PairRoles:
     """Roles of the links, of the meshes, and of rings inside the forward pass; a pair may have two."""
-    pair = pairs_between(transfers, told.src, told.dst)
+    pair = transfers.pairs_between(told.src.astype(np.int64), told.dst.astype(np.int64))
     ring = in_step.inside[pair] if pair.size else np.zeros(0, dtype=np.bool_)
     keep = ~ring | in_step.gradients[pair] if pair.size else ring
     mesh = np.flatnonzero(meshes.pairs)
