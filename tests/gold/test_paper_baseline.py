@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from llmprism.diagnose.paper import diagnose_paper
+from llmprism.diagnose.published_rules import diagnose_paper
 from llmprism.ingest.as_records import records_as_transfers
 from llmprism.model import FlowTable, InputCounts, Nic, PairKind, Server, Switch, Topology
-from llmprism.parallelism.paper import layout_paper
-from llmprism.recognize.paper import recognize_paper
+from llmprism.parallelism.published_rules import layout_paper
+from llmprism.recognize.published_rules import recognize_paper
 from llmprism.stats.change_points import DEFAULT_HAZARD, NormalInverseGamma, change_probability
-from llmprism.timeline.paper import timeline_paper
+from llmprism.timeline.published_rules import timeline_paper
 
 CAPTURES = Path(__file__).parents[2] / "../shared/data/captures"
 NAMES = ["crash", "ddp4", "fsdp8", "pp4dp2tp2", "slow_gpu", "slow_nic", "two_jobs"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from llmprism import limits
-from llmprism.diagnose.prism import JobFaults, Shared
+from llmprism.diagnose.find_faults import JobFaults, Shared
 from llmprism.engine.spark.graph import Graph, graph_from
 from llmprism.engine.spark.pieces import cluster_pieces, job_pieces, rail_pieces, server_pieces
 from llmprism.engine.spark.tables import DROPPED, ROWS, SEGMENTS, schema_text
@@ -40,7 +40,7 @@ from llmprism.errors import LimitError
 from llmprism.model.clock import StepClock
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Int32
-from llmprism.recognize.prism import Draft, JobDraft, RailQuestion
+from llmprism.recognize.recognise_jobs import Draft, JobDraft, RailQuestion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llmprism.engine.spark.cluster import Cluster
     from llmprism.engine.spark.tasks import JobOutcome
     from llmprism.model.finding import Finding
-    from llmprism.recognize.prism import Draft, JobDraft
+    from llmprism.recognize.recognise_jobs import Draft, JobDraft
 
 __all__ = ["SparkEngine", "report_of"]
 
@@ -64,7 +64,7 @@ class SparkEngine:
 def report_of(cluster: Cluster, topology: Topology | None, tell: Progress) -> Report:
     """The report, made of what the cluster says."""
     from llmprism.diagnose import switch_loads
-    from llmprism.recognize.prism import draft_clusters, draft_jobs, join_clusters, unused_records
+    from llmprism.recognize.recognise_jobs import draft_clusters, draft_jobs, join_clusters, unused_records
 
     graph = cluster.graph
     usable, notes = usable_topology(graph.addresses, topology)
@@ -99,9 +99,9 @@ def _findings(
 
     Second, what each job lost to them.
     """
-    from llmprism.diagnose.prism import find_shared_faults, with_costs
+    from llmprism.diagnose.find_faults import find_shared_faults, with_costs
     from llmprism.engine.spark.tasks import JobHead
-    from llmprism.recognize.prism import crossing_pairs
+    from llmprism.recognize.recognise_jobs import crossing_pairs
 
     crossing = crossing_pairs(draft, drafts)
     names, pieces = draft.pieces.addresses, draft.pieces

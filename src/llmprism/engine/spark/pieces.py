@@ -13,7 +13,7 @@ import pyarrow as pa
 from llmprism.engine.arrow_codec import encode
 from llmprism.model.flows import Int32
 from llmprism.recognize.clock import witness_pairs
-from llmprism.recognize.prism import Draft, JobDraft, RailQuestion
+from llmprism.recognize.recognise_jobs import Draft, JobDraft, RailQuestion
 from llmprism.recognize.segments import PairPieces
 from llmprism.stats.disjoint_sets import component_labels
 

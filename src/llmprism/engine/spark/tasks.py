@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from llmprism.diagnose.evidence import gather_evidence
-from llmprism.diagnose.prism import JobFaults, Shared, find_job_faults
+from llmprism.diagnose.find_faults import JobFaults, Shared, find_job_faults
 from llmprism.diagnose.slow_cells import SlowCells, judge_transfers
 from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.diagnose.switch_loads import PathLoads, path_loads
@@ -31,7 +31,7 @@ from llmprism.model.timeline import Timeline
 from llmprism.pipeline import tell_job
 from llmprism.recognize.bulk import PairTraffic
 from llmprism.recognize.clock import cluster_clock
-from llmprism.recognize.prism import JobDraft, RailQuestion, are_rails
+from llmprism.recognize.recognise_jobs import JobDraft, RailQuestion, are_rails
 from llmprism.recognize.segments import segments_of
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmprism.ingest.as_records import records_as_transfers
-from llmprism.recognize.paper import recognize_paper
+from llmprism.recognize.published_rules import recognize_paper
 
 
 def names(job) -> set[str]:

@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.ingest.as_records import records_as_transfers
 from llmprism.model import EventKind, Job, JobLayout, Layout, PairKind, PairRoles
-from llmprism.timeline.paper import timeline_paper
+from llmprism.timeline.published_rules import timeline_paper
 
 ACTIVATION = 4_194_304
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llmprism.diagnose.paper import diagnose_paper
+from llmprism.diagnose.published_rules import diagnose_paper
 from llmprism.ingest.as_records import records_as_transfers
 from llmprism.model import (
     EventKind,

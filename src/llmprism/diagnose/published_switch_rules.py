@@ -2,7 +2,7 @@
 
 A flow counts for every switch on its path; where the records carry no path, for the switches that the topology gives
 its two ends. The bandwidth of a switch is the mean over its DP flows of bytes over duration; its load is the largest
-number of DP flows open at the same moment. Part of `diagnose/paper.py`, which says more.
+number of DP flows open at the same moment. Part of `diagnose/published_rules.py`, which says more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Findings by the published rule: whatever lies three standard deviations off the mean.
 
 Three comparisons: the durations of a job's steps; within each step the DP durations of its DP groups; between switches,
-over all jobs, the mean bandwidth of the DP flows through them and how many they carry at once (`paper_switches`). Each
-value that is off is one finding: the rule says what differs and names no cause.
+over all jobs, the mean bandwidth of the DP flows through them and how many they carry at once
+(`published_switch_rules`). Each value that is off is one finding: the rule says what differs and names no cause.
 
 It is quiet with fewer than 11 values to compare and shouts at every long step, the set-up step included: see
 docs/explanation/paper-baseline.md. Reference: LLMPrism, arXiv 2505.00342 (DSN'25), diagnosis.
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.diagnose.paper_switches import abnormal_switches
+from llmprism.diagnose.published_switch_rules import abnormal_switches
 from llmprism.model import (
     EventKind,
     Evidence,

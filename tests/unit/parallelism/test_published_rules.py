@@ -7,7 +7,7 @@ import pytest
 
 from llmprism.ingest.as_records import records_as_transfers
 from llmprism.model import Job, PairKind
-from llmprism.parallelism.paper import layout_paper
+from llmprism.parallelism.published_rules import layout_paper
 
 
 def job_of(flows) -> Job:
