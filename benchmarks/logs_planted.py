@@ -24,8 +24,8 @@ from llmprism.logs.progress import measure_progress
 from llmprism.logs.reader import read_job
 from llmprism.logs.reference import Reference
 from llmprism.model.log import LogDiagnosis
-from llmprism.sim.log_faults import FAULTS
-from llmprism.sim.logs import LogScenario, LogTruth, SimulatedLogs, plant, simulate_logs, write_logs
+from logs_faults import FAULTS
+from logs_simulator import LogScenario, LogTruth, SimulatedLogs, plant, simulate_logs, write_logs
 
 FRAMEWORKS = ("megatron", "deepspeed", "torchtitan", "trainer")
 LAYOUTS = ("rank", "node", "srun")

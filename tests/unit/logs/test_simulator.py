@@ -8,8 +8,8 @@ from pathlib import Path
 from llmprism.logs.diagnose import diagnose_log
 from llmprism.logs.library import load_library
 from llmprism.logs.reader import read_job
-from llmprism.sim.log_faults import FAULTS
-from llmprism.sim.logs import LogScenario, simulate_logs, write_logs
+from logs_faults import FAULTS
+from logs_simulator import LogScenario, simulate_logs, write_logs
 
 
 def test_planted_faults_are_found(tmp_path: Path) -> None:

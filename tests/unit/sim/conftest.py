@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from llmprism.sim.checks import Trace, trace_of
 from llmprism.sim.collector import Batch
 from llmprism.sim.recorder import TransferBatch
 from llmprism.sim.scenario import Scenario, parse_scenario
 from llmprism.sim.simulation import Simulation
+from simulation_checks import Trace, trace_of
 
 
 @dataclass(frozen=True)

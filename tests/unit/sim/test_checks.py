@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from llmprism.model import PairKind
-from llmprism.sim.checks import Trace, check_causality, check_line_rate, check_ring_bytes, check_steps
 from llmprism.sim.scenario import read_scenario, scenario_names
 from llmprism.sim.simulation import Simulation
+from simulation_checks import Trace, check_causality, check_line_rate, check_ring_bytes, check_steps
 
 BIG = ("cluster-2880", "cluster-16384", "cluster-100000")
 

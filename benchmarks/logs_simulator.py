@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from llmprism.sim.log_faults import Aftermath, LogFault
+from logs_faults import Aftermath, LogFault
 
 __all__ = ["LogScenario", "LogTruth", "SimulatedLogs", "plant", "simulate_logs", "write_logs"]
 
@@ -152,7 +152,7 @@ class _Job:
 
     def __init__(self, scenario: LogScenario) -> None:
         self.scenario = scenario
-        self.rng = random.Random(scenario.seed)  # noqa: S311 (a simulation, not a secret)
+        self.rng = random.Random(scenario.seed)
         self.entries: list[_Entry] = []
         first = self.rng.randint(1, 80)
         self.nodes = [f"gpu-node{first + k:03d}" for k in range(scenario.nodes)]
