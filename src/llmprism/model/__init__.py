@@ -1,6 +1,6 @@
 """The nouns of the domain, frozen. Stages meet only through these types."""
 
-from llmprism.model.clock import StepClock
+from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.congestion import CongestionTable
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.fitness import Answer, ClockOffset, Fitness, Question, Verdict
@@ -14,6 +14,7 @@ from llmprism.model.topology import Nic, Server, Switch, Topology
 
 __all__ = [
     "Answer",
+    "ClockCandidate",
     "ClockOffset",
     "CongestionTable",
     "EventKind",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from llmprism.model.flows import Int64
 
-__all__ = ["StepClock"]
+__all__ = ["ClockCandidate", "StepClock"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +49,12 @@ class StepClock:
         """Median duration of a step; 0 without any."""
         durations = np.diff(self.boundary_ns)[self.regular]
         return float(np.median(durations)) if durations.size else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClockCandidate:
+    """One rhythm that the traffic shows and that may be the step's; `score` (0..1) is how much of the traffic it
+    explains and how plainly: the share of bytes on its chain of equal steps times its dominance."""
+
+    clock: StepClock
+    score: float

@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.clock import StepClock
+from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.flows import TransferTable
 
 __all__ = ["Job", "JobState", "Recognition"]
@@ -30,7 +30,9 @@ class Job:
     `bulk` marks the pairs of `transfers` that carry training traffic; the others carry control messages (None: all
     do). `clock` is the step clock that the job was recognised by, where its steps could be seen. `places` names the
     server of each member, empty where the topology does not know it. `outside_until_ns` is when the members last
-    exchanged bulk traffic with somebody outside, storage mostly; 0 where they never did.
+    exchanged bulk traffic with somebody outside, storage mostly; 0 where they never did. `clock_candidates` are the
+    rhythms that may be the step's, the best first (the one that `clock` follows): slower ones such as checkpoints and
+    faster ones such as layers or micro-batches show as plainly at times.
     """
 
     id: str
@@ -42,6 +44,7 @@ class Job:
     clock: StepClock | None = None
     places: tuple[str, ...] = ()
     outside_until_ns: int = 0
+    clock_candidates: tuple[ClockCandidate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.model.clock import StepClock
+from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.flows import Int32, Int64
 from llmprism.recognize.bulk import PairEnds
 
@@ -29,16 +29,21 @@ EDGE_STEPS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What the bulk traffic connects; `steady` is the clock without its holes."""
+    """What the bulk traffic connects; `steady` is the best clock without its holes."""
 
     pairs: Int32
     members: Int64
     servers: frozenset[str]
-    clock: StepClock | None
+    clocks: tuple[ClockCandidate, ...]
     steady: StepClock | None
     bytes: int
     first_ns: int
     last_ns: int
+
+    @property
+    def clock(self) -> StepClock | None:
+        """The best of its clocks, if its steps show."""
+        return self.clocks[0].clock if self.clocks else None
 
 
 def acquaintance(transfers: PairEnds, clusters: list[Cluster]) -> frozenset[tuple[int, int]]:

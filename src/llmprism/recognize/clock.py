@@ -5,11 +5,14 @@ witness: its silences in byte-space show the steps or do not (`stats.byte_steps`
 Gradient links speak plainly (one long silence per step), sharded ones through the whole group, pipeline links through
 their forward direction. A few witnesses suffice, because all links of a job step together. A witness of several pairs
 must keep the bytes of each: activations and gradients of one link together look like two equal steps, one of each.
+
+Other rhythms that witnesses show (checkpoints, layers, micro-batches) are kept as candidates behind the chosen one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -17,16 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.kernel import kernel
-from llmprism.model.clock import StepClock
+from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, ONE_MESSAGE_BYTES, Int32, Int64, TransferTable, ranges
 from llmprism.recognize.beside_meshes import beside_meshes, has_meshes
 from llmprism.recognize.bulk import PairEnds, PairTraffic, pair_traffic
-from llmprism.stats.byte_steps import Chain, find_steps
+from llmprism.stats.byte_steps import Chain, find_rhythms
 from llmprism.stats.order import stable_order
 from llmprism.stats.robust import segment_quantiles
 from llmprism.stats.silences import Silences, silences_of
 
-__all__ = ["cluster_clock", "witness_pairs"]
+__all__ = ["cluster_clocks", "distinct_clocks", "witness_pairs"]
 
 LEAST_MESSAGES: Final = 6
 """Messages in a step from which their number says anything: two micro-batches over a link and back, and something."""
@@ -72,16 +75,32 @@ PLAIN: Final = 0.95
 EDGE_STEPS: Final = 2.2
 """Steps' worth of bytes that may lie outside the chain: the two steps that the window cuts, set-up traffic."""
 
+SAME_RHYTHM: Final = 0.05
+"""Relative difference of two periods at most where they are one rhythm: boundaries of one step at different places."""
 
-def cluster_clock(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> StepClock | None:
-    """The clock of the plainest witness, or None when no witness shows steps.
+MAX_CANDIDATES: Final = 4
+"""Rhythms kept for a cluster: something slower, the step, something faster, and one that nobody thought of."""
+
+
+def cluster_clocks(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> tuple[ClockCandidate, ...]:
+    """The clock of the plainest witness, then other rhythms that witnesses show; none when no witness shows steps.
 
     Where no bytes come round, messages are counted instead: sequences of varying length change every message's size,
     but not how many there are in a step.
     """
     transfers, traffic, pairs = beside_meshes(transfers, traffic, pairs)
-    by_bytes = _clock_of(transfers, traffic, pairs)
-    return by_bytes if by_bytes is not None else _clock_of(*_as_messages(transfers, pairs), LEAST_MESSAGES)
+    by_bytes = _clocks_of(transfers, traffic, pairs)
+    return by_bytes or _clocks_of(*_as_messages(transfers, pairs), LEAST_MESSAGES)
+
+
+def distinct_clocks(candidates: Iterable[ClockCandidate]) -> tuple[ClockCandidate, ...]:
+    """The candidates without those whose period an earlier one has, the most telling few of them."""
+    kept: list[ClockCandidate] = []
+    for one in candidates:
+        period = one.clock.period_ns
+        if all(abs(period - other.clock.period_ns) > SAME_RHYTHM * other.clock.period_ns for other in kept):
+            kept.append(one)
+    return tuple(kept[:MAX_CANDIDATES])
 
 
 def _as_messages(transfers: TransferTable, pairs: Int32) -> tuple[TransferTable, PairTraffic, Int32]:
@@ -90,32 +109,40 @@ def _as_messages(transfers: TransferTable, pairs: Int32) -> tuple[TransferTable,
     return counted, pair_traffic(counted), np.arange(pairs.size, dtype=np.int32)
 
 
-def _clock_of(
+def _clocks_of(
     transfers: TransferTable, traffic: PairTraffic, pairs: Int32, least_messages: int | None = None
-) -> StepClock | None:
+) -> tuple[ClockCandidate, ...]:
     """`least_messages` is the least number of messages in a step, where messages are counted in place of bytes."""
-    best: tuple[float, Chain, Silences] | None = None
+    best: ClockCandidate | None = None
+    others: list[ClockCandidate] = []
     for witness in _witnesses(transfers, traffic, pairs):
         silences = _series(transfers, witness)
         most = int(silences.bytes_before[-1]) // (least_messages * ONE_MESSAGE_BYTES) if least_messages else None
-        chain = find_steps(silences, most, pauses=_one_way(transfers, traffic, witness))
-        if chain is None or not _each_conserved(transfers, witness, silences.begin_ns[chain.boundaries], chain):
+        chains = find_rhythms(silences, most, pauses=_one_way(transfers, traffic, witness))
+        shown = [_candidate(silences, chain) for chain in chains]
+        if not chains or not _each_conserved(transfers, witness, shown[0].clock):
             continue
-        score = chain.dominance * chain.coverage
-        if best is None or score > best[0]:
-            best = score, chain, silences
+        chain = chains[0]
+        if best is None or shown[0].score > best.score:
+            others, best = [*shown[1:], *others, *([] if best is None else [best])], shown[0]
+        else:
+            others.append(shown[0])
         left_over = (1.0 - chain.coverage) * float(silences.bytes_before[-1])
         if chain.dominance >= PLAIN and left_over <= EDGE_STEPS * chain.bytes_per_step:
             break
     if best is None:
-        return None
-    _, chain, silences = best
+        return ()
+    whole = replace(best, clock=_whole_steps(transfers, _sample(traffic, pairs), best.clock))
+    return distinct_clocks([whole, best, *sorted(others, key=lambda one: -one.score)])
+
+
+def _candidate(silences: Silences, chain: Chain) -> ClockCandidate:
     clock = StepClock(silences.begin_ns[chain.boundaries], chain.regular, chain.dominance)
-    return _whole_steps(transfers, _sample(traffic, pairs), clock)
+    return ClockCandidate(clock, chain.dominance * chain.coverage)
 
 
 def witness_pairs(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> Int32:
-    """The pairs of a cluster whose transfers `cluster_clock` looks at; those of the others may be left empty."""
+    """The pairs of a cluster whose transfers `cluster_clocks` looks at; those of the others may be left empty."""
     if has_meshes(transfers, traffic, pairs):
         return pairs
     return np.unique(np.concatenate([_sample(traffic, pairs), *_witnesses(transfers, traffic, pairs)])).astype(np.int32)
@@ -184,12 +211,12 @@ def _variation(by_step: NDArray[np.int64]) -> float:
     return float((high - low).sum() / 2.0 / max(by_step.mean(axis=1).sum(), 1.0))
 
 
-def _each_conserved(transfers: TransferTable, pairs: Int32, boundary_ns: Int64, chain: Chain) -> bool:
+def _each_conserved(transfers: TransferTable, pairs: Int32, clock: StepClock) -> bool:
     """Does each pair of the witness carry the same bytes step after step?"""
     if pairs.size == 1:
         return True
-    sent = _sent_by(transfers.pair_offsets, transfers.start_ns, transfers.bytes, pairs, boundary_ns)
-    return _variation(np.diff(sent, axis=1)[:, chain.regular]) <= MAX_VARIATION
+    sent = _sent_by(transfers.pair_offsets, transfers.start_ns, transfers.bytes, pairs, clock.boundary_ns)
+    return _variation(np.diff(sent, axis=1)[:, clock.regular]) <= MAX_VARIATION
 
 
 def _one_way(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> bool:

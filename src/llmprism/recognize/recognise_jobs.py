@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.forked import forked_map
-from llmprism.model.clock import StepClock
+from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.flows import Int32, TransferTable, ranges
 from llmprism.model.job import Job, Recognition
 from llmprism.model.topology import Topology
 from llmprism.recognize.bulk import PairEnds, bulk_pairs, outside_nodes
 from llmprism.recognize.candidates import Cluster, acquaintance, candidates, same_shape
-from llmprism.recognize.clock import cluster_clock
+from llmprism.recognize.clock import cluster_clocks, distinct_clocks
 from llmprism.recognize.clusters import cluster_pairs
 from llmprism.recognize.epochs import reused_segments
 from llmprism.recognize.lockstep import lockstep, subdivides, without_holes
@@ -92,12 +92,13 @@ class JobDraft:
     clock: StepClock | None
     places: tuple[str, ...]
     outside_until_ns: int = 0
+    clock_candidates: tuple[ClockCandidate, ...] = ()
 
     def job(self, transfers: TransferTable) -> Job:
         """The job with the transfers of its pairs."""
         return Job(
             self.id, self.members, self.servers, self.confidence, transfers, self.bulk, self.clock, self.places,
-            self.outside_until_ns,
+            self.outside_until_ns, self.clock_candidates,
         )  # fmt: skip
 
 
@@ -132,10 +133,10 @@ def recognize(transfers: TransferTable, topology: Topology | None = None, *, sha
     pieces = draft.pieces.cut(transfers)
     traffic = draft.pieces.traffic
 
-    def clock_of(pairs: Int32) -> StepClock | None:
-        return cluster_clock(pieces, traffic, pairs)
+    def clocks_of(pairs: Int32) -> tuple[ClockCandidate, ...]:
+        return cluster_clocks(pieces, traffic, pairs)
 
-    clocks = forked_map(clock_of, draft.clusters, len) if shared else [clock_of(pairs) for pairs in draft.clusters]
+    clocks = forked_map(clocks_of, draft.clusters, len) if shared else [clocks_of(pairs) for pairs in draft.clusters]
     joined = join_clusters(draft, clocks, topology)
     rails = [
         (question.left, question.right)
@@ -160,8 +161,8 @@ def draft_clusters(pairs: PairEnds, segments: PairSegments, topology: Topology |
     return Draft(pieces, bulk, tuple(clusters))
 
 
-def join_clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: Topology | None) -> Joined:
-    """Which clusters step together; `clocks` has one entry per cluster of the draft."""
+def join_clusters(draft: Draft, clocks: Sequence[tuple[ClockCandidate, ...]], topology: Topology | None) -> Joined:
+    """Which clusters step together; `clocks` has the candidates of every cluster of the draft."""
     clusters = _clusters(draft, clocks, topology)
     known = acquaintance(draft.pieces, clusters)
     job = np.arange(len(clusters))
@@ -229,20 +230,22 @@ def _told_apart(jobs: list[JobDraft]) -> list[JobDraft]:
     return result
 
 
-def _clusters(draft: Draft, clocks: Sequence[StepClock | None], topology: Topology | None) -> list[Cluster]:
+def _clusters(draft: Draft, clocks: Sequence[tuple[ClockCandidate, ...]], topology: Topology | None) -> list[Cluster]:
     server_of = topology.server_of() if topology else {}
     both = zip(draft.clusters, clocks, strict=True)
-    return [_cluster(draft.pieces, pairs, clock, server_of) for pairs, clock in both]
+    return [_cluster(draft.pieces, pairs, candidates, server_of) for pairs, candidates in both]
 
 
-def _cluster(pieces: PairPieces, pairs: Int32, clock: StepClock | None, server_of: dict[str, str]) -> Cluster:
+def _cluster(
+    pieces: PairPieces, pairs: Int32, clocks: tuple[ClockCandidate, ...], server_of: dict[str, str]
+) -> Cluster:
     members = np.unique(np.concatenate([pieces.pair_src[pairs], pieces.pair_dst[pairs]])).astype(np.int64)
     names = (pieces.addresses[m] for m in members)
     servers = frozenset(server_of[name] for name in names if name in server_of)
     traffic = pieces.traffic
     first, last = int(traffic.first_ns[pairs].min()), int(traffic.last_ns[pairs].max())
-    steady = without_holes(clock) if clock is not None else None
-    return Cluster(pairs, members, servers, clock, steady, int(traffic.bytes[pairs].sum()), first, last)
+    steady = without_holes(clocks[0].clock) if clocks else None
+    return Cluster(pairs, members, servers, clocks, steady, int(traffic.bytes[pairs].sum()), first, last)
 
 
 def _one_job(a: Cluster, b: Cluster, known: bool) -> bool:
@@ -312,8 +315,9 @@ def _job(transfers: PairPieces, clusters: list[Cluster], server_of: dict[str, st
     inside &= (traffic.first_ns[sent] <= end) & (traffic.last_ns[sent] >= start)
     pairs = sent[inside].astype(np.int32)
     names = sorted(transfers.addresses[m] for m in members)
-    clocks = [cluster.clock for cluster in clusters if cluster.clock is not None]
-    clock = _majority(clocks)
+    chosen = _majority([cluster.clocks[0] for cluster in clusters if cluster.clocks])
+    others = sorted((one for cluster in clusters for one in cluster.clocks), key=lambda one: -one.score)
+    clock = chosen.clock if chosen is not None else None
     servers = sorted(frozenset().union(*(cluster.servers for cluster in clusters)))
     return JobDraft(
         id="job-" + hashlib.sha256("\n".join(names).encode()).hexdigest()[:10],
@@ -324,16 +328,17 @@ def _job(transfers: PairPieces, clusters: list[Cluster], server_of: dict[str, st
         bulk=np.isin(pairs, bulk_ids),
         clock=clock,
         places=tuple(server_of.get(transfers.addresses[m], "") for m in members),
+        clock_candidates=distinct_clocks([chosen, *others]) if chosen is not None else (),
     )
 
 
-def _majority(clocks: list[StepClock]) -> StepClock | None:
+def _majority(candidates: list[ClockCandidate]) -> ClockCandidate | None:
     """Of the clocks that have the period that most have, the one that tells most steps most plainly."""
-    if not clocks:
+    if not candidates:
         return None
-    usual = float(np.median([clock.period_ns for clock in clocks]))
-    agreeing = [clock for clock in clocks if abs(clock.period_ns - usual) <= SAME_PERIOD * usual]
-    return max(agreeing or clocks, key=lambda clock: (clock.dominance * clock.steps, clock.dominance))
+    usual = float(np.median([one.clock.period_ns for one in candidates]))
+    agreeing = [one for one in candidates if abs(one.clock.period_ns - usual) <= SAME_PERIOD * usual]
+    return max(agreeing or candidates, key=lambda one: (one.clock.dominance * one.clock.steps, one.clock.dominance))
 
 
 def _confidence(clock: StepClock | None) -> float:

@@ -29,7 +29,7 @@ from llmprism.stats.silences import Silences
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
-__all__ = ["Chain", "chain_at", "find_steps"]
+__all__ = ["Chain", "chain_at", "find_rhythms", "find_steps"]
 
 TOLERANCES: Final = (0.02, 0.08)
 """Relative deviation of one step's bytes. 2 % covers whole records (0.02-0.15 % measured on DDP, up to 2 % when a
@@ -89,6 +89,9 @@ MANY_STEPS: Final = 5
 LONG_SERIES: Final = 6_000
 """Silences beyond which steps of a single message are not looked for: every trial costs time in their number, and a
 link of single-message steps has few silences (6,000 steps of 0.2 s are 20 minutes)."""
+
+OTHER_RHYTHMS: Final = 2
+"""Rhythms besides the step's that are followed up: each costs a chain over all silences."""
 
 GRID: Final = 1.015
 """Ratio of neighbouring trial spacings: below the tolerance, so that none is missed."""
@@ -240,9 +243,10 @@ class _Series:
         return _next_dominant(self.position, self.weight, self.ordered, *self.rivals, spacing, tolerance, max_steps)
 
 
-def _largest_dominant(series: _Series, tolerance: float, max_steps: int, pauses: bool) -> float | None:
-    """Bytes per step of the step chain; None when no spacing is dominant."""
+def _dominant_spacings(series: _Series, tolerance: float, max_steps: int, pauses: bool) -> list[float]:
+    """Bytes per step of the step chain, then of the other dominant chains that were met on the way to it."""
     found: _Trial | None = None
+    others: list[float] = []
     spacing = series.total / 1.9
     while asked := series.next_dominant(spacing, tolerance, max_steps):
         spacing = asked / GRID
@@ -254,11 +258,13 @@ def _largest_dominant(series: _Series, tolerance: float, max_steps: int, pauses:
             chance = found.regular <= CHANCE_STEPS and trial.regular >= MANY_STEPS
             rest = pauses and trial.dominance >= PLAIN and found.silent_share < PAUSE_SHARE
             if not (alike or rest or chance) or trial.parts_of(found):
+                others.append(trial.spacing)
                 break
+            others.append(found.spacing)
             found = trial
         while spacing * (1.0 - tolerance) * (1.0 - ROUNDING) >= FINER * found.spacing:
             spacing /= GRID  # refined, it would still be too near to the one found
-    return found.spacing if found is not None else None
+    return [found.spacing, *others[::-1]] if found is not None else []
 
 
 def chain_at(silences: Silences, bytes_per_step: float, tolerance: float) -> Chain:
@@ -290,7 +296,14 @@ def _most_steps(silences: int) -> int:
 
 
 def find_steps(silences: Silences, max_steps: int | None = None, *, pauses: bool = False) -> Chain | None:
-    """The chain of step boundaries of a series, or None when its silences show no steps.
+    """The chain of step boundaries of a series, or None when its silences show no steps (see `find_rhythms`)."""
+    return next(iter(find_rhythms(silences, max_steps, pauses=pauses)), None)
+
+
+def find_rhythms(silences: Silences, max_steps: int | None = None, *, pauses: bool = False) -> tuple[Chain, ...]:
+    """The chain of step boundaries of a series, then the chains of other dominant rhythms: those of something slower
+    (checkpoints, evaluation) that were met before it, the nearest first, or of something faster (layers,
+    micro-batches). Nothing when the silences show no steps.
 
     `max_steps` bounds the search (default: as many as silences, a third of them in long series). With `pauses`, long
     silences that come round every few steps and take a small share of the time are taken for checkpoints or evaluation,
@@ -298,16 +311,17 @@ def find_steps(silences: Silences, max_steps: int | None = None, *, pauses: bool
     micro-batches fill it.
     """
     if silences.count < 3 or silences.bytes_before[-1] <= 0:
-        return None
+        return ()
     limit = max_steps if max_steps is not None else _most_steps(silences.count)
     series = _Series(silences)
-    best: Chain | None = None
+    best: tuple[Chain, ...] = ()
     for tolerance in TOLERANCES:
-        spacing = _largest_dominant(series, tolerance, limit, pauses)
-        if spacing is not None:
-            chain = _settled(series, spacing, tolerance)
-            if best is None or chain.coverage > WIDER_GAIN * best.coverage:
-                best = chain
-        if best is not None and best.coverage >= 1.0 / WIDER_GAIN:
+        spacings = _dominant_spacings(series, tolerance, limit, pauses)
+        if spacings:
+            chain = _settled(series, spacings[0], tolerance)
+            if not best or chain.coverage > WIDER_GAIN * best[0].coverage:
+                others = (_settled(series, other, tolerance) for other in spacings[1 : 1 + OTHER_RHYTHMS])
+                best = (chain, *(other for other in others if other.steps >= 2))
+        if best and best[0].coverage >= 1.0 / WIDER_GAIN:
             break
-    return best if best is not None and best.steps >= 2 else None
+    return best if best and best[0].steps >= 2 else ()

@@ -6,14 +6,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism.model import StepClock
+from llmprism.model import ClockCandidate, StepClock
 from llmprism.recognize.candidates import Cluster, candidates, same_shape
 
 
 def cluster(first, members, servers, steps, size):
     clock = StepClock(np.arange(steps + 1), np.ones(steps, dtype=np.bool_), 1.0) if steps else None
+    clocks = (ClockCandidate(clock, 1.0),) if clock is not None else ()
     own = np.arange(first, first + members)
-    return Cluster(np.zeros(0, dtype=np.int32), own, frozenset(servers), clock, clock, size, 0, 1)
+    return Cluster(np.zeros(0, dtype=np.int32), own, frozenset(servers), clocks, clock, size, 0, 1)
 
 
 DRAWN = st.lists(

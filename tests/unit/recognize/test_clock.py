@@ -1,16 +1,20 @@
 import numpy as np
 import pytest
 
-from llmprism.model import StepClock
+from llmprism.model import ClockCandidate, StepClock
 from llmprism.recognize.bulk import pair_traffic
-from llmprism.recognize.clock import _whole_steps, cluster_clock
+from llmprism.recognize.clock import _whole_steps, cluster_clocks, distinct_clocks
 from unit.builders import MS, Flow, build_job, chatter, cut_in_pieces, transfer_table
 
 
-def clock_of(records):
+def clocks_of(records):
     transfers = transfer_table(records)
     pairs = np.arange(transfers.pair_count, dtype=np.int32)
-    return cluster_clock(transfers, pair_traffic(transfers), pairs)
+    return cluster_clocks(transfers, pair_traffic(transfers), pairs)
+
+
+def clock_of(records):
+    return next((one.clock for one in clocks_of(records)), None)
 
 
 @pytest.mark.parametrize("shape", [{}, {"pp": 1, "dp": 4}, {"pp": 1, "dp": 2}, {"pp": 2, "dp": 3, "order": "gpipe"}])
@@ -49,6 +53,27 @@ def test_traffic_without_steps_has_no_clock():
         flows.append(Flow(*pair, now, now + MS, int(random.lognormal(14, 1))))
     clock = clock_of(flows)
     assert clock is None or clock.steps <= 3
+
+
+def test_a_checkpoint_every_few_steps_is_a_candidate_behind_the_step():
+    """A ring that rests for 60 ms after every step of 100 ms and for 300 ms after every tenth."""
+    now, flows = 0, []
+    for step in range(60):
+        for _ in range(4):
+            flows += [Flow(*pair, now, now + 8 * MS, 1_000_000) for pair in [("a", "b"), ("b", "c"), ("c", "a")]]
+            now += 10 * MS
+        now += (300 if step % 10 == 9 else 60) * MS
+    periods = [one.clock.period_ns / MS for one in clocks_of(flows)]
+    assert periods[0] == pytest.approx(100, rel=0.02)
+    assert any(period == pytest.approx(1240, rel=0.02) for period in periods[1:])
+
+
+def test_candidates_of_one_period_are_one():
+    def ticking(period_ns, score):
+        return ClockCandidate(StepClock(np.arange(9) * period_ns, np.ones(8, dtype=np.bool_), 1.0), score)
+
+    kept = distinct_clocks([ticking(100, 0.9), ticking(101, 0.8), ticking(1000, 0.5), ticking(96, 0.4)])
+    assert [one.clock.period_ns for one in kept] == [100, 1000]
 
 
 def joined(amounts, irregular=(), noise=0.0):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.recognize.bulk import bulk_pairs, pair_traffic
-from llmprism.recognize.clock import cluster_clock, witness_pairs
+from llmprism.recognize.clock import cluster_clocks, witness_pairs
 from llmprism.recognize.epochs import _Activity, _presence, reused_segments
 from llmprism.recognize.segments import MIN_SILENCE_NS, PairPieces, segments_of
 from unit.builders import Flow, transfer_table
@@ -136,7 +136,8 @@ def test_a_clock_needs_the_transfers_of_its_witnesses_only():
     ends = transfers.pair_src, transfers.pair_dst, transfers.pair_gap_ns
     bare = transfers._with_rows(lambda column: column[keep], *ends, counts)
     bare = replace(bare, addresses=())  # as other machines see it
-    full, partial = cluster_clock(transfers, traffic, pairs), cluster_clock(bare, traffic, pairs)
-    assert full is not None
-    assert partial is not None
-    assert (full.boundary_ns == partial.boundary_ns).all()
+    full, partial = cluster_clocks(transfers, traffic, pairs), cluster_clocks(bare, traffic, pairs)
+    assert full
+    assert len(full) == len(partial)
+    for one, other in zip(full, partial, strict=True):
+        assert (one.clock.boundary_ns == other.clock.boundary_ns).all()

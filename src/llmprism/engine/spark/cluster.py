@@ -37,7 +37,7 @@ from llmprism.engine.spark.tasks import (
     storage_task,
 )
 from llmprism.errors import LimitError
-from llmprism.model.clock import StepClock
+from llmprism.model.clock import ClockCandidate
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Int32
 from llmprism.recognize.recognise_jobs import Draft, JobDraft, RailQuestion
@@ -54,8 +54,8 @@ class Cluster:
     def __init__(self, graph: Graph, site: BroadcastBytes, *, with_events: bool) -> None:
         self.graph, self._site, self._with_events = graph, site, with_events
 
-    def clocks(self, draft: Draft) -> list[StepClock | None]:
-        """The clock of every cluster of the draft."""
+    def clocks(self, draft: Draft) -> list[tuple[ClockCandidate, ...]]:
+        """The candidate clocks of every cluster of the draft."""
         if not draft.clusters:
             return []
         return clocks_of(self._grouped(cluster_pieces(draft), "cluster", clock_task, CLOCKS), len(draft.clusters))

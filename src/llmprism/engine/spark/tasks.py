@@ -22,7 +22,7 @@ from llmprism.diagnose.switch_loads import PathLoads, path_loads
 from llmprism.engine.arrow_codec import arrow_type, decode, encode
 from llmprism.engine.spark.tables import digest, pair_rows, transfers_from
 from llmprism.ingest.bucket import Reading, exporters_of, read_bucket
-from llmprism.model.clock import StepClock
+from llmprism.model.clock import ClockCandidate
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Window
 from llmprism.model.job import Job, JobState
@@ -30,7 +30,7 @@ from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
 from llmprism.pipeline import tell_job
 from llmprism.recognize.bulk import PairTraffic
-from llmprism.recognize.clock import cluster_clock
+from llmprism.recognize.clock import cluster_clocks
 from llmprism.recognize.recognise_jobs import JobDraft, RailQuestion, are_rails
 from llmprism.recognize.segments import segments_of
 
@@ -90,12 +90,12 @@ class JobOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Clock:
-    clock: StepClock | None
+class _Clocks:
+    candidates: tuple[ClockCandidate, ...]
 
 
 EXPORTERS: Final = pa.schema([("exporter", pa.string())])
-CLOCKS: Final = pa.schema([("cluster", pa.int32()), ("clock", arrow_type(_Clock))])
+CLOCKS: Final = pa.schema([("cluster", pa.int32()), ("clocks", arrow_type(_Clocks))])
 RAILS: Final = pa.schema([("left", pa.int64()), ("right", pa.int64())])
 OUTCOMES: Final = pa.schema([("job", pa.int32()), ("outcome", arrow_type(JobOutcome))])
 FINDINGS: Final = pa.schema([("key", pa.int32()), ("finding", arrow_type(Finding))])
@@ -130,20 +130,20 @@ def bucket_task(reading: Reading, *, several_exporters: bool) -> Callable[[pa.Ta
 
 
 def clock_task(pieces: pa.Table) -> pa.Table:
-    """The pieces of a cluster, with the transfers of its witnesses → its clock."""
+    """The pieces of a cluster, with the transfers of its witnesses → its candidate clocks."""
     cluster = pieces["cluster"][0].as_py()
     order = np.argsort(pieces["piece"].to_numpy(), kind="stable")
     totals = (pieces[name].to_numpy()[order] for name in ("sum_bytes", "largest", "first_ns", "last_ns"))
     every = np.arange(pieces.num_rows, dtype=np.int32)
-    clock = cluster_clock(transfers_from(pieces, ()), PairTraffic(*totals), every)
-    return pa.table([pa.array([cluster], type=pa.int32()), encode([_Clock(clock)], _Clock)], schema=CLOCKS)
+    clocks = cluster_clocks(transfers_from(pieces, ()), PairTraffic(*totals), every)
+    return pa.table([pa.array([cluster], type=pa.int32()), encode([_Clocks(clocks)], _Clocks)], schema=CLOCKS)
 
 
-def clocks_of(table: pa.Table, count: int) -> list[StepClock | None]:
-    """The clocks of all clusters in their order."""
-    clocks: list[StepClock | None] = [None] * count
-    for cluster, one in zip(table["cluster"].to_pylist(), decode(table["clock"], _Clock), strict=True):
-        clocks[cluster] = one.clock
+def clocks_of(table: pa.Table, count: int) -> list[tuple[ClockCandidate, ...]]:
+    """The candidate clocks of all clusters in their order."""
+    clocks: list[tuple[ClockCandidate, ...]] = [()] * count
+    for cluster, one in zip(table["cluster"].to_pylist(), decode(table["clocks"], _Clocks), strict=True):
+        clocks[cluster] = one.candidates
     return clocks
 
 
