@@ -55,6 +55,7 @@ def diagnose(
     method: str = "prism",
     with_events: bool = True,
     window: Window | None = None,
+    watched_until_ns: int | None = None,
     progress: Progress | None = None,
     forks: bool = False,
 ) -> Report:
@@ -62,14 +63,14 @@ def diagnose(
 
     `with_events=False` leaves the per-GPU events out, which are as many as the transfers; `progress` is told the name
     of the stage and how far it is (0..1). `window` is the time that was watched, where that is more than the records
-    span: silence at its end tells. With `forks` a copy of this process takes half of the jobs where there is much to
-    do, which a process with threads of its own must not allow.
+    span, or `watched_until_ns` its end alone: silence at its end tells. With `forks` a copy of this process takes half
+    of the jobs where there is much to do, which a process with threads of its own must not allow.
     """
     if method not in METHODS:
         raise UsageError(f"there is no method {method!r}; there are {' and '.join(METHODS)}")
     from llmprism.diagnose import congestion_note, path_loads, switch_loads, with_congestion_signs
 
-    watched = window or flows.window
+    watched = (window or flows.window).watched_until(watched_until_ns)
     tell = progress or (lambda _stage, _share: None)
     usable, notes = usable_topology(flows.addresses, topology)
     run = _prism if method == "prism" else _paper

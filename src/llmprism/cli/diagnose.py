@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from llmprism.cli.screen import Progress
     from llmprism.model.report import Report
 
-__all__ = ["diagnose", "diagnose_files", "exit_code", "show"]
+__all__ = ["diagnose", "diagnose_files", "exit_code", "moment_ns", "show"]
 
 FINDINGS_EXIT = 2
 ANY = "any"
@@ -63,6 +64,13 @@ def diagnose(
         str | None,
         typer.Option("--memory-limit", metavar="SIZE", help="Memory for reading, such as 4GB; more goes to disk."),
     ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="When the collector stopped, as 2026-01-31T12:00:00Z or in ns since 1970: silence up to then tells.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no report and no progress.")] = False,
 ) -> int:
     """Say what is wrong with the training jobs in flow records.
@@ -93,6 +101,7 @@ def diagnose(
             master=master,
             with_events=outputs.need_events(),
             memory_limit=memory_limit,
+            watched_until_ns=None if until is None else moment_ns(until),
             progress=progress,
         )
     outputs.write(report)
@@ -112,6 +121,7 @@ def diagnose_files(
     master: str | None = None,
     with_events: bool = True,
     memory_limit: str | None = None,
+    watched_until_ns: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Read the files and run the pipeline over them; per-GPU events cost time and are made only where asked for."""
@@ -122,8 +132,20 @@ def diagnose_files(
     if column_map is not None:
         mapping = ColumnMapping.parse(column_map) if "=" in column_map else ColumnMapping.from_file(column_map)
     places = None if topology is None else read_topology(topology)
-    options = RunOptions(method.value, mapping, file_format, with_events, memory_limit)
+    options = RunOptions(method.value, mapping, file_format, with_events, memory_limit, watched_until_ns)
     return engine_named(engine.value, master).diagnose(flows, places, options, progress)
+
+
+def moment_ns(text: str) -> int:
+    """A moment in ns since the Unix epoch, given as such a number or as ISO 8601; without a zone it is UTC."""
+    if text.strip().lstrip("-").isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"--until does not know the time {text!r}: write it as 2026-01-31T12:00:00Z") from error
+    since = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    return since // timedelta(microseconds=1) * 1_000
 
 
 def show(report: Report) -> None:

@@ -22,7 +22,7 @@ ENGINES: Final = ("local", "spark")
 class RunOptions:
     """How to read and what to make of it: the same for every engine.
 
-    `mapping` and `format` as in `read_flows`; `method`, `with_events` as in `pipeline.diagnose`.
+    `mapping` and `format` as in `read_flows`; `method`, `with_events`, `watched_until_ns` as in `pipeline.diagnose`.
     """
 
     method: str = "prism"
@@ -30,6 +30,7 @@ class RunOptions:
     format: str | None = None
     with_events: bool = False
     memory_limit: str | None = None
+    watched_until_ns: int | None = None
 
 
 class Engine(Protocol):

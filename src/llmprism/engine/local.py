@@ -48,5 +48,11 @@ class LocalEngine:
             memory_limit=options.memory_limit,
         )
         return pipeline.diagnose(
-            table, topology, method=options.method, with_events=options.with_events, progress=progress, forks=True
+            table,
+            topology,
+            method=options.method,
+            with_events=options.with_events,
+            watched_until_ns=options.watched_until_ns,
+            progress=progress,
+            forks=True,
         )

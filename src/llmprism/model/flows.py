@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.errors import UsageError
+
 if TYPE_CHECKING:
     from llmprism.model.congestion import CongestionTable
 
@@ -45,10 +47,24 @@ ONE_MESSAGE_BYTES: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time range that the records span, in ns since the Unix epoch."""
+    """The time range that was watched, in ns since the Unix epoch: that of the records where nothing else is known."""
 
     start_ns: int
     end_ns: int
+
+    def watched_until(self, when_ns: int | None) -> Window:
+        """The same window, watched up to a later moment; a record that reaches beyond it was seen, whatever is said.
+
+        A moment before the window is a mistake in the unit of the time.
+        """
+        if when_ns is None:
+            return self
+        if when_ns < self.start_ns:
+            raise UsageError(
+                f"watched until {when_ns} ns, but the first record is of {self.start_ns} ns: give the time in "
+                "nanoseconds since the Unix epoch, or as 2026-01-31T12:00:00Z"
+            )
+        return Window(self.start_ns, max(self.end_ns, when_ns))
 
     @property
     def seconds(self) -> float:

@@ -5,7 +5,8 @@ in one, so that equal reports give equal bytes. The text is ASCII: a hostile nam
 break an encoder. Objects below the fourth level stand on one line each, which keeps the document readable and
 lets the fast encoder write the long lists.
 
-Fields beyond the contract: `setup` on steps, `ring` on groups, `notes` on jobs and on the report, `switches`.
+Fields beyond the contract: `setup` on steps, `ring` on groups, `notes` on jobs and on the report, `switches`,
+`watched_until_ns` on the window.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ def document(report: Report) -> dict[str, Any]:
     """The document as plain JSON values."""
     return {
         "schema": SCHEMA,
-        "window": {"start_ns": report.window.start_ns, "end_ns": report.window.end_ns},
+        "window": {
+            "start_ns": report.window.start_ns,
+            "end_ns": report.window.end_ns,
+            "watched_until_ns": report.window.end_ns,
+        },
         "input": {
             "records": report.input.records,
             "used": report.input.used,

@@ -51,6 +51,9 @@ PLACE_OF_KIND = {
 }
 """The place that a capture's fault names: a capture gives the name only, not its type."""
 
+OF_A_MEMBER = (FindingKind.STALL, FindingKind.SLOW_STEP)
+"""Kinds whose place is the job, unless the capture names one of its members: a rank that was stopped for a while."""
+
 SHARDING_OF_MODE = {"ddp": "none", "fsdp": "fsdp", "hsdp": "fsdp", "zero1": "zero", "zero2": "zero", "zero": "zero"}
 """A capture's `mode` in the report's words."""
 
@@ -82,7 +85,8 @@ def parse_truth(document: dict[str, Any]) -> Truth:
         raise FormatError(f"schema: {schema!r} is not {TRUTH_SCHEMA!r}")
     jobs = tuple(_capture_job(item, f"jobs[{i}]") for i, item in enumerate(as_list(document.get("jobs"), "jobs")))
     faults = as_list(document.get("faults"), "faults")
-    return Truth(jobs, tuple(_capture_fault(item, f"faults[{i}]") for i, item in enumerate(faults)))
+    members = frozenset().union(*(job.members for job in jobs))
+    return Truth(jobs, tuple(_capture_fault(item, f"faults[{i}]", members) for i, item in enumerate(faults)))
 
 
 def truth_as_report(truth: Truth) -> dict[str, Any]:
@@ -164,22 +168,29 @@ def _capture_job_id(value: object, field: str) -> str:
     return value if isinstance(value, str) else f"job{as_int(value, field)}"
 
 
-def _capture_fault(value: object, field: str) -> IssueFact:
+def _capture_fault(value: object, field: str, members: frozenset[str]) -> IssueFact:
+    """A fault of a GPU or NIC that names several addresses is at one of them, and the capture does not know which."""
     fault = as_object(value, field)
     kind = issue_kind(fault.get("kind"), f"{field}.kind")
     job = fault.get("job")
     job_id = None if job is None else _capture_job_id(job, f"{field}.job")
     place = fault.get("where")
+    equivalents: tuple[str, ...] = ()
     if place is None and job_id is not None:
         where = Where(WhereType.JOB, job_id)
     elif isinstance(place, list):
-        where = Where(PLACE_OF_KIND[kind], as_texts(place, f"{field}.where"))
+        names = as_texts(place, f"{field}.where")
+        where = Where(PLACE_OF_KIND[kind], names)
+        if where.type in (WhereType.GPU, WhereType.NIC) and names:
+            where, equivalents = Where(where.type, names[0]), names[1:]
     else:
-        where = Where(PLACE_OF_KIND[kind], as_text(place, f"{field}.where"))
+        name = as_text(place, f"{field}.where")
+        where = Where(WhereType.GPU if kind in OF_A_MEMBER and name in members else PLACE_OF_KIND[kind], name)
     return IssueFact(
         kind=kind,
         job=job_id,
         where=where,
         start_ns=as_int(fault.get("t_start"), f"{field}.t_start"),
         end_ns=as_optional_int(fault.get("t_end"), f"{field}.t_end"),
+        equivalents=equivalents,
     )

@@ -97,3 +97,24 @@ def test_a_bad_output_is_refused_before_any_work(diagnosed, capsys):
 def test_kinds_must_be_known():
     with pytest.raises(UsageError):
         command._kinds([""])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1794751216751787256", 1794751216751787256),
+        ("1970-01-01T00:00:01.000002Z", 1_000_002_000),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-02", 86_400_000_000_000),
+    ],
+)
+def test_the_time_watched_until_is_a_number_or_a_date(diagnosed, text, expected):
+    asked = diagnosed(tiny_report())
+    assert main(["diagnose", "a.csv", "--quiet", "--until", text]) == 0
+    assert asked[0][2]["watched_until_ns"] == expected
+
+
+def test_a_time_that_is_none_is_refused(diagnosed, capsys):
+    diagnosed(tiny_report())
+    assert main(["diagnose", "a.csv", "--until", "yesterday"]) == 1
+    assert "does not know the time 'yesterday'" in capsys.readouterr().err

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from llmprism.errors import UsageError
+from llmprism.model import Window
 from unit.builders import Flow, transfer_table
 
 TABLE = transfer_table(
@@ -38,3 +40,12 @@ def test_pairs_are_found_by_their_ends() -> None:
 
 def test_of_the_paths_only_known_ones_are_taken() -> None:
     assert [TABLE.paths[path] for path in TABLE.paths_taken()] == [("s", "t"), ("t", "s")]
+
+
+def test_a_window_is_watched_up_to_a_later_moment() -> None:
+    window = Window(100, 200)
+    assert window.watched_until(None) == window
+    assert window.watched_until(300) == Window(100, 300)
+    assert window.watched_until(150) == window, "a record beyond it was seen"
+    with pytest.raises(UsageError, match="first record"):
+        window.watched_until(99)

@@ -335,3 +335,22 @@ def test_plain_and_gzip_truths_are_the_same(tmp_path: Path, truth: Truth) -> Non
     (tmp_path / "plain").write_bytes(data)
     (tmp_path / "packed").write_bytes(gzip.compress(data, mtime=0))
     assert read_truth(tmp_path / "plain") == read_truth(tmp_path / "packed") == truth
+
+
+def capture_with(fault: dict[str, Any]) -> Truth:
+    job = {"job": 0, "members": ["a", "b", "c"], "dp_groups": [["a", "b", "c"]], "pipelines": [], "steps": []}
+    return parse_truth({"jobs": [job], "faults": [{"job": 0, "t_start": 1, "t_end": 2, **fault}]})
+
+
+def test_a_capture_names_the_member_that_stood_still() -> None:
+    (fault,) = capture_with({"kind": "stall", "where": "b"}).faults
+    assert (fault.where.type.value, fault.where.id) == ("gpu", "b")
+    (fault,) = capture_with({"kind": "stall", "where": None}).faults
+    assert (fault.where.type.value, fault.where.id) == ("job", "job0")
+
+
+def test_a_capture_that_names_several_addresses_means_one_of_them() -> None:
+    (fault,) = capture_with({"kind": "slow_gpu", "where": ["a", "b"]}).faults
+    assert (fault.where.id, fault.equivalents) == ("a", ("b",))
+    (fault,) = capture_with({"kind": "slow_group", "where": ["a", "b"]}).faults
+    assert (fault.where.id, fault.equivalents) == (("a", "b"), ())

@@ -7,6 +7,7 @@ key and handed to a task; or so, with a second table beside them. The rest is ma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -114,7 +115,9 @@ class Cluster:
 class SparkCluster(Cluster):
     """`pairs` has a row per pair (`tables.PAIRS`) and is kept by Spark, in memory and on disk."""
 
-    def __init__(self, spark: SparkSession, pairs: DataFrame, name: str, *, with_events: bool) -> None:
+    def __init__(
+        self, spark: SparkSession, pairs: DataFrame, name: str, *, with_events: bool, watched_until_ns: int | None
+    ) -> None:
         self._spark, self._pairs = spark, pairs
         count = pairs.count()
         if count > limits.MAX_DRIVER_PAIRS:
@@ -123,6 +126,7 @@ class SparkCluster(Cluster):
                 "read a shorter time range or fewer addresses"
             )
         graph = graph_from(pairs.select("src", "dst", *SEGMENTS, DROPPED).toArrow(), name)
+        graph = replace(graph, watched_until_ns=watched_until_ns)
         site = spark.sparkContext.broadcast(site_blob(Site(graph.addresses, graph.window)))
         super().__init__(graph, site, with_events=with_events)
 

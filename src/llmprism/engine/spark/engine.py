@@ -56,7 +56,10 @@ class SparkEngine:
         tell("reading flow records", 0.0)
         pairs = pairs_of(spark, flows, options, self._buckets).persist()
         try:
-            return report_of(SparkCluster(spark, pairs, flows[0], with_events=options.with_events), topology, tell)
+            cluster = SparkCluster(
+                spark, pairs, flows[0], with_events=options.with_events, watched_until_ns=options.watched_until_ns
+            )
+            return report_of(cluster, topology, tell)
         finally:
             pairs.unpersist()
 

@@ -19,17 +19,19 @@ __all__ = ["Graph", "graph_from"]
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Every distinct pair with its totals, sorted by (src, dst)."""
+    """Every distinct pair with its totals, sorted by (src, dst); `watched_until_ns` as in `pipeline.diagnose`."""
 
     addresses: tuple[str, ...]
     pair_src: Int32
     pair_dst: Int32
     segments: PairSegments
     counts: InputCounts
+    watched_until_ns: int | None = None
 
     @property
     def window(self) -> Window:
-        return Window(int(self.segments.first_ns.min()), int(self.segments.last_ns.max()))
+        window = Window(int(self.segments.first_ns.min()), int(self.segments.last_ns.max()))
+        return window.watched_until(self.watched_until_ns)
 
 
 def graph_from(table: pa.Table, name: str) -> Graph:
