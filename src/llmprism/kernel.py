@@ -2,7 +2,8 @@
 
 Compiling one kernel costs half a second, importing the compiler one more, and a small capture is diagnosed in less than
 that: so a kernel runs as the Python that it is written in until enough rows have gone through the kernels of this
-process or one input is large, and as machine code from then on. Compiled code is kept on disk, next to the source.
+process or one input is large, and as machine code from then on. `llmprism.kernel_cache` compiles, and keeps the code
+on disk as long as no source of the package changes.
 
     @kernel
     def _total(values: Int64) -> int: ...
@@ -20,9 +21,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
+
+from llmprism import started as started  # notes the time now; the compiler is imported later
 
 __all__ = [
     "INTERPRETED_ROWS",
@@ -121,8 +124,10 @@ def compiled_kernel(function: Callable[P, R]) -> Kernel[P, R]:
 
 
 def _compiled(loop: Kernel[P, R]) -> Callable[P, R]:
-    from numba import njit, types
+    from numba import types
     from numba.extending import typeof_impl
+
+    from llmprism.kernel_cache import compiled
 
     if Kernel not in typeof_impl.registry:
 
@@ -130,7 +135,7 @@ def _compiled(loop: Kernel[P, R]) -> Callable[P, R]:
         def _(value: Kernel[Any, Any], context: object) -> Any:  # noqa: ARG001 - numba hands it in
             return types.Dispatcher(value.compiled)
 
-    return cast("Callable[P, R]", njit(cache=True, nogil=True)(loop.python))
+    return compiled(nogil=True)(loop.python)
 
 
 @contextmanager

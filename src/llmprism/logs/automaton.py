@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from llmprism.kernel_cache import compiled
 from llmprism.logs.pattern import LINE_END, Choice, Node, Pattern, Repeat, Sequence, Symbol
 
 __all__ = ["Automaton"]
@@ -24,7 +24,7 @@ MAX_STATES: Final = 20_000
 """States of the table before it is forgotten: about 10 MB."""
 
 
-@njit(cache=True)
+@compiled
 def _run(
     text: NDArray[np.uint8],
     at: int,

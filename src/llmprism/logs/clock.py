@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from llmprism.kernel_cache import compiled
 
 __all__ = ["YEARLESS_END_NS", "find_time", "set_year", "year_of"]
 
@@ -33,7 +34,7 @@ _SEARCH_BYTES: Final = 110
 _MONTHS: UInt8 = np.frombuffer(b"JanFebMarAprMayJunJulAugSepOctNovDec", dtype=np.uint8)
 
 
-@njit(cache=True)
+@compiled
 def _days(year: int, month: int, day: int) -> int:
     """Days since 1970-01-01 (Hinnant's civil-to-days)."""
     y = year - (1 if month <= 2 else 0)
@@ -43,7 +44,7 @@ def _days(year: int, month: int, day: int) -> int:
     return int(era * 146097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719468)
 
 
-@njit(cache=True)
+@compiled
 def _number(buf: UInt8, i: int, digits: int) -> int:
     """The number of exactly these digits at `i`, or -1. The caller has checked the room."""
     value = 0
@@ -54,7 +55,7 @@ def _number(buf: UInt8, i: int, digits: int) -> int:
     return value
 
 
-@njit(cache=True)
+@compiled
 def _clock(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     """`HH:MM:SS[.,fraction][ AM| PM]` at `i`: (ns within the day, offset after it); (-1, i) where there is none."""
     if i + 8 > end or buf[i + 2] != 58 or buf[i + 5] != 58:
@@ -79,7 +80,7 @@ def _clock(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     return (hour * 3600 + minute * 60 + second) * 1_000_000_000 + fraction, j
 
 
-@njit(cache=True)
+@compiled
 def _iso(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     """`YYYY-MM-DD HH:MM:SS` and its relatives at `i`, zone applied: (ns, offset after it) or (0, i)."""
     if i + 19 > end or (buf[i + 4] != 45 and buf[i + 4] != 47) or buf[i + 7] != buf[i + 4]:
@@ -104,7 +105,7 @@ def _iso(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     return (_days(year, month, day) * 86400 - shift) * 1_000_000_000 + ns, j
 
 
-@njit(cache=True)
+@compiled
 def _glog(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     """`E1115 02:26:43.125`, and `E511 ...` (May 11) of some builds, at `i`: (ns in YEARLESS, offset) or (0, i)."""
     if i + 13 > end:
@@ -129,7 +130,7 @@ def _glog(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     return _days(1972, month, day) * 86_400_000_000_000 + ns, j
 
 
-@njit(cache=True)
+@compiled
 def _syslog(buf: UInt8, i: int, end: int, months: UInt8) -> tuple[int, int]:
     """`Nov 15 02:26:43` at `i`: (ns in YEARLESS, offset after it) or (0, i)."""
     if i + 15 > end or buf[i + 3] != 32 or buf[i + 6] != 32:
@@ -147,7 +148,7 @@ def _syslog(buf: UInt8, i: int, end: int, months: UInt8) -> tuple[int, int]:
     return _days(1972, month, day) * 86_400_000_000_000 + ns, j
 
 
-@njit(cache=True)
+@compiled
 def _mllog(buf: UInt8, i: int, end: int) -> int:
     """The value of `"time_ms": ` of an MLLOG line in ns, or 0."""
     stop = min(end, i + 80)
@@ -167,7 +168,7 @@ def _mllog(buf: UInt8, i: int, end: int) -> int:
     return 0
 
 
-@njit(cache=True)
+@compiled
 def find_time(buf: UInt8, i: int, end: int) -> tuple[int, int, int]:
     """The first time in the text at `i`: (ns, where it begins, where it ends incl. a closing bracket) or (0, i, i).
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from llmprism.kernel_cache import compiled
 
 __all__ = ["fill_times", "numbers_after", "pair_keys"]
 
@@ -13,7 +14,7 @@ Int64 = NDArray[np.int64]
 UInt64 = NDArray[np.uint64]
 
 
-@njit(cache=True)
+@compiled
 def pair_keys(shape: Int32, writer: Int32, out: UInt64) -> None:
     for i in range(shape.size):
         mixed = (np.uint64(shape[i]) << np.uint64(32)) | np.uint64(writer[i])
@@ -21,7 +22,7 @@ def pair_keys(shape: Int32, writer: Int32, out: UInt64) -> None:
         out[i] = mixed ^ (mixed >> np.uint64(29))
 
 
-@njit(cache=True)
+@compiled
 def numbers_after(
     buf: NDArray[np.uint8], start: Int64, end: Int64, which: Int32, anchors: NDArray[np.uint8], sizes: Int32, out: Int64
 ) -> None:
@@ -51,7 +52,7 @@ def numbers_after(
             break
 
 
-@njit(cache=True)
+@compiled
 def fill_times(time_ns: Int64, last: int) -> int:
     """Give lines without a time the one before them in the file."""
     for i in range(time_ns.size):

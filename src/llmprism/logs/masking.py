@@ -19,8 +19,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from llmprism.kernel_cache import compiled
 
 __all__ = ["BYTE_CLASSES", "hash_masked", "mask_text", "mix_bytes", "shape_hash", "skip_escape"]
 
@@ -124,7 +125,7 @@ _SYMBOLS: UInt64 = _symbol_hashes()
 _STAR_HASH = np.uint64(_SYMBOLS[_STAR_BYTE])
 
 
-@njit(cache=True)
+@compiled
 def skip_escape(buf: UInt8, i: int, end: int) -> int:
     """The offset after the escape sequence at `i`: CSI to its final byte, OSC to BEL or ST, else two bytes."""
     i += 1
@@ -142,14 +143,14 @@ def skip_escape(buf: UInt8, i: int, end: int) -> int:
     return i + 1
 
 
-@njit(cache=True)
+@compiled
 def mix_bytes(buf: UInt8, start: int, end: int, h: np.uint64) -> np.uint64:
     for k in range(start, end):
         h = (h ^ np.uint64(buf[k])) * _HASH_PRIME
     return h
 
 
-@njit(cache=True)
+@compiled
 def _after_special(buf: UInt8, i: int, end: int) -> int:
     """The offset after an escape sequence or a block character at `i`; `i` where it is neither."""
     if buf[i] == _ESCAPE:
@@ -159,14 +160,14 @@ def _after_special(buf: UInt8, i: int, end: int) -> int:
     return i
 
 
-@njit(cache=True)
+@compiled
 def _trimmed_end(buf: UInt8, start: int, end: int, classes: UInt8) -> int:
     while end > start and (classes[buf[end - 1]] == _BLANK or classes[buf[end - 1]] == _CONTROL):
         end -= 1
     return end
 
 
-@njit(cache=True)
+@compiled
 def hash_masked(buf: UInt8, start: int, end: int, classes: UInt8) -> np.uint64:
     """The hash of what `_mask` would write, without writing it; the choices are selects, not branches.
 
@@ -197,7 +198,7 @@ def hash_masked(buf: UInt8, start: int, end: int, classes: UInt8) -> np.uint64:
     return h ^ (h >> np.uint64(29))
 
 
-@njit(cache=True)
+@compiled
 def _mask(buf: UInt8, start: int, end: int, classes: UInt8, out: UInt8) -> int:
     """The masked text into `out`, which has room for the text; its length. The same walk as `hash_masked`."""
     used = saved = 0

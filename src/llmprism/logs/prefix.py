@@ -9,9 +9,9 @@ tag in tags.py.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from llmprism.kernel_cache import compiled
 from llmprism.logs.clock import find_time
 from llmprism.logs.masking import mix_bytes, skip_escape
 
@@ -27,7 +27,7 @@ _MAX_PREFIX_PIECES = 4
 _MAX_PIECE_BYTES = 200
 
 
-@njit(cache=True)
+@compiled
 def _digits(buf: UInt8, i: int, end: int) -> int:
     """The offset after the digits at `i`."""
     while i < end and 48 <= buf[i] <= 57:
@@ -35,7 +35,7 @@ def _digits(buf: UInt8, i: int, end: int) -> int:
     return i
 
 
-@njit(cache=True)
+@compiled
 def _bracket_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     """`[rank3]:`, `[default3]:`, `[3]:`, `[1,3]<stdout>:`, `[pod/name/container] `: (after it, end of the tag)."""
     j = i + 1
@@ -62,7 +62,7 @@ def _bracket_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     return i, i
 
 
-@njit(cache=True)
+@compiled
 def _worker_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     """`(RayTrainWorker pid=123, ip=10.0.0.1) `: (after it, end of the tag)."""
     j = i + 1
@@ -76,7 +76,7 @@ def _worker_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     return i, i
 
 
-@njit(cache=True)
+@compiled
 def _nccl_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     """`host:pid:tid [device] `: (after it, end of `host:pid`)."""
     j = i
@@ -98,7 +98,7 @@ def _nccl_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     return i, i
 
 
-@njit(cache=True)
+@compiled
 def _host_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     """`host: ` of pdsh and its like; asked for only in files that are known to have it."""
     j = i
@@ -112,7 +112,7 @@ def _host_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     return i, i
 
 
-@njit(cache=True)
+@compiled
 def _kernel_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     """`host kernel: ` of a syslog, after its time: (the offset of `kernel`, end of the host)."""
     j = i
@@ -126,7 +126,7 @@ def _kernel_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     return j + 1, j
 
 
-@njit(cache=True)
+@compiled
 def _piece(buf: UInt8, i: int, end: int, first: bool, host_prefix: bool) -> tuple[int, int]:
     """One tag of the prefix at `i`: (offset after it, end of its telling part); (i, i) where there is none."""
     c = buf[i]
@@ -151,7 +151,7 @@ def _piece(buf: UInt8, i: int, end: int, first: bool, host_prefix: bool) -> tupl
     return i, i
 
 
-@njit(cache=True)
+@compiled
 def line_head(buf: UInt8, i: int, end: int, host_prefix: bool) -> tuple[int, np.uint64, int]:
     """(offset of the text, hash of the tags, time in ns or 0). A time between tags is stepped over."""
     tags = np.uint64(0)

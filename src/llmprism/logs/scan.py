@@ -3,9 +3,6 @@
 Line ends are found eight bytes at a time; prefix.py finds where the text begins and who wrote it; masking.py hashes the
 shape of the text. A line's hash does not depend on its prefix or its leading time. Nothing here makes a Python object
 per line.
-
-For developers: numba's cache looks at the file of a kernel only. After a change in prefix.py, masking.py or clock.py
-remove `__pycache__`, or `_scan` goes on with the code it was compiled with.
 """
 
 from __future__ import annotations
@@ -13,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from llmprism.kernel_cache import compiled
 from llmprism.logs.masking import BYTE_CLASSES, hash_masked
 from llmprism.logs.prefix import line_head
 
@@ -54,7 +51,7 @@ _BREAKS = np.uint64(0x0A0A0A0A0A0A0A0A)
 _RETURNS = np.uint64(0x0D0D0D0D0D0D0D0D)
 
 
-@njit(cache=True)
+@compiled
 def _line_end(buf: UInt8, words: UInt64, i: int, size: int) -> int:
     """The offset of the next line break or carriage return at or after `i`, or `size`; eight bytes at a time."""
     while i < size and (i & 7) != 0:
@@ -72,7 +69,7 @@ def _line_end(buf: UInt8, words: UInt64, i: int, size: int) -> int:
     return i
 
 
-@njit(cache=True)
+@compiled
 def _scan(
     buf: UInt8,
     words: UInt64,

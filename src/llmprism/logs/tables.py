@@ -8,8 +8,9 @@ the key are the slot.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from llmprism.kernel_cache import compiled
 
 __all__ = ["KeyTable", "assign", "find", "insert"]
 
@@ -19,7 +20,7 @@ Int32 = NDArray[np.int32]
 _FIRST_SLOTS = 1 << 12
 
 
-@njit(cache=True)
+@compiled
 def insert(keys: UInt64, ids: Int32, key: np.uint64, value: int) -> None:
     """Put `key` with id `value`; the caller knows that it is absent and that there is room."""
     mask = np.uint64(keys.size - 1)
@@ -30,7 +31,7 @@ def insert(keys: UInt64, ids: Int32, key: np.uint64, value: int) -> None:
     ids[slot] = value
 
 
-@njit(cache=True)
+@compiled
 def find(keys: UInt64, ids: Int32, key: np.uint64) -> int:
     """The id of `key`, or -1."""
     mask = np.uint64(keys.size - 1)
@@ -42,7 +43,7 @@ def find(keys: UInt64, ids: Int32, key: np.uint64) -> int:
     return -1
 
 
-@njit(cache=True)
+@compiled
 def assign(keys: UInt64, ids: Int32, used: int, limit: int, query: UInt64, out: Int32, first: Int32) -> int:
     """Ids of all `query` keys into `out`; unknown ones get the next ids and `first[id - used]` their row.
 
@@ -74,7 +75,7 @@ def assign(keys: UInt64, ids: Int32, used: int, limit: int, query: UInt64, out: 
     return used
 
 
-@njit(cache=True)
+@compiled
 def _rehash(old_keys: UInt64, old_ids: Int32, keys: UInt64, ids: Int32) -> None:
     for slot in range(old_keys.size):
         if old_ids[slot] != -1:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from llmprism.kernel_cache import compiled
 from llmprism.model.flows import Int32, Int64
 
 __all__ = ["PACKET_BYTES", "SEQUENCE", "assign_lanes", "encode_slices"]
@@ -27,7 +27,7 @@ _BEGIN: Final = 1
 _END: Final = 2
 
 
-@njit(cache=True)
+@compiled
 def assign_lanes(address: Int32, start_ns: Int64, end_ns: Int64) -> Int32:
     """A lane per event (sorted by address and start) so that no two events of an address overlap in one lane.
 
@@ -48,7 +48,7 @@ def assign_lanes(address: Int32, start_ns: Int64, end_ns: Int64) -> Int32:
     return lanes
 
 
-@njit(cache=True)
+@compiled
 def _varint(out: NDArray[np.uint8], at: int, value: Any) -> int:
     rest = np.uint64(value)
     while rest > np.uint64(0x7F):
@@ -59,13 +59,13 @@ def _varint(out: NDArray[np.uint8], at: int, value: Any) -> int:
     return at + 1
 
 
-@njit(cache=True)
+@compiled
 def _number(out: NDArray[np.uint8], at: int, key: int, value: Any) -> int:
     out[at] = key
     return _varint(out, at + 1, value)
 
 
-@njit(cache=True)
+@compiled
 def _annotation(out: NDArray[np.uint8], at: int, name: int, long_key: bool, value: Any) -> int:
     """TrackEvent.debug_annotations = 4 {name_iid = 1, uint_value = 3 or string_value_iid = 17 (a two-byte key)}."""
     out[at] = 0x22
@@ -80,7 +80,7 @@ def _annotation(out: NDArray[np.uint8], at: int, name: int, long_key: bool, valu
     return at
 
 
-@njit(cache=True)
+@compiled
 def _open_packet(out: NDArray[np.uint8], at: int, time_ns: Any, kind: int, track: Any) -> tuple[int, int, int]:
     """Trace.packet = 1 {timestamp = 8, sequence id = 10, needs state: flags = 13, track_event = 11 {type, track}}."""
     out[at] = 0x0A
@@ -95,7 +95,7 @@ def _open_packet(out: NDArray[np.uint8], at: int, time_ns: Any, kind: int, track
     return at, packet_length_at, event_length_at
 
 
-@njit(cache=True)
+@compiled
 def encode_slices(
     start_ns: Int64, end_ns: Int64, track: Int64, name: Int32, step: Int32, peer: Int32, size: Int64
 ) -> NDArray[np.uint8]:

@@ -3,28 +3,28 @@
 They pass tables (named tuples of a dozen arrays) to one another and allocate nothing. Reference counting of those
 arrays at every call costs ten times the work itself, so it is switched off: `_nrt=False` compiles without numba's
 run-time memory management, and a kernel that would allocate fails to compile.
-
-Compiled kernels are cached per file. numba does not see that a kernel of another file has changed: after an edit run
-`find src -name "*.nb[ci]" -delete`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar
 
-from numba import njit
+from llmprism.kernel_cache import compiled
 
 __all__ = ["inlined", "kernel"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
-OPTIONS: dict[str, Any] = {"cache": True, "_nrt": False}
-
-
-def kernel(function: F) -> F:
-    return cast(F, njit(**OPTIONS)(function))
+_OPTIONS: Final[dict[str, Any]] = {"_nrt": False}
 
 
-def inlined(function: F) -> F:
-    return cast(F, njit(inline="always", **OPTIONS)(function))
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that Python or another kernel calls."""
+    return compiled(**_OPTIONS)(function)
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """A part of a kernel, copied into it before types are inferred."""
+    return compiled(inline="always", **_OPTIONS)(function)

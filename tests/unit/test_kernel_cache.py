@@ -1,0 +1,135 @@
+"""Compiled code follows the sources: its own file, and every file that one imports."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import grimp
+import pytest
+
+import llmprism
+from llmprism import kernel_cache
+from llmprism.kernel_cache import PACKAGE, sources
+
+CALLEE = """
+from llmprism.kernel_cache import compiled
+
+LIMIT = 3
+
+@compiled
+def callee(value: int) -> int:
+    return value + LIMIT
+"""
+MIDDLE = "from llmprism.stats import (\n    a_callee,\n)\nLIMIT, callee = a_callee.LIMIT, a_callee.callee\n"
+CALLER = """
+import numpy as np
+from llmprism.kernel import compiled_kernel
+from llmprism.stats.a_middle import LIMIT, callee
+
+@compiled_kernel
+def caller(values):
+    return callee(values[0]) * LIMIT
+"""
+RUN = """
+import numpy as np
+from llmprism.stats.a_caller import caller
+result = caller(np.array([1]))
+print(result, sum(caller.compiled.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of the package with a kernel whose callee and constant are two files away."""
+    copied = tmp_path / "llmprism"
+    shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text in (("a_callee", CALLEE), ("a_middle", MIDDLE), ("a_caller", CALLER)):
+        (copied / "stats" / f"{name}.py").write_text(text)
+    return copied
+
+
+def _result(package: Path, **environment: str) -> tuple[int, int]:
+    """What the kernel returns in a new process, and how many of its forms came from the cache."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
+    run = subprocess.run(
+        [sys.executable, "-c", RUN], capture_output=True, text=True, check=True, cwd=package.parent,
+        env={**kept, "PYTHONPATH": str(package.parent), **environment},
+    )  # fmt: skip
+    result, hits = run.stdout.split()
+    return int(result), int(hits)
+
+
+def _directories(package: Path) -> list[Path]:
+    return list((package / "__pycache__/kernels/stats.a_caller").iterdir())
+
+
+def test_an_edit_of_a_callee_recompiles_its_callers(package):
+    assert _result(package) == (12, 0)
+    assert _result(package) == (12, 1)
+    callee = package / "stats" / "a_callee.py"
+    callee.write_text(CALLEE.replace("LIMIT = 3", "LIMIT = 5"))
+    assert _result(package) == (30, 0)
+
+
+def test_an_edit_of_a_file_that_nobody_calls_recompiles_nothing(package):
+    _result(package)
+    other = package / "report" / "text.py"
+    other.write_text(other.read_text() + "\n# a remark\n")
+    assert _result(package) == (12, 1)
+
+
+def test_sources_edited_after_the_start_are_not_taken_for_those_that_run(package):
+    callee = package / "stats" / "a_callee.py"
+    later = callee.stat().st_mtime + 3600
+    os.utime(callee, (later, later))
+    assert _result(package) == (12, 0)
+    assert _result(package) == (12, 0)
+
+
+def test_code_of_old_sources_is_removed(package):
+    _result(package)
+    module = _directories(package)[0].parent
+    for number in range(2 * kernel_cache.KEPT_STAMPS):
+        (module / f"{number:024d}").mkdir()
+        os.utime(module / f"{number:024d}", (number, number))
+    (package / "stats" / "a_callee.py").write_text(CALLEE.replace("LIMIT = 3", "LIMIT = 5"))
+    assert _result(package) == (30, 0)
+    assert len(_directories(package)) == kernel_cache.KEPT_STAMPS
+    assert _result(package) == (30, 1)
+
+
+def test_the_cache_lies_where_the_environment_says(package, tmp_path):
+    _result(package, NUMBA_CACHE_DIR=str(tmp_path / "elsewhere"))
+    assert list((tmp_path / "elsewhere/llmprism/kernels/stats.a_caller").glob("*/*.nbc"))
+    assert not (package / "__pycache__/kernels").exists()
+
+
+def test_without_a_place_for_it_code_is_compiled_and_not_kept(package, tmp_path):
+    blocked = tmp_path / "a file"
+    blocked.touch()
+    assert _result(package, NUMBA_CACHE_DIR=str(blocked), HOME=str(blocked)) == (12, 0)
+
+
+def test_the_sources_of_a_file_are_all_that_it_imports():
+    graph = grimp.build_graph("llmprism", cache_dir=None)
+    modules = {name: _file_of(name) for name in graph.modules}
+    users = graph.find_modules_that_directly_import("llmprism.kernel_cache")
+    users |= graph.find_modules_that_directly_import("llmprism.kernel")
+    assert len(users) > 20
+    for user in users:
+        needed = {modules[name] for name in graph.find_upstream_modules(user)}
+        assert needed <= sources(modules[user]), user
+
+
+def test_nothing_else_in_the_package_compiles():
+    files = [file for file in PACKAGE.rglob("*.py") if file.name != "kernel_cache.py"]
+    assert not [file for file in files if "njit" in file.read_text()]
+
+
+def _file_of(module: str) -> Path:
+    path = Path(llmprism.__file__).resolve().parent.joinpath(*module.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
