@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint unit bench bench-accuracy bench-logs bench-scale clean
+.PHONY: demo test lint unit bench bench-accuracy bench-logs bench-robust bench-scale clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,9 @@ bench: $(READY)
 
 bench-accuracy: $(READY)
 	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md
+
+bench-robust: $(READY)
+	$(BIN)/python benchmarks/robust.py
 
 bench-scale: $(READY)
 	$(BIN)/python benchmarks/scale.py

@@ -25,7 +25,7 @@ from llmprism.score.jobs import JobMatch
 from llmprism.score.measures import Share
 from llmprism.score.steps import median_step_ns
 
-__all__ = ["FaultsScore", "score_faults", "time_tolerance_ns"]
+__all__ = ["FaultsScore", "explained_findings", "score_faults", "time_tolerance_ns"]
 
 TOLERANCE_STEPS = 2.0
 """In steps: a fault shows in the step that it hits and is over when the next step is clean."""
@@ -95,6 +95,23 @@ def score_faults(
         job_hours=sum((span[1] - span[0]) / 3.6e12 for job in truth if (span := job.span_ns) is not None),
         onset_error_s=median(onsets) if onsets else None,
     )
+
+
+def explained_findings(
+    truth: tuple[JobFacts, ...], faults: tuple[IssueFact, ...], findings: tuple[IssueFact, ...], match: JobMatch
+) -> set[int]:
+    """Indices of the findings that have kind, place, time and job of a fault: the others are false alarms."""
+    true_id = match.true_id_of(truth)
+    job_of = {job.id: job for job in truth}
+    return {
+        f
+        for fault in faults
+        for f, finding in enumerate(findings)
+        if finding.kind == fault.kind
+        and _same_job(finding, fault, true_id)
+        and _same_time(finding, fault, time_tolerance_ns(job_of.get(fault.job or "")))
+        and _same_place(finding.where, fault, true_id)
+    }
 
 
 def _same_job(finding: IssueFact, fault: IssueFact, true_id: dict[str, str]) -> bool:

@@ -17,6 +17,7 @@ an address served two jobs in turn, a reported pair belongs to the true job that
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,7 +25,7 @@ from llmprism.score.document import JobFacts
 from llmprism.score.jobs import time_overlap_ns
 from llmprism.score.measures import SetScore
 
-__all__ = ["MISSING", "TRAINING_KINDS", "PairsScore", "expected_pairs", "score_pairs"]
+__all__ = ["MISSING", "TRAINING_KINDS", "PairsScore", "expected_pairs", "score_pairs", "true_kinds"]
 
 TRAINING_KINDS = ("dp", "pp", "ep", "cp", "tp")
 MISSING = "missing"
@@ -65,6 +66,25 @@ def expected_pairs(job: JobFacts) -> set[tuple[str, str, str]]:
         if src != dst
     }
     return rings | {(src, dst, "pp") for src, dst in _neighbours(job)}
+
+
+def true_kinds(job: JobFacts) -> Callable[[str, str], frozenset[str]]:
+    """What a directed pair of a true job carries, listed or derived from its groups and pipelines."""
+    listed: dict[DirectedPair, set[str]] = defaultdict(set)
+    for src, dst, kind in expected_pairs(job) if job.pairs is not None else ():
+        listed[src, dst].add(kind)
+    for src, dst in _neighbours(job) if job.pairs is None else ():
+        listed[src, dst].add("pp")
+    groups_of: dict[str, set[int]] = defaultdict(set)
+    for i, group in enumerate(job.groups if job.pairs is None else ()):
+        for member in group.members:
+            groups_of[member].add(i)
+
+    def kinds(src: str, dst: str) -> frozenset[str]:
+        shared = groups_of.get(src, set()) & groups_of.get(dst, set())
+        return frozenset(listed.get((src, dst), set()) | {job.groups[i].kind for i in shared})
+
+    return kinds
 
 
 def score_pairs(truth: tuple[JobFacts, ...], reported: tuple[JobFacts, ...]) -> PairsScore:

@@ -1,0 +1,355 @@
+"""Random scenarios from wide ranges: layouts, sizes, libraries, collectors, neighbours and faults.
+
+Every part of a scenario has a random stream of its own (seed and name of the part), so that a new habit of the
+simulator changes only what it draws and old seeds keep the rest. Sizes follow from times: a step's length is drawn
+first, then how much of it each exchange takes, and only then bytes; so micro-batches of 2 and of 64 and steps of 0.1 s
+and of 60 s are met with equal probability, and a scenario stays small (TRANSFER_BUDGET) whatever it draws.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+from llmprism.sim.scenario import ClusterSpec, CollectorSpec, FaultSpec, JobSpec, Scenario, parse_scenario
+
+__all__ = ["Draw", "as_toml", "draw_scenario"]
+
+TRANSFER_BUDGET: Final = 40_000
+"""Transfers of a scenario: one to three seconds of work in all."""
+
+STEPS: Final = (10, 40)
+STEP_S: Final = (0.1, 60.0)
+PIECES: Final = 12
+"""Chunks that a transfer is cut into at most, on the mean: more only makes more records of the same shape."""
+
+STEP_FAULTS: Final = ("slow_gpu", "slow_nic", "imbalance", "slow_group", "stall", "hang", "crash", "crash_restart")
+FABRIC_FAULTS: Final = ("slow_link", "slow_leaf", "slow_spine", "slow_storage")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The random streams of one seed."""
+
+    seed: int
+
+    def part(self, name: str) -> random.Random:
+        return random.Random(f"{self.seed}/{name}")
+
+
+def log_uniform(rng: random.Random, low: float, high: float) -> float:
+    return math.exp(rng.uniform(math.log(low), math.log(high)))
+
+
+def draw_scenario(seed: int, faults: bool = False) -> Scenario:
+    """The scenario of a seed; `faults`: with one planted fault for certain, else in a third of the seeds."""
+    draw = Draw(seed)
+    for attempt in range(200):
+        cluster = _cluster(draw.part(f"cluster{attempt}"))
+        job = _layout(draw.part(f"layout{attempt}"), cluster, "main")
+        if job is not None:
+            break
+    else:
+        raise RuntimeError(f"seed {seed}: no layout fits")
+    job, step_s = _sized(draw.part("size"), job, cluster)
+    for habit in HABITS:
+        job = habit(draw.part(habit.__name__), job)
+    steps = _steps(draw.part("steps"), job)
+    job, seconds = _life(draw.part("life"), job, max(steps * step_s, 3.0), step_s)
+    cluster, jobs = _neighbours(draw.part("neighbours"), cluster, job, seconds)
+    collector = _collector(draw.part("collector"), step_s)
+    scenario = Scenario(
+        name=f"robust-{seed}",
+        title=f"Random scenario of seed {seed}",
+        level="hard",
+        seconds=seconds,
+        seed=seed % 100_000 + 1,
+        cluster=cluster,
+        collector=collector,
+        jobs=jobs,
+    )
+    rng = draw.part("fault")
+    if faults or rng.random() < 1 / 3:
+        scenario = _with_fault(rng, scenario, step_s)
+    return parse_scenario(scenario.name, as_toml(scenario))
+
+
+def _cluster(rng: random.Random) -> ClusterSpec:
+    gpus = rng.choice((8, 8, 16, 16, 24, 32, 48, 64))
+    per_server = rng.choice([n for n in (1, 2, 4, 8) if gpus // n >= 2])
+    servers = gpus // per_server
+    return ClusterSpec(
+        servers=servers,
+        gpus_per_server=per_server,
+        fabric=rng.choice(("rail", "plain")),
+        servers_per_pod=rng.choice((2, 4, 16)),
+        spines=rng.choice((1, 2, 4)),
+        nic_gbps=rng.choice((10.0, 25.0, 50.0, 100.0, 200.0, 400.0)),
+        nvlink=rng.random() < 0.6,
+        address_plan=rng.choice(("rail", "server", "ipv6")),
+        storage_nodes=rng.choice((1, 2, 4)),
+        monitoring=rng.random() < 0.3,
+    )
+
+
+def _layout(rng: random.Random, cluster: ClusterSpec, name: str) -> JobSpec | None:
+    """Degrees that fill the cluster; None where what was drawn does not fit, or where the network does not show it.
+
+    Replicas inside one server that speak over NVLink cannot be told from tensor peers (decision 0003), so with NVLink
+    a server holds one tensor-parallel group, or all of it is fully sharded.
+    """
+    gpus = cluster.servers * cluster.gpus_per_server
+    tensor = [n for n in (1, 2, 4, 8) if n <= cluster.gpus_per_server]
+    tp = rng.choice(tensor)
+    if cluster.nvlink and rng.random() < 0.9:
+        tp = cluster.gpus_per_server * (2 if rng.random() < 0.08 else 1)
+    pp = rng.choice((1, 1, 1, 2, 2, 3, 4, 4, 8, 16))
+    cp = rng.choice((2, 4)) if rng.random() < 0.12 else 1
+    if gpus % (tp * pp * cp):
+        return None
+    dp = gpus // (tp * pp * cp)
+    ep = rng.choice((2, 4, 8)) if rng.random() < 0.15 else 1
+    if (dp * cp) % ep or tp * cp * pp == gpus == cluster.gpus_per_server or dp * pp * cp == 1:
+        return None
+    alone = cluster.gpus_per_server == 1 or not cluster.nvlink
+    schedule = rng.choice(("1f1b", "1f1b", "1f1b", "gpipe", "interleaved", "zero_bubble"))
+    micro = rng.choice((2, 3, 4, 6, 8, 12, 16, 24, 32, 64)) if pp > 1 else rng.choice((1, 1, 2, 4, 8))
+    if schedule == "interleaved":
+        micro = max(pp, micro // pp * pp)
+    sharding = rng.choice(("none", "none", "none", "zero1", "zero2", "fsdp", "fsdp", "hsdp"))
+    if sharding in ("fsdp", "hsdp") and (pp > 1 or cp > 1 or ep > 1 or dp < 2):
+        sharding = "zero1"
+    spans_server = sharding == "fsdp" and tp == 1
+    if not (alone or spans_server) and (tp < cluster.gpus_per_server or sharding in ("fsdp", "hsdp")):
+        return None
+    shard_group = 0
+    if sharding == "hsdp":
+        divisors = [n for n in range(2, dp) if dp % n == 0]
+        if not divisors:
+            return None
+        shard_group = rng.choice(divisors)
+    return JobSpec(
+        name=name, tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, schedule=schedule, micro_batches=micro, sharding=sharding,
+        shard_group=shard_group, virtual_stages=rng.choice((2, 2, 3, 4)), layers=rng.choice((4, 6, 8, 12)),
+        collective=rng.choice(("ring", "ring", "ring", "tree")), buckets=rng.choice((1, 2, 4, 8)),
+        unequal_buckets=rng.random() < 0.7, overlap=rng.random() < 0.6,
+    )  # fmt: skip
+
+
+def _sized(rng: random.Random, job: JobSpec, cluster: ClusterSpec) -> tuple[JobSpec, float]:
+    """Times, then the bytes that take them; returns about how long a step is."""
+    target_s = log_uniform(rng, *STEP_S)
+    gradient_share = log_uniform(rng, 0.01, 0.4) if rng.random() < 0.85 else rng.uniform(0.5, 0.85)
+    in_turn = 3 * (job.micro_batches + job.pp - 1)
+    compute_ms = target_s * (1 - gradient_share) / in_turn * 1e3
+    rate = cluster.nic_gbps / 8 * 1e6  # bytes per millisecond
+    send_share = log_uniform(rng, 0.005, 0.4)
+    members = job.dp * job.cp
+    passes = 1 if job.pp > 1 or job.sharding not in ("fsdp", "hsdp") else 1.5 * job.micro_batches
+    gradient = gradient_share * target_s * 1e3 * rate / (2 * max(members - 1, 1) / members) / passes / 1e6
+    gradient = min(max(gradient, 0.5), 40_000.0)
+    activation = min(max(send_share * compute_ms * rate / 1e6, 0.01), 400.0)
+    largest = max(activation, gradient / max(job.buckets, 1) / 4)
+    sized = replace(
+        job,
+        compute_ms=_rounded(compute_ms),
+        optimizer_ms=_rounded(target_s * 1e3 * rng.choice((0.002, 0.01, 0.05))),
+        gradient_mb=_rounded(gradient),
+        activation_mb=_rounded(activation),
+        expert_mb=_rounded(min(activation, 0.3 * compute_ms * rate / 1e6)),
+        context_mb=_rounded(min(activation, 0.2 * compute_ms * rate / 1e6)),
+        tp_mb=_rounded(min(activation, 0.1 * compute_ms * rate / 1e6)),
+        tied_embeddings_mb=_rounded(gradient * rng.uniform(0.05, 0.5)) if job.pp > 1 and rng.random() < 0.25 else 0.0,
+        chunk_mb=_rounded(max(log_uniform(rng, 0.06, 2.0), largest / PIECES)),
+        connections=rng.choice((1, 2, 4, 8)),
+    )
+    sends = activation * 1e6 / rate * job.micro_batches * 2 if job.pp > 1 else 0.0
+    return sized, max(target_s, (compute_ms * in_turn + sends) / 1e3)
+
+
+def _rounded(value: float) -> float:
+    """Three significant digits: a scenario file is read by people."""
+    return float(f"{value:.3g}")
+
+
+def _noise(rng: random.Random, job: JobSpec) -> JobSpec:
+    return replace(
+        job,
+        step_jitter=rng.choice((0.005, 0.03, 0.1)),
+        compute_jitter=rng.choice((0.005, 0.03, 0.12)),
+        stall_probability=rng.choice((0.0, 0.02, 0.1, 0.35)),
+        variable_length=rng.choice((0.0, 0.0, 0.0, 0.2)),
+        alternate=rng.choice((1.0, 1.0, 1.0, 1.3)),
+        spike_probability=rng.choice((0.0, 0.0, 0.03)),
+        gradient_norm=rng.random() < 0.6,
+    )
+
+
+def _rhythms(rng: random.Random, job: JobSpec) -> JobSpec:
+    """Evaluation, checkpoints and late data: rhythms slower than the step."""
+    step_ms = job.compute_ms * 3 * (job.micro_batches + job.pp - 1)
+    if rng.random() < 0.15:
+        job = replace(job, checkpoint_every=rng.choice((4, 8, 15)), checkpoint_mb=_rounded(rng.uniform(10, 800)))
+    if rng.random() < 0.15:
+        job = replace(job, evaluate_every=rng.choice((5, 10)), evaluate_ms=_rounded(step_ms * rng.uniform(0.5, 5)))
+    if rng.random() < 0.25:
+        job = replace(job, data_mb=_rounded(log_uniform(rng, 0.05, 20)))
+    if rng.random() < 0.15:
+        job = replace(job, data_jitter_ms=_rounded(step_ms * rng.uniform(0.02, 0.2)))
+    return job
+
+
+HABITS: Final[tuple[Callable[[random.Random, JobSpec], JobSpec], ...]] = (_noise, _rhythms)
+"""Each draws its own settings into a job, from a stream with its own name."""
+
+
+def _transfers_per_step(job: JobSpec) -> float:
+    ranks = job.gpus
+    sends = 2 * job.micro_batches * job.tp * job.cp * job.dp * (job.pp - 1)
+    if job.schedule == "interleaved":
+        sends *= job.virtual_stages
+    buckets = job.layers * 3 * job.micro_batches if job.sharding in ("fsdp", "hsdp") else job.buckets + 2
+    work = 2 * job.micro_batches * ranks
+    experts = 2 * work * (job.ep - 1) if job.ep > 1 else 0
+    contexts = work * (job.cp - 1) if job.cp > 1 else 0
+    return sends + ranks * buckets * 4 + experts + contexts
+
+
+def _steps(rng: random.Random, job: JobSpec) -> int:
+    steps = rng.randint(*STEPS)
+    return int(max(STEPS[0], min(steps, TRANSFER_BUDGET / _transfers_per_step(job))))
+
+
+def _life(rng: random.Random, job: JobSpec, seconds: float, step_s: float) -> tuple[JobSpec, float]:
+    """Most jobs run through the window; some begin or end in it, and the window grows by that."""
+    start, stop, setup = -_rounded(rng.uniform(1.5, 3.5) * step_s), 0.0, rng.choice((1.0, 3.0, 8.0))
+    if rng.random() < 0.15:
+        start = _rounded(rng.uniform(0.05, 2.0) * step_s)
+        seconds += start + setup * step_s
+    if rng.random() < 0.1:
+        stop = _rounded(seconds)
+        seconds += rng.uniform(2, 8) * step_s
+    return replace(job, start_s=start, stop_s=stop, setup_factor=setup), round(seconds, 2)
+
+
+def _neighbours(
+    rng: random.Random, cluster: ClusterSpec, job: JobSpec, seconds: float
+) -> tuple[ClusterSpec, tuple[JobSpec, ...]]:
+    """A second job on servers of its own in a third of the scenarios, in some with the same shape and rhythm."""
+    if rng.random() >= 1 / 3 or job.gpus > 32:
+        return cluster, (job,)
+    cluster = replace(cluster, servers=cluster.servers * 2)
+    if rng.random() < 0.4:
+        return cluster, (job, replace(job, name="twin", start_s=job.start_s + 0.37 * abs(job.start_s)))
+    half = replace(cluster, servers=cluster.servers // 2)
+    for _ in range(100):
+        other = _layout(rng, half, "other")
+        if other is not None:
+            break
+    else:
+        return cluster, (job,)
+    other, step_s = _sized(rng, other, half)
+    wanted = seconds / 20
+    other = replace(other, compute_ms=_rounded(other.compute_ms * wanted / step_s))
+    ratio = wanted / step_s
+    other = replace(
+        other,
+        gradient_mb=_rounded(max(other.gradient_mb * ratio, 0.1)),
+        activation_mb=_rounded(max(other.activation_mb * ratio, 0.005)),
+        expert_mb=_rounded(max(other.expert_mb * ratio, 0.005)),
+        context_mb=_rounded(max(other.context_mb * ratio, 0.005)),
+        chunk_mb=_rounded(max(other.chunk_mb * ratio, 0.02)),
+        optimizer_ms=_rounded(other.optimizer_ms * ratio),
+        start_s=-_rounded(2.3 * wanted),
+    )
+    if _transfers_per_step(other) * 20 > TRANSFER_BUDGET:
+        return cluster, (job,)
+    return cluster, (job, other)
+
+
+def _collector(rng: random.Random, step_s: float) -> CollectorSpec:
+    spec = CollectorSpec(idle_ms=rng.choice((0.2, 0.5, 0.5, 0.5, 2.0)))
+    if rng.random() < 0.15:
+        spec = replace(spec, skew_ms=rng.choice((0.2, 1.0, 5.0)))
+    if rng.random() < 0.15:
+        spec = replace(spec, granularity_ms=1.0)
+    if rng.random() < 0.1:
+        spec = replace(spec, loss=rng.choice((0.001, 0.02)))
+    if rng.random() < 0.1:
+        spec = replace(spec, duplicates=0.3)
+    if rng.random() < 0.06:
+        spec = replace(spec, sampling=rng.choice((10, 100)))
+    if rng.random() < 0.1:
+        spec = replace(spec, active_s=_rounded(max(0.3 * step_s, 0.1)))
+    return spec
+
+
+def _with_fault(rng: random.Random, scenario: Scenario, step_s: float) -> Scenario:
+    """One fault in the middle of the window, long enough to hit several steps."""
+    job = scenario.jobs[0]
+    kinds = list(STEP_FAULTS)
+    kinds += [kind for kind in FABRIC_FAULTS if kind != "slow_storage" or job.data_mb]
+    if job.pp < 2:
+        kinds.remove("imbalance")
+    if job.dp * job.cp < 2:
+        kinds.remove("slow_group")
+    kind = rng.choice(kinds)
+    at = rng.uniform(0.35, 0.6) * scenario.seconds
+    lasts = max(4 * step_s, rng.uniform(0.2, 0.35) * scenario.seconds)
+    if kind == "stall":
+        lasts = rng.uniform(3, 6) * step_s
+    leaves = _leaves(scenario.cluster)
+    fault = FaultSpec(
+        kind=kind,
+        job=job.name,
+        rank=rng.randrange(job.gpus),
+        stage=rng.randrange(job.pp),
+        group=rng.randrange(16),
+        leaf=rng.randrange(leaves),
+        spine=rng.randrange(scenario.cluster.spines),
+        at_s=_rounded(at),
+        for_s=_rounded(lasts),
+        factor=_rounded(rng.uniform(2, 8)),
+        restart_s=_rounded(max(2 * step_s, 2.5)),
+    )
+    running = tuple(replace(item, stop_s=0.0, start_s=min(item.start_s, -2 * step_s)) for item in scenario.jobs)
+    return replace(scenario, faults=(fault,), jobs=running)
+
+
+def _leaves(cluster: ClusterSpec) -> int:
+    pods = -(-cluster.servers // cluster.servers_per_pod)
+    return pods * cluster.gpus_per_server if cluster.fabric == "rail" else pods
+
+
+def as_toml(scenario: Scenario) -> str:
+    """A scenario as its file, with the settings that differ from the defaults."""
+    parts = [_settings(scenario, Scenario(name=""), skip=("name", "cluster", "collector", "jobs", "faults"))]
+    for name, spec, default in (
+        ("[cluster]", scenario.cluster, ClusterSpec()),
+        ("[collector]", scenario.collector, CollectorSpec()),
+    ):
+        text = _settings(spec, default)
+        if text:
+            parts.append(f"{name}\n{text}")
+    parts += [f"[[job]]\n{_settings(job, JobSpec(), always=('name',))}" for job in scenario.jobs]
+    parts += [f"[[fault]]\n{_settings(fault, FaultSpec(kind=''))}" for fault in scenario.faults]
+    return "\n\n".join(parts) + "\n"
+
+
+def _settings(spec: Any, default: Any, skip: tuple[str, ...] = (), always: tuple[str, ...] = ()) -> str:
+    lines = []
+    for item in fields(spec):
+        value = getattr(spec, item.name)
+        if item.name in skip or (value == getattr(default, item.name) and item.name not in always):
+            continue
+        lines.append(f"{item.name} = {_toml_value(value)}")
+    return "\n".join(lines)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else repr(value)

@@ -1,0 +1,72 @@
+"""Random scenarios are what their seed says, failures are made small without losing them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from llmprism.sim import Scenario, parse_scenario
+from robust_case import Outcome
+from robust_draw import as_toml, draw_scenario
+from robust_shrink import shrink
+
+
+def test_a_seed_gives_one_scenario_and_its_file_reads_back() -> None:
+    for seed in range(1, 60):
+        scenario = draw_scenario(seed)
+        assert scenario == draw_scenario(seed)
+        assert parse_scenario(scenario.name, as_toml(scenario)) == scenario
+
+
+def test_seeds_reach_wide_ranges() -> None:
+    jobs = [draw_scenario(seed).jobs[0] for seed in range(1, 300)]
+    assert {1, 2, 4, 8, 16} <= {job.pp for job in jobs}
+    assert {2, 64} <= {job.micro_batches for job in jobs}
+    assert {"none", "zero1", "zero2", "fsdp", "hsdp"} <= {job.sharding for job in jobs}
+    assert min(job.compute_ms for job in jobs) < 2 < 1000 < max(job.compute_ms for job in jobs)
+
+
+def test_a_fault_is_planted_where_one_is_asked_for() -> None:
+    assert all(draw_scenario(seed, faults=True).faults for seed in range(1, 40))
+    assert any(not draw_scenario(seed).faults for seed in range(1, 40))
+
+
+def test_shrinking_keeps_the_setting_that_the_failure_needs() -> None:
+    def run(scenario: Scenario) -> Outcome:
+        fails = any(job.tied_embeddings_mb > 0 and job.pp > 1 for job in scenario.jobs)
+        return Outcome(scenario.name, {"pairs": not fails})
+
+    scenario = next(s for s in map(draw_scenario, range(1, 400)) if not run(s).verdicts["pairs"] and len(s.jobs) > 1)
+    small = shrink(scenario, run(scenario), tries=300, run=run)
+    job = small.scenario.jobs[0]
+    assert len(small.scenario.jobs) == 1
+    assert (job.pp, job.dp, job.micro_batches) == (2, 1, 2) or job.pp <= 3
+    assert job.gpus < sum(item.gpus for item in scenario.jobs)
+    assert "tied_embeddings_mb" in small.cause
+    assert not small.outcome.verdicts["pairs"]
+
+
+def test_shrinking_stops_at_its_budget() -> None:
+    scenario = draw_scenario(3)
+    runs: list[Scenario] = []
+
+    def run(candidate: Scenario) -> Outcome:
+        runs.append(candidate)
+        return Outcome(candidate.name, {"jobs": False})
+
+    shrink(replace(scenario), run(scenario), tries=5, run=run)
+    assert len(runs) == 6
+
+
+@pytest.mark.parametrize("seed", [2])
+def test_a_case_runs_from_scenario_to_verdicts(seed: int) -> None:
+    from robust import Case, summary
+    from robust_case import run_case
+
+    scenario = draw_scenario(seed)
+    outcome = run_case(scenario)
+    assert outcome.error == ""
+    assert outcome.verdicts["ran"]
+    assert outcome.records > 1000
+    assert any(line.startswith("| jobs |") for line in summary([Case(seed, scenario, outcome)]))
