@@ -83,7 +83,7 @@ def _taken(tickets: int, runs: Sequence[Sequence[int]]) -> Iterator[int]:
 def _work_and_exit(
     function: Callable[[T], R], items: Sequence[T], runs: Sequence[Sequence[int]], tickets: int, answers: int
 ) -> None:
-    """The second process. It ends here, whatever happens: an error will be met again, and told, by the first one."""
+    """The second process. It ends here, whatever happens: the first process meets an error again and raises it."""
     status = 1
     try:
         results = {index: function(items[index]) for index in _taken(tickets, runs)}

@@ -26,10 +26,10 @@ from llmprism.model.topology import Topology
 __all__ = [
     "METHODS",
     "Progress",
+    "analyse_job",
     "counts_of",
     "diagnose",
     "job_notes",
-    "tell_job",
     "usable_topology",
 ]
 
@@ -44,8 +44,8 @@ FORK_TRANSFERS: Final = 4_000_000
 """Transfers from which a second process pays: about four seconds of work, against half a second for the copy."""
 
 Progress = Callable[[str, float], None]
-Told = tuple[Job, JobLayout, Timeline]
-Diagnosed = tuple[Recognition, list[Told], list[JobState], tuple[Finding, ...], Sequence[float | None]]
+AnalysedJob = tuple[Job, JobLayout, Timeline]
+Diagnosed = tuple[Recognition, list[AnalysedJob], list[JobState], tuple[Finding, ...], Sequence[float | None]]
 
 
 def diagnose(
@@ -61,20 +61,20 @@ def diagnose(
 ) -> Report:
     """Everything the records say about the jobs in them.
 
-    `with_events=False` leaves the per-GPU events out, which are as many as the transfers; `progress` is told the name
-    of the stage and how far it is (0..1). `window` is the time that was watched, where that is more than the records
-    span, or `watched_until_ns` its end alone: silence at its end tells. With `forks` a copy of this process takes half
-    of the jobs where there is much to do, which a process with threads of its own must not allow.
+    `with_events=False` leaves the per-GPU events out, which are as many as the transfers; `progress` is called with the
+    name of the stage and its share that is done (0..1). `window` is the time that was watched, where that is more than
+    the records span, or `watched_until_ns` its end alone: then silence at its end counts. With `forks` a copy of this
+    process takes half of the jobs where there is much to do, which a process with threads of its own must not allow.
     """
     if method not in METHODS:
         raise UsageError(f"there is no method {method!r}; there are {' and '.join(METHODS)}")
     from llmprism.diagnose import congestion_note, path_loads, switch_loads, with_congestion_signs
 
     watched = (window or flows.window).watched_until(watched_until_ns)
-    tell = progress or (lambda _stage, _share: None)
+    report_progress = progress or (lambda _stage, _share: None)
     usable, notes = usable_topology(flows.addresses, topology)
     run = _prism if method == "prism" else _paper
-    recognition, told, states, findings, lost = run(flows, usable, with_events, tell, watched, forks)
+    recognition, analysed, states, findings, lost = run(flows, usable, with_events, report_progress, watched, forks)
     notes += congestion_note(flows.congestion)
     return Report(
         window=watched,
@@ -82,16 +82,16 @@ def diagnose(
         addresses=flows.addresses,
         jobs=tuple(
             JobReport(job, state, layout, timeline, seconds)
-            for (job, layout, timeline), state, seconds in zip(told, states, lost, strict=True)
+            for (job, layout, timeline), state, seconds in zip(analysed, states, lost, strict=True)
         ),
         findings=with_congestion_signs(findings, flows.congestion),
         topology=usable,
-        switches=switch_loads([(job.id, path_loads(job.transfers)) for job, _, _ in told], usable),
-        notes=notes + job_notes((job.id, layout) for job, layout, _ in told),
+        switches=switch_loads([(job.id, path_loads(job.transfers)) for job, _, _ in analysed], usable),
+        notes=notes + job_notes((job.id, layout) for job, layout, _ in analysed),
     )
 
 
-def tell_job(job: Job, window: Window, *, with_events: bool) -> tuple[JobLayout, Timeline, JobState]:
+def analyse_job(job: Job, window: Window, *, with_events: bool) -> tuple[JobLayout, Timeline, JobState]:
     """What one job's own transfers say about it; needs nothing of the other jobs."""
     from llmprism.diagnose import job_state
     from llmprism.parallelism import identify_layout
@@ -103,47 +103,47 @@ def tell_job(job: Job, window: Window, *, with_events: bool) -> tuple[JobLayout,
 
 
 def _prism(
-    flows: FlowTable | AssembledFlows, topology: Topology | None, with_events: bool, tell: Progress, window: Window,
-    forks: bool,
+    flows: FlowTable | AssembledFlows, topology: Topology | None, with_events: bool, report_progress: Progress,
+    window: Window, forks: bool,
 ) -> Diagnosed:  # fmt: skip
     from llmprism.diagnose import diagnose_jobs
     from llmprism.recognize import recognize
 
-    tell("transfers", 0.0)
+    report_progress("transfers", 0.0)
     transfers = assemble_transfers(flows) if isinstance(flows, FlowTable) else flows.transfers
-    tell("jobs", 0.0)
+    report_progress("jobs", 0.0)
     shared = forks and transfers.start_ns.size >= FORK_TRANSFERS
     recognition = recognize(transfers, topology, shared=shared)
     jobs = recognition.jobs
 
-    def told_of(job: Job) -> tuple[JobLayout, Timeline, JobState]:
-        return tell_job(job, window, with_events=with_events)
+    def analyse(job: Job) -> tuple[JobLayout, Timeline, JobState]:
+        return analyse_job(job, window, with_events=with_events)
 
-    def told_share(share: float) -> None:
-        tell("layout and timeline", share)
+    def report_share(share: float) -> None:
+        report_progress("layout and timeline", share)
 
     with ThreadPoolExecutor(WORKERS, "llmprism-job") as threads:
-        told_share(0.0)
+        report_share(0.0)
         if shared:
-            answers = forked_map(told_of, jobs, lambda job: job.transfers.start_ns.size, told_share)
+            answers = forked_map(analyse, jobs, lambda job: job.transfers.start_ns.size, report_share)
         else:
-            answers = list(_counted(threads.map(told_of, jobs), len(jobs), told_share))
-        told = [(job, layout, timeline) for job, (layout, timeline, _) in zip(jobs, answers, strict=True)]
+            answers = list(_counted(threads.map(analyse, jobs), len(jobs), report_share))
+        analysed = [(job, layout, timeline) for job, (layout, timeline, _) in zip(jobs, answers, strict=True)]
         states = [state for _, _, state in answers]
-        tell("diagnosis", 0.0)
-        findings, lost = diagnose_jobs(told, states, topology, window, recognition.outside, threads.map)
-    return recognition, told, states, findings, lost
+        report_progress("diagnosis", 0.0)
+        findings, lost = diagnose_jobs(analysed, states, topology, window, recognition.outside, threads.map)
+    return recognition, analysed, states, findings, lost
 
 
-def _counted(answers: Iterable[T], count: int, told_share: Callable[[float], None]) -> Iterator[T]:
+def _counted(answers: Iterable[T], count: int, report_share: Callable[[float], None]) -> Iterator[T]:
     for index, answer in enumerate(answers):
-        told_share(index / count)
+        report_share(index / count)
         yield answer
 
 
 def _paper(
-    flows: FlowTable | AssembledFlows, topology: Topology | None, _with_events: bool, tell: Progress, _window: Window,
-    _forks: bool,
+    flows: FlowTable | AssembledFlows, topology: Topology | None, _with_events: bool, report_progress: Progress,
+    _window: Window, _forks: bool,
 ) -> Diagnosed:  # fmt: skip
     from llmprism.diagnose import diagnose_paper
     from llmprism.parallelism import layout_paper
@@ -152,16 +152,16 @@ def _paper(
 
     if not isinstance(flows, FlowTable):
         raise UsageError("the published method works on records, not on transfers")
-    tell("jobs", 0.0)
+    report_progress("jobs", 0.0)
     jobs = recognize_paper(records_as_transfers(flows), topology)
-    told: list[Told] = []
+    analysed: list[AnalysedJob] = []
     for index, job in enumerate(jobs):
-        tell("layout and timeline", index / len(jobs))
+        report_progress("layout and timeline", index / len(jobs))
         layout = layout_paper(job)
-        told.append((job, layout, timeline_paper(job, layout)))
-    tell("diagnosis", 0.0)
-    states = [JobState.UNKNOWN] * len(told)
-    return Recognition(jobs), told, states, diagnose_paper(told, topology), [None] * len(told)
+        analysed.append((job, layout, timeline_paper(job, layout)))
+    report_progress("diagnosis", 0.0)
+    states = [JobState.UNKNOWN] * len(analysed)
+    return Recognition(jobs), analysed, states, diagnose_paper(analysed, topology), [None] * len(analysed)
 
 
 def usable_topology(addresses: tuple[str, ...], topology: Topology | None) -> tuple[Topology | None, tuple[str, ...]]:

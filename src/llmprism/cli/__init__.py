@@ -1,6 +1,6 @@
 """The command line. `main` is the only thing that prints errors and the only thing that decides the exit code.
 
-Commands live one per file; `app.COMMANDS` lists them. Nothing heavy is imported here: `llmprism --version` answers
+There is one file per command; `app.COMMANDS` lists them. Nothing heavy is imported here: `llmprism --version` answers
 before even typer is loaded, and a command's module is imported when that command runs.
 """
 
@@ -16,7 +16,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0 done, 1 could not do its work, 2 asked for by `--fail-on`."""
+    """Run the command line and return its exit code: 0 done, 1 could not do its work, 2 as `--fail-on` demands."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments == ["--version"]:
         sys.stdout.write(f"llmprism {__version__}\n")

@@ -2,7 +2,7 @@
 
 To add a command: write `cli/<command>.py` with a typer-annotated function (or a `typer.Typer()` for a command with
 sub-commands) and add one line to `COMMANDS`. The module named there is imported only when that command runs or its
-own help is asked for; `llmprism --help` shows the summaries that stand here and imports none of them.
+own help is shown; `llmprism --help` shows the summaries that stand here and imports none of them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _load(entry: CommandEntry) -> Any:
 
 
 def _in_house_style(command: Any) -> Any:
-    """Plain help, and a missing sub-command is an error like any other, however the command's file set itself up."""
+    """No markup in help; a missing sub-command is an error like any other, however the command's file set itself up."""
     command.rich_markup_mode = None
     if isinstance(command, TyperGroup):
         command.no_args_is_help = False
@@ -98,8 +98,8 @@ def _typer(**settings: Any) -> typer.Typer:
     return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **settings)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"llmprism {__version__}")
         raise typer.Exit
 

@@ -80,7 +80,7 @@ def _diagnose_capture(folder: Path, page: Path, *, quiet: bool) -> None:
 
 
 def _injected(truth: Path) -> str:
-    """The fault that the capture was made with, as its own truth file tells it."""
+    """The fault that the capture was made with, as its own truth file says."""
     with gzip.open(truth, "rt", encoding="utf-8") as file:
         faults: list[dict[str, Any]] = json.load(file)["faults"]
     if not faults:

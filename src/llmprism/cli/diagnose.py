@@ -48,7 +48,7 @@ def diagnose(
     ] = None,
     file_format: Annotated[
         str | None,
-        typer.Option("--format", metavar="NAME", help="Format of the flows where the file name does not tell."),
+        typer.Option("--format", metavar="NAME", help="Format of the flows where the content does not show it."),
     ] = None,
     engine: Annotated[
         EngineName, typer.Option(help="local, or spark for Parquet on a cluster's storage.")
@@ -124,7 +124,7 @@ def diagnose_files(
     watched_until_ns: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Read the files and run the pipeline over them; per-GPU events cost time and are made only where asked for."""
+    """Read the files and run the pipeline over them; per-GPU events cost time and are made only where wanted."""
     from llmprism.engine import RunOptions, engine_named
     from llmprism.ingest import ColumnMapping, read_topology
 
@@ -162,12 +162,12 @@ def exit_code(report: Report, kinds: frozenset[str]) -> int:
     return FINDINGS_EXIT if (found and ANY in kinds) or found & kinds else 0
 
 
-def _kinds(asked: list[str]) -> frozenset[str]:
+def _kinds(given: list[str]) -> frozenset[str]:
     """The kinds of `--fail-on`, given one by one or joined by commas."""
     from llmprism.model.finding import FindingKind
 
     known = [kind.value for kind in FindingKind]
-    kinds = frozenset(kind.strip() for item in asked for kind in item.split(","))
+    kinds = frozenset(kind.strip() for item in given for kind in item.split(","))
     for kind in sorted(kinds):
         if kind != ANY and kind not in known:
             raise UsageError(f"--fail-on does not know {kind!r}; it takes any, {', '.join(known)}")

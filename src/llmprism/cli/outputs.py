@@ -1,4 +1,4 @@
-"""Where the forms of a report go. A file appears whole or not at all: it is written beside its place, then moved."""
+"""Where the forms of a report go. A file appears whole or not at all: it is written under another name, then moved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STDOUT: Final = "-"
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Paths asked for on the command line; `-` is stdout, None is not wanted."""
+    """Paths given on the command line; `-` is stdout, None is not wanted."""
 
     json: str | None = None
     html: str | None = None
@@ -101,13 +101,13 @@ def _write_file(path: str, write: Callable[[Path], object]) -> None:
             return
         handle, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
         os.close(handle)
-        beside = Path(name)
+        partial = Path(name)
         try:
-            write(beside)
-            beside.chmod(0o666 & ~_umask())
-            beside.replace(place)
+            write(partial)
+            partial.chmod(0o666 & ~_umask())
+            partial.replace(place)
         finally:
-            beside.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 

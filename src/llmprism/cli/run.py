@@ -2,7 +2,7 @@
 
     0    the command did its work
     1    it could not: bad input, bad arguments, or a bug of ours; `error[slug]: message` on stderr
-    2    findings were reported and `--fail-on` asked for this code
+    2    findings were reported and `--fail-on` demands this code
     130  interrupted from the keyboard
 
 A reader that closes the pipe early (`llmprism ... | head`) is no error and gets no message. A bug prints one line

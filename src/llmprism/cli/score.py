@@ -1,4 +1,4 @@
-"""`llmprism score REPORT TRUTH`: how much of the truth a report tells, and how much of what it tells is true."""
+"""`llmprism score REPORT TRUTH`: how much of the truth a report finds, and how much of what it says is true."""
 
 from __future__ import annotations
 

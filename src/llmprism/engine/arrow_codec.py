@@ -22,7 +22,7 @@ __all__ = ["arrow_type", "decode", "encode", "spark_type"]
 
 T = TypeVar("T")
 
-_PLAIN: Final[dict[object, pa.DataType]] = {
+_SCALARS: Final[dict[object, pa.DataType]] = {
     int: pa.int64(),
     float: pa.float64(),
     bool: pa.bool_(),
@@ -41,7 +41,7 @@ _SPARK: Final = {
 def encode(values: Iterable[T], kind: type[T]) -> pa.Array:
     """A struct array with one row per value."""
     hint: Any = kind
-    return pa.array([_plain(value, hint) for value in values], type=arrow_type(hint))
+    return pa.array([_arrow_value(value, hint) for value in values], type=arrow_type(hint))
 
 
 def decode(array: pa.Array | pa.ChunkedArray, kind: type[T]) -> list[T]:
@@ -63,8 +63,8 @@ def spark_type(kind: pa.DataType) -> str:
 @cache
 def arrow_type(hint: Any) -> pa.DataType:
     """The Arrow type of values with this type hint."""
-    if hint in _PLAIN:
-        return _PLAIN[hint]
+    if hint in _SCALARS:
+        return _SCALARS[hint]
     if _is_array(hint):
         return pa.struct([("shape", pa.list_(pa.int64())), ("values", pa.list_(pa.from_numpy_dtype(_dtype(hint))))])
     if isinstance(hint, type) and issubclass(hint, Enum):
@@ -88,35 +88,35 @@ def arrow_type(hint: Any) -> pa.DataType:
     raise TypeError(f"{hint!r} has no form in Arrow")
 
 
-def _plain(value: Any, hint: Any) -> Any:
+def _arrow_value(value: Any, hint: Any) -> Any:
     """The value as what pyarrow takes for the type of the hint."""
-    if value is None or hint in _PLAIN:
+    if value is None or hint in _SCALARS:
         return value
     if _is_array(hint):
         return {"shape": value.shape, "values": np.ascontiguousarray(value, dtype=_dtype(hint)).ravel()}
     if isinstance(value, Enum):
         return value.value
     if _is_dataclass(hint):
-        return {name: _plain(getattr(value, name), inner) for name, inner in _fields(hint)}
+        return {name: _arrow_value(getattr(value, name), inner) for name, inner in _fields(hint)}
     choices = _choices(hint)
     if len(choices) == 1:
-        return _plain(value, choices[0])
+        return _arrow_value(value, choices[0])
     if choices:
         chosen = next(i for i, choice in enumerate(choices) if isinstance(value, get_origin(choice) or choice))
-        return {f"choice{chosen}": _plain(value, choices[chosen])}
+        return {f"choice{chosen}": _arrow_value(value, choices[chosen])}
     if get_origin(hint) is dict:
-        return [_plain(item, _item(hint)) for item in value.items()]
+        return [_arrow_value(item, _item(hint)) for item in value.items()]
     inner = get_args(hint)
     if get_origin(hint) is list or (len(inner) == 2 and inner[1] is ...):
-        return [_plain(one, inner[0]) for one in value]
-    return {f"part{i}": _plain(one, part) for i, (one, part) in enumerate(zip(value, inner, strict=True))}
+        return [_arrow_value(one, inner[0]) for one in value]
+    return {f"part{i}": _arrow_value(one, part) for i, (one, part) in enumerate(zip(value, inner, strict=True))}
 
 
 def _value(array: pa.Array, row: int, hint: Any) -> Any:
     """The value with this hint in one row of an array."""
     if not array[row].is_valid:
         return None
-    if hint in _PLAIN:
+    if hint in _SCALARS:
         return array[row].as_py()
     if _is_array(hint):
         shape = array.field("shape")[row].as_py()
@@ -143,9 +143,9 @@ def _value(array: pa.Array, row: int, hint: Any) -> Any:
 
 
 def _values(array: pa.Array, hint: Any) -> list[Any]:
-    if hint in _PLAIN:
-        plain: list[Any] = array.to_pylist()
-        return plain
+    if hint in _SCALARS:
+        values: list[Any] = array.to_pylist()
+        return values
     return [_value(array, row, hint) for row in range(len(array))]
 
 

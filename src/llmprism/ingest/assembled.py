@@ -87,8 +87,8 @@ def read_transfers(
     of_database = None if limit is None else f"{max(int(DATABASE_SHARE * limit), DATABASE_FLOOR_BYTES) // 10**6}MB"
     forced, collector = parse_format(format)
     sources = [identify(path, forced) for path in expand(paths)]
-    with open_database(of_database) as (connection, spill), report_progress(connection, progress) as tell:
-        options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS, tell)
+    with open_database(of_database) as (connection, spill), report_progress(connection, progress) as report_packets:
+        options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS, report_packets)
         try:
             relation = create_records(connection, spill, sources, options)
             if relation.rows > most:

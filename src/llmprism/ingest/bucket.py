@@ -89,7 +89,7 @@ def exporters_of(table: Any, scans: Sequence[Scan]) -> list[str | None]:
 def read_bucket(table: Any, scans: Sequence[Scan], *, several_exporters: bool) -> Bucket:
     """The transfers of all pairs in the table, which must hold every record of each of them."""
     with open_database() as (connection, _):
-        connection.execute("SET threads = 1")  # other buckets are read beside this one
+        connection.execute("SET threads = 1")  # other buckets are read at the same time
         connection.register(TABLE, table)
         connection.execute(f"CREATE TEMP VIEW records AS {' UNION ALL '.join(scan.select() for scan in scans)}")
         count = scalar(connection, "SELECT count(*) FROM records")

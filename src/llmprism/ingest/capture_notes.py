@@ -1,4 +1,4 @@
-"""What a packet capture tells besides its flow records, and how it survives in the converted Parquet file.
+"""What a packet capture shows besides its flow records, and how it survives in the converted Parquet file.
 
 Retransmissions, losses, congestion notifications and what the reader could not decide belong to packets, not to
 records. `convert` writes them into the Parquet file's own key-value metadata, as JSON under one key: records and notes

@@ -69,8 +69,8 @@ def convert_flows(
         raise UsageError("the burst gap must be positive")
     forced, collector = parse_format(format)
     sources = [identify(path, forced) for path in expand(paths)]
-    with open_database(memory_limit) as (connection, spill), report_progress(connection, progress) as tell:
-        options = ReadOptions(mapping or ColumnMapping(), collector, burst_gap_ns, tell)
+    with open_database(memory_limit) as (connection, spill), report_progress(connection, progress) as report_packets:
+        options = ReadOptions(mapping or ColumnMapping(), collector, burst_gap_ns, report_packets)
         try:
             relation = create_records(connection, spill, sources, options, all_columns=True)
             counts = _counts(connection, relation.unreadable)

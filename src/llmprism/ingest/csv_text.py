@@ -1,6 +1,6 @@
 """CSV files → scans.
 
-The header line is parsed here and DuckDB is told every column by name, as text: nothing is left to sniffing, so one
+The header line is parsed here and DuckDB gets every column by name, as text: nothing is left to sniffing, so one
 odd row cannot change how a whole file is read. Lines with too few or too many fields go to DuckDB's reject table,
 where they are counted. Quotes are honoured only if the header or the first line uses them; otherwise one stray quote
 in a garbage row would swallow the rest of the file.

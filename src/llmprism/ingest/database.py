@@ -60,29 +60,29 @@ def open_database(memory_limit: str | None = None) -> Iterator[tuple[Database, P
 def report_progress(connection: Database, progress: Progress | None) -> Iterator[Progress]:
     """Calls `progress` from a thread while queries run; it never goes backwards and ends with 1.
 
-    Yields a function to be told the share of work that is not a query (reading packets); from then on that counts,
+    Yields a function to call with the share of work that is not a query (reading packets); from then on that counts,
     because the many short queries in between say nothing.
     """
     if progress is None:
         yield lambda _share: None
         return
     done = threading.Event()
-    told: list[float] = []
+    outside_queries: list[float] = []
 
     def watch() -> None:
         best = 0.0
         while not done.wait(PROGRESS_SECONDS):
-            share = told[-1] if told else connection.query_progress() / 100.0
+            share = outside_queries[-1] if outside_queries else connection.query_progress() / 100.0
             best = max(best, min(share, 0.99))
             progress(best)
 
-    def tell(share: float) -> None:
-        told[:] = [share]
+    def report_share(share: float) -> None:
+        outside_queries[:] = [share]
 
     thread = threading.Thread(target=watch, name="llmprism-progress", daemon=True)
     thread.start()
     try:
-        yield tell
+        yield report_share
     finally:
         done.set()
         thread.join()

@@ -1,4 +1,4 @@
-"""Flow records → Fitness: how good the data is, in numbers and in plain verdicts.
+"""Flow records → Fitness: how good the data is, in numbers and in sentences.
 
 Everything is measured on the records themselves, weighted by bytes where it matters, because control chatter outnumbers
 training traffic. The verdicts follow from what each stage needs: jobs need pairs over some time; parallelism needs

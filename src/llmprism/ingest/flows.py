@@ -36,8 +36,8 @@ def read_flows(
 ) -> FlowTable:
     """Reads files or globs of flow records or packets into one table; "-" is standard input (packets).
 
-    Parquet, CSV, JSON Lines, pcap and pcapng, plain, gzip or zstd, and the output of the collectors of
-    `collectors.py`, told apart by content. `format` forces a format or a collector; `memory_limit` is DuckDB's (for
+    Parquet, CSV, JSON Lines, pcap and pcapng, uncompressed, gzip or zstd, and the output of the collectors of
+    `collectors.py`, recognised by content. `format` forces a format or a collector; `memory_limit` is DuckDB's (for
     example "2GB"). Raises an LLMPrismError with one clear line if a file cannot be used; rows that cannot be used are
     only counted.
     """

@@ -91,8 +91,8 @@ def load_records(
     """Reads everything that `read_flows` reads. Raises where no record at all can be used."""
     forced, collector = parse_format(format)
     sources = [identify(path, forced) for path in expand(paths)]
-    with open_database(memory_limit) as (connection, spill), report_progress(connection, progress) as tell:
-        options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS, tell)
+    with open_database(memory_limit) as (connection, spill), report_progress(connection, progress) as report_packets:
+        options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS, report_packets)
         try:
             return loaded_of(connection, create_records(connection, spill, sources, options), sources)
         except duckdb.Error as error:

@@ -1,6 +1,6 @@
 """Columns of numbers of a query, batch by batch: no Python object per row, and never all rows at once.
 
-DuckDB hands a running query out as an Arrow C stream: three plain structs with a fixed layout
+DuckDB hands a running query out as an Arrow C stream: three C structs with a fixed layout
 (https://arrow.apache.org/docs/format/CStreamInterface.html). For numbers without NULLs a column is one buffer, so
 ctypes and NumPy are all it takes to read it, and no Arrow library is needed.
 """
@@ -73,7 +73,7 @@ class _Stream(ctypes.Structure):
 
 
 def number_batches(connection: Database, query: str) -> Iterator[Batch]:
-    """The columns of a query whose values are whole numbers, none of them NULL; arrays live until the next batch.
+    """The columns of a query whose values are whole numbers, none of them NULL; arrays are valid until the next batch.
 
     Raises duckdb.Error where the query fails.
     """
@@ -94,7 +94,7 @@ def number_batches(connection: Database, query: str) -> Iterator[Batch]:
 
 
 def in_blocks(batches: Iterable[Batch], size: int) -> Iterator[Batch]:
-    """The same rows, `size` of them in each batch but the last; arrays live until the next batch."""
+    """The same rows, `size` of them in each batch but the last; arrays are valid until the next batch."""
     block: Batch = {}
     filled = 0
     for batch in batches:

@@ -37,18 +37,18 @@ _COLUMNS: Final = {
 
 
 def packet_scan(
-    connection: Database, source: Source, table: str, burst_gap_ns: int, tell: Progress
+    connection: Database, source: Source, table: str, burst_gap_ns: int, report_share: Progress
 ) -> tuple[Scan, CaptureNotes]:
     """Reads the capture into `table` (which may spill to disk) and returns a scan over it with what was seen.
 
-    `tell` is told the share of the file that has been read; of standard input nobody knows the size.
+    `report_share` is called with the share of the file that has been read; the size of standard input is not known.
     """
     from llmprism.ingest.packets.reader import PacketReader
 
     types = ", ".join(f"{name} BIGINT" for name in _COLUMNS)
     connection.execute(f"CREATE TEMP TABLE {table}({types})")
     with _stream(source) as (stream, share):
-        reader = PacketReader(stream, source.name, burst_gap_ns, lambda: tell(share()))
+        reader = PacketReader(stream, source.name, burst_gap_ns, lambda: report_share(share()))
         for batch in reader.batches():
             arrays = {name: np.ascontiguousarray(batch[:, column]) for name, column in _COLUMNS.items()}
             connection.register("packet_batch", arrays)
@@ -91,9 +91,9 @@ def _stream(source: Source) -> Iterator[tuple[BinaryIO, Callable[[], float]]]:
         return
     size = max(source.path.stat().st_size, 1)
     with source.path.open("rb", buffering=0) as raw:
-        plain = cast(BinaryIO, raw)
+        decompressed = cast(BinaryIO, raw)
         if source.compression is Compression.GZIP:
-            plain = cast(BinaryIO, gzip.GzipFile(fileobj=raw))
+            decompressed = cast(BinaryIO, gzip.GzipFile(fileobj=raw))
         elif source.compression is Compression.ZSTD:
-            plain = zstd_stream(plain, source.name)
-        yield plain, lambda: raw.tell() / size
+            decompressed = zstd_stream(decompressed, source.name)
+        yield decompressed, lambda: raw.tell() / size

@@ -48,13 +48,13 @@ class Relation:
 class ReadOptions:
     """How to read: the user's mapping, a collector that is forced, the pause that ends a burst of packets.
 
-    `tell` is told how much of the packets has been read.
+    `report_packets` is called with the share of the packets that has been read.
     """
 
     mapping: ColumnMapping
     collector: Collector | None
     burst_gap_ns: int
-    tell: Progress = lambda _share: None
+    report_packets: Progress = lambda _share: None
 
 
 def create_records(
@@ -101,10 +101,10 @@ def _packet_scans(
     scans, notes = [], []
     for number, source in enumerate(sources):
 
-        def tell(share: float, done: int = number) -> None:
-            options.tell((done + share) / len(sources))
+        def report_share(share: float, done: int = number) -> None:
+            options.report_packets((done + share) / len(sources))
 
-        scan, note = packet_scan(connection, source, f"packets_{number}", options.burst_gap_ns, tell)
+        scan, note = packet_scan(connection, source, f"packets_{number}", options.burst_gap_ns, report_share)
         scans.append(scan)
         notes.append(note)
     return scans, notes

@@ -25,7 +25,7 @@ from llmprism.ingest.zstd import check_zstd, first_bytes_of_zstd, zstd_stream
 __all__ = ["Compression", "Format", "Source", "broken_gzip", "expand", "head_of", "identify", "parse_format"]
 
 HEAD_BYTES: Final = 65_536
-"""How much of a (decompressed) file is looked at to tell its format: more than any header or first line needs."""
+"""How much of a (decompressed) file is looked at to recognise its format: more than any header or first line needs."""
 
 CHECKED_BYTES: Final = 1 << 20
 """Decompressed at once where a file that another reader refused is looked through for the place."""
@@ -72,7 +72,7 @@ class Source:
 
 
 def parse_format(name: str | None) -> tuple[Format | None, Collector | None]:
-    """What --format forces: a file format, or a collector whose file format the content tells."""
+    """What --format forces: a file format, or a collector whose file format the content shows."""
     if name is None:
         return None, None
     collector = collector_named(name.lower())
@@ -191,7 +191,7 @@ def _captured(path: Path, compression: Compression, head: bytes, forced: Format 
 
 
 def _identify_stream(stream: BinaryIO, forced: Format | None) -> Source:
-    """Standard input: packets, plain or compressed, as `tcpdump -w -` writes them."""
+    """Standard input: packets, compressed or not, as `tcpdump -w -` writes them."""
     name = "standard input"
     if forced not in (None, Format.PCAP):
         raise UsageError(f"{name}: only packets are read from there, but --format says {forced}; give a file")

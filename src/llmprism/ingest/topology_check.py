@@ -19,7 +19,7 @@ MIN_SHARE: Final = 0.5
 
 
 def check_topology(topology: Topology, table: FlowTable | None = None) -> list[str]:
-    """Plain sentences, one per kind of problem; empty where there is none."""
+    """Sentences, one per kind of problem; empty where there is none."""
     problems = [*_inside(topology)]
     if table is not None:
         problems += _against(topology, table)

@@ -15,7 +15,7 @@ SHORT_RECORD_NS: Final = 100 * MS
 """Half of the shortest steps seen (0.2 s): records up to this length still show where a step ends."""
 
 LONG_RECORD_NS: Final = 5_000 * MS
-"""A tenth of the longest steps seen (46 s): with longer records no step of any job can be told."""
+"""A tenth of the longest steps seen (46 s): with longer records the steps of no job can be found."""
 
 LONG_RECORD_SHARE: Final = 0.25
 """Of the window: with longer records there are not even a few steps to compare."""

@@ -79,7 +79,7 @@ class Fitness:
     """Measured properties of the records, and a verdict per question.
 
     `typical_record_ns` is the duration that half of the bytes exceed; `folded_share` the share of the bytes in records
-    longer than a step can be told from; `sampling` the factor that all sizes are a multiple of, or None; `packets` what
+    too long to find steps in; `sampling` the factor that all sizes are a multiple of, or None; `packets` what
     packets said, or None where there were none; `unknown_share` the share of the bytes between addresses that the
     topology lacks, or None without one.
     """

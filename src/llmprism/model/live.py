@@ -28,7 +28,7 @@ class LiveState(StrEnum):
 
 
 class FindingPhase(StrEnum):
-    """`pending` findings have been seen but not often enough to be told."""
+    """`pending` findings have been seen but not often enough to be reported."""
 
     PENDING = "pending"
     OPEN = "open"

@@ -148,7 +148,7 @@ class EventHeat:
 
 @dataclass(frozen=True, slots=True)
 class LogDiagnosis:
-    """`notes` are plain sentences on what could not be decided and on what was seen but is no alarm."""
+    """`notes` are sentences on what could not be decided and on what was seen but is no alarm."""
 
     input: LogInput
     outcome: Outcome

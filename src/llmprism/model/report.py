@@ -39,7 +39,7 @@ class SwitchLoad:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`addresses` names the address ids used everywhere; `notes` are plain sentences on what could not be decided."""
+    """`addresses` names the address ids used everywhere; `notes` are sentences on what could not be decided."""
 
     window: Window
     input: InputCounts

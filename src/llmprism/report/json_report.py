@@ -42,7 +42,7 @@ def render(report: Report) -> bytes:
 
 
 def document(report: Report) -> dict[str, Any]:
-    """The document as plain JSON values."""
+    """The document as JSON values."""
     return {
         "schema": SCHEMA,
         "window": {

@@ -1,4 +1,4 @@
-"""What an address, a link, a group or a switch is called: its own name, and where it sits when a topology tells."""
+"""What an address, a link, a group or a switch is called: its own name, and where it sits where a topology says so."""
 
 from __future__ import annotations
 

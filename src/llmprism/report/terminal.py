@@ -46,7 +46,7 @@ __all__ = ["NOTHING_WRONG", "print_report"]
 NOTHING_WRONG: Final = "Nothing wrong found."
 
 _JOBS_IN_FULL: Final = 6
-"""Jobs told in full: two screens of text; more than this are listed one to a line."""
+"""Jobs shown in full: two screens of text; more than this are listed one to a line."""
 
 _TABLE_SPARKLINE_COLUMNS: Final = 20
 _LISTED_SERVERS: Final = 4
@@ -152,7 +152,7 @@ class _Writer:
         return Group(Text(""), head, *lines)
 
     def _split_jobs(self) -> tuple[list[JobReport], list[JobReport]]:
-        """Jobs told in full and jobs that get a line each: with many jobs only those that findings name are in full."""
+        """Jobs shown in full and jobs that get a line each: of many jobs only those that findings name are in full."""
         jobs = list(self._report.jobs)
         if len(jobs) <= _JOBS_IN_FULL:
             return jobs, []

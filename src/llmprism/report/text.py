@@ -2,7 +2,7 @@
 
 Addresses, server names and switch names come from outside. `clean` turns every character that a terminal or a
 bidirectional text engine would act on into a visible escape, so that no name can move the cursor, colour the screen
-or reverse a line. Every other function returns plain text made of characters that need no cleaning.
+or reverse a line. Every other function returns text made of characters that need no cleaning.
 """
 
 from __future__ import annotations

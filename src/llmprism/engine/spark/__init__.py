@@ -3,7 +3,7 @@
     records by bucket of pairs → transfers and totals     on the cluster (`tasks.bucket_task`)
     totals of distinct pairs → clusters                   here
     witnesses of each cluster → its clock                 on the cluster (`tasks.clock_task`)
-    clusters whose clocks do not tell → rails or not      on the cluster (`tasks.rail_task`)
+    clusters whose clocks decide nothing → rails or not     on the cluster (`tasks.rail_task`)
     totals and clocks → jobs                              here
     transfers of each job → layout, timeline, faults      on the cluster (`tasks.job_task`)
     slow messages of all jobs → shared faults, report     here

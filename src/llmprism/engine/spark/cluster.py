@@ -1,7 +1,7 @@
 """The work that is done where the transfers lie, as calls that return small things.
 
 What Spark does for each of them is one of two: pieces of pairs are joined with their transfers, brought together by a
-key and handed to a task; or so, with a second table beside them. The rest is making the pieces and reading the results.
+key and handed to a task; or the same with a second table. The rest is making the pieces and reading the results.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Cluster:
         """The clusters of the questions to which their transfers say yes."""
         if not questions:
             return []
-        pieces, asked = rail_pieces(draft, questions)
-        found = self._cogrouped(pieces, asked, "group", rail_task, RAILS)
+        pieces, wanted = rail_pieces(draft, questions)
+        found = self._cogrouped(pieces, wanted, "group", rail_task, RAILS)
         return sorted(zip(found["left"].to_pylist(), found["right"].to_pylist(), strict=True))
 
     def outcomes(self, draft: Draft, jobs: Sequence[JobDraft]) -> list[JobOutcome]:
@@ -74,11 +74,11 @@ class Cluster:
         heads = [(number, JobHead(job, Shared())) for number, job in enumerate(jobs)]
         if not heads:
             return []
-        return outcomes_of(self._told(draft, heads, with_events=self._with_events), self.graph.addresses)
+        return outcomes_of(self._job_tasks(draft, heads, with_events=self._with_events), self.graph.addresses)
 
     def faults(self, draft: Draft, jobs: Sequence[tuple[int, JobHead]]) -> list[JobFaults]:
         """The faults of these jobs, each with a number of its own, in the light of what they share; in that order."""
-        return faults_of(self._told(draft, jobs, with_events=False, wanted="faults")) if jobs else []
+        return faults_of(self._job_tasks(draft, jobs, with_events=False, wanted="faults")) if jobs else []
 
     def storage(self, draft: Draft, jobs: Sequence[JobDraft], crossing: Int32) -> list[Finding]:
         """Findings on the servers at the other end of the crossing pairs, in the order of their addresses."""
@@ -87,7 +87,7 @@ class Cluster:
         pieces = server_pieces(draft, jobs, crossing)
         return findings_of(self._grouped(pieces, "server", storage_task(self._site), FINDINGS))
 
-    def _told(
+    def _job_tasks(
         self, draft: Draft, jobs: Sequence[tuple[int, JobHead]], *, with_events: bool, wanted: str | None = None
     ) -> pa.Table:
         pieces = job_pieces(draft, [(number, head.draft) for number, head in jobs])
@@ -101,7 +101,7 @@ class Cluster:
     def _cogrouped(
         self,
         pieces: pa.Table,
-        beside: pa.Table,
+        second: pa.Table,
         key: str,
         task: Callable[[pa.Table, pa.Table], pa.Table],
         schema: pa.Schema,
@@ -140,13 +140,13 @@ class SparkCluster(Cluster):
     def _cogrouped(
         self,
         pieces: pa.Table,
-        beside: pa.Table,
+        second: pa.Table,
         key: str,
         task: Callable[[pa.Table, pa.Table], pa.Table],
         schema: pa.Schema,
         wanted: str | None = None,
     ) -> pa.Table:
-        both = self._joined(pieces).groupBy(key).cogroup(self._spark.createDataFrame(beside).groupBy(key))
+        both = self._joined(pieces).groupBy(key).cogroup(self._spark.createDataFrame(second).groupBy(key))
         found = both.applyInArrow(task, schema_text(schema))
         if wanted is not None:
             found = found.select(schema.names[0], f"{schema.names[-1]}.{wanted}")

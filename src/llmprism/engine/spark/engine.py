@@ -43,42 +43,47 @@ class SparkEngine:
             raise UsageError(f"--engine spark has only the method prism; run {options.method} with --engine local")
         if options.memory_limit is not None:
             raise UsageError("--memory-limit is the local engine's; Spark has spark.executor.memory")
-        tell = progress or (lambda _stage, _share: None)
+        report_progress = progress or (lambda _stage, _share: None)
         with spark_session(self._master) as spark:
-            return self._run(spark, flows, topology, options, tell)
+            return self._run(spark, flows, topology, options, report_progress)
 
     def _run(
-        self, spark: SparkSession, flows: Sequence[str], topology: Topology | None, options: RunOptions, tell: Progress
+        self,
+        spark: SparkSession,
+        flows: Sequence[str],
+        topology: Topology | None,
+        options: RunOptions,
+        report_progress: Progress,
     ) -> Report:
         from llmprism.engine.spark.cluster import SparkCluster
         from llmprism.engine.spark.reading import pairs_of
 
-        tell("reading flow records", 0.0)
+        report_progress("reading flow records", 0.0)
         pairs = pairs_of(spark, flows, options, self._buckets).persist()
         try:
             cluster = SparkCluster(
                 spark, pairs, flows[0], with_events=options.with_events, watched_until_ns=options.watched_until_ns
             )
-            return report_of(cluster, topology, tell)
+            return report_of(cluster, topology, report_progress)
         finally:
             pairs.unpersist()
 
 
-def report_of(cluster: Cluster, topology: Topology | None, tell: Progress) -> Report:
+def report_of(cluster: Cluster, topology: Topology | None, report_progress: Progress) -> Report:
     """The report, made of what the cluster says."""
     from llmprism.diagnose import switch_loads
     from llmprism.recognize.recognise_jobs import draft_clusters, draft_jobs, join_clusters, unused_records
 
     graph = cluster.graph
     usable, notes = usable_topology(graph.addresses, topology)
-    tell("jobs", 0.0)
+    report_progress("jobs", 0.0)
     draft = draft_clusters(graph, graph.segments, usable)
     clocks = cluster.clocks(draft)
     joined = join_clusters(draft, clocks, usable)
     drafts = draft_jobs(draft, joined, cluster.rails(draft, joined.questions), usable)
-    tell("layout and timeline", 0.0)
+    report_progress("layout and timeline", 0.0)
     outcomes = cluster.outcomes(draft, drafts)
-    tell("diagnosis", 0.0)
+    report_progress("diagnosis", 0.0)
     findings, lost = _findings(cluster, draft, drafts, outcomes)
     return Report(
         window=graph.window,

@@ -25,8 +25,8 @@ def cluster_pieces(draft: Draft) -> pa.Table:
     pieces, traffic = draft.pieces, draft.pieces.traffic
     chosen = _together(draft.clusters)
     cluster = np.repeat(np.arange(len(draft.clusters), dtype=np.int32), [pairs.size for pairs in draft.clusters])
-    asked = _together([witness_pairs(pieces, traffic, pairs) for pairs in draft.clusters])
-    table = _table(pieces, chosen, np.isin(chosen, asked))
+    witnesses = _together([witness_pairs(pieces, traffic, pairs) for pairs in draft.clusters])
+    table = _table(pieces, chosen, np.isin(chosen, witnesses))
     totals = {"sum_bytes": traffic.bytes, "largest": traffic.largest, "first_ns": traffic.first_ns}
     totals["last_ns"] = traffic.last_ns
     for name, values in totals.items():
@@ -42,8 +42,8 @@ def rail_pieces(draft: Draft, questions: Sequence[RailQuestion]) -> tuple[pa.Tab
     cluster = np.repeat(clusters, [draft.clusters[one].size for one in clusters])
     pieces = _table(draft.pieces, _together([draft.clusters[one] for one in clusters]))
     pieces = pieces.append_column("cluster", pa.array(cluster)).append_column("group", pa.array(group[cluster]))
-    asked = pa.table({"question": encode(questions, RailQuestion), "group": pa.array(group[left])})
-    return pieces, asked
+    numbered = pa.table({"question": encode(questions, RailQuestion), "group": pa.array(group[left])})
+    return pieces, numbered
 
 
 def job_pieces(draft: Draft, jobs: Sequence[tuple[int, JobDraft]]) -> pa.Table:

@@ -28,7 +28,7 @@ from llmprism.model.flows import Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
-from llmprism.pipeline import tell_job
+from llmprism.pipeline import analyse_job
 from llmprism.recognize.bulk import PairTraffic
 from llmprism.recognize.clock import cluster_clocks
 from llmprism.recognize.recognise_jobs import JobDraft, RailQuestion, are_rails
@@ -78,7 +78,7 @@ class JobHead:
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
     """What comes back of a job. Its transfers are summed up by pair and path, the kind of each transfer stays behind,
-    and `cells` are told only where some of them are slow."""
+    and `cells` are there only where some of them are slow."""
 
     job: Job
     layout: JobLayout
@@ -147,13 +147,13 @@ def clocks_of(table: pa.Table, count: int) -> list[tuple[ClockCandidate, ...]]:
     return clocks
 
 
-def rail_task(pieces: pa.Table, asked: pa.Table) -> pa.Table:
+def rail_task(pieces: pa.Table, questions: pa.Table) -> pa.Table:
     """The pieces of some clusters and questions about them → the clusters, two and two, that are rails of one job."""
     order = np.argsort(pieces["piece"].to_numpy(), kind="stable")
     cluster = pieces["cluster"].to_numpy()[order]
     transfers = transfers_from(pieces, ())
     rails = []
-    for question in decode(asked["question"], RailQuestion):
+    for question in decode(questions["question"], RailQuestion):
         one, other = (np.flatnonzero(cluster == side).astype(np.int32) for side in (question.left, question.right))
         if are_rails(transfers, one, other, question.step_ns):
             rails.append((question.left, question.right))
@@ -168,7 +168,7 @@ def job_task(site: BroadcastBytes, *, with_events: bool) -> Callable[[pa.Table, 
         known = _site(site.value)
         (head,) = decode(heads["head"], JobHead)
         job = head.draft.job(transfers_from(pieces, known.addresses))
-        layout, timeline, state = tell_job(job, known.window, with_events=with_events)
+        layout, timeline, state = analyse_job(job, known.window, with_events=with_events)
         evidence = gather_evidence(job, layout, timeline, state)
         cells = judge_transfers(evidence) if evidence.steps else None
         outcome = JobOutcome(

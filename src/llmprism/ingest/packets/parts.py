@@ -11,7 +11,7 @@ is needed or the capture ends, and then the packets around it decide as much as 
 - known ends and beginnings of other messages bound a part on both sides (`S_FLOOR`, `S_LIMIT`).
 
 What stays undecided is counted, never hidden: `C_ESTIMATED` where the missing packets could be shared out in another
-way, or a Last is gone whose size nothing tells; `C_CUT` where the message began before the capture or ended after it,
+way, or a Last is gone whose size nothing shows; `C_CUT` where the message began before the capture or ended after it,
 and only what was seen counts. Messages of which no packet at all was seen are not invented: their packets are counted
 as missing.
 """
@@ -207,7 +207,7 @@ def _begun(flow: Int64, parts: Int64, number: Number, position: Number, payload:
 
 @inlined
 def _joined(flow: Int64, parts: Int64, index: Number, number: Number, position: Number) -> Number:
-    """Tells the other parts what this packet means for them; joins the part with one that it now touches."""
+    """Updates the other parts with what this packet means for them; joins the part with one that it now touches."""
     part = parts[index]
     result = index
     for other_index in range(PART_COUNT):

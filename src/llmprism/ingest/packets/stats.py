@@ -1,4 +1,4 @@
-"""What reading packets needs to be told and what it tells, apart from the kernels that do it.
+"""Settings and results of reading packets, apart from the kernels that do it.
 
 Most runs read no packets: this module, `magic` and `layout` are all that they import of this package.
 """

@@ -1,4 +1,4 @@
-"""Hash tables of flows and addresses, in plain arrays with linear probing."""
+"""Hash tables of flows and addresses, in arrays with linear probing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An Ansible inventory → Topology.
 
-Either what `ansible-inventory --list` prints (which reads inventories of every kind), or a plain INI inventory. A
+Either what `ansible-inventory --list` prints (which reads inventories of every kind), or an INI inventory. A
 host's NICs are the list `llmprism_nics` of objects with address, gpu and switch; without it, `ansible_host` is its one
 address. In INI, `llmprism_nics=10.0.0.1,10.1.0.1` gives addresses only.
 """

@@ -1,6 +1,6 @@
 """What hosts hear from their switches (`lldpctl -f json`) → Topology.
 
-LLDP tells which switch an interface hangs on; the interface's own addresses come from `ip -j addr` of the same host.
+LLDP says which switch an interface hangs on; the interface's own addresses come from `ip -j addr` of the same host.
 Interfaces without a neighbour or without a global address are left out.
 """
 

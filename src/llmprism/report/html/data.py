@@ -24,7 +24,7 @@ __all__ = ["page_data"]
 
 
 def page_data(report: Report, max_events: int = MAX_EVENTS) -> dict[str, Any]:
-    """Everything that the page shows, as plain JSON values."""
+    """Everything that the page shows, as JSON values."""
     return _PageData(report, max_events).build()
 
 

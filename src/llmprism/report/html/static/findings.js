@@ -67,7 +67,7 @@ function renderFindings() {
   if (!DATA.findings.length) {
     const text = DATA.jobs.length
       ? "No GPU, NIC, link, switch or stage stands out, and nothing was found that slows or stops a job in this window."
-      : "The records show no training job. The notes at the end of this page say why, as far as the records tell.";
+      : "The records show no training job. The notes at the end of this page say why, as far as the records show it.";
     section.append(el("p", { class: "panel calm" }, text));
     return;
   }

@@ -38,7 +38,7 @@ function layoutCell(job, address, groups, table) {
 
 function layoutPicture(job) {
   const grid = job.grid;
-  if (!grid.rows.length) return el("p", { class: "muted" }, "No layout could be told from the traffic.");
+  if (!grid.rows.length) return el("p", { class: "muted" }, "The traffic does not show a layout.");
   const groups = groupsOf(job);
   const table = el("table", { class: job.pipelines ? "layout pipes" : "layout" });
   const width = Math.max(grid.columns.length, ...grid.rows.map((row) => row.length));
