@@ -1,53 +1,35 @@
 """Which pairs carry training traffic.
 
-Three kinds of traffic must not glue jobs together:
+Four kinds of traffic must not glue jobs together:
 
 * *chatter*: bootstrap, store and heartbeat messages, monitoring meshes: small messages, a vanishing share of what the
   two ends move otherwise;
-* *hubs*: storage and other servers that many nodes talk to which do not talk to each other;
+* *weak links*: a GPU reads its samples from many servers, at a thousandth of what it trains with. A link that does not
+  matter to one of its ends says nothing about who belongs together; what trains together shows it by stepping together;
 * *unbalanced nodes*: a training server sends about as much as it receives (a ring passes on what it gets, an activation
-  is answered by a gradient, an all-to-all is symmetric); a server that only reads or only writes does not.
+  is answered by a gradient, an all-to-all is symmetric); a server that only reads or only writes does not;
+* *hubs and fans*: servers that many nodes talk to which do not talk to each other.
+
+Outsiders are taken away one kind after the other, the surest first, and the others are judged without them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, TransferTable
 from llmprism.model.topology import Topology
+from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.stats.robust import segment_medians
 
 Bool = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
 
-__all__ = ["PairEnds", "PairTraffic", "bulk_pairs", "outside_nodes", "pair_traffic"]
-
-MIN_MESSAGE_BYTES: Final = 32_768
-"""A pair whose largest transfer is smaller carries control messages: the smallest activation or bucket worth sending
-over a network is several times larger, bootstrap and store messages are at most 16 KB in real captures."""
-
-MIN_SHARE: Final = 1e-4
-"""Of the busiest pair of the less busy end. Pipeline traffic is 3-30 % of gradient traffic in real captures."""
-
-BALANCE_STEPS: Final = (0.05, 0.25)
-"""Smallest ratio of the lesser to the greater of bytes in and out of a training NIC. The strict cut goes first, so that
-a NIC that reads much from storage is judged without that storage."""
-
-HUB_PEERS: Final = 6
-"""Peers from which a node may be a hub: rings, trees and pipelines give a training NIC two to five."""
-
-FAN_PEERS: Final = 4
-"""One-way links in one direction from which a node is no member of rings, of which a NIC has one or two."""
-
-ONE_WAY: Final = 0.05
-"""Share of a link's bytes that flow back at most where it is one-way; acknowledgements and credits are below it."""
-
-HUB_FACTOR: Final = 2.0
-"""And this many times the peers that its peers usually have: in an all-to-all everybody has as many."""
+__all__ = ["PairEnds", "PairTraffic", "bulk_pairs", "outside_nodes", "pair_traffic", "strong_pairs"]
 
 
 class PairEnds(Protocol):
@@ -71,14 +53,14 @@ class PairTraffic:
     last_ns: Int64
 
 
-def pair_traffic(transfers: TransferTable) -> PairTraffic:
+def pair_traffic(transfers: TransferTable, rules: RecognitionRules = RULES) -> PairTraffic:
     offsets = transfers.pair_offsets
     if transfers.pair_count == 0:
         none = np.zeros(0, dtype=np.int64)
         return PairTraffic(none, none, none, none)
     starts = offsets[:-1]
     largest = np.maximum.reduceat(transfers.bytes, starts)
-    only_chatter = np.repeat(largest < MIN_MESSAGE_BYTES, np.diff(offsets))
+    only_chatter = np.repeat(largest < rules.message_bytes, np.diff(offsets))
     counted = only_chatter | (transfers.bytes >= MESSAGE_FLOOR_BYTES)
     return PairTraffic(
         np.add.reduceat(transfers.bytes, starts),
@@ -88,32 +70,75 @@ def pair_traffic(transfers: TransferTable) -> PairTraffic:
     )
 
 
-def bulk_pairs(transfers: PairEnds, traffic: PairTraffic) -> Bool:
+def bulk_pairs(pairs: PairEnds, traffic: PairTraffic, rules: RecognitionRules = RULES) -> Bool:
     """Pairs that are not chatter."""
-    nodes = len(transfers.addresses)
+    nodes = len(pairs.addresses)
     busiest = np.zeros(nodes, dtype=np.int64)
-    np.maximum.at(busiest, transfers.pair_src, traffic.bytes)
-    np.maximum.at(busiest, transfers.pair_dst, traffic.bytes)
-    reference = np.minimum(busiest[transfers.pair_src], busiest[transfers.pair_dst])
-    return (traffic.largest >= MIN_MESSAGE_BYTES) & (traffic.bytes >= MIN_SHARE * reference)
+    np.maximum.at(busiest, pairs.pair_src, traffic.bytes)
+    np.maximum.at(busiest, pairs.pair_dst, traffic.bytes)
+    reference = np.minimum(busiest[pairs.pair_src], busiest[pairs.pair_dst])
+    return (traffic.largest >= rules.message_bytes) & (traffic.bytes >= rules.chatter_share * reference)
 
 
-def outside_nodes(transfers: PairEnds, traffic: PairTraffic, bulk: Bool, topology: Topology | None) -> Bool:
-    """Nodes that take no part in training: declared so by the topology (a NIC without a GPU), hubs, or unbalanced."""
+def strong_pairs(pairs: PairEnds, traffic: PairTraffic, bulk: Bool, rules: RecognitionRules = RULES) -> Bool:
+    """Bulk pairs whose link (both directions together) matters to both of its ends."""
+    nodes = len(pairs.addresses)
+    src, dst = pairs.pair_src[bulk].astype(np.int64), pairs.pair_dst[bulk].astype(np.int64)
+    key = np.minimum(src, dst) * nodes + np.maximum(src, dst)
+    links, link_of = np.unique(key, return_inverse=True)
+    volume = np.bincount(link_of, traffic.bytes[bulk], minlength=links.size)
+    low, high = links // max(nodes, 1), links % max(nodes, 1)
+    busiest = np.zeros(nodes)
+    np.maximum.at(busiest, low, volume)
+    np.maximum.at(busiest, high, volume)
+    matters = volume >= rules.weak_link * np.maximum(busiest[low], busiest[high])
+    strong = bulk.copy()
+    strong[bulk] = matters[link_of]
+    return strong
+
+
+def outside_nodes(
+    pairs: PairEnds, traffic: PairTraffic, bulk: Bool, topology: Topology | None, rules: RecognitionRules = RULES
+) -> Bool:
+    """Nodes that take no part in training: declared so by the topology (a NIC without a GPU), unbalanced, fans or hubs.
+
+    `bulk` marks the pairs to judge by.
+    """
     known = topology.server_of() if topology else {}
-    outside = _without_gpu(transfers.addresses, topology)
-    inside = bulk & ~outside[transfers.pair_src] & ~outside[transfers.pair_dst]
-    outside = outside | _hubs(transfers, inside) | _fans(transfers, traffic, inside)
-    place = _places(transfers.addresses, known)
-    src, dst, size = transfers.pair_src, transfers.pair_dst, traffic.bytes.astype(np.float64)
-    for smallest in BALANCE_STEPS:
-        inside = bulk & ~outside[src] & ~outside[dst]
-        sent = np.bincount(place[src[inside]], size[inside], minlength=place.max(initial=0) + 1)
-        received = np.bincount(place[dst[inside]], size[inside], minlength=place.max(initial=0) + 1)
-        greater = np.maximum(sent, received)
-        lopsided = (greater > 0) & (np.minimum(sent, received) < smallest * greater)
-        outside = outside | lopsided[place]
-    return outside
+    outside = _without_gpu(pairs.addresses, topology)
+    place = _places(pairs.addresses, known)
+    placed = np.fromiter((address in known for address in pairs.addresses), dtype=np.bool_, count=len(pairs.addresses))
+
+    def inside() -> Bool:
+        inner: Bool = bulk & ~outside[pairs.pair_src] & ~outside[pairs.pair_dst]
+        return inner
+
+    for level in rules.balance_levels[:-1]:
+        outside = outside | _lopsided(pairs, traffic, inside(), place, placed, level, rules)
+    outside = outside | _hubs(pairs, inside(), rules) | _fans(pairs, traffic, inside(), rules)
+    return outside | _lopsided(pairs, traffic, inside(), place, placed, rules.balance_levels[-1], rules)
+
+
+def _lopsided(
+    pairs: PairEnds, traffic: PairTraffic, inside: Bool, place: Int64, placed: Bool, level: float,
+    rules: RecognitionRules,
+) -> Bool:  # fmt: skip
+    """Nodes of a place that mostly sends or mostly receives.
+
+    Where servers are not known, a ring may enter a server by one address and leave by another, and nobody is balanced:
+    there a node is outside only if it serves balanced ones, or many.
+    """
+    src, dst, size = pairs.pair_src[inside], pairs.pair_dst[inside], traffic.bytes[inside].astype(np.float64)
+    count = int(place.max(initial=0)) + 1
+    sent, received = np.bincount(place[src], size, minlength=count), np.bincount(place[dst], size, minlength=count)
+    greater = np.maximum(sent, received)
+    lopsided = ((greater > 0) & (np.minimum(sent, received) < level * greater))[place]
+    nodes = place.size
+    total = np.bincount(src, size, minlength=nodes) + np.bincount(dst, size, minlength=nodes)
+    served = np.bincount(src, size * ~lopsided[dst], minlength=nodes)
+    served += np.bincount(dst, size * ~lopsided[src], minlength=nodes)
+    peers = np.bincount(src, minlength=nodes) + np.bincount(dst, minlength=nodes)
+    return lopsided & (placed | (2.0 * served >= total) | (peers >= rules.fan_peers))
 
 
 def _places(addresses: tuple[str, ...], server_of: dict[str, str]) -> Int64:
@@ -124,32 +149,37 @@ def _places(addresses: tuple[str, ...], server_of: dict[str, str]) -> Int64:
     return np.array([index.setdefault(name, len(index)) for name in names], dtype=np.int64)
 
 
-def _hubs(transfers: PairEnds, inside: Bool) -> Bool:
+def _hubs(pairs: PairEnds, inside: Bool, rules: RecognitionRules) -> Bool:
     """Nodes with many more peers than their peers have: storage and parameter servers, not members of a clique."""
-    nodes = len(transfers.addresses)
-    src, dst = transfers.pair_src[inside].astype(np.int64), transfers.pair_dst[inside].astype(np.int64)
+    nodes = len(pairs.addresses)
+    src, dst = pairs.pair_src[inside].astype(np.int64), pairs.pair_dst[inside].astype(np.int64)
     key = np.unique(np.minimum(src, dst) * nodes + np.maximum(src, dst))
     ends = np.concatenate([key // nodes, key % nodes])
     peers = np.concatenate([key % nodes, key // nodes])
     degree = np.bincount(ends, minlength=nodes)
     offsets = np.concatenate([[0], np.cumsum(degree)])
     usual = segment_medians(degree[peers[np.argsort(ends, kind="stable")]], offsets)
-    return (degree >= HUB_PEERS) & (degree >= HUB_FACTOR * usual)
+    return (degree >= rules.hub_peers) & (degree >= rules.hub_factor * usual)
 
 
-def _fans(transfers: PairEnds, traffic: PairTraffic, inside: Bool) -> Bool:
-    """Nodes that send to many or receive from many over links that carry nothing back: a ring has one of each."""
-    nodes = len(transfers.addresses)
-    src, dst = transfers.pair_src[inside].astype(np.int64), transfers.pair_dst[inside].astype(np.int64)
-    size = traffic.bytes[inside]
+def _fans(pairs: PairEnds, traffic: PairTraffic, inside: Bool, rules: RecognitionRules) -> Bool:
+    """Nodes whose traffic is mostly with many, over links that carry nothing back: a ring has one of each."""
+    nodes = len(pairs.addresses)
+    src, dst = pairs.pair_src[inside].astype(np.int64), pairs.pair_dst[inside].astype(np.int64)
+    size = traffic.bytes[inside].astype(np.float64)
     key, reverse = src * nodes + dst, dst * nodes + src
     order = np.argsort(key)
     at = np.minimum(np.searchsorted(key[order], reverse), max(key.size - 1, 0))
     back = np.where(key[order][at] == reverse, size[order][at], 0) if key.size else np.zeros(0)
-    one_way = back < ONE_WAY * size
-    out = np.bincount(src[one_way], minlength=nodes)
-    into = np.bincount(dst[one_way], minlength=nodes)
-    return np.maximum(out, into) >= FAN_PEERS
+    one_way = back < rules.one_way * size
+    total = np.bincount(src, size, minlength=nodes) + np.bincount(dst, size, minlength=nodes)
+    most, beyond = np.zeros(nodes, dtype=np.int64), np.zeros(nodes)
+    for ends in (src[one_way], dst[one_way]):
+        largest = np.zeros(nodes)
+        np.maximum.at(largest, ends, size[one_way])
+        most = np.maximum(most, np.bincount(ends, minlength=nodes))
+        beyond += np.bincount(ends, size[one_way], minlength=nodes) - largest
+    return (most >= rules.fan_peers) & (beyond >= rules.fan_share * total)
 
 
 def _without_gpu(addresses: tuple[str, ...], topology: Topology | None) -> Bool:

@@ -24,7 +24,7 @@ from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.flows import Int32, TransferTable, ranges
 from llmprism.model.job import Job, Recognition
 from llmprism.model.topology import Topology
-from llmprism.recognize.bulk import PairEnds, bulk_pairs, outside_nodes
+from llmprism.recognize.bulk import PairEnds, bulk_pairs, outside_nodes, strong_pairs
 from llmprism.recognize.candidates import Cluster, acquaintance, candidates, same_shape
 from llmprism.recognize.clock import cluster_clocks, distinct_clocks
 from llmprism.recognize.clusters import cluster_pairs
@@ -155,8 +155,9 @@ def draft_clusters(pairs: PairEnds, segments: PairSegments, topology: Topology |
     pieces = PairPieces.of(pairs.addresses, pairs.pair_src, pairs.pair_dst, segments, cut)
     traffic = pieces.traffic
     bulk = bulk[pieces.origin] & bulk_pairs(pieces, traffic)
-    outside = outside_nodes(pieces, traffic, bulk, topology)
-    training = bulk & ~outside[pieces.pair_src] & ~outside[pieces.pair_dst]
+    strong = strong_pairs(pieces, traffic, bulk)
+    outside = outside_nodes(pieces, traffic, strong, topology)
+    training = strong & ~outside[pieces.pair_src] & ~outside[pieces.pair_dst]
     clusters = cluster_pairs(pieces, traffic, training & (pieces.pair_src != pieces.pair_dst))
     return Draft(pieces, bulk, tuple(clusters))
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
-from llmprism.recognize.bulk import MIN_MESSAGE_BYTES, PairTraffic
+from llmprism.recognize.bulk import PairTraffic
+from llmprism.recognize.rules import RULES
 
 Bool = NDArray[np.bool_]
 
@@ -114,7 +115,7 @@ def segments_of(transfers: TransferTable) -> PairSegments:
     bounds = transfers.pair_offsets
     largest, _, _, _ = _totals(bounds, transfers.end_ns, transfers.bytes, transfers.records)
     offsets, starts, first, last = _cut_at_silences(
-        bounds, transfers.start_ns, transfers.end_ns, transfers.bytes, largest >= MIN_MESSAGE_BYTES,
+        bounds, transfers.start_ns, transfers.end_ns, transfers.bytes, largest >= RULES.message_bytes,
         MIN_SILENCE_NS, MESSAGE_FLOOR_BYTES,
     )  # fmt: skip
     largest, total, last_ns, records = _totals(

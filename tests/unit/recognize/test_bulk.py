@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from llmprism.model import Nic, Server, Topology
-from llmprism.recognize.bulk import FAN_PEERS, HUB_PEERS, MIN_MESSAGE_BYTES, bulk_pairs, outside_nodes, pair_traffic
+from llmprism.recognize.bulk import bulk_pairs, outside_nodes, pair_traffic, strong_pairs
+from llmprism.recognize.rules import RULES
 from unit.builders import MS, Flow, transfer_table
 
 GB = 1_000_000_000
@@ -39,8 +40,8 @@ def test_totals_per_pair():
 
 
 def test_small_messages_are_chatter_however_many():
-    few_large = [flow("ab", MIN_MESSAGE_BYTES), flow("ba", MIN_MESSAGE_BYTES)]
-    many_small = [flow("ac", MIN_MESSAGE_BYTES - 1, 10 * at) for at in range(200)]
+    few_large = [flow("ab", RULES.message_bytes), flow("ba", RULES.message_bytes)]
+    many_small = [flow("ac", RULES.message_bytes - 1, 10 * at) for at in range(200)]
     assert judged(few_large + many_small)[0] == {"ab", "ba"}
 
 
@@ -90,12 +91,12 @@ def linked(*chains):
 @pytest.mark.parametrize(("peers", "outside"), [("abcdef", {"s"}), ("abcde", set())])
 def test_a_server_that_many_pairs_talk_to_and_that_answers_is_a_hub(peers, outside):
     """Balanced to the byte: only the number of its peers gives it away."""
-    assert (len(peers) >= HUB_PEERS) is bool(outside)
+    assert (len(peers) >= RULES.hub_peers) is bool(outside)
     pairs = [f"{peer}{peer.upper()}" for peer in peers]
     assert judged(linked(*pairs) + both_ways([f"s{peer}" for peer in peers]))[1] == outside
 
 
-@pytest.mark.parametrize("size", [HUB_PEERS + 1, 12])
+@pytest.mark.parametrize("size", [RULES.hub_peers + 1, 12])
 def test_members_of_an_all_to_all_are_no_hubs(size):
     """Everybody has many peers there."""
     assert judged(both_ways(combinations("abcdefghijkl"[:size], 2)))[1] == set()
@@ -112,7 +113,7 @@ def test_a_hub_of_a_mesh_of_its_own_size_is_not_one_until_it_has_twice_the_peers
 @pytest.mark.parametrize("back", [0.0, 0.04])
 def test_a_node_that_sends_one_way_to_many_is_no_member_of_rings(peers, outside, back):
     """What it gets in return over other links keeps it in balance."""
-    assert (len(peers) >= FAN_PEERS) is bool(outside)
+    assert (len(peers) >= RULES.fan_peers) is bool(outside)
     fan = [flow(f"s{peer}", GB) for peer in peers]
     answers = [flow(f"{peer}s", int(back * GB)) for peer in peers] if back else []
     feed = both_ways(["sz"], len(peers) * GB)
@@ -133,7 +134,7 @@ def test_bytes_balance_by_server_where_servers_are_known():
     servers = tuple(Server(f"server {pair}", tuple(Nic(name, i) for i, name in enumerate(pair)))
                     for pair in ("ab", "cd", "ef"))  # fmt: skip
     assert judged(ring, Topology(servers))[1] == set()
-    assert judged(ring)[1] == set("abcdef"), "one NIC at a time, each of them only sends or only receives"
+    assert judged(ring)[1] == set(), "without servers: each address only sends or only receives, and serves nobody"
 
 
 def test_a_server_that_only_receives_is_outside_with_all_its_nics():
@@ -141,3 +142,21 @@ def test_a_server_that_only_receives_is_outside_with_all_its_nics():
     writes = [flow("as", 3 * GB, 40), flow("bt", 3 * GB, 40)]
     servers = (*(Server(name, (Nic(name, 0),)) for name in "abc"), Server("files", (Nic("s", 0), Nic("t", 1))))
     assert judged(ring + writes, Topology(servers))[1] == {"s", "t"}
+
+
+def test_a_member_that_reads_from_many_storage_servers_is_inside():
+    """Four one-way links into every GPU, each a tenth of what its ring carries."""
+    ring = [flow(pair, GB) for pair in ("ab", "bc", "cd", "da")]
+    reads = [flow(f"{server}{reader}", GB // 10, 20) for server in "stuv" for reader in "abcd"]
+    assert judged(ring + reads)[1] == set("stuv")
+
+
+@pytest.mark.parametrize(("share", "strong"), [(0.5, True), (1.5, True), (0.001, False)])
+def test_a_link_is_strong_where_it_matters_to_both_ends(share, strong):
+    """A reader matters to the storage server only, its samples not to the reader."""
+    transfers = transfer_table([flow("ab", GB), flow("ba", GB), flow("sa", int(share * GB))])
+    traffic = pair_traffic(transfers)
+    bulk = bulk_pairs(transfers, traffic)
+    assert bulk.all()
+    of_storage = [name == "s" for name in np.array(transfers.addresses)[transfers.pair_src]]
+    assert bool(strong_pairs(transfers, traffic, bulk)[of_storage].all()) is strong
