@@ -27,6 +27,7 @@ from llmprism.parallelism.pair_ends import pair_index
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock, shifted_clock
 from llmprism.parallelism.quiet_end import quiet_ends
+from llmprism.parallelism.rival_clocks import best_clock
 from llmprism.parallelism.roles import (
     MESH_CONFIDENCE,
     all_roles,
@@ -51,9 +52,11 @@ def identify_layout(job: Job) -> JobLayout:
     """The layout of one job; `unknown` throughout when its steps cannot be seen."""
     transfers = job.transfers
     bulk = job.bulk if job.bulk is not None else np.ones(transfers.pair_count, dtype=np.bool_)
-    clock = job.clock
-    if clock is None:
+    best = best_clock(job, bulk)
+    if best is None:
         return _unknown(transfers, bulk)
+    clock = best.clock
+    job = replace(job, clock=clock)
     every_link = links_of(transfers, bulk)
     meshes = find_meshes(transfers, bulk, every_link)
     if meshes.groups:

@@ -1,0 +1,192 @@
+"""How well a clock explains a job, in bits: the currency in which rival clocks are compared.
+
+A step repeats: each pair sends the same bytes, and pauses at the same places of them for about as long. So under a
+clock each pause of a pair is predicted by the pauses at the same place of the other steps, and the price of the pause
+is the logarithm of how far it is off. Every place whose usual pause has to be known is a parameter and has its price
+too. What lies outside all steps is predicted by nothing and costs what it costs without a clock.
+
+* A clock that ticks too often (layers, micro-batches) puts unlike places together: its pauses are predicted badly and
+  the bytes between its ticks vary.
+* A clock that ticks too seldom (checkpoints, several steps) predicts no better and pays for more places.
+* A clock that ticks within a step, where ranks are not yet together, blurs the places.
+
+Pauses are compared by their logarithms, because they vary by factors; bytes by how much they vary relative to the
+square root of the time between ticks, which is how the losses of a collector vary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+
+Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+__all__ = ["Pauses", "pauses_of", "price_of"]
+
+LEAST_PAUSE_NS: Final = 10_000
+"""Shorter pauses are not told apart: a collector's time stamps and a NIC's scheduling are no finer."""
+
+PLACES_PER_PAUSE: Final = 2.0
+"""Places distinguished for each pause that a step has: enough to keep neighbours apart, few enough to meet again."""
+
+MOST_PLACES: Final = 2048
+"""Places of one pair at most."""
+
+EXACT: Final = 1e-3
+"""Relative variation of a step's bytes below which they are the same (0.02-0.15 % in real captures)."""
+
+OUTER: Final = 0.2
+"""Share of the steps on either side that may carry anything: faults, checkpoints, cut windows."""
+
+WIDTH: Final = 8.0
+"""Range of a pair's pauses in units of their median deviation."""
+
+BLUR_BITS: Final = 0.05
+"""Resolution of the logarithm of a pause; keeps pauses that are all alike from being worth everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """The messages of some pairs, one pair after the other: `offsets` cut them. `pause` is the logarithm (base 2) of
+    the pause before each message (NaN before the first), `sent` the pair's bytes before it."""
+
+    offsets: Int64
+    start_ns: Int64
+    pause: Float64
+    sent: Int64
+    total: Int64
+
+    @property
+    def pair(self) -> Int64:
+        return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+
+
+def pauses_of(transfers: TransferTable, pairs: Int64) -> Pauses:
+    """The pauses between the messages of these pairs; control messages break none."""
+    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
+    pair = np.repeat(np.arange(pairs.size), transfers.pair_offsets[pairs + 1] - transfers.pair_offsets[pairs])
+    message = transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES
+    rows, pair = rows[message], pair[message]
+    offsets = np.searchsorted(pair, np.arange(pairs.size + 1))
+    start, end = transfers.start_ns[rows], transfers.end_ns[rows]
+    pause = np.full(rows.size, np.nan)
+    gap = np.maximum(start[1:] - end[:-1], LEAST_PAUSE_NS).astype(np.float64)
+    pause[1:] = np.where(pair[1:] == pair[:-1], np.log2(gap), np.nan)
+    sent = np.concatenate([[0], np.cumsum(transfers.bytes[rows])])
+    first = sent[offsets[:-1]]
+    return Pauses(offsets, start, pause, sent[:-1] - first[pair], sent[offsets[1:]] - first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Priced:
+    """Bits for the pauses; per pair the steps it takes part in and the variation of its bytes, times root time."""
+
+    pause_bits: float
+    steps: Float64
+    unevenness: Float64
+
+
+def price_of(pauses: Pauses, clocks: list[Int64], window: tuple[int, int]) -> Float64:
+    """Bits per pause that the job costs under each clock (the times of its ticks); the cheapest explains it best.
+
+    `window` is the time in which all of them are judged.
+    """
+    priced = [_price(pauses, ticks, window) for ticks in clocks]
+    least = np.min([one.unevenness for one in priced], axis=0)
+    count = max(int(np.isfinite(pauses.pause).sum()), 1)
+    bits = [one.pause_bits + float((one.steps * np.log2(one.unevenness / least)).sum()) for one in priced]
+    return np.array(bits) / count
+
+
+def _price(pauses: Pauses, ticks: Int64, window: tuple[int, int]) -> _Priced:
+    pairs, steps = pauses.offsets.size - 1, ticks.size - 1
+    pair = pauses.pair
+    sent = _sent_by(pauses, ticks)
+    step_bytes = np.diff(sent, axis=1).astype(np.float64)
+    step = np.searchsorted(ticks, pauses.start_ns, side="right") - 1
+    judged = np.isfinite(pauses.pause) & (pauses.start_ns >= window[0]) & (pauses.start_ns <= window[1])
+    inside = judged & (step >= 0) & (step < steps)
+    own, at, pause = pair[inside], step[inside], pauses.pause[inside]
+    place = (pauses.sent[inside] - sent[own, at]) / np.maximum(step_bytes[own, at], 1.0)
+    count = np.bincount(own, minlength=pairs)
+    places = np.clip(PLACES_PER_PAUSE * count / max(steps, 1), 1.0, MOST_PLACES).astype(np.int64)
+    cell = own * MOST_PLACES + np.floor(place * places[own] + 0.5).astype(np.int64) % places[own]
+    bits = _code_length(pause, cell, own, count)
+    outside = judged & ~inside
+    bits += _code_length(
+        pauses.pause[outside], pair[outside], pair[outside], np.bincount(pair[outside], minlength=pairs)
+    )
+    whole = (ticks[:-1] >= window[0]) & (ticks[1:] <= window[1])
+    amount = step_bytes[:, whole]
+    period = float(np.median(np.diff(ticks)[whole])) if whole.any() else 1.0
+    uneven = np.maximum(_variation(amount), EXACT) * np.sqrt(max(period, 1.0))
+    return _Priced(bits, np.full(pairs, float(whole.sum())), uneven)
+
+
+def _variation(amount: Float64) -> Float64:
+    """Half the distance between the outer fifths of each pair's bytes in the steps, relative to their mean.
+
+    Not the median deviation: of two kinds of steps in turn the more frequent one would have none.
+    """
+    if not amount.shape[1]:
+        return np.ones(amount.shape[0])
+    low, high = np.quantile(amount, [OUTER, 1.0 - OUTER], axis=1)
+    half: Float64 = (high - low) / 2.0 / np.maximum(amount.mean(axis=1), 1.0)
+    return half
+
+
+def _code_length(pause: Float64, cell: Int64, pair: Int64, count: Int64) -> float:
+    """Bits of the pauses, each pair with its own spread around the medians of its cells, and of these medians.
+
+    Deviations have heavy tails (a Cauchy distribution): one stall must not outweigh a hundred steps. A median costs
+    what it takes to say where among all pauses of the pair it lies.
+    """
+    if not pause.size:
+        return 0.0
+    pairs = count.size
+    deviation, cells, size = _around_medians(pause, cell)
+    pair_of_cell = np.zeros(size.size, dtype=np.int64)
+    pair_of_cell[cells] = pair
+    usual = _medians(np.abs(_around_medians(pause, pair)[0]), pair, pairs)
+    used = np.bincount(pair_of_cell, minlength=pairs)
+    free = np.maximum(count - used, 1)
+    spread = _medians(np.abs(deviation), pair, pairs) * count / free + BLUR_BITS
+    scale = np.minimum(spread, usual + BLUR_BITS)
+    bits = np.log2(scale)[pair] + np.log2(1.0 + (deviation / scale[pair]) ** 2)
+    price = np.log2(2.0 + WIDTH * (usual + BLUR_BITS) / scale)[pair_of_cell] + 0.5 * np.log2(size)
+    return float(bits.sum() + price.sum())
+
+
+def _around_medians(value: Float64, cell: Int64) -> tuple[Float64, Int64, Int64]:
+    """Deviation of each value from the median of its cell, the cells numbered from 0 on, and their sizes."""
+    _, cells = np.unique(cell, return_inverse=True)
+    size = np.bincount(cells)
+    first = np.cumsum(size) - size
+    ordered = value[np.lexsort((value, cells))]
+    median = 0.5 * (ordered[first + (size - 1) // 2] + ordered[first + size // 2])
+    return value - median[cells], cells.astype(np.int64), size
+
+
+def _medians(value: Float64, pair: Int64, pairs: int) -> Float64:
+    """Median of the values of each pair; 0 for pairs without any."""
+    result = np.zeros(pairs)
+    order = np.lexsort((value, pair))
+    present, first, size = np.unique(pair[order], return_index=True, return_counts=True)
+    result[present] = value[order][first + size // 2]
+    return result
+
+
+def _sent_by(pauses: Pauses, ticks: Int64) -> Int64:
+    """Bytes that each pair had sent by each tick."""
+    sent = np.empty((pauses.offsets.size - 1, ticks.size), dtype=np.int64)
+    for index in range(sent.shape[0]):
+        rows = slice(int(pauses.offsets[index]), int(pauses.offsets[index + 1]))
+        before = np.append(pauses.sent[rows], pauses.total[index])
+        sent[index] = before[np.searchsorted(pauses.start_ns[rows], ticks)]
+    return sent

@@ -1,0 +1,178 @@
+"""The clocks that may be a job's, and the one that explains it best.
+
+Candidates come from three sources: the rhythms that the job was recognised by, the spacings in byte-space after which
+the silences of a few pairs repeat (`stats.byte_periods`), and several ticks of either taken together where their
+durations repeat (layers to steps, passes to steps). All are judged in one currency by what they say about pairs of
+every size (`clock_score`); none is ruled out beforehand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+from llmprism.model.job import Job
+from llmprism.parallelism.clock_score import pauses_of, price_of
+from llmprism.stats.byte_periods import fundamental_spacings, repeating_lags
+from llmprism.stats.byte_steps import chain_at
+from llmprism.stats.order import stable_order
+from llmprism.stats.silences import Silences, silences_of
+
+Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+__all__ = ["BestClock", "best_clock"]
+
+SAME_BYTES: Final = 0.03
+"""Difference of the logarithms of two pairs' bytes within which they carry the same: losses and cut windows."""
+
+CLASSES: Final = 4
+"""Sorts of pairs, by their bytes, that are asked for spacings: all of a job's pairs repeat with its step."""
+
+TOGETHER: Final = 64
+"""Pairs of one sort that are looked at as one series at most; of more somebody is always sending."""
+
+JUDGES: Final = 24
+"""Pairs that judge the clocks, spread over all sorts."""
+
+JUDGED_MESSAGES: Final = 12_000
+"""Messages of the judges at most."""
+
+TOLERANCE: Final = 0.03
+"""Relative deviation of one step's bytes."""
+
+MOST_TICKS: Final = 128
+"""Ticks taken together at most: the layers of a deep sharded model, forward and backward."""
+
+MOSTLY: Final = 0.75
+"""Share of the ticks taken together that must be regular: embeddings and heads are unlike the other layers."""
+
+SAME_PERIOD: Final = 0.02
+"""Relative difference of periods, and of phases relative to the period, within which two clocks are one."""
+
+LEAST_STEPS: Final = 3
+"""Steps that a clock must show."""
+
+COVERED: Final = 0.5
+"""Share of the job's time that a clock must tick through."""
+
+
+@dataclass(frozen=True, slots=True)
+class BestClock:
+    """The clock, and how many bits per pause the best clock of another period is behind (infinite without any)."""
+
+    clock: StepClock
+    lead: float
+
+
+def best_clock(job: Job, bulk: Bool) -> BestClock | None:
+    """The clock that explains the pauses of all sorts of pairs with the fewest bits; None where nothing repeats."""
+    transfers = job.transfers
+    sorts = _sorts(transfers, np.flatnonzero(bulk))
+    if not sorts:
+        return None
+    rivals = _distinct(_candidates(job, sorts))
+    if not rivals:
+        return None
+    judges = _judges(transfers, sorts)
+    starts = transfers.start_ns[transfers.messages_of(bulk)]
+    window = (int(np.quantile(starts, 0.05)), int(starts.max()))
+    covering = [clock for clock in rivals if _covers(clock, window)]
+    if not covering:
+        return None
+    price = price_of(pauses_of(transfers, judges), [clock.boundary_ns for clock in covering], window)
+    best = int(np.argmin(price))
+    period = covering[best].period_ns
+    others = [
+        cost for clock, cost in zip(covering, price, strict=True) if abs(clock.period_ns / period - 1.0) > SAME_PERIOD
+    ]
+    return BestClock(covering[best], float(min(others) - price[best]) if others else float("inf"))
+
+
+def _sorts(transfers: TransferTable, pairs: Int64) -> list[Int64]:
+    """The pairs, those of about the same bytes together, the sort with the most bytes first."""
+    size = transfers.pair_bytes[pairs].astype(np.float64)
+    pairs, size = pairs[size > 0], size[size > 0]
+    if not pairs.size:
+        return []
+    order = np.argsort(size, kind="stable")
+    cuts = np.flatnonzero(np.diff(np.log(size[order])) > SAME_BYTES) + 1
+    sorts = [pairs[part] for part in np.split(order, cuts)]
+    return sorted(sorts, key=lambda sort: -float(transfers.pair_bytes[sort].sum()))
+
+
+def _candidates(job: Job, sorts: list[Int64]) -> list[StepClock]:
+    clocks = [] if job.clock is None else [job.clock]
+    clocks += [candidate.clock for candidate in job.clock_candidates]
+    for sort in sorts[:CLASSES]:
+        witnesses = [sort[sort.size // 2 : sort.size // 2 + 1]]
+        if 1 < sort.size <= TOGETHER:
+            witnesses.append(sort)
+        for witness in witnesses:
+            silences = _silences(job.transfers, witness)
+            clocks += [_clock_at(silences, spacing) for spacing in fundamental_spacings(silences)]
+    return clocks + [joined for clock in clocks for joined in _joined(clock)]
+
+
+def _silences(transfers: TransferTable, pairs: Int64) -> Silences:
+    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
+    start: Int64 = transfers.start_ns[rows]
+    order = stable_order(start)
+    rows = rows[order]
+    return silences_of(start[order], transfers.end_ns[rows], transfers.bytes[rows], MESSAGE_FLOOR_BYTES)
+
+
+def _clock_at(silences: Silences, spacing: float) -> StepClock:
+    chain = chain_at(silences, spacing, TOLERANCE)
+    return StepClock(silences.begin_ns[chain.boundaries], chain.regular, chain.dominance)
+
+
+def _joined(clock: StepClock) -> list[StepClock]:
+    """The clock with several ticks taken together, where their durations repeat; begun at its longest interval."""
+    duration = np.log2(np.maximum(np.diff(clock.boundary_ns), 1).astype(np.float64))
+    result = []
+    for ticks in repeating_lags(duration, min(MOST_TICKS, duration.size // LEAST_STEPS)):
+        usual = [float(np.median(duration[offset::ticks])) for offset in range(ticks)]
+        chosen = np.arange((int(np.argmax(usual))) % ticks, clock.boundary_ns.size, ticks)
+        so_far = np.concatenate([[0], np.cumsum(clock.regular)])
+        regular = np.diff(so_far[chosen]) >= MOSTLY * ticks
+        result.append(StepClock(clock.boundary_ns[chosen], regular, clock.dominance))
+    return result
+
+
+def _distinct(clocks: list[StepClock]) -> list[StepClock]:
+    """The clocks with some steps, one of each period and phase."""
+    kept: list[StepClock] = []
+    for clock in clocks:
+        if clock.steps >= LEAST_STEPS and not any(_same(clock, other) for other in kept):
+            kept.append(clock)
+    return kept
+
+
+def _same(one: StepClock, other: StepClock) -> bool:
+    if abs(one.period_ns / other.period_ns - 1.0) > SAME_PERIOD or abs(one.steps - other.steps) > 1:
+        return False
+    nearest = np.searchsorted(other.boundary_ns, one.boundary_ns).clip(1, other.boundary_ns.size - 1)
+    off = np.minimum(
+        np.abs(other.boundary_ns[nearest] - one.boundary_ns), np.abs(other.boundary_ns[nearest - 1] - one.boundary_ns)
+    )
+    return float(np.median(off)) <= SAME_PERIOD * one.period_ns
+
+
+def _covers(clock: StepClock, window: tuple[int, int]) -> bool:
+    inside = min(int(clock.boundary_ns[-1]), window[1]) - max(int(clock.boundary_ns[0]), window[0])
+    return inside >= COVERED * (window[1] - window[0])
+
+
+def _judges(transfers: TransferTable, sorts: list[Int64]) -> Int64:
+    """Pairs of all sorts, a few of each."""
+    each = max(1, JUDGES // len(sorts))
+    chosen = [sort[np.linspace(0, sort.size - 1, min(each, sort.size)).astype(np.int64)] for sort in sorts[:JUDGES]]
+    judges = np.sort(np.concatenate(chosen))
+    messages = np.cumsum(np.diff(transfers.pair_offsets)[judges])
+    return judges[: max(1, int(np.searchsorted(messages, JUDGED_MESSAGES, side="right")))].astype(np.int64)
