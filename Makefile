@@ -2,19 +2,31 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint unit bench bench-accuracy bench-logs bench-robust bench-scale clean
+.PHONY: demo test check lint unit docs wheel bench bench-accuracy bench-logs bench-scale clean
 
-$(READY): pyproject.toml constraints.txt
+# What the demo and `llmprism serve` need: a minute on a usual line.
+$(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) -e '.[serve]'
 	@touch $@
 
-demo: $(READY)
+# Everything that is needed to change the program: tests, linters, Spark, a browser's driver, the documentation.
+$(READY): $(CORE)
+	$(PIP) -e '.[dev]'
+	@touch $@
+
+demo: $(CORE)
 	$(BIN)/llmprism demo
 
 test: lint unit
+
+# Before every commit: linters, types, layers and the unit tests of what differs from the branch main; two minutes.
+check: lint
+	$(BIN)/python scripts/changed_tests.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -25,6 +37,12 @@ lint: $(READY)
 unit: $(READY)
 	$(BIN)/pytest -n 4 --dist loadfile
 
+docs: $(READY)
+	$(BIN)/mkdocs build --strict
+
+wheel: $(READY)
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
 bench: $(READY)
 	$(BIN)/python benchmarks/captures.py
 	$(BIN)/python benchmarks/speed.py
@@ -33,9 +51,6 @@ bench: $(READY)
 
 bench-accuracy: $(READY)
 	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md
-
-bench-robust: $(READY)
-	$(BIN)/python benchmarks/robust.py
 
 bench-scale: $(READY)
 	$(BIN)/python benchmarks/scale.py
@@ -46,4 +61,4 @@ bench-logs: $(READY)
 	$(BIN)/python benchmarks/logs_speed.py
 
 clean:
-	rm -rf $(VENV) build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist out site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Runs the unit tests of what differs from another branch: `make check`.
+
+A source file `src/llmprism/PACKAGE/MODULE.py` has its tests in `tests/unit/PACKAGE/test_MODULE.py`; where there is no
+such file, all tests of the package are its tests. Changed test files are run themselves, and all tests in the folder of
+a changed `conftest.py`. End-to-end tests are not run here: `make test` is the whole.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+UNIT = Path("tests/unit")
+
+
+def main(base: str = "main") -> int:
+    changed = changed_files(base)
+    tests = sorted({test for file in changed for test in tests_of(file, ROOT)})
+    if not tests:
+        print("no unit test belongs to what has changed")
+        return 0
+    print("tests of what has changed:", *tests)
+    workers = ["-n", "2", "--dist", "loadfile"] if len(tests) > 1 else []
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *workers, *map(str, tests)], cwd=ROOT, check=False
+    ).returncode
+
+
+def changed_files(base: str) -> list[Path]:
+    """Files that differ from where this branch left `base`, committed or not; all uncommitted ones without a `base`."""
+    start = _git("merge-base", base, "HEAD") or ["HEAD"]
+    names = _git("diff", "--name-only", start[0]) + _git("ls-files", "--others", "--exclude-standard")
+    return sorted({Path(name) for name in names})
+
+
+def tests_of(file: Path, root: Path) -> list[Path]:
+    """The files or folders with the unit tests of one file, relative to the root of the repository.
+
+    >>> tests_of(Path("README.md"), ROOT)
+    [PosixPath('tests/unit/test_docs.py')]
+    """
+    if file.parts[:2] == ("src", "llmprism"):
+        package = UNIT.joinpath(*file.parts[2:-1])
+        candidates = [package / f"test_{file.stem}.py", package if package != UNIT else UNIT / "test_public_names.py"]
+        while len(candidates[-1].parts) > len(UNIT.parts) + 1:
+            candidates.append(candidates[-1].parent)
+    elif file.parts[:1] == ("tests",):
+        candidates = [file.parent if file.name == "conftest.py" else file] if file.parts[:2] == UNIT.parts else []
+    else:
+        candidates = [UNIT / "test_docs.py"] if file.suffix == ".md" else []
+    return [next((one for one in candidates if (root / one).exists()), Path())] if candidates else []
+
+
+def _git(*arguments: str) -> list[str]:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.split() if done.returncode == 0 else []
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))

@@ -1,0 +1,40 @@
+"""Which unit tests `make check` runs for a changed file."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("changed_tests", ROOT / "scripts" / "changed_tests.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ("src/llmprism/ingest/duplicates.py", "tests/unit/ingest/test_duplicates.py"),
+        ("src/llmprism/kernel.py", "tests/unit/test_kernel.py"),
+        ("src/llmprism/limits.py", "tests/unit/test_public_names.py"),
+        ("src/llmprism/ingest/nfcapd.py", "tests/unit/ingest"),
+        ("src/llmprism/engine/spark/graph.py", "tests/unit/engine"),
+        ("tests/unit/ingest/test_order.py", "tests/unit/ingest/test_order.py"),
+        ("tests/unit/service/conftest.py", "tests/unit/service"),
+        ("docs/glossary.md", "tests/unit/test_docs.py"),
+    ],
+)
+def test_a_changed_file_has_its_tests(script, changed, expected):
+    assert script.tests_of(Path(changed), ROOT) == [Path(expected)]
+
+
+@pytest.mark.parametrize("changed", ["tests/e2e/test_commands.py", "Makefile", "deploy/llmprism.toml"])
+def test_what_has_no_unit_test_runs_none(script, changed):
+    assert script.tests_of(Path(changed), ROOT) == []
