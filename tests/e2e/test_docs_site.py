@@ -1,0 +1,35 @@
+"""The documentation: the site is built without a warning, and the tutorial's commands still say what it shows."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def words(text: str) -> list[str]:
+    """Lines without their numbers, bars and frames, which may move when the analysis gets better."""
+    bare = re.sub(r"[\d.,]*\d|[▁-█]+|job-[0-9a-f]+", "#", re.sub(r"[─-╿]+", " ", text))
+    return [" ".join(line.split()) for line in bare.splitlines()]
+
+
+def test_the_commands_of_the_tutorial_say_what_it_shows(tmp_path):
+    spec = importlib.util.spec_from_file_location("tutorial", ROOT / "scripts" / "tutorial.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    page = script.PAGE.read_text()
+    made = script.rendered(page, script.run_in(tmp_path))
+    assert "Slow NIC: 10.13.0.1 (server00 GPU 3, leaf03)" in made
+    assert words(made) == words(page), "run python scripts/tutorial.py"
+
+
+def test_the_site_is_built_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for page in ("index.html", "tutorial.html", "reference/cli.html", "decisions/engines.html"):
+        assert (tmp_path / "site" / page).stat().st_size > 2_000
