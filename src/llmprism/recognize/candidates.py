@@ -1,35 +1,36 @@
-"""Clusters as they are compared, and which of them are worth comparing.
+"""Clusters as they are compared, which of them are worth comparing, and what is known before they are.
 
-Comparing two step clocks takes a fraction of a millisecond, and thousands of clusters make millions of pairs. So only
-those meet that may be parts of one job: clusters whose members know each other or share a server, and where servers are
-not known clusters of one shape. Clusters of many small jobs of one configuration are still compared two by two.
+Comparing two clusters takes up to some milliseconds, and thousands of clusters make millions of pairs. So only those
+meet that may be parts of one job: clusters on common servers, clusters whose members exchange anything at all, and
+where servers are not known clusters of one period. What speaks for one job before any time is compared is counted in
+bits: the acquaintance of the members is worth as much as it is rare, and where every cluster of one period is tried,
+each of them starts with the logarithm of their number against it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.flows import Int32, Int64
 from llmprism.recognize.bulk import PairEnds
+from llmprism.recognize.rules import RULES, RecognitionRules
 
-__all__ = ["Cluster", "acquaintance", "candidates", "same_shape"]
+__all__ = ["Candidate", "Cluster", "acquaintance", "candidates", "same_shape"]
 
-SAME_SHAPE: Final = 0.02
-"""Relative difference of bytes between two rails of one job."""
-
-EDGE_STEPS: Final = 1.0
-"""Steps by which the window may cut two rails differently."""
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What the bulk traffic connects; `steady` is the best clock without its holes."""
+    """What the strong links connect; `steady` is the best clock without its holes. `training` is False where the
+    traffic only flows from some members to others and shows no steps: readers, or requests and answers."""
 
     pairs: Int32
     members: Int64
@@ -39,6 +40,7 @@ class Cluster:
     bytes: int
     first_ns: int
     last_ns: int
+    training: bool = True
 
     @property
     def clock(self) -> StepClock | None:
@@ -46,57 +48,96 @@ class Cluster:
         return self.clocks[0].clock if self.clocks else None
 
 
-def acquaintance(transfers: PairEnds, clusters: list[Cluster]) -> frozenset[tuple[int, int]]:
-    """Which clusters (the lower index first) exchange any messages at all; bulk traffic never joins two."""
-    owner = np.full(len(transfers.addresses), -1, dtype=np.int64)
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Two clusters (indices, the lower first) that may be of one job, and the bits for it before time is compared."""
+
+    left: int
+    right: int
+    bits: float
+
+
+def acquaintance(pairs: PairEnds, clusters: list[Cluster], chosen: NDArray[np.bool_] | None = None) -> frozenset[Pair]:
+    """Which clusters (the lower index first) exchange any messages at all, or any of the chosen pairs."""
+    owner = np.full(len(pairs.addresses), -1, dtype=np.int64)
     for index, cluster in enumerate(clusters):
         owner[cluster.members] = index
-    a, b = owner[transfers.pair_src], owner[transfers.pair_dst]
+    a, b = owner[pairs.pair_src], owner[pairs.pair_dst]
     both = (a >= 0) & (b >= 0) & (a != b)
+    if chosen is not None:
+        both &= chosen
     low, high = np.minimum(a, b)[both], np.maximum(a, b)[both]
     key = np.unique(low * len(clusters) + high)
     return frozenset(zip((key // max(len(clusters), 1)).tolist(), (key % max(len(clusters), 1)).tolist(), strict=True))
 
 
-def candidates(clusters: list[Cluster], known: frozenset[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Pairs of clusters worth comparing, in order: acquainted, on common servers, or of one shape where the servers of
-    one of them are not known."""
-    close = set(known)
+def candidates(
+    clusters: list[Cluster], known: frozenset[Pair], by_bulk: frozenset[Pair] = frozenset(),
+    rules: RecognitionRules = RULES,
+) -> list[Candidate]:  # fmt: skip
+    """Pairs of clusters worth comparing, in order. `known` exchange something, `by_bulk` messages of some size."""
+    all_pairs = max(len(clusters) * (len(clusters) - 1) / 2, 1.0)
+    rare = min(float(np.log2(all_pairs / len(known))), rules.chatter_known_bits) if known else 0.0
+    alike = set(_of_one_period(clusters, rules))
+    alike |= _of_unknown_period(clusters, rules)
+    close = [
+        (i, j)
+        for i, j in sorted(_on_common_servers(clusters) | alike | by_bulk | (known if rare >= 1.0 else set()))
+        if clusters[i].training and clusters[j].training
+    ]
+    tried = Counter(index for pair in close for index in pair)
+    found = []
+    for i, j in close:
+        a, b = clusters[i], clusters[j]
+        if np.intersect1d(a.members, b.members, assume_unique=True).size:
+            continue  # the same addresses at another time
+        bits = rules.bulk_known_bits if (i, j) in by_bulk else rare if (i, j) in known else 0.0
+        bits += rules.same_shape_bits if same_shape(a, b, rules) else 0.0
+        if a.servers and b.servers:
+            bits += 0.0 if a.servers & b.servers else rules.apart_bits
+        elif (i, j) not in by_bulk:
+            bits -= float(np.log2(min(tried[i], tried[j])))
+        found.append(Candidate(i, j, bits))
+    return found
+
+
+def _on_common_servers(clusters: list[Cluster]) -> set[Pair]:
     by_server: dict[str, list[int]] = {}
     for index, cluster in enumerate(clusters):
         for server in cluster.servers:
             by_server.setdefault(server, []).append(index)
-    for together in {tuple(together) for together in by_server.values()}:
-        close.update(combinations(together, 2))
-    close.update(_alike(clusters))
-    return sorted(close)
+    return {pair for together in {tuple(each) for each in by_server.values()} for pair in combinations(together, 2)}
 
 
-def _alike(clusters: list[Cluster]) -> Iterator[tuple[int, int]]:
-    """Clusters with steps and of one shape, not both of which have known servers (the lower index first)."""
-    by_size: dict[int, list[int]] = {}
-    for index, cluster in enumerate(clusters):
-        if cluster.clock is not None:
-            by_size.setdefault(cluster.members.size, []).append(index)
-    for alike in by_size.values():
-        placed = np.array([bool(clusters[i].servers) for i in alike])
-        traffic = np.array([clusters[i].bytes for i in alike], dtype=np.float64)
-        apart = np.array([_apart(clusters[i]) for i in alike])
-        for here in range(0 if placed.all() else len(alike)):
-            others = slice(here + 1, None)
-            most, wider = np.maximum(traffic[others], traffic[here]), np.maximum(apart[others], apart[here])
-            same = np.abs(traffic[others] - traffic[here]) <= wider * most
-            same &= ~(placed[others] & placed[here])
-            for other in np.flatnonzero(same).tolist():
-                yield alike[here], alike[here + 1 + other]
+def _of_one_period(clusters: list[Cluster], rules: RecognitionRules) -> Iterator[Pair]:
+    """Clusters that have a rhythm of about one period, not both of which have known servers (the lower index first)."""
+    if all(cluster.servers for cluster in clusters):
+        return
+    owner = np.array([index for index, cluster in enumerate(clusters) for _ in cluster.clocks], dtype=np.int64)
+    period = np.array([one.clock.period_ns for cluster in clusters for one in cluster.clocks])
+    order = np.argsort(period, kind="stable")
+    owner, period = owner[order], period[order]
+    last = np.searchsorted(period, (1.0 + rules.common_period) * period, side="right")
+    for rank, here in enumerate(owner.tolist()):
+        for other in owner[rank + 1 : last[rank]].tolist():
+            if here != other and not (clusters[here].servers and clusters[other].servers):
+                yield min(here, other), max(here, other)
 
 
-def _apart(*clusters: Cluster) -> float:
-    """Relative difference of their bytes up to which clusters are of one shape; that of the one with fewer steps."""
-    steps = min(cluster.clock.steps if cluster.clock is not None else 0 for cluster in clusters)
-    return max(SAME_SHAPE, EDGE_STEPS / steps) if steps else SAME_SHAPE
+def _of_unknown_period(clusters: list[Cluster], rules: RecognitionRules) -> set[Pair]:
+    """Clusters on unknown servers whose steps do not show, each with all others, where that is affordable."""
+    vague = [
+        index
+        for index, cluster in enumerate(clusters)
+        if not cluster.servers and not any(one.clock.steps >= rules.few_steps for one in cluster.clocks)
+    ]
+    if len(vague) * len(clusters) > rules.many_questions:
+        return set()
+    return {(min(i, j), max(i, j)) for i in vague for j in range(len(clusters)) if i != j}
 
 
-def same_shape(a: Cluster, b: Cluster) -> bool:
-    """Have they as many members and, as far as the window's edges allow, the same bytes?"""
-    return a.members.size == b.members.size and abs(a.bytes - b.bytes) <= _apart(a, b) * max(a.bytes, b.bytes)
+def same_shape(a: Cluster, b: Cluster, rules: RecognitionRules = RULES) -> bool:
+    """Have they as many members and, as far as the window's edges allow (a step more or less), the same bytes?"""
+    steps = min(one.clock.steps if one.clock is not None else 0 for one in (a, b))
+    apart = max(rules.same_shape, 1.0 / steps) if steps else rules.same_shape
+    return a.members.size == b.members.size and abs(a.bytes - b.bytes) <= apart * max(a.bytes, b.bytes)

@@ -25,14 +25,15 @@ from llmprism.model.flows import Int32, TransferTable, ranges
 from llmprism.model.job import Job, Recognition
 from llmprism.model.topology import Topology
 from llmprism.recognize.bulk import PairEnds, bulk_pairs, outside_nodes, strong_pairs
-from llmprism.recognize.candidates import Cluster, acquaintance, candidates, same_shape
+from llmprism.recognize.candidates import Cluster, acquaintance, candidates
 from llmprism.recognize.clock import cluster_clocks, distinct_clocks
 from llmprism.recognize.clusters import cluster_pairs
 from llmprism.recognize.epochs import reused_segments
-from llmprism.recognize.lockstep import lockstep, subdivides, without_holes
-from llmprism.recognize.rhythm import rhythm
+from llmprism.recognize.joining import JobGroup, Joined, RailQuestion, job_groups, joined_by_clocks
+from llmprism.recognize.lockstep import without_holes
+from llmprism.recognize.rhythm import rhythm_bits
+from llmprism.recognize.rules import RULES
 from llmprism.recognize.segments import PairPieces, PairSegments, segments_of
-from llmprism.stats.disjoint_sets import component_labels, root_of
 
 Bool = NDArray[np.bool_]
 
@@ -41,30 +42,14 @@ __all__ = [
     "JobDraft",
     "Joined",
     "RailQuestion",
-    "are_rails",
     "crossing_pairs",
     "draft_clusters",
     "draft_jobs",
     "join_clusters",
     "recognize",
+    "rhythm_bits",
     "unused_records",
 ]
-
-SHARED_SERVERS: Final = 0.5
-"""Share of common servers from which lockstep alone decides: rails of one job normally share all."""
-
-LOCKSTEP: Final = 0.6
-"""Concentration asked of clusters that share servers or know each other: rails of real jobs reach 0.7-1.0 (stages end
-a step at different times), unrelated jobs stay near 1/sqrt(steps)."""
-
-LOCKSTEP_KNOWN: Final = 0.4
-"""Asked of clusters that share servers and know each other: rails that meet once a step reach 0.5 in twenty steps."""
-
-LOCKSTEP_ALONE: Final = 0.95
-"""Concentration asked of clusters with nothing else in common but their shape."""
-
-RHYTHM: Final = 0.3
-"""Correlation of their messages' starts asked of clusters of one shape on the same servers."""
 
 SAME_PERIOD: Final = 0.1
 """Relative difference of the median steps that two rails of one job show: they may have missed some."""
@@ -102,27 +87,6 @@ class JobDraft:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class RailQuestion:
-    """Are these two clusters (indices) of one shape, on the same servers, rails of one job, whatever their clocks say?
-
-    Their transfers must answer (`are_rails`).
-    """
-
-    left: int
-    right: int
-    step_ns: float
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """The clusters, which of them (indices) are one job by their clocks, two and two, and what clocks leave open."""
-
-    clusters: tuple[Cluster, ...]
-    sure: tuple[tuple[int, int], ...]
-    questions: tuple[RailQuestion, ...]
-
-
 def recognize(transfers: TransferTable, topology: Topology | None = None, *, shared: bool = False) -> Recognition:
     """The training jobs in these transfers, and how many records belong to none.
 
@@ -138,12 +102,11 @@ def recognize(transfers: TransferTable, topology: Topology | None = None, *, sha
 
     clocks = forked_map(clocks_of, draft.clusters, len) if shared else [clocks_of(pairs) for pairs in draft.clusters]
     joined = join_clusters(draft, clocks, topology)
-    rails = [
-        (question.left, question.right)
+    answers = [
+        rhythm_bits(pieces, draft.clusters[question.left], draft.clusters[question.right], question.step_ns)
         for question in joined.questions
-        if are_rails(pieces, draft.clusters[question.left], draft.clusters[question.right], question.step_ns)
     ]
-    drafts = draft_jobs(draft, joined, rails, topology)
+    drafts = draft_jobs(draft, joined, answers, topology)
     jobs = tuple(one.job(pieces.select_pairs(one.pairs)) for one in drafts)
     return Recognition(jobs, unused_records(draft, drafts), pieces.select_pairs(crossing_pairs(draft, drafts)))
 
@@ -166,41 +129,18 @@ def join_clusters(draft: Draft, clocks: Sequence[tuple[ClockCandidate, ...]], to
     """Which clusters step together; `clocks` has the candidates of every cluster of the draft."""
     clusters = _clusters(draft, clocks, topology)
     known = acquaintance(draft.pieces, clusters)
-    job = np.arange(len(clusters))
-    sure: list[tuple[int, int]] = []
-    questions: list[RailQuestion] = []
-    for i, j in candidates(clusters, known):
-        a, b = clusters[i], clusters[j]
-        one, two = root_of.python(job, i), root_of.python(job, j)
-        clock = a.clock or b.clock
-        if one == two:  # others have joined them already
-            continue
-        if _one_job(a, b, (i, j) in known):
-            sure.append((i, j))
-            job[one] = two
-        elif clock is not None and _may_be_rails(a, b):
-            questions.append(RailQuestion(i, j, clock.period_ns))
-    open_ones = (q for q in questions if root_of.python(job, q.left) != root_of.python(job, q.right))
-    return Joined(tuple(clusters), (*sure, *_set_ups(clusters)), tuple(open_ones))
+    return joined_by_clocks(clusters, candidates(clusters, known, acquaintance(draft.pieces, clusters, draft.bulk)))
 
 
-def are_rails(transfers: TransferTable, one: Int32, other: Int32, step_ns: float) -> bool:
-    """Do these two sets of pairs send at the same moments?"""
-    return rhythm(transfers, one, other, step_ns) >= RHYTHM
-
-
-def draft_jobs(
-    draft: Draft, joined: Joined, rails: Sequence[tuple[int, int]], topology: Topology | None
-) -> list[JobDraft]:
-    """The jobs, given which clusters belong together by their clocks and which are `rails` of one job besides."""
+def draft_jobs(draft: Draft, joined: Joined, answers: Sequence[float], topology: Topology | None) -> list[JobDraft]:
+    """The jobs; `answers` has the bits (`rhythm_bits`) for each question that clocks left open."""
     server_of = topology.server_of() if topology else {}
-    pairs = (*joined.sure, *rails)
-    labels = component_labels(len(joined.clusters), [i for i, _ in pairs], [j for _, j in pairs])
     jobs = [
-        _job(draft.pieces, [joined.clusters[i] for i in np.flatnonzero(labels == label)], server_of)
-        for label in range(int(labels.max(initial=-1)) + 1)
+        _job(draft, [joined.clusters[i] for i in group.clusters], group, server_of)
+        for group in job_groups(joined, answers)
+        if any(joined.clusters[i].training for i in group.clusters)
     ]
-    jobs = _told_apart(sorted(jobs, key=lambda job: (job.members, job.id, _began(draft.pieces, job))))
+    jobs = _numbered(sorted(jobs, key=lambda job: (job.members, job.id, _began(draft.pieces, job))))
     return [replace(job, outside_until_ns=until) for job, until in zip(jobs, _outside_until(draft, jobs), strict=True)]
 
 
@@ -213,15 +153,15 @@ def _outside_until(draft: Draft, jobs: Sequence[JobDraft]) -> list[int]:
     until = np.zeros(len(jobs) + 1, dtype=np.int64)
     for ends in (draft.pieces.pair_src, draft.pieces.pair_dst):
         np.maximum.at(until, job_of[ends[crossing]], draft.pieces.traffic.last_ns[crossing])
-    told: list[int] = until[:-1].tolist()
-    return told
+    last: list[int] = until[:-1].tolist()
+    return last
 
 
 def _began(pieces: PairPieces, job: JobDraft) -> int:
     return int(pieces.traffic.first_ns[job.pairs[job.bulk]].min())
 
 
-def _told_apart(jobs: list[JobDraft]) -> list[JobDraft]:
+def _numbered(jobs: list[JobDraft]) -> list[JobDraft]:
     """The jobs, where several have the same members one after the other with their number in the id of the later."""
     seen: Counter[str] = Counter()
     result = []
@@ -246,68 +186,26 @@ def _cluster(
     traffic = pieces.traffic
     first, last = int(traffic.first_ns[pairs].min()), int(traffic.last_ns[pairs].max())
     steady = without_holes(clocks[0].clock) if clocks else None
-    return Cluster(pairs, members, servers, clocks, steady, int(traffic.bytes[pairs].sum()), first, last)
+    steps = max((one.clock.steps for one in clocks), default=0)
+    training = steps >= RULES.few_steps or _balanced(pieces, pairs, server_of)
+    return Cluster(pairs, members, servers, clocks, steady, int(traffic.bytes[pairs].sum()), first, last, training)
 
 
-def _one_job(a: Cluster, b: Cluster, known: bool) -> bool:
-    if _share_members(a, b):
-        return False
-    if a.steady is None or b.steady is None:
-        return a.steady is b.steady and a.servers == b.servers and len(a.servers) > 0 and same_shape(a, b)
-    shared = _overlap(a.servers, b.servers)
-    alike = same_shape(a, b)
-    if known and shared >= SHARED_SERVERS:
-        needed = LOCKSTEP_KNOWN
-    elif shared >= SHARED_SERVERS or (known and alike):
-        needed = LOCKSTEP
-    elif alike and not (a.servers and b.servers):
-        needed = LOCKSTEP_ALONE
-    else:
-        return False
-    rails = alike and len(a.servers) > 0 and a.servers == b.servers
-    if rails and (subdivides(a.steady, b.steady) or subdivides(b.steady, a.steady)):
-        return True
-    return lockstep(a.steady, b.steady) >= needed
+def _balanced(pieces: PairPieces, pairs: Int32, server_of: dict[str, str]) -> bool:
+    """Is what goes into the places (servers, or addresses where those are not known) of these pairs what comes out?"""
+    sent: Counter[str] = Counter()
+    received: Counter[str] = Counter()
+    for pair in pairs.tolist():
+        size = int(pieces.traffic.bytes[pair])
+        for end, side in ((pieces.pair_src[pair], sent), (pieces.pair_dst[pair], received)):
+            name = pieces.addresses[end]
+            side[server_of.get(name, name)] += size
+    through = sum(min(sent[place], received[place]) for place in sent)
+    return through >= RULES.balance_levels[-1] * sent.total()
 
 
-def _set_ups(clusters: list[Cluster]) -> list[tuple[int, int]]:
-    """Clusters without steps, each with the next one of the same members that has some.
-
-    A job begins by handing out its parameters; loading and compiling may then take so long that the steps look like
-    another job's.
-    """
-    stepping: dict[int, list[int]] = {}
-    for index in sorted(range(len(clusters)), key=lambda i: clusters[i].first_ns):
-        if clusters[index].clock is not None:
-            for member in clusters[index].members.tolist():
-                stepping.setdefault(member, []).append(index)
-    joined = []
-    for index, cluster in enumerate(clusters):
-        if cluster.clock is None:
-            later = (i for i in stepping.get(int(cluster.members[0]), ()) if clusters[i].first_ns >= cluster.last_ns)
-            following = next(later, None)
-            if following is not None and np.isin(cluster.members, clusters[following].members).all():
-                joined.append((index, following))
-    return joined
-
-
-def _may_be_rails(a: Cluster, b: Cluster) -> bool:
-    if not a.servers or a.servers != b.servers or not same_shape(a, b):
-        return False
-    return not _share_members(a, b)
-
-
-def _share_members(a: Cluster, b: Cluster) -> bool:
-    return np.intersect1d(a.members, b.members, assume_unique=True).size > 0
-
-
-def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
-    """Share of the smaller set that lies in the larger: leaders of servers form a cluster over all of them."""
-    return len(a & b) / min(len(a), len(b)) if a and b else 0.0
-
-
-def _job(transfers: PairPieces, clusters: list[Cluster], server_of: dict[str, str]) -> JobDraft:
-    traffic = transfers.traffic
+def _job(draft: Draft, clusters: list[Cluster], group: JobGroup, server_of: dict[str, str]) -> JobDraft:
+    transfers, traffic = draft.pieces, draft.pieces.traffic
     members = np.unique(np.concatenate([cluster.members for cluster in clusters]))
     bulk_ids = np.unique(np.concatenate([cluster.pairs for cluster in clusters]))
     start, end = int(traffic.first_ns[bulk_ids].min()), int(traffic.last_ns[bulk_ids].max())
@@ -324,9 +222,9 @@ def _job(transfers: PairPieces, clusters: list[Cluster], server_of: dict[str, st
         id="job-" + hashlib.sha256("\n".join(names).encode()).hexdigest()[:10],
         members=tuple(int(m) for m in members),
         servers=tuple(servers),
-        confidence=_confidence(clock),
+        confidence=_confidence(clock, group),
         pairs=pairs,
-        bulk=np.isin(pairs, bulk_ids),
+        bulk=draft.bulk[pairs],
         clock=clock,
         places=tuple(server_of.get(transfers.addresses[m], "") for m in members),
         clock_candidates=distinct_clocks([chosen, *others]) if chosen is not None else (),
@@ -342,11 +240,14 @@ def _majority(candidates: list[ClockCandidate]) -> ClockCandidate | None:
     return max(agreeing or candidates, key=lambda one: (one.clock.dominance * one.clock.steps, one.clock.dominance))
 
 
-def _confidence(clock: StepClock | None) -> float:
-    """Without visible steps a cluster is only a guess; with them the doubt shrinks with their number."""
+def _confidence(clock: StepClock | None, group: JobGroup) -> float:
+    """Without visible steps a cluster is only a guess; with them the doubt shrinks with their number, and what is left
+    is that of its joints: parts that hold together barely, others that are kept out barely."""
     if clock is None:
         return 0.3
-    return round(clock.dominance * (1.0 - 0.5 / max(clock.steps, 1)), 3)
+    shown = clock.dominance * (1.0 - 0.5 / max(clock.steps, 1))
+    held, apart = (float(1.0 / (1.0 + np.exp2(-bits))) for bits in (group.held_by, group.kept_apart))
+    return round(shown * held * apart, 3)
 
 
 def crossing_pairs(draft: Draft, jobs: Sequence[JobDraft]) -> Int32:

@@ -1,61 +1,75 @@
 """Do two clusters send at the same moments?
 
 Step clocks say too little about jobs that hardly ever rest: in fully sharded training every rail may take another pause
-for the end of a step. But a collective starts on all rails at once. So the starts of messages are counted in short
-slots, and the two series are correlated at all delays of up to one step. For rails of one job no delay is better than
-none; for two jobs the best delay is a matter of chance, and their drift against each other smears all of them.
+for the end of a step, and a lossy collector moves boundaries. But a collective starts on all rails at once, and a
+pipeline's stages follow each other at a constant distance. So the starts of messages are counted in short slots and the
+two series are correlated at all delays. The best delay within one step is compared with the best ones within each
+other step of distance, which are what chance and the common period give anyway:
+
+* for one job the delay within one step is better than all others, because only it joins what happened together; the
+  jitter of the steps smears the rest. In bits: how much likelier so high a correlation is than one of the others;
+* two jobs drift through each other; no delay is better than the rest;
+* rails send together: the best delay is none, of all that chance could have preferred.
+
+Slow changes of the amount of traffic, in which any two jobs agree that start together, are taken away first.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, TransferTable, ranges
+from llmprism.recognize.rules import RULES, RecognitionRules
 
 Float64 = NDArray[np.float64]
 
-__all__ = ["rhythm"]
-
-SLOTS_PER_STEP: Final = 200
-"""Delays that chance could prefer, either way."""
-
-SHORTEST_SLOT_NS: Final = 1_000_000
-"""Stamps of coarse collectors and the clocks of two switches differ by up to this."""
-
-MAX_SLOTS: Final = 1 << 17
-"""Slots looked at: two minutes of the finest, 20 ms of work."""
-
-DELAYS_IN_SPAN: Final = 8
-"""The longest delay is at most this part of the time that both were seen: a job may have made two steps only."""
-
-MIN_DELAYS: Final = 20
-"""Delays, either way, from which the best one being none is not chance."""
-
-NO_DELAY: Final = 1
-"""Slots by which two rails may be apart."""
+__all__ = ["rhythm_bits"]
 
 
-def rhythm(transfers: TransferTable, one: Int32, other: Int32, step_ns: float) -> float:
-    """Correlation (0..1) of the starts of two sets of pairs; 0 where some delay would suit them better than none.
+def rhythm_bits(
+    transfers: TransferTable, one: Int32, other: Int32, step_ns: float, rules: RecognitionRules = RULES
+) -> float:
+    """Bits for two sets of pairs being of one job, by the starts of their messages; 0 where there are too few to tell.
 
-    Rails of one job reach 0.9; two jobs that drift through each other stay below 0.1 even at their best delay.
+    `step_ns` is about one step, or 0 where none is known. Rails of one job reach 3 to 40 over all sources, other jobs
+    -6 to 1.
     """
     first, second = _starts(transfers, one), _starts(transfers, other)
     if not (first.size and second.size):
         return 0.0
     begin, end = max(int(first.min()), int(second.min())), min(int(first.max()), int(second.max()))
-    longest_delay = min(step_ns, (end - begin) / DELAYS_IN_SPAN)
-    slot_ns = max(int(longest_delay / SLOTS_PER_STEP), SHORTEST_SLOT_NS)
-    slots = min((end - begin) // slot_ns, MAX_SLOTS)
-    reach = int(longest_delay / slot_ns)
-    if reach < MIN_DELAYS:
+    longest = (end - begin) / rules.delays_in_span
+    step_ns = min(step_ns, longest) if step_ns > 0 else longest / 2.0
+    found = []
+    for parts in rules.slots_per_step:
+        slot_ns = max(int(step_ns / parts), rules.shortest_slot_ns)
+        slots = _fast_length(min((end - begin) // slot_ns, rules.most_slots))
+        width = int(step_ns / slot_ns)
+        if slots >= rules.least_slots and width >= 4:
+            one_side, other_side = (_counts(side, begin, slot_ns, slots, width) for side in (first, second))
+            found.append(_bits(one_side, other_side, width, rules))
+    return max(found, default=0.0)
+
+
+def _bits(first: Float64, second: Float64, width: int, rules: RecognitionRules) -> float:
+    """Bits by the correlation at delays of up to half a step (of `width` slots) and beyond."""
+    slots, half = first.size, width // 2
+    at_delay = np.fft.irfft(np.fft.rfft(first) * np.conj(np.fft.rfft(second)), slots)
+    near = np.concatenate([at_delay[-half:], at_delay[: half + 1]])
+    steps = (slots - 2 * half - 1) // width
+    if steps < 3:
         return 0.0
-    correlation = _correlation(_counts(first, begin, slot_ns, slots), _counts(second, begin, slot_ns, slots), reach)
-    best = int(np.argmax(correlation))
-    return float(correlation[best]) if abs(best - reach) <= NO_DELAY else 0.0
+    others = at_delay[half + 1 : half + 1 + steps * width].reshape(steps, width).max(axis=1)
+    usual = float(np.median(others))
+    spread = max(1.4826 * float(np.median(np.abs(others - usual))), rules.correlation_noise)
+    spread *= 1.0 + 2.0 / steps  # of few it is not well known
+    best = float(near.max())
+    score = max(best - usual, 0.0) / spread
+    coherent = np.log2(spread * np.sqrt(2.0 * np.pi) / max(1.0 - usual, spread)) + 0.5 * score**2 / np.log(2.0)
+    as_good = int((near >= 0.95 * best).sum())
+    together = np.log2(0.5 * near.size / max(3, as_good) + 0.5) if abs(int(near.argmax()) - half) <= 1 else -1.0
+    return float(np.clip(coherent + together, -rules.most_bits, rules.most_bits))
 
 
 def _starts(transfers: TransferTable, pairs: Int32) -> NDArray[np.int64]:
@@ -63,17 +77,26 @@ def _starts(transfers: TransferTable, pairs: Int32) -> NDArray[np.int64]:
     return transfers.start_ns[rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]]
 
 
-def _counts(start: NDArray[np.int64], begin: int, slot_ns: int, slots: int) -> Float64:
+def _counts(start: NDArray[np.int64], begin: int, slot_ns: int, slots: int, width: int) -> Float64:
+    """Messages in each slot against what is usual within half a step of it, in units of its spread; of length one."""
     place = (start - begin) // slot_ns
     counts = np.bincount(place[(place >= 0) & (place < slots)], minlength=slots).astype(np.float64)
+    busy = counts[counts > 0]
+    if not busy.size:
+        return counts
+    counts = np.minimum(counts, max(float(np.quantile(busy, 0.9)), 1.0))
+    sums = np.concatenate([[0.0], np.cumsum(counts)])
+    low, high = np.maximum(np.arange(slots) - width // 2, 0), np.minimum(np.arange(slots) + width // 2 + 1, slots)
+    usual = (sums[high] - sums[low]) / (high - low)
+    counts = (counts - usual) / np.sqrt(usual + 0.1 * counts.mean())
     counts -= counts.mean()
     length = float(np.sqrt((counts**2).sum()))
-    return counts / length if length > 0 else counts
+    return np.asarray(counts / length) if length > 0 else counts
 
 
-def _correlation(first: Float64, second: Float64, reach: int) -> Float64:
-    """Correlation at delays from -reach to +reach."""
-    size = 1 << int(np.ceil(np.log2(first.size + reach + 1)))
-    product = np.fft.rfft(first, size) * np.conj(np.fft.rfft(second, size))
-    cyclic = np.fft.irfft(product, size)
-    return np.concatenate([cyclic[-reach:], cyclic[: reach + 1]])
+def _fast_length(slots: int) -> int:
+    """The largest length at most this one that is a power of two or five, six or seven quarters of one."""
+    if slots < 8:
+        return int(slots)
+    power = 1 << (int(slots).bit_length() - 1)
+    return max(size for size in (power, power * 5 // 4, power * 3 // 2, power * 7 // 4) if size <= slots)

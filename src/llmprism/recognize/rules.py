@@ -51,6 +51,87 @@ class RecognitionRules:
     hub_factor: float = 2.0
     """And this many times the peers that its peers usually have: in an all-to-all everybody has as many."""
 
+    # Do two clusters step together, by their clocks
+    common_time: float = 0.5
+    """Share of the longer clock's time that both must have seen: two runs one after the other are two jobs."""
+
+    one_step_each: float = 0.95
+    """Smallest ratio of the numbers of steps that two clocks count in the time that both saw."""
+
+    tether_steps: int = 12
+    """Steps: a shorter random walk stays close by chance too often."""
+
+    least_jitter: float = 0.002
+    """Share of a step: steps that vary less are as exact as their boundaries are measured, and leave no walk to see."""
+
+    clip_spreads: float = 4.0
+    """Steps further from the median than this many robust spreads count as that far: set-up, checkpoints, stalls."""
+
+    hole_steps: float = 3.0
+    """A step this many times the median holds a pause, or several steps that were not seen; it is not compared."""
+
+    # Do two clusters step together, by their messages
+    slots_per_step: tuple[int, ...] = (200, 50)
+    """Slots of a step in which messages are counted: delays that chance could prefer. The coarser one is for rails that
+    are milliseconds apart."""
+
+    shortest_slot_ns: int = 1_000_000
+    """ns. Stamps of coarse collectors and the clocks of two switches differ by up to this."""
+
+    most_slots: int = 1 << 17
+    """Slots looked at: two minutes of the finest, 10 ms of work."""
+
+    delays_in_span: int = 8
+    """The longest delay is at most this part of the time that both were seen: a job may have made two steps only."""
+
+    least_slots: int = 160
+    """Slots of common time below which correlations are chance."""
+
+    correlation_noise: float = 0.01
+    """Spread of a correlation at least, however evenly the others lie."""
+
+    # What is known before anything is measured, in bits for one job
+    bulk_known_bits: float = 3.0
+    """The two clusters exchange messages that do not matter to them: activations of a job with heavy gradients."""
+
+    chatter_known_bits: float = 2.0
+    """They exchange control messages, where few clusters do: ranks of one job know each other. Where a monitoring mesh
+    connects everybody it is worth as little as its share of all pairs says."""
+
+    same_shape_bits: float = 1.0
+    """As many members and the same bytes, as rails have; many jobs of one configuration have it too."""
+
+    same_shape: float = 0.02
+    """Relative difference of bytes between two rails of one job."""
+
+    no_rhythm_bits: float = 1.0
+    """Neither shows steps, and they are of one shape on the same servers: nothing speaks against one job."""
+
+    apart_bits: float = -2.0
+    """They share no server though the servers of both are known: only weak links can hold them together."""
+
+    common_period: float = 0.03
+    """Relative difference of periods up to which clusters on unknown servers are compared at all."""
+
+    few_steps: int = 5
+    """Steps of a clock below which a rhythm may be chance."""
+
+    # From bits to jobs
+    sure_bits: float = 12.0
+    """Clocks that say this much need no messages to confirm it: one error in four thousand."""
+
+    most_bits: float = 40.0
+    """No measurement is trusted further."""
+
+    one_answer_bits: float = 12.0
+    """What one comparison counts at most where two sets of clusters are joined by the sum of several."""
+
+    many_questions: int = 2_000
+    """Comparisons of messages up to which all are made; beyond it each cluster is compared with a few others."""
+
+    few_partners: int = 2
+    """Others that each cluster is compared with then: rails of one job are all alike."""
+
 
 RULES: Final = RecognitionRules()
 """The rules as they are shipped."""

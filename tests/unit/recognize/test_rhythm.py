@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from llmprism.recognize.rhythm import rhythm
+from llmprism.recognize.rhythm import rhythm_bits
 from unit.builders import MS, Flow, transfer_table
 
 STEP_NS = 400 * MS
@@ -22,23 +22,43 @@ def compared(flows):
     source = [transfers.addresses[src][0] for src in transfers.pair_src]
     one = np.array([i for i, name in enumerate(source) if name == "a"], dtype=np.int32)
     other = np.array([i for i, name in enumerate(source) if name == "b"], dtype=np.int32)
-    return rhythm(transfers, one, other, STEP_NS)
+    return rhythm_bits(transfers, one, other, STEP_NS)
 
 
-def test_two_rails_that_start_together_have_one_rhythm():
-    assert compared(series("a", 1) + series("b", 1)) > 0.6
+def test_two_rails_that_start_together_are_one_job():
+    assert compared(series("a", 1) + series("b", 1)) > 20.0
 
 
-def test_two_jobs_have_none():
-    assert compared(series("a", 1) + series("b", 2)) < 0.1
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_two_jobs_are_not(seed):
+    assert compared(series("a", 1) + series("b", seed)) < 0.0
 
 
-def test_the_same_pattern_later_is_another_job():
-    assert compared(series("a", 1) + series("b", 1, delay_ms=90)) == 0.0
+def test_stages_that_follow_each_other_at_a_constant_distance_are_one_job():
+    assert compared(series("a", 1) + series("b", 1, delay_ms=90)) > 10.0
 
 
-def test_two_steps_are_enough_where_they_hold_many_messages():
-    assert compared(series("a", 1, steps=2) + series("b", 1, steps=2)) > 0.6
+def test_two_jobs_that_start_together_and_grow_together_are_two():
+    """Both send four times as much in their first seconds: any two jobs that are started by one hand."""
+    flows = [
+        flow
+        for name, seed in (("a", 1), ("b", 2))
+        for flow in series(name, seed) + series(name, seed + 50, steps=15) + series(name, seed + 70, steps=15)
+    ]
+    assert compared(flows) < 0.0
+
+
+def steady(name, offset_ms, seed, steps=60):
+    """A step of 400 ms with four messages in its first half, the same in every step but for a millisecond."""
+    random = np.random.default_rng(seed)
+    start = [400 * k + 50 * i + offset_ms + random.uniform(0, 1) for k in range(steps) for i in range(4)]
+    return [Flow(f"{name}1", f"{name}2", int(s * MS), int(s * MS) + MS, 5_000_000) for s in start]
+
+
+def test_where_steps_never_vary_only_sending_at_the_same_moments_speaks_for_one_job():
+    together, apart = compared(steady("a", 0, 1) + steady("b", 0, 2)), compared(steady("a", 0, 1) + steady("b", 130, 2))
+    assert together > 2.0
+    assert apart < together - 3.0
 
 
 @pytest.mark.parametrize(("steps", "collectives"), [(0, 20), (1, 2)])

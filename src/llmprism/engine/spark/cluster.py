@@ -61,13 +61,15 @@ class Cluster:
             return []
         return clocks_of(self._grouped(cluster_pieces(draft), "cluster", clock_task, CLOCKS), len(draft.clusters))
 
-    def rails(self, draft: Draft, questions: Sequence[RailQuestion]) -> list[tuple[int, int]]:
-        """The clusters of the questions to which their transfers say yes."""
+    def rails(self, draft: Draft, questions: Sequence[RailQuestion]) -> list[float]:
+        """For each question what the transfers of its two clusters say, in bits for one job."""
         if not questions:
             return []
         pieces, wanted = rail_pieces(draft, questions)
         found = self._cogrouped(pieces, wanted, "group", rail_task, RAILS)
-        return sorted(zip(found["left"].to_pylist(), found["right"].to_pylist(), strict=True))
+        columns = (found[name].to_pylist() for name in RAILS.names)
+        bits = {(left, right): value for left, right, value in zip(*columns, strict=True)}
+        return [bits[question.left, question.right] for question in questions]
 
     def outcomes(self, draft: Draft, jobs: Sequence[JobDraft]) -> list[JobOutcome]:
         """What the transfers of each job say about it, before anything is known that several jobs share."""

@@ -31,7 +31,7 @@ from llmprism.model.timeline import Timeline
 from llmprism.pipeline import analyse_job
 from llmprism.recognize.bulk import PairTraffic
 from llmprism.recognize.clock import cluster_clocks
-from llmprism.recognize.recognise_jobs import JobDraft, RailQuestion, are_rails
+from llmprism.recognize.recognise_jobs import JobDraft, RailQuestion, rhythm_bits
 from llmprism.recognize.segments import segments_of
 
 __all__ = [
@@ -96,7 +96,7 @@ class _Clocks:
 
 EXPORTERS: Final = pa.schema([("exporter", pa.string())])
 CLOCKS: Final = pa.schema([("cluster", pa.int32()), ("clocks", arrow_type(_Clocks))])
-RAILS: Final = pa.schema([("left", pa.int64()), ("right", pa.int64())])
+RAILS: Final = pa.schema([("left", pa.int64()), ("right", pa.int64()), ("bits", pa.float64())])
 OUTCOMES: Final = pa.schema([("job", pa.int32()), ("outcome", arrow_type(JobOutcome))])
 FINDINGS: Final = pa.schema([("key", pa.int32()), ("finding", arrow_type(Finding))])
 
@@ -148,17 +148,15 @@ def clocks_of(table: pa.Table, count: int) -> list[tuple[ClockCandidate, ...]]:
 
 
 def rail_task(pieces: pa.Table, questions: pa.Table) -> pa.Table:
-    """The pieces of some clusters and questions about them → the clusters, two and two, that are rails of one job."""
+    """The pieces of some clusters and questions about them → the bits of each for one job."""
     order = np.argsort(pieces["piece"].to_numpy(), kind="stable")
     cluster = pieces["cluster"].to_numpy()[order]
     transfers = transfers_from(pieces, ())
-    rails = []
+    rows = []
     for question in decode(questions["question"], RailQuestion):
         one, other = (np.flatnonzero(cluster == side).astype(np.int32) for side in (question.left, question.right))
-        if are_rails(transfers, one, other, question.step_ns):
-            rails.append((question.left, question.right))
-    sides = (pa.array([pair[side] for pair in rails], type=pa.int64()) for side in (0, 1))
-    return pa.table(list(sides), schema=RAILS)
+        rows.append((question.left, question.right, rhythm_bits(transfers, one, other, question.step_ns)))
+    return pa.Table.from_pylist([dict(zip(RAILS.names, row, strict=True)) for row in rows], schema=RAILS)
 
 
 def job_task(site: BroadcastBytes, *, with_events: bool) -> Callable[[pa.Table, pa.Table], pa.Table]:

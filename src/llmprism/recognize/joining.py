@@ -1,0 +1,156 @@
+"""One job or two? Clusters are joined where one job explains what is seen better than two do.
+
+Evidence is counted in bits and adds up: what is known beforehand (`candidates`), what the step clocks say (`lockstep`),
+and where those do not settle it what the messages say (`rhythm`). Two sets of clusters become one job if all that was
+measured between them, taken together, speaks for it: one chance likeness does not outweigh several differences.
+
+The comparison of messages needs transfers, which may lie elsewhere: `join_clusters` asks, `job_groups` hears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmprism.recognize.candidates import Candidate, Cluster, same_shape
+from llmprism.recognize.lockstep import lockstep_bits
+from llmprism.recognize.rules import RULES, RecognitionRules
+from llmprism.stats.disjoint_sets import root_of
+
+__all__ = ["JobGroup", "Joined", "RailQuestion", "job_groups", "joined_by_clocks"]
+
+
+@dataclass(frozen=True, slots=True)
+class RailQuestion:
+    """Are these two clusters (indices) of one job? Their transfers must answer, `bits` speak for it already.
+
+    `step_ns` is about one step, 0 where none is known.
+    """
+
+    left: int
+    right: int
+    step_ns: float
+    bits: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The clusters, which of them (indices) are one job by their clocks, two and two, and what clocks leave open."""
+
+    clusters: tuple[Cluster, ...]
+    sure: tuple[tuple[int, int], ...]
+    questions: tuple[RailQuestion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobGroup:
+    """Clusters (indices) of one job; `held_by` are the fewest bits that hold two parts of it together, `kept_apart` the
+    fewest that keep anything else out (infinite where nothing was in question)."""
+
+    clusters: tuple[int, ...]
+    held_by: float
+    kept_apart: float
+
+
+def joined_by_clocks(clusters: list[Cluster], found: Sequence[Candidate], rules: RecognitionRules = RULES) -> Joined:
+    """What clocks settle, and the questions that they leave open."""
+    job = np.arange(len(clusters))
+    sure: list[tuple[int, int]] = []
+    questions: list[RailQuestion] = []
+    for candidate in found:
+        i, j = candidate.left, candidate.right
+        one, two = root_of.python(job, i), root_of.python(job, j)
+        a, b = clusters[i], clusters[j]
+        if one == two or min(a.last_ns, b.last_ns) <= max(a.first_ns, b.first_ns):
+            continue  # others have joined them already, or they never met
+        bits = candidate.bits
+        if a.steady is not None and b.steady is not None:
+            bits += lockstep_bits(a.steady, b.steady, rules)
+        elif a.steady is b.steady and a.servers and a.servers == b.servers and same_shape(a, b, rules):
+            bits += rules.no_rhythm_bits
+        if bits >= rules.sure_bits:
+            sure.append((i, j))
+            job[one] = two
+        else:
+            step_ns = max(one.clock.period_ns if one.clock is not None else 0.0 for one in (a, b))
+            questions.append(RailQuestion(i, j, step_ns, bits))
+    still_open = [q for q in questions if root_of.python(job, q.left) != root_of.python(job, q.right)]
+    return Joined(tuple(clusters), (*sure, *_set_ups(clusters)), tuple(_affordable(still_open, rules)))
+
+
+def _affordable(questions: list[RailQuestion], rules: RecognitionRules) -> list[RailQuestion]:
+    """All questions, or where there are very many the first few of each cluster."""
+    if len(questions) <= rules.many_questions:
+        return questions
+    asked: dict[int, int] = {}
+    kept = []
+    for question in sorted(questions, key=lambda q: (-q.bits, q.left, q.right)):
+        if min(asked.get(question.left, 0), asked.get(question.right, 0)) < rules.few_partners:
+            kept.append(question)
+            for side in (question.left, question.right):
+                asked[side] = asked.get(side, 0) + 1
+    return sorted(kept, key=lambda q: (q.left, q.right))
+
+
+def _set_ups(clusters: list[Cluster]) -> list[tuple[int, int]]:
+    """Clusters without steps, each with the next one of the same members that has some.
+
+    A job begins by handing out its parameters; loading and compiling may then take so long that the steps look like
+    another job's.
+    """
+    stepping: dict[int, list[int]] = {}
+    for index in sorted(range(len(clusters)), key=lambda i: clusters[i].first_ns):
+        if clusters[index].clock is not None:
+            for member in clusters[index].members.tolist():
+                stepping.setdefault(member, []).append(index)
+    joined = []
+    for index, cluster in enumerate(clusters):
+        if cluster.clock is None:
+            later = (i for i in stepping.get(int(cluster.members[0]), ()) if clusters[i].first_ns >= cluster.last_ns)
+            following = next(later, None)
+            if following is not None and np.isin(cluster.members, clusters[following].members).all():
+                joined.append((index, following))
+    return joined
+
+
+def job_groups(joined: Joined, answers: Sequence[float], rules: RecognitionRules = RULES) -> list[JobGroup]:
+    """The clusters of each job, in the order of their first; `answers` has the bits of the messages per question.
+
+    Sets of clusters are joined the surest two first, as long as what was measured between them speaks for it.
+    """
+    parent = np.arange(len(joined.clusters))
+    for i, j in joined.sure:
+        parent[root_of.python(parent, i)] = root_of.python(parent, j)
+    between: dict[int, dict[int, float]] = {}
+    for question, bits in zip(joined.questions, answers, strict=True):
+        one, two = root_of.python(parent, question.left), root_of.python(parent, question.right)
+        total = float(np.clip(question.bits + bits, -rules.one_answer_bits, rules.one_answer_bits))
+        if one != two:
+            _add(between, one, two, total)
+    held = dict.fromkeys((root_of.python(parent, i) for i in range(len(joined.clusters))), np.inf)
+    while True:
+        best = max(((bits, -i, -j) for i, row in between.items() for j, bits in row.items() if i < j), default=None)
+        if best is None or best[0] <= 0.0:
+            break
+        bits, one, two = best[0], -best[1], -best[2]
+        parent[two] = one
+        held[one] = min(held[one], held.pop(two), bits)
+        for other, more in between.pop(two).items():
+            del between[other][two]
+            if other != one:
+                _add(between, one, other, more)
+    groups: dict[int, list[int]] = {}
+    for index in range(len(joined.clusters)):
+        groups.setdefault(root_of.python(parent, index), []).append(index)
+    return [
+        JobGroup(tuple(clusters), held[root], -max(between.get(root, {}).values(), default=-np.inf))
+        for root, clusters in groups.items()
+    ]
+
+
+def _add(between: dict[int, dict[int, float]], one: int, two: int, bits: float) -> None:
+    for a, b in ((one, two), (two, one)):
+        row = between.setdefault(a, {})
+        row[b] = row.get(b, 0.0) + bits

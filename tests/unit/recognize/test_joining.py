@@ -1,0 +1,68 @@
+"""One job or two, given what was measured between clusters."""
+
+import numpy as np
+import pytest
+
+from llmprism.model import ClockCandidate, StepClock
+from llmprism.recognize.candidates import Candidate, Cluster
+from llmprism.recognize.joining import Joined, RailQuestion, job_groups, joined_by_clocks
+from llmprism.recognize.rules import RULES
+
+
+def cluster(index, boundaries=None, first_ns=0, last_ns=60_000):
+    clock = None
+    if boundaries is not None:
+        clock = StepClock(np.asarray(boundaries, dtype=np.int64), np.ones(len(boundaries) - 1, dtype=np.bool_), 1.0)
+    clocks = (ClockCandidate(clock, 1.0),) if clock is not None else ()
+    members = np.array([2 * index, 2 * index + 1])
+    return Cluster(np.zeros(0, dtype=np.int32), members, frozenset("s"), clocks, clock, 100, first_ns, last_ns)
+
+
+def groups(count, measured, sure=()):
+    """Members of each job, given the bits between clusters."""
+    questions = tuple(RailQuestion(i, j, 1.0) for i, j in measured)
+    joined = Joined(tuple(cluster(i) for i in range(count)), tuple(sure), questions)
+    return job_groups(joined, list(measured.values()))
+
+
+def test_what_speaks_for_one_job_joins():
+    one, two = groups(3, {(0, 1): 5.0, (0, 2): -4.0, (1, 2): -6.0})
+    assert (one.clusters, one.held_by, one.kept_apart) == ((0, 1), 5.0, 10.0)
+    assert (two.clusters, two.held_by, two.kept_apart) == ((2,), np.inf, 10.0)
+
+
+def test_one_chance_likeness_does_not_outweigh_several_differences():
+    """Two jobs of three rails each on the same servers; one rail of each happens to look like the other job's."""
+    measured = {(i, j): 9.0 if (i < 3) == (j < 3) else -4.0 for j in range(6) for i in range(j)}
+    measured[2, 3] = 6.0
+    assert [group.clusters for group in groups(6, measured)] == [(0, 1, 2), (3, 4, 5)]
+
+
+def test_no_single_answer_counts_for_more_than_it_can_know():
+    measured = {(0, 1): 9.0, (0, 2): 39.0, (1, 2): -RULES.one_answer_bits - 1}
+    assert len(groups(3, measured)) == 2, "0 and 2 first, then 1 with as much against it as for it"
+
+
+def walk(seed, offset=0):
+    return np.cumsum(np.random.default_rng(seed).integers(900, 1100, 50)) + offset
+
+
+def test_clocks_that_step_together_settle_it_and_others_leave_it_open():
+    clusters = [cluster(0, walk(1)), cluster(1, walk(1, 30)), cluster(2, walk(2))]
+    found = joined_by_clocks(clusters, [Candidate(0, 1, 0.0), Candidate(0, 2, 0.5), Candidate(1, 2, 0.0)])
+    assert found.sure == ((0, 1),)
+    assert {(q.left, q.right) for q in found.questions} == {(0, 2), (1, 2)}
+    assert all(q.step_ns == pytest.approx(1000, rel=0.05) for q in found.questions)
+
+
+def test_clusters_that_never_met_are_not_compared():
+    clusters = [cluster(0, walk(1), 0, 50_000), cluster(1, walk(1, 60_000), 60_000, 110_000)]
+    assert joined_by_clocks(clusters, [Candidate(0, 1, 9.0)]).questions == ()
+
+
+def test_very_many_questions_are_cut_to_a_few_of_each_cluster():
+    count = 80
+    found = [Candidate(i, j, 0.0) for i in range(count) for j in range(i + 1, count)]
+    asked = joined_by_clocks([cluster(i) for i in range(count)], found).questions
+    assert len(found) > RULES.many_questions > len(asked)
+    assert {side for q in asked for side in (q.left, q.right)} == set(range(count))
