@@ -93,7 +93,7 @@ def stages(flows_path: Path, topology_path: Path | None, memory_limit: str | Non
             for job, layout in zip(found.jobs, layouts, strict=True)
         ],
     )
-    states = done.run("states", lambda: [diagnose.job_state(*one, window) for one in told])
+    states = done.run("states", lambda: [diagnose.job_state(one[0], one[2], window) for one in told])
     findings = done.run("faults", lambda: diagnose.find_faults(told, states, topology, window, found.outside))
     print(
         f"{records:,} records, {rows:,} transfers, {len(transfers.addresses):,} addresses, {len(found.jobs):,} jobs, "

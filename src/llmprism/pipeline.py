@@ -99,7 +99,7 @@ def analyse_job(job: Job, window: Window, *, with_events: bool) -> tuple[JobLayo
 
     layout = identify_layout(job)
     timeline = reconstruct_timeline(job, layout, with_events=with_events)
-    return layout, timeline, job_state(job, layout, timeline, window)
+    return layout, timeline, job_state(job, timeline, window)
 
 
 def _prism(

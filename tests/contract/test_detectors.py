@@ -55,7 +55,7 @@ def look(flows: FlowTable, topology: Topology | None) -> Seen:
     for job in recognition.jobs:
         layout = identify_layout(job)
         timeline = reconstruct_timeline(job, layout, with_events=False)
-        evidence.append(gather_evidence(job, layout, timeline, job_state(job, layout, timeline, flows.window)))
+        evidence.append(gather_evidence(job, layout, timeline, job_state(job, timeline, flows.window)))
     return Seen(evidence, flows.window, recognition.outside)
 
 
@@ -106,9 +106,7 @@ DETECTORS = [
     pytest.param(lambda seen: find_slow_transfers(seen.evidence), id="slow_transfer"),
     pytest.param(lambda seen: [f for e in seen.evidence for f in find_late_members(e, {})], id="late_member"),
     pytest.param(
-        lambda seen: [
-            f for e in seen.evidence for f in find_stopped(e.job, e.layout, e.timeline, seen.window, e.state)
-        ],
+        lambda seen: [f for e in seen.evidence for f in find_stopped(e.job, e.timeline, seen.window, e.state)],
         id="stopped",
     ),
     pytest.param(lambda seen: [f for e in seen.evidence for f in find_standstills(e, [])], id="standstill"),

@@ -1,7 +1,14 @@
-"""Where a job's traffic breaks off: at the end of the window, or inside it before the job comes back.
+"""How a job's traffic ends, at the end of the window or inside it: normally, by the window, by a crash, by a hang.
 
-A job that ends does so between two steps, a job that pauses too. An *ending* lies inside a step: part of its bytes have
-flowed, then nothing does, for longer than earlier steps ever paused at that point.
+*At rest.* A job that ends or pauses does so where it rests in every step: the same bytes before, the usual silence of
+the step after them. One that breaks off stands at another point. If all members are heard again afterwards, if only by
+control messages, they said goodbye and nobody died.
+
+*Who was overdue first.* `last_state` knows when each member's next message was due. Whoever waits for another is due
+after it, so the member to blame is the one that was due first, unless it is still heard while others are not.
+
+*Dead or hung.* Nobody writes to a dead rank; the peers of a hung one go on writing to it until they need its answer.
+Heartbeats that go on mean that ranks live, heartbeats that stop that they died.
 """
 
 from __future__ import annotations
@@ -12,44 +19,77 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable, Window
-from llmprism.model.job import Job
-from llmprism.model.layout import JobLayout, PairKind
+from llmprism.diagnose.byte_curves import training_messages
+from llmprism.diagnose.heartbeats import Heartbeats
+from llmprism.diagnose.last_state import LastState, last_state
+from llmprism.model.flows import Window
+from llmprism.model.job import Job, JobState
 from llmprism.model.timeline import Steps, Timeline
-from llmprism.stats.order import stable_order
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
-__all__ = ["Ending", "final_ending", "inner_endings", "training_rows"]
-
-COMPLETE: Final = 0.9
-"""Share of a step's bytes from which its end was not in the middle of it."""
-
-WHOLE: Final = 0.97
-"""The same for a job whose steps all carry the same bytes."""
-
-STARTED: Final = 0.002
-"""Share of a step's bytes that must have flowed for the step to have begun."""
-
-SILENT_STEPS: Final = 2.0
-"""Silence at the end of the window, in steps, after which a job has stopped."""
+__all__ = ["Ending", "final_ending", "inner_endings"]
 
 QUIET_FACTOR: Final = 2.0
-"""A shorter silence counts too when it is this many times the usual longest at the same point of earlier steps."""
-
-QUIET_REACH: Final = 0.05
-"""Share of a step's bytes around a point that is the same point."""
-
-QUIET_QUANTILE: Final = 0.9
-"""Of the earlier steps: how long a silence at that point may usually last."""
+"""A silence is unusual when it is this many times the usual one at that point of the step,"""
 
 QUIET_SHARE: Final = 0.1
-"""And this share of a step at least: below it, it is jitter."""
+"""and takes this share of a step at least: below it, it is jitter."""
 
-EXACT: Final = 0.005
-"""Relative spread of a job's bytes per step below which its collector loses nothing."""
+VARYING_QUIET_STEPS: Final = 2.0
+"""The same, in steps, for a job whose bytes per step vary: its place in the step is not known."""
+
+OVERDUE_STEPS: Final = 0.5
+"""A member that is overdue by so much while others go on has stopped, although the job has not been silent."""
+
+TOGETHER_STEPS: Final = 2.0
+"""Silence, in steps, after which a job has stopped in which nobody was missing before the others."""
+
+RECENT_STEPS: Final = 4.0
+"""Steps that tell, at first sight, how long a member may be silent,"""
+
+GREW: Final = 1.2
+"""and so many times the longest of that is not unusual."""
+
+RESTING: Final = 0.4
+"""Share of the longest silence of a step that the usual silence at a point must reach for the job to rest there."""
+
+LONG_MISSING: Final = 0.4
+"""Steps that a member must have been overdue before the last message for the talk of all to be no goodbye."""
+
+TALK_ON: Final = 2.5
+"""Times as long as the talk of living ranks: the processes of a job that has ended are gone by then."""
+
+STARVED: Final = 0.004
+"""Share of a step's bytes that a member must lack to wait for somebody,"""
+
+IN_FLOW: Final = 0.002
+"""Steps that a member pauses at most where it stops in the middle of a message,"""
+
+NOT_BEGUN: Final = 0.05
+"""that it pauses at least before it begins something new,"""
+
+SAME_TIME: Final = 0.015
+"""and by which two due times must differ to be told apart."""
+
+LOCKSTEP: Final = 0.01
+"""Share of a step by which a member may be overdue through jitter alone when the last message was sent,"""
+
+SURE_SPREADS: Final = 3.0
+"""and so many spreads of its pause."""
+
+HEARD_NS: Final = 1_000_000
+"""A message a millisecond after the last of the training is a sign of life."""
+
+MOST: Final = 0.5
+"""Share of the members that must be heard again for the silence of the others to tell."""
+
+ADDRESSED_SHARE: Final = 0.1
+"""Share of a step for which a member must be written to after its own message was due: else it may be dead."""
+
+ADDRESSED_NS: Final = 20_000_000
+"""And at least 20 ms: what is on its way when a rank dies arrives, or is refused, within that."""
 
 AWAY_STEPS: Final = 5.0
 """Silence inside the window, in steps, after which a job has been away."""
@@ -60,155 +100,220 @@ AWAY_FLOOR_NS: Final = 3_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Of the step that began at `begun_ns` the share `done` was sent up to `last_ns`; then came `silence_ns`.
+    """The traffic after step `step - 1`, which ended at `begun_ns`, ends at `last_ns`; then came `silence_ns`.
 
-    `step` counts the steps before it; `resumed_ns` is None where the job did not come back; `alive_ns` is the time of
-    the last message of any sort between its members before it did. `usual_silence_ns` is 0 where the silence is too
-    short to be compared with it.
+    `state` is running, ended, crashed or hung. `culprit` (row of the member, -1: nobody stands out) was due at
+    `since_ns`, `lead_ns` before the next one. `resumed_ns` is None where the job did not come back; `alive_ns` is the
+    time of the last message of any sort between its members before it did.
     """
 
+    state: JobState
     step: int
     begun_ns: int
     last_ns: int
     resumed_ns: int | None
-    done: float
     silence_ns: int
-    usual_silence_ns: int
     alive_ns: int
     period_ns: float
-    exact: bool = True
-
-    @property
-    def stopped(self) -> bool:
-        """Has the job been silent for several steps?"""
-        return self.silence_ns > SILENT_STEPS * self.period_ns
+    culprit: int = -1
+    since_ns: int = 0
+    lead_ns: float = 0.0
+    heard_alone: bool = False
 
     @property
     def broken_off(self) -> bool:
-        """Did it stop in the middle of a step?"""
-        quiet = max(QUIET_FACTOR * self.usual_silence_ns, QUIET_SHARE * self.period_ns)
-        soon = self.exact and self.silence_ns > quiet
-        return STARTED < self.done < (WHOLE if self.exact else COMPLETE) and (self.stopped or soon)
+        return self.state in (JobState.CRASHED, JobState.HUNG)
 
 
-def training_rows(job: Job, layout: JobLayout) -> Bool:
-    training: Bool = layout.transfer_kind != PairKind.UNKNOWN
-    return training & (job.transfers.bytes >= MESSAGE_FLOOR_BYTES)
-
-
-def final_ending(job: Job, layout: JobLayout, timeline: Timeline, window: Window) -> Ending | None:
+def final_ending(job: Job, timeline: Timeline, window: Window) -> Ending | None:
     """How the traffic stands at the end of the window; None for a job without steps."""
-    messages = _Messages.of(job, layout, timeline)
-    if messages is None:
+    training = training_messages(job)
+    if timeline.steps.count < 2 or not training.any():
         return None
-    last = messages.last_ns
-    step = timeline.steps.count - int(messages.last_is_cut_short(last))
-    return messages.ending(step, last, None, window.end_ns - last, int(job.transfers.end_ns.max()))
+    last = int(job.transfers.end_ns[training].max())
+    alive = int(job.transfers.end_ns.max())
+    return _ending(job, timeline.steps, last, window.end_ns, alive, None)
 
 
-def inner_endings(job: Job, layout: JobLayout, timeline: Timeline) -> list[Ending]:
+def inner_endings(job: Job, timeline: Timeline) -> list[Ending]:
     """Where the job broke off inside the window and came back."""
     steps = timeline.steps
     if steps.count < 2:
         return []
     away = max(AWAY_FLOOR_NS, AWAY_STEPS * float(np.median(steps.duration_ns)))
-    pauses = np.flatnonzero(steps.start_ns[1:] - steps.end_ns[:-1] > away) + 1
-    messages = _Messages.of(job, layout, timeline) if pauses.size else None
-    if messages is None:
-        return []
     found = []
-    for step in pauses:
-        gap = messages.longest_silence(int(steps.end_ns[step - 1]), int(steps.start_ns[step]))
+    for step in (np.flatnonzero(steps.start_ns[1:] - steps.end_ns[:-1] > away) + 1).tolist():
+        gap = _longest_silence(job, int(steps.end_ns[step - 1]), int(steps.end_ns[step]))
         if gap is None or gap[1] - gap[0] <= away:
             continue
         before = job.transfers.end_ns[job.transfers.end_ns < gap[1]]
-        ending = messages.ending(int(step), gap[0], gap[1], gap[1] - gap[0], int(before.max()))
+        ending = _ending(job, steps, gap[0], gap[1], int(before.max()), gap[1])
         if ending.broken_off:
             found.append(ending)
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Messages:
-    """A job's transfers, which of them are training messages (some are), and the bytes of these in every step."""
+def _ending(job: Job, steps: Steps, last: int, until: int, alive: int, resumed: int | None) -> Ending:
+    period = float(np.median(steps.duration_ns))
+    step = int(np.searchsorted(steps.end_ns, last, side="right"))
+    begun = int(steps.end_ns[step - 1]) if step else int(steps.start_ns[0])
+    plain = Ending(JobState.RUNNING, step, begun, last, resumed, until - last, alive, period)
+    if _goes_on(job, last, until, period):
+        return plain
+    state = last_state(job, steps, last, until, period)
+    if state is None:
+        return _as(plain, JobState.ENDED) if plain.silence_ns > VARYING_QUIET_STEPS * period else plain
+    first = _overdue_first(state, period)
+    quiet = QUIET_SHARE * period + QUIET_FACTOR * (state.rest_ns if np.isfinite(state.rest_ns) else 0.0)
+    if not state.exact:
+        quiet = VARYING_QUIET_STEPS * period
+    stopped = plain.silence_ns > quiet
+    if not stopped and not _missing(state, first, until, period):
+        return plain
+    if _at_rest(state) or _all_said_goodbye(state, period, alive):
+        return _as(plain, JobState.ENDED) if stopped else plain
+    if not _went_on_without(state, first) and plain.silence_ns <= TOGETHER_STEPS * period:
+        return plain  # all stand at the same point: the next message may be late
+    return _blamed(plain, job, state, first, until)
 
-    transfers: TransferTable
-    training: Bool
-    steps: Steps
-    step_bytes: Float64
 
-    @classmethod
-    def of(cls, job: Job, layout: JobLayout, timeline: Timeline) -> _Messages | None:
-        transfers, steps = job.transfers, timeline.steps
-        training = training_rows(job, layout)
-        if steps.count < 2 or not training.any():
-            return None
-        size = np.where(training, transfers.bytes, 0)
-        step_bytes = np.bincount(steps.at(transfers.start_ns) + 1, size, minlength=steps.count + 1)[1:]
-        return cls(transfers, training, steps, step_bytes.astype(np.float64))
+def _as(ending: Ending, state: JobState) -> Ending:
+    return Ending(
+        state, ending.step, ending.begun_ns, ending.last_ns, ending.resumed_ns, ending.silence_ns, ending.alive_ns,
+        ending.period_ns,
+    )  # fmt: skip
 
-    @property
-    def last_ns(self) -> int:
-        return int(self.transfers.end_ns[self.training].max())
 
-    @property
-    def period_ns(self) -> float:
-        return float(np.median(self.steps.duration_ns))
+def _goes_on(job: Job, last: int, until: int, period: float) -> bool:
+    """Has no member been silent for longer than in the steps before? Most jobs go on, and no more is looked at."""
+    if until - last > QUIET_SHARE * period:
+        return False
+    transfers = job.transfers
+    rows = np.flatnonzero(training_messages(job) & (transfers.end_ns >= until - RECENT_STEPS * period))
+    sender = np.searchsorted(np.array(job.members), transfers.pair_src[transfers.pair_of_row[rows]])
+    spoken = np.zeros(len(job.members), dtype=np.int64)
+    np.maximum.at(spoken, sender, transfers.end_ns[rows])
+    silent = until - spoken
+    if (silent <= OVERDUE_STEPS * period).all():
+        return True
+    order = np.lexsort((transfers.start_ns[rows], sender))
+    same = np.diff(sender[order]) == 0
+    gap = np.where(same, transfers.start_ns[rows][order][1:] - transfers.end_ns[rows][order][:-1], 0)
+    longest = np.zeros(len(job.members), dtype=np.int64)
+    np.maximum.at(longest, sender[order][1:], gap)
+    return bool((silent <= np.maximum(GREW * longest, OVERDUE_STEPS * period)).all())
 
-    def ending(self, step: int, last: int, resumed: int | None, silence: int, alive: int) -> Ending:
-        begun = int(self.steps.end_ns[step - 1])
-        start, _, size = self.between(begun, last)
-        share = np.cumsum(size) / max(float(np.median(self.step_bytes)), 1.0)
-        done = float(share[-1]) if share.size else 0.0
-        if done > COMPLETE + 1.0 - STARTED and self.exact():
-            unseen = int(done + 1.0 - COMPLETE)
-            begun = int(start[np.searchsorted(share, unseen)]) if unseen < done else last
-            done, step = max(done - unseen, 0.0), step + unseen
-        compared = self.exact() and STARTED < done < WHOLE and silence > QUIET_SHARE * self.period_ns
-        usual = self.usual_silence(done) if compared else 0
-        return Ending(step, begun, last, resumed, done, silence, usual, alive, self.period_ns, self.exact())
 
-    def between(self, first: int, last: int) -> tuple[Int64, Int64, Int64]:
-        """Starts, ends and sizes of the messages that start between two times, sorted by start."""
-        start = self.transfers.start_ns
-        rows = np.flatnonzero(self.training & (start >= first) & (start <= last))
-        rows = rows[stable_order(start[rows])]
-        return start[rows], self.transfers.end_ns[rows], self.transfers.bytes[rows]
+def _missing(state: LastState, first: int, until: int, period: float) -> bool:
+    """Has one member stopped while others go on, so that the job as a whole has not been silent?"""
+    if first < 0 or not _surely_overdue(state)[first]:
+        return False
+    long_ago = until - float(state.due_ns[first]) > OVERDUE_STEPS * period
+    return long_ago and until - float(state.sent_ns[first]) > QUIET_FACTOR * float(state.longest_ns[first])
 
-    def last_is_cut_short(self, last: int) -> bool:
-        """Has the step that was counted last less than its bytes, and does nothing follow it?"""
-        if self.steps.count < 3 or last > self.steps.end_ns[-1] or not self.exact():
-            return False
-        return bool(self.step_bytes[-1] < WHOLE * np.median(self.step_bytes))
 
-    def exact(self) -> bool:
-        """Does every step carry the same bytes, so that a share of a step means something?"""
-        usual = float(np.median(self.step_bytes))
-        return bool(np.median(np.abs(self.step_bytes - usual)) <= EXACT * usual)
+def _at_rest(state: LastState) -> bool:
+    """Does the job rest at this point in every step, with nobody missing when the last message was sent?"""
+    if not (state.exact and state.rest_ns >= RESTING * state.longest_rest_ns > 0.0):
+        return False
+    return not (_surely_overdue(state) & (state.heard_ns <= state.last_ns)).any()
 
-    def longest_silence(self, first: int, last: int) -> tuple[int, int] | None:
-        """Begin and end of the longest silence between two times."""
-        begin, end, _ = self.between(first, last)
-        if begin.size < 2:
-            return None
-        horizon = np.maximum.accumulate(end)
-        longest = int(np.argmax(begin[1:] - horizon[:-1]))
-        return int(horizon[longest]), int(begin[longest + 1])
 
-    def usual_silence(self, done: float) -> int:
-        """The longest silence that steps usually keep when this share of their bytes has been sent."""
-        steps = self.steps
-        begin, end, size = self.between(int(self.transfers.start_ns.min()), self.last_ns)
-        horizon = np.maximum.accumulate(end)
-        silence = np.maximum(begin[1:] - horizon[:-1], 0)
-        step = np.searchsorted(steps.end_ns, horizon[:-1], side="left")
-        inside = (step < steps.count) & (begin[1:] > steps.start_ns[np.minimum(step, steps.count - 1)])
-        total = np.bincount(step[inside], size[:-1][inside], minlength=steps.count)
-        before = np.concatenate([[0.0], np.cumsum(total)])
-        sent = np.cumsum(np.where(inside, size[:-1], 0))
-        share = (sent - before[step]) / np.maximum(np.append(total, 1.0)[step], 1.0)
-        near = inside & (np.abs(share - done) <= QUIET_REACH)
-        longest = np.zeros(steps.count, dtype=np.int64)
-        np.maximum.at(longest, step[near], silence[near])
-        longest = longest[~steps.setup]
-        return int(max(np.quantile(longest, QUIET_QUANTILE), 0.6 * longest.max())) if longest.size else 0
+def _surely_overdue(state: LastState) -> Bool:
+    """Members whose message was due, beyond all jitter, when the last message of the job was sent."""
+    period_floor = LOCKSTEP * max(state.longest_rest_ns, float(np.nanmax(state.pause_ns, initial=0.0)))
+    late = state.last_ns - state.due_ns
+    return np.asarray(np.nan_to_num(late, nan=-1.0) > np.maximum(SURE_SPREADS * state.spread_ns, period_floor))
+
+
+def _heard_again(state: LastState) -> Bool:
+    return np.asarray(state.heard_ns > state.last_ns + HEARD_NS)
+
+
+def _all_said_goodbye(state: LastState, period: float, alive: int) -> bool:
+    """Was everybody heard again after the last message? That is no goodbye where they talk on and on, or talk on after
+    one of them had long been missing."""
+    if not _heard_again(state).all():
+        return False
+    missing = state.last_ns - float(np.nanmin(state.due_ns, initial=np.inf)) > LONG_MISSING * period
+    beats = Heartbeats(state.last_ns, period, None)
+    return not ((missing and beats.go_on(alive)) or (state.exact and beats.go_on(alive, TALK_ON)))
+
+
+def _overdue_first(state: LastState, period: float) -> int:
+    """The member that was due first; -1 where no member's due time is known.
+
+    Those that lack what they usually have when they go on wait for somebody else. Where most are heard again after the
+    last message, only those that are not are asked. One that stopped in the middle of a message was held up in it by
+    one that had not begun: of two that were due at the same time the latter is to blame.
+    """
+    due = state.due_ns.copy()
+    starved = state.lag < -np.maximum(STARVED, SURE_SPREADS * state.lag_spread)
+    if np.isfinite(due[~starved]).any():
+        due[starved] = np.nan
+    heard = _heard_again(state)
+    if heard.mean() >= MOST and np.isfinite(state.due_ns[~heard]).any():
+        due = np.where(heard, np.nan, state.due_ns)
+    if not np.isfinite(due).any():
+        return -1
+    first = int(np.nanargmin(due))
+    if state.pause_ns[first] < IN_FLOW * period:
+        due = np.where(state.pause_ns > NOT_BEGUN * period, due, np.nan)
+        if np.isfinite(due).any() and np.nanmin(due) - state.due_ns[first] <= SAME_TIME * period:
+            return int(np.nanargmin(due))
+    return first
+
+
+def _blamed(plain: Ending, job: Job, state: LastState, first: int, until: int) -> Ending:
+    beats = Heartbeats.of(job, state.last_ns, plain.period_ns)
+    named = first if _went_on_without(state, first) else -1
+    due = float(state.due_ns[named]) if named >= 0 else float(plain.last_ns)
+    hung = beats.go_on(plain.alive_ns)
+    if named >= 0:
+        reach = max(ADDRESSED_SHARE * plain.period_ns, ADDRESSED_NS)
+        written_to = state.addressed_ns[named] > max(due, float(state.heard_ns[named])) + reach
+        alone = bool(_heard_again(state).mean() >= MOST and not _heard_again(state)[named])
+        if hung and alone and not written_to and state.addressed_ns[named] > 0:
+            hung = False  # the others live, and nobody writes to this one any more
+        elif not hung and written_to and not beats.stopped(plain.alive_ns, until):
+            hung = True
+    else:
+        alone = False
+    others = np.delete(state.due_ns, named) if named >= 0 else state.due_ns[:0]
+    lead = float(np.nanmin(others)) - due if np.isfinite(others).any() else 0.0
+    return Ending(
+        JobState.HUNG if hung else JobState.CRASHED,
+        plain.step,
+        plain.begun_ns,
+        plain.last_ns,
+        plain.resumed_ns,
+        plain.silence_ns,
+        plain.alive_ns,
+        plain.period_ns,
+        named,
+        int(min(due, plain.last_ns)),
+        max(lead, 0.0),
+        alone,
+    )
+
+
+def _went_on_without(state: LastState, first: int) -> bool:
+    """Did others go on after this member was due? Else all stopped at the same moment and nobody stands out."""
+    if first < 0:
+        return False
+    if bool(_surely_overdue(state).any()):
+        return True
+    heard = _heard_again(state)
+    return bool(heard.mean() >= MOST and not heard[first])
+
+
+def _longest_silence(job: Job, first: int, last: int) -> tuple[int, int] | None:
+    """Begin and end of the longest silence of the training between two times."""
+    transfers = job.transfers
+    rows = np.flatnonzero(training_messages(job) & (transfers.start_ns >= first) & (transfers.start_ns <= last))
+    if rows.size < 2:
+        return None
+    rows = rows[np.argsort(transfers.start_ns[rows], kind="stable")]
+    begin, horizon = transfers.start_ns[rows], np.maximum.accumulate(transfers.end_ns[rows])
+    longest = int(np.argmax(begin[1:] - horizon[:-1]))
+    return int(horizon[longest]), int(begin[longest + 1])

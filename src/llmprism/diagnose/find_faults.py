@@ -152,7 +152,7 @@ def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> Jo
     if evidence.steps >= SETTLED_STEPS:
         findings += find_late_members(evidence, shared.accused())
     if is_settled(evidence.job, evidence.timeline, window):
-        findings += find_stopped(evidence.job, evidence.layout, evidence.timeline, window, evidence.state)
+        findings += find_stopped(evidence.job, evidence.timeline, window, evidence.state)
     if evidence.steps >= SETTLED_STEPS:
         findings += find_standstills(evidence, [*shared.findings, *findings])
         findings += find_imbalance(evidence)

@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
+from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
-from llmprism.diagnose.endings import training_rows
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.order import stable_order
@@ -48,7 +48,7 @@ def find_standstills(evidence: JobEvidence, known: Sequence[Finding]) -> list[Fi
 def _longest_inside(evidence: JobEvidence, first: int, last: int) -> tuple[int, int] | None:
     """The longest silence of the job between two messages of the step."""
     transfers = evidence.job.transfers
-    rows = training_rows(evidence.job, evidence.layout) & (transfers.start_ns >= first) & (transfers.start_ns < last)
+    rows = training_messages(evidence.job) & (transfers.start_ns >= first) & (transfers.start_ns < last)
     start, end = transfers.start_ns[rows], transfers.end_ns[rows]
     if start.size < 2:
         return None

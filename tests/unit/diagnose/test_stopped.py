@@ -17,8 +17,8 @@ def verdict(records, window_end_ns=None):
     layout = identify_layout(job)
     timeline = reconstruct_timeline(job, layout, with_events=False)
     window = Window(int(transfers.start_ns.min()), int(window_end_ns or transfers.end_ns.max()))
-    state = job_state(job, layout, timeline, window)
-    return state, find_stopped(job, layout, timeline, window, state)
+    state = job_state(job, timeline, window)
+    return state, find_stopped(job, timeline, window, state)
 
 
 def stopped_job(stage, replica, **shape):
@@ -49,7 +49,8 @@ def test_a_job_that_ends_with_a_step_or_with_the_window_did_not_stop(shape):
 )
 def test_a_job_that_falls_silent_inside_a_step_crashed(stage, replica, shape):
     records, culprit, begin, job = stopped_job(stage, replica, **shape)
-    state, findings = verdict(records, begin + 30 * SECOND)
+    beats = chatter(job.members, job.shape.start_ns, begin)
+    state, findings = verdict(records + beats, begin + 30 * SECOND)
     assert state is JobState.CRASHED
     (finding,) = findings
     assert finding.kind is FindingKind.CRASH
@@ -58,6 +59,13 @@ def test_a_job_that_falls_silent_inside_a_step_crashed(stage, replica, shape):
     assert finding.severity == 1.0
     assert abs(finding.start_ns - begin) < SECOND
     assert finding.lost_gpu_seconds == pytest.approx(30 * len(job.members), rel=0.05)
+
+
+def test_a_rank_that_is_written_to_and_never_answers_hangs_where_there_are_no_heartbeats():
+    records, culprit, begin, _ = stopped_job(1, 2, pp=2, dp=3)
+    state, findings = verdict(records, begin + 30 * SECOND)
+    assert state is JobState.HUNG
+    assert [(f.kind, f.where.id) for f in findings] == [(FindingKind.HANG, culprit)]
 
 
 def test_a_job_whose_ranks_still_talk_hangs():

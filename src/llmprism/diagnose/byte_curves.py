@@ -1,0 +1,107 @@
+"""How many bytes each member of a job had sent, and been sent, at any moment of its last steps.
+
+A step moves the same bytes every time, so a point in bytes is a point of the step, whatever the clock says of its
+phase: where a member stands now it stood one step's bytes ago, two steps' bytes ago, and so on. What it did there then
+is what it should do now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
+from llmprism.model.job import Job
+from llmprism.stats.order import stable_order
+
+Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
+
+__all__ = ["ByteCurve", "curves_of", "training_messages"]
+
+FEW_ROWS: Final = 2
+"""Messages without which a member has no curve."""
+
+
+def training_messages(job: Job) -> Bool:
+    """Rows that are messages of pairs with training traffic; what each of them carries does not matter here."""
+    transfers = job.transfers
+    if job.bulk is None:
+        return transfers.bytes >= MESSAGE_FLOOR_BYTES
+    return transfers.messages_of(job.bulk)
+
+
+@dataclass(frozen=True, slots=True)
+class ByteCurve:
+    """`passed` bytes up to `when_ns` (ascending), straight lines between; flat where nothing flows."""
+
+    when_ns: Float64
+    passed: Float64
+
+    @classmethod
+    def of(cls, start: Int64, end: Int64, size: Int64) -> ByteCurve:
+        """Every message flows evenly from its start to its end."""
+        took = np.maximum(end - start, 1)
+        moment = np.concatenate([start, start + took])
+        rate = size / took
+        order = stable_order(moment)
+        when = moment[order].astype(np.float64)
+        opened = np.repeat(np.array([1, -1]), start.size)
+        open_now = np.cumsum(opened[order])
+        flowing = np.where(open_now > 0, np.cumsum(np.concatenate([rate, -rate])[order]), 0.0)
+        passed = np.zeros(when.size)
+        np.cumsum(np.maximum(flowing[:-1], 0.0) * np.diff(when), out=passed[1:])
+        return cls(when, passed)
+
+    @property
+    def total(self) -> float:
+        return float(self.passed[-1])
+
+    def at(self, when_ns: Float64) -> Float64:
+        """Bytes up to these moments."""
+        return np.interp(when_ns, self.when_ns, self.passed)
+
+    def pauses_at(self, amount: Float64, below: Float64, beyond: Float64) -> tuple[Float64, Float64]:
+        """Begin and end of the longest pause between `below` bytes before each amount and `beyond` after it; where
+        there is none both are the moment of that amount. NaN where the curve does not hold it."""
+        flat = np.flatnonzero((np.diff(self.passed) <= 0.0) & (np.diff(self.when_ns) > 0.0))
+        level, length = self.passed[flat], self.when_ns[flat + 1] - self.when_ns[flat]
+        begin = self._moment(amount)
+        end = begin.copy()
+        first = np.searchsorted(level, amount - below, side="left")
+        last = np.searchsorted(level, amount + beyond, side="right")
+        for i in np.flatnonzero(last > first):
+            if np.isfinite(begin[i]):
+                longest = flat[first[i] + int(np.argmax(length[first[i] : last[i]]))]
+                begin[i], end[i] = self.when_ns[longest], self.when_ns[longest + 1]
+        return begin, end
+
+    def longest_pauses(self, ends: Float64) -> Float64:
+        """The longest pause that begins between each two of these moments; 0 where there is none."""
+        flat = np.flatnonzero((np.diff(self.passed) <= 0.0) & (np.diff(self.when_ns) > 0.0))
+        step = np.searchsorted(ends, self.when_ns[flat], side="right") - 1
+        inside = (step >= 0) & (step < ends.size - 1)
+        longest = np.zeros(max(ends.size - 1, 0))
+        np.maximum.at(longest, step[inside], (self.when_ns[flat + 1] - self.when_ns[flat])[inside])
+        return longest
+
+    def _moment(self, amount: Float64) -> Float64:
+        when = np.interp(amount, self.passed, self.when_ns)
+        return np.where((amount < 0.0) | (amount > self.total), np.nan, when)
+
+
+def curves_of(job: Job, rows: Bool, end_of_pair: NDArray[np.int32]) -> list[ByteCurve | None]:
+    """The curve of every member over these rows, as their sender (`pair_src`) or receiver (`pair_dst`)."""
+    transfers = job.transfers
+    index = np.flatnonzero(rows)
+    member = np.searchsorted(np.array(job.members), end_of_pair[transfers.pair_of_row[index]])
+    order = np.argsort(member, kind="stable")
+    index, offsets = index[order], np.searchsorted(member[order], np.arange(len(job.members) + 1))
+    start, end, size = transfers.start_ns[index], transfers.end_ns[index], transfers.bytes[index]
+    return [
+        ByteCurve.of(start[a:b], end[a:b], size[a:b]) if b - a >= FEW_ROWS else None
+        for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+    ]

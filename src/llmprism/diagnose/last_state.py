@@ -1,0 +1,163 @@
+"""How the members of a job stand when its traffic stops, against the same point of the steps before.
+
+Per member: how long it usually pauses where it now stands, so when its next message was *due*; and whether it had been
+sent what it usually has when it goes on (`lag`, in steps: negative where something is missing, so it waits for
+somebody). Whoever is waited for was due before those that wait, because they cannot be due earlier than what they wait
+for. Of the whole job: how long it usually rests at this point. None of this depends on where the clock of the job cuts
+its steps, only on the bytes of a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.diagnose.byte_curves import ByteCurve, curves_of, training_messages
+from llmprism.model.flows import TransferTable
+from llmprism.model.job import Job
+from llmprism.model.timeline import Steps
+from llmprism.stats.order import stable_order
+from llmprism.stats.robust import known_max, known_median
+
+Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+__all__ = ["LastState", "last_state"]
+
+STEPS_BACK: Final = 8
+"""Steps before that tell what is usual."""
+
+SHORT_OF: Final = 0.01
+"""Share of a step's bytes that may be missing at the same point of another step: norms, metrics, lost records."""
+
+BEYOND: Final = 0.002
+"""Share of a step's bytes that may have been sent beyond it: more is the begin of something new."""
+
+SPREADS: Final = 2.0
+"""Spreads of the bytes per step by which the same point may be off, for every step back."""
+
+EXACT: Final = 0.01
+"""Relative spread of a member's bytes per step up to which bytes tell its place in the step; experts vary by more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastState:
+    """Arrays follow the job's members; NaN where nothing is known.
+
+    The pause of a member whose bytes per step vary is the longest that its steps usually have.
+
+    `sent_ns` is the end of a member's last message, `pause_ns` how long it usually pauses there, `spread_ns` how much
+    that varies, `longest_ns` the longest that it paused there. `heard_ns` and `addressed_ns` are the last times that
+    anything, be it a control message, was sent by it and to it (0: never). `rest_ns` is the usual silence of the whole
+    job at this point, `longest_rest_ns` the longest that a step usually has.
+    """
+
+    last_ns: int
+    sent_ns: Float64
+    pause_ns: Float64
+    spread_ns: Float64
+    longest_ns: Float64
+    lag: Float64
+    lag_spread: Float64
+    heard_ns: Int64
+    addressed_ns: Int64
+    rest_ns: float
+    longest_rest_ns: float
+    exact: bool
+
+    @property
+    def due_ns(self) -> Float64:
+        """When each member's next message was due."""
+        return self.sent_ns + self.pause_ns
+
+
+def last_state(job: Job, steps: Steps, until_ns: int, heard_until_ns: int, period_ns: float) -> LastState | None:
+    """How things stand at `until_ns`, after which nothing is looked at but control messages up to `heard_until_ns`;
+    None where too little is known. `until_ns` must not be before the third step's end."""
+    transfers = job.transfers
+    ends = steps.end_ns[steps.end_ns <= until_ns][-STEPS_BACK - 1 :].astype(np.float64)
+    since = until_ns - 1.5 * period_ns * (STEPS_BACK + 2)
+    rows = training_messages(job) & (transfers.start_ns <= until_ns) & (transfers.end_ns >= since)
+    if np.count_nonzero(rows) < 2:
+        return None
+    ends = ends[ends >= transfers.start_ns[rows].min()]
+    if ends.size < 3:
+        return None
+    sent, got = (curves_of(job, rows, end) for end in (transfers.pair_src, transfers.pair_dst))
+    count, back = len(job.members), np.arange(1, STEPS_BACK + 1, dtype=np.float64)
+    pause, lag = (np.full((count, back.size), np.nan) for _ in range(2))
+    last, spread = np.full(count, np.nan), np.full(count, np.nan)
+    for member, (out, into) in enumerate(zip(sent, got, strict=True)):
+        if out is None:
+            continue
+        last[member] = out.when_ns[-1]
+        begin, went_on, spread[member] = _same_point(out, ends, back)
+        pause[member] = went_on - begin
+        if spread[member] > EXACT:
+            pause[member] = known_median(out.longest_pauses(ends))
+        if into is not None:
+            received, _ = _bytes_per_step(into, ends)
+            lag[member] = (into.total - back * received - into.at(went_on)) / max(received, 1.0)
+    whole = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
+    begin, end, _ = _same_point(whole, ends, back)
+    talk = np.flatnonzero(rows | (~training_messages(job) & (transfers.end_ns <= heard_until_ns)))
+    return LastState(
+        last_ns=int(transfers.end_ns[rows].max()),
+        sent_ns=last,
+        pause_ns=known_median(pause, axis=1),
+        spread_ns=_spread(pause),
+        longest_ns=known_max(pause, axis=1),
+        lag=known_median(lag, axis=1),
+        lag_spread=_spread(lag),
+        heard_ns=_last_of(job, talk, transfers.pair_src),
+        addressed_ns=_last_of(job, talk, transfers.pair_dst),
+        rest_ns=float(known_median(end - begin)),
+        longest_rest_ns=_longest_rest(transfers, rows, ends),
+        exact=bool(np.nanmedian(spread) <= EXACT) if np.isfinite(spread).any() else False,
+    )
+
+
+def _same_point(curve: ByteCurve, ends: Float64, back: Float64) -> tuple[Float64, Float64, float]:
+    """Begin and end of the pauses at the same point of so many steps before, and the spread of the bytes per step."""
+    usual, spread = _bytes_per_step(curve, ends)
+    unsure = SPREADS * min(spread, EXACT) * np.sqrt(back)
+    begin, end = curve.pauses_at(curve.total - back * usual, (SHORT_OF + unsure) * usual, (BEYOND + unsure) * usual)
+    return begin, end, spread
+
+
+def _bytes_per_step(curve: ByteCurve, ends: Float64) -> tuple[float, float]:
+    """Bytes between the ends of steps, the median over all pairs of ends; and their relative spread."""
+    passed = curve.at(ends)
+    first, last = np.triu_indices(ends.size, 1)
+    usual = float(np.median((passed[last] - passed[first]) / (last - first)))
+    each = np.diff(passed)
+    return usual, 1.4826 * float(np.median(np.abs(each - usual))) / max(usual, 1.0)
+
+
+def _spread(values: Float64) -> Float64:
+    """Robust spread along the rows."""
+    return 1.4826 * known_median(np.abs(values - known_median(values, axis=1)[:, None]), axis=1)
+
+
+def _longest_rest(transfers: TransferTable, rows: Bool, ends: Float64) -> float:
+    """The longest silence of the whole job that a step usually has; steps may begin anywhere."""
+    start, end = transfers.start_ns[rows], transfers.end_ns[rows]
+    order = stable_order(start)
+    begin, horizon = start[order], np.maximum.accumulate(end[order])
+    silence, where = np.maximum(begin[1:] - horizon[:-1], 0), horizon[:-1]
+    step = np.searchsorted(ends, where, side="left")
+    longest = np.zeros(ends.size + 1)
+    np.maximum.at(longest, step, silence)
+    return float(np.median(longest[1:-1])) if ends.size > 2 else float(longest.max())
+
+
+def _last_of(job: Job, rows: Int64, end_of_pair: NDArray[np.int32]) -> Int64:
+    """When each member last sent (or was sent) one of these messages."""
+    transfers = job.transfers
+    last = np.zeros(len(transfers.addresses), dtype=np.int64)
+    np.maximum.at(last, end_of_pair[transfers.pair_of_row[rows]], transfers.end_ns[rows])
+    return np.asarray(last[np.array(job.members)])
