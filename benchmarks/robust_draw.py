@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from llmprism.sim.scenario import ClusterSpec, CollectorSpec, FaultSpec, JobSpec, Scenario, parse_scenario
+from llmprism.sim.simulation import Simulation
 
 __all__ = ["Draw", "as_toml", "draw_scenario"]
 
@@ -54,11 +55,12 @@ def draw_scenario(seed: int, faults: bool = False) -> Scenario:
             break
     else:
         raise RuntimeError(f"seed {seed}: no layout fits")
-    job, step_s = _sized(draw.part("size"), job, cluster)
+    job, guess_s = _sized(draw.part("size"), job, cluster)
     for habit in HABITS:
         job = habit(draw.part(habit.__name__), job)
-    steps = _steps(draw.part("steps"), job)
-    job, seconds = _life(draw.part("life"), job, max(steps * step_s, 3.0), step_s)
+    step_s, transfers = _measured(job, cluster, guess_s)
+    steps = max(STEPS[0], min(draw.part("steps").randint(*STEPS), int(TRANSFER_BUDGET / transfers)))
+    job, seconds = _life(draw.part("life"), job, max(steps * step_s, 1.0), step_s)
     cluster, jobs = _neighbours(draw.part("neighbours"), cluster, job, seconds)
     collector = _collector(draw.part("collector"), step_s)
     scenario = Scenario(
@@ -206,21 +208,20 @@ HABITS: Final[tuple[Callable[[random.Random, JobSpec], JobSpec], ...]] = (_noise
 """Each draws its own settings into a job, from a stream with its own name."""
 
 
-def _transfers_per_step(job: JobSpec) -> float:
-    ranks = job.gpus
-    sends = 2 * job.micro_batches * job.tp * job.cp * job.dp * (job.pp - 1)
-    if job.schedule == "interleaved":
-        sends *= job.virtual_stages
-    buckets = job.layers * 3 * job.micro_batches if job.sharding in ("fsdp", "hsdp") else job.buckets + 2
-    work = 2 * job.micro_batches * ranks
-    experts = 2 * work * (job.ep - 1) if job.ep > 1 else 0
-    contexts = work * (job.cp - 1) if job.cp > 1 else 0
-    return sends + ranks * buckets * 4 + experts + contexts
-
-
-def _steps(rng: random.Random, job: JobSpec) -> int:
-    steps = rng.randint(*STEPS)
-    return int(max(STEPS[0], min(steps, TRANSFER_BUDGET / _transfers_per_step(job))))
+def _measured(job: JobSpec, cluster: ClusterSpec, guess_s: float) -> tuple[float, float]:
+    """How long a step of a job takes when it runs alone, and how many transfers it makes: a short run shows it."""
+    seconds = 6 * guess_s
+    for _ in range(6):
+        scenario = Scenario(name="measured", seconds=seconds, cluster=cluster, jobs=(replace(job, start_s=-1e-3),))
+        simulation = Simulation(scenario, 1)
+        for _ in simulation.batches():
+            pass
+        _, _, ends = simulation.steps(0)
+        if ends.size >= 3:
+            step_s = float(ends[-1] - ends[0]) / (ends.size - 1) / 1e9
+            return step_s, max(simulation.transfers / ends.size, 1.0)
+        seconds *= 3
+    raise RuntimeError(f"steps of {guess_s} s do not end")
 
 
 def _life(rng: random.Random, job: JobSpec, seconds: float, step_s: float) -> tuple[JobSpec, float]:
@@ -251,21 +252,13 @@ def _neighbours(
             break
     else:
         return cluster, (job,)
-    other, step_s = _sized(rng, other, half)
-    wanted = seconds / 20
-    other = replace(other, compute_ms=_rounded(other.compute_ms * wanted / step_s))
-    ratio = wanted / step_s
-    other = replace(
-        other,
-        gradient_mb=_rounded(max(other.gradient_mb * ratio, 0.1)),
-        activation_mb=_rounded(max(other.activation_mb * ratio, 0.005)),
-        expert_mb=_rounded(max(other.expert_mb * ratio, 0.005)),
-        context_mb=_rounded(max(other.context_mb * ratio, 0.005)),
-        chunk_mb=_rounded(max(other.chunk_mb * ratio, 0.02)),
-        optimizer_ms=_rounded(other.optimizer_ms * ratio),
-        start_s=-_rounded(2.3 * wanted),
-    )
-    if _transfers_per_step(other) * 20 > TRANSFER_BUDGET:
+    other, guess_s = _sized(rng, other, half)
+    ratio = seconds / 20 / _measured(other, half, guess_s)[0]
+    sizes = ("gradient_mb", "activation_mb", "expert_mb", "context_mb", "tp_mb", "chunk_mb")
+    scaled: dict[str, Any] = {name: _rounded(max(getattr(other, name) * ratio, 0.02)) for name in sizes}
+    times: dict[str, Any] = {name: _rounded(getattr(other, name) * ratio) for name in ("compute_ms", "optimizer_ms")}
+    other = replace(other, **scaled, **times, start_s=-_rounded(2.3 * seconds / 20))
+    if _measured(other, half, seconds / 20)[1] * 20 > TRANSFER_BUDGET:
         return cluster, (job,)
     return cluster, (job, other)
 
