@@ -43,6 +43,7 @@ class Outcome:
     values: dict[str, float | None] = field(default_factory=dict)
     symptom: str = ""
     claims: tuple[Claim, ...] = ()
+    true_jobs: int = 0
     records: int = 0
     simulate_s: float = 0.0
     diagnose_s: float = 0.0
@@ -123,6 +124,7 @@ def diagnose_folder(name: str, folder: Path, simulated_s: float = 0.0) -> Outcom
         values=_values(score),
         symptom=_symptom(score, report, truth),
         claims=tuple(claims_of(report, truth)),
+        true_jobs=len(truth.jobs),
         records=int(report["input"]["records"]),
         simulate_s=simulated_s,
         diagnose_s=seconds,

@@ -3,24 +3,23 @@
 Every part of a scenario has a random stream of its own (seed and name of the part), so that a new habit of the
 simulator changes only what it draws and old seeds keep the rest. Sizes follow from times: a step's length is drawn
 first, then how much of it each exchange takes, and only then bytes; so micro-batches of 2 and of 64 and steps of 0.1 s
-and of 60 s are met with equal probability, and a scenario stays small (TRANSFER_BUDGET) whatever it draws.
+and of 60 s are met with equal probability, and a scenario stays small (RECORD_BUDGET) whatever it draws.
 """
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from llmprism.sim.scenario import ClusterSpec, CollectorSpec, FaultSpec, JobSpec, Scenario, parse_scenario
 from llmprism.sim.simulation import Simulation
+from robust_habits import HABITS, log_uniform, rounded
 
 __all__ = ["Draw", "as_toml", "draw_scenario"]
 
-TRANSFER_BUDGET: Final = 40_000
-"""Transfers of a scenario: one to three seconds of work in all."""
+RECORD_BUDGET: Final = 150_000
+"""Records of a job in a scenario: one to three seconds of work in all."""
 
 STEPS: Final = (10, 40)
 STEP_S: Final = (0.1, 60.0)
@@ -41,10 +40,6 @@ class Draw:
         return random.Random(f"{self.seed}/{name}")
 
 
-def log_uniform(rng: random.Random, low: float, high: float) -> float:
-    return math.exp(rng.uniform(math.log(low), math.log(high)))
-
-
 def draw_scenario(seed: int, faults: bool = False) -> Scenario:
     """The scenario of a seed; `faults`: with one planted fault for certain, else in a third of the seeds."""
     draw = Draw(seed)
@@ -58,11 +53,17 @@ def draw_scenario(seed: int, faults: bool = False) -> Scenario:
     job, guess_s = _sized(draw.part("size"), job, cluster)
     for habit in HABITS:
         job = habit(draw.part(habit.__name__), job)
-    step_s, transfers = _measured(job, cluster, guess_s)
-    steps = max(STEPS[0], min(draw.part("steps").randint(*STEPS), int(TRANSFER_BUDGET / transfers)))
+    collector = _collector(draw.part("collector"), guess_s)
+    step_s, records = _measured(job, cluster, guess_s, collector)
+    if records * STEPS[0] > RECORD_BUDGET:
+        job = replace(job, connections=1, chunk_mb=rounded(job.chunk_mb * 4))
+        collector = replace(collector, idle_ms=2.0)
+        step_s, records = _measured(job, cluster, guess_s, collector)
+    steps = max(STEPS[0], min(draw.part("steps").randint(*STEPS), int(RECORD_BUDGET / records)))
     job, seconds = _life(draw.part("life"), job, max(steps * step_s, 1.0), step_s)
+    if cluster.ping_mesh_s:
+        cluster = replace(cluster, ping_mesh_s=rounded(cluster.ping_mesh_s * seconds / 60))
     cluster, jobs = _neighbours(draw.part("neighbours"), cluster, job, seconds)
-    collector = _collector(draw.part("collector"), step_s)
     scenario = Scenario(
         name=f"robust-{seed}",
         title=f"Random scenario of seed {seed}",
@@ -92,8 +93,10 @@ def _cluster(rng: random.Random) -> ClusterSpec:
         nic_gbps=rng.choice((10.0, 25.0, 50.0, 100.0, 200.0, 400.0)),
         nvlink=rng.random() < 0.6,
         address_plan=rng.choice(("rail", "server", "ipv6")),
-        storage_nodes=rng.choice((1, 2, 4)),
+        storage_nodes=rng.choice((1, 2, 4, 8)),
         monitoring=rng.random() < 0.3,
+        inference_nodes=rng.choice((2, 4)) if rng.random() < 0.15 else 0,
+        ping_mesh_s=rng.choice((1.0, 10.0)) if rng.random() < 0.15 else 0.0,
     )
 
 
@@ -122,7 +125,7 @@ def _layout(rng: random.Random, cluster: ClusterSpec, name: str) -> JobSpec | No
     if schedule == "interleaved":
         micro = max(pp, micro // pp * pp)
     sharding = rng.choice(("none", "none", "none", "zero1", "zero2", "fsdp", "fsdp", "hsdp"))
-    if sharding in ("fsdp", "hsdp") and (pp > 1 or cp > 1 or ep > 1 or dp < 2):
+    if sharding in ("fsdp", "hsdp") and (cp > 1 or ep > 1 or dp < 2 or (sharding == "hsdp" and pp > 1)):
         sharding = "zero1"
     spans_server = sharding == "fsdp" and tp == 1
     if not (alone or spans_server) and (tp < cluster.gpus_per_server or sharding in ("fsdp", "hsdp")):
@@ -150,88 +153,53 @@ def _sized(rng: random.Random, job: JobSpec, cluster: ClusterSpec) -> tuple[JobS
     rate = cluster.nic_gbps / 8 * 1e6  # bytes per millisecond
     send_share = log_uniform(rng, 0.005, 0.4)
     members = job.dp * job.cp
-    passes = 1 if job.pp > 1 or job.sharding not in ("fsdp", "hsdp") else 1.5 * job.micro_batches
+    passes = 1.5 * job.micro_batches if job.sharding in ("fsdp", "hsdp") else 1
     gradient = gradient_share * target_s * 1e3 * rate / (2 * max(members - 1, 1) / members) / passes / 1e6
     gradient = min(max(gradient, 0.5), 40_000.0)
-    activation = min(max(send_share * compute_ms * rate / 1e6, 0.01), 400.0)
+    activation = min(max(send_share * compute_ms * rate / 1e6, 0.05), 400.0)
     largest = max(activation, gradient / max(job.buckets, 1) / 4)
     sized = replace(
         job,
-        compute_ms=_rounded(compute_ms),
-        optimizer_ms=_rounded(target_s * 1e3 * rng.choice((0.002, 0.01, 0.05))),
-        gradient_mb=_rounded(gradient),
-        activation_mb=_rounded(activation),
-        expert_mb=_rounded(min(activation, 0.3 * compute_ms * rate / 1e6)),
-        context_mb=_rounded(min(activation, 0.2 * compute_ms * rate / 1e6)),
-        tp_mb=_rounded(min(activation, 0.1 * compute_ms * rate / 1e6)),
-        tied_embeddings_mb=_rounded(gradient * rng.uniform(0.05, 0.5)) if job.pp > 1 and rng.random() < 0.25 else 0.0,
-        chunk_mb=_rounded(max(log_uniform(rng, 0.06, 2.0), largest / PIECES)),
+        compute_ms=rounded(compute_ms),
+        optimizer_ms=rounded(target_s * 1e3 * rng.choice((0.002, 0.01, 0.05))),
+        gradient_mb=rounded(gradient),
+        activation_mb=rounded(activation),
+        expert_mb=rounded(min(activation, 0.3 * compute_ms * rate / 1e6)),
+        context_mb=rounded(min(activation, 0.2 * compute_ms * rate / 1e6)),
+        tp_mb=rounded(min(activation, 0.1 * compute_ms * rate / 1e6)),
+        tied_embeddings_mb=rounded(gradient * rng.uniform(0.05, 0.5)) if job.pp > 1 and rng.random() < 0.25 else 0.0,
+        chunk_mb=rounded(max(log_uniform(rng, 0.06, 2.0), largest / PIECES)),
         connections=rng.choice((1, 2, 4, 8)),
     )
     sends = activation * 1e6 / rate * job.micro_batches * 2 if job.pp > 1 else 0.0
     return sized, max(target_s, (compute_ms * in_turn + sends) / 1e3)
 
 
-def _rounded(value: float) -> float:
-    """Three significant digits: a scenario file is read by people."""
-    return float(f"{value:.3g}")
-
-
-def _noise(rng: random.Random, job: JobSpec) -> JobSpec:
-    return replace(
-        job,
-        step_jitter=rng.choice((0.005, 0.03, 0.1)),
-        compute_jitter=rng.choice((0.005, 0.03, 0.12)),
-        stall_probability=rng.choice((0.0, 0.02, 0.1, 0.35)),
-        variable_length=rng.choice((0.0, 0.0, 0.0, 0.2)),
-        alternate=rng.choice((1.0, 1.0, 1.0, 1.3)),
-        spike_probability=rng.choice((0.0, 0.0, 0.03)),
-        gradient_norm=rng.random() < 0.6,
-    )
-
-
-def _rhythms(rng: random.Random, job: JobSpec) -> JobSpec:
-    """Evaluation, checkpoints and late data: rhythms slower than the step."""
-    step_ms = job.compute_ms * 3 * (job.micro_batches + job.pp - 1)
-    if rng.random() < 0.15:
-        job = replace(job, checkpoint_every=rng.choice((4, 8, 15)), checkpoint_mb=_rounded(rng.uniform(10, 800)))
-    if rng.random() < 0.15:
-        job = replace(job, evaluate_every=rng.choice((5, 10)), evaluate_ms=_rounded(step_ms * rng.uniform(0.5, 5)))
-    if rng.random() < 0.25:
-        job = replace(job, data_mb=_rounded(log_uniform(rng, 0.05, 20)))
-    if rng.random() < 0.15:
-        job = replace(job, data_jitter_ms=_rounded(step_ms * rng.uniform(0.02, 0.2)))
-    return job
-
-
-HABITS: Final[tuple[Callable[[random.Random, JobSpec], JobSpec], ...]] = (_noise, _rhythms)
-"""Each draws its own settings into a job, from a stream with its own name."""
-
-
-def _measured(job: JobSpec, cluster: ClusterSpec, guess_s: float) -> tuple[float, float]:
-    """How long a step of a job takes when it runs alone, and how many transfers it makes: a short run shows it."""
-    seconds = 6 * guess_s
+def _measured(job: JobSpec, cluster: ClusterSpec, guess_s: float, collector: CollectorSpec) -> tuple[float, float]:
+    """How long a step of a job takes when it runs alone, and how many records it makes: a short run shows it."""
+    seconds = 4 * guess_s
+    alone = replace(cluster, monitoring=False, inference_nodes=0, ping_mesh_s=0.0)
     for _ in range(6):
-        scenario = Scenario(name="measured", seconds=seconds, cluster=cluster, jobs=(replace(job, start_s=-1e-3),))
+        jobs = (replace(job, start_s=-1e-3),)
+        scenario = Scenario(name="measured", seconds=seconds, cluster=alone, collector=collector, jobs=jobs)
         simulation = Simulation(scenario, 1)
-        for _ in simulation.batches():
-            pass
+        records = sum(batch.start.size for _, batches in simulation.batches() for batch in batches)
         _, _, ends = simulation.steps(0)
         if ends.size >= 3:
             step_s = float(ends[-1] - ends[0]) / (ends.size - 1) / 1e9
-            return step_s, max(simulation.transfers / ends.size, 1.0)
-        seconds *= 3
+            return step_s, max(records * step_s / seconds, 1.0)
+        seconds *= 2
     raise RuntimeError(f"steps of {guess_s} s do not end")
 
 
 def _life(rng: random.Random, job: JobSpec, seconds: float, step_s: float) -> tuple[JobSpec, float]:
     """Most jobs run through the window; some begin or end in it, and the window grows by that."""
-    start, stop, setup = -_rounded(rng.uniform(1.5, 3.5) * step_s), 0.0, rng.choice((1.0, 3.0, 8.0))
+    start, stop, setup = -rounded(rng.uniform(1.5, 3.5) * step_s), 0.0, rng.choice((1.0, 3.0, 8.0))
     if rng.random() < 0.15:
-        start = _rounded(rng.uniform(0.05, 2.0) * step_s)
+        start = rounded(rng.uniform(0.05, 2.0) * step_s)
         seconds += start + setup * step_s
     if rng.random() < 0.1:
-        stop = _rounded(seconds)
+        stop = rounded(seconds)
         seconds += rng.uniform(2, 8) * step_s
     return replace(job, start_s=start, stop_s=stop, setup_factor=setup), round(seconds, 2)
 
@@ -253,12 +221,12 @@ def _neighbours(
     else:
         return cluster, (job,)
     other, guess_s = _sized(rng, other, half)
-    ratio = seconds / 20 / _measured(other, half, guess_s)[0]
+    ratio = seconds / 20 / _measured(other, half, guess_s, CollectorSpec())[0]
     sizes = ("gradient_mb", "activation_mb", "expert_mb", "context_mb", "tp_mb", "chunk_mb")
-    scaled: dict[str, Any] = {name: _rounded(max(getattr(other, name) * ratio, 0.02)) for name in sizes}
-    times: dict[str, Any] = {name: _rounded(getattr(other, name) * ratio) for name in ("compute_ms", "optimizer_ms")}
-    other = replace(other, **scaled, **times, start_s=-_rounded(2.3 * seconds / 20))
-    if _measured(other, half, seconds / 20)[1] * 20 > TRANSFER_BUDGET:
+    scaled: dict[str, Any] = {name: rounded(max(getattr(other, name) * ratio, 0.02)) for name in sizes}
+    times: dict[str, Any] = {name: rounded(getattr(other, name) * ratio) for name in ("compute_ms", "optimizer_ms")}
+    other = replace(other, **scaled, **times, start_s=-rounded(2.3 * seconds / 20))
+    if _measured(other, half, seconds / 20, CollectorSpec())[1] * 20 > RECORD_BUDGET:
         return cluster, (job,)
     return cluster, (job, other)
 
@@ -266,7 +234,7 @@ def _neighbours(
 def _collector(rng: random.Random, step_s: float) -> CollectorSpec:
     spec = CollectorSpec(idle_ms=rng.choice((0.2, 0.5, 0.5, 0.5, 2.0)))
     if rng.random() < 0.15:
-        spec = replace(spec, skew_ms=rng.choice((0.2, 1.0, 5.0)))
+        spec = replace(spec, skew_ms=rng.choice((0.2, 1.0, 5.0, 50.0)))
     if rng.random() < 0.15:
         spec = replace(spec, granularity_ms=1.0)
     if rng.random() < 0.1:
@@ -275,8 +243,10 @@ def _collector(rng: random.Random, step_s: float) -> CollectorSpec:
         spec = replace(spec, duplicates=0.3)
     if rng.random() < 0.06:
         spec = replace(spec, sampling=rng.choice((10, 100)))
+    if rng.random() < 0.15:
+        spec = replace(spec, cuts=rng.choice((0.05, 0.3)))
     if rng.random() < 0.1:
-        spec = replace(spec, active_s=_rounded(max(0.3 * step_s, 0.1)))
+        spec = replace(spec, active_s=rounded(max(0.3 * step_s, 0.1)))
     return spec
 
 
@@ -303,10 +273,10 @@ def _with_fault(rng: random.Random, scenario: Scenario, step_s: float) -> Scenar
         group=rng.randrange(16),
         leaf=rng.randrange(leaves),
         spine=rng.randrange(scenario.cluster.spines),
-        at_s=_rounded(at),
-        for_s=_rounded(lasts),
-        factor=_rounded(rng.uniform(2, 8)),
-        restart_s=_rounded(max(2 * step_s, 2.5)),
+        at_s=rounded(at),
+        for_s=rounded(lasts),
+        factor=rounded(rng.uniform(2, 8)),
+        restart_s=rounded(max(2 * step_s, 2.5)),
     )
     running = tuple(replace(item, stop_s=0.0, start_s=min(item.start_s, -2 * step_s)) for item in scenario.jobs)
     return replace(scenario, faults=(fault,), jobs=running)

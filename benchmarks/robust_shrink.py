@@ -39,6 +39,10 @@ HALVED: Final = {
 """Settings that are halved, and the least that is left of each: fewer would be another kind of job."""
 
 
+NEIGHBOURS: Final = ("inference_nodes", "ping_mesh_s", "monitoring", "nvlink")
+"""Settings of the cluster that may be what a failure needs."""
+
+
 @dataclass(frozen=True)
 class Shrunk:
     scenario: Scenario
@@ -69,7 +73,7 @@ def shrink(
                 break
             used += 1
             found = run(candidate)
-            if target in found.failures and not found.error.startswith("simulate"):
+            if target in found.failures and (found.error.startswith("diagnose") or found.true_jobs):
                 scenario, outcome, progress = candidate, found, True
                 break
             rejected.add(text)
@@ -82,7 +86,9 @@ def unusual(scenario: Scenario) -> str:
     for job in scenario.jobs:
         parts += _different(job, PLAIN_JOB, skip=SIZES)
     parts += _different(scenario.collector, CollectorSpec())
-    parts += _different(scenario.cluster, ClusterSpec(), only=("nvlink", "monitoring", "transport"))
+    parts += _different(
+        scenario.cluster, ClusterSpec(), only=("nvlink", "monitoring", "inference_nodes", "ping_mesh_s")
+    )
     parts += [fault.kind for fault in scenario.faults]
     job = scenario.jobs[0]
     degrees = [f"{n} {getattr(job, n)}" for n in ("tp", "pp", "dp", "cp", "ep") if getattr(job, n) > 1]
@@ -110,9 +116,13 @@ def _simpler(scenario: Scenario, target: str) -> Iterator[Scenario]:
         yield replace(scenario, faults=())
     if scenario.collector != CollectorSpec():
         yield replace(scenario, collector=CollectorSpec())
-    calm = tuple(_calm(job) for job in scenario.jobs)
-    if calm != scenario.jobs:
-        yield replace(scenario, jobs=calm)
+    quiet = replace(scenario.cluster, monitoring=False, inference_nodes=0, ping_mesh_s=0.0)
+    if quiet != scenario.cluster:
+        yield replace(scenario, cluster=quiet)
+    for half in (slice(None), slice(0, None, 2), slice(1, None, 2)):
+        plain = tuple(_reset(job, _special(job)[half]) for job in scenario.jobs)
+        if plain != scenario.jobs:
+            yield replace(scenario, jobs=plain)
     for name, least in HALVED.items():
         for i, job in enumerate(scenario.jobs):
             value = getattr(job, name)
@@ -129,23 +139,34 @@ def _settings_reset(scenario: Scenario) -> Iterator[Scenario]:
         if getattr(scenario.collector, item.name) != default:
             yield replace(scenario, collector=replace(scenario.collector, **{item.name: default}))
     for i, job in enumerate(scenario.jobs):
-        for item in fields(JobSpec):
-            default = getattr(PLAIN_JOB, item.name)
-            if item.name not in SIZES and getattr(job, item.name) != default:
-                yield replace(scenario, jobs=_with(scenario.jobs, i, replace(job, **{item.name: default})))
+        for name in _special(job):
+            yield replace(scenario, jobs=_with(scenario.jobs, i, _reset(job, [name])))
         if job.sharding != "none":
             yield replace(scenario, jobs=_with(scenario.jobs, i, replace(job, sharding="none", shard_group=0)))
     plain = replace(ClusterSpec(), servers=scenario.cluster.servers, gpus_per_server=scenario.cluster.gpus_per_server)
-    for name in ("monitoring", "fabric", "address_plan", "servers_per_pod", "spines", "nvlink"):
+    for name in (
+        "inference_nodes",
+        "ping_mesh_s",
+        "monitoring",
+        "fabric",
+        "address_plan",
+        "servers_per_pod",
+        "spines",
+        "nvlink",
+    ):
         if getattr(scenario.cluster, name) != getattr(plain, name):
             yield replace(scenario, cluster=replace(scenario.cluster, **{name: getattr(plain, name)}))
 
 
-def _calm(job: JobSpec) -> JobSpec:
-    """The job without noise and slower rhythms."""
-    names = ("stall_probability", "step_jitter", "compute_jitter", "variable_length", "alternate", "spike_probability")
-    slower = ("checkpoint_every", "evaluate_every", "data_mb", "data_jitter_ms", "gradient_norm")
-    plain: dict[str, Any] = {name: getattr(PLAIN_JOB, name) for name in (*names, *slower)}
+def _special(job: JobSpec) -> list[str]:
+    """Names of the settings that are not as in a job without habits."""
+    return [
+        f.name for f in fields(JobSpec) if f.name not in SIZES and getattr(job, f.name) != getattr(PLAIN_JOB, f.name)
+    ]
+
+
+def _reset(job: JobSpec, names: list[str]) -> JobSpec:
+    plain: dict[str, Any] = {name: getattr(PLAIN_JOB, name) for name in names}
     return replace(job, **plain)
 
 

@@ -1,8 +1,9 @@
-"""Traffic that is not training: stores, bootstrap, heartbeats, and a monitor that talks to everybody.
+"""Traffic that is not training: stores, bootstrap, heartbeats, a monitor, a mesh of pings, inference servers.
 
 Sizes and rhythms are those of the real captures: some dozens of bytes per second between each rank and rank 0 (the
 store), several control connections beside the data connections of each pair with 60-byte messages now and then, a burst
-of a few kilobytes when a job starts.
+of a few kilobytes when a job starts. Inference is bulk without a rhythm: a request comes at random, its keys and values
+go from one node to the next, the answer goes out in many small messages.
 """
 
 from __future__ import annotations
@@ -27,6 +28,14 @@ HEARTBEAT_PERIOD_S = 1.0
 HEARTBEAT_PAIRS = 500
 MONITOR_PERIOD_S = 15.0
 """A usual scrape interval."""
+
+PING_BYTES = 84
+REQUEST_PERIOD_S = 0.8
+"""Between two requests to one inference node, on the mean."""
+TOKENS = 24
+"""Messages that an answer goes out in."""
+BULK_BYTES, BULK_NS_PER_BYTE = 65_536, 0.16
+"""Larger records take their time: 50 Gb/s."""
 
 Connect = Callable[[int, int, int, int], int]
 Int64 = NDArray[np.int64]
@@ -64,6 +73,10 @@ def background(cluster: Cluster, jobs: list[Life], window_ns: int, connect: Conn
         parts += _control(job.pairs, begin, end, job.first >= 0, connect, rng)
     if cluster.monitor is not None:
         parts += _monitoring(cluster, window_ns, connect, rng)
+    if cluster.spec.ping_mesh_s > 0:
+        parts += _pings(cluster, window_ns, connect, rng)
+    if cluster.spec.inference_nodes:
+        parts += _inference(cluster, window_ns, connect, rng)
     if not parts:
         none = np.zeros(0, dtype=np.int64)
         return Mice(none.astype(np.int32), none, none, none)
@@ -71,6 +84,7 @@ def background(cluster: Cluster, jobs: list[Life], window_ns: int, connect: Conn
     start = np.concatenate([part[1] for part in parts])
     size = np.concatenate([part[2] for part in parts])
     finish = start + rng.integers(0, 40_000, start.size)
+    finish += np.where(size > BULK_BYTES, size * BULK_NS_PER_BYTE, 0.0).astype(np.int64)
     order = np.argsort(finish, kind="stable")
     return Mice(connection[order], start[order], finish[order], size[order])
 
@@ -134,3 +148,41 @@ def _monitoring(cluster: Cluster, window_ns: int, connect: Connect, rng: np.rand
         parts.append((asks, times, np.full(times.size, 310, dtype=np.int64)))
         parts.append((answers, times + 900_000, rng.integers(11_000, 15_000, times.size)))
     return parts
+
+
+def _pings(cluster: Cluster, window_ns: int, connect: Connect, rng: np.random.Generator) -> list[Part]:
+    """Every NIC pings every other, each at its own moment of the period."""
+    period = int(cluster.spec.ping_mesh_s * NS)
+    parts: list[Part] = []
+    for src in range(cluster.gpus):
+        for dst in range(cluster.gpus):
+            if src != dst:
+                times = np.arange(int(rng.integers(0, period)), window_ns, period, dtype=np.int64)
+                ids = np.full(times.size, connect(src, dst, 0, 0), dtype=np.int32)
+                parts.append((ids, times, np.full(times.size, PING_BYTES, dtype=np.int64)))
+    return parts
+
+
+def _inference(cluster: Cluster, window_ns: int, connect: Connect, rng: np.random.Generator) -> list[Part]:
+    nodes = list(cluster.inference)
+    gateway = nodes[-1] + 1
+    parts: list[Part] = []
+    for place, node in enumerate(nodes):
+        count = max(1, int(window_ns / NS / REQUEST_PERIOD_S))
+        drawn = np.cumsum(rng.exponential(REQUEST_PERIOD_S * NS, count))
+        asked: Int64 = drawn[drawn < window_ns].astype(np.int64)
+        port = int(rng.integers(32_768, 60_999))
+        parts.append((_same(connect(gateway, node, port, 8000), asked), asked, rng.integers(800, 30_000, asked.size)))
+        cache = rng.integers(2_000_000, 60_000_000, asked.size)
+        follower = nodes[(place + 1) % len(nodes)]
+        ready: Int64 = asked + rng.integers(20_000_000, 400_000_000, asked.size)
+        if follower != node:
+            parts.append((_same(connect(node, follower, port + 1, 8001), ready), ready, cache))
+        spoken = (ready[:, None] + np.cumsum(rng.integers(8_000_000, 40_000_000, (asked.size, TOKENS)), axis=1)).ravel()
+        said: Int64 = spoken[spoken < window_ns]
+        parts.append((_same(connect(follower, gateway, 8000, port), said), said, rng.integers(60, 900, said.size)))
+    return parts
+
+
+def _same(connection: int, times: Int64) -> NDArray[np.int32]:
+    return np.full(times.size, connection, dtype=np.int32)

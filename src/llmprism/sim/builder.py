@@ -52,7 +52,8 @@ class Builder:
 
     `tails` are the operations after which a cell goes on, `firsts` the operation (and position in it) that opens a
     cell's step; `first_of` and `last_of` find the operations of (what, cell, micro-batch, chunk); `pieces` are the
-    parts of a cell's last backward pass, or all its computations so far where layers are sharded.
+    parts of a cell's last backward pass, or all its computations so far where layers are sharded; `gathers` are the
+    gathers of parameters that must be done before a cell's first backward pass.
     """
 
     program: JobProgram
@@ -63,6 +64,7 @@ class Builder:
     first_of: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
     last_of: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
     pieces: dict[int, list[int]] = field(default_factory=dict)
+    gathers: dict[int, list[int]] = field(default_factory=dict)
 
     @property
     def spec(self) -> JobSpec:
@@ -106,6 +108,12 @@ class Builder:
             self.chain(cell, op, exchange.slot_of[cell])
         self.mark(exchange, kind)
         return op
+
+    def segments(self, positions: int, half: bool) -> int:
+        """Pieces of a pass round a ring of this job."""
+        if self.spec.ring_pieces:
+            return max(1, self.spec.ring_pieces // 2 if half else self.spec.ring_pieces)
+        return ring_segments(positions, half)
 
     def mark(self, exchange: Exchange, kind: PairKind) -> None:
         self.program.pair_kinds.update((pair, int(kind)) for lane in exchange.lanes for pair in lane if pair >= 0)

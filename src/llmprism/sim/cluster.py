@@ -22,7 +22,7 @@ Int32 = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """NIC ids are `server * gpus_per_server + gpu`, then the storage nodes, then the monitor (when there is one).
+    """NIC ids are `server * gpus_per_server + gpu`, then storage nodes, the monitor, inference nodes, their gateway.
 
     `leaf_of` gives the leaf of each NIC; switch ids are the leaves, then the spines.
     """
@@ -45,6 +45,12 @@ class Cluster:
     @property
     def monitor(self) -> int | None:
         return self.gpus + self.spec.storage_nodes if self.spec.monitoring else None
+
+    @property
+    def inference(self) -> range:
+        """NIC ids of the nodes that serve requests."""
+        first = self.gpus + self.spec.storage_nodes + int(self.spec.monitoring)
+        return range(first, first + self.spec.inference_nodes)
 
     @property
     def switches(self) -> tuple[str, ...]:
@@ -86,11 +92,13 @@ def build_cluster(spec: ClusterSpec) -> Cluster:
     else:
         leaf = pod
         leaves = tuple(f"leaf{p:03d}" for p in range(pods))
-    extra = spec.storage_nodes + int(spec.monitoring)
+    extra = spec.storage_nodes + int(spec.monitoring) + spec.inference_nodes + int(spec.inference_nodes > 0)
     leaf_of = np.concatenate((leaf, np.arange(extra) % len(leaves))).astype(np.int32)
     addresses = [_address(spec.address_plan, int(s), int(g), per_server) for s, g in zip(server, gpu, strict=True)]
     addresses += [f"10.250.0.{i + 1}" for i in range(spec.storage_nodes)]
     addresses += ["10.251.0.1"] * spec.monitoring
+    addresses += [f"10.252.0.{i + 1}" for i in range(spec.inference_nodes)]
+    addresses += ["10.253.0.1"] * (spec.inference_nodes > 0)
     spines = tuple(f"spine{i:02d}" for i in range(max(spec.spines, 1)))
     return Cluster(spec, tuple(addresses), leaf_of, leaves, spines)
 

@@ -64,6 +64,8 @@ class Collector:
         packets = size // PACKET_BYTES + 1
         batch = Batch(connection, start, end, size, packets, self.source_leaf[connection])
         spec = self.spec
+        if spec.cuts > 0:
+            batch = self._cut(batch)
         if spec.sampling > 1:
             batch = self._sampled(batch)
         if spec.duplicates > 0:
@@ -75,6 +77,26 @@ class Collector:
         order = self._order(batch)
         batch = batch.take(order)
         return self._clocked(batch)
+
+    def _cut(self, batch: Batch) -> Batch:
+        """Some records end in the middle (a full cache, a counter's limit) and go on in another one."""
+        cut = (self.rng.random(batch.start.size) < self.spec.cuts) & (batch.bytes > 1)
+        share = self.rng.random(int(cut.sum()))
+        head = np.maximum((batch.bytes[cut] * share).astype(np.int64), 1)
+        middle = batch.start[cut] + ((batch.end[cut] - batch.start[cut]) * share).astype(np.int64)
+        size, end, start = batch.bytes.copy(), batch.end.copy(), batch.start[cut]
+        rest, last = size[cut] - head, end[cut]
+        size[cut], end[cut] = head, middle
+        kept = rest > 0
+        joined = [np.concatenate(pair) for pair in ((size, rest[kept]), (end, last[kept]))]
+        return Batch(
+            np.concatenate((batch.connection, batch.connection[cut][kept])),
+            np.concatenate((batch.start, np.maximum(middle, start)[kept])),
+            joined[1],
+            joined[0],
+            joined[0] // PACKET_BYTES + 1,
+            np.concatenate((batch.exporter, batch.exporter[cut][kept])),
+        )
 
     def _sampled(self, batch: Batch) -> Batch:
         """One packet of N: bytes are re-estimated, ends move in to the packets seen, unseen records vanish."""

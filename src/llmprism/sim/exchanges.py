@@ -6,6 +6,8 @@ makes the others wait through the segments that they forward, not through a comm
 
 from __future__ import annotations
 
+import numpy as np
+
 from llmprism.sim.compiled import kernel
 from llmprism.sim.noise import uniform
 from llmprism.sim.ops import Flag
@@ -47,13 +49,23 @@ def arrivals(world: World, op: int, step: int, ready: int) -> int:
 
 
 @kernel
+def _late(world: World, op: int, step: int, lane: int, position: int) -> int:
+    """How late the process of one lane is: processes of a tensor-parallel group have host work of their own."""
+    mean = world.jobs.lane_jitter_ns[world.ops.job[op]]
+    if mean == 0.0:
+        return 0
+    return int(-np.log(1.0 - uniform(world.seed, op * 16 + lane, step, 7001 + position)) * mean)
+
+
+@kernel
 def send(world: World, op: int, step: int, start: int, scale: float) -> int:
     """The same message on every lane; the receiver goes on when it has them all."""
     ops = world.ops
     end = start
     for lane in range(ops.lanes[op]):
         pair = ops.flow_pair[ops.flow_offset[op] + lane]
-        end = max(end, transfer(world, op, pair, start, ops.bytes[op] * scale, step, op * 16 + lane, -1))
+        begin = start + _late(world, op, step, lane, 0)
+        end = max(end, transfer(world, op, pair, begin, ops.bytes[op] * scale, step, op * 16 + lane, -1))
     return end
 
 
@@ -91,10 +103,11 @@ def ring(world: World, op: int, step: int, scale: float) -> int:
     n, segments, flags = ops.width[op], ops.segments[op], ops.flags[op]
     size = ops.bytes[op] * scale / segments
     chain = (flags & OPEN) != 0
+    gap = world.jobs.hop_gap_ns[ops.job[op]]
     finish = -NEVER
     for lane in range(ops.lanes[op]):
         for i in range(n):
-            own[i] = got[i] = coming[i] = arrival[i]
+            own[i] = got[i] = coming[i] = arrival[i] + _late(world, op, step, lane, i)
             rows[i] = -1
         for s in range(segments):
             if (flags & CLOSE) and segments > 1 and s == segments // 2:
@@ -110,6 +123,8 @@ def ring(world: World, op: int, step: int, scale: float) -> int:
                 if counters[TRANSFERS] > written:
                     rows[i] = counters[TRANSFERS] - 1
                 own[i] = end - LATENCY_NS
+                if gap > 0.0 and s + 1 < segments:
+                    own[i] += int(gap * (0.5 + uniform(world.seed, pair, step, salt + 31)))
                 coming[follower] = end
             for i in range(n):
                 got[i] = coming[i]
@@ -131,7 +146,7 @@ def tree(world: World, op: int, step: int) -> int:
         for s in range(TREE_SEGMENTS):
             salt = (op * 64 + s) * 16 + lane
             for i in range(n):
-                up[i] = arrival[i]
+                up[i] = arrival[i] + _late(world, op, step, lane, i)
             for i in range(n - 1, 0, -1):
                 end = transfer(world, op, ops.flow_pair[offset + i], up[i], size, step, salt, -1)
                 parent = (i - 1) >> 1
@@ -160,7 +175,8 @@ def all_to_all(world: World, op: int, step: int) -> int:
                 pair = ops.flow_pair[ops.flow_offset[op] + (lane * n + i) * n + j]
                 popular = 1.0 + skew * (2.0 * uniform(seed, j, step, ops.micro_batch[op] * 31 + job) - 1.0)
                 size = ops.bytes[op] / n * popular * (1.0 + 0.3 * skew * (uniform(seed, op, step, i * n + j) - 0.5))
-                end = transfer(world, op, pair, arrival[i], size, step, (op * 64 + shift) * 16 + lane, -1)
+                begin = arrival[i] + _late(world, op, step, lane, i)
+                end = transfer(world, op, pair, begin, size, step, (op * 64 + shift) * 16 + lane, -1)
                 finish = max(finish, end)
     return int(finish)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llmprism.model import PairKind
-from llmprism.sim.builder import BACKWARD_FACTOR, MB, Builder, ring_segments
+from llmprism.sim.builder import BACKWARD_FACTOR, MB, Builder
 from llmprism.sim.gradients import add_optimizer, add_reduction
 from llmprism.sim.ops import Flag, OpType
 from llmprism.sim.pipeline_step import load_data
@@ -48,7 +48,7 @@ def _layer(b: Builder, members: list[int], gathers: dict[int, int], ms: float, m
 
 def _comm_op(b: Builder, group: list[int], size_mb: float, comm: dict[int, int], sync: bool) -> int:
     """A half-ring on the communication stream: after the stream's last operation, not after the compute."""
-    exchange = b.wiring.reduction(group, "ring")
+    exchange = b.wiring.reduction(group, "ring", int(b.spec.two_way_rings and not sync))
     n = len(group)
     op = b.ops.add(
         OpType.RING,
@@ -56,7 +56,7 @@ def _comm_op(b: Builder, group: list[int], size_mb: float, comm: dict[int, int],
         kind=int(PairKind.DP),
         lanes=exchange.lanes,
         width=exchange.width,
-        segments=ring_segments(exchange.width, half=True),
+        segments=b.segments(exchange.width, half=True),
         flags=Flag.CLOSE | (Flag.SYNC if sync else Flag.FIRST),
         group=b.register(group),
     )
@@ -73,7 +73,7 @@ def _gather_ops(b: Builder, shards: list[list[int]], size_mb: float, comm: dict[
     result: dict[int, int] = {}
     for group in shards:
         op = _comm_op(b, group, size_mb, comm, sync=False)
-        slots = b.wiring.reduction(group, "ring").slot_of
+        slots = b.wiring.reduction(group, "ring", int(b.spec.two_way_rings)).slot_of
         for cell in group:
             computed = b.pieces.get(cell, [])
             if len(computed) > 1:
@@ -102,9 +102,10 @@ def _replica_ops(b: Builder, shards: list[list[int]], size_mb: float, after: dic
     result: dict[int, int] = {}
     for position in range(len(shards[0])):
         group = [shard[position] for shard in shards]
-        exchange = b.wiring.reduction(group, "ring")
-        op = add_reduction(b, group, exchange, size_mb * MB / len(shards[0]), b.register(group), half=False)
+        reduction = add_reduction(b, group, size_mb * MB / len(shards[0]), b.register(group), half=False)
+        for op, exchange in reduction.firsts:
+            for cell in group:
+                b.ops.join(after[cell], op, exchange.slot_of[cell])
         for cell in group:
-            b.ops.join(after[cell], op, exchange.slot_of[cell])
-            result[cell] = op
+            result[cell] = reduction.lasts[-1]
     return result

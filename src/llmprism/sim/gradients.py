@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import pairwise
+
 from llmprism.model import PairKind
-from llmprism.sim.builder import MB, NS_PER_MS, Builder, ring_segments
+from llmprism.sim.builder import MB, NS_PER_MS, Builder
 from llmprism.sim.ops import Flag, OpType
 from llmprism.sim.rings import Exchange
 from llmprism.sim.scenario import JobSpec
 
-__all__ = ["add_optimizer", "add_reduction", "bucket_sizes", "gradients"]
+__all__ = ["Reduction", "add_optimizer", "add_reduction", "bucket_sizes", "gather_ahead", "gradients"]
 
 MOUSE_BYTES = 240.0
 """A gradient-norm all-reduce: a few numbers and the headers."""
@@ -22,45 +25,84 @@ def bucket_sizes(spec: JobSpec) -> list[float]:
     return [spec.gradient_mb * MB * weight / sum(weights) for weight in weights]
 
 
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """One bucket on its way: the operations that begin it, with who is where in them, and those that end it."""
+
+    firsts: list[tuple[int, Exchange]]
+    lasts: list[int]
+
+
 def gradients(b: Builder) -> None:
     """All-reduce, or reduce-scatter and all-gather around the optimizer (ZeRO), over the replicas of each stage."""
     spec = b.spec
     zero = spec.sharding.startswith("zero")
     stages = [[cell for row in stage for cell in row] for stage in b.program.cells]
     for members in stages:
+        if spec.sharding == "fsdp":
+            continue  # scattered with the backward passes
         if len(members) > 1:
             _bucket_reductions(b, members, half=zero)
         else:
             b.chain(members[0], b.ops.add(OpType.PAUSE, cell=members[0], flags=Flag.SYNC))
     _across_stages(b)
     add_optimizer(b, b.program.all_cells)
-    if zero:
+    if zero and not spec.overlap_gather:
         for members in stages:
             if len(members) > 1:
-                _all_gather(b, members, b.wiring.reduction(members, spec.collective), spec.gradient_mb * MB)
+                _gather_at_the_end(b, members)
 
 
 def _bucket_reductions(b: Builder, members: list[int], half: bool) -> None:
     """Buckets go one after the other; with overlap each starts when its part of the backward pass is done."""
-    exchange = b.wiring.reduction(members, b.spec.collective)
     group = b.register(members)
     sizes = bucket_sizes(b.spec)
-    earlier: int | None = None
+    earlier: Reduction | None = None
     for i, size in enumerate(sizes):
-        op = add_reduction(b, members, exchange, size, group, half)
-        for cell in members:
-            whole = i == len(sizes) - 1 or len(b.pieces[cell]) == 1
-            for before in b.tails[cell] if whole else [b.pieces[cell][i]]:
-                b.ops.join(before, op, exchange.slot_of[cell])
-        if earlier is not None:
-            b.ops.join(earlier, op, 0)
-        earlier = op
+        reduction = add_reduction(b, members, size, group, half)
+        for channel, (op, exchange) in enumerate(reduction.firsts):
+            for cell in members:
+                whole = i == len(sizes) - 1 or len(b.pieces[cell]) == 1
+                for before in b.tails[cell] if whole else [b.pieces[cell][i]]:
+                    b.ops.join(before, op, exchange.slot_of[cell])
+            if earlier is not None:
+                b.ops.join(earlier.lasts[channel], op, 0)
+        earlier = reduction
     if earlier is not None:
         for cell in members:
-            b.tails[cell] = [earlier]
+            b.tails[cell] = list(earlier.lasts)
 
 
-def add_reduction(b: Builder, members: list[int], exchange: Exchange, size: float, group: int, half: bool) -> int:
+def add_reduction(
+    b: Builder, members: list[int], size: float, group: int, half: bool, gather: bool = False, flags: int = Flag.SYNC
+) -> Reduction:
+    """An all-reduce, or half of one (`half`: reduce-scatter, with `gather` all-gather), on all channels.
+
+    Trees are for all-reduces only, as in NCCL.
+    """
+    spec = b.spec
+    reduction = Reduction([], [])
+    algorithm = "ring" if half and spec.collective == "tree" else spec.collective
+    two_way = spec.two_way_rings and algorithm == "ring"
+    for channel in range(spec.channels):
+        order = channel * (2 if two_way else 1) + int(two_way and gather)
+        exchange = b.wiring.reduction(members, algorithm, order)
+        part = size / spec.channels
+        if half or not two_way:
+            op = _reduce(b, members, exchange, part, group, half, flags)
+            reduction.firsts.append((op, exchange))
+            reduction.lasts.append(op)
+            continue
+        back = b.wiring.reduction(members, algorithm, order + 1)
+        there, again = (_reduce(b, members, e, part, group, True, flags) for e in (exchange, back))
+        for cell in members:
+            b.ops.join(there, again, back.slot_of[cell])
+        reduction.firsts.append((there, exchange))
+        reduction.lasts.append(again)
+    return reduction
+
+
+def _reduce(b: Builder, members: list[int], exchange: Exchange, size: float, group: int, half: bool, flags: int) -> int:
     n = len(members)
     volume = size * (n - 1) / n * (1 if half else 2)
     if exchange.type == OpType.TREE:
@@ -71,30 +113,54 @@ def add_reduction(b: Builder, members: list[int], exchange: Exchange, size: floa
         kind=int(PairKind.DP),
         lanes=exchange.lanes,
         width=exchange.width,
-        segments=ring_segments(exchange.width, half),
-        flags=Flag.SYNC | Flag.CLOSE,
+        segments=b.segments(exchange.width, half),
+        flags=flags | Flag.CLOSE,
         group=group,
     )
     b.mark(exchange, PairKind.DP)
     return op
 
 
-def _all_gather(b: Builder, members: list[int], exchange: Exchange, size: float) -> None:
-    n = len(members)
-    b.collective(
-        members,
-        exchange,
-        size * (n - 1) / n / exchange.split,
-        PairKind.DP,
-        segments=ring_segments(exchange.width, half=True),
-        flags=Flag.SYNC | Flag.CLOSE,
-        group=b.register(members),
-    )
+def _gather_at_the_end(b: Builder, members: list[int]) -> None:
+    """The updated parameters go round after the optimizer."""
+    size = b.spec.gradient_mb * MB * b.spec.gather_share
+    reduction = add_reduction(b, members, size, b.register(members), half=True, gather=True)
+    for cell in members:
+        for op, exchange in reduction.firsts:
+            for tail in b.tails.get(cell, []):
+                b.ops.join(tail, op, exchange.slot_of[cell])
+        b.tails[cell] = list(reduction.lasts)
+
+
+def gather_ahead(b: Builder) -> None:
+    """Optimizer sharding that hides its gathers: bucket by bucket under the step's first forward pass."""
+    for stage in b.program.cells:
+        members = [cell for row in stage for cell in row]
+        if len(members) < 2:
+            continue
+        group = b.register(members)
+        begin = {cell: b.ops.add(OpType.PAUSE, cell=cell) for cell in members}
+        for cell, op in begin.items():
+            b.chain(cell, op)
+        buckets = [
+            add_reduction(b, members, size * b.spec.gather_share, group, half=True, gather=True, flags=Flag.FIRST)
+            for size in bucket_sizes(b.spec)
+        ]
+        for op, exchange in buckets[0].firsts:
+            for cell in members:
+                b.ops.join(begin[cell], op, exchange.slot_of[cell])
+        for earlier, later in pairwise(buckets):
+            for before, (op, _) in zip(earlier.lasts, later.firsts, strict=True):
+                b.ops.join(before, op, 0)
+        for cell in members:
+            b.tails[cell] = list(buckets[0].lasts)
+            b.gathers[cell] = list(buckets[-1].lasts)
 
 
 def add_optimizer(b: Builder, cells: list[int]) -> None:
     for cell in cells:
-        op = b.ops.add(OpType.PAUSE, cell=cell, duration_ns=b.spec.optimizer_ms * NS_PER_MS)
+        longer = 1.0 + b.spec.optimizer_spread * (cell * 7 % 11 / 10)
+        op = b.ops.add(OpType.PAUSE, cell=cell, duration_ns=b.spec.optimizer_ms * NS_PER_MS * longer)
         b.chain(cell, op)
 
 

@@ -25,7 +25,7 @@ def build_program(
     ops.job = index
     wiring = Wiring(cluster, pairs, program.nics_of_cell, index, spec.connections, round(spec.chunk_mb * 2**20))
     builder = Builder(program, ops, wiring)
-    if spec.sharding in ("fsdp", "hsdp"):
+    if spec.sharding in ("fsdp", "hsdp") and spec.pp == 1:
         fsdp_step(builder)
     else:
         pipeline_step(builder)

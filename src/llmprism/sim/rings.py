@@ -9,11 +9,14 @@ between servers show.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from llmprism.sim.cluster import Cluster
 from llmprism.sim.ops import INVISIBLE, OpType, PairTable
 
-__all__ = ["Exchange", "Wiring"]
+__all__ = ["Exchange", "Wiring", "in_order"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Wiring:
     job: int
     connections: int
     chunk_bytes: int
-    _reductions: dict[tuple[str, tuple[int, ...]], Exchange] = field(default_factory=dict)
+    _reductions: dict[tuple[str, tuple[int, ...], int], Exchange] = field(default_factory=dict)
 
     def pair(self, src: int, dst: int) -> int:
         if src == dst:
@@ -54,10 +57,10 @@ class Wiring:
         lanes = [[self.pair(a, b)] for a, b in zip(self.nics_of_cell[src], self.nics_of_cell[dst], strict=True)]
         return Exchange(OpType.SEND, 1, lanes, {src: 0})
 
-    def storage(self, cell: int, read: bool) -> Exchange:
-        """The first GPU of a cell and the storage node that serves it."""
+    def storage(self, cell: int, read: bool, turn: int = 0) -> Exchange:
+        """The first GPU of a cell and a storage node that serves it, the `turn`-th of those that do."""
         nic = self.nics_of_cell[cell][0]
-        node = self.cluster.storage[cell % len(self.cluster.storage)]
+        node = self.cluster.storage[(cell + turn) % len(self.cluster.storage)]
         ends = (node, nic) if read else (nic, node)
         lane = [self.pairs.add(*ends, self.job, 1, 1 << 22)]
         return Exchange(OpType.STORAGE, 1, [lane], {cell: 0})
@@ -79,17 +82,20 @@ class Wiring:
             lanes.append([self.pair(a, b) for a in nics for b in nics])
         return Exchange(OpType.ALL_TO_ALL, len(cells), lanes, {cell: i for i, cell in enumerate(cells)})
 
-    def reduction(self, cells: list[int], algorithm: str) -> Exchange:
-        key = (algorithm, tuple(cells))
+    def reduction(self, cells: list[int], algorithm: str, order: int = 0) -> Exchange:
+        """Who sends to whom when these cells add up: `order` 0 goes round as listed, odd ones go the other way."""
+        key = (algorithm, tuple(cells), order)
         if key not in self._reductions:
-            self._reductions[key] = self._reduction(cells, algorithm)
+            self._reductions[key] = self._reduction(cells, algorithm, order)
         return self._reductions[key]
 
-    def _reduction(self, cells: list[int], algorithm: str) -> Exchange:
+    def _reduction(self, cells: list[int], algorithm: str, order: int) -> Exchange:
         by_server = self._by_server(cells)
         sizes = {len(group) for group in by_server}
         if len(by_server) < 2 or len(sizes) > 1:
-            return self._tree(cells) if algorithm == "tree" else self.snake(cells)
+            ordered = in_order(cells, order)
+            return self._tree(ordered) if algorithm == "tree" else self.snake(ordered)
+        by_server = in_order(by_server, order)
         slot_of = {cell: i for i, group in enumerate(by_server) for cell in group}
         rails = 1 if algorithm == "hierarchical" else len(by_server[0])
         build = self._tree_lane if algorithm == "tree" else self._ring
@@ -124,3 +130,10 @@ class Wiring:
         up = [self.pair(nic, nics[(i - 1) // 2]) if i else INVISIBLE for i, nic in enumerate(nics)]
         down = [self.pair(nics[(i - 1) // 2], nic) if i else INVISIBLE for i, nic in enumerate(nics)]
         return up + down
+
+
+def in_order(items: list[T], order: int) -> list[T]:
+    """The items as a ring of that number goes through them: as they are, every second first, and both backwards."""
+    if order % 4 >= 2:
+        items = items[::2] + items[1::2]
+    return items[:1] + items[:0:-1] if order % 2 else items

@@ -191,6 +191,8 @@ class Simulation:
             length_spread=per_job([spec.variable_length for spec in specs]),
             routing_skew=per_job([spec.routing_skew for spec in specs]),
             stall_probability=per_job([spec.stall_probability for spec in specs]),
+            lane_jitter_ns=per_job([spec.host_jitter_ms * 1e6 for spec in specs]),
+            hop_gap_ns=per_job([spec.hop_gap_ms * 1e6 for spec in specs]),
             step_factor=np.stack([self._step_factors(spec) for spec in specs]) if specs else np.ones((1, 1)),
             hang=hang,
             dead=dead,

@@ -86,6 +86,8 @@ class Jobs(NamedTuple):
     length_spread: Float64
     routing_skew: Float64
     stall_probability: Float64
+    lane_jitter_ns: Float64
+    hop_gap_ns: Float64
     step_factor: Float64  # [job, STEP_FACTORS]
     hang: Int64  # [cell]
     dead: Int64  # [nic]: from then on it neither sends nor receives

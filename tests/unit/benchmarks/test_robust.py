@@ -35,7 +35,7 @@ def test_a_fault_is_planted_where_one_is_asked_for() -> None:
 def test_shrinking_keeps_the_setting_that_the_failure_needs() -> None:
     def run(scenario: Scenario) -> Outcome:
         fails = any(job.tied_embeddings_mb > 0 and job.pp > 1 for job in scenario.jobs)
-        return Outcome(scenario.name, {"pairs": not fails})
+        return Outcome(scenario.name, {"pairs": not fails}, true_jobs=1)
 
     scenario = next(s for s in map(draw_scenario, range(1, 400)) if not run(s).verdicts["pairs"] and len(s.jobs) > 1)
     small = shrink(scenario, run(scenario), tries=300, run=run)
@@ -53,7 +53,7 @@ def test_shrinking_stops_at_its_budget() -> None:
 
     def run(candidate: Scenario) -> Outcome:
         runs.append(candidate)
-        return Outcome(candidate.name, {"jobs": False})
+        return Outcome(candidate.name, {"jobs": False}, true_jobs=1)
 
     shrink(replace(scenario), run(scenario), tries=5, run=run)
     assert len(runs) == 6

@@ -188,7 +188,11 @@ def test_scaling_changes_the_data_parallel_degree() -> None:
         "[cluster]\nnic_gbps = 0",
         "[collector]\nloss = 1.5",
         "seconds = 1e12",
-        "[[job]]\nsharding = 'fsdp'\npp = 2",
+        "[[job]]\nsharding = 'hsdp'\npp = 2",
+        "[[job]]\nring_pieces = 61",
+        "[[job]]\nchannels = 0",
+        "[collector]\ncuts = 2.0",
+        "[cluster]\nping_mesh_s = -1.0",
         "[[job]]\nep = 3\ndp = 4",
     ],
 )
