@@ -1,11 +1,13 @@
 """Which pairs carry training traffic.
 
-Four kinds of traffic must not glue jobs together:
+Five kinds of traffic must not glue jobs together:
 
 * *chatter*: bootstrap, store and heartbeat messages, monitoring meshes: small messages, a vanishing share of what the
   two ends move otherwise;
 * *weak links*: a GPU reads its samples from many servers, at a thousandth of what it trains with. A link that does not
   matter to one of its ends says nothing about who belongs together; what trains together shows it by stepping together;
+* *nobody's partner*: everyone who trains is the busiest partner of somebody (in a ring, a tree, a chain or an
+  all-to-all what one end carries the other does), a server of files of nobody who trains;
 * *unbalanced nodes*: a training server sends about as much as it receives (a ring passes on what it gets, an activation
   is answered by a gradient, an all-to-all is symmetric); a server that only reads or only writes does not;
 * *hubs and fans*: servers that many nodes talk to which do not talk to each other.
@@ -27,6 +29,7 @@ from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.stats.robust import segment_medians
 
 Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 __all__ = ["PairEnds", "PairTraffic", "bulk_pairs", "outside_nodes", "pair_traffic", "strong_pairs"]
@@ -82,13 +85,8 @@ def bulk_pairs(pairs: PairEnds, traffic: PairTraffic, rules: RecognitionRules = 
 
 def strong_pairs(pairs: PairEnds, traffic: PairTraffic, bulk: Bool, rules: RecognitionRules = RULES) -> Bool:
     """Bulk pairs whose link (both directions together) matters to both of its ends."""
-    nodes = len(pairs.addresses)
-    src, dst = pairs.pair_src[bulk].astype(np.int64), pairs.pair_dst[bulk].astype(np.int64)
-    key = np.minimum(src, dst) * nodes + np.maximum(src, dst)
-    links, link_of = np.unique(key, return_inverse=True)
-    volume = np.bincount(link_of, traffic.bytes[bulk], minlength=links.size)
-    low, high = links // max(nodes, 1), links % max(nodes, 1)
-    busiest = np.zeros(nodes)
+    low, high, volume, link_of = _links(pairs, traffic, bulk)
+    busiest = np.zeros(len(pairs.addresses))
     np.maximum.at(busiest, low, volume)
     np.maximum.at(busiest, high, volume)
     matters = volume >= rules.weak_link * np.maximum(busiest[low], busiest[high])
@@ -113,10 +111,38 @@ def outside_nodes(
         inner: Bool = bulk & ~outside[pairs.pair_src] & ~outside[pairs.pair_dst]
         return inner
 
+    outside = outside | _partners_of_nobody(pairs, traffic, inside(), placed, rules)
     for level in rules.balance_levels[:-1]:
         outside = outside | _lopsided(pairs, traffic, inside(), place, placed, level, rules)
     outside = outside | _hubs(pairs, inside(), rules) | _fans(pairs, traffic, inside(), rules)
     return outside | _lopsided(pairs, traffic, inside(), place, placed, rules.balance_levels[-1], rules)
+
+
+def _partners_of_nobody(
+    pairs: PairEnds, traffic: PairTraffic, inside: Bool, placed: Bool, rules: RecognitionRules
+) -> Bool:
+    """Nodes that matter far less to each of their peers than somebody else does, and that are either not known to sit
+    on a server of GPUs or have many peers. A stage whose replicas share its server may have none but its neighbours in
+    the pipeline, and those far busier ones."""
+    low, high, volume, _ = _links(pairs, traffic, inside)
+    nodes = placed.size
+    busiest, importance = np.zeros(nodes), np.zeros(nodes)
+    np.maximum.at(busiest, low, volume)
+    np.maximum.at(busiest, high, volume)
+    np.maximum.at(importance, low, volume / busiest[high])
+    np.maximum.at(importance, high, volume / busiest[low])
+    peers = np.bincount(low, minlength=nodes) + np.bincount(high, minlength=nodes)
+    stranger = ~placed & bool(placed.any())
+    return (peers > 0) & (importance < rules.main_partner) & (stranger | (peers >= rules.star_peers))
+
+
+def _links(pairs: PairEnds, traffic: PairTraffic, chosen: Bool) -> tuple[Int64, Int64, Float64, Int64]:
+    """The links of the chosen pairs: their two ends, the bytes of both directions, and the link of each pair."""
+    nodes = max(len(pairs.addresses), 1)
+    src, dst = pairs.pair_src[chosen].astype(np.int64), pairs.pair_dst[chosen].astype(np.int64)
+    key, link_of = np.unique(np.minimum(src, dst) * nodes + np.maximum(src, dst), return_inverse=True)
+    volume = np.bincount(link_of, traffic.bytes[chosen], minlength=key.size).astype(np.float64)
+    return key // nodes, key % nodes, volume, link_of
 
 
 def _lopsided(

@@ -35,6 +35,13 @@ class RecognitionRules:
     """Smallest ratio of the lesser to the greater of bytes in and out of a training server, the surest outsiders first:
     a NIC that reads much from storage is then judged without that storage."""
 
+    main_partner: float = 0.5
+    """Of a peer's busiest link: a node that carries less for every peer is nobody's partner in training. Members reach
+    0.94-1 over all sources, servers of files 0.001-0.33."""
+
+    star_peers: int = 3
+    """Peers from which such a node is taken for a server though its place is not known to be one."""
+
     fan_peers: int = 4
     """One-way links in one direction from which a node may be a server of many."""
 
@@ -131,6 +138,16 @@ class RecognitionRules:
 
     few_partners: int = 2
     """Others that each cluster is compared with then: rails of one job are all alike."""
+
+    # Members that send one small message a step
+    edge_steps: float = 2.0
+    """Steps that the window's edges may cut off, or a clock miss there."""
+
+    pace_tolerance: float = 0.05
+    """Relative difference between messages and steps beyond that: a clock misses some steps."""
+
+    most_quiet_pairs: int = 20_000
+    """Pairs of silent addresses up to which they are looked at one by one: a mesh of pings has more."""
 
 
 RULES: Final = RecognitionRules()

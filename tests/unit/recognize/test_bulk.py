@@ -160,3 +160,18 @@ def test_a_link_is_strong_where_it_matters_to_both_ends(share, strong):
     assert bulk.all()
     of_storage = [name == "s" for name in np.array(transfers.addresses)[transfers.pair_src]]
     assert bool(strong_pairs(transfers, traffic, bulk)[of_storage].all()) is strong
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_server_of_files_that_reads_and_writes_in_balance_is_nobody_s_partner(known):
+    """It answers every byte, and has no more peers than they have; but each of them has busier ones."""
+    ring = [flow(pair, GB) for pair in ("ab", "bc", "cd", "da")]
+    files = both_ways([f"s{peer}" for peer in "abcd"], GB // 20)
+    topology = Topology(tuple(Server(name, (Nic(name, 0),)) for name in "abcd")) if known else None
+    assert judged(ring + files, topology)[1] == {"s"}
+
+
+def test_a_stage_without_replicas_of_its_own_is_inside():
+    """Its neighbours in the pipeline synchronise gradients with others, it does not."""
+    pipeline, gradients = both_ways(["ab", "bc"], GB // 20), both_ways(["ax", "cy"])
+    assert judged(pipeline + gradients)[1] == set()

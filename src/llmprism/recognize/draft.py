@@ -1,0 +1,87 @@
+"""What recognition hands from step to step while transfers lie elsewhere: pieces of pairs, clusters of them, jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import ClockCandidate, StepClock
+from llmprism.model.flows import Int32, TransferTable
+from llmprism.model.job import Job
+from llmprism.model.topology import Topology
+from llmprism.recognize.bulk import PairEnds, bulk_pairs, outside_nodes, strong_pairs
+from llmprism.recognize.clusters import cluster_pairs
+from llmprism.recognize.epochs import reused_segments
+from llmprism.recognize.segments import PairPieces, PairSegments
+
+Bool = NDArray[np.bool_]
+
+__all__ = ["Draft", "JobDraft", "crossing_pairs", "draft_clusters", "unused_records"]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What the graph of pairs says before any clock was asked: `bulk` marks its pieces, `clusters` lists theirs."""
+
+    pieces: PairPieces
+    bulk: Bool
+    clusters: tuple[Int32, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobDraft:
+    """A job without its transfers: `pairs` are pieces, ascending; the rest is as in `Job`."""
+
+    id: str
+    members: tuple[int, ...]
+    servers: tuple[str, ...]
+    confidence: float
+    pairs: Int32
+    bulk: Bool
+    clock: StepClock | None
+    places: tuple[str, ...]
+    outside_until_ns: int = 0
+    clock_candidates: tuple[ClockCandidate, ...] = ()
+
+    def job(self, transfers: TransferTable) -> Job:
+        """The job with the transfers of its pairs."""
+        return Job(
+            self.id, self.members, self.servers, self.confidence, transfers, self.bulk, self.clock, self.places,
+            self.outside_until_ns, self.clock_candidates,
+        )  # fmt: skip
+
+
+def draft_clusters(pairs: PairEnds, segments: PairSegments, topology: Topology | None) -> Draft:
+    """What belongs together by the graph of the pairs and their totals alone."""
+    bulk = bulk_pairs(pairs, segments.traffic)
+    cut = reused_segments(pairs.pair_src, pairs.pair_dst, segments, bulk)
+    pieces = PairPieces.of(pairs.addresses, pairs.pair_src, pairs.pair_dst, segments, cut)
+    traffic = pieces.traffic
+    bulk = bulk[pieces.origin] & bulk_pairs(pieces, traffic)
+    strong = strong_pairs(pieces, traffic, bulk)
+    outside = outside_nodes(pieces, traffic, strong, topology)
+    training = strong & ~outside[pieces.pair_src] & ~outside[pieces.pair_dst]
+    clusters = cluster_pairs(pieces, traffic, training & (pieces.pair_src != pieces.pair_dst))
+    return Draft(pieces, bulk, tuple(clusters))
+
+
+def crossing_pairs(draft: Draft, jobs: Sequence[JobDraft]) -> Int32:
+    """Bulk pairs with one end in a job."""
+    pieces = draft.pieces
+    member = np.zeros(len(pieces.addresses), dtype=np.bool_)
+    for job in jobs:
+        member[list(job.members)] = True
+    crossing = draft.bulk & (member[pieces.pair_src] != member[pieces.pair_dst])
+    return np.flatnonzero(crossing).astype(np.int32)
+
+
+def unused_records(draft: Draft, jobs: Sequence[JobDraft]) -> tuple[tuple[str, int], ...]:
+    """Records that belong to no job, by reason."""
+    keys = draft.pieces.pair_src.astype(np.int64) * len(draft.pieces.addresses) + draft.pieces.pair_dst
+    used = np.isin(keys, np.concatenate([keys[job.pairs] for job in jobs])) if jobs else np.zeros(keys.size, np.bool_)
+    total, bulk = draft.pieces.records, draft.bulk
+    reasons = {"control_chatter": int(total[~used & ~bulk].sum()), "outside_jobs": int(total[~used & bulk].sum())}
+    return tuple((reason, count) for reason, count in reasons.items() if count)
