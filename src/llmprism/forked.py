@@ -1,8 +1,8 @@
-"""A function over many items, shared with a second process that is a copy of this one.
+"""A function over many items, shared with copies of this process.
 
-Threads of one Python process take turns wherever they run Python, and wait for each other when they ask for memory. A
+Threads of one Python process take turns wherever they run Python, and wait for each other when they need memory. A
 forked process sees everything that this one holds, without a copy, and has an interpreter and a memory of its own; only
-what the function returns has to travel. Items are taken from a pipe, one by one, by whoever is free.
+what the function returns has to travel. Items are taken from a pipe, one by one, by whichever process is free.
 
 For the command line only: a process with many threads, such as a service, must not fork. A copy that dies costs time,
 not results: what it did not hand back is computed here.
@@ -15,7 +15,7 @@ import pickle
 import struct
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 __all__ = ["forked_map"]
 
@@ -28,35 +28,45 @@ PIPE_BYTES: Final = 1 << 16
 """What a pipe holds at least on Linux; more items than fit are handed out in runs of neighbours."""
 
 
+class _Copy(NamedTuple):
+    """A copy of this process, and the pipe from which its results are read."""
+
+    process: int
+    results: int
+
+
 def forked_map(
     function: Callable[[T], R],
     items: Sequence[T],
     size: Callable[[T], int],
     progress: Callable[[float], None] = lambda _share: None,
+    *,
+    processes: int = 2,
 ) -> list[R]:
-    """The results in the order of the items; those with the largest size begin."""
-    if len(items) < 2 or not hasattr(os, "fork"):
+    """The results in the order of the items; those with the largest size begin. This process is one of `processes`."""
+    copies = min(processes, len(items)) - 1
+    if copies < 1 or not hasattr(os, "fork"):
         return [function(item) for item in items]
     order = sorted(range(len(items)), key=lambda index: -size(items[index]))
     run = -(-len(order) * _NUMBER.size // PIPE_BYTES)
     runs = [order[first : first + run] for first in range(0, len(order), run)]
     tickets = _filled_pipe(len(runs))
-    answers, to_parent = os.pipe()
-    child = _fork()
-    if child == 0:
-        os.close(answers)
-        _work_and_exit(function, items, runs, tickets, to_parent)
-    os.close(to_parent)
+    begun: list[_Copy] = []
+    results: dict[int, R] = {}
     try:
-        results: dict[int, R] = {}
+        for _ in range(copies):
+            begun.append(_copy(function, items, runs, tickets, begun))
         for index in _taken(tickets, runs):
             results[index] = function(items[index])
-            progress(min(2.0 * len(results) / len(items), 1.0))
-        results |= _received(answers)
+            progress(min((copies + 1) * len(results) / len(items), 1.0))
+        for copy in begun:
+            results |= _received(copy.results)
     finally:
         os.close(tickets)
-        os.close(answers)
-        os.waitpid(child, 0)
+        for copy in begun:
+            os.close(copy.results)
+        for copy in begun:
+            os.waitpid(copy.process, 0)
     return [results[index] if index in results else function(items[index]) for index in range(len(items))]
 
 
@@ -68,10 +78,21 @@ def _filled_pipe(count: int) -> int:
     return read
 
 
-def _fork() -> int:
+def _copy(
+    function: Callable[[T], R], items: Sequence[T], runs: Sequence[Sequence[int]], tickets: int, others: Sequence[_Copy]
+) -> _Copy:
+    """Starts a copy, which works until no ticket is left; `others` are those begun before, whose pipes it must not hold
+    open."""
+    results, to_parent = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the bar of progress has one, and no lock here
-        return os.fork()
+        process = os.fork()
+    if process == 0:
+        for pipe in (results, *(other.results for other in others)):
+            os.close(pipe)
+        _work_and_exit(function, items, runs, tickets, to_parent)
+    os.close(to_parent)
+    return _Copy(process, results)
 
 
 def _taken(tickets: int, runs: Sequence[Sequence[int]]) -> Iterator[int]:
@@ -81,22 +102,22 @@ def _taken(tickets: int, runs: Sequence[Sequence[int]]) -> Iterator[int]:
 
 
 def _work_and_exit(
-    function: Callable[[T], R], items: Sequence[T], runs: Sequence[Sequence[int]], tickets: int, answers: int
+    function: Callable[[T], R], items: Sequence[T], runs: Sequence[Sequence[int]], tickets: int, to_parent: int
 ) -> None:
-    """The second process. It ends here, whatever happens: the first process meets an error again and raises it."""
+    """A copy. It ends here, whatever happens: the first process meets an error again and raises it."""
     status = 1
     try:
         results = {index: function(items[index]) for index in _taken(tickets, runs)}
-        with os.fdopen(answers, "wb") as file:
+        with os.fdopen(to_parent, "wb") as file:
             pickle.dump(results, file, protocol=pickle.HIGHEST_PROTOCOL)
         status = 0
     finally:
         os._exit(status)
 
 
-def _received(answers: int) -> dict[int, R]:
-    """What the second process has computed; nothing where it died."""
-    with os.fdopen(os.dup(answers), "rb") as file:
+def _received(pipe: int) -> dict[int, R]:
+    """What a copy has computed; nothing where it died."""
+    with os.fdopen(os.dup(pipe), "rb") as file:
         try:
             found: dict[int, R] = pickle.load(file)  # noqa: S301 - written by a copy of this very process
         except (EOFError, pickle.UnpicklingError):

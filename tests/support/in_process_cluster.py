@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from llmprism.engine.spark.cluster import Cluster
+from llmprism.engine.spark.cluster import TaskCluster
 from llmprism.engine.spark.graph import graph_from
 from llmprism.engine.spark.tables import ROWS
 from llmprism.engine.spark.tasks import Site, bucket_task, site_blob
@@ -21,7 +21,7 @@ class Held:
     value: bytes
 
 
-class InProcessCluster(Cluster):
+class InProcessCluster(TaskCluster):
     """Records as an Arrow table, split into buckets of pairs at random; groups come with their rows in any order."""
 
     def __init__(self, records: pa.Table, buckets: int, seed: int = 0, *, with_events: bool = False) -> None:
@@ -54,8 +54,8 @@ class InProcessCluster(Cluster):
         found = [task(group).cast(schema) for group in self._groups(self._joined(pieces), key).values()]
         return pa.concat_tables(found)
 
-    def _cogrouped(self, pieces, beside, key, task, schema, wanted=None):
-        others = self._groups(beside, key)
+    def _cogrouped(self, pieces, second, key, task, schema, wanted=None):
+        others = self._groups(second, key)
         groups = self._groups(self._joined(pieces), key).items()
         found = pa.concat_tables([task(group, others[value]).cast(schema) for value, group in groups])
         if wanted is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,14 +19,15 @@ def test_the_results_are_those_of_a_loop_in_the_order_of_the_items():
     assert forked_map(str, [1], lambda _: 0) == ["1"]
 
 
-def test_both_processes_work():
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_all_processes_work(processes):
     def slow(item):
         np.sort(np.random.default_rng(item).random(300_000))
         return os.getpid()
 
-    workers = set(forked_map(slow, range(40), lambda _: 1))
+    workers = set(forked_map(slow, range(60), lambda _: 1, processes=processes))
     assert os.getpid() in workers
-    assert len(workers) == 2
+    assert len(workers) == processes
 
 
 def test_more_items_than_a_pipe_holds():
@@ -35,8 +37,17 @@ def test_more_items_than_a_pipe_holds():
 
 def test_large_results_come_back_whole():
     items = list(range(6))
-    told = forked_map(lambda item: np.full(1_000_000, item), items, lambda _: 1)
-    assert [int(part.sum()) for part in told] == [1_000_000 * item for item in items]
+    for processes in (2, 4):
+        parts = forked_map(lambda item: np.full(1_000_000, item), items, lambda _: 1, processes=processes)
+        assert [int(part.sum()) for part in parts] == [1_000_000 * item for item in items]
+
+
+def test_no_pipe_and_no_process_is_left():
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    forked_map(str, range(20), lambda _: 1, processes=5)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
 
 
 def test_a_copy_that_is_killed_costs_no_result():
@@ -47,10 +58,10 @@ def test_a_copy_that_is_killed_costs_no_result():
             os.kill(os.getpid(), signal.SIGKILL)
         return item * item
 
-    assert forked_map(function, range(50), lambda _: 1) == [item * item for item in range(50)]
+    assert forked_map(function, range(50), lambda _: 1, processes=3) == [item * item for item in range(50)]
 
 
-def test_an_error_is_told_here():
+def test_an_error_is_raised_here():
     def function(item):
         if item == 3:
             raise ValueError("three")

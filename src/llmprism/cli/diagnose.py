@@ -64,11 +64,15 @@ def diagnose(
         str | None,
         typer.Option("--memory-limit", metavar="SIZE", help="Memory for reading, such as 4GB; more goes to disk."),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", metavar="N", min=1, help="Cores to use at a time; all that there are by default."),
+    ] = None,
     until: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="When the collector stopped, as 2026-01-31T12:00:00Z or in ns since 1970: silence up to then tells.",
+            help="When the collector stopped, as 2026-01-31T12:00:00Z or in ns since 1970: silence up to then counts.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no report and no progress.")] = False,
@@ -101,6 +105,7 @@ def diagnose(
             master=master,
             with_events=outputs.need_events(),
             memory_limit=memory_limit,
+            jobs=jobs,
             watched_until_ns=None if until is None else moment_ns(until),
             progress=progress,
         )
@@ -121,6 +126,7 @@ def diagnose_files(
     master: str | None = None,
     with_events: bool = True,
     memory_limit: str | None = None,
+    jobs: int | None = None,
     watched_until_ns: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
@@ -132,7 +138,7 @@ def diagnose_files(
     if column_map is not None:
         mapping = ColumnMapping.parse(column_map) if "=" in column_map else ColumnMapping.from_file(column_map)
     places = None if topology is None else read_topology(topology)
-    options = RunOptions(method.value, mapping, file_format, with_events, memory_limit, watched_until_ns)
+    options = RunOptions(method.value, mapping, file_format, with_events, memory_limit, watched_until_ns, jobs)
     return engine_named(engine.value, master).diagnose(flows, places, options, progress)
 
 

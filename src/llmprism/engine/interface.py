@@ -22,7 +22,8 @@ ENGINES: Final = ("local", "spark")
 class RunOptions:
     """How to read and what to make of it: the same for every engine.
 
-    `mapping` and `format` as in `read_flows`; `method`, `with_events`, `watched_until_ns` as in `pipeline.diagnose`.
+    `mapping` and `format` as in `read_flows`; `method`, `with_events`, `watched_until_ns` as in `pipeline.diagnose`;
+    `jobs` is how many cores of this machine may be used at a time (None: all that this process may run on).
     """
 
     method: str = "prism"
@@ -31,6 +32,7 @@ class RunOptions:
     with_events: bool = False
     memory_limit: str | None = None
     watched_until_ns: int | None = None
+    jobs: int | None = None
 
 
 class Engine(Protocol):

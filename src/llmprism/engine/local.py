@@ -1,4 +1,4 @@
-"""This machine: DuckDB reads the records, the stages run one after the other in this process."""
+"""This machine: DuckDB reads the records, the stages run in this process and, where it pays, in copies of it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from functools import partial
 from llmprism import pipeline
 from llmprism.engine.interface import RunOptions
 from llmprism.ingest import read_flows, read_transfers
+from llmprism.ingest.database import memory_bytes
+from llmprism.machine import available_cores
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
+from llmprism.pipeline import Processes
 
 __all__ = ["LocalEngine"]
 
@@ -39,13 +42,14 @@ class LocalEngine:
         progress: pipeline.Progress | None = None,
     ) -> Report:
         reading = None if progress is None else partial(progress, "reading flow records")
-        read = read_flows if options.method == "paper" else read_transfers
-        table = read(
-            flows,
-            mapping=options.mapping,
-            format=options.format,
-            progress=reading,
-            memory_limit=options.memory_limit,
+        limit = options.memory_limit
+        cores = available_cores() if options.jobs is None else options.jobs
+        table = (
+            read_flows(flows, mapping=options.mapping, format=options.format, progress=reading, memory_limit=limit)
+            if options.method == "paper"
+            else read_transfers(
+                flows, mapping=options.mapping, format=options.format, progress=reading, memory_limit=limit, cores=cores
+            )
         )
         return pipeline.diagnose(
             table,
@@ -54,5 +58,5 @@ class LocalEngine:
             with_events=options.with_events,
             watched_until_ns=options.watched_until_ns,
             progress=progress,
-            forks=True,
+            processes=Processes(cores, None if limit is None else memory_bytes(limit)),
         )

@@ -3,7 +3,7 @@
 The same rules as `read_flows` and `assemble_transfers`, and the same result to the byte; but the records never lie in
 columns all at once. They stream by once and are numbered (`interning.py`); when all names are known they are dealt to
 buckets (`spool.py`), ranges of pairs in their order with a bounded number of records. Each bucket is ordered, freed of
-duplicates and put together to transfers, fewer than its records; two buckets are worked on at a time.
+duplicates and put together to transfers, fewer than its records; several buckets are worked on at a time.
 Because buckets follow the order of the pairs, their transfers only have to be put one behind the other. With a memory
 limit records and transfers are kept in files without a name; the transfers are mapped into memory, and their files go
 when the table does.
@@ -53,11 +53,14 @@ BLOCK_RECORDS: Final = 1_000_000
 """Records that are numbered at a time: few enough for their keys to stay near the caches, enough to make the calls
 count for nothing."""
 
-WORKERS: Final = 2
-"""Buckets worked on at a time: their kernels leave the interpreter alone, and each takes a bucket's memory."""
+MAX_WORKERS: Final = 8
+"""Buckets worked on at a time at most: their kernels leave the interpreter alone, but what is between them takes turns,
+and each takes a bucket's memory. Two were measured; more than eight threads of one interpreter rarely pay."""
 
-BUCKET_SHARE: Final = 0.125
-"""Of the memory limit, for a bucket, of which there are two at a time; DuckDB gets DATABASE_SHARE, and the rest is for
+USUAL_WORKERS: Final = 2
+
+BUCKETS_SHARE: Final = 0.25
+"""Of the memory limit, for all buckets that are worked on at a time; DuckDB gets DATABASE_SHARE, and the rest is for
 the stages and for Python itself."""
 
 DATABASE_SHARE: Final = 0.4
@@ -76,23 +79,31 @@ def read_transfers(
     format: str | None = None,  # noqa: A002 - the name users know from --format
     progress: Progress | None = None,
     memory_limit: str | None = None,
+    cores: int | None = None,
     bucket_records: int | None = None,
 ) -> AssembledFlows:
     """Reads everything that `read_flows` reads, as transfers.
 
-    `memory_limit` (for example "4GB") bounds what reading takes; `bucket_records` is for tests.
+    `memory_limit` (for example "4GB") bounds what reading takes, `cores` how many threads it uses; `bucket_records` is
+    for tests.
     """
     limit = None if memory_limit is None else memory_bytes(memory_limit)
-    most = bucket_records or (WHOLE_RECORDS if limit is None else int(BUCKET_SHARE * limit / RECORD_BYTES))
+    workers = max(min(cores or USUAL_WORKERS, MAX_WORKERS), 1)
+    share = BUCKETS_SHARE / workers
+    most = bucket_records or (WHOLE_RECORDS if limit is None else int(share * limit / RECORD_BYTES))
     of_database = None if limit is None else f"{max(int(DATABASE_SHARE * limit), DATABASE_FLOOR_BYTES) // 10**6}MB"
     forced, collector = parse_format(format)
     sources = [identify(path, forced) for path in expand(paths)]
-    with open_database(of_database) as (connection, spill), report_progress(connection, progress) as report_packets:
+    with (
+        open_database(of_database, cores) as (connection, spill),
+        report_progress(connection, progress) as report_packets,
+    ):
         options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS, report_packets)
         try:
             relation = create_records(connection, spill, sources, options)
             if relation.rows > most:
-                return _in_buckets(connection, relation, sources, min(most, BUCKET_RECORDS), spilled=limit is not None)
+                buckets = min(most, BUCKET_RECORDS)
+                return _in_buckets(connection, relation, sources, buckets, workers, spilled=limit is not None)
             loaded = loaded_of(connection, relation, sources)
         except duckdb.Error as error:
             raise explain(error, sources) from None
@@ -101,7 +112,7 @@ def read_transfers(
 
 
 def _in_buckets(
-    connection: Database, relation: Relation, sources: Sequence[Source], most: int, *, spilled: bool
+    connection: Database, relation: Relation, sources: Sequence[Source], most: int, workers: int, *, spilled: bool
 ) -> AssembledFlows:
     interner = Interner(connection, relation.scans)
     spool, tally = Spool(spilled=spilled), _Tally()
@@ -118,7 +129,7 @@ def _in_buckets(
     pair_records = np.empty_like(tally.pair_records)
     pair_records[ids.pair] = tally.pair_records
     for transfers, window, copies in _worked(
-        spool, ids, names, pair_records, most, several_exporters=tally.several_exporters, spilled=spilled
+        spool, ids, names, pair_records, most, workers, several_exporters=tally.several_exporters, spilled=spilled
     ):
         dropped[DUPLICATE] += copies
         store.add(transfers, window)
@@ -167,7 +178,15 @@ def _bucket_bounds(pair_records: Int64, most: int) -> Int64:
 
 
 def _worked(
-    spool: Spool, ids: Ids, names: Names, pair_records: Int64, most: int, *, several_exporters: bool, spilled: bool
+    spool: Spool,
+    ids: Ids,
+    names: Names,
+    pair_records: Int64,
+    most: int,
+    workers: int,
+    *,
+    several_exporters: bool,
+    spilled: bool,
 ) -> Iterator[tuple[TransferTable, Window, int]]:
     """Transfers, time and copies of one bucket after the other; while one is taken, the next ones are worked on."""
     bounds = _bucket_bounds(pair_records, most)
@@ -182,17 +201,17 @@ def _worked(
         flows, copies = _bucket(buckets.take(bucket), ids, names, low, high, several_exporters=several_exporters)
         return assemble_transfers(flows), flows.window, copies
 
-    with ThreadPoolExecutor(WORKERS, "llmprism-bucket") as threads:
-        for _ in _in_turn(threads, deal, spool.blocks()):
+    with ThreadPoolExecutor(workers, "llmprism-bucket") as threads:
+        for _ in _in_turn(threads, workers, deal, spool.blocks()):
             pass
-        yield from _in_turn(threads, work, range(bounds.size - 1))
+        yield from _in_turn(threads, workers, work, range(bounds.size - 1))
 
 
-def _in_turn(threads: ThreadPoolExecutor, task: Callable[[T], R], work: Iterable[T]) -> Iterator[R]:
+def _in_turn(threads: ThreadPoolExecutor, workers: int, task: Callable[[T], R], work: Iterable[T]) -> Iterator[R]:
     """The results in order; work is taken up only when a thread is free for it."""
     coming: deque[Future[R]] = deque()
     for one in work:
-        if len(coming) == WORKERS:
+        if len(coming) == workers:
             yield coming.popleft().result()
         coming.append(threads.submit(task, one))
     while coming:

@@ -37,8 +37,11 @@ PROGRESS_SECONDS: Final = 0.2
 
 
 @contextmanager
-def open_database(memory_limit: str | None = None) -> Iterator[tuple[Database, Path]]:
-    """The connection, and a directory for temporary files; both go when the context ends."""
+def open_database(memory_limit: str | None = None, threads: int | None = None) -> Iterator[tuple[Database, Path]]:
+    """The connection, and a directory for temporary files; both go when the context ends.
+
+    `threads` is how many the database uses (None: as many as it likes).
+    """
     with tempfile.TemporaryDirectory(prefix="llmprism-") as spill:
         options: dict[str, str | bool | int | float | list[str]] = {
             "temp_directory": spill,
@@ -48,6 +51,8 @@ def open_database(memory_limit: str | None = None) -> Iterator[tuple[Database, P
         }
         if memory_limit is not None:
             options["memory_limit"] = memory_limit
+        if threads is not None:
+            options["threads"] = threads
         try:
             connection = duckdb.connect(config=options)
         except duckdb.Error as error:

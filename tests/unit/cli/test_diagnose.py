@@ -48,6 +48,7 @@ def test_quiet_prints_nothing(diagnosed, capfd, tmp_path):
 def test_arguments_reach_the_pipeline(diagnosed):
     asked = diagnosed(tiny_report())
     arguments = ["a.csv", "b.csv", "-t", "t.json", "--map", "start_ns=ts", "--format", "csv", "--method", "paper"]
+    arguments += ["--jobs", "3"]
     assert main(["diagnose", *arguments, "--quiet"]) == 0
     flows, topology, settings = asked[0]
     assert (flows, topology) == (["a.csv", "b.csv"], "t.json")
@@ -55,6 +56,7 @@ def test_arguments_reach_the_pipeline(diagnosed):
     assert settings["column_map"] == "start_ns=ts"
     assert settings["file_format"] == "csv"
     assert settings["with_events"] is False
+    assert settings["jobs"] == 3
 
 
 def test_events_are_made_where_a_form_shows_them(diagnosed, tmp_path):

@@ -8,8 +8,8 @@ pa = pytest.importorskip("pyarrow", reason="the engine's tables are Arrow's")
 import pyarrow.parquet as pq  # noqa: E402
 
 from llmprism.engine import LocalEngine, RunOptions  # noqa: E402
-from llmprism.engine.spark.engine import report_of  # noqa: E402
 from llmprism.ingest import read_topology  # noqa: E402
+from llmprism.pipeline import diagnose_cluster  # noqa: E402
 from llmprism.report.json_report import render  # noqa: E402
 from llmprism.sim import read_scenario, scaled, simulate  # noqa: E402
 from support.in_process_cluster import InProcessCluster  # noqa: E402
@@ -21,7 +21,7 @@ def same(folder, buckets):
     records = pq.read_table(flows)
     for places in (topology, None):
         local = render(LocalEngine().diagnose([str(flows)], places, RunOptions()))
-        split = report_of(InProcessCluster(records, buckets), places, lambda _stage, _share: None)
+        split = diagnose_cluster(InProcessCluster(records, buckets), places, lambda _stage, _share: None)
         assert render(split) == local
 
 

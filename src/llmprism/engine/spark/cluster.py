@@ -7,14 +7,13 @@ key and handed to a task; or the same with a second table. The rest is making th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from llmprism import limits
 from llmprism.diagnose.find_faults import JobFaults, Shared
-from llmprism.engine.spark.graph import Graph, graph_from
+from llmprism.engine.spark.graph import graph_from
 from llmprism.engine.spark.pieces import cluster_pieces, job_pieces, rail_pieces, server_pieces
 from llmprism.engine.spark.tables import DROPPED, ROWS, SEGMENTS, schema_text
 from llmprism.engine.spark.tasks import (
@@ -23,8 +22,6 @@ from llmprism.engine.spark.tasks import (
     OUTCOMES,
     RAILS,
     BroadcastBytes,
-    JobHead,
-    JobOutcome,
     Site,
     clock_task,
     clocks_of,
@@ -41,28 +38,30 @@ from llmprism.errors import LimitError
 from llmprism.model.clock import ClockCandidate
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Int32
+from llmprism.pipeline.cluster import AnalysedJob, JobHead, PairGraph
 from llmprism.recognize.recognise_jobs import Draft, JobDraft, RailQuestion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Cluster", "SparkCluster"]
+__all__ = ["SparkCluster", "TaskCluster"]
 
 
-class Cluster:
-    """`graph` is known here; `site` is what every executor holds. How groups are formed is left to a subclass."""
+class TaskCluster:
+    """A `pipeline.cluster.Cluster` made of tasks over Arrow tables; how groups are formed is left to a subclass.
 
-    def __init__(self, graph: Graph, site: BroadcastBytes, *, with_events: bool) -> None:
+    `graph` is known here; `site` is what every executor holds.
+    """
+
+    def __init__(self, graph: PairGraph, site: BroadcastBytes, *, with_events: bool) -> None:
         self.graph, self._site, self._with_events = graph, site, with_events
 
     def clocks(self, draft: Draft) -> list[tuple[ClockCandidate, ...]]:
-        """The candidate clocks of every cluster of the draft."""
         if not draft.clusters:
             return []
         return clocks_of(self._grouped(cluster_pieces(draft), "cluster", clock_task, CLOCKS), len(draft.clusters))
 
     def rails(self, draft: Draft, questions: Sequence[RailQuestion]) -> list[float]:
-        """For each question what the transfers of its two clusters say, in bits for one job."""
         if not questions:
             return []
         pieces, wanted = rail_pieces(draft, questions)
@@ -71,19 +70,18 @@ class Cluster:
         bits = {(left, right): value for left, right, value in zip(*columns, strict=True)}
         return [bits[question.left, question.right] for question in questions]
 
-    def outcomes(self, draft: Draft, jobs: Sequence[JobDraft]) -> list[JobOutcome]:
-        """What the transfers of each job say about it, before anything is known that several jobs share."""
+    def analyse(
+        self, draft: Draft, jobs: Sequence[JobDraft], _report_share: Callable[[float], None]
+    ) -> list[AnalysedJob]:
         heads = [(number, JobHead(job, Shared())) for number, job in enumerate(jobs)]
         if not heads:
             return []
         return outcomes_of(self._job_tasks(draft, heads, with_events=self._with_events), self.graph.addresses)
 
     def faults(self, draft: Draft, jobs: Sequence[tuple[int, JobHead]]) -> list[JobFaults]:
-        """The faults of these jobs, each with a number of its own, in the light of what they share; in that order."""
         return faults_of(self._job_tasks(draft, jobs, with_events=False, wanted="faults")) if jobs else []
 
     def storage(self, draft: Draft, jobs: Sequence[JobDraft], crossing: Int32) -> list[Finding]:
-        """Findings on the servers at the other end of the crossing pairs, in the order of their addresses."""
         if not crossing.size:
             return []
         pieces = server_pieces(draft, jobs, crossing)
@@ -114,7 +112,7 @@ class Cluster:
         raise NotImplementedError
 
 
-class SparkCluster(Cluster):
+class SparkCluster(TaskCluster):
     """`pairs` has a row per pair (`tables.PAIRS`) and is kept by Spark, in memory and on disk."""
 
     def __init__(
@@ -127,8 +125,7 @@ class SparkCluster(Cluster):
                 f"{name}: {count:,} pairs of addresses; at most {limits.MAX_DRIVER_PAIRS:,} fit in the driver: "
                 "read a shorter time range or fewer addresses"
             )
-        graph = graph_from(pairs.select("src", "dst", *SEGMENTS, DROPPED).toArrow(), name)
-        graph = replace(graph, watched_until_ns=watched_until_ns)
+        graph = graph_from(pairs.select("src", "dst", *SEGMENTS, DROPPED).toArrow(), name, watched_until_ns)
         site = spark.sparkContext.broadcast(site_blob(Site(graph.addresses, graph.window)))
         super().__init__(graph, site, with_events=with_events)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,33 +9,16 @@ import pyarrow.compute as pc
 from llmprism.engine.spark.tables import DROPPED, segments_from
 from llmprism.errors import InputError
 from llmprism.ingest.columns import REASONS
-from llmprism.model.flows import InputCounts, Int32, Window
-from llmprism.recognize.segments import PairSegments
+from llmprism.model.flows import InputCounts, Window
+from llmprism.pipeline.cluster import PairGraph
 
-__all__ = ["Graph", "graph_from"]
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """Every distinct pair with its totals, sorted by (src, dst); `watched_until_ns` as in `pipeline.diagnose`."""
-
-    addresses: tuple[str, ...]
-    pair_src: Int32
-    pair_dst: Int32
-    segments: PairSegments
-    counts: InputCounts
-    watched_until_ns: int | None = None
-
-    @property
-    def window(self) -> Window:
-        window = Window(int(self.segments.first_ns.min()), int(self.segments.last_ns.max()))
-        return window.watched_until(self.watched_until_ns)
+__all__ = ["graph_from"]
 
 
-def graph_from(table: pa.Table, name: str) -> Graph:
+def graph_from(table: pa.Table, name: str, watched_until_ns: int | None = None) -> PairGraph:
     """The graph of a table with the ends, the segments and the dropped records of all pairs, in any order.
 
-    `name` stands for the records where none of them can be used.
+    `name` stands for the records where none of them can be used; `watched_until_ns` is as in `pipeline.diagnose`.
     """
     known = pc.is_valid(table["src"])
     dropped = np.zeros(len(REASONS), dtype=np.int64)
@@ -58,4 +39,5 @@ def graph_from(table: pa.Table, name: str) -> Graph:
     used = int(segments.records.sum())
     reasons_of = tuple((REASONS[code], int(dropped[code])) for code in np.flatnonzero(dropped))
     counts = InputCounts(used + int(dropped.sum()), used, reasons_of)
-    return Graph(tuple(addresses), src[order], dst[order], segments, counts)
+    window = Window(int(segments.first_ns.min()), int(segments.last_ns.max())).watched_until(watched_until_ns)
+    return PairGraph(tuple(addresses), src[order], dst[order], segments, counts, window)

@@ -15,23 +15,21 @@ import numpy as np
 import pyarrow as pa
 
 from llmprism.diagnose.evidence import gather_evidence
-from llmprism.diagnose.find_faults import JobFaults, Shared, find_job_faults
-from llmprism.diagnose.slow_cells import SlowCells, judge_transfers
+from llmprism.diagnose.find_faults import JobFaults, find_job_faults
+from llmprism.diagnose.slow_cells import judge_transfers
 from llmprism.diagnose.slow_storage import find_slow_storage
-from llmprism.diagnose.switch_loads import PathLoads, path_loads
+from llmprism.diagnose.switch_loads import path_loads
 from llmprism.engine.arrow_codec import arrow_type, decode, encode
 from llmprism.engine.spark.tables import digest, pair_rows, transfers_from
 from llmprism.ingest.bucket import Reading, exporters_of, read_bucket
 from llmprism.model.clock import ClockCandidate
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Window
-from llmprism.model.job import Job, JobState
-from llmprism.model.layout import JobLayout
-from llmprism.model.timeline import Timeline
 from llmprism.pipeline import analyse_job
+from llmprism.pipeline.cluster import AnalysedJob, JobHead
 from llmprism.recognize.bulk import PairTraffic
 from llmprism.recognize.clock import cluster_clocks
-from llmprism.recognize.recognise_jobs import JobDraft, RailQuestion, rhythm_bits
+from llmprism.recognize.recognise_jobs import RailQuestion, rhythm_bits
 from llmprism.recognize.segments import segments_of
 
 __all__ = [
@@ -41,8 +39,6 @@ __all__ = [
     "OUTCOMES",
     "RAILS",
     "BroadcastBytes",
-    "JobHead",
-    "JobOutcome",
     "Site",
     "bucket_task",
     "clock_task",
@@ -68,28 +64,6 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class JobHead:
-    """What goes out with the transfers of a job: the job as it was drafted, and what bears on it from outside."""
-
-    draft: JobDraft
-    shared: Shared
-
-
-@dataclass(frozen=True, slots=True)
-class JobOutcome:
-    """What comes back of a job. Its transfers are summed up by pair and path, the kind of each transfer stays behind,
-    and `cells` are there only where some of them are slow."""
-
-    job: Job
-    layout: JobLayout
-    timeline: Timeline
-    state: JobState
-    loads: PathLoads
-    cells: SlowCells | None
-    faults: JobFaults
-
-
-@dataclass(frozen=True, slots=True)
 class _Clocks:
     candidates: tuple[ClockCandidate, ...]
 
@@ -97,7 +71,7 @@ class _Clocks:
 EXPORTERS: Final = pa.schema([("exporter", pa.string())])
 CLOCKS: Final = pa.schema([("cluster", pa.int32()), ("clocks", arrow_type(_Clocks))])
 RAILS: Final = pa.schema([("left", pa.int64()), ("right", pa.int64()), ("bits", pa.float64())])
-OUTCOMES: Final = pa.schema([("job", pa.int32()), ("outcome", arrow_type(JobOutcome))])
+OUTCOMES: Final = pa.schema([("job", pa.int32()), ("outcome", arrow_type(AnalysedJob))])
 FINDINGS: Final = pa.schema([("key", pa.int32()), ("finding", arrow_type(Finding))])
 
 
@@ -169,7 +143,7 @@ def job_task(site: BroadcastBytes, *, with_events: bool) -> Callable[[pa.Table, 
         layout, timeline, state = analyse_job(job, known.window, with_events=with_events)
         evidence = gather_evidence(job, layout, timeline, state)
         cells = judge_transfers(evidence) if evidence.steps else None
-        outcome = JobOutcome(
+        outcome = AnalysedJob(
             job=replace(job, transfers=replace(digest(job.transfers), addresses=())),
             layout=replace(layout, transfer_kind=np.zeros(0, dtype=np.int8)),
             timeline=timeline,
@@ -178,7 +152,7 @@ def job_task(site: BroadcastBytes, *, with_events: bool) -> Callable[[pa.Table, 
             cells=cells if cells is not None and cells.sick.any() else None,
             faults=find_job_faults(evidence, head.shared, known.window),
         )
-        return pa.table([heads["job"].slice(0, 1), encode([outcome], JobOutcome)], schema=OUTCOMES)
+        return pa.table([heads["job"].slice(0, 1), encode([outcome], AnalysedJob)], schema=OUTCOMES)
 
     return task
 
@@ -223,10 +197,10 @@ def heads_table(heads: Iterable[tuple[int, JobHead]]) -> pa.Table:
     )
 
 
-def outcomes_of(table: pa.Table, addresses: tuple[str, ...]) -> list[JobOutcome]:
+def outcomes_of(table: pa.Table, addresses: tuple[str, ...]) -> list[AnalysedJob]:
     """Outcomes in the order of their jobs' numbers; the names of the addresses, which did not travel, put back."""
     table = table.take(np.argsort(table["job"].to_numpy(), kind="stable"))
-    return [_named(outcome, addresses) for outcome in decode(table["outcome"], JobOutcome)]
+    return [_named(outcome, addresses) for outcome in decode(table["outcome"], AnalysedJob)]
 
 
 def faults_of(table: pa.Table) -> list[JobFaults]:
@@ -234,7 +208,7 @@ def faults_of(table: pa.Table) -> list[JobFaults]:
     return decode(table.take(np.argsort(table["job"].to_numpy(), kind="stable"))["faults"], JobFaults)
 
 
-def _named(outcome: JobOutcome, addresses: tuple[str, ...]) -> JobOutcome:
+def _named(outcome: AnalysedJob, addresses: tuple[str, ...]) -> AnalysedJob:
     job = outcome.job
     return replace(outcome, job=replace(job, transfers=replace(job.transfers, addresses=addresses)))
 

@@ -1,0 +1,58 @@
+"""The only place where the stages meet: flow records in, a report out.
+
+    records → transfers → jobs → layout → timeline → findings → report
+
+`order.py` calls the stages in their order, over the interface of `cluster.py`; `local.py` is the implementation for
+transfers in this process and copies of it, `engine/spark` the one for a Spark cluster. `published.py` runs the
+published rules instead, as a baseline.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from llmprism.errors import UsageError
+from llmprism.ingest import assemble_transfers
+from llmprism.model.flows import AssembledFlows, FlowTable, Window
+from llmprism.model.report import Report
+from llmprism.model.topology import Topology
+from llmprism.pipeline.local import LocalCluster, Processes, analyse_job
+from llmprism.pipeline.order import Progress, diagnose_cluster
+from llmprism.pipeline.published import diagnose_by_published_rules
+
+__all__ = ["METHODS", "Processes", "Progress", "analyse_job", "diagnose", "diagnose_cluster"]
+
+METHODS: Final = ("prism", "paper")
+
+
+def diagnose(
+    flows: FlowTable | AssembledFlows,
+    topology: Topology | None = None,
+    *,
+    method: str = "prism",
+    with_events: bool = True,
+    window: Window | None = None,
+    watched_until_ns: int | None = None,
+    progress: Progress | None = None,
+    processes: Processes | None = None,
+) -> Report:
+    """Everything the records say about the jobs in them.
+
+    `with_events=False` leaves the per-GPU events out, which are as many as the transfers; `progress` is called with the
+    name of the stage and its share that is done (0..1). `window` is the time that was watched, where that is more than
+    the records span, or `watched_until_ns` its end alone: then silence at its end counts. With `processes` copies of
+    this process take part where there is much to do, which a process with threads of its own must not allow.
+    """
+    if method not in METHODS:
+        raise UsageError(f"there is no method {method!r}; there are {' and '.join(METHODS)}")
+    watched = (window or flows.window).watched_until(watched_until_ns)
+    report_progress = progress or (lambda _stage, _share: None)
+    if method == "paper":
+        if not isinstance(flows, FlowTable):
+            raise UsageError("the published method works on records, not on transfers")
+        return diagnose_by_published_rules(flows, topology, watched, report_progress)
+    report_progress("transfers", 0.0)
+    if isinstance(flows, FlowTable):
+        flows = AssembledFlows(assemble_transfers(flows), flows.counts, flows.window, flows.congestion)
+    cluster = LocalCluster(flows, watched, with_events=with_events, processes=processes)
+    return diagnose_cluster(cluster, topology, report_progress)

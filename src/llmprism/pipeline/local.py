@@ -1,0 +1,164 @@
+"""Transfers in this process; large inputs are shared with copies of it.
+
+Threads take turns wherever they run Python, so that more than two are no faster; copies of the process (`forked.py`) do
+not. How many there are is decided for every set of items: no more than the caller allows, no more than items, and no
+more than the memory has room for, because each copy needs room for what it works on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+from llmprism.diagnose import job_state, path_loads
+from llmprism.diagnose.evidence import JobEvidence, gather_evidence
+from llmprism.diagnose.find_faults import JobFaults, find_job_faults
+from llmprism.diagnose.slow_cells import judge_transfers
+from llmprism.diagnose.slow_storage import find_slow_storage
+from llmprism.forked import forked_map
+from llmprism.machine import room_bytes
+from llmprism.model.clock import ClockCandidate
+from llmprism.model.finding import Finding
+from llmprism.model.flows import AssembledFlows, Int32, TransferTable, Window
+from llmprism.model.job import Job, JobState
+from llmprism.model.layout import JobLayout
+from llmprism.model.timeline import Timeline
+from llmprism.parallelism import identify_layout
+from llmprism.pipeline.cluster import AnalysedJob, JobHead, PairGraph
+from llmprism.recognize.clock import cluster_clocks
+from llmprism.recognize.recognise_jobs import Draft, JobDraft, RailQuestion, rhythm_bits
+from llmprism.recognize.segments import segments_of
+from llmprism.timeline import reconstruct_timeline
+
+__all__ = ["FORK_TRANSFERS", "LocalCluster", "Processes", "analyse_job"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+THREADS: Final = 2
+"""Jobs looked at at a time in one process: kernels and array operations leave the interpreter alone half the time."""
+
+FORK_TRANSFERS: Final = 4_000_000
+"""Transfers from which copies of the process pay: about four seconds of work, against half a second for the copies."""
+
+WORK_BYTES: Final = 100
+"""Memory for each transfer of a job while that is looked at, besides the transfers themselves: two to four times a
+column of 8 bytes for each of the three to four stages (docs/performance.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """How many processes may work at a time (1 in a process with threads of its own, which must not fork), and how much
+    memory they may take together in bytes (None: what the machine has)."""
+
+    most: int = 1
+    memory_bytes: int | None = None
+
+    def for_work(self, transfers: Sequence[int]) -> int:
+        """Processes for items with so many transfers: the largest ones may all be worked on at the same time."""
+        count = min(self.most, len(transfers))
+        if count <= 1:
+            return max(count, 1)
+        room = room_bytes(self.memory_bytes)
+        largest = sorted(transfers, reverse=True)
+        while count > 1 and WORK_BYTES * sum(largest[:count]) > room:
+            count -= 1
+        return count
+
+
+class LocalCluster:
+    """All transfers, in this process."""
+
+    def __init__(
+        self, flows: AssembledFlows, window: Window, *, with_events: bool, processes: Processes | None = None
+    ) -> None:
+        transfers = flows.transfers
+        self.graph = PairGraph(
+            transfers.addresses, transfers.pair_src, transfers.pair_dst, segments_of(transfers), flows.counts, window,
+            flows.congestion,
+        )  # fmt: skip
+        self._transfers, self._with_events = transfers, with_events
+        forks = processes is not None and transfers.start_ns.size >= FORK_TRANSFERS
+        self._processes = processes if forks and processes is not None else Processes()
+        self._cut: tuple[Draft, TransferTable] | None = None
+        self._evidence: list[JobEvidence] = []
+
+    def pieces(self, draft: Draft) -> TransferTable:
+        """The transfers with every piece of the draft as a pair of its own."""
+        if self._cut is None or self._cut[0] is not draft:
+            self._cut = draft, draft.pieces.cut(self._transfers)
+        return self._cut[1]
+
+    def jobs(self, draft: Draft, jobs: Sequence[JobDraft]) -> list[Job]:
+        """The jobs with their transfers."""
+        pieces = self.pieces(draft)
+        return [one.job(pieces.select_pairs(one.pairs)) for one in jobs]
+
+    def clocks(self, draft: Draft) -> list[tuple[ClockCandidate, ...]]:
+        pieces, traffic = self.pieces(draft), draft.pieces.traffic
+        rows = pieces.pair_offsets[1:] - pieces.pair_offsets[:-1]
+        processes = self._processes.for_work([int(rows[pairs].sum()) for pairs in draft.clusters])
+        return forked_map(partial(cluster_clocks, pieces, traffic), draft.clusters, len, processes=processes)
+
+    def rails(self, draft: Draft, questions: Sequence[RailQuestion]) -> list[float]:
+        pieces, clusters = self.pieces(draft), draft.clusters
+        return [rhythm_bits(pieces, clusters[one.left], clusters[one.right], one.step_ns) for one in questions]
+
+    def analyse(
+        self, draft: Draft, jobs: Sequence[JobDraft], report_share: Callable[[float], None]
+    ) -> list[AnalysedJob]:
+        found = self.jobs(draft, jobs)
+        analyse = partial(analyse_job, window=self.graph.window, with_events=self._with_events)
+        processes = self._processes.for_work([_transfer_count(job) for job in found])
+        if processes > 1:
+            parts = forked_map(analyse, found, _transfer_count, report_share, processes=processes)
+        else:
+            parts = _in_threads(analyse, found, report_share)
+        self._evidence = _in_threads(_evidence, list(zip(found, parts, strict=True)))
+        cells = _in_threads(lambda one: judge_transfers(one) if one.steps else None, self._evidence)
+        return [
+            AnalysedJob(job, layout, timeline, state, path_loads(job.transfers), slow, None)
+            for job, (layout, timeline, state), slow in zip(found, parts, cells, strict=True)
+        ]
+
+    def storage(self, draft: Draft, jobs: Sequence[JobDraft], crossing: Int32) -> list[Finding]:
+        members = frozenset(member for job in jobs for member in job.members)
+        return find_slow_storage(self.pieces(draft).select_pairs(crossing), members)
+
+    def faults(self, _draft: Draft, jobs: Sequence[tuple[int, JobHead]]) -> list[JobFaults]:
+        def find(numbered: tuple[int, JobHead]) -> JobFaults:
+            number, head = numbered
+            return find_job_faults(self._evidence[number], head.shared, self.graph.window)
+
+        return _in_threads(find, jobs)
+
+
+def analyse_job(job: Job, window: Window, *, with_events: bool) -> tuple[JobLayout, Timeline, JobState]:
+    """What one job's own transfers say about it; needs nothing of the other jobs."""
+    layout = identify_layout(job)
+    timeline = reconstruct_timeline(job, layout, with_events=with_events)
+    return layout, timeline, job_state(job, timeline, window)
+
+
+def _transfer_count(job: Job) -> int:
+    return job.transfers.start_ns.size
+
+
+def _evidence(analysed: tuple[Job, tuple[JobLayout, Timeline, JobState]]) -> JobEvidence:
+    job, (layout, timeline, state) = analysed
+    return gather_evidence(job, layout, timeline, state)
+
+
+def _in_threads(
+    function: Callable[[T], R], items: Sequence[T], report_share: Callable[[float], None] = lambda _share: None
+) -> list[R]:
+    """The results in the order of the items."""
+    results: list[R] = []
+    with ThreadPoolExecutor(THREADS, "llmprism-job") as threads:
+        for result in threads.map(function, items):
+            report_share(len(results) / len(items))
+            results.append(result)
+    return results
