@@ -18,7 +18,7 @@ from llmprism.recognize.clock import distinct_clocks
 from llmprism.recognize.draft import Draft, JobDraft, crossing_pairs
 from llmprism.recognize.joining import JobGroup, Joined, job_groups
 from llmprism.recognize.lockstep import without_holes
-from llmprism.recognize.quiet_members import StepCount, quiet_members
+from llmprism.recognize.quiet_members import JobPace, quiet_members
 from llmprism.recognize.rules import RULES
 from llmprism.recognize.segments import PairPieces
 
@@ -74,9 +74,10 @@ def draft_jobs(draft: Draft, joined: Joined, answers: Sequence[float], topology:
     ]
     members = [np.unique(np.concatenate([cluster.members for cluster in clusters])) for _, clusters in groups]
     clocks = [_majority([cluster.clocks[0] for cluster in clusters if cluster.clocks]) for _, clusters in groups]
-    more = quiet_members(
-        draft.pieces, draft.bulk, [_step_count(m, c) for m, c in zip(members, clocks, strict=True)], server_of
-    )
+    paces = [
+        JobPace(own, clock.clock if clock is not None else None) for own, clock in zip(members, clocks, strict=True)
+    ]
+    more = quiet_members(draft.pieces, draft.bulk, paces, server_of)
     jobs = [
         _job(draft, clusters, np.union1d(own, quiet), clock, _confidence(clock, group), server_of)
         for (group, clusters), own, quiet, clock in zip(groups, members, more, clocks, strict=True)
@@ -110,13 +111,6 @@ def _numbered(jobs: list[JobDraft]) -> list[JobDraft]:
         seen[job.id] += 1
         result.append(job if seen[job.id] == 1 else replace(job, id=f"{job.id}-{seen[job.id]}"))
     return result
-
-
-def _step_count(members: Int64, clock: ClockCandidate | None) -> StepCount:
-    if clock is None:
-        return StepCount(members, 0, 0, 0)
-    boundary = clock.clock.boundary_ns
-    return StepCount(members, clock.clock.steps, int(boundary[0]), int(boundary[-1]))
 
 
 def _job(

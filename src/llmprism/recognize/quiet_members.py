@@ -15,25 +15,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64
 from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.recognize.segments import PairPieces
 
-__all__ = ["StepCount", "quiet_members"]
+__all__ = ["JobPace", "quiet_members"]
 
 
 @dataclass(frozen=True, slots=True)
-class StepCount:
-    """How many steps a job of these members makes, from when to when; no steps where they do not show."""
+class JobPace:
+    """The clock of a job of these members, None where no steps show."""
 
     members: Int64
-    steps: int
-    first_ns: int
-    last_ns: int
+    clock: StepClock | None
 
 
 def quiet_members(
-    pieces: PairPieces, bulk: NDArray[np.bool_], jobs: Sequence[StepCount], server_of: dict[str, str],
+    pieces: PairPieces, bulk: NDArray[np.bool_], jobs: Sequence[JobPace], server_of: dict[str, str],
     rules: RecognitionRules = RULES,
 ) -> list[Int64]:  # fmt: skip
     """For each job the addresses that belong to it though they exchange nothing but one small message a step."""
@@ -79,13 +78,14 @@ def _belongs(
     return server_of.get(pieces.addresses[end], "") in servers
 
 
-def _paced(pieces: PairPieces, row: int, job: StepCount, rules: RecognitionRules) -> bool:
+def _paced(pieces: PairPieces, row: int, job: JobPace, rules: RecognitionRules) -> bool:
     """Does this pair send one message in each of the job's steps?"""
-    if job.steps < rules.tether_steps:
+    clock = job.clock
+    if clock is None or clock.steps < rules.tether_steps:
         return False
-    step_ns = (job.last_ns - job.first_ns) / job.steps
-    spare = max(rules.edge_steps, rules.pace_tolerance * job.steps)
-    first, last = int(pieces.traffic.first_ns[row]), int(pieces.traffic.last_ns[row])
-    whole = first <= job.first_ns + spare * step_ns and last >= job.last_ns - spare * step_ns
-    expected = (last - first) / step_ns + 1.0
-    return whole and abs(int(pieces.records[row]) - expected) <= spare
+    half = int(clock.period_ns / 2)
+    ends = np.array([pieces.traffic.first_ns[row] - half, pieces.traffic.last_ns[row] + half])
+    first, last = np.searchsorted(clock.boundary_ns, ends).tolist()
+    spare = max(rules.edge_steps, rules.pace_tolerance * clock.steps)
+    missed = clock.boundary_ns.size - (last - first)
+    return bool(missed <= spare and abs(int(pieces.records[row]) - (last - first)) <= spare)
