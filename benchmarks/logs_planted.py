@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llmprism.logs.cast import resolve_cast
+from llmprism.logs.members import identify_members
 from llmprism.logs.diagnose import diagnose_log
 from llmprism.logs.incidents import find_end_marks, find_incidents
 from llmprism.logs.joblog import JobLog
@@ -197,15 +197,15 @@ def run(scenarios: list[LogScenario], library: Library, *, verbose: bool, baseli
 
 def reported_lines(log: JobLog, reference: Reference) -> set[tuple[str, int]]:
     """Every terminal line of an incident's shape, not only its first."""
-    cast, progress = resolve_cast(log), measure_progress(log)
+    members, progress = identify_members(log), measure_progress(log)
     ends = find_end_marks(log, progress)
     kept = {
         (i.shape, i.actor, i.file): i.line
-        for i in find_incidents(log, cast, progress, ends, reference)
+        for i in find_incidents(log, members, progress, ends, reference)
         if i.terminal and (i.proves_failure or i.fault is None or i.role is FaultRole.CASCADE)
     }
     found = set()
-    actor = cast.actor_of_writer[log.rows.writer]
+    actor = members.actor_of_writer[log.rows.writer]
     for row in range(log.rows.shape.size):
         key = (int(log.rows.shape[row]), int(actor[row]), int(log.rows.file[row]))
         if key in kept and int(log.rows.line[row]) >= kept[key]:

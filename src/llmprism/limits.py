@@ -11,6 +11,7 @@ __all__ = [
     "MAX_CAPTURE_NOTES_BYTES",
     "MAX_DOCUMENT_BYTES",
     "MAX_DRIVER_PAIRS",
+    "MAX_FLIGHT_DUMP_BYTES",
     "MAX_HEADER_BYTES",
     "MAX_INPUT_FILES",
     "MAX_LIBRARY_BYTES",
@@ -98,6 +99,9 @@ MAX_LOG_STREAMS: Final = 1_000_000
 
 MAX_LOG_EVENT_ROWS: Final = 2_000_000
 """Lines kept one by one because they bear on a failure: about 150 MB; later ones are counted only."""
+
+MAX_FLIGHT_DUMP_BYTES: Final = 1 << 26
+"""64 MiB of one rank's flight record: the recorder keeps 2,000 collectives by default, a few megabytes."""
 
 MAX_LIBRARY_BYTES: Final = 1 << 24
 """16 MiB of fault library: about 30,000 entries."""

@@ -1,14 +1,19 @@
-"""The class of cause of an incident that no library entry names: from the exception's kind and its stack frames."""
+"""Why a run failed: what the library says of the root, else what the exception's kind and its stack suggest."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
+from llmprism.logs.incidents import EndMarks, Incident
+from llmprism.logs.joblog import JobLog
+from llmprism.logs.library import Meaning
+from llmprism.logs.progress import Progress
 from llmprism.logs.shapes import Shape
-from llmprism.model.log import CauseClass, Stage
+from llmprism.logs.suspects import Blame
+from llmprism.model.log import Cause, CauseClass, Stage
 
-__all__ = ["class_of_exception", "stage_from_frames"]
+__all__ = ["class_of_exception", "explain_failure", "stage_from_frames"]
 
 _DATA_FRAME: Final = re.compile(
     r"data[_-]?(?:set|loader|module|pipe|iter)|collat|fetch|tokeniz|__getitem__|webdataset|decode|transform(?:s|\b)|parse_(?:record|example)|read_(?:record|sample)|indexed_dataset|/datasets/",
@@ -19,6 +24,17 @@ _EVAL_FRAME: Final = re.compile(
 )
 _SAVE_FRAME: Final = re.compile(
     r"save_(?:checkpoint|model|state|pretrained)|checkpointing|dist_checkpoint|async_save|load_checkpoint", re.I
+)
+_TRAIN_FRAME: Final = re.compile(
+    r"train_(?:step|batch|one_epoch|epoch|iter\w*)|training_step|forward_backward|(?:^|\s)backward(?:\s|$)|run_backward"
+    r"|optimizer_step|clip_grad|_inner_training_loop|compute_loss|forward_step|zero_grad|allreduce_grad|reduce_grad",
+    re.I,
+)
+_SETUP_FRAME: Final = re.compile(
+    r"__init__|__post_init__|from_pretrained|from_config|(?:build|get|create|load|init|setup|prepare|wrap)_(?:model|tokenizer"
+    r"|optimizer|distributed|process_group|parallel|config|megatron|engine|training)\w*|init_process_group|initialize\w*"
+    r"|parse_args|validate_\w+|model_provider|convert_model|import_module|_find_and_load|exec_module",
+    re.I,
 )
 _CONFIG_FRAME: Final = re.compile(
     r"config|argument|argparse|hydra|omegaconf|validate_arch|parse_args|__post_init__", re.I
@@ -70,8 +86,8 @@ def stage_from_frames(shape: Shape, stage: Stage, *, training: bool) -> Stage:
     """A sharper stage where the stack of an exception tells what the program was doing.
 
     Before training a stack through the data loader means the data stage; during training it is part of the step. A
-    stack through evaluation or checkpoint code names that stage at any time after the start. `training`: at least one
-    iteration was completed.
+    stack through evaluation or checkpoint code names that stage at any time after the start, one through a training
+    step means training whatever was printed before. `training`: at least one iteration was completed.
     """
     inner = " ".join(f"{file} {function}" for file, function in shape.frames)
     functions = " ".join(function for _, function in shape.frames)
@@ -83,7 +99,11 @@ def stage_from_frames(shape: Shape, stage: Stage, *, training: bool) -> Stage:
             re.search(r"FileNotFound|No such file", shape.text) and _names_data(shape.text)
         ):
             return Stage.DATA
-        return Stage.INIT if stage in (Stage.UNKNOWN, Stage.LAUNCH) and shape.frames else stage
+        if _TRAIN_FRAME.search(functions):
+            return Stage.TRAIN
+        if stage in (Stage.UNKNOWN, Stage.LAUNCH) and _SETUP_FRAME.search(functions):
+            return Stage.INIT
+        return Stage.INIT if stage is Stage.LAUNCH and shape.frames else stage
     if _SAVE_FRAME.search(functions):
         return Stage.CHECKPOINT
     if _EVAL_FRAME.search(functions) and "train_step" not in inner:
@@ -97,3 +117,69 @@ def _names_data(text: str) -> bool:
             r"data|train|valid|corpus|\.(?:bin|idx|hdf5|h5|parquet|jsonl?|tar|rec|pyt|arrow|csv|txt)\b", text, re.I
         )
     )
+
+
+def explain_failure(log: JobLog, blame: Blame, terminal: list[Incident], progress: Progress, ends: EndMarks) -> Cause:
+    """The cause of a failed run, with a confidence that fits the evidence."""
+    training = progress.last_iteration is not None
+    if blame.root is not None:
+        return _cause_of_root(log, blame.root, blame, training=training)
+    complaint = next((i for i in terminal if i.proves_failure), None)
+    if blame.death is not None:
+        return _cause_of_death(blame)
+    if blame.silent:
+        waits = blame.lagging or (complaint is not None and complaint.fault is not None and complaint.fault.hang)
+        what = "stopped answering" if waits else "died"
+        summary = f"a rank {what} without writing an error; the others only report its absence"
+        advice = "Look at that node: kernel log, BMC, power, OOM killer; drain it if nothing explains it."
+        return Cause(CauseClass.HARDWARE_NODE, None, 0.6, summary, advice)
+    if blame.suspects:
+        summary = "ranks lost the connection to one peer"
+        return Cause(CauseClass.NETWORK, None, 0.5, summary, "Check that peer's node and its link.")
+    if complaint is not None and complaint.fault is not None:
+        fault = complaint.fault
+        summary = f"{fault.summary}; no line names the cause and no rank differs from the others"
+        return Cause(CauseClass.UNKNOWN, fault.id, 0.3, summary, fault.advice)
+    if ends.first(Meaning.GAVE_UP):
+        summary = "the run ended without reaching its target"
+        return Cause(CauseClass.UNKNOWN, None, 0.3, summary, "Check hyper-parameters and data.")
+    return Cause(CauseClass.UNKNOWN, None, 0.0, "no cause found", "")
+
+
+def _cause_of_root(log: JobLog, root: Incident, blame: Blame, *, training: bool) -> Cause:
+    shape = log.shapes[root.shape]
+    everyone = "; it hits every rank alike, so no node is to blame" if blame.widespread else ""
+    if root.fault is None:
+        cause = class_of_exception(root.exception or "", shape, training=training)
+        text = shape.text.strip()[:160]
+        return Cause(cause, None, 0.6, text + everyone, "Read the traceback at the first line shown.")
+    fault = root.fault
+    confidence = 0.9 if blame.suspects or blame.widespread else 0.7
+    if fault.echo or fault.weight < 0.8:
+        confidence -= 0.2
+    cause = fault.cause
+    if cause in (CauseClass.USER_CODE, CauseClass.UNKNOWN) and shape.frames:
+        cause = class_of_exception(fault.id, shape, training=training)
+    return Cause(cause, fault.id, round(confidence, 2), fault.summary + everyone, fault.advice)
+
+
+_DEATHS: Final = (
+    (re.compile(r"Out Of Memory"), CauseClass.USER_RESOURCE, "its memory limit was exceeded"),
+    (re.compile(r"Segmentation fault|SIGSEGV|signal 11$|139$"), CauseClass.USER_CODE, "a segmentation fault"),
+    (re.compile(r"Bus error|SIGBUS|signal 7$|135$"), CauseClass.USER_RESOURCE, "a bus error"),
+    (re.compile(r"Killed|SIGKILL|signal 9$|137$"), CauseClass.HARDWARE_NODE, "it was killed (SIGKILL)"),
+    (re.compile(r"heartbeats|died"), CauseClass.HARDWARE_NODE, "its process or node is gone"),
+)
+
+
+def _cause_of_death(blame: Blame) -> Cause:
+    """A process that a launcher saw end, without a line of its own on why."""
+    assert blame.death is not None  # noqa: S101 (the caller has checked it)
+    report = blame.death.report
+    how = report.manner
+    summary = f"{report.launcher.value} reports the first process that ended ({how}); it wrote no error of its own"
+    advice = "Read the end of that process's own log and the kernel log of its node (OOM killer, Xid)."
+    for pattern, cause, what in _DEATHS:
+        if pattern.search(how):
+            return Cause(cause, None, 0.5, f"{summary}: {what}", advice)
+    return Cause(CauseClass.UNKNOWN, None, 0.3, summary, advice)

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.logs.cast import Cast
 from llmprism.logs.incidents import Incident
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole
+from llmprism.logs.members import Members
 from llmprism.logs.shapes import Level, Place, ShapeFlag
 from llmprism.logs.suspects import Blame
 from llmprism.logs.templates import group_shapes
@@ -23,7 +23,7 @@ _HEAT_BUCKETS: Final = 60
 _MAX_HEAT_ROWS: Final = 512
 
 
-def build_events(log: JobLog, cast: Cast, incidents: list[Incident], blame: Blame) -> tuple[LogEvent, ...]:
+def build_events(log: JobLog, members: Members, incidents: list[Incident], blame: Blame) -> tuple[LogEvent, ...]:
     """One event per template, signature and role; the root first, then by time."""
     groups: dict[tuple[str, str, EventRole], list[Incident]] = defaultdict(list)
     templates = group_shapes(log.shapes[incident.shape].template for incident in incidents)
@@ -31,7 +31,7 @@ def build_events(log: JobLog, cast: Cast, incidents: list[Incident], blame: Blam
         template = templates[log.shapes[incident.shape].template].text
         signature = incident.fault.id if incident.fault else ""
         groups[template, signature, _role(incident, blame)].append(incident)
-    events = [_event(log, cast, group, template, role, blame) for (template, _, role), group in groups.items()]
+    events = [_event(log, members, group, template, role, blame) for (template, _, role), group in groups.items()]
     order = {EventRole.ROOT: 0, EventRole.CASCADE: 1, EventRole.SYMPTOM: 2}
     events.sort(
         key=lambda e: (
@@ -65,12 +65,14 @@ def _same_cause(incident: Incident, root: Incident) -> bool:
     return False
 
 
-def _event(log: JobLog, cast: Cast, group: list[Incident], template: str, role: EventRole, blame: Blame) -> LogEvent:
+def _event(
+    log: JobLog, members: Members, group: list[Incident], template: str, role: EventRole, blame: Blame
+) -> LogEvent:
     first = min(group, key=lambda i: (i.time_ns == 0, i.time_ns, i.file, i.line))
     if blame.root is not None and role is EventRole.ROOT and any(i.shape == blame.root.shape for i in group):
         first = blame.root
     shape = log.shapes[first.shape]
-    ranks = sorted({rank for i in group if i.actor >= 0 and (rank := cast.actors[i.actor].rank) is not None})
+    ranks = sorted({rank for i in group if i.actor >= 0 and (rank := members.actors[i.actor].rank) is not None})
     score = {EventRole.ROOT: 1.0, EventRole.CASCADE: 0.6, EventRole.SYMPTOM: 0.2}[role]
     if first.late:
         score = 0.1
@@ -94,7 +96,7 @@ def _event(log: JobLog, cast: Cast, group: list[Incident], template: str, role: 
     )
 
 
-def build_heat(log: JobLog, cast: Cast) -> EventHeat | None:
+def build_heat(log: JobLog, members: Members) -> EventHeat | None:
     """Failure lines per actor and time bucket over the span of the logs."""
     troubled = np.array(
         [
@@ -106,9 +108,9 @@ def build_heat(log: JobLog, cast: Cast) -> EventHeat | None:
         dtype=np.bool_,
     )
     rows = np.flatnonzero(troubled[log.rows.shape]) if log.rows.shape.size else np.zeros(0, dtype=np.int64)
-    if not rows.size or not cast.actors:
+    if not rows.size or not members.actors:
         return None
-    actor = cast.actor_of_writer[log.rows.writer[rows]]
+    actor = members.actor_of_writer[log.rows.writer[rows]]
     times = log.rows.time_ns[rows]
     known = (actor >= 0) & (times > 0)
     if not known.any():
@@ -117,11 +119,11 @@ def build_heat(log: JobLog, cast: Cast) -> EventHeat | None:
     low = int(min(times[known].min(), _first_time(log)))
     high = int(max(times[known].max(), starts.max() if starts.size else 0)) + 1
     bucket = max((high - low) // _HEAT_BUCKETS, 1)
-    counts = np.zeros((len(cast.actors), _HEAT_BUCKETS + 1), dtype=np.int64)
+    counts = np.zeros((len(members.actors), _HEAT_BUCKETS + 1), dtype=np.int64)
     np.add.at(counts, (actor[known], (times[known] - low) // bucket), 1)
     shown = np.argsort(-counts.sum(axis=1), kind="stable")[:_MAX_HEAT_ROWS]
     shown.sort()
-    rows_out = tuple(cast.actors[int(a)].label for a in shown)
+    rows_out = tuple(members.actors[int(a)].label for a in shown)
     return EventHeat(rows_out, low, bucket, tuple(tuple(int(v) for v in counts[int(a)]) for a in shown))
 
 

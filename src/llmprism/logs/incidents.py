@@ -13,9 +13,10 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.logs.cast import Cast
 from llmprism.logs.joblog import JobLog
+from llmprism.logs.launcher_reports import REPORT_LINE
 from llmprism.logs.library import Fault, FaultRole, Meaning, Severity
+from llmprism.logs.members import Members
 from llmprism.logs.progress import Progress
 from llmprism.logs.shapes import Level, Shape, ShapeFlag, exception_name
 from llmprism.model.log import Stage
@@ -54,6 +55,8 @@ class Incident:
     stage: Stage
     terminal: bool
     late: bool
+    timed: bool = False
+    """The line has a time of its own."""
 
     @property
     def role(self) -> FaultRole | None:
@@ -142,28 +145,30 @@ def _stages_follow(progress: Progress, file: int, line: int) -> bool:
 
 
 def find_incidents(
-    log: JobLog, cast: Cast, progress: Progress, ends: EndMarks, normal: Normality | None
+    log: JobLog, members: Members, progress: Progress, ends: EndMarks, normal: Normality | None
 ) -> list[Incident]:
     """All incidents in order of time where known, else of reading."""
     bears = np.array([_bears_on_failure(shape) for shape in log.shapes], dtype=np.bool_)
     rows = np.flatnonzero(bears[log.rows.shape]) if log.rows.shape.size else np.zeros(0, dtype=np.int64)
     if not rows.size:
         return []
-    actor = cast.actor_of_writer[log.rows.writer[rows]].astype(np.int64)
+    actor = members.actor_of_writer[log.rows.writer[rows]].astype(np.int64)
     survived = _survived(log, progress, rows)
     late = _late(log, ends, rows)
     state = survived.astype(np.int64) + 2 * late.astype(np.int64)
-    key = (log.rows.shape[rows].astype(np.int64) * (len(cast.actors) + 1) + actor + 1) * 4 + state
+    key = (log.rows.shape[rows].astype(np.int64) * (len(members.actors) + 1) + actor + 1) * 4 + state
     _, first, count = np.unique(key, return_index=True, return_counts=True)
     found: list[Incident] = []
-    actors = max(len(cast.actors), 1)
+    actors = max(len(members.actors), 1)
     for place, many in zip(first.tolist(), count.tolist(), strict=True):
-        incident = _incident(log, cast, progress, int(rows[place]), int(many), bool(survived[place]), bool(late[place]))
+        incident = _incident(
+            log, members, progress, int(rows[place]), int(many), bool(survived[place]), bool(late[place])
+        )
         shape = log.shapes[incident.shape]
         if normal and normal.is_normal(shape, incident.stage, float(log.count[incident.shape]) / actors):
             continue
         found.append(incident)
-    found = [_with_exit_actor(incident, log, cast) for incident in found]
+    found = [_with_exit_actor(incident, log, members) for incident in found]
     return sorted(found, key=lambda i: (i.time_ns == 0, i.time_ns, i.file, i.line))
 
 
@@ -210,14 +215,14 @@ def _late(log: JobLog, ends: EndMarks, rows: NDArray[np.int64]) -> NDArray[np.bo
 
 
 def _incident(
-    log: JobLog, cast: Cast, progress: Progress, row: int, count: int, survived: bool, late: bool
+    log: JobLog, members: Members, progress: Progress, row: int, count: int, survived: bool, late: bool
 ) -> Incident:
     shape_id, writer = int(log.rows.shape[row]), int(log.rows.writer[row])
     file, line, when = int(log.rows.file[row]), int(log.rows.line[row]), int(log.rows.time_ns[row])
     shape = log.shapes[shape_id]
     return Incident(
         shape_id,
-        int(cast.actor_of_writer[writer]),
+        int(members.actor_of_writer[writer]),
         writer,
         row,
         file,
@@ -229,6 +234,7 @@ def _incident(
         progress.stage_at(file, line, when),
         terminal=not survived and not late,
         late=late,
+        timed=bool(log.rows.timed[row]),
     )
 
 
@@ -236,17 +242,16 @@ _REPORT_REACH: Final = 80
 """Lines between torchrun's `failed (exitcode: ...)` and the report that names the rank."""
 
 
-def _with_exit_actor(incident: Incident, log: JobLog, cast: Cast) -> Incident:
+def _with_exit_actor(incident: Incident, log: JobLog, members: Members) -> Incident:
     """A launcher's line about a process belongs to that process, a kernel's line to the only rank of its node."""
     if incident.actor < 0 and incident.fault is not None and incident.fault.node_wide:
         node = log.writers[incident.writer].identity.node or log.file_identity[incident.file].node
-        on_node = [number for number, actor in enumerate(cast.actors) if actor.node == node]
+        on_node = [number for number, actor in enumerate(members.actors) if actor.node == node]
         return replace(incident, actor=on_node[0]) if len(on_node) == 1 else incident
-    text = log.shapes[incident.shape].text
-    if "exitcode" not in text and "srun: error" not in text:
+    if not REPORT_LINE.search(log.shapes[incident.shape].text):
         return incident
-    for report in cast.exits:
+    for report in members.exits:
         near = 0 <= report.line - incident.line <= _REPORT_REACH
-        if report.file == incident.file and near and report.rank is not None and report.rank in cast.by_rank:
-            return replace(incident, actor=cast.by_rank[report.rank])
+        if report.file == incident.file and near and report.rank is not None and report.rank in members.by_rank:
+            return replace(incident, actor=members.by_rank[report.rank])
     return incident

@@ -24,7 +24,7 @@ from llmprism import limits
 from llmprism.errors import FormatError, InputError
 from llmprism.logs.automaton import Automaton
 from llmprism.logs.pattern import Pattern, parse_pattern, without_numbers
-from llmprism.model.log import CauseClass
+from llmprism.model.log import CauseClass, Stage
 
 __all__ = ["Fault", "FaultRole", "Library", "Marker", "Meaning", "load_library", "parse_library"]
 
@@ -67,7 +67,8 @@ class Fault:
     """What a line means.
 
     `accuses`: the line names the rank or address that is to blame. `hang`: it tells of waiting. `node_wide`: it speaks
-    of the node, not of one process. `weight` decides between entries that match the same line: the heavier wins.
+    of the node, not of one process. `stage`: the stage in which it happens, where nothing else says which.
+    `weight` decides between entries that match the same line: the heavier wins.
     """
 
     id: str
@@ -84,6 +85,7 @@ class Fault:
     node_wide: bool = False
     weight: float = 1.0
     examples: tuple[str, ...] = ()
+    stage: Stage = Stage.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Marker:
 
 _FAULT_KEYS: Final = {
     "id", "pattern", "patterns", "class", "role", "severity", "summary", "advice", "source",
-    "echo", "accuses", "hang", "node_wide", "weight", "examples",
+    "echo", "accuses", "hang", "node_wide", "weight", "examples", "stage",
 }  # fmt: skip
 _MARKER_KEYS: Final = {"id", "pattern", "patterns", "means", "source", "examples"}
 
@@ -158,6 +160,7 @@ def _fault(entry: dict[str, Any], name: str) -> Fault:
         cause = CauseClass(entry.get("class", "unknown"))
         severity = Severity(entry.get("severity", "error"))
         weight = float(entry.get("weight", 1.0))
+        stage = Stage(entry.get("stage", "unknown"))
     except (ValueError, TypeError) as error:
         raise FormatError(f"{where}: {error}") from error
     return Fault(
@@ -175,6 +178,7 @@ def _fault(entry: dict[str, Any], name: str) -> Fault:
         bool(entry.get("node_wide", False)),
         weight,
         tuple(map(str, entry.get("examples", ()))),
+        stage,
     )
 
 

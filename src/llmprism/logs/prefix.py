@@ -1,9 +1,12 @@
 """Where a line's text begins: the tags that launchers put before it are stepped over and hashed.
 
 `12: ` (srun -l), `[rank3]:` and `[default3]:` (torchrun), `[1,3]<stdout>:` (mpirun), `(Worker pid=1, ip=10.0.0.1)`
-(Ray), `[pod/name/container]` (kubectl), `host:pid:tid [0]` (NCCL), `host kernel:` (syslog), `host: ` (pdsh, where the
-file is known to have it). A time between tags is read and stepped over too. What a tag means is worked out once per
-tag in tags.py.
+(Ray), `[pod/name/container]` (kubectl), `stdout F` after a time (Kubernetes), `host:pid:tid [0]` (NCCL), `host kernel:`
+and `host program[pid]:` (syslog), `host: ` and `host | ` (pdsh, docker compose, where the file is known to have it),
+and a rank in words: `[Rank 3]`, `(rank 3)`, `rank=3`, `rank 3:`. A time between tags is read and stepped over too.
+
+A rank may also stand behind the words of a logger (`INFO [logging.py:96:log_dist] [Rank 3] step 5`): those are looked
+through without stepping over them. What a tag means is worked out once per tag in tags.py.
 """
 
 from __future__ import annotations
@@ -23,8 +26,14 @@ _ESCAPE = 27
 _HASH_SEED = np.uint64(0xCBF29CE484222325)
 _HASH_PRIME = np.uint64(0x9E3779B97F4A7C15)
 _KERNEL: UInt8 = np.frombuffer(b" kernel:", dtype=np.uint8)
+_RANK_WORD: UInt8 = np.frombuffer(b"rank", dtype=np.uint8)
+_GLOBAL_WORD: UInt8 = np.frombuffer(b"global", dtype=np.uint8)
+_STD_WORDS: UInt8 = np.frombuffer(b"stdoutstderr", dtype=np.uint8)
 _MAX_PREFIX_PIECES = 4
 _MAX_PIECE_BYTES = 200
+_HEADER_TOKENS = 10
+_HEADER_BYTES = 160
+"""How far the words of a logger are looked through for a rank."""
 
 
 @compiled
@@ -36,8 +45,112 @@ def _digits(buf: UInt8, i: int, end: int) -> int:
 
 
 @compiled
+def _same_word(buf: UInt8, i: int, end: int, word: UInt8) -> bool:
+    """Whether the letters of a lower-case word stand at `i`, in any case."""
+    if i + word.size > end:
+        return False
+    same = True
+    for k in range(word.size):
+        same = same and (buf[i + k] | 32) == word[k]
+    return same
+
+
+@compiled
+def _rank_tag(buf: UInt8, i: int, end: int) -> tuple[int, int]:
+    """`rank 3`, `Rank: 3`, `RANK=3`, `rank3`, `global_rank=3` at `i`: (after it, the byte that joins) or (i, 0)."""
+    j = i
+    if _same_word(buf, j, end, _GLOBAL_WORD):
+        j += _GLOBAL_WORD.size + 1
+    if not _same_word(buf, j, end, _RANK_WORD):
+        return i, 0
+    j += _RANK_WORD.size
+    joined = 0
+    if j < end and (buf[j] == 32 or buf[j] == 58 or buf[j] == 61 or buf[j] == 95 or buf[j] == 35):
+        joined = int(buf[j])
+        j += 1
+        if j < end and buf[j] == 32:
+            j += 1
+    k = _digits(buf, j, end)
+    if k == j or k - j > 7:
+        return i, 0
+    return k, joined
+
+
+@compiled
+def _closed_rank(buf: UInt8, i: int, end: int) -> tuple[int, int]:
+    """`[Rank 3]`, `(rank 3)`, `<rank=3>`, with or without a colon after it: (after it, end of the tag)."""
+    k, _ = _rank_tag(buf, i + 1, end)
+    if k == i + 1 or k >= end or (buf[k] != 93 and buf[k] != 41 and buf[k] != 62):
+        return i, i
+    return (k + 2 if k + 1 < end and buf[k + 1] == 58 else k + 1), k
+
+
+@compiled
+def _open_rank(buf: UInt8, i: int, end: int) -> tuple[int, int]:
+    """`rank 3:`, `rank=3 `, `Rank 3 | `: (after it, end of the tag). A rank named in a sentence is none of these."""
+    k, joined = _rank_tag(buf, i, end)
+    if k == i:
+        return i, i
+    if k < end and (buf[k] == 58 or buf[k] == 124):
+        return k + 1, k
+    if joined == 61 and (k == end or buf[k] == 32 or buf[k] == 44):
+        return min(k + 1, end), k
+    if k + 2 < end and buf[k] == 32 and (buf[k + 1] == 124 or buf[k + 1] == 45) and buf[k + 2] == 32:
+        return k + 2, k
+    return i, i
+
+
+@compiled
+def _is_header_token(buf: UInt8, i: int, end: int) -> bool:
+    """Whether the token `buf[i:end]` is a logger's: a level, a place in code, `key=value`, `-`, `|`; no prose."""
+    upper = True
+    for k in range(i, end):
+        c = buf[k]
+        if c == 61:
+            return True
+        if c == 58 and k + 1 < end and 48 <= buf[k + 1] <= 57:
+            return True
+        if not (65 <= c <= 90 or c == 45 or c == 124 or c == 58 or c == 44 or c == 46 or 48 <= c <= 57):
+            upper = False
+    return upper
+
+
+@compiled
+def _header_rank(buf: UInt8, i: int, end: int) -> tuple[int, int]:
+    """A rank behind the words of a logger: (start, end) of the tag, or (i, i)."""
+    at = i
+    stop = min(end, i + _HEADER_BYTES)
+    for _ in range(_HEADER_TOKENS):
+        while at < stop and buf[at] == 32:
+            at += 1
+        if at >= stop:
+            break
+        if buf[at] == 91:
+            after, tag_end = _closed_rank(buf, at, end)
+            if after > at:
+                return at, tag_end
+            while at < stop and buf[at] != 93:
+                at += 1
+            at += 1
+            continue
+        after, tag_end = _open_rank(buf, at, end)
+        if after > at:
+            return at, tag_end
+        token_end = at
+        while token_end < stop and buf[token_end] != 32:
+            token_end += 1
+        if not _is_header_token(buf, at, token_end):
+            break
+        at = token_end
+    return i, i
+
+
+@compiled
 def _bracket_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     """`[rank3]:`, `[default3]:`, `[3]:`, `[1,3]<stdout>:`, `[pod/name/container] `: (after it, end of the tag)."""
+    after, tag_end = _closed_rank(buf, i, end)
+    if after > i:
+        return after, tag_end
     j = i + 1
     if j + 4 < end and buf[j] == 112 and buf[j + 1] == 111 and buf[j + 2] == 100 and buf[j + 3] == 47:
         while j < end and buf[j] != 93 and j - i < _MAX_PIECE_BYTES:
@@ -64,7 +177,10 @@ def _bracket_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
 
 @compiled
 def _worker_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
-    """`(RayTrainWorker pid=123, ip=10.0.0.1) `: (after it, end of the tag)."""
+    """`(RayTrainWorker pid=123, ip=10.0.0.1) `, `(rank 3) `: (after it, end of the tag)."""
+    after, tag_end = _closed_rank(buf, i, end)
+    if after > i:
+        return after, tag_end
     j = i + 1
     seen = False
     while j < end and j - i < _MAX_PIECE_BYTES and buf[j] != 41:
@@ -100,7 +216,7 @@ def _nccl_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
 
 @compiled
 def _host_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
-    """`host: ` of pdsh and its like; asked for only in files that are known to have it."""
+    """`host: ` of pdsh and `host | ` of docker compose; looked for only in files that are known to have it."""
     j = i
     while j < end and j - i < 64:
         c = buf[j]
@@ -109,6 +225,38 @@ def _host_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
         j += 1
     if j > i and j + 1 < end and buf[j] == 58 and buf[j + 1] == 32:
         return j + 2, j
+    k = j
+    while k < end and buf[k] == 32:
+        k += 1
+    if j > i and k > j and k < end and buf[k] == 124:
+        return k + 1, j
+    return i, i
+
+
+@compiled
+def _stream_piece(buf: UInt8, i: int, end: int) -> int:
+    """The offset after `stdout F ` or `stderr P ` of a Kubernetes log at `i`, else `i`."""
+    if i + 8 > end or buf[i] != 115 or buf[i + 6] != 32 or (buf[i + 7] != 70 and buf[i + 7] != 80):
+        return i
+    if _same_word(buf, i, end, _STD_WORDS[:6]) or _same_word(buf, i, end, _STD_WORDS[6:]):
+        return min(i + 9, end)
+    return i
+
+
+@compiled
+def _program_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
+    """`host program[pid]: ` of a syslog, after its time: (after it, end of the host)."""
+    j = i
+    while j < end and j - i < 64 and buf[j] != 32:
+        j += 1
+    k = j + 1
+    while k < end and k - j < 40 and buf[k] != 91 and buf[k] != 32 and buf[k] != 58:
+        k += 1
+    if j == i or k <= j + 1 or k >= end or buf[k] != 91:
+        return i, i
+    digits_end = _digits(buf, k + 1, end)
+    if digits_end > k + 1 and digits_end + 1 < end and buf[digits_end] == 93 and buf[digits_end + 1] == 58:
+        return digits_end + 2, j
     return i, i
 
 
@@ -127,8 +275,14 @@ def _kernel_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
 
 
 @compiled
+def _syslog_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
+    after, tag_end = _kernel_piece(buf, i, end)
+    return (after, tag_end) if after > i else _program_piece(buf, i, end)
+
+
+@compiled
 def _piece(buf: UInt8, i: int, end: int, first: bool, host_prefix: bool) -> tuple[int, int]:
-    """One tag of the prefix at `i`: (offset after it, end of its telling part); (i, i) where there is none."""
+    """One tag of the prefix at `i`: (offset after it, end of the part that identifies); (i, i) where there is none."""
     c = buf[i]
     if 48 <= c <= 57:
         if first:
@@ -147,13 +301,17 @@ def _piece(buf: UInt8, i: int, end: int, first: bool, host_prefix: bool) -> tupl
         if after > i:
             return after, tag_end
     if (97 <= c <= 122) or (65 <= c <= 90):
+        if (c | 32) == 114 or (c | 32) == 103:
+            after, tag_end = _open_rank(buf, i, end)
+            if after > i:
+                return after, tag_end
         return _nccl_piece(buf, i, end)
     return i, i
 
 
 @compiled
-def line_head(buf: UInt8, i: int, end: int, host_prefix: bool) -> tuple[int, np.uint64, int]:
-    """(offset of the text, hash of the tags, time in ns or 0). A time between tags is stepped over."""
+def line_head(buf: UInt8, i: int, end: int, host_prefix: bool) -> tuple[int, int, np.uint64, int]:
+    """(offset of the text, end of the last tag, hash of the tags, time in ns or 0). A time between tags is skipped."""
     tags = np.uint64(0)
     time_ns = 0
     pieces = 0
@@ -165,7 +323,7 @@ def line_head(buf: UInt8, i: int, end: int, host_prefix: bool) -> tuple[int, np.
             break
         after, tag_end = _piece(buf, i, end, pieces == 0, host_prefix)
         if after == i and time_ns != 0:
-            after, tag_end = _kernel_piece(buf, i, end)
+            after, tag_end = _syslog_piece(buf, i, end)
         if after > i:
             if tags == np.uint64(0):
                 tags = _HASH_SEED
@@ -179,7 +337,14 @@ def line_head(buf: UInt8, i: int, end: int, host_prefix: bool) -> tuple[int, np.
             time_ns = found
             if found != 0 and time_start - i <= 1:
                 i = time_end
+                if i < end and buf[i] == 32:
+                    i = _stream_piece(buf, i + 1, end)
                 text = i
                 continue
         break
-    return text, tags, time_ns
+    start, tag_end = _header_rank(buf, text, end)
+    if tag_end > start:
+        if tags == np.uint64(0):
+            tags = _HASH_SEED
+        return text, tag_end, mix_bytes(buf, start, tag_end, tags) * _HASH_PRIME, time_ns
+    return text, text, tags, time_ns

@@ -80,6 +80,8 @@ class Progress:
     total: int | None
     step_ns: int | None
     last_ns: int
+    shapes: frozenset[int] = frozenset()
+    """Shapes whose lines count iterations."""
 
     def iteration_at(self, file: int, line: int, time_ns: int) -> int | None:
         """The last iteration completed before a line: in its own file, else by time, else the last of the job."""
@@ -163,7 +165,8 @@ def measure_progress(log: JobLog) -> Progress:
     values = log.iterations.value[keep]
     last = int(values.max()) if values.size else None
     times = log.iterations.time_ns[keep]
-    return Progress(tuple(tracks), last, total, _step_ns(tracks), int(times.max()) if times.size else 0)
+    last_ns = int(times.max()) if times.size else 0
+    return Progress(tuple(tracks), last, total, _step_ns(tracks), last_ns, frozenset(chosen))
 
 
 def _iteration_shapes(log: JobLog) -> tuple[set[int], int | None]:

@@ -1,4 +1,4 @@
-"""Log files → `JobLog`: counts per shape and writer, rows for the lines that matter, and the series of iterations.
+"""Log files → `JobLog`: counts per shape and writer, rows for the lines that matter, series of iterations and metrics.
 
 One pass over the bytes. Per block the kernels give every line its shape, its prefix and its time; new shapes and new
 prefixes (few) are described in Python; everything else is array work. Memory grows with distinct shapes, writers and
@@ -7,7 +7,6 @@ failure lines, never with the size of the logs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,15 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism import limits
+from llmprism.errors import InputError
+from llmprism.logs.blocks import read_blocks
 from llmprism.logs.clock import YEARLESS_END_NS, set_year, year_of
-from llmprism.logs.joblog import IterationSeries, JobLog, Rows, Writer
-from llmprism.logs.kernels import fill_times, numbers_after, pair_keys
+from llmprism.logs.flight import FlightRecord, is_flight_dump, parse_flight_dump
+from llmprism.logs.joblog import JobLog, Rows, Writer
+from llmprism.logs.kernels import fill_times, pair_keys
 from llmprism.logs.library import Library
-from llmprism.logs.linetext import is_quoted_code, line_text, plain_text
-from llmprism.logs.masking import mask_text, shape_hash
+from llmprism.logs.linetext import line_text
 from llmprism.logs.scan import Lines, scan_block
-from llmprism.logs.shapes import FRAME_LINE, MAX_TEXT_CHARS, Place, Shape, ShapeFlag, choose_fault, describe_shape
-from llmprism.logs.sources import Dropped, LogFile, find_log_files, read_blocks
+from llmprism.logs.series import SeriesReader, joined
+from llmprism.logs.shape_store import ShapeStore, place_of
+from llmprism.logs.shapes import Place, ShapeFlag
+from llmprism.logs.sources import Dropped, LogFile, OpenLog, open_logs
 from llmprism.logs.tables import KeyTable
 from llmprism.logs.tags import Identity, identity_of_file, identity_of_prefix, looks_host_prefixed
 
@@ -32,32 +35,32 @@ __all__ = ["read_job"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-UInt64 = NDArray[np.uint64]
+UInt8 = NDArray[np.uint8]
 
 LINES_PER_SCAN: Final = 1 << 17
-CONTEXT_LINES: Final = 3
-_CONTEXT_REACH: Final = 400
-"""Lines of other writers that may lie between a line and its neighbours of the same writer."""
-
-_MAX_CONTEXT_SHAPES: Final = 3_000
 _MAX_TEXTS: Final = 100_000
 _MAX_INSPECTED: Final = 50_000
 """Lines matched one by one because their numbers matter; a flood beyond this is counted under the first meaning."""
 
-_SERIES_PER_SCAN: Final = 2_000
-_MAX_FRAMES_BACK: Final = 160
-_MAX_FRAMES_REACH: Final = 20_000
-"""Lines of all writers within which the frames of a traceback are looked for: 64 ranks fail line by line together."""
-
 _MAX_PLACES: Final = 20_000
+_TEXT_CHARS: Final = 600
 
 
-def _grown(array: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def _grown(array: Int64, size: int) -> Int64:
     if size <= array.size:
         return array
     bigger = np.zeros(max(size, array.size * 2, 64), dtype=array.dtype)
     bigger[: array.size] = array
     return bigger
+
+
+def _salt(file: int) -> np.uint64:
+    """What makes equal prefixes of different files different."""
+    return np.uint64(((file + 1) * 0x9E3779B97F4A7C15) & ((1 << 64) - 1))
+
+
+def _counter() -> Int64:
+    return np.zeros(1024, dtype=np.int64)
 
 
 @dataclass(slots=True)
@@ -66,87 +69,142 @@ class _FileState:
     last_ns: int = 0
     year: int = 0
     host_prefix: bool = False
-    default_writer: int = -1
+    lines: int = 0
+    cut: bool = False
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Lines by shape, writer and pair of both. `last_*`: the largest iteration and the last time of a pair."""
+
+    pair_table: KeyTable = field(default_factory=lambda: KeyTable(4_000_000))
+    pairs: list[tuple[Any, ...]] = field(default_factory=list)
+    shape: Int64 = field(default_factory=_counter)
+    pair: Int64 = field(default_factory=_counter)
+    pair_iteration: Int64 = field(default_factory=_counter)
+    pair_last_ns: Int64 = field(default_factory=_counter)
+    writer: Int64 = field(default_factory=_counter)
+    writer_last_line: Int64 = field(default_factory=_counter)
+    writer_last_ns: Int64 = field(default_factory=_counter)
+
+    def take(
+        self, shape: Int32, writer: Int32, lines: Lines, times: Int64, shapes: int, writers: int
+    ) -> tuple[Int32, Int32]:
+        """Count the lines; (pair of every line, rows whose pair is met for the first time)."""
+        self.shape = _grown(self.shape, shapes + 1)
+        self.shape += np.bincount(shape, minlength=self.shape.size)[: self.shape.size]
+        keys = np.empty(shape.size, dtype=np.uint64)
+        pair_keys(shape, writer, keys)
+        pair, first = self.pair_table.assign(keys)
+        if first.size:
+            self.pairs.append((shape[first], writer[first]))
+        for name in ("pair", "pair_iteration", "pair_last_ns"):
+            setattr(self, name, _grown(getattr(self, name), self.pair_table.used + 1))
+        known = pair[pair >= 0]
+        self.pair += np.bincount(known, minlength=self.pair.size)[: self.pair.size]
+        for name in ("writer", "writer_last_line", "writer_last_ns"):
+            setattr(self, name, _grown(getattr(self, name), writers + 1))
+        self.writer += np.bincount(writer, minlength=self.writer.size)[: self.writer.size]
+        np.maximum.at(self.writer_last_line, writer, lines.number)
+        np.maximum.at(self.writer_last_ns, writer, times)
+        return pair, first
+
+    def take_iterations(self, pair: Int32, values: Int64, times: Int64) -> None:
+        """The largest iteration of each pair, kept one higher so that 0 means none."""
+        good = (pair >= 0) & (values >= 0)
+        np.maximum.at(self.pair_iteration, pair[good], values[good] + 1)
+        np.maximum.at(self.pair_last_ns, pair[good], times[good])
 
 
 @dataclass(slots=True)
 class _Reader:
-    library: Library
+    store: ShapeStore
     dropped: Dropped
-    files: list[LogFile]
+    files: list[LogFile] = field(default_factory=list)
+    states: list[_FileState] = field(default_factory=list)
     identities: list[Identity] = field(default_factory=list)
-    shapes: list[Shape] = field(default_factory=list)
-    flags: Int32 = field(default_factory=lambda: np.zeros(1024, dtype=np.int32))
-    anchors: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((1024, 16), dtype=np.uint8))
-    anchor_sizes: Int32 = field(default_factory=lambda: np.zeros(1024, dtype=np.int32))
     shape_table: KeyTable = field(default_factory=lambda: KeyTable(limits.MAX_LOG_SHAPES))
     prefix_table: KeyTable = field(default_factory=lambda: KeyTable(limits.MAX_LOG_STREAMS))
-    pair_table: KeyTable = field(default_factory=lambda: KeyTable(4_000_000))
     writers: list[Writer] = field(default_factory=list)
-    shape_count: Int64 = field(default_factory=lambda: np.zeros(1024, dtype=np.int64))
-    pair_count: Int64 = field(default_factory=lambda: np.zeros(1024, dtype=np.int64))
-    pairs: list[tuple[Int32, Int32]] = field(default_factory=list)
-    writer_lines: Int64 = field(default_factory=lambda: np.zeros(1024, dtype=np.int64))
-    writer_last_line: Int64 = field(default_factory=lambda: np.zeros(1024, dtype=np.int64))
-    writer_last_ns: Int64 = field(default_factory=lambda: np.zeros(1024, dtype=np.int64))
-    rows: list[tuple[Int32, Int32, Int32, Int64, Int64]] = field(default_factory=list)
+    counts: _Counts = field(default_factory=_Counts)
+    series: SeriesReader = field(default_factory=SeriesReader)
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
     row_count: int = 0
-    series: list[tuple[Int32, Int32, Int64, Int64, Int64]] = field(default_factory=list)
     texts: dict[int, str] = field(default_factory=dict)
     places: dict[tuple[int, int], Place] = field(default_factory=dict)
-    context_shapes: int = 0
+    flights: list[FlightRecord] = field(default_factory=list)
     inspected: int = 0
-    variants: dict[tuple[int, str], int] = field(default_factory=dict)
     lines: int = 0
-    bytes: int = 0
+    byte_count: int = 0
 
-    def read_file(self, number: int, year: int) -> tuple[int, int]:
-        """Read one file; its lines and the last time in it."""
-        file = self.files[number]
-        self.identities.append(identity_of_file(file.name))
-        state = _FileState(number, year=year)
-        line_number = 1
-        first = True
-        for block in read_blocks(file, self.dropped):
-            if first:
-                head = block.buffer[: min(block.size, 1 << 15)].tobytes().decode("utf-8", "replace")
-                state.host_prefix = looks_host_prefixed(head)
-                first = False
+    def read_file(self, log: OpenLog, year: int) -> None:
+        if is_flight_dump(log.text.head, log.file.name):
+            records = parse_flight_dump(log.text.read_all(limits.MAX_FLIGHT_DUMP_BYTES + 1), log.file.name)
+            self.dropped.add("broken flight record", int(not records))
+            self.flights += records
+            return
+        if not log.text.head:
+            self.add_empty_file(log, year)
+            return
+        state: _FileState | None = None
+        for block in read_blocks(log, self.dropped):
+            if state is None:
+                state = self.begin_file(log, year, block.buffer[: min(block.size, 1 << 15)].tobytes())
             at = 0
             while at < block.size:
-                lines, at, line_number, cut = scan_block(
+                lines, at, following, cut = scan_block(
                     block.buffer,
                     block.size,
                     at,
-                    line_number,
+                    state.lines + 1,
                     LINES_PER_SCAN,
                     host_prefix=state.host_prefix,
                     max_line=limits.MAX_LOG_LINE_BYTES,
                 )
+                state.lines = following - 1
                 self.dropped.add("lines cut at the cap", cut)
                 if lines.count:
                     self.take(block.buffer, lines, state)
-            self.bytes += block.size
-        return line_number - 1, state.last_ns
+            state.cut = bool(block.size) and block.buffer[block.size - 1] not in (10, 13)
+            self.byte_count += block.size
 
-    def take(self, buf: NDArray[np.uint8], lines: Lines, state: _FileState) -> None:
+    def add_empty_file(self, log: OpenLog, year: int) -> None:
+        """A file without a line still says that its writer exists and wrote nothing."""
+        self.dropped.add("empty file")
+        state = self.begin_file(log, year, b"")
+        self.prefix_table.assign(np.array([_salt(state.number)], dtype=np.uint64))
+        self.writers.append(Writer(state.number, Identity()))
+
+    def begin_file(self, log: OpenLog, year: int, head: bytes) -> _FileState:
+        state = _FileState(len(self.files), year=year)
+        state.host_prefix = looks_host_prefixed(head.decode("utf-8", "replace"))
+        self.files.append(log.file)
+        self.states.append(state)
+        self.identities.append(identity_of_file(log.file.name))
+        return state
+
+    def take(self, buf: UInt8, lines: Lines, state: _FileState) -> None:
         """One scan's worth of lines."""
         self.lines += lines.count
         times = self.times(lines, state)
         writer = self.writers_of(buf, lines, state)
         shape = self.shapes_of(buf, lines, state)
-        fresh = self.count(shape, writer, lines, times)
-        if fresh.size:
-            self.keep_places(buf, lines, fresh, shape, writer, state)
-        flags = self.flags[shape]
+        pair, fresh = self.counts.take(shape, writer, lines, times, len(self.store.shapes), len(self.writers))
+        self.keep_places(buf, lines, fresh, shape, writer, state)
+        flags = self.store.flags[shape]
         if (flags & int(ShapeFlag.INSPECT)).any():
             shape = self.inspect(buf, lines, shape, flags, state)
-            flags = self.flags[shape]
+            flags = self.store.flags[shape]
         wanted = np.flatnonzero(flags & int(ShapeFlag.ROW))
         self.keep_rows(buf, lines, wanted, shape, writer, times, state)
-        counting = np.flatnonzero(flags & int(ShapeFlag.ITERATION))
-        if counting.size:
-            self.keep_iterations(buf, lines, counting, shape, times, state)
+        file = state.number
+        rows = np.flatnonzero(flags & int(ShapeFlag.ITERATION))
+        if rows.size:
+            values = self.series.take_iterations(buf, lines, rows, shape, writer, times, self.store, file)
+            self.counts.take_iterations(pair[rows], values, times[rows])
+        rows = np.flatnonzero(flags & int(ShapeFlag.METRIC))
+        if rows.size:
+            self.series.take_metrics(buf, lines, rows, shape, writer, times, self.store, file)
 
     def times(self, lines: Lines, state: _FileState) -> Int64:
         times = lines.time_ns
@@ -157,153 +215,50 @@ class _Reader:
         state.last_ns = int(fill_times(times, state.last_ns))
         return times
 
-    def writers_of(self, buf: NDArray[np.uint8], lines: Lines, state: _FileState) -> Int32:
-        """Writer of every line; prefixes are told apart per file."""
-        salt = np.uint64(((state.number + 1) * 0x9E3779B97F4A7C15) & ((1 << 64) - 1))
-        ids, first = self.prefix_table.assign(lines.prefix ^ salt)
-        base = self.identities[state.number]
+    def writers_of(self, buf: UInt8, lines: Lines, state: _FileState) -> Int32:
+        """Writer of every line; equal prefixes of different files are different writers."""
+        ids, first = self.prefix_table.assign(lines.prefix ^ _salt(state.number))
         for row in first.tolist():
-            identity = base
+            identity = Identity()
             if lines.prefix[row] != 0:
-                head = bytes(buf[lines.start[row] : lines.text_start[row]]).decode("utf-8", "replace")
-                identity = identity_of_prefix(head).over(base)
+                head = bytes(buf[lines.start[row] : lines.head_end[row]]).decode("utf-8", "replace")
+                identity = identity_of_prefix(head)
             self.writers.append(Writer(state.number, identity))
         return np.maximum(ids, 0)
 
-    def shapes_of(self, buf: NDArray[np.uint8], lines: Lines, state: _FileState) -> Int32:
+    def shapes_of(self, buf: UInt8, lines: Lines, state: _FileState) -> Int32:
         ids, first = self.shape_table.assign(lines.shape)
         for row in first.tolist():
-            self.add_shape(buf, lines, int(row), state)
+            self.store.add(buf, lines, int(row), state.number)
         missing = ids < 0
         if missing.any():
             self.dropped.add("lines of shapes beyond the cap", int(missing.sum()))
             ids[missing] = 0
         return ids
 
-    def add_shape(self, buf: NDArray[np.uint8], lines: Lines, row: int, state: _FileState) -> None:
-        start, text_start = int(lines.start[row]), int(lines.text_start[row])
-        end = min(int(lines.end[row]), text_start + MAX_TEXT_CHARS)
-        raw = bytes(buf[text_start:end])
-        head = bytes(buf[start:text_start]).decode("utf-8", "replace")
-        shape = describe_shape(
-            int(lines.shape[row]),
-            plain_text(raw),
-            mask_text(raw).decode("utf-8", "replace"),
-            head,
-            self.library,
-            quoted=is_quoted_code(buf, lines, row),
-        )
-        if shape.flags & ShapeFlag.ROW and self.context_shapes < _MAX_CONTEXT_SHAPES:
-            self.context_shapes += 1
-            shape.place = self.place_of(buf, lines, row, state)
-            shape.frames = self.frames_above(shape, buf, lines, row)
-        self.append_shape(shape)
-
-    def append_shape(self, shape: Shape) -> int:
-        number = len(self.shapes)
-        self.shapes.append(shape)
-        if number >= self.flags.size:
-            self.flags = np.concatenate([self.flags, np.zeros_like(self.flags)])
-            self.anchors = np.concatenate([self.anchors, np.zeros_like(self.anchors)])
-            self.anchor_sizes = np.concatenate([self.anchor_sizes, np.zeros_like(self.anchor_sizes)])
-        self.flags[number] = int(shape.flags)
-        if shape.anchor:
-            self.anchors[number, : len(shape.anchor)] = np.frombuffer(shape.anchor, dtype=np.uint8)
-            self.anchor_sizes[number] = len(shape.anchor)
-        return number
-
-    def place_of(self, buf: NDArray[np.uint8], lines: Lines, row: int, state: _FileState) -> Place:
-        """The line with its neighbours among those of the same writer."""
-        low = max(0, row - _CONTEXT_REACH)
-        same = np.flatnonzero(lines.prefix[low : row + _CONTEXT_REACH] == lines.prefix[row]) + low
-        at = int(np.searchsorted(same, row))
-        before, after = same[max(0, at - CONTEXT_LINES) : at], same[at + 1 : at + 1 + CONTEXT_LINES]
-        return Place(
-            state.number,
-            int(lines.number[row]),
-            line_text(buf, lines, row),
-            tuple((int(lines.number[k]), line_text(buf, lines, k)) for k in before.tolist()),
-            tuple((int(lines.number[k]), line_text(buf, lines, k)) for k in after.tolist()),
-        )
-
-    def frames_above(self, shape: Shape, buf: NDArray[np.uint8], lines: Lines, row: int) -> tuple[tuple[str, str], ...]:
-        """The stack frames that the same writer printed above an exception, outermost first."""
-        if not shape.flags & ShapeFlag.EXCEPTION:
-            return ()
-        low = max(0, row - _MAX_FRAMES_REACH)
-        same = np.flatnonzero(lines.prefix[low:row] == lines.prefix[row])[-_MAX_FRAMES_BACK:] + low
-        frames: list[tuple[str, str]] = []
-        for k in same[::-1].tolist():
-            text = line_text(buf, lines, k, tagged=False)
-            if match := FRAME_LINE.match(text):
-                frames.append((match[1], match[2] or ""))
-            elif "Traceback (most recent call last)" in text:
-                break
-        return tuple(reversed(frames))
-
     def keep_places(
-        self, buf: NDArray[np.uint8], lines: Lines, fresh: Int32, shape: Int32, writer: Int32, state: _FileState
+        self, buf: UInt8, lines: Lines, fresh: Int32, shape: Int32, writer: Int32, state: _FileState
     ) -> None:
-        """Text and neighbours of lines that tell of trouble, once per shape and writer."""
-        for row in fresh[(self.flags[shape[fresh]] & int(ShapeFlag.TROUBLE)) != 0].tolist():
+        """Text and neighbours of lines about trouble, once per shape and writer."""
+        for row in fresh[(self.store.flags[shape[fresh]] & int(ShapeFlag.TROUBLE)) != 0].tolist():
             if len(self.places) >= _MAX_PLACES:
                 return
-            self.places[int(shape[row]), int(writer[row])] = self.place_of(buf, lines, row, state)
+            self.places[int(shape[row]), int(writer[row])] = place_of(buf, lines, row, state.number)
 
-    def inspect(self, buf: NDArray[np.uint8], lines: Lines, shape: Int32, flags: Int32, state: _FileState) -> Int32:
+    def inspect(self, buf: UInt8, lines: Lines, shape: Int32, flags: Int32, state: _FileState) -> Int32:
         """Lines whose numbers matter get a shape per meaning: the shape itself, or a variant of it."""
         shape = shape.copy()
         for row in np.flatnonzero(flags & int(ShapeFlag.INSPECT)).tolist():
             if self.inspected >= _MAX_INSPECTED:
                 break
             self.inspected += 1
-            base = int(shape[row])
-            text = line_text(buf, lines, row, tagged=False)
-            faults, markers = self.library.match(text.encode())
-            fault = choose_fault(faults)
-            own = self.shapes[base]
-            if fault == own.fault and tuple(markers) == own.markers:
-                continue
-            meaning = (base, "|".join([fault.id if fault else "", *(marker.id for marker in markers)]))
-            if meaning not in self.variants:
-                key = shape_hash(f"{own.key} {meaning[1]}".encode())
-                head = bytes(buf[lines.start[row] : lines.text_start[row]]).decode("utf-8", "replace")
-                variant = describe_shape(key, text, own.template, head, self.library)
-                variant.place = self.place_of(buf, lines, row, state)
-                variant.frames = self.frames_above(variant, buf, lines, row)
+            shape[row], key = self.store.variant(int(shape[row]), buf, lines, row, state.number)
+            if key is not None:
                 self.shape_table.assign(np.array([key], dtype=np.uint64))
-                self.variants[meaning] = self.append_shape(variant)
-            shape[row] = self.variants[meaning]
         return shape
 
-    def count(self, shape: Int32, writer: Int32, lines: Lines, times: Int64) -> Int32:
-        """Count the lines; the rows whose (shape, writer) is met for the first time."""
-        self.shape_count = _grown(self.shape_count, len(self.shapes) + 1)
-        self.shape_count += np.bincount(shape, minlength=self.shape_count.size)[: self.shape_count.size]
-        keys = np.empty(shape.size, dtype=np.uint64)
-        pair_keys(shape, writer, keys)
-        pair, first = self.pair_table.assign(keys)
-        if first.size:
-            self.pairs.append((shape[first], writer[first]))
-        self.pair_count = _grown(self.pair_count, self.pair_table.used + 1)
-        known = pair[pair >= 0]
-        self.pair_count += np.bincount(known, minlength=self.pair_count.size)[: self.pair_count.size]
-        for name in ("writer_lines", "writer_last_line", "writer_last_ns"):
-            setattr(self, name, _grown(getattr(self, name), len(self.writers) + 1))
-        self.writer_lines += np.bincount(writer, minlength=self.writer_lines.size)[: self.writer_lines.size]
-        np.maximum.at(self.writer_last_line, writer, lines.number)
-        np.maximum.at(self.writer_last_ns, writer, times)
-        return first
-
     def keep_rows(
-        self,
-        buf: NDArray[np.uint8],
-        lines: Lines,
-        wanted: Int64,
-        shape: Int32,
-        writer: Int32,
-        times: Int64,
-        state: _FileState,
+        self, buf: UInt8, lines: Lines, wanted: Int64, shape: Int32, writer: Int32, times: Int64, state: _FileState
     ) -> None:
         room = limits.MAX_LOG_EVENT_ROWS - self.row_count
         if wanted.size > room:
@@ -311,53 +266,30 @@ class _Reader:
             wanted = wanted[:room]
         if not wanted.size:
             return
-        keeps_text = wanted[(self.flags[shape[wanted]] & int(ShapeFlag.TEXT)) != 0]
+        keeps_text = wanted[(self.store.flags[shape[wanted]] & int(ShapeFlag.TEXT)) != 0]
         place = np.searchsorted(wanted, keeps_text)
         for row, at in zip(keeps_text.tolist(), place.tolist(), strict=True):
             if len(self.texts) >= _MAX_TEXTS:
                 break
-            self.texts[self.row_count + at] = line_text(buf, lines, row, tagged=False)[:600]
+            self.texts[self.row_count + at] = line_text(buf, lines, row, tagged=False)[:_TEXT_CHARS]
         file = np.full(wanted.size, state.number, dtype=np.int32)
-        self.rows.append((shape[wanted], writer[wanted], file, lines.number[wanted], times[wanted]))
+        timed = lines.time_ns[wanted] > 0
+        self.rows.append((shape[wanted], writer[wanted], file, lines.number[wanted], times[wanted], timed))
         self.row_count += int(wanted.size)
-
-    def keep_iterations(
-        self, buf: NDArray[np.uint8], lines: Lines, rows: Int64, shape: Int32, times: Int64, state: _FileState
-    ) -> None:
-        values = np.empty(rows.size, dtype=np.int64)
-        which = shape[rows]
-        numbers_after(buf, lines.text_start[rows], lines.end[rows], which, self.anchors, self.anchor_sizes, values)
-        changed = np.ones(rows.size, dtype=np.bool_)
-        changed[1:] = (values[1:] != values[:-1]) | (which[1:] != which[:-1])
-        kept = np.flatnonzero(changed & (values >= 0))
-        if kept.size > _SERIES_PER_SCAN:
-            stride = -(-kept.size // _SERIES_PER_SCAN)
-            kept = np.unique(np.concatenate([kept[::stride], kept[-64:]]))
-        if kept.size:
-            file = np.full(kept.size, state.number, dtype=np.int32)
-            at = rows[kept]
-            self.series.append((which[kept], file, lines.number[at], times[at], values[kept]))
-
-
-def _joined(parts: Sequence[tuple[Any, ...]], column: int, dtype: type) -> Any:
-    """One column of the pieces gathered per block, as one array."""
-    if not parts:
-        return np.zeros(0, dtype=dtype)
-    return np.concatenate([part[column] for part in parts]).astype(dtype, copy=False)
 
 
 def read_job(paths: list[Path], library: Library, *, dropped: Dropped | None = None) -> JobLog:
-    """Read all log files of one job."""
+    """Read all log files of one job. InputError where nothing of them can be read as text."""
     dropped = dropped or Dropped()
-    files = find_log_files(paths, dropped)
-    reader = _Reader(library, dropped, files)
-    file_lines = np.zeros(len(files), dtype=np.int64)
-    file_last = np.zeros(len(files), dtype=np.int64)
+    reader = _Reader(ShapeStore(library), dropped)
     year = 1970
-    for number, file in enumerate(files):
-        year = _year_hint(file, year)
-        file_lines[number], file_last[number] = reader.read_file(number, year)
-    return _finished(reader, file_lines, file_last)
+    for log in open_logs(paths, dropped):
+        year = _year_hint(log.file, year)
+        reader.read_file(log, year)
+    if not reader.lines and not reader.flights:
+        why = ", ".join(f"{count} {reason}" for reason, count in dropped.as_tuple()) or "no lines"
+        raise InputError(f"nothing to read in {', '.join(map(str, paths))}: {why}")
+    return _finished(reader)
 
 
 def _year_hint(file: LogFile, previous: int) -> int:
@@ -368,33 +300,37 @@ def _year_hint(file: LogFile, previous: int) -> int:
         return previous
 
 
-def _finished(reader: _Reader, file_lines: Int64, file_last: Int64) -> JobLog:
-    rows = reader.rows
-    series = reader.series
-    pairs = reader.pairs
-    used = reader.pair_table.used
-    writers = len(reader.writers)
+def _finished(reader: _Reader) -> JobLog:
+    counts = reader.counts
+    for name in ("writer", "writer_last_line", "writer_last_ns"):
+        setattr(counts, name, _grown(getattr(counts, name), len(reader.writers)))
+    used, writers, shapes = counts.pair_table.used, len(reader.writers), len(reader.store.shapes)
+    iterations, metrics = reader.series.finished()
+    dtypes = (np.int32, np.int32, np.int32, np.int64, np.int64, np.bool_)
     return JobLog(
-        reader.files,
-        reader.identities,
-        reader.shapes,
-        reader.writers,
-        Rows(*(_joined(rows, c, t) for c, t in enumerate((np.int32, np.int32, np.int32, np.int64, np.int64)))),
-        IterationSeries(
-            *(_joined(series, c, t) for c, t in enumerate((np.int32, np.int32, np.int64, np.int64, np.int64)))
-        ),
-        reader.texts,
-        reader.places,
-        reader.shape_count[: len(reader.shapes)],
-        _joined(pairs, 0, np.int32),
-        _joined(pairs, 1, np.int32),
-        reader.pair_count[:used],
-        reader.writer_lines[:writers],
-        reader.writer_last_line[:writers],
-        reader.writer_last_ns[:writers],
-        file_lines,
-        file_last,
-        reader.lines,
-        reader.bytes,
-        reader.dropped,
+        files=reader.files,
+        file_identity=reader.identities,
+        shapes=reader.store.shapes,
+        writers=reader.writers,
+        rows=Rows(*(joined(reader.rows, column, dtype) for column, dtype in enumerate(dtypes))),
+        iterations=iterations,
+        metrics=metrics,
+        flights=reader.flights,
+        texts=reader.texts,
+        places=reader.places,
+        count=counts.shape[:shapes],
+        pair_shape=joined(counts.pairs, 0, np.int32),
+        pair_writer=joined(counts.pairs, 1, np.int32),
+        pair_count=counts.pair[:used],
+        pair_iteration=counts.pair_iteration[:used] - 1,
+        pair_last_ns=counts.pair_last_ns[:used],
+        writer_lines=counts.writer[:writers],
+        writer_last_line=counts.writer_last_line[:writers],
+        writer_last_ns=counts.writer_last_ns[:writers],
+        file_lines=np.array([state.lines for state in reader.states], dtype=np.int64),
+        file_last_ns=np.array([state.last_ns for state in reader.states], dtype=np.int64),
+        file_cut=tuple(state.cut for state in reader.states),
+        lines=reader.lines,
+        bytes=reader.byte_count,
+        dropped=reader.dropped,
     )

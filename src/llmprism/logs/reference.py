@@ -17,10 +17,10 @@ import numpy as np
 
 from llmprism import limits
 from llmprism.errors import FormatError, InputError
-from llmprism.logs.cast import resolve_cast
 from llmprism.logs.diagnose import diagnose_log
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole, Library
+from llmprism.logs.members import identify_members
 from llmprism.logs.progress import measure_progress
 from llmprism.logs.reader import read_job
 from llmprism.logs.shapes import Shape, ShapeFlag
@@ -90,8 +90,8 @@ class Reference:
         """Take in one good run."""
         self._by_key.clear()
         self.runs += 1
-        cast, progress = resolve_cast(log), measure_progress(log)
-        actors = max(len(cast.actors), 1)
+        members, progress = identify_members(log), measure_progress(log)
+        actors = max(len(members.actors), 1)
         stages = _stages_of_shapes(log, progress)
         for number, shape in enumerate(log.shapes):
             known = self.known.setdefault(shape.key, _Known(template=shape.template[:400]))

@@ -10,7 +10,7 @@ import html
 import math
 from typing import Final
 
-from llmprism.model.log import EventHeat, LogDiagnosis, LogEvent, LogLine
+from llmprism.model.log import EventHeat, LogDiagnosis, LogEvent, LogLine, Suspect
 
 __all__ = ["render_html"]
 
@@ -84,6 +84,11 @@ def _event(event: LogEvent) -> str:
     return f"<section><p>{head}</p><pre>{body}</pre></section>"
 
 
+def _name(suspect: Suspect) -> str:
+    rank = f"rank {suspect.rank}" if suspect.rank is not None else ""
+    return f"{rank} ({suspect.node})" if rank and suspect.node else rank or suspect.node or "unknown"
+
+
 def render_html(diagnosis: LogDiagnosis, title: str = "LLMPrism log diagnosis") -> str:
     cause = diagnosis.cause
     at = f", iteration {diagnosis.iteration}" if diagnosis.iteration is not None else ""
@@ -96,6 +101,9 @@ def render_html(diagnosis: LogDiagnosis, title: str = "LLMPrism log diagnosis") 
         if suspects
         else "<p>Nobody: no rank differs from the others.</p>"
     )
+    signs = "".join(f"<li>{_e(sign.kind.value)}: {_e(sign.summary)}</li>" for sign in diagnosis.signs)
+    others = diagnosis.ranking[len(diagnosis.suspects) :]
+    more = "".join(f"<li>{_e(_name(s))}, {s.score:.2f}: {_e(s.why)}</li>" for s in others)
     notes = "".join(f"<li>{_e(note)}</li>" for note in diagnosis.notes)
     counts = diagnosis.input
     dropped = "".join(f"; {count} {_e(reason)}" for reason, count in counts.dropped)
@@ -109,6 +117,8 @@ def render_html(diagnosis: LogDiagnosis, title: str = "LLMPrism log diagnosis") 
 <p><span class="badge {diagnosis.outcome.value}">{diagnosis.outcome.value}</span> {diagnosis.symptom.value}, stage {diagnosis.stage.value}{at}</p>
 <h2>Cause: {cause.cause_class.value} (confidence {cause.confidence:.2f})</h2><p>{_e(cause.summary)}</p><p>{_e(cause.advice)}</p>
 <h2>Suspects</h2>{table}
+{f"<h2>Next to look at</h2><ul>{more}</ul>" if more else ""}
+{f"<h2>What the numbers show</h2><ul>{signs}</ul>" if signs else ""}
 {heat}
 <h2>Lines that matter</h2>{events or "<p>None.</p>"}
 {f"<h2>Notes</h2><ul>{notes}</ul>" if notes else ""}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from llmprism.model.log import LogDiagnosis, LogEvent, LogLine
+from llmprism.model.log import LogDiagnosis, LogEvent, LogLine, Sign, Suspect
 
 __all__ = ["SCHEMA", "as_document", "render_json"]
 
@@ -31,8 +31,25 @@ def _event(event: LogEvent) -> dict[str, Any]:
     }
 
 
+def _suspect(suspect: Suspect) -> dict[str, Any]:
+    return {"rank": suspect.rank, "node": suspect.node, "score": suspect.score, "why": suspect.why}
+
+
+def _sign(sign: Sign) -> dict[str, Any]:
+    return {
+        "kind": sign.kind.value,
+        "summary": sign.summary,
+        "confidence": sign.confidence,
+        "iteration": sign.iteration,
+        "time_ns": sign.time_ns,
+        "value": sign.value,
+        "expected": sign.expected,
+        "lasts": sign.lasts,
+    }
+
+
 def as_document(diagnosis: LogDiagnosis) -> dict[str, Any]:
-    """The document as plain data."""
+    """The document as dictionaries and lists."""
     counts = diagnosis.input
     cause = diagnosis.cause
     return {
@@ -56,7 +73,12 @@ def as_document(diagnosis: LogDiagnosis) -> dict[str, Any]:
             "summary": cause.summary,
             "advice": cause.advice,
         },
-        "suspects": [{"rank": s.rank, "node": s.node, "score": s.score, "why": s.why} for s in diagnosis.suspects],
+        "suspects": [_suspect(suspect) for suspect in diagnosis.suspects],
+        "ranking": {
+            "ranks": [_suspect(suspect) for suspect in diagnosis.ranking],
+            "nodes": [{"node": s.node, "score": s.score, "why": s.why} for s in diagnosis.node_ranking],
+        },
+        "signs": [_sign(sign) for sign in diagnosis.signs],
         "events": [_event(event) for event in diagnosis.events],
         "notes": list(diagnosis.notes),
     }

@@ -12,6 +12,7 @@ from llmprism.model.log import EventRole, LogDiagnosis, LogEvent, LogLine, Suspe
 __all__ = ["harmless", "render_terminal"]
 
 _MAX_EVENTS: Final = 6
+_MAX_OTHERS: Final = 3
 _MAX_LINE_CHARS: Final = 180
 _ROLE_WORDS: Final = {EventRole.ROOT: "ROOT", EventRole.CASCADE: "cascade", EventRole.SYMPTOM: "symptom"}
 
@@ -65,6 +66,13 @@ def render_terminal(diagnosis: LogDiagnosis) -> str:
         rows.append(f"  do: {harmless(cause.advice, 400)}")
     rows.append("suspects:" if diagnosis.suspects else "suspects: none")
     rows += [_suspect(suspect) for suspect in diagnosis.suspects]
+    others = diagnosis.ranking[len(diagnosis.suspects) :][:_MAX_OTHERS]
+    if others:
+        rows.append("next to look at:" if diagnosis.suspects else "nobody stands out; if one must be looked at first:")
+        rows += [_suspect(suspect) for suspect in others]
+    if diagnosis.signs:
+        rows.append("what the numbers show:")
+        rows += [f"  {sign.kind.value}: {harmless(sign.summary, 300)}" for sign in diagnosis.signs]
     if diagnosis.events:
         rows.append("lines that matter:")
         for event in diagnosis.events[:_MAX_EVENTS]:

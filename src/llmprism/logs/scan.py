@@ -29,7 +29,8 @@ _LINE_BREAK, _CARRIAGE_RETURN = 10, 13
 class Lines:
     """The lines of one block. Offsets are into the block; `number` is the line in the file, from 1; `time_ns` 0: none.
 
-    `prefix` is the hash of the tags before the text (0: none); `text_start` is where the text begins.
+    `prefix` is the hash of the tags before the text (0: none); `text_start` is where the text begins; tags end at
+    `head_end`, which lies behind `text_start` where a rank stands among the words of a logger.
     """
 
     start: Int64
@@ -39,6 +40,7 @@ class Lines:
     prefix: UInt64
     shape: UInt64
     time_ns: Int64
+    head_end: Int64
 
     @property
     def count(self) -> int:
@@ -93,8 +95,9 @@ def _scan(
             stop = at + max_line
             cut += 1
         if stop > at:
-            text, tags, when = line_head(buf, at, stop, host_prefix)
-            longs[0, row], longs[1, row], longs[2, row], longs[3, row], longs[4, row] = at, text, stop, number, when
+            text, head_end, tags, when = line_head(buf, at, stop, host_prefix)
+            longs[0, row], longs[1, row], longs[2, row], longs[3, row] = at, text, stop, number
+            longs[4, row], longs[5, row] = when, head_end
             hashes[0, row], hashes[1, row] = tags, hash_masked(buf, text, stop, classes)
             row += 1
         if end < size and buf[end] == _LINE_BREAK:
@@ -111,10 +114,10 @@ def scan_block(
     Returns the lines, the offset and line number to go on from, and how many lines were cut at `max_line` bytes.
     A lone carriage return (progress bars) ends a line but not a line number.
     """
-    longs = np.empty((5, room), dtype=np.int64)
+    longs = np.empty((6, room), dtype=np.int64)
     hashes = np.empty((2, room), dtype=np.uint64)
     words: UInt64 = buf[: buf.size & ~7].view(np.uint64)
     count, at, number, cut = _scan(buf, words, size, at, number, host_prefix, max_line, BYTE_CLASSES, longs, hashes)
-    start, text_start, end, numbers, times = (column[:count] for column in longs)
-    lines = Lines(start, text_start, end, numbers, hashes[0, :count], hashes[1, :count], times)
+    start, text_start, end, numbers, times, head_end = (column[:count] for column in longs)
+    lines = Lines(start, text_start, end, numbers, hashes[0, :count], hashes[1, :count], times, head_end)
     return lines, int(at), int(number), int(cut)

@@ -12,13 +12,27 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final
 
+from llmprism.logs.launcher_reports import REPORT_LINE
 from llmprism.logs.library import Fault, FaultRole, Library, Marker
+from llmprism.logs.metrics import Metric, metric_anchors
 
-__all__ = ["FRAME_LINE", "Level", "Place", "Shape", "ShapeFlag", "describe_shape", "exception_name", "iteration_anchor"]
+__all__ = [
+    "FRAME_LINE",
+    "ITERATION_ANCHOR_BYTES",
+    "SEQUENCE_LINE",
+    "Level",
+    "Place",
+    "Shape",
+    "ShapeFlag",
+    "describe_shape",
+    "exception_name",
+    "iteration_anchor",
+]
 
 MAX_TEXT_CHARS: Final = 2_000
 """How much of a line is kept as text and matched; no signature sits deeper."""
 
+ITERATION_ANCHOR_BYTES: Final = 16
 _ANCHOR_BYTES: Final = 12
 
 
@@ -47,7 +61,9 @@ class ShapeFlag(IntFlag):
     TRACEBACK = 32
     FRAME = 64
     TROUBLE = 128
-    """The line tells of trouble: its text and neighbours are kept once per writer."""
+    """The line is about trouble: its text and neighbours are kept once per writer."""
+    METRIC = 256
+    """The line prints a loss, a gradient norm, a loss scale or a time per iteration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +91,7 @@ class Shape:
     anchor: bytes = b""
     frames: tuple[tuple[str, str], ...] = ()
     place: Place | None = None
+    metrics: tuple[tuple[Metric, bytes, float], ...] = ()
 
 
 _LEVELS: Final = (
@@ -101,10 +118,17 @@ _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\)")
 _CONTINUATION: Final = re.compile(r"^\s*(?:frame #\d+|#\d+ |\^+$|at 0x|~+\^*)")
 
 _NAMES_RANKS: Final = re.compile(
-    r"(?:\brank\b[\s:=]*\d+ +nranks? \d+|\brank +: \d+ \(local_rank|host +: |exitcode +: |[Ll]ast enqueued"
-    r"|Bootstrap ?: Using|GLOBAL_RANK: \d+|srun: error: |OOB|NET/Socket : Using|node rank \d+|global_rank"
-    r"|local_rank: \d+ \(pid)"
+    r"(?:\brank\b[\s:=]*\d+ +nranks? \d+|Bootstrap ?: Using|GLOBAL_RANK: \d+|OOB|NET/Socket : Using|node rank \d+"
+    r"|global_rank|local_rank: \d+ \(pid)"
 )
+"""Lines that say who writes them or where."""
+
+SEQUENCE_LINE: Final = re.compile(
+    r"[Ll]ast enqueued (?:NCCL )?work: -?\d+|WorkNCCL\(SeqNum=\d+|work sequence id: \d+"
+    r"|(?:joined but didn't finish|but didn't join) collective"
+)
+"""Lines that number the collectives of a rank."""
+
 _ITERATION: Final = (
     re.compile(
         r"(?:^|[\s\[({|,'\"])(?P<word>iteration|iter|global[ _]steps?|step|steps|update|num_updates|batch)"
@@ -191,9 +215,13 @@ def describe_shape(key: int, text: str, template: str, head: str, library: Libra
         flags |= ShapeFlag.ROW
     if library.depends_on_numbers(encoded):
         flags |= ShapeFlag.INSPECT | ShapeFlag.ROW
-    if (fault and fault.accuses) or _NAMES_RANKS.search(text):
+    names = _NAMES_RANKS.search(text) or REPORT_LINE.search(text) or SEQUENCE_LINE.search(text)
+    if (fault and fault.accuses) or names:
         flags |= ShapeFlag.TEXT | ShapeFlag.ROW
     anchor = b"" if flags & (ShapeFlag.EXCEPTION | ShapeFlag.TRACEBACK) or fault else iteration_anchor(text)
     if anchor:
         flags |= ShapeFlag.ITERATION
-    return Shape(key, text, template, flags, level, fault, tuple(markers), anchor)
+    numbers = () if flags & (ShapeFlag.EXCEPTION | ShapeFlag.TRACEBACK) or fault else tuple(metric_anchors(text))
+    if numbers:
+        flags |= ShapeFlag.METRIC
+    return Shape(key, text, template, flags, level, fault, tuple(markers), anchor, metrics=numbers)

@@ -1,53 +1,57 @@
-"""Paths → the log files of a job → blocks of whole lines.
+"""Paths → the log files of a job, one after the other, each as a stream of text.
 
-A path is a file, a directory (read recursively) or a glob; files may be plain, gzip, xz, bzip2 or zstd (by their first
-bytes, not their name), and a tar archive counts as the files in it. Reading never trusts a size that a file states:
-decompression is capped in bytes and in ratio, a line longer than MAX_LOG_LINE_BYTES is cut and its tail skipped, and a
-file with many control bytes at its start is dropped as binary. What was dropped is counted by reason, never silent.
+A path is a file, a directory (read recursively) or a glob. Files may be packed (gzip, xz, bzip2, zstd) and may be
+archives (tar, zip), all told by their first bytes, not by their names. An archive counts as the files in it and is
+read once from front to back: going back for every member would unpack it as often as it has members.
+
+What cannot be used is counted by reason, never silent.
 """
 
 from __future__ import annotations
 
-import bz2
 import glob
-import gzip
-import io
-import lzma
 import tarfile
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import IO, Final, cast
 
 from llmprism import limits
-from llmprism.errors import FormatError, InputError
+from llmprism.errors import InputError
+from llmprism.logs.unpack import TextStream, UnpackedStream, open_unpacked
 
-__all__ = ["Block", "Dropped", "LogFile", "find_log_files", "looks_like_log", "read_blocks"]
+__all__ = ["Dropped", "LogFile", "OpenLog", "find_log_paths", "looks_like_log", "open_logs"]
 
-BLOCK_BYTES: Final = 1 << 22
-"""4 MiB per read: large enough that the work per block is small beside the work per byte, small enough for caches."""
+_NOT_LOGS: Final = frozenset(
+    {".parquet", ".npz", ".npy", ".pt", ".pth", ".bin", ".idx", ".safetensors", ".py", ".pyc", ".md", ".so", ".pcap"}
+)
+"""Endings that are never a log, so that a directory with a checkpoint or code among its logs can be given."""
 
-_SNIFF_BYTES: Final = 1 << 12
-_MAX_CONTROL_SHARE: Final = 0.05
-"""Share of control bytes at the start above which a file is binary: random bytes have 11 %, coloured logs under 1 %."""
+_ZIP_MAGIC: Final = b"PK\x03\x04"
+_TAR_MAGIC_AT: Final = 257
 
-_CONTROL: Final = bytes(set(range(32)) - {9, 10, 13, 27} | {127})
-
-_NOT_LOGS: Final = frozenset({".json", ".parquet", ".npz", ".npy", ".pt", ".pth", ".bin", ".safetensors", ".py", ".md"})
-"""Endings that are never a log, so that a directory with a truth file or a checkpoint beside its logs can be given."""
-
-_RATIO_FREE_BYTES: Final = 1 << 26
-"""64 MiB: below this the ratio does not matter, so that short logs of one repeated line pass."""
+_DAMAGED: Final = frozenset(
+    {
+        "truncated file",
+        "broken file",
+        "broken archive",
+        "unreadable file",
+        "binary file",
+        "decompression bomb",
+        "files beyond the cap",
+        "encrypted file",
+        "lines of shapes beyond the cap",
+    }
+)
+"""Reasons that take away part of what the job wrote: with one of them the rest cannot prove that nothing was wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """`member` names a file inside the tar archive at `path`; `name` is what reports show."""
+    """`member` names a file inside the archive at `path`; `name` is what reports show."""
 
     path: Path
     name: str
@@ -67,217 +71,156 @@ class Dropped:
     def as_tuple(self) -> tuple[tuple[str, int], ...]:
         return tuple(sorted(self.reasons.items()))
 
+    @property
+    def damaged(self) -> dict[str, int]:
+        """What was lost of the logs themselves."""
+        return {reason: count for reason, count in sorted(self.reasons.items()) if reason in _DAMAGED}
+
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """`buffer[:size]` are whole lines, except that the last block of a file may lack its line break."""
+class OpenLog:
+    """A file and its text. It must be read, or left, before the next one is taken."""
 
-    buffer: NDArray[np.uint8]
-    size: int
+    file: LogFile
+    text: TextStream
+    unpacked: UnpackedStream | None
 
 
-def find_log_files(paths: list[Path], dropped: Dropped) -> list[LogFile]:
-    """The log files under these paths, in a stable order."""
-    found: list[Path] = []
+def find_log_paths(paths: list[Path], dropped: Dropped) -> list[tuple[Path, str]]:
+    """The files under these paths that may be logs, with the names to show, in a stable order."""
+    found: dict[Path, str] = {}
     for path in paths:
         if path.is_dir():
-            found.extend(sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith(".")))
+            inside = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
+            for file in inside:
+                if looks_like_log(file):
+                    found.setdefault(file, str(file.relative_to(path)))
+                else:
+                    dropped.add("not a log by its name")
         elif path.exists():
-            found.append(path)
+            found.setdefault(path, path.name)
         else:
             matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207
             if not matches:
                 raise InputError(f"no such log file or directory: {path}")
-            found.extend(match for match in matches if match.is_file())
-    files: list[LogFile] = []
-    roots = [path for path in paths if path.is_dir()]
-    for path in dict.fromkeys(found):
-        if not looks_like_log(path):
-            dropped.add("not a log by its name")
-            continue
-        files.extend(_members(path, _shown_name(path, roots), dropped))
-    if not files:
+            found.update({match: match.name for match in matches if match.is_file() and match not in found})
+    if not found:
         raise InputError(f"no log files under {', '.join(map(str, paths))}")
-    if len(files) > limits.MAX_LOG_FILES:
-        dropped.add("files beyond the cap", len(files) - limits.MAX_LOG_FILES)
-    return files[: limits.MAX_LOG_FILES]
+    return list(found.items())
 
 
 def looks_like_log(path: Path) -> bool:
-    """Whether a file may be a log, by its name."""
-    return not path.name.startswith(".") and _plain_suffix(path) not in _NOT_LOGS
+    """Whether a file may be a log, by its name; a `.json` file by its first bytes."""
+    ending = _ending(path.name)
+    if path.name.startswith(".") or ending in _NOT_LOGS:
+        return False
+    if ending != ".json":
+        return True
+    try:
+        with path.open("rb") as raw:
+            return _is_json_log(TextStream(open_unpacked(raw, path.stat().st_size)).head)
+    except OSError:
+        return False
 
 
-def _plain_suffix(path: Path) -> str:
-    name = path.name.lower()
+def _is_json_log(head: bytes) -> bool:
+    """Whether text that is named JSON is a log: one object per line, plain lines, or a flight record."""
+    first = head.lstrip().split(b"\n", 1)[0].strip()
+    if not first.startswith((b"{", b"[")):
+        return bool(first)
+    if b'"pg_status"' in head or b'"collective_seq_id"' in head:
+        return True
+    return first.startswith(b"{") and first.endswith(b"}") and b":" in first
+
+
+def _ending(name: str) -> str:
+    name = name.lower()
     for packed in (".gz", ".xz", ".zst", ".bz2"):
         name = name.removesuffix(packed)
     return Path(name).suffix
 
 
-def _shown_name(path: Path, roots: list[Path]) -> str:
-    for root in roots:
-        if path.is_relative_to(root):
-            return str(path.relative_to(root))
-    return path.name
+def open_logs(paths: list[Path], dropped: Dropped) -> Iterator[OpenLog]:
+    """Every log file of these paths and of the archives among them, opened one at a time."""
+    count = 0
+    for path, name in find_log_paths(paths, dropped):
+        for log in _open_path(path, name, dropped):
+            count += 1
+            if count > limits.MAX_LOG_FILES:
+                dropped.add("files beyond the cap")
+                return
+            yield log
 
 
-def _members(path: Path, name: str, dropped: Dropped) -> list[LogFile]:
-    """The file itself, or the files inside it when it is a tar archive."""
-    lowered = path.name.lower()
-    if not any(ending in lowered for ending in (".tar", ".tgz", ".tbz", ".txz")):
-        return [LogFile(path, name)]
+def _open_path(path: Path, name: str, dropped: Dropped) -> Iterator[OpenLog]:
     try:
-        with tarfile.open(path) as archive:
-            names = [member.name for member in archive if member.isfile()]
-    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError):
-        dropped.add("broken archive")
-        return []
-    kept = sorted(member for member in names if _plain_suffix(Path(member)) not in _NOT_LOGS)
-    return [LogFile(path, member, member) for member in kept]
-
-
-def _open(file: LogFile) -> tuple[IO[bytes], bool]:
-    """The bytes of the file, unpacked; and whether they were packed."""
-    try:
-        if file.member is not None:
-            archive = tarfile.open(file.path)  # noqa: SIM115 (closed with the stream by the garbage collector)
-            stream = archive.extractfile(file.member)
-            if stream is None:
-                raise InputError(f"{file.path}: no file {file.member} inside")
-            return stream, True
-        raw = file.path.open("rb")
-    except (OSError, tarfile.TarError) as error:
-        raise InputError(f"cannot read {file.path}: {error}") from error
-    magic = raw.read(6)
-    raw.seek(0)
-    if magic[:2] == b"\x1f\x8b":
-        return cast(IO[bytes], gzip.GzipFile(fileobj=raw)), True
-    if magic[:6] == b"\xfd7zXZ\x00":
-        return cast(IO[bytes], lzma.LZMAFile(raw)), True
-    if magic[:3] == b"BZh":
-        return cast(IO[bytes], bz2.BZ2File(raw)), True
-    if magic[:4] == b"\x28\xb5\x2f\xfd":
-        return _open_zstd(raw, file), True
-    return raw, False
-
-
-def _open_zstd(raw: IO[bytes], file: LogFile) -> IO[bytes]:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise FormatError(f"{file.path} is zstd-packed: pip install 'llmprism[logs]'") from error
-    return cast(IO[bytes], zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw))
-
-
-def _is_binary(head: bytes) -> bool:
-    return len(head) - len(head.translate(None, _CONTROL)) > _MAX_CONTROL_SHARE * len(head)
-
-
-class _LineBuffer:
-    """A buffer that always holds whole lines plus the unfinished rest of the last read."""
-
-    def __init__(self) -> None:
-        self.bytes: NDArray[np.uint8] = np.empty(BLOCK_BYTES + limits.MAX_LOG_LINE_BYTES + 1, dtype=np.uint8)
-        self._view = memoryview(cast(Any, self.bytes))
-        self.held = 0
-        self.cut_lines = 0
-        self._skipping = False
-
-    def fill(self, stream: IO[bytes]) -> int:
-        """Read once behind what is held; the number of bytes read."""
-        reader = cast(io.RawIOBase, stream)
-        read = reader.readinto(self._view[self.held : self.held + BLOCK_BYTES]) or 0
-        if self._skipping and read:
-            fresh = self.bytes[self.held : self.held + read]
-            breaks = np.flatnonzero(fresh == 10)
-            if not breaks.size:
-                return int(read)
-            first = int(breaks[0])
-            kept = read - first
-            self.bytes[self.held : self.held + kept] = fresh[first:].copy()
-            self.held += kept
-            self._skipping = False
-            return int(read)
-        self.held += read
-        return int(read)
-
-    def whole_lines(self) -> int:
-        """How many of the held bytes are whole lines; a line beyond the cap is cut and its tail skipped."""
-        last = self._last_break()
-        if last >= 0:
-            return last + 1
-        if self.held > limits.MAX_LOG_LINE_BYTES and not self._skipping:
-            self.held = limits.MAX_LOG_LINE_BYTES
-            self._skipping = True
-            self.cut_lines += 1
-        return 0
-
-    def _last_break(self) -> int:
-        stop = self.held
-        while stop > 0:
-            start = max(0, stop - (1 << 16))
-            breaks = np.flatnonzero(self.bytes[start:stop] == 10)
-            if breaks.size:
-                return start + int(breaks[-1])
-            stop = start
-        return -1
-
-    def drop(self, used: int) -> None:
-        rest = self.held - used
-        if rest > limits.MAX_LOG_LINE_BYTES:
-            rest = limits.MAX_LOG_LINE_BYTES
-            self._skipping = True
-            self.cut_lines += 1
-        self.bytes[:rest] = self.bytes[used : used + rest].copy()
-        self.held = rest
-
-
-def read_blocks(file: LogFile, dropped: Dropped) -> Iterator[Block]:
-    """The file's text in blocks of whole lines. A broken or oversized file ends early and is counted."""
-    try:
-        stream, packed = _open(file)
-    except FormatError:
-        raise
-    except InputError:
+        raw = path.open("rb")
+        size = path.stat().st_size
+    except OSError:
         dropped.add("unreadable file")
         return
-    packed_size = max(file.path.stat().st_size, 1)
-    buffer = _LineBuffer()
-    total = 0
-    with stream:
-        while True:
-            try:
-                read = buffer.fill(stream)
-            except (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, ValueError):
-                dropped.add("broken file")
-                break
-            except Exception as error:  # zstandard raises its own type, which may not be importable
-                if type(error).__module__.split(".")[0] != "zstandard":
-                    raise
-                dropped.add("broken file")
-                break
-            if not read:
-                break
-            if total == 0 and _is_binary(buffer.bytes[: min(read, _SNIFF_BYTES)].tobytes()):
-                dropped.add("binary file")
-                return
-            total += read
-            if packed and _is_bomb(total, packed_size, shared=file.member is not None):
-                dropped.add("decompression bomb")
-                break
-            whole = buffer.whole_lines()
-            if whole:
-                yield Block(buffer.bytes, whole)
-                buffer.drop(whole)
-    if buffer.held:
-        yield Block(buffer.bytes, buffer.held)
-    dropped.add("lines cut at the cap", buffer.cut_lines)
+    with raw:
+        if raw.read(4) == _ZIP_MAGIC:
+            yield from _zip_members(path, dropped)
+            return
+        raw.seek(0)
+        unpacked = open_unpacked(raw, size)
+        text = TextStream(unpacked)
+        if _is_tar(text.head, path.name):
+            yield from _tar_members(path, text, dropped)
+        else:
+            yield OpenLog(LogFile(path, name), text, unpacked)
+        dropped.add(unpacked.damage or "", int(unpacked.damage is not None))
 
 
-def _is_bomb(total: int, packed_size: int, *, shared: bool) -> bool:
-    if total > limits.MAX_LOG_DECOMPRESSED_BYTES:
+def _is_tar(head: bytes, name: str) -> bool:
+    if head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar":
         return True
-    if total < _RATIO_FREE_BYTES or shared:
-        return False
-    return total > limits.MAX_LOG_DECOMPRESSION_RATIO * packed_size
+    old = any(ending in name.lower() for ending in (".tar", ".tgz", ".tbz", ".txz"))
+    return (old and len(head) >= 512 and not head[:512].isascii()) or (old and b"\0" in head[:512])
+
+
+def _tar_members(path: Path, stream: TextStream, dropped: Dropped) -> Iterator[OpenLog]:
+    """The logs of a tar archive in its own order, in one pass."""
+    try:
+        with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r|") as archive:
+            for member in archive:
+                if not member.isfile():
+                    continue
+                if _ending(member.name) in _NOT_LOGS or Path(member.name).name.startswith("."):
+                    dropped.add("not a log by its name")
+                    continue
+                inner = archive.extractfile(member)
+                if inner is not None:
+                    yield from _member(path, member.name, inner, member.size, dropped)
+    except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError):
+        dropped.add("broken archive")
+
+
+def _zip_members(path: Path, dropped: Dropped) -> Iterator[OpenLog]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for info in sorted(archive.infolist(), key=lambda item: item.filename):
+                if info.is_dir():
+                    continue
+                if _ending(info.filename) in _NOT_LOGS:
+                    dropped.add("not a log by its name")
+                elif info.flag_bits & 1:
+                    dropped.add("encrypted file")
+                elif info.file_size > limits.MAX_LOG_DECOMPRESSION_RATIO * max(info.compress_size, 1 << 16):
+                    dropped.add("decompression bomb")
+                else:
+                    with archive.open(info) as inner:
+                        yield from _member(path, info.filename, inner, info.compress_size, dropped)
+    except (zipfile.BadZipFile, OSError, EOFError, zlib.error, NotImplementedError, RuntimeError, ValueError):
+        dropped.add("broken archive")
+
+
+def _member(path: Path, name: str, inner: IO[bytes], size: int, dropped: Dropped) -> Iterator[OpenLog]:
+    unpacked = open_unpacked(inner, size)
+    text = TextStream(unpacked)
+    if _ending(name) == ".json" and not _is_json_log(text.head):
+        dropped.add("not a log by its name")
+        return
+    yield OpenLog(LogFile(path, name, name), text, None)
+    dropped.add(unpacked.damage or "", int(unpacked.damage is not None))

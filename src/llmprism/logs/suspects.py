@@ -1,4 +1,4 @@
-"""Who is to blame: the rank with a cause of its own, the peer that others name, the one that is silent, or nobody.
+"""Who is to blame: the rank with a cause of its own, the one whose end a launcher saw, the silent one, or nobody.
 
 The order of belief:
 
@@ -6,29 +6,31 @@ The order of belief:
    accuses nobody; if a minority has it, they are the suspects, the earliest first.
 2. Some root lines are echoes: ranks print them when a peer dies inside a collective. When most ranks echo and a few
    are silent, the silent ones are the suspects.
-3. With nothing but complaints (time-outs, closed connections): a peer that is named, the actors that are silent while
-   the others complain, or the one whose last work number lies behind the others'.
+3. With nothing but complaints (time-outs, closed connections): a process that a launcher saw die by itself, the actors
+   that are silent while the others complain, those behind in their collectives, or a peer that is named.
+
+How a complaint is worded accuses nobody: ranks of one job meet the same loss at different places of their code. What
+is said once the job is being ended is no evidence either.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from llmprism.logs.cast import Cast
+from llmprism.logs.accusations import Accused, count_accusations
 from llmprism.logs.incidents import Incident
 from llmprism.logs.joblog import JobLog
+from llmprism.logs.launcher_reports import ExitReport, Launcher, first_deaths
 from llmprism.logs.library import FaultRole
+from llmprism.logs.members import Members
+from llmprism.logs.sequences import Lag
 from llmprism.model.log import CauseClass, Stage, Suspect
 
-__all__ = ["Blame", "find_blame"]
-
-Accused = int | str
-"""An actor's number, or an address that belongs to nobody known."""
+__all__ = ["Blame", "Death", "find_blame", "without_teardown"]
 
 WIDESPREAD_SHARE: Final = 0.5
 """Share of the actors above which a fault hits everyone."""
@@ -36,10 +38,25 @@ WIDESPREAD_SHARE: Final = 0.5
 _MIN_ACCUSER_SHARE: Final = 0.5
 """Share of all accusations that must name the same actor for it to be a suspect by hearsay alone."""
 
-_MAX_SUSPECTS: Final = 8
+MAX_SUSPECTS: Final = 8
 CHAIN_LINES: Final = 80
 """Lines of one writer within which exceptions are one chain, and from its end within which one ended it: a launcher's
 report after the exception has some 40 lines, a long stack some 60."""
+
+TEARDOWN_NS: Final = 20 * 1_000_000_000
+"""Complaints later than this after the first are of the ending job: time-outs of one collective fire within seconds of
+each other, and a launcher ends the others 30 s after it asked them to stop (torchrun, srun)."""
+
+TEARDOWN_STEPS: Final = 2
+"""The same in iterations, for jobs with long ones: ranks enter a collective at most one iteration apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A process whose end a launcher reports as the first. `actor` None: no lines of it are known."""
+
+    report: ExitReport
+    actor: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,39 +67,88 @@ class Blame:
     suspects: tuple[Suspect, ...]
     silent: bool = False
     widespread: bool = False
+    death: Death | None = None
+    lagging: bool = False
 
 
-def find_blame(log: JobLog, cast: Cast, terminal: list[Incident]) -> Blame:
+def find_blame(
+    log: JobLog, members: Members, terminal: list[Incident], lags: list[Lag], step_ns: int | None = None
+) -> Blame:
     """The root and the suspects among terminal incidents (in order of time)."""
-    roots = _own_roots(terminal)
+    terminal = without_teardown(terminal, step_ns)
+    deaths = find_deaths(members)
+    roots = _own_roots(terminal, {(death.report.file, death.report.line) for death in deaths})
     complaining = {i.actor for i in terminal if i.actor >= 0 and i.proves_failure}
-    silent = [actor for actor in range(len(cast.actors)) if actor not in complaining]
-    if roots:
-        chosen, hit = _choose_root(roots, log)
-        echoes = chosen.fault is not None and chosen.fault.echo and len(_all_hit(chosen, terminal)) > 1
-        if echoes and silent and _complaints(terminal):
-            return _blame_by_others(log, cast, terminal, silent, _accused(log, cast, terminal))
-        if chosen.fault is not None and chosen.fault.accuses:
-            named = _accused(log, cast, terminal)
-            if named.total():
-                return Blame(chosen, _named_suspects(named, cast))
-        wide = _is_widespread(hit, log, cast, chosen)
-        if not wide and hit:
-            return Blame(chosen, _root_suspects(chosen, hit, roots, cast))
-        return Blame(chosen, () if wide else _unattributed(chosen, log, cast), widespread=wide)
-    hearsay = _accused(log, cast, terminal)
-    return _blame_by_others(log, cast, terminal, silent, hearsay)
+    silent = [actor for actor in range(len(members.actors)) if actor not in complaining]
+    accused = count_accusations(log, members, terminal)
+    if not roots:
+        return _blame_without_root(log, members, terminal, silent, accused, lags, deaths)
+    chosen, hit = _choose_root(roots, log)
+    if _outweighs(deaths, chosen, members):
+        return _blame_of_death(deaths, members, chosen)
+    echoes = chosen.fault is not None and chosen.fault.echo and len(_all_hit(chosen, terminal)) > 1
+    if echoes and (silent or lags) and _complaints(terminal):
+        found = _blame_without_root(log, members, terminal, silent, accused, lags, deaths)
+        if found.suspects or silent:
+            return found
+    if chosen.fault is not None and chosen.fault.accuses and accused.total():
+        return Blame(chosen, _named_suspects(accused, members))
+    wide = _is_widespread(hit, log, members, chosen)
+    if not wide and hit:
+        return Blame(chosen, _root_suspects(chosen, hit, roots, members))
+    return Blame(chosen, () if wide else _unattributed(chosen, log, members, deaths), widespread=wide)
 
 
-def _own_roots(terminal: list[Incident]) -> list[Incident]:
-    """Root incidents that are not preceded, in the words of the same actor, by a complaint about others."""
+def without_teardown(terminal: list[Incident], step_ns: int | None) -> list[Incident]:
+    """The incidents without complaints that came when the job was already being ended."""
+    times = [i.time_ns for i in terminal if i.proves_failure and i.timed]
+    if not times:
+        return terminal
+    limit = min(times) + max(TEARDOWN_NS, TEARDOWN_STEPS * (step_ns or 0))
+    return [i for i in terminal if i.is_root or not i.timed or i.time_ns <= limit]
+
+
+def find_deaths(members: Members) -> list[Death]:
+    """The first ends that launchers report, with the actor each belongs to."""
+    return [Death(report, actor_of_report(report, members)) for report in first_deaths(members.exits)]
+
+
+def actor_of_report(report: ExitReport, members: Members) -> int | None:
+    if report.rank is not None and report.rank in members.by_rank:
+        return members.by_rank[report.rank]
+    if report.node is None:
+        return None
+    short = report.node.split(".")[0]
+    if report.node in members.address_actor:
+        return members.address_actor[report.node]
+    on_node = [n for n, actor in enumerate(members.actors) if actor.node and actor.node.split(".")[0] == short]
+    return on_node[0] if len(on_node) == 1 else None
+
+
+def _outweighs(deaths: list[Death], root: Incident, members: Members) -> bool:
+    """Whether a death that a launcher saw is nearer to the cause than a root line of somebody else."""
+    strong = [death for death in deaths if death.report.own_death]
+    if not strong or len(strong) > max(WIDESPREAD_SHARE * len(members.actors), 1):
+        return False
+    if root.actor < 0 or any(death.actor in (None, root.actor) for death in strong):
+        return False
+    return root.fault is None or root.fault.echo or root.fault.cause is CauseClass.NETWORK
+
+
+def _own_roots(terminal: list[Incident], first_ends: set[tuple[int, int]]) -> list[Incident]:
+    """Root incidents that are not preceded, in the words of the same actor, by a complaint about others.
+
+    A launcher's report of a signal counts only for the processes that ended first: it kills the others itself.
+    """
     complained: dict[int, Incident] = {}
     roots: list[Incident] = []
     for incident in sorted(terminal, key=lambda i: (i.actor, i.file, i.line)):
         key = incident.actor if incident.actor >= 0 else -1 - incident.writer
-        if incident.role is FaultRole.CASCADE and incident.proves_failure and not _is_report(incident):
+        if incident.role is FaultRole.CASCADE and incident.proves_failure and not is_launcher_line(incident):
             complained.setdefault(key, incident)
         if not incident.is_root or (incident.fault and not incident.proves_failure):
+            continue
+        if first_ends and _signature(incident) in _EXIT_ONLY and not _near_first_end(incident, first_ends):
             continue
         earlier = complained.get(key)
         hardware = (
@@ -93,17 +159,21 @@ def _own_roots(terminal: list[Incident]) -> list[Incident]:
     return roots
 
 
+def _near_first_end(incident: Incident, first_ends: set[tuple[int, int]]) -> bool:
+    return any(file == incident.file and abs(line - incident.line) <= CHAIN_LINES for file, line in first_ends)
+
+
 def _all_hit(root: Incident, terminal: list[Incident]) -> set[int]:
     """Every actor that says the same, also those that complained of others before."""
     return {i.actor for i in terminal if i.actor >= 0 and _signature(i) == _signature(root)}
 
 
-def _is_report(incident: Incident) -> bool:
+def is_launcher_line(incident: Incident) -> bool:
     return incident.fault is not None and incident.fault.id.startswith(("launch.", "sched.", "k8s."))
 
 
 def _complaints(terminal: list[Incident]) -> bool:
-    return any(i.role is FaultRole.CASCADE and i.proves_failure and not _is_report(i) for i in terminal)
+    return any(i.role is FaultRole.CASCADE and i.proves_failure and not is_launcher_line(i) for i in terminal)
 
 
 def _signature(incident: Incident) -> str:
@@ -120,7 +190,7 @@ def _choose_root(roots: list[Incident], log: JobLog) -> tuple[Incident, set[int]
     for incident in roots:
         groups[_signature(incident)].append(incident)
 
-    def rank(incidents: list[Incident]) -> tuple[bool, bool, bool, bool, bool, float, int]:
+    def order(incidents: list[Incident]) -> tuple[bool, bool, bool, bool, bool, float, int]:
         first = min(incidents, key=_when)
         fault = first.fault
         return (
@@ -133,7 +203,7 @@ def _choose_root(roots: list[Incident], log: JobLog) -> tuple[Incident, set[int]
             _when(first)[1],
         )
 
-    best = min(groups.values(), key=rank)
+    best = min(groups.values(), key=order)
     hit = {i.actor for i in best if i.actor >= 0}
     return min(best, key=_when), hit
 
@@ -164,160 +234,136 @@ def _when(incident: Incident) -> tuple[bool, int, int, int]:
     return (incident.time_ns == 0, incident.time_ns, incident.file, incident.line)
 
 
-def _is_widespread(hit: set[int], log: JobLog, cast: Cast, root: Incident) -> bool:
-    actors = len(cast.actors)
+def _is_widespread(hit: set[int], log: JobLog, members: Members, root: Incident) -> bool:
+    actors = len(members.actors)
     if hit:
         if len(hit) < 2 or len(hit) <= WIDESPREAD_SHARE * actors:
-            return _deterministic_start(root, hit, cast)
-        nodes = {cast.actors[a].node for a in hit}
-        all_nodes = cast.nodes
-        return not (len(nodes) == 1 and len(all_nodes) > 2)
+            return _deterministic_start(root, hit, members)
+        nodes = {members.actors[a].node for a in hit}
+        return not (len(nodes) == 1 and len(members.nodes) > 2)
     if root.fault is not None and root.fault.node_wide and _node_of(log, root):
         return False
     return int(log.count[root.shape]) > 1
 
 
-def _deterministic_start(root: Incident, hit: set[int], cast: Cast) -> bool:
+def _deterministic_start(root: Incident, hit: set[int], members: Members) -> bool:
     """A configuration error before training that a launcher cut short on the other ranks is still everyone's."""
     early = root.stage in (Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.UNKNOWN)
     cause = root.fault.cause if root.fault else None
     settings = cause in (CauseClass.USER_CONFIG, CauseClass.USER_CODE)
-    return early and settings and len(hit) > 0.25 * len(cast.actors) and len(cast.actors) > 1
+    return early and settings and len(hit) > 0.25 * len(members.actors) and len(members.actors) > 1
 
 
-def _root_suspects(root: Incident, hit: set[int], roots: list[Incident], cast: Cast) -> tuple[Suspect, ...]:
+def _suspect(members: Members, actor: int, score: float, why: str) -> Suspect:
+    return Suspect(members.actors[actor].rank, members.actors[actor].node, round(score, 3), why)
+
+
+def _root_suspects(root: Incident, hit: set[int], roots: list[Incident], members: Members) -> tuple[Suspect, ...]:
     firsts = {actor: min((i for i in roots if i.actor == actor), key=_when) for actor in hit}
     ordered = sorted(hit, key=lambda actor: _when(firsts[actor]))
     what = root.fault.summary if root.fault else f"{root.exception}"
-    suspects = []
-    for place, actor in enumerate(ordered[:_MAX_SUSPECTS]):
-        score = round(0.95 * 0.8**place, 3)
-        suspects.append(
-            Suspect(cast.actors[actor].rank, cast.actors[actor].node, score, f"{what}; the others only complain of it")
-        )
-    return tuple(suspects)
+    why = f"{what}; the others only complain of it"
+    return tuple(_suspect(members, actor, 0.95 * 0.8**place, why) for place, actor in enumerate(ordered[:MAX_SUSPECTS]))
 
 
 def _node_of(log: JobLog, incident: Incident) -> str | None:
     return log.writers[incident.writer].identity.node or log.file_identity[incident.file].node
 
 
-def _unattributed(root: Incident, log: JobLog, cast: Cast) -> tuple[Suspect, ...]:
+def _unattributed(root: Incident, log: JobLog, members: Members, deaths: list[Death]) -> tuple[Suspect, ...]:
     """A root line of nobody known: a kernel log names its node; a launcher's report may name the only failed rank."""
     node = _node_of(log, root)
     if root.fault and root.fault.node_wide and node:
         return (Suspect(None, node, 0.8, f"{root.fault.summary} (in the log of the node)"),)
-    named = {(report.rank, report.node) for report in cast.exits if report.exit_code not in (None, -15, -6)}
-    if len(named) == 1 and int(log.count[root.shape]) == 1:
-        rank, host = next(iter(named))
-        return (Suspect(rank, host, 0.6, "the launcher names it as the first and only failure"),)
+    if len(deaths) == 1 and int(log.count[root.shape]) == 1:
+        return (_death_suspect(deaths[0], members, 0.6),)
     return ()
 
 
-_PEER_ADDRESS: Final = re.compile(r"(?:from|to|peer)\s+\[?(\d+\.\d+\.\d+\.\d+)")
-_PEER_RANK: Final = re.compile(r"(?:remote rank:? ?\[?|peer rank |from peer |[Rr]anks? )(\d+(?:, ?\d+)*)")
+def _death_suspect(death: Death, members: Members, score: float) -> Suspect:
+    report = death.report
+    why = f"{report.launcher.value} reports it as the first to end ({report.manner})"
+    if report.launcher in (Launcher.JAX, Launcher.RAY):
+        why = f"{report.launcher.value} reports that it {report.how or 'died'}"
+    if death.actor is not None:
+        return _suspect(members, death.actor, score, why)
+    return Suspect(report.rank, report.node, round(score, 3), why)
 
 
-def _accused(log: JobLog, cast: Cast, terminal: list[Incident]) -> Counter[Accused]:
-    """How often each actor, or address of nobody known, is named by others; one vote per accuser."""
-    votes: Counter[Accused] = Counter()
-    seen: set[tuple[int, Accused]] = set()
-    shapes = {i.shape for i in terminal if i.fault and i.fault.accuses}
-    by_rank = cast.by_rank
-    for row, text in log.texts.items():
-        if int(log.rows.shape[row]) not in shapes:
-            continue
-        accuser = int(cast.actor_of_writer[log.rows.writer[row]])
-        named: set[Accused] = set()
-        if match := _PEER_ADDRESS.search(text):
-            named.add(cast.address_actor.get(match[1], match[1]))
-        elif match := _PEER_RANK.search(text):
-            named |= {by_rank[int(r)] for r in re.split(r", ?", match[1]) if int(r) in by_rank}
-        for actor in named - {accuser}:
-            if (accuser, actor) not in seen:
-                seen.add((accuser, actor))
-                votes[actor] += 1
-    return votes
+def _blame_of_death(deaths: list[Death], members: Members, root: Incident | None) -> Blame:
+    strong = [death for death in deaths if death.report.own_death] or deaths
+    suspects = tuple(_death_suspect(death, members, 0.9 * 0.8**n) for n, death in enumerate(strong[:MAX_SUSPECTS]))
+    return Blame(None if root is None or root.actor >= 0 else root, suspects, silent=True, death=strong[0])
 
 
-def _named_suspects(votes: Counter[Accused], cast: Cast) -> tuple[Suspect, ...]:
+def _named_suspects(votes: Counter[Accused], members: Members) -> tuple[Suspect, ...]:
     """Those that are named, the most often named first; only the leaders when they stand out."""
     most = max(votes.values())
-    leaders = [who for who, count in votes.items() if count == most][:_MAX_SUSPECTS]
+    leaders = [who for who, count in votes.items() if count == most][:MAX_SUSPECTS]
     suspects = []
     for who in leaders:
-        rank, node = (cast.actors[who].rank, cast.actors[who].node) if isinstance(who, int) else (None, who)
+        rank, node = (members.actors[who].rank, members.actors[who].node) if isinstance(who, int) else (None, who)
         why = f"named as the peer that does not answer by {most} of those that complain"
         suspects.append(Suspect(rank, node, round(0.8 / len(leaders), 3), why))
     return tuple(suspects)
 
 
-def _blame_by_others(
-    log: JobLog, cast: Cast, terminal: list[Incident], silent: list[int], hearsay: Counter[Accused]
+def _blame_without_root(
+    log: JobLog,
+    members: Members,
+    terminal: list[Incident],
+    silent: list[int],
+    accused: Counter[Accused],
+    lags: list[Lag],
+    deaths: list[Death],
 ) -> Blame:
-    actors = len(cast.actors)
+    actors = len(members.actors)
     complaints = [i for i in terminal if i.proves_failure and i.actor >= 0]
+    own = [death for death in deaths if death.report.own_death]
+    if own and len(own) <= max(WIDESPREAD_SHARE * actors, 1):
+        return _blame_of_death(own, members, None)
     if actors < 2 or not complaints:
-        return Blame(None, ())
-    killed = [cast.by_rank[r.rank] for r in cast.killed_first() if r.rank is not None and r.rank in cast.by_rank]
-    if killed and len(killed) <= WIDESPREAD_SHARE * actors:
-        return Blame(None, _silent_suspects(cast, killed, hearsay), silent=True)
-    quiet = _truly_silent(log, cast, silent, complaints)
+        return _blame_of_death(deaths, members, None) if len(deaths) == 1 else Blame(None, ())
+    quiet = _truly_silent(log, members, silent, complaints)
     if quiet and len(quiet) < WIDESPREAD_SHARE * actors:
-        ordered = sorted(quiet, key=lambda a: (-hearsay[a], _last_word(log, cast, a)))
-        return Blame(None, _silent_suspects(cast, ordered, hearsay), silent=True)
-    behind = _behind(cast)
-    if behind is not None:
-        actor, own, others = behind
-        why = f"its last work was {own} while the others had enqueued {others}: it did not enter the collective"
-        return Blame(None, (Suspect(cast.actors[actor].rank, cast.actors[actor].node, 0.7, why),), silent=True)
-    if hearsay.total() and max(hearsay.values()) >= _MIN_ACCUSER_SHARE * hearsay.total():
-        return Blame(None, _named_suspects(hearsay, cast))
-    odd = _odd_one_out(cast, complaints)
-    if odd is not None:
-        why = "what it says at the end differs from what all the others say"
-        return Blame(None, (Suspect(cast.actors[odd].rank, cast.actors[odd].node, 0.5, why),))
+        ordered = sorted(quiet, key=lambda a: (-accused[a], _last_word(log, members, a)))
+        return Blame(None, _silent_suspects(members, ordered, accused), silent=True)
+    if lags and len(lags) <= WIDESPREAD_SHARE * actors:
+        return Blame(None, _lag_suspects(lags, members), silent=True, lagging=True)
+    if accused.total() and max(accused.values()) >= _MIN_ACCUSER_SHARE * accused.total():
+        return Blame(None, _named_suspects(accused, members))
     return Blame(None, ())
 
 
-def _odd_one_out(cast: Cast, complaints: list[Incident]) -> int | None:
-    """The one actor whose set of complaints is far from the others', who agree: median distances, robust from 3 on."""
-    said: dict[int, set[str]] = defaultdict(set)
-    for incident in complaints:
-        if not _is_report(incident):
-            said[incident.actor].add(_signature(incident))
-    if len(said) < 3 or len(said) < WIDESPREAD_SHARE * len(cast.actors):
-        return None
-    names = sorted({name for own in said.values() for name in own})
-    actors = sorted(said)
-    table = np.array([[name in said[actor] for name in names] for actor in actors], dtype=np.float64)
-    common = np.median(table, axis=0)
-    distance = np.abs(table - common).sum(axis=1)
-    order = np.argsort(-distance, kind="stable")
-    first, second = distance[order[0]], distance[order[1]]
-    if first >= 1 and second == 0:
-        return actors[int(order[0])]
-    return None
+def _lag_suspects(lags: list[Lag], members: Members) -> tuple[Suspect, ...]:
+    suspects: dict[int, Suspect] = {}
+    for place, lag in enumerate(lags[:MAX_SUSPECTS]):
+        why = (
+            f"its last collective was {lag.own} while the others had enqueued {lag.others} "
+            f"({lag.source}): it did not enter the collective"
+        )
+        suspects.setdefault(lag.actor, _suspect(members, lag.actor, 0.75 * 0.8**place, why))
+    return tuple(suspects.values())
 
 
-def _silent_suspects(cast: Cast, ordered: list[int], hearsay: Counter[Accused]) -> tuple[Suspect, ...]:
+def _silent_suspects(members: Members, ordered: list[int], accused: Counter[Accused]) -> tuple[Suspect, ...]:
     suspects = []
-    for place, actor in enumerate(ordered[:_MAX_SUSPECTS]):
-        named = f", and {hearsay[actor]} ranks name it" if hearsay[actor] else ""
+    for place, actor in enumerate(ordered[:MAX_SUSPECTS]):
+        named = f", and {accused[actor]} ranks name it" if accused[actor] else ""
         why = f"it fell silent without a word of error while the others complain{named}"
-        suspects.append(Suspect(cast.actors[actor].rank, cast.actors[actor].node, round(0.85 * 0.8**place, 3), why))
+        suspects.append(_suspect(members, actor, 0.85 * 0.8**place, why))
     return tuple(suspects)
 
 
-def _truly_silent(log: JobLog, cast: Cast, silent: list[int], complaints: list[Incident]) -> list[int]:
+def _truly_silent(log: JobLog, members: Members, silent: list[int], complaints: list[Incident]) -> list[int]:
     """Silent actors that had been writing as much as the others before, so that their silence means something.
 
     Before training one that never wrote much is just as telling: it did not come up.
     """
     if all(i.stage in (Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.UNKNOWN) for i in complaints):
         return silent
-    lines = np.zeros(len(cast.actors), dtype=np.int64)
-    for writer, actor in enumerate(cast.actor_of_writer.tolist()):
+    lines = np.zeros(len(members.actors), dtype=np.int64)
+    for writer, actor in enumerate(members.actor_of_writer.tolist()):
         if actor >= 0:
             lines[actor] += int(log.writer_lines[writer])
     complaining = [i.actor for i in complaints]
@@ -325,17 +371,6 @@ def _truly_silent(log: JobLog, cast: Cast, silent: list[int], complaints: list[I
     return [actor for actor in silent if lines[actor] >= 0.2 * typical]
 
 
-def _last_word(log: JobLog, cast: Cast, actor: int) -> int:
-    writers = np.flatnonzero(cast.actor_of_writer == actor)
+def _last_word(log: JobLog, members: Members, actor: int) -> int:
+    writers = np.flatnonzero(members.actor_of_writer == actor)
     return int(log.writer_last_ns[writers].max()) if writers.size else 0
-
-
-def _behind(cast: Cast) -> tuple[int, int, int] | None:
-    """The one actor whose last enqueued work lies behind that of all the others."""
-    if len(cast.last_enqueued) < 2:
-        return None
-    values = sorted(cast.last_enqueued.values())
-    if values[0] < values[1] and values[1] >= values[-1] - 1:
-        actor = min(cast.last_enqueued, key=lambda a: cast.last_enqueued[a])
-        return actor, values[0], values[-1]
-    return None

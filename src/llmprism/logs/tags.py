@@ -32,17 +32,20 @@ class Identity:
 
 
 _LISTED: Final = re.compile(r"^\s*(\d{1,6}):(?=\s|$)")
-_TORCH_RANK: Final = re.compile(r"\[rank(\d+)\]:")
+_RANK: Final = re.compile(r"(?i)(?:^|[\s\[(<|,])(?:global[ _])?rank[ :=_#]? ?(\d{1,7})(?=[\]):,|>\s]|$)")
 _ROLE_RANK: Final = re.compile(r"\[(?!rank)[A-Za-z_]*(\d+)\]:")
 _MPI: Final = re.compile(r"\[\d+,(\d+)\]<\w+>:")
 _WORKER: Final = re.compile(r"\((?:\w+\s+)?pid=(\d+)(?:,\s*ip=([\w.:-]+))?\)")
 _POD: Final = re.compile(r"\[pod/([\w.-]+)")
 _NCCL: Final = re.compile(r"(?:^|\s)([\w.-]+):(\d+):\d+ \[\d+\]")
-_SYSLOG_HOST: Final = re.compile(r"\d\d:\d\d:\d\d\S*\s+([A-Za-z][\w.-]*)\s*$")
-_HOST: Final = re.compile(r"^\s*([A-Za-z][\w.-]*): ")
+_SYSLOG_HOST: Final = re.compile(r"\d\d:\d\d:\d\d\S*\s+([A-Za-z][\w.-]*)\s*(?:[\w./-]+\[\d+\]:\s*)?$")
+_HOST: Final = re.compile(r"^\s*([A-Za-z][\w.-]*)(?:: | +\|)")
 
 _FILE_RANK: Final = re.compile(r"(?:^|[^a-z])(?:rank|task|worker_rank|gpu_rank)[-_.]?(\d+)(?!\d)", re.IGNORECASE)
 _FILE_LOCAL: Final = re.compile(r"(?:^|[^a-z])local[-_]?rank[-_.]?(\d+)", re.IGNORECASE)
+_TORCHRUN_FOLDER: Final = re.compile(r"attempt_\d+/(\d+)/(?:stdout|stderr)")
+"""`torchrun --log-dir` writes a folder per local rank."""
+
 _FILE_NODE: Final = re.compile(
     r"(?:^|[^a-z0-9])((?:[a-z][a-z0-9]*-)*(?:node|host|worker|gpu|dgx|server|compute|nid|cn|trn|hgx)[-_]?[a-z]*-?\d+)",
     re.IGNORECASE,
@@ -60,7 +63,7 @@ def identity_of_prefix(prefix: str) -> Identity:
         found = replace(found, listed_rank=int(match[1]))
     elif match := _HOST.match(prefix):
         found = replace(found, node=match[1])
-    if match := _TORCH_RANK.search(prefix):
+    if match := _RANK.search(prefix):
         found = replace(found, rank=int(match[1]))
     if match := _MPI.search(prefix):
         found = replace(found, rank=int(match[1]))
@@ -83,7 +86,7 @@ def identity_of_file(name: str) -> Identity:
     stem = path.name
     while PurePosixPath(stem).suffix.lower() in {".gz", ".xz", ".zst", ".bz2", ".log", ".txt", ".out", ".err", ".json"}:
         stem = PurePosixPath(stem).stem
-    local = _FILE_LOCAL.search(stem)
+    local = _FILE_LOCAL.search(stem) or _TORCHRUN_FOLDER.search(name)
     rank = None if local else _FILE_RANK.search(stem)
     node = _FILE_NODE.search(stem)
     folder = next((m[1] for part in reversed(path.parts[:-1]) if (m := _FILE_NODE.search(part))), None)
@@ -104,7 +107,7 @@ def _is_run_name(stem: str) -> bool:
 
 
 def looks_host_prefixed(head: str) -> bool:
-    """Whether the first lines of a file begin with `host: ` (pdsh, clush, some launchers)."""
+    """Whether the first lines of a file begin with `host: ` or `host | ` (pdsh, clush, docker compose)."""
     lines = [line for line in head.splitlines()[:400] if line.strip()]
     if len(lines) < 8:
         return False

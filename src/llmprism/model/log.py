@@ -15,6 +15,8 @@ __all__ = [
     "LogInput",
     "LogLine",
     "Outcome",
+    "Sign",
+    "SignKind",
     "Stage",
     "Suspect",
     "Symptom",
@@ -117,6 +119,34 @@ class Suspect:
     why: str
 
 
+class SignKind(StrEnum):
+    """What the numbers of a run can show that no error line says."""
+
+    HANG = "hang"
+    SLOW = "slow"
+    NAN = "nan"
+    DIVERGED = "diverged"
+    LOSS_SCALE = "loss_scale"
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """Something wrong that the run's own numbers show. `iteration` is where it began; `value` against `expected`.
+
+    `lasts`: it was still so at the end of the logs.
+    """
+
+    kind: SignKind
+    summary: str
+    confidence: float
+    iteration: int | None = None
+    time_ns: int | None = None
+    value: float | None = None
+    expected: float | None = None
+    lasts: bool = True
+    suspects: tuple[Suspect, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class LogEvent:
     """All lines of one template that bear on the failure. `first_ns` is None where the lines carry no time."""
@@ -148,7 +178,11 @@ class EventHeat:
 
 @dataclass(frozen=True, slots=True)
 class LogDiagnosis:
-    """`notes` are sentences on what could not be decided and on what was seen but is no alarm."""
+    """`notes` are sentences on what could not be decided and on what was seen but is no alarm.
+
+    `ranking` and `node_ranking` order ranks and nodes by suspicion also where nobody is certain: `suspects` are those
+    that differ from the others enough to be named.
+    """
 
     input: LogInput
     outcome: Outcome
@@ -160,3 +194,6 @@ class LogDiagnosis:
     events: tuple[LogEvent, ...] = ()
     notes: tuple[str, ...] = ()
     heat: EventHeat | None = None
+    signs: tuple[Sign, ...] = ()
+    ranking: tuple[Suspect, ...] = ()
+    node_ranking: tuple[Suspect, ...] = ()

@@ -40,8 +40,9 @@ def test_runs_are_found_in_any_arrangement(tmp_path: Path) -> None:
     (tmp_path / "family" / "README.md").write_text("about")
     flat = tmp_path / "flat"
     flat.mkdir()
-    for name in ("result_1.txt", "result_2.txt", "manifest.json"):
+    for name in ("result_1.txt", "result_2.txt"):
         (flat / name).write_text("x\n")
+    (flat / "manifest.json").write_text('[{"file": "result_1.txt"}]\n')
     assert [len(found) for found in find_runs(tmp_path / "family")] == [1, 1]
     assert [found[0].name for found in find_runs(flat)] == ["result_1.txt", "result_2.txt"]
     assert find_runs(tmp_path / "family" / "a") == [[tmp_path / "family" / "a"]]

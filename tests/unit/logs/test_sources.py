@@ -13,9 +13,10 @@ import pytest
 
 from llmprism import limits
 from llmprism.errors import InputError
+from llmprism.logs.blocks import read_blocks
 from llmprism.logs.diagnose import diagnose_paths
 from llmprism.logs.library import Library
-from llmprism.logs.sources import Dropped, find_log_files, read_blocks
+from llmprism.logs.sources import Dropped, find_log_paths, open_logs
 
 TEXT = b"".join(b"line %d of the log\n" % n for n in range(5000))
 EMPTY = Library([], [])
@@ -25,8 +26,8 @@ def read(path: Path) -> tuple[bytes, dict[str, int]]:
     dropped = Dropped()
     data = b"".join(
         block.buffer[: block.size].tobytes()
-        for file in find_log_files([path], dropped)
-        for block in read_blocks(file, dropped)
+        for log in open_logs([path], dropped)
+        for block in read_blocks(log, dropped)
     )
     return data, dict(dropped.reasons)
 
@@ -62,7 +63,7 @@ def test_globs_directories_and_things_beside_the_logs(tmp_path: Path) -> None:
     assert read(tmp_path)[0] == b"a\nb\n"
     assert read(tmp_path / "rank*.log")[0] == b"a\nb\n"
     with pytest.raises(InputError):
-        find_log_files([tmp_path / "nothing*"], Dropped())
+        find_log_paths([tmp_path / "nothing*"], Dropped())
 
 
 def test_a_giant_line_is_cut_and_what_follows_is_read(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_binary_files_are_dropped(tmp_path: Path) -> None:
 
 def test_a_bomb_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_LOG_DECOMPRESSION_RATIO", 20)
-    monkeypatch.setattr("llmprism.logs.sources._RATIO_FREE_BYTES", 1 << 20)
+    monkeypatch.setattr("llmprism.logs.unpack._RATIO_FREE_BYTES", 1 << 20)
     (tmp_path / "a.log.gz").write_bytes(gzip.compress(b"boom\n" * 20_000_000))
     data, dropped = read(tmp_path / "a.log.gz")
     assert dropped["decompression bomb"] == 1
@@ -94,7 +95,7 @@ def test_a_torn_archive_gives_what_it_has(tmp_path: Path, cut: int) -> None:
     (tmp_path / "a.log.gz").write_bytes(gzip.compress(TEXT)[:cut])
     data, dropped = read(tmp_path / "a.log.gz")
     assert TEXT.startswith(data)
-    assert dropped == {"broken file": 1}
+    assert dropped == {"truncated file": 1}
 
 
 def test_rubbish_is_diagnosed_without_an_error(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """Who is in the job: which rank and node each writer is, how large the world is, whose address is whose.
 
 Evidence, strongest first: a tag with the global rank (`[rank3]:`, `[1,3]<stdout>`), `srun -l` numbers when plausible,
-NCCL's own `rank 3 nranks 8` of the largest communicator, Lightning's `GLOBAL_RANK`, a file name. A file whose tagged
-lines all come from one rank belongs to that rank altogether. The *actors* that later steps compare are ranks where
-ranks are known, else nodes, else files; lines of launchers belong to no actor.
+NCCL's own `rank 3 nranks 8` of the largest communicator, Lightning's `GLOBAL_RANK`, a file name where the lines do not
+contradict it. A file whose tagged lines all come from one rank belongs to that rank altogether. The *actors* that later
+steps compare are ranks where ranks are known, else nodes, else files; lines of launchers belong to no actor.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.logs.joblog import JobLog
+from llmprism.logs.launcher_reports import ExitReport, Launcher, read_launcher_reports
 
-__all__ = ["Actor", "Cast", "ExitReport", "resolve_cast"]
+__all__ = ["Actor", "Members", "identify_members"]
 
 Int32 = NDArray[np.int32]
 
@@ -40,20 +41,8 @@ class Actor:
         return self.node or "unknown writer"
 
 
-@dataclass(frozen=True, slots=True)
-class ExitReport:
-    """One process of a launcher's failure report; `exit_code` is negative for a signal, None where not said."""
-
-    file: int
-    line: int
-    rank: int | None
-    node: str | None
-    exit_code: int | None
-    how: str = ""
-
-
 @dataclass(slots=True)
-class Cast:
+class Members:
     """`actor_of_writer` is -1 for writers that are no actor. `world` is the number of ranks the job has, if known."""
 
     actors: list[Actor]
@@ -61,20 +50,12 @@ class Cast:
     world: int | None
     address_actor: dict[str, int]
     exits: list[ExitReport] = field(default_factory=list)
-    last_enqueued: dict[int, int] = field(default_factory=dict)
+    addresses: dict[int, set[str]] = field(default_factory=dict)
+    """Addresses that each actor printed as its own."""
 
     @property
     def by_rank(self) -> dict[int, int]:
         return {actor.rank: number for number, actor in enumerate(self.actors) if actor.rank is not None}
-
-    def killed_first(self) -> list[ExitReport]:
-        """The tasks that srun reports as killed before it reports anything else: they died before it ended the step."""
-        told = [report for report in self.exits if report.how]
-        if not told:
-            return []
-        first = min(told, key=lambda report: (report.file, report.line))
-        same = [report for report in told if (report.file, report.line) == (first.file, first.line)]
-        return same if first.how.startswith("Killed") else []
 
     @property
     def nodes(self) -> set[str]:
@@ -85,14 +66,9 @@ _NCCL_RANK: Final = re.compile(r"\brank (\d+) n[rR]anks (\d+)")
 _LIGHTNING_RANK: Final = re.compile(r"GLOBAL_RANK: (\d+), MEMBER: \d+/(\d+)")
 _NODE_RANK: Final = re.compile(r"\bnode rank (\d+)\b")
 _ADDRESS: Final = re.compile(r"(?:Bootstrap ?: Using|NET/Socket : Using|OOB) .*?:(\d+\.\d+\.\d+\.\d+)<")
-_REPORT_HOST: Final = re.compile(r"^\s*host\s+: (\S+)")
-_REPORT_RANK: Final = re.compile(r"^\s*rank\s+: (\d+) \(local_rank")
-_REPORT_EXIT: Final = re.compile(r"^\s*exitcode\s+: (-?\d+)")
-_SRUN_ERROR: Final = re.compile(r"srun: error: ([\w.-]+): tasks? ([\d,\s-]+): (.+)$")
-_ENQUEUED: Final = re.compile(r"\(default_pg\).*[Ll]ast enqueued (?:NCCL )?work: (-?\d+)")
 
 
-def resolve_cast(log: JobLog) -> Cast:
+def identify_members(log: JobLog) -> Members:
     """Ranks, nodes and actors of a job."""
     rank_of_writer, worlds = _ranks_from_tags(log), []
     texts = _texts_by_writer(log)
@@ -102,18 +78,20 @@ def resolve_cast(log: JobLog) -> Cast:
             worlds.append(world)
         if rank is not None and world == max(worlds, default=0):
             rank_of_writer.setdefault(writer, rank)
+    _ranks_from_file_names(log, rank_of_writer)
     _share_within_process(log, rank_of_writer)
     _share_within_file(log, rank_of_writer)
-    exits, task_nodes = _exit_reports(log)
+    exits = read_launcher_reports(log)
+    task_nodes = {report.rank: report.node for report in exits if report.rank is not None and report.node}
     _rank_from_report(log, rank_of_writer, exits)
     _rank_of_the_missing_file(log, rank_of_writer)
     node_of_writer = _nodes(log)
     actors, actor_of_writer = _actors(log, rank_of_writer, node_of_writer, task_nodes)
     ranks = [actor.rank for actor in actors if actor.rank is not None]
     world = max([*worlds, len(ranks)], default=0)
-    cast = Cast(actors, actor_of_writer, world or None, {}, exits)
-    _addresses_and_work(cast, texts)
-    return cast
+    members = Members(actors, actor_of_writer, world or None, {}, exits)
+    _own_addresses(members, texts)
+    return members
 
 
 def _ranks_from_tags(log: JobLog) -> dict[int, int]:
@@ -132,6 +110,17 @@ def _ranks_from_tags(log: JobLog) -> dict[int, int]:
         if dense and lines >= _MIN_LINES_PER_LISTED_RANK * len(distinct):
             ranks = {**listed, **ranks}
     return ranks
+
+
+def _ranks_from_file_names(log: JobLog, ranks: dict[int, int]) -> None:
+    """The rank in a file's name belongs to its lines unless these name other ranks themselves."""
+    in_lines: dict[int, set[int]] = defaultdict(set)
+    for number, rank in ranks.items():
+        in_lines[log.writers[number].file].add(rank)
+    for number, writer in enumerate(log.writers):
+        named = log.file_identity[writer.file].rank
+        if named is not None and number not in ranks and in_lines[writer.file] <= {named}:
+            ranks[number] = named
 
 
 def _texts_by_writer(log: JobLog) -> dict[int, list[str]]:
@@ -164,8 +153,10 @@ def _share_within_process(log: JobLog, ranks: dict[int, int]) -> None:
     keys: dict[int, list[tuple[int, str]]] = {}
     for number, writer in enumerate(log.writers):
         own = [(-1, writer.identity.process)] if writer.identity.process else []
-        if writer.identity.local_rank is not None:
-            own.append((writer.file, f"local {writer.identity.local_rank}"))
+        local = writer.identity.local_rank
+        local = log.file_identity[writer.file].local_rank if local is None else local
+        if local is not None:
+            own.append((writer.file, f"local {local}"))
         keys[number] = own
         if number in ranks:
             for key in own:
@@ -196,7 +187,7 @@ def _rank_from_report(log: JobLog, ranks: dict[int, int], exits: list[ExitReport
     ranked = {log.writers[number].file for number in ranks}
     named: dict[int, set[int]] = defaultdict(set)
     for report in exits:
-        if report.rank is not None and not report.how:
+        if report.rank is not None and report.launcher is Launcher.TORCHRUN:
             named[report.file].add(report.rank)
     for number, writer in enumerate(log.writers):
         if len(log.files) > 1 and writer.file not in ranked and len(named[writer.file]) == 1:
@@ -219,7 +210,7 @@ def _rank_of_the_missing_file(log: JobLog, ranks: dict[int, int]) -> None:
 
 
 def _nodes(log: JobLog) -> dict[int, str]:
-    """Node of each writer: the file name's where it tells files apart, else what the lines themselves say."""
+    """Node of each writer: the file name's, unless its lines name several nodes; else what the lines say."""
     names = [identity.node for identity in log.file_identity]
     in_file: dict[int, set[str]] = defaultdict(set)
     for writer in log.writers:
@@ -227,7 +218,8 @@ def _nodes(log: JobLog) -> dict[int, str]:
             in_file[writer.file].add(writer.identity.node)
     nodes: dict[int, str] = {}
     for number, writer in enumerate(log.writers):
-        own = names[writer.file] or writer.identity.node
+        several = len(in_file[writer.file]) > 1
+        own = writer.identity.node if several else names[writer.file] or writer.identity.node
         if own is None and len(in_file[writer.file]) == 1:
             own = next(iter(in_file[writer.file]))
         if own:
@@ -263,44 +255,12 @@ def _actors(
     return actors, actor_of_writer
 
 
-def _exit_reports(log: JobLog) -> tuple[list[ExitReport], dict[int, str]]:
-    """Failure reports of torchrun and srun, and the node of each task that srun names."""
-    reports: list[ExitReport] = []
-    task_nodes: dict[int, str] = {}
-    host: str | None = None
-    rank: int | None = None
-    for row, text in sorted(log.texts.items()):
-        file, line = int(log.rows.file[row]), int(log.rows.line[row])
-        if match := _REPORT_HOST.match(text):
-            host = match[1]
-        elif match := _REPORT_RANK.match(text):
-            rank = int(match[1])
-        elif match := _REPORT_EXIT.match(text):
-            reports.append(ExitReport(file, line, rank, host, int(match[1])))
-            host = rank = None
-        elif match := _SRUN_ERROR.search(text):
-            for task in _task_list(match[2]):
-                task_nodes[task] = match[1]
-                reports.append(ExitReport(file, line, task, match[1], None, match[3].strip()))
-    return reports, task_nodes
-
-
-def _task_list(text: str) -> list[int]:
-    tasks: list[int] = []
-    for part in text.replace(" ", "").split(","):
-        low, dash, high = part.partition("-")
-        if low.isdigit() and (not dash or high.isdigit()):
-            tasks.extend(range(int(low), min(int(high or low), int(low) + 100_000) + 1))
-    return tasks
-
-
-def _addresses_and_work(cast: Cast, texts: dict[int, list[str]]) -> None:
+def _own_addresses(members: Members, texts: dict[int, list[str]]) -> None:
     for writer, lines in texts.items():
-        actor = int(cast.actor_of_writer[writer])
+        actor = int(members.actor_of_writer[writer])
         if actor < 0:
             continue
         for text in lines:
             if match := _ADDRESS.search(text):
-                cast.address_actor.setdefault(match[1], actor)
-            elif match := _ENQUEUED.search(text):
-                cast.last_enqueued[actor] = max(cast.last_enqueued.get(actor, -1), int(match[1]))
+                members.address_actor.setdefault(match[1], actor)
+                members.addresses.setdefault(actor, set()).add(match[1])

@@ -1,0 +1,231 @@
+"""Signs of trouble in the run's own numbers, where no line speaks of an error: hang, slow, NaN, divergence.
+
+Ranks of a synchronous job count iterations together. One that stopped counting while the others went on hangs, and so
+does a job whose logs go on without iterations. Times per iteration are cut into segments of equal pace; a last segment
+much slower than the ones before is a slowdown. A loss or gradient norm that stays NaN, a loss scale that fell to its
+floor, and a loss that left its range are read off the series of their values.
+
+What these rules must not shout at: an evaluation or a checkpoint (a few slow iterations), the slow first iterations,
+healthy runs whose iterations alternate between two durations, a log copied while the ranks were writing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.logs.joblog import JobLog
+from llmprism.logs.members import Members
+from llmprism.logs.metrics import Metric
+from llmprism.logs.pace import SLOW_RATIO, find_slowdown, iteration_times
+from llmprism.logs.progress import Progress
+from llmprism.logs.sequences import Lag
+from llmprism.model.log import Sign, SignKind, Suspect
+
+__all__ = ["actor_iterations", "find_signs"]
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+MIN_NAN_VALUES: Final = 3
+"""NaN values in a row at the end that are no accident: a skipped step of mixed precision shows one or two."""
+
+LONG_NAN_VALUES: Final = 10
+"""NaN values in a row that are worth a note although the run recovered."""
+
+BEHIND_SHARE: Final = 1 / 3
+"""Share of the ranks that may be behind for them to be the ones that hang; more is a log copied in mid-step."""
+
+SILENCE_STEPS: Final = 20
+SILENCE_NS: Final = 300 * 1_000_000_000
+"""Logs that go on this long after the last iteration show a hang: shorter pauses are checkpoints and evaluations."""
+
+SCALE_FALL: Final = 256.0
+"""A loss scale that fell by this factor (eight halvings) and stays met an overflow in every try since."""
+
+DIVERGED_RATIO: Final = 2.0
+DIVERGED_VALUES: Final = 5
+
+
+def find_signs(
+    log: JobLog, members: Members, progress: Progress, lags: list[Lag], *, expected: SignKind | None = None
+) -> list[Sign]:
+    """All signs, the most certain first. `expected`: what the user says happened; weaker evidence is then enough."""
+    found = [
+        *_hangs(log, members, progress, lags, expected is SignKind.HANG),
+        *_slow(log, progress, expected is SignKind.SLOW),
+        *_not_numbers(log, members, progress),
+        *_loss_scale(log, progress),
+        *_diverged(log, progress),
+    ]
+    return sorted(found, key=lambda sign: (not sign.lasts, -sign.confidence))
+
+
+def actor_iterations(log: JobLog, members: Members, progress: Progress) -> tuple[Int64, Int64]:
+    """The last iteration of every actor and the time of its last iteration line; -1 and 0 where it prints none."""
+    last = np.full(len(members.actors), -1, dtype=np.int64)
+    when = np.zeros(len(members.actors), dtype=np.int64)
+    if not progress.shapes or not last.size:
+        return last, when
+    actor = members.actor_of_writer[log.pair_writer]
+    counts = np.isin(log.pair_shape, list(progress.shapes)) & (actor >= 0)
+    np.maximum.at(last, actor[counts], log.pair_iteration[counts])
+    np.maximum.at(when, actor[counts], log.pair_last_ns[counts])
+    return last, when
+
+
+def _hangs(log: JobLog, members: Members, progress: Progress, lags: list[Lag], expected: bool) -> list[Sign]:
+    found: list[Sign] = []
+    if lags:
+        lag = lags[0]
+        why = f"its last collective is {lag.own} while the others wait in {lag.others} ({lag.source})"
+        suspects = tuple(_suspect(members, lag.actor, 0.75 * 0.8**n, why) for n, lag in enumerate(lags[:8]))
+        summary = f"{members.actors[lag.actor].label} did not enter collective {lag.others}; the others wait for it"
+        found.append(
+            Sign(SignKind.HANG, summary, 0.7, progress.last_iteration, None, lag.own, lag.others, True, suspects)
+        )
+    behind = _behind_the_others(log, members, progress, expected)
+    if behind is not None:
+        found.append(behind)
+    last_line = int(log.file_last_ns.max()) if log.file_last_ns.size else 0
+    if progress.last_ns and progress.step_ns:
+        pause = last_line - progress.last_ns
+        if pause > max(SILENCE_NS, SILENCE_STEPS * progress.step_ns):
+            summary = f"the logs go on for {pause / 1e9:.0f} s after the last iteration without another one"
+            found.append(Sign(SignKind.HANG, summary, 0.5, progress.last_iteration, progress.last_ns))
+    return found
+
+
+def _behind_the_others(log: JobLog, members: Members, progress: Progress, expected: bool) -> Sign | None:
+    """A few ranks whose last iteration lies behind the one that all the others reached."""
+    last, when = actor_iterations(log, members, progress)
+    counting = np.flatnonzero(last >= 0)
+    if counting.size < 3:
+        return None
+    front = int(np.median(last[counting]))
+    behind = counting[last[counting] < front]
+    at_front = counting[last[counting] >= front]
+    if not behind.size or behind.size > BEHIND_SHARE * counting.size:
+        return None
+    every = _print_interval(progress)
+    prints = float(front - last[behind].max()) / every
+    earlier = int(when[at_front].min() - when[behind].max()) if when[at_front].all() and when[behind].all() else None
+    if earlier is not None and earlier < 0:
+        return None
+    confidence = 0.7 if prints >= 2 else 0.5 if expected else 0.45
+    order = behind[np.lexsort((when[behind], last[behind]))]
+    why = f"it stopped at iteration {int(last[order[0]])} while the others reached {front}"
+    suspects = tuple(_suspect(members, int(actor), confidence * 0.8**n, why) for n, actor in enumerate(order[:8]))
+    summary = f"{members.actors[int(order[0])].label} stopped at iteration {int(last[order[0]])}, the others at {front}"
+    return Sign(
+        SignKind.HANG, summary, confidence, int(last[order[0]]) + 1, None, int(last[order[0]]), front, True, suspects
+    )
+
+
+def _print_interval(progress: Progress) -> float:
+    """Iterations between two printed numbers."""
+    gaps = [np.diff(track.value) for track in progress.tracks if track.value.size > 2]
+    forward = np.concatenate([gap[gap > 0] for gap in gaps]) if gaps else np.zeros(0)
+    return float(np.median(forward)) if forward.size else 1.0
+
+
+def _suspect(members: Members, actor: int, score: float, why: str) -> Suspect:
+    return Suspect(members.actors[actor].rank, members.actors[actor].node, round(score, 3), why)
+
+
+def _slow(log: JobLog, progress: Progress, expected: bool) -> list[Sign]:
+    times = iteration_times(log, progress)
+    if times is None:
+        return []
+    slowdown = find_slowdown(times.seconds, least=1.15 if expected else SLOW_RATIO)
+    if slowdown is None:
+        return []
+    begin = int(times.iteration[slowdown.start])
+    ratio = slowdown.after / slowdown.before
+    span = "" if slowdown.lasts else f" until iteration {int(times.iteration[slowdown.stop - 1])}"
+    summary = (
+        f"iterations take {slowdown.after:.3g} s instead of {slowdown.before:.3g} s "
+        f"({ratio:.1f} times as long) since iteration {begin}{span}"
+    )
+    confidence = round(min(0.9, 0.4 + 0.1 * ratio), 2)
+    when = int(times.time_ns[slowdown.start]) or None
+    return [
+        Sign(SignKind.SLOW, summary, confidence, begin, when, slowdown.after, slowdown.before, lasts=slowdown.lasts)
+    ]
+
+
+def _series(log: JobLog, metric: Metric) -> list[NDArray[np.int64]]:
+    """Rows of the metric by writer, each in the order of its lines; the longest first."""
+    rows = np.flatnonzero(log.metrics.metric == metric)
+    if not rows.size:
+        return []
+    order = rows[np.argsort(log.metrics.writer[rows], kind="stable")]
+    parts = np.split(order, np.flatnonzero(np.diff(log.metrics.writer[order])) + 1)
+    return sorted(parts, key=lambda part: -part.size)
+
+
+def _not_numbers(log: JobLog, members: Members, progress: Progress) -> list[Sign]:
+    found: list[Sign] = []
+    for metric, name in ((Metric.LOSS, "loss"), (Metric.GRAD_NORM, "gradient norm")):
+        bad: list[tuple[int, int, int, bool]] = []
+        writers = _series(log, metric)
+        for rows in writers:
+            run = _bad_run(~np.isfinite(log.metrics.value[rows]))
+            if run is not None:
+                bad.append((int(rows[run[0]]), run[1] - run[0], int(log.metrics.writer[rows[0]]), run[1] == rows.size))
+        if not bad:
+            continue
+        row, count, _, lasts = min(bad, key=lambda item: (not item[3], item[0]))
+        file, line, when = int(log.metrics.file[row]), int(log.metrics.line[row]), int(log.metrics.time_ns[row])
+        done = progress.iteration_at(file, line + 1, when)
+        few = len(writers) >= 3 and 2 * len(bad) <= len(writers)
+        actors = dict.fromkeys(int(members.actor_of_writer[writer]) for _, _, writer, _ in bad) if few else {}
+        why = f"its {name} is not a number while the others' is"
+        suspects = tuple(_suspect(members, actor, 0.6, why) for actor in actors if actor >= 0)
+        at = f" since iteration {done}" if done is not None else ""
+        summary = f"the {name} is not a number{at} ({count} values in a row)"
+        found.append(Sign(SignKind.NAN, summary, 0.8, done, when or None, None, None, lasts, suspects))
+        break
+    return found
+
+
+def _bad_run(bad: NDArray[np.bool_]) -> tuple[int, int] | None:
+    """The last run of bad values that counts: long, or at the end."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], bad, [False]]).astype(np.int8)))
+    for start, stop in reversed(list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))):
+        needed = MIN_NAN_VALUES if stop == bad.size else LONG_NAN_VALUES
+        if stop - start >= needed:
+            return start, stop
+    return None
+
+
+def _loss_scale(log: JobLog, progress: Progress) -> list[Sign]:
+    for rows in _series(log, Metric.LOSS_SCALE)[:1]:
+        values = log.metrics.value[rows]
+        values = values[np.isfinite(values) & (values > 0)]
+        if values.size < 2 * DIVERGED_VALUES:
+            continue
+        last, most = float(values[-1]), float(values.max())
+        if most >= SCALE_FALL * last and (values[-DIVERGED_VALUES:] <= last).all() and last <= values.min():
+            summary = f"the loss scale fell from {most:g} to {last:g} and stays: every step overflows"
+            return [Sign(SignKind.LOSS_SCALE, summary, 0.6, progress.last_iteration, None, last, most)]
+    return []
+
+
+def _diverged(log: JobLog, progress: Progress) -> list[Sign]:
+    for rows in _series(log, Metric.LOSS)[:1]:
+        values = log.metrics.value[rows]
+        good = np.isfinite(values) & (values > 0)
+        rows, values = rows[good], values[good]
+        if values.size < 4 * DIVERGED_VALUES:
+            continue
+        before, after = values[:-DIVERGED_VALUES], values[-DIVERGED_VALUES:]
+        high = float(np.quantile(before[before.size // 2 :], 0.9))
+        if (after > DIVERGED_RATIO * high).all() and (after > before[:DIVERGED_VALUES].max()).all():
+            row = int(rows[-DIVERGED_VALUES])
+            done = progress.iteration_at(int(log.metrics.file[row]), int(log.metrics.line[row]) + 1, 0)
+            summary = f"the loss left its range: {float(np.median(after)):.3g} after {high:.3g}"
+            return [Sign(SignKind.DIVERGED, summary, 0.5, done, None, float(np.median(after)), high)]
+    return []
