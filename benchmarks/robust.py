@@ -17,12 +17,11 @@ import argparse
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmprism.score.calibration import CLAIM_KINDS, Claim, reliability
+from calibration import calibration_table
 from llmprism.sim import Scenario, read_scenario
 from robust_case import CHECKS, Outcome, run_case
 from robust_draw import as_toml, draw_scenario
@@ -145,21 +144,6 @@ def summary(cases: list[Case]) -> list[str]:
     if causes:
         lines += ["", "Failures made small:"]
         lines += [f"- {count} x {cause}" for cause, count in causes.most_common()]
-    return lines
-
-
-def calibration_table(claims: Iterable[Claim]) -> list[str]:
-    listed = list(claims)
-    lines = [
-        "| claims | jobs' worth | right | calibration error | wrong above 0.9 |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for kind in (*CLAIM_KINDS, "all"):
-        found = reliability(claim for claim in listed if kind in (claim.kind, "all"))
-        if found.error is None or found.right is None or found.sure_and_wrong is None:
-            continue
-        lines.append(f"| {kind} | {found.weight:.0f} | {100 * found.right:.1f} % | {found.error:.3f} | "
-                     f"{100 * found.sure_and_wrong:.1f} % |")  # fmt: skip
     return lines
 
 

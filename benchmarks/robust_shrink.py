@@ -27,7 +27,7 @@ SIZES: Final = frozenset(
     {
         "name", "tp", "pp", "dp", "cp", "ep", "micro_batches", "sharding", "shard_group", "activation_mb",
         "gradient_mb", "compute_ms", "expert_mb", "context_mb", "tp_mb", "chunk_mb", "layers", "start_s",
-        "optimizer_ms", "repeat",
+        "optimizer_ms", "repeat", "schedule",
         "apart_s", "setup_factor", "spike_factor", "checkpoint_mb", "evaluate_ms", "virtual_stages", "routing_skew",
     }
 )  # fmt: skip
@@ -81,7 +81,7 @@ def shrink(
 
 
 def unusual(scenario: Scenario) -> str:
-    """The settings that are left and are not sizes: the habits without which it does not fail."""
+    """The shape, how busy the network is, and the settings without which it does not fail."""
     parts: list[str] = []
     for job in scenario.jobs:
         parts += _different(job, PLAIN_JOB, skip=SIZES)
@@ -97,7 +97,17 @@ def unusual(scenario: Scenario) -> str:
         shape += f", {job.sharding}"
     if len(scenario.jobs) > 1:
         shape += f", {len(scenario.jobs)} jobs"
-    return f"{shape} with " + (", ".join(dict.fromkeys(parts)) or "no special setting")
+    if job.pp > 1:
+        shape += f", {job.schedule}, activation {_share_of_pass(job.activation_mb, scenario):.2g} of a pass"
+    shape += (
+        f", gradients {_share_of_pass(job.gradient_mb, scenario) / max(3 * job.micro_batches, 1):.2g} of the compute"
+    )
+    return f"{shape}; with " + (", ".join(dict.fromkeys(parts)) or "no special setting")
+
+
+def _share_of_pass(size_mb: float, scenario: Scenario) -> float:
+    """Time that so many bytes take on a NIC, per forward pass of one micro-batch."""
+    return size_mb * 8 / scenario.cluster.nic_gbps / scenario.jobs[0].compute_ms
 
 
 def _different(spec: Any, default: Any, skip: frozenset[str] = frozenset(), only: tuple[str, ...] = ()) -> list[str]:

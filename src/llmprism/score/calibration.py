@@ -26,7 +26,7 @@ from llmprism.score.jobs import JobMatch, match_jobs
 from llmprism.score.pairs import TRAINING_KINDS, true_kinds
 from llmprism.score.truth import Truth
 
-__all__ = ["BINS", "CLAIM_KINDS", "Bin", "Claim", "Reliability", "claims_of", "reliability"]
+__all__ = ["BINS", "CLAIM_KINDS", "SURE", "Bin", "Claim", "Reliability", "claims_of", "reliability"]
 
 BINS = 10
 """Bins of equal width between 0 and 1, the usual number."""
