@@ -43,6 +43,7 @@ COMMANDS: Final = (
     CommandEntry("inspect", "llmprism.cli.inspect:inspect", "Say what flow records can and cannot support."),
     CommandEntry("topology", "llmprism.cli.topology:app", "Build or check a topology file."),
     CommandEntry("logs", "llmprism.cli.logs:app", "Diagnose failed jobs from their logs."),
+    CommandEntry("completion", "llmprism.cli.completion:completion", "Print a script that completes in a shell."),
 )
 
 _HELP: Final = """Tell what is wrong with the LLM training jobs on a GPU cluster, from network flow records and logs.
@@ -84,9 +85,14 @@ def _load(entry: CommandEntry) -> Any:
     return _in_house_style(command)
 
 
+_TYPERS_COMPLETION: Final = ("install_completion", "show_completion")
+"""Options that typer adds to commands with sub-commands; `llmprism completion` is for all of them."""
+
+
 def _in_house_style(command: Any) -> Any:
     """No markup in help; a missing sub-command is an error like any other, however the command's file set itself up."""
     command.rich_markup_mode = None
+    command.params = [one for one in command.params if one.name not in _TYPERS_COMPLETION]
     if isinstance(command, TyperGroup):
         command.no_args_is_help = False
         for sub_command in command.commands.values():

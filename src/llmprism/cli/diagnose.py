@@ -35,46 +35,55 @@ class EngineName(StrEnum):
     SPARK = "spark"
 
 
+_Flows = Annotated[list[str], typer.Argument(metavar="FLOWS", help="Flow records: files or globs.")]
+_Columns = Annotated[
+    str | None, typer.Option("--map", metavar="MAP", help="Column names: start_ns=ts,bytes=octets, or a TOML file.")
+]
+_Format = Annotated[
+    str | None, typer.Option("--format", metavar="NAME", help="Format of the flows where the content does not show it.")
+]
+_Master = Annotated[
+    str | None, typer.Option(metavar="URL", help="Spark's master; all cores of this machine by default.")
+]
+_FailOn = Annotated[
+    list[str] | None,
+    typer.Option("--fail-on", metavar="KIND", help="Exit with 2 on a finding of this kind, or any. Repeatable."),
+]
+_MemoryLimit = Annotated[
+    str | None,
+    typer.Option("--memory-limit", metavar="SIZE", help="Memory for reading, such as 4GB; more goes to disk."),
+]
+_Cores = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", metavar="N", min=1, help="Cores to use at a time; all that there are by default."),
+]
+_Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="When the collector stopped, as 2026-01-31T12:00:00Z or in ns since 1970: silence up to then counts.",
+    ),
+]
+
+
 def diagnose(
-    flows: Annotated[list[str], typer.Argument(metavar="FLOWS", help="Flow records: files or globs.")],
+    flows: _Flows,
     topology: Annotated[str | None, typer.Option("--topology", "-t", metavar="FILE", help="Topology as JSON.")] = None,
     json: Annotated[str | None, typer.Option(metavar="FILE", help="Write the report as JSON; - for stdout.")] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write one offline HTML page.")] = None,
     trace: Annotated[str | None, typer.Option(metavar="FILE", help="Write a trace for the Perfetto UI.")] = None,
     timeline: Annotated[str | None, typer.Option(metavar="FILE", help="Write per-GPU events as Parquet.")] = None,
     method: Annotated[Method, typer.Option(help="prism, or paper for the published rules.")] = Method.PRISM,
-    column_map: Annotated[
-        str | None, typer.Option("--map", metavar="MAP", help="Column names: start_ns=ts,bytes=octets, or a TOML file.")
-    ] = None,
-    file_format: Annotated[
-        str | None,
-        typer.Option("--format", metavar="NAME", help="Format of the flows where the content does not show it."),
-    ] = None,
-    engine: Annotated[
-        EngineName, typer.Option(help="local, or spark for Parquet on a cluster's storage.")
-    ] = EngineName.LOCAL,
-    master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark's master; all cores of this machine by default.")
-    ] = None,
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option("--fail-on", metavar="KIND", help="Exit with 2 on a finding of this kind, or any. Repeatable."),
-    ] = None,
-    memory_limit: Annotated[
-        str | None,
-        typer.Option("--memory-limit", metavar="SIZE", help="Memory for reading, such as 4GB; more goes to disk."),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", metavar="N", min=1, help="Cores to use at a time; all that there are by default."),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="When the collector stopped, as 2026-01-31T12:00:00Z or in ns since 1970: silence up to then counts.",
-        ),
-    ] = None,
+    column_map: _Columns = None,
+    file_format: _Format = None,
+    engine: Annotated[EngineName, typer.Option(help="local, or spark for Parquet on a cluster's storage.")] = (
+        EngineName.LOCAL
+    ),
+    master: _Master = None,
+    fail_on: _FailOn = None,
+    memory_limit: _MemoryLimit = None,
+    jobs: _Cores = None,
+    until: _Until = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no report and no progress.")] = False,
 ) -> int:
     """Say what is wrong with the training jobs in flow records.

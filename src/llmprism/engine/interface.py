@@ -37,11 +37,7 @@ class RunOptions:
 
 class Engine(Protocol):
     def diagnose(
-        self,
-        flows: Sequence[str],
-        topology: Topology | None,
-        options: RunOptions,
-        progress: Progress | None = None,
+        self, flows: Sequence[str], topology: Topology | None, options: RunOptions, progress: Progress | None = None
     ) -> Report:
         """Everything the records say about the jobs in them; equal records give equal reports on every engine."""
         ...

@@ -14,7 +14,7 @@ from llmprism.ingest.database import memory_bytes
 from llmprism.machine import available_cores
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
-from llmprism.pipeline import Processes
+from llmprism.pipeline import Processes, Progress
 
 __all__ = ["LocalEngine"]
 
@@ -35,11 +35,7 @@ def _collector_paused() -> Iterator[None]:
 class LocalEngine:
     @_collector_paused()
     def diagnose(
-        self,
-        flows: Sequence[str],
-        topology: Topology | None,
-        options: RunOptions,
-        progress: pipeline.Progress | None = None,
+        self, flows: Sequence[str], topology: Topology | None, options: RunOptions, progress: Progress | None = None
     ) -> Report:
         reading = None if progress is None else partial(progress, "reading flow records")
         limit = options.memory_limit

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 __all__ = ["SparkCluster", "TaskCluster"]
 
 
+PairTask = Callable[[pa.Table, pa.Table], pa.Table]
+
+
 class TaskCluster:
     """A `pipeline.cluster.Cluster` made of tasks over Arrow tables; how groups are formed is left to a subclass.
 
@@ -99,13 +102,7 @@ class TaskCluster:
         raise NotImplementedError
 
     def _cogrouped(
-        self,
-        pieces: pa.Table,
-        second: pa.Table,
-        key: str,
-        task: Callable[[pa.Table, pa.Table], pa.Table],
-        schema: pa.Schema,
-        wanted: str | None = None,
+        self, pieces: pa.Table, second: pa.Table, key: str, task: PairTask, schema: pa.Schema, wanted: str | None = None
     ) -> pa.Table:
         """The same with the rows of a second table that have the key; `wanted` names the only field of the results'
         last column to bring, besides the first column."""
@@ -137,13 +134,7 @@ class SparkCluster(TaskCluster):
         return self._joined(pieces).groupBy(key).applyInArrow(task, schema_text(schema)).toArrow()
 
     def _cogrouped(
-        self,
-        pieces: pa.Table,
-        second: pa.Table,
-        key: str,
-        task: Callable[[pa.Table, pa.Table], pa.Table],
-        schema: pa.Schema,
-        wanted: str | None = None,
+        self, pieces: pa.Table, second: pa.Table, key: str, task: PairTask, schema: pa.Schema, wanted: str | None = None
     ) -> pa.Table:
         both = self._joined(pieces).groupBy(key).cogroup(self._spark.createDataFrame(second).groupBy(key))
         found = both.applyInArrow(task, schema_text(schema))

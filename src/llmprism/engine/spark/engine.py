@@ -27,11 +27,7 @@ class SparkEngine:
         self._buckets = buckets
 
     def diagnose(
-        self,
-        flows: Sequence[str],
-        topology: Topology | None,
-        options: RunOptions,
-        progress: Progress | None = None,
+        self, flows: Sequence[str], topology: Topology | None, options: RunOptions, progress: Progress | None = None
     ) -> Report:
         """As the local engine, over Parquet on any storage that Spark reads."""
         if options.method != "prism":
