@@ -18,9 +18,10 @@ from llmprism.parallelism.accumulation import accumulated
 from llmprism.parallelism.context_lanes import context_lanes
 from llmprism.parallelism.dark_pairs import without_dark_pairs
 from llmprism.parallelism.direction import in_stage_order
-from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features, simultaneity
+from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
 from llmprism.parallelism.hybrid import shard_links
 from llmprism.parallelism.in_step import InStep, find_in_step
+from llmprism.parallelism.link_evidence import evidence_of
 from llmprism.parallelism.meshes import find_meshes
 from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
 from llmprism.parallelism.pair_ends import pair_index
@@ -64,7 +65,7 @@ def identify_layout(job: Job) -> JobLayout:
         job = replace(job, transfers=transfers)
     features = pair_features(transfers, clock)
     links = every_link.only(~meshes.inside | meshes.more)
-    kinds = judge_links(links, features, simultaneity(transfers, links))
+    kinds = judge_links(links, features, evidence_of(transfers, links, features, clock))
     kinds = reconcile(links, _with_rings(kinds, meshes.more[~meshes.inside | meshes.more]))
     kinds = without_false_pipelines(links, kinds)
     pair_kind = pair_kinds_of(transfers, links, kinds)

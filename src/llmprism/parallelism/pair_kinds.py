@@ -1,11 +1,11 @@
-"""Data-parallel or pipeline? Evidence per link, then one consistent answer for the whole graph.
+"""Data-parallel or pipeline? Evidence per sort of links, then one consistent answer for the whole graph.
 
-*One link.* A ring all-reduce (or a sharded gather) of three or more members sends one way only. Where both directions
-carry the same bytes, the two are told apart by their profiles over the step: the two directions of a collective flow
-together, activations and gradients take turns. The two directions of a tree take turns too, but in one burst, while a
-pipeline sends through all of its passes. Between the last two stages activations and gradients alternate, one by one;
-with many micro-batches their profiles are alike, but they flow apart from the rings that the two ends belong to. Sizes
-are not used: collectors cut and fuse them.
+*One sort.* A ring all-reduce (or a sharded gather) of three or more members sends one way only, or both ways over links
+that close rings. Where both directions carry the same bytes otherwise, the log odds of the two meanings add up: the two
+directions of a pipeline take turns by about a message or more, one of them stays ahead, they are seldom busy together,
+and they fill the step; the two directions of a collective do none of these. All of it is measured in messages of the
+link itself and put together over all links of the same bytes (`link_evidence`). Sizes of records are not used:
+collectors cut and fuse them.
 
 *The graph.* A pipeline has one member of a data-parallel group, never two. So links are accepted from the surest to
 the least sure; a data-parallel link between two members of one pipeline, or a pipeline link inside one group, is
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from llmprism.kernel import kernel
 from llmprism.model.layout import PairKind
 from llmprism.parallelism.features import Links, PairFeatures
+from llmprism.parallelism.link_evidence import LinkEvidence, pooled, profile_of, step_bytes
 from llmprism.stats.disjoint_sets import component_labels, root_of
 
 Float64 = NDArray[np.float64]
@@ -35,32 +36,27 @@ Bool = NDArray[np.bool_]
 
 __all__ = ["LinkKinds", "judge_links", "reconcile", "without_false_pipelines"]
 
-ONE_WAY: Final = 0.3
-"""A link whose lesser direction carries less than this share of the greater one is one-way."""
+TURNS: Final = 0.45
+"""Messages by which the profiles of the two directions differ where both kinds are equally likely: at least one
+micro-batch is under way in a pipeline (0.65 and more in real captures), collectives stay below 0.3 in the median."""
 
-PROFILE_DISTANCE: Final = 0.06
-"""Kolmogorov distance of the two directions' profiles where both kinds are equally likely: collectives reach 0.02,
-pipelines start at 0.11 in real captures."""
+TURNS_ODDS: Final = 2.0
+"""Log odds for each doubling of the turns, four at most."""
 
-PROFILE_SCALE: Final = 0.015
-"""Distance that changes the odds by a factor e."""
+LEAD: Final = 0.5
+"""Messages by which one direction stays ahead where both kinds are equally likely: half a message."""
 
-SIMULTANEITY: Final = 0.25
-"""Share of time both directions are busy where both kinds are equally likely (collectives 0.33-0.75, pipelines up to
-0.17 in real captures); a weaker witness than the profiles because retransmissions and bandwidth change it."""
-
-SIMULTANEITY_SCALE: Final = 0.15
+TOGETHER: Final = 0.25
+"""Share of time at which both directions are busy where both kinds are equally likely (collectives 0.33-1.0, pipelines
+up to 0.17, or 0.95 where both directions are sent in one batch); a weak witness."""
 
 ONE_WAY_ODDS: Final = 4.0
-"""Log odds for data parallelism of a one-way link: only unusual traffic is one-way and not a collective."""
-
+"""Log odds for data parallelism of a one-way link, or of one in closed two-way rings: only unusual traffic is so and
+not a collective."""
 
 BURST: Final = 0.2
 """Share of the step: a link both of whose directions are confined to it is no pipeline's. The passes of real and
 simulated pipelines take 0.4 and more, trees that are not overlapped with the backward pass up to 0.15."""
-
-CONFINED: Final = 0.9
-"""Share of the bytes that must lie within the burst."""
 
 BURST_ODDS: Final = 3.0
 """Log odds for data parallelism of a link that sends in one burst: a pipeline of tiny passes and long synchronisations
@@ -71,9 +67,8 @@ APART: Final = 0.25
 more away from the rings of their stages (0.12 where tensor rings fill the step); the two-way links of collectives are
 so only if they serve another communicator, as the replicas of hybrid sharding do."""
 
-APART_ODDS: Final = 3.0
-"""Log odds against data parallelism of a link that flows apart: more than alternating directions leave in doubt, less
-than directions that flow at the same moments say."""
+APART_ODDS: Final = 1.0
+"""Log odds against data parallelism of a link that flows apart: less than turns and lead say together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +84,17 @@ class LinkKinds:
         return LinkKinds(self.kind[chosen], self.confidence[chosen], self.one_way[chosen], self.distance[chosen])
 
 
-def judge_links(links: Links, features: PairFeatures, together: Float64) -> LinkKinds:
-    """Each link on its own evidence; `together` is the simultaneity of the two directions."""
-    there = _step_bytes(features, links.there)
-    back = _step_bytes(features, links.back)
-    one_way = np.minimum(there, back) < ONE_WAY * np.maximum(there, back)
-    distance = np.abs(_cumulative(features, links.there) - _cumulative(features, links.back)).max(axis=1, initial=0.0)
-    odds = (PROFILE_DISTANCE - distance) / PROFILE_SCALE + (together - SIMULTANEITY) / SIMULTANEITY_SCALE
-    odds -= np.where(_apart(features, links, one_way) > APART, APART_ODDS, 0.0)
-    odds = np.where(_one_burst(features, links), np.maximum(odds, BURST_ODDS), odds)
-    odds = np.where(one_way, ONE_WAY_ODDS, np.clip(odds, -6.0, 6.0))
+def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence) -> LinkKinds:
+    """Each sort of links on its own evidence."""
+    turns = np.clip(TURNS_ODDS * np.log2((shown.turns + 0.02) / TURNS), -4.0, 4.0)
+    lead = np.clip((shown.lead - LEAD) / LEAD, -1.0, 1.0)
+    together = np.clip((TOGETHER - shown.together) / TOGETHER, -1.0, 1.0)
+    apart = np.where(pooled(_apart(features, links, shown.one_way), shown.sort) > APART, APART_ODDS, 0.0)
+    odds = -(turns + lead + together + apart)
+    odds = np.where(shown.width <= BURST, np.maximum(odds, BURST_ODDS), odds)
+    odds = np.where(shown.one_way | shown.closed, ONE_WAY_ODDS, np.clip(odds, -6.0, 6.0))
     kind = np.where(odds > 0, PairKind.DP, PairKind.PP).astype(np.int8)
-    return LinkKinds(kind, 1.0 / (1.0 + np.exp(-np.abs(odds))), one_way, distance)
-
-
-def _step_bytes(features: PairFeatures, pair: Int32) -> Float64:
-    amount = np.where(features.step_bytes > 0, features.step_bytes, features.total_bytes * 1e-9)
-    return np.where(pair >= 0, amount[pair], 0.0)
+    return LinkKinds(kind, 1.0 / (1.0 + np.exp(-np.abs(odds))), shown.one_way, shown.distance)
 
 
 def _apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64:
@@ -129,26 +118,7 @@ def _distribution(profile: Float64) -> Float64:
 
 def _over_the_step(features: PairFeatures, pair: Int32) -> Float64:
     """Bytes per slot of the step."""
-    return _profile(features, pair) * _step_bytes(features, pair)[:, None]
-
-
-def _profile(features: PairFeatures, pair: Int32) -> Float64:
-    return np.where(pair[:, None] >= 0, features.profile[pair], 0.0)
-
-
-def _one_burst(features: PairFeatures, links: Links) -> NDArray[np.bool_]:
-    """Links that send nearly all of their bytes in one short part of the (cyclic) step."""
-    both = sum(_profile(features, pair) for pair in (links.there, links.back))
-    slots = features.profile.shape[1]
-    total = np.cumsum(np.concatenate([np.zeros((links.low.size, 1)), both, both], axis=1), axis=1)
-    width = round(BURST * slots)
-    within = (total[:, width : width + slots] - total[:, :slots]).max(axis=1, initial=0.0)
-    burst: NDArray[np.bool_] = within >= CONFINED * np.maximum(total[:, slots], 1e-9)
-    return burst
-
-
-def _cumulative(features: PairFeatures, pair: Int32) -> Float64:
-    return np.cumsum(_profile(features, pair), axis=1)
+    return profile_of(features, pair) * step_bytes(features, pair)[:, None]
 
 
 @kernel

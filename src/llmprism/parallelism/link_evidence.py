@@ -1,0 +1,164 @@
+"""What each link shows, in units of its own messages, and which links are of one sort and judged together.
+
+Links that carry the same bytes in every step do the same thing: all hops of a ring do, all links between the same two
+stages, and with equal activations all links of all pipelines. So their evidence is put together, and what one noisy link
+shows does not matter. Links of different bytes are never one ring.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
+from llmprism.parallelism.features import Links, PairFeatures, simultaneity
+from llmprism.parallelism.lead import leads
+from llmprism.stats.disjoint_sets import component_labels
+
+Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+__all__ = ["LinkEvidence", "evidence_of", "pooled", "profile_of", "step_bytes"]
+
+ONE_WAY: Final = 0.3
+"""A link whose lesser direction carries less than this share of the greater one is one-way."""
+
+SAME_BYTES: Final = 0.05
+"""Difference of the logarithms of two links' bytes per step up to which they are of one sort; lossy collectors reach
+three percent."""
+
+SAMPLED: Final = 12
+"""Links of one sort whose balance is followed: a median needs no more."""
+
+CONFINED: Final = 0.9
+"""Share of the bytes that the burst must hold whose width is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEvidence:
+    """Per link. `sort` numbers links of the same bytes; `closed` says that the links of the sort around it form closed
+    rings. The others are medians over the sort:
+
+    `distance` is the Kolmogorov distance between the profiles of the two directions over the step, `turns` the same in
+    messages, `lead` how far one direction stays ahead, in messages (`lead`), `together` the share of time at which both
+    are busy, `width` the shortest part of the step that holds nearly all of the bytes."""
+
+    one_way: Bool
+    sort: Int64
+    closed: Bool
+    distance: Float64
+    turns: Float64
+    lead: Float64
+    together: Float64
+    width: Float64
+
+
+def evidence_of(transfers: TransferTable, links: Links, features: PairFeatures, clock: StepClock) -> LinkEvidence:
+    there, back = step_bytes(features, links.there), step_bytes(features, links.back)
+    one_way = np.minimum(there, back) < ONE_WAY * np.maximum(there, back)
+    sort = _sorts(np.maximum(there, back), one_way)
+    distance = np.abs(_cumulative(features, links.there) - _cumulative(features, links.back)).max(axis=1, initial=0.0)
+    messages = _messages(transfers, links) / max(clock.boundary_ns.size - 1, 1)
+    sampled = _some_of_each(sort)
+    lead = np.full(links.low.size, np.nan)
+    lead[sampled] = leads(transfers, links.only(sampled), clock)
+    return LinkEvidence(
+        one_way,
+        sort,
+        _closed(links, sort, one_way),
+        pooled(distance, sort),
+        pooled(distance * messages, sort),
+        pooled(lead, sort),
+        pooled(simultaneity(transfers, links), sort),
+        pooled(_burst_width(features, links), sort),
+    )
+
+
+def pooled(value: Float64, sort: Int64) -> Float64:
+    """For each link the median of the known values of its sort; 0 where none is known."""
+    known = np.flatnonzero(np.isfinite(value))
+    result = np.zeros(int(sort.max(initial=-1)) + 1)
+    if known.size:
+        order = known[np.lexsort((value[known], sort[known]))]
+        present, first, size = np.unique(sort[order], return_index=True, return_counts=True)
+        result[present] = 0.5 * (value[order[first + (size - 1) // 2]] + value[order[first + size // 2]])
+    return result[sort]
+
+
+def step_bytes(features: PairFeatures, pair: Int32) -> Float64:
+    """Bytes per step of each pair, 0 for none; those that send in few steps count a little."""
+    amount = np.where(features.step_bytes > 0, features.step_bytes, features.total_bytes * 1e-9)
+    return np.where(pair >= 0, amount[pair], 0.0)
+
+
+def profile_of(features: PairFeatures, pair: Int32) -> Float64:
+    return np.where(pair[:, None] >= 0, features.profile[pair], 0.0)
+
+
+def _burst_width(features: PairFeatures, links: Links) -> Float64:
+    """Share of the (cyclic) step that holds nearly all bytes of both directions, the shortest such part."""
+    both = profile_of(features, links.there) + profile_of(features, links.back)
+    slots = both.shape[1]
+    total = np.cumsum(np.concatenate([np.zeros((both.shape[0], 1)), both, both], axis=1), axis=1)
+    needed = CONFINED * np.maximum(total[:, slots], 1e-9)
+    width = np.full(both.shape[0], slots, dtype=np.int64)
+    for tried in range(slots - 1, 0, -1):
+        within = (total[:, tried : tried + slots] - total[:, :slots]).max(axis=1, initial=0.0)
+        held = within >= needed
+        if not held.any():
+            break
+        width[held] = tried
+    return width / slots
+
+
+def _sorts(amount: Float64, one_way: Bool) -> Int64:
+    """The number of each link's sort: about the same bytes, one-way or not."""
+    if not amount.size:
+        return np.zeros(0, dtype=np.int64)
+    level = np.log(np.maximum(amount, 1e-9))
+    order = np.lexsort((level, one_way))
+    new = (np.diff(level[order]) > SAME_BYTES) | (np.diff(one_way[order].astype(np.int8)) != 0)
+    sort = np.zeros(amount.size, dtype=np.int64)
+    sort[order] = np.concatenate([[0], np.cumsum(new)])
+    return sort
+
+
+def _some_of_each(sort: Int64) -> Int64:
+    """A few links of every sort."""
+    order = np.argsort(sort, kind="stable")
+    _, first, size = np.unique(sort[order], return_index=True, return_counts=True)
+    rank = np.arange(sort.size) - np.repeat(first, size)
+    stride = np.maximum(np.repeat(size, size) // SAMPLED, 1)
+    return np.sort(order[(rank % stride == 0) & (rank // stride < SAMPLED)])
+
+
+def _closed(links: Links, sort: Int64, one_way: Bool) -> Bool:
+    """Two-way links whose sort forms closed rings of three and more: every member has two neighbours."""
+    members, low, high = links.numbered_ends()
+    result = np.zeros(sort.size, dtype=np.bool_)
+    two_way = np.flatnonzero(~one_way)
+    if not two_way.size:
+        return result
+    key = np.concatenate([sort[two_way] * members + low[two_way], sort[two_way] * members + high[two_way]])
+    nodes, ends = np.unique(key, return_inverse=True)
+    degree = np.bincount(ends)
+    labels = component_labels(nodes.size, ends[: two_way.size], ends[two_way.size :])
+    odd = np.zeros(int(labels.max()) + 1, dtype=np.bool_)
+    odd[labels[degree != 2]] = True
+    result[two_way] = ~odd[labels[ends[: two_way.size]]]
+    return result
+
+
+def _messages(transfers: TransferTable, links: Links) -> Float64:
+    """Messages of the direction that has more of them."""
+    count = np.add.reduceat(transfers.bytes >= MESSAGE_FLOOR_BYTES, transfers.pair_offsets[:-1])
+    there, back = (np.where(pair >= 0, count[pair], 0) for pair in (links.there, links.back))
+    return np.maximum(there, back).astype(np.float64)
+
+
+def _cumulative(features: PairFeatures, pair: Int32) -> Float64:
+    return np.cumsum(profile_of(features, pair), axis=1)
