@@ -35,6 +35,7 @@ from llmprism.parallelism.roles import (
     collective_pairs,
     link_roles,
     pair_kinds_of,
+    pairs_of_kind,
     row_kinds,
 )
 from llmprism.parallelism.sharding import sharding_of
@@ -80,7 +81,8 @@ def identify_layout(job: Job) -> JobLayout:
         transfers = _muted(transfers, transfers.rows_of(in_step.inside) & ~in_step.gradient_row)
         groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), features)
         job = replace(job, transfers=transfers)
-    clock = _rephased(job, groups, forward + closing, features)
+    between = pairs_of_kind(transfers, links, kinds, PairKind.OTHER)
+    clock = _rephased(job, groups, forward + closing, features, between)
     if forward and not groups:
         batches = micro_batches(transfers, forward, clock)
         clock = quiet_ends(transfers, forward + closing, pipes.last, batches, clock)
@@ -252,11 +254,16 @@ def _share_of_closing(features: PairFeatures, forward: list[tuple[int, int]], cl
     return float(np.median([features.step_bytes[there] for there, _ in closing]) / max(usual, 1.0))
 
 
-def _rephased(job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]], features: PairFeatures) -> StepClock:
-    """The job's clock, moved to the end of the gradient synchronisation; the clock it had where that is not seen."""
+def _rephased(
+    job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]], features: PairFeatures, between: Bool
+) -> StepClock:
+    """The job's clock, moved to the end of the gradient synchronisation; the clock it had where that is not seen.
+
+    `between` marks pairs of collectives between the stages of a pipeline (tied embeddings), which synchronise too.
+    """
     assert job.clock is not None  # noqa: S101 - asked by the caller
     transfers = job.transfers
-    gradient = _inside_groups(transfers, groups)
+    gradient = _inside_groups(transfers, groups) | between
     if forward:
         sign = np.zeros(transfers.pair_count, dtype=np.int8)
         sign[[there for there, _ in forward]] = 1

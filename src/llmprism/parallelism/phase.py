@@ -8,6 +8,7 @@ woke up again marks the end of the step. Without pipelines the silence of the wh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -24,7 +25,7 @@ Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
 Float64 = NDArray[np.float64]
 
-__all__ = ["gradient_clock", "outstanding", "pipeline_clock", "rests_after", "shifted_clock"]
+__all__ = ["Outstanding", "gradient_clock", "outstanding", "pipeline_clock", "rests_after", "shifted_clock"]
 
 TOLERANCE: Final = 0.03
 """Relative deviation of one step's bytes within a whole group or all pipelines."""
@@ -36,7 +37,14 @@ EXACT: Final = 0.001
 """Relative deviation of a pair's bytes per step below which single missing messages can be told."""
 
 STRAGGLE: Final = 0.08
-"""Share of the next step by which a straggler may run into it; one that takes longer is not of this step."""
+"""Share of the next step by which a straggler may run into it; one that takes longer is not of this step..."""
+
+LEFT_BEHIND: Final = 0.1
+"""...unless it still has this share of its bytes to send: then its ranks are simply slower than those that have begun
+the next step already..."""
+
+FAR_BEHIND: Final = 0.4
+"""...and may take this share of it: ranks of one step end up to a third of it apart."""
 
 SAME_STEPS: Final = 0.15
 """Relative difference allowed between the steps found here and those the job was recognised by."""
@@ -51,10 +59,9 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
     silences = _union(transfers, sign != 0)
     if silences.count < 3 or step_bytes <= 0:
         return None
-    settled = outstanding(transfers, sign, silences.begin_ns, clock.period_ns) <= SETTLED
-    resting = Silences(silences.begin_ns, np.where(settled, silences.length_ns, 0), silences.bytes_before)
-    chain = chain_at(resting, step_bytes, TOLERANCE)
-    if not _agrees(chain, clock):
+    chain = _resting_chain(silences, outstanding(transfers, sign, silences.begin_ns, clock.period_ns), transfers, sign,
+                           step_bytes, clock)  # fmt: skip
+    if chain is None:
         return None
     asleep = silences.begin_ns[chain.boundaries]
     awake = asleep + silences.length_ns[chain.boundaries]
@@ -68,15 +75,46 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
     return StepClock(end, regular, chain.dominance)
 
 
-def outstanding(transfers: TransferTable, sign: Int8, when_ns: Int64, period_ns: float) -> Float64:
-    """Activations not yet answered at these times (ascending), as a share of the most there are within a step."""
+def _resting_chain(silences: Silences, waiting: Outstanding, transfers: TransferTable, sign: Int8, step_bytes: float,
+                   clock: StepClock) -> Chain | None:  # fmt: skip
+    """The steps, by silences in which less than half a message is outstanding; where a collector loses messages, and
+    the count never comes back to nothing, in which little is; None where neither gives the steps of the clock."""
+    few = 0.5 * _usual_message(transfers, sign != 0)
+    best: Chain | None = None
+    for settled in (waiting.bytes <= few, waiting.share <= SETTLED):
+        resting = Silences(silences.begin_ns, np.where(settled, silences.length_ns, 0), silences.bytes_before)
+        chain = chain_at(resting, step_bytes, TOLERANCE)
+        if _agrees(chain, clock) and (best is None or chain.steps > best.steps):
+            best = chain
+    return best
+
+
+def _usual_message(transfers: TransferTable, pairs: Bool) -> float:
+    """Size of the messages that most bytes of these pairs are sent in."""
+    size = np.sort(transfers.bytes[transfers.messages_of(pairs)])
+    if not size.size:
+        return 0.0
+    up_to = np.cumsum(size)
+    return float(size[np.searchsorted(up_to, 0.5 * up_to[-1])])
+
+
+@dataclass(frozen=True, slots=True)
+class Outstanding:
+    """Activations not yet answered: bytes above the least within a step, and as a share of the most."""
+
+    bytes: Float64
+    share: Float64
+
+
+def outstanding(transfers: TransferTable, sign: Int8, when_ns: Int64, period_ns: float) -> Outstanding:
+    """Activations not yet answered at these times (ascending)."""
     rows = np.flatnonzero(transfers.rows_of(sign != 0))
     end, rows = _in_order(transfers.end_ns, rows)
     signed = transfers.bytes[rows] * np.repeat(sign, np.diff(transfers.pair_offsets))[rows]
     balance = np.concatenate([[0], np.cumsum(signed)])
     level = balance[np.searchsorted(end, when_ns, side="right")].astype(np.float64)
     lowest, highest = _sliding_extremes(when_ns, level, period_ns)
-    return (level - lowest) / np.maximum(highest - lowest, 1.0)
+    return Outstanding(level - lowest, (level - lowest) / np.maximum(highest - lowest, 1.0))
 
 
 @kernel
@@ -148,13 +186,15 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
     line = step[:, None] * np.arange(boundary_ns.size)
     due = np.median(level - line, axis=1)[:, None] + line
     behind = (level < due - 10.0 * EXACT * step[:, None]) & (exact & (step > 0))[:, None]
-    reach = np.append(STRAGGLE * np.diff(late), 0.0)
+    following = np.append(np.diff(late), 0)
+    missing = (due - level) / np.maximum(step, 1.0)[:, None]
     for index, k in zip(*np.nonzero(behind[:, 1:-1]), strict=True):
+        share = FAR_BEHIND if missing[index, k + 1] >= LEFT_BEHIND else STRAGGLE
         rows = slice(transfers.pair_offsets[pairs[index]], transfers.pair_offsets[pairs[index] + 1])
         arrived = np.searchsorted(np.cumsum(transfers.bytes[rows]), due[index, k + 1] - EXACT * step[index])
         if arrived < transfers.end_ns[rows].size:
             end = transfers.end_ns[rows][arrived]
-            if end - boundary_ns[k + 1] < reach[k + 1]:
+            if end - boundary_ns[k + 1] < share * following[k + 1]:
                 late[k + 1] = max(late[k + 1], end)
     return late
 

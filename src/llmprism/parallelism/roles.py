@@ -25,6 +25,7 @@ __all__ = [
     "collective_pairs",
     "link_roles",
     "pair_kinds_of",
+    "pairs_of_kind",
     "row_kinds",
 ]
 
@@ -67,6 +68,14 @@ def _carries(size: Int64, one_way: Bool, there: Int32, back: Int32) -> Bool:
     """Directions that carry the link's traffic: all but the trickle back over one-way links."""
     carries: Bool = (there >= 0) & (~one_way | (size[there] >= TRICKLE * np.where(back >= 0, size[back], 0)))
     return carries
+
+
+def pairs_of_kind(transfers: TransferTable, links: Links, kinds: LinkKinds, kind: PairKind) -> Bool:
+    """The pairs of links of this kind, either direction."""
+    result = np.zeros(transfers.pair_count, dtype=np.bool_)
+    for side in (links.there, links.back):
+        result[side[(side >= 0) & (kinds.kind == kind)]] = True
+    return result
 
 
 def collective_pairs(transfers: TransferTable, links: Links, kinds: LinkKinds) -> Bool:
