@@ -243,9 +243,11 @@ def _ring(shape: JobShape, stage: int, ready: list[int], step: int, total: int) 
         names = [address_of(shape, stage, replica, rail) for replica in range(shape.dp)]
         peers = [*names[1:], names[0]]
         path = (f"leaf{rail}",)
+        own_time = np.random.default_rng((shape.seed, stage, rail, step))  # each communicator ends when it ends
+        lag = int(own_time.uniform(0.0, 2.0) * MS) if shape.tp > 1 else 0
         for name, peer, when in zip(names, peers, ready, strict=True):
             records.append(Flow(name, peer, when, when + _duration(shape, name, peer, early, step), early, path))
-        have = [max(max(ready), records[replica - shape.dp].end_ns) + 200 * US for replica in range(shape.dp)]
+        have = [max(max(ready), records[replica - shape.dp].end_ns) + 200 * US + lag for replica in range(shape.dp)]
         for round_number in range(2 * (shape.dp - 1)):
             size = chunk - (early if round_number == 0 else 1_000 * (round_number % 3))
             arrive = list(have)

@@ -35,6 +35,10 @@ class Topology:
         """Address → server name."""
         return {nic.address: server.name for server in self.servers for nic in server.nics}
 
+    def slot_of(self) -> dict[str, int]:
+        """Address → index of its GPU within the server, where that is known."""
+        return {nic.address: nic.gpu for server in self.servers for nic in server.nics if nic.gpu is not None}
+
     def switch_of(self) -> dict[str, str]:
         """Address → name of the switch its NIC hangs on."""
         return {nic.address: nic.switch for server in self.servers for nic in server.nics if nic.switch is not None}

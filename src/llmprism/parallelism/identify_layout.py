@@ -40,7 +40,7 @@ from llmprism.parallelism.roles import (
 )
 from llmprism.parallelism.sharding import sharding_of
 from llmprism.parallelism.structure import data_parallel_groups, joined_by, pipeline_paths
-from llmprism.parallelism.tensor_peers import join_replicas
+from llmprism.parallelism.tensor_peers import find_tensor_peers, joined_replicas
 
 Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
@@ -98,7 +98,9 @@ def identify_layout(job: Job) -> JobLayout:
     if in_step.any:
         groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), features)
         groups = joined_by(groups, meshes.groups + rings_of_context)
-    groups = join_replicas(job, groups, pipelines, pair_kind, features, clock)
+    peers = find_tensor_peers(job, groups, pipelines, pair_kind, clock)
+    if peers is not None:
+        groups = joined_replicas(groups, peers)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
     batches = micro_batches(transfers, forward, clock) if forward else passes if passes > 1 else None
     if closing and batches is not None:
@@ -182,9 +184,7 @@ def _sharded(
         pattern = everyone if shards is None else gathered
         clock = shifted_clock(transfers, pattern, everyone, clock, found.shift, found.collectives)
     clock, passes = accumulated(transfers, everyone, clock)
-    return _ShardedJob(
-        found.sharding, _shard_groups(job, links, kinds, features, shards), clock, passes, shards is not None
-    )
+    return _ShardedJob(found.sharding, _shard_groups(links, kinds, features, shards), clock, passes, shards is not None)
 
 
 def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, LinkKinds]:
@@ -292,36 +292,18 @@ def _pairs_in(transfers: TransferTable, pairs: Bool, links: Links, chosen: Bool 
     return pairs & inside
 
 
-def _shard_groups(job: Job, links: Links, kinds: LinkKinds, features: PairFeatures,
-                  shards: Bool | None) -> tuple[Group, ...]:  # fmt: skip
+def _shard_groups(links: Links, kinds: LinkKinds, features: PairFeatures, shards: Bool | None) -> tuple[Group, ...]:
     """Groups of sharded training, with those of the replicas where sharding is hybrid."""
     if shards is None:
-        return _one_per_servers(job, data_parallel_groups(links, kinds, features))
+        return data_parallel_groups(links, kinds, features)
     inside = data_parallel_groups(links.only(shards), kinds.only(shards), features)
     across = data_parallel_groups(links.only(~shards), kinds.only(~shards), features)
-    return _one_per_servers(job, inside) + across
+    return inside + across
 
 
 def _usable(moved: StepClock | None, before: StepClock) -> StepClock:
     """A moved clock without a single step (a window shorter than a step) is of no use."""
     return moved if moved is not None and moved.boundary_ns.size > 1 else before
-
-
-def _one_per_servers(job: Job, groups: tuple[Group, ...]) -> tuple[Group, ...]:
-    """Rails of sharded training on the same servers are one group: shards go over all GPUs of a server."""
-    place = dict(zip(job.members, job.places, strict=False))
-    by_servers: dict[frozenset[str], list[Group]] = {}
-    for group in groups:
-        servers = frozenset(place.get(member, "") for member in group.members)
-        by_servers.setdefault(frozenset() if "" in servers else servers, []).append(group)
-    joined: list[Group] = []
-    for servers, parts in by_servers.items():
-        if not servers or len(parts) == 1:
-            joined += parts
-        else:
-            members = tuple(sorted(member for part in parts for member in part.members))
-            joined.append(Group(PairKind.DP, members, ring=False))
-    return tuple(sorted(joined, key=lambda group: min(group.members)))
 
 
 def _inside_groups(transfers: TransferTable, groups: tuple[Group, ...]) -> Bool:

@@ -1,8 +1,8 @@
 """What each link shows, in units of its own messages, and which links are of one sort and judged together.
 
 Links that carry the same bytes in every step do the same thing: all hops of a ring do, all links between the same two
-stages, and with equal activations all links of all pipelines. So their evidence is put together, and what one noisy link
-shows does not matter. Links of different bytes are never one ring.
+stages, and with equal activations all links of all pipelines. So their evidence is put together, and what one noisy
+link shows does not matter. Links of different bytes are never one ring.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def _burst_width(features: PairFeatures, links: Links) -> Float64:
         if not held.any():
             break
         width[held] = tried
-    return width / slots
+    share: Float64 = width / slots
+    return share
 
 
 def _sorts(amount: Float64, one_way: Bool) -> Int64:

@@ -45,12 +45,13 @@ class JobDraft:
     places: tuple[str, ...]
     outside_until_ns: int = 0
     clock_candidates: tuple[ClockCandidate, ...] = ()
+    slots: tuple[int, ...] = ()
 
     def job(self, transfers: TransferTable) -> Job:
         """The job with the transfers of its pairs."""
         return Job(
             self.id, self.members, self.servers, self.confidence, transfers, self.bulk, self.clock, self.places,
-            self.outside_until_ns, self.clock_candidates,
+            self.outside_until_ns, self.clock_candidates, self.slots,
         )  # fmt: skip
 
 

@@ -83,7 +83,12 @@ def draft_jobs(draft: Draft, joined: Joined, answers: Sequence[float], topology:
         for (group, clusters), own, quiet, clock in zip(groups, members, more, clocks, strict=True)
     ]
     jobs = _numbered(sorted(jobs, key=lambda job: (job.members, job.id, _began(draft.pieces, job))))
-    return [replace(job, outside_until_ns=until) for job, until in zip(jobs, _outside_until(draft, jobs), strict=True)]
+    slot_of = topology.slot_of() if topology else {}
+    names = draft.pieces.addresses
+    return [
+        replace(job, outside_until_ns=until, slots=tuple(slot_of.get(names[m], -1) for m in job.members if slot_of))
+        for job, until in zip(jobs, _outside_until(draft, jobs), strict=True)
+    ]
 
 
 def _outside_until(draft: Draft, jobs: Sequence[JobDraft]) -> list[int]:

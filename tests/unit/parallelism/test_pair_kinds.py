@@ -5,68 +5,43 @@ from hypothesis import strategies as st
 
 from llmprism.model import PairKind
 from llmprism.parallelism.features import Links, PairFeatures
+from llmprism.parallelism.link_evidence import LinkEvidence
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 
 DP, PP, OTHER = PairKind.DP, PairKind.PP, PairKind.OTHER
 
 
-def two_way(profile_there, profile_back, bytes_there=100.0, bytes_back=100.0, together=0.25):
-    """The verdict on one link with both directions."""
-    profile = np.array([profile_there, profile_back], dtype=np.float64)
-    profile /= profile.sum(axis=1, keepdims=True)
-    amount = np.array([bytes_there, bytes_back])
-    features = PairFeatures(amount, np.zeros(2), profile, amount * 10)
+def shown(turns=0.0, lead=0.0, together=0.25, width=0.6, one_way=False, closed=False):
+    """The verdict on one link that shows this."""
     one = np.array([0], dtype=np.int32)
     links = Links(one, one + 1, one, one + 1)
-    judged = judge_links(links, features, np.array([together]))
-    return PairKind(judged.kind[0]), judged.confidence[0], bool(judged.one_way[0])
+    features = PairFeatures(np.full(2, 100.0), np.zeros(2), np.full((2, 4), 0.25), np.full(2, 1000.0))
+    values = (np.array([float(value)]) for value in (0.1, turns, lead, together, width))
+    evidence = LinkEvidence(np.array([one_way]), np.array([0]), np.array([closed]), *values)
+    judged = judge_links(links, features, evidence)
+    return PairKind(judged.kind[0]), judged.confidence[0]
 
 
-EARLY, LATE, BOTH = [1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]
+@pytest.mark.parametrize(
+    ("evidence", "kind"),
+    [
+        ({"turns": 1.0, "lead": 1.0, "together": 0.05}, PP),
+        ({"turns": 3.0, "lead": 2.5, "together": 0.95}, PP),  # both directions are sent in one batch
+        ({"turns": 1.0, "lead": 0.0, "together": 0.05}, PP),  # a pipeline that never rests
+        ({"turns": 0.1, "lead": 0.0, "together": 0.9}, DP),
+        ({"turns": 0.2, "lead": 0.7, "together": 0.6}, DP),  # a busy network: one direction lags at times
+        ({"turns": 2.0, "lead": 0.0, "together": 0.5, "width": 0.1}, DP),  # a tree: up and down in one burst
+        ({"turns": 9.0, "lead": 5.0, "together": 0.1, "closed": True}, DP),  # gathers one way, reduces the other
+        ({"turns": 9.0, "lead": 5.0, "one_way": True}, DP),
+    ],
+)
+def test_a_pipeline_takes_turns_by_a_message_and_stays_ahead_a_collective_does_neither(evidence, kind):
+    assert shown(**evidence)[0] is kind
 
 
-def test_directions_that_flow_together_are_a_collective_and_those_that_take_turns_a_pipeline():
-    assert two_way(BOTH, BOTH)[0] is DP
-    assert two_way(EARLY, LATE)[0] is PP
-    assert two_way(LATE, EARLY)[0] is PP
-
-
-def test_a_one_way_link_is_a_collective_whatever_its_profile():
-    kind, confidence, one_way = two_way(EARLY, LATE, bytes_back=20.0)
-    assert (kind, one_way) == (DP, True)
-    assert confidence > 0.9
-    assert two_way(EARLY, LATE, bytes_back=50.0)[0] is PP
-
-
-def test_simultaneity_decides_between_equal_profiles():
-    nearly = [1.0, 1.0, 1.0, 1.25]
-    assert two_way(BOTH, nearly, together=0.6)[0] is DP
-    far = [1.0, 1.0, 1.0, 1.4]
-    assert two_way(BOTH, far, together=0.0)[0] is PP
-
-
-@pytest.mark.parametrize(("apart", "kind"), [(2, DP), (3, DP), (30, PP)])
-def test_a_tree_goes_up_and_down_in_one_burst_a_pipeline_through_the_step(apart, kind):
-    up, down = np.zeros(64), np.zeros(64)
-    up[60], down[(60 + apart) % 64] = 1.0, 1.0
-    assert two_way(up, down, together=0.0)[0] is kind
-    assert two_way(down, up, together=0.0)[0] is kind
-
-
-@pytest.mark.parametrize(("ring", "together", "kind"), [(LATE, 0.05, PP), (BOTH, 0.05, DP), (LATE, 0.5, DP)])
-def test_directions_that_alternate_apart_from_the_rings_of_their_ends_are_a_pipeline(ring, together, kind):
-    """0 and 1 exchange as much either way throughout the step; each sends on to a neighbour of its own in a ring."""
-    exchange = [10, 10, 10, 10.5]
-    profile = np.array([exchange, exchange, ring, ring], dtype=np.float64)
-    profile /= profile.sum(axis=1, keepdims=True)
-    features = PairFeatures(np.full(4, 100.0), np.zeros(4), profile, np.full(4, 1000.0))
-    links = Links(*(np.array(ends, dtype=np.int32) for ends in ([0, 0, 1], [1, 2, 3], [0, 2, 3], [1, -1, -1])))
-    assert PairKind(judge_links(links, features, np.array([together, 0.0, 0.0])).kind[0]) is kind
-
-
-def test_plain_evidence_is_surer():
-    assert two_way(EARLY, LATE)[1] > two_way(BOTH, [1.0, 1.0, 1.0, 1.5])[1]
-    assert 0.5 <= two_way(BOTH, [1.0, 1.0, 1.0, 1.3])[1] <= 1.0
+def test_more_evidence_is_surer():
+    sure, unsure = shown(turns=3.0, lead=2.0, together=0.05)[1], shown(turns=0.6, lead=0.5, together=0.25)[1]
+    assert 0.5 <= unsure < sure <= 1.0
 
 
 def links_and_kinds(edges):

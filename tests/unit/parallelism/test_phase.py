@@ -53,7 +53,8 @@ def test_outstanding_counts_activations_without_an_answer():
     transfers = transfer_table(forth + back)
     when = np.array([0, 5, 15, 25, 35, 55, 65, 75, 85]) * MS
     level = outstanding(transfers, np.array([1, -1], dtype=np.int8), when, 200.0 * MS)
-    assert level.tolist() == [0.0, 0.25, 0.5, 0.75, 1.0, 0.75, 0.5, 0.25, 0.0]
+    assert level.bytes.tolist() == [0.0, 100.0, 200.0, 300.0, 400.0, 300.0, 200.0, 100.0, 0.0]
+    assert level.share.tolist() == [0.0, 0.25, 0.5, 0.75, 1.0, 0.75, 0.5, 0.25, 0.0]
 
 
 @pytest.mark.parametrize("dp", [2, 4])

@@ -1,94 +1,84 @@
-"""Tensor peers and replicas on one server: two servers, one per stage, whose members differ only in when they send."""
+"""Tensor peers and replicas on one server: GPUs that differ only in when they send and when their groups end."""
 
 import numpy as np
 import pytest
 
 from llmprism.model import Group, Job, PairKind, StepClock
-from llmprism.parallelism.features import pair_features
-from llmprism.parallelism.tensor_peers import join_replicas
+from llmprism.parallelism.tensor_peers import find_tensor_peers, joined_replicas
 from unit.builders import MS, US, Flow, transfer_table
 
 STEPS = 20
-PERIOD = 100 * MS
+PERIOD = 200 * MS
 CLOCK = StepClock(np.arange(STEPS + 1, dtype=np.int64) * PERIOD, np.ones(STEPS, dtype=np.bool_), 1.0)
 
 
-def joined(sets, jitter_us=1_000.0, within_us=2.0, steps=STEPS, places=True, unit_ns=1, ragged=0.0, drift_ms=0.0):
-    """Groups (as lists of rails) after joining; rail r of stage 0 sends to rail r of stage 1, both servers hold all.
+def build(width, gpus=4, servers=2, *, sends_us=(2.0, 1_000.0), ends_us=(5.0, 500.0), visible=True, pipeline=True):
+    """Two stages on `servers` servers each, `gpus` GPUs a server, tensor groups of `width` neighbours.
 
-    `sets[r]` names the tensor-parallel group of rail r: members of one differ by `within_us`, sets by `jitter_us`.
-    Every rail has a group of its own at first, with one more replica somewhere else.
+    Peers send their activations within `sends_us[0]` of each other and replicas within `sends_us[1]`; members of one
+    data-parallel group end within `ends_us[0]`, others within `ends_us[1]`. `visible`: rings between the servers.
     """
-    random = np.random.default_rng(0)
-    rails = len(sets)
+    random = np.random.default_rng(width)
     flows = []
-    for step in range(steps):
-        shift = {name: random.uniform(-jitter_us, jitter_us) for name in sorted(set(sets))}
-        for rail, name in enumerate(sets):
-            when = step * PERIOD + 20 * MS + int((shift[name] + random.uniform(-within_us, within_us)) * US)
-            when += int(drift_ms * MS) * rail
-            when = when // unit_ns * unit_ns
-            size = int(1_000_000 * random.uniform(1.0 - ragged, 1.0 + ragged))
-            flows.append(Flow(f"a{rail}", f"b{rail}", when, when + MS, size))
-            flows.append(Flow(f"b{rail}", f"a{rail}", when + 40 * MS, when + 41 * MS, size))
-    flows += [Flow(f"a{rail}", f"c{rail}", 90 * MS, 91 * MS, 5_000_000) for rail in range(rails)]
-    flows += [Flow(f"b{rail}", f"d{rail}", 90 * MS, 91 * MS, 5_000_000) for rail in range(rails)]
+    for step in range(STEPS):
+        base = step * PERIOD
+        for stage in "ab"[: 2 if pipeline else 1]:
+            ends = random.uniform(0, ends_us[1], width)
+            for server in range(servers):
+                late = random.uniform(0, sends_us[1], gpus // width)
+                for gpu in range(gpus):
+                    here, there = f"{stage}{server}g{gpu}", f"{'ba'[stage == 'b']}{server}g{gpu}"
+                    when = base + (20 if stage == "a" else 60) * MS
+                    when += int((late[gpu // width] + random.uniform(0, sends_us[0])) * US)
+                    if pipeline:
+                        flows.append(Flow(here, there, when, when + MS, 1_000_000))
+                    if visible:
+                        end = base + 150 * MS + int((ends[gpu % width] + random.uniform(0, ends_us[0])) * US)
+                        flows.append(Flow(here, f"{stage}{(server + 1) % servers}g{gpu}", end - 9 * MS, end, 5_000_000))
     transfers = transfer_table(flows)
-    number = {name: i for i, name in enumerate(transfers.addresses)}
-    servers = tuple(f"server {name[0]}" if name[0] in "ab" and places else "" for name in transfers.addresses)
-    job = Job("job", tuple(range(len(number))), (), 1.0, transfers, places=servers)
-    kind = np.where(transfers.bytes[transfers.pair_offsets[:-1]] > 4_000_000, PairKind.DP, PairKind.PP).astype(np.int8)
-    clock = StepClock(CLOCK.boundary_ns[: steps + 1], CLOCK.regular[:steps], 1.0)
-    groups = tuple(
-        Group(PairKind.DP, (number[f"{here}{rail}"], number[f"{there}{rail}"]), ring=True)
-        for here, there in ("ac", "bd")
-        for rail in range(rails)
+    names = transfers.addresses
+    number = {name: i for i, name in enumerate(names)}
+    places = tuple(name[:2] for name in names)
+    job = Job(
+        "job", tuple(range(len(names))), (), 1.0, transfers, places=places, slots=tuple(int(n[3:]) for n in names)
     )
-    pipelines = tuple((number[f"a{rail}"], number[f"b{rail}"]) for rail in range(rails))
-    found = join_replicas(job, groups, pipelines, kind, pair_features(transfers, clock), clock)
-    assert sorted(m for group in found for m in group.members) == sorted(m for group in groups for m in group.members)
-    names = [[transfers.addresses[m] for m in group.members] for group in found]
-    return sorted(sorted(int(name[1:]) for name in group if name[0] == "a") for group in names if group[0][0] == "a")
+    same = [names[s][0] == names[d][0] for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
+    kind = np.where(same, PairKind.DP, PairKind.PP).astype(np.int8)
+    rails = [[number[f"{stage}{s}g{g}"] for s in range(servers)] for stage in "ab"[: 2 if pipeline else 1]
+             for g in range(gpus)]  # fmt: skip
+    groups = tuple(Group(PairKind.DP, tuple(rail), ring=True) for rail in rails) if visible else ()
+    ends = [(f"a{s}g{g}", f"b{s}g{g}") for s in range(servers) for g in range(gpus)] if pipeline else []
+    return job, groups, tuple((number[a], number[b]) for a, b in ends), kind
 
 
-APART = [[0], [1], [2], [3]]
+@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize(
+    "signs",
+    [
+        {},
+        {"sends_us": (3_000.0, 3_000.0)},  # processes of their own: peers are no closer than replicas
+        {"ends_us": (50.0, 50.0)},  # all groups end together
+        {"pipeline": False},
+        {"visible": False, "servers": 1},
+    ],
+    ids=str,
+)
+def test_either_sign_tells_how_many_neighbours_are_peers(width, signs):
+    job, groups, pipelines, kind = build(width, **signs)
+    peers = find_tensor_peers(job, groups, pipelines, kind, CLOCK)
+    assert peers is not None
+    assert peers.width == width
+    assert peers.confidence > 0.9
+    joined = joined_replicas(groups, peers)
+    servers = signs.get("servers", 2)
+    replicas = 4 // width * servers
+    stages = 1 if signs.get("pipeline", True) is False else 2
+    assert sorted(len(group.members) for group in joined) == ([replicas] * width * stages if replicas > 1 else [])
 
 
-def test_two_tensor_groups_on_one_server_are_two_replicas():
-    assert joined("xxyy") == [[0, 2], [1, 3]]
-    assert joined("xyxy") == [[0, 1], [2, 3]]
-    assert joined("xxxxyyyy") == [[0, 4], [1, 5], [2, 6], [3, 7]]
-    assert joined("uuvvxxyy") == [[0, 2, 4, 6], [1, 3, 5, 7]]
-
-
-def test_members_that_all_move_together_are_peers():
-    assert joined("xxxx") == APART
-
-
-def test_members_that_each_keep_their_own_time_are_replicas_where_messages_are_seen_whole():
-    assert joined("uvxy") == [[0, 1, 2, 3]]
-    assert joined("uvxy", ragged=0.2) == APART, "a collector that blurs sizes blurs times"
-    assert joined("uvxy", unit_ns=100 * US) == APART, "stamps in tenths of a millisecond"
-
-
-def test_members_that_do_not_keep_step_are_not_joined():
-    assert joined("uvxy", jitter_us=20_000.0) == APART
-
-
-def test_sets_of_unequal_size_say_nothing():
-    assert joined("xxxy") == APART
-
-
-def test_a_constant_difference_of_two_switches_clocks_is_no_distance():
-    assert joined("xxyy", drift_ms=1.5) == [[0, 2], [1, 3]]
-    assert joined("xxxx", drift_ms=1.5) == APART
-
-
-@pytest.mark.parametrize("less", [{"steps": 4}, {"places": False}])
-def test_without_enough_steps_or_without_places_nothing_changes(less):
-    assert joined("xxyy", **less) == APART
-
-
-def test_two_or_three_members_are_too_few_to_compare():
-    assert joined("xy") == [[0], [1]]
-    assert joined("xxy") == [[0], [1], [2]]
+def test_nothing_is_said_without_several_gpus_of_a_stage_on_a_server_or_without_steps():
+    job, groups, pipelines, kind = build(1, gpus=1)
+    assert find_tensor_peers(job, groups, pipelines, kind, CLOCK) is None
+    job, groups, pipelines, kind = build(2)
+    few = StepClock(CLOCK.boundary_ns[:4], CLOCK.regular[:3], 1.0)
+    assert find_tensor_peers(job, groups, pipelines, kind, few) is None

@@ -1,0 +1,39 @@
+import numpy as np
+import pytest
+
+from llmprism.model import StepClock
+from llmprism.parallelism.features import links_of
+from llmprism.parallelism.lead import leads
+from unit.builders import MS, Flow, transfer_table
+
+STEPS = 10
+CLOCK = StepClock(np.arange(STEPS + 1, dtype=np.int64) * 100 * MS, np.ones(STEPS, dtype=np.bool_), 1.0)
+
+
+def lead(exchange, shift_ms=0):
+    """Lead of the link between a and b that exchanges these (direction, start_ms, length_ms) in every step."""
+    flows = [
+        Flow(*("ab" if there else "ba"), k * 100 * MS + int(at * MS), k * 100 * MS + int((at + length) * MS), 1_000_000)
+        for k in range(STEPS)
+        for there, at, length in exchange
+    ]
+    transfers = transfer_table(flows)
+    links = links_of(transfers, np.ones(transfers.pair_count, dtype=np.bool_))
+    clock = StepClock(CLOCK.boundary_ns + shift_ms * MS, CLOCK.regular, 1.0)
+    return float(leads(transfers, links, clock)[0])
+
+
+@pytest.mark.parametrize("shift_ms", [0, 30, 70])
+def test_a_pipeline_is_ahead_by_its_warm_up_wherever_the_clock_ticks(shift_ms):
+    one = [(True, 2, 1), (True, 22, 1), (False, 40, 1), (False, 60, 1)]
+    assert lead(one, shift_ms) == pytest.approx(2.0, abs=0.3)
+
+
+def test_directions_sent_in_one_batch_still_lead_by_what_is_under_way():
+    batched = [(True, 2, 1), *((way, 12 + 10 * k, 1) for k in range(7) for way in (True, False)), (False, 85, 1)]
+    assert lead(batched) == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_collective_gives_and_takes_the_same():
+    burst = [(way, 60 + 3 * k, 2) for k in range(8) for way in (True, False)]
+    assert lead(burst) < 0.2
