@@ -14,12 +14,12 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llmprism.logs.members import identify_members
 from llmprism.logs.diagnose import diagnose_log
 from llmprism.logs.incidents import find_end_marks, find_incidents
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.l4 import L4Line, l4_diagnose
 from llmprism.logs.library import FaultRole, Library, load_library
+from llmprism.logs.members import identify_members
 from llmprism.logs.progress import measure_progress
 from llmprism.logs.reader import read_job
 from llmprism.logs.reference import Reference
