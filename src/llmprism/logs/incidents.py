@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.logs.joblog import JobLog
-from llmprism.logs.launcher_reports import REPORT_LINE
+from llmprism.logs.launcher_reports import REPORT_LINE, Launcher
 from llmprism.logs.library import Fault, FaultRole, Meaning, Severity
 from llmprism.logs.members import Members
 from llmprism.logs.progress import Progress
@@ -251,6 +251,8 @@ def _with_exit_actor(incident: Incident, log: JobLog, members: Members) -> Incid
     if not REPORT_LINE.search(log.shapes[incident.shape].text):
         return incident
     for report in members.exits:
+        if report.launcher in (Launcher.JAX, Launcher.RAY):
+            continue  # said by the surviving ranks themselves
         near = 0 <= report.line - incident.line <= _REPORT_REACH
         if report.file == incident.file and near and report.rank is not None and report.rank in members.by_rank:
             return replace(incident, actor=members.by_rank[report.rank])

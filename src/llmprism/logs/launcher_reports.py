@@ -85,7 +85,7 @@ REPORT_LINE: Final = re.compile(
     r"|srun: error: [\w.-]+: tasks? [\d,\s-]+:"
     r"|noticed that process rank \d+|Process name: \[|^\s*Exit code: +-?\d+|MPI_ABORT was invoked on rank"
     r"|RUNNING AT |EXIT CODE: \d+|KILLED BY SIGNAL: \d+"
-    r"|exits with return code = -?\d+|Process \d+ terminated with (?:the following error|signal|exit code)"
+    r"|exits with return code = -?\d+|[Pp]rocess \d+ terminated with (?:the following error|signal|exit code)"
     r"|Child process with PID \d+ terminated with code"
     r"|[Ww]orker IP address: |Worker exit type: |actor died|has been marked dead because|^\s*ip: \d|^\s*pid: \d"
     r"|/job:\w+/replica:\d+/task:\d+|stopped sending heartbeats"
@@ -112,7 +112,7 @@ _DEEPSPEED: Final = re.compile(r"--local_rank=(\d+).*exits with return code = (-
 _SPAWN: Final = re.compile(
     r"[Pp]rocess (\d+) terminated with (?:signal (SIG\w+)|exit code (-?\d+)|the following error)"
 )
-_LIGHTNING: Final = re.compile(r"\[rank: (\d+)\] Child process with PID (\d+) terminated with code (-?\d+)")
+_LIGHTNING: Final = re.compile(r"Child process with PID (\d+) terminated with code (-?\d+)")
 _RAY_IP: Final = re.compile(r"[Ww]orker IP address: ([\d.]+)|^\s*ip: ([\d.]+)|address: ([\d.]+) and node name")
 _RAY_PID: Final = re.compile(r"Worker PID: (\d+)|^\s*pid: (\d+)")
 _JAX_TASK: Final = re.compile(r"/job:\w+/replica:\d+/task:(\d+)")
@@ -128,7 +128,8 @@ def read_launcher_reports(log: JobLog) -> list[ExitReport]:
     """All reports in reading order."""
     reader = _ReportReader()
     for row, text in sorted(log.texts.items()):
-        reader.take(int(log.rows.file[row]), int(log.rows.line[row]), int(log.rows.time_ns[row]), text)
+        writer = log.writers[int(log.rows.writer[row])].identity
+        reader.take(int(log.rows.file[row]), int(log.rows.line[row]), int(log.rows.time_ns[row]), text, writer.rank)
     return reader.reports
 
 
@@ -141,8 +142,10 @@ class _ReportReader:
         self._root_cause = False
         self._at = (-1, -1, 0)
         self._jax_dead = -1
+        self._writer_rank: int | None = None
 
-    def take(self, file: int, line: int, time_ns: int, text: str) -> None:
+    def take(self, file: int, line: int, time_ns: int, text: str, writer_rank: int | None) -> None:
+        self._writer_rank = writer_rank
         if file != self._at[0]:
             self._torch, self._root_cause, self._jax_dead = {}, False, -1
         self._at = (file, line, time_ns)
@@ -239,7 +242,7 @@ class _ReportReader:
             return self._add(Launcher.DEEPSPEED, local_rank=int(match[1]), exit_code=int(match[2]))
         if match := _LIGHTNING.search(text):
             return self._add(
-                Launcher.LIGHTNING, rank=int(match[1]), process=match[2], exit_code=int(match[3]), first=True
+                Launcher.LIGHTNING, rank=self._writer_rank, process=match[1], exit_code=int(match[2]), first=True
             )
         if match := _SPAWN.search(text):
             code = int(match[3]) if match[3] else None

@@ -1,13 +1,12 @@
 """Times per iteration and where their level changes.
 
-The times are those that the lines print, else the differences of the lines' own times. Levels are found by cutting the
-series in two where that shortens the sum of absolute deviations (of the logarithms) most, and again in each part.
+The times are those that the lines print, else the differences of the lines' own times. The level at an iteration is the
+median of the last ten; a slowdown is a stretch where it lies well above the lowest level before.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -17,25 +16,24 @@ from llmprism.logs.joblog import JobLog
 from llmprism.logs.metrics import Metric
 from llmprism.logs.progress import Progress
 
-__all__ = ["SLOW_RATIO", "IterationTimes", "Slowdown", "find_slowdown", "iteration_times", "level_changes"]
+__all__ = ["SLOW_RATIO", "IterationTimes", "Slowdown", "find_slowdown", "iteration_times", "smoothed"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-SLOW_RATIO: Final = 1.5
-"""A level this many times longer than before is a slowdown: healthy captures vary between levels by up to 1.4."""
+SLOW_RATIO: Final = 2.0
+"""A level this many times longer than before is a slowdown: levels of healthy captures differ by up to 1.7."""
 
 MIN_SEGMENT: Final = 5
 """Iterations of a level: fewer are a checkpoint or an evaluation."""
 
-MIN_GAIN: Final = 0.25
-"""Share of the deviations that a cut must take away to be one."""
+WINDOW: Final = 10
+"""Iterations of which the median is the level: half of them may be evaluations or checkpoints."""
 
 WARM_UP: Final = 2
 """First values left out: compilation and connection set-up."""
 
 _MAX_VALUES: Final = 4_000
-_CANDIDATES: Final = 128
 _COARSE_STEP_NS: Final = 3 * 1_000_000_000
 """Differences of times that lines print in whole seconds say nothing of shorter iterations."""
 
@@ -103,55 +101,53 @@ def _differences(progress: Progress) -> IterationTimes | None:
     return best
 
 
-def level_changes(seconds: Float64) -> list[int]:
-    """Indices at which the level changes, ascending."""
-    logs = np.log(np.maximum(seconds, 1e-9))
-    cuts: list[int] = []
-    _cut(logs, 0, logs.size, cuts, depth=4)
-    return sorted(cuts)
+def smoothed(values: Float64, width: int = WINDOW) -> Float64:
+    """The median of the `width` values that end at each one; of fewer at the start.
 
-
-def _cut(logs: Float64, low: int, high: int, cuts: list[int], depth: int) -> None:
-    size = high - low
-    if depth == 0 or size < 2 * MIN_SEGMENT:
-        return
-    whole = float(np.abs(logs[low:high] - np.median(logs[low:high])).sum())
-    if whole <= 1e-9 * size:
-        return
-    candidates = np.unique(np.linspace(low + MIN_SEGMENT, high - MIN_SEGMENT, _CANDIDATES).astype(np.int64))
-    best = min(candidates.tolist(), key=lambda at: _cost(logs, low, at, high))
-    near = range(
-        max(low + MIN_SEGMENT, best - size // _CANDIDATES - 1),
-        min(high - MIN_SEGMENT, best + size // _CANDIDATES + 1) + 1,
-    )
-    best = min(near, key=lambda at: _cost(logs, low, at, high))
-    if _cost(logs, low, best, high) > (1 - MIN_GAIN) * whole:
-        return
-    cuts.append(best)
-    _cut(logs, low, best, cuts, depth - 1)
-    _cut(logs, best, high, cuts, depth - 1)
-
-
-def _cost(logs: Float64, low: int, at: int, high: int) -> float:
-    left, right = logs[low:at], logs[at:high]
-    return float(np.abs(left - np.median(left)).sum() + np.abs(right - np.median(right)).sum())
+    The width is even: of values that alternate between two levels the median is then the middle between them.
+    """
+    if values.size <= width:
+        return np.array([np.median(values[: i + 1]) for i in range(values.size)])
+    windows = np.lib.stride_tricks.sliding_window_view(values, width)
+    head = [np.median(values[: i + 1]) for i in range(width - 1)]
+    return np.concatenate([head, np.median(windows, axis=1)])
 
 
 def find_slowdown(seconds: Float64, *, least: float = SLOW_RATIO) -> Slowdown | None:
     """The slowdown that lasts to the end, else the longest that went by; None where the pace stays."""
     offset = min(WARM_UP, max(seconds.size - 2 * MIN_SEGMENT, 0))
     values = seconds[offset:]
-    bounds = [0, *level_changes(values), values.size]
-    levels = [float(np.median(values[a:b])) for a, b in pairwise(bounds)]
+    if values.size < 2 * MIN_SEGMENT:
+        return None
+    level = smoothed(values)
+    level[: MIN_SEGMENT - 1] = level[MIN_SEGMENT - 1]
+    usual = np.minimum.accumulate(level)
+    slow = level > least * usual
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], slow, [False]]).astype(np.int8)))
     found: list[Slowdown] = []
-    for number in range(1, len(levels)):
-        start, stop = bounds[number], bounds[number + 1]
-        before = min(levels[:number])
-        own = values[start:stop]
-        usual = values[bounds[int(np.argmin(levels[:number]))] : bounds[int(np.argmin(levels[:number])) + 1]]
-        if levels[number] >= least * before and np.quantile(own, 0.2) > np.quantile(usual, 0.9):
-            found.append(Slowdown(start + offset, stop + offset, before, levels[number], stop == values.size))
+    for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        before = float(usual[begin])
+        start = _first_slow(values, begin, before, least)
+        stop = values.size if end == values.size else _last_slow(values, start, end, before, least)
+        if stop - start >= MIN_SEGMENT:
+            after = float(np.median(values[start:stop]))
+            found.append(Slowdown(start + offset, stop + offset, before, after, stop == values.size))
     lasting = [slowdown for slowdown in found if slowdown.lasts]
     if lasting:
-        return lasting[0]
+        return lasting[-1]
     return max(found, key=lambda slowdown: slowdown.stop - slowdown.start, default=None)
+
+
+def _first_slow(values: Float64, begin: int, before: float, least: float) -> int:
+    """The iteration at which the slow ones begin: the median shows them half a window later."""
+    start = begin
+    while start > 0 and begin - start < WINDOW and values[start - 1] > (1 + least) / 2 * before:
+        start -= 1
+    return start
+
+
+def _last_slow(values: Float64, start: int, end: int, before: float, least: float) -> int:
+    stop = end
+    while stop > start and values[stop - 1] <= (1 + least) / 2 * before:
+        stop -= 1
+    return stop

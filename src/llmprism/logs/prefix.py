@@ -292,8 +292,8 @@ def _piece(buf: UInt8, i: int, end: int, first: bool, host_prefix: bool) -> tupl
             if j - i <= 6 and j + 1 == end and buf[j] == 58:
                 return end, j
         return _nccl_piece(buf, i, end)
-    if c == 91:
-        return _bracket_piece(buf, i, end)
+    if c == 91 or c == 60:
+        return _bracket_piece(buf, i, end) if c == 91 else _closed_rank(buf, i, end)
     if c == 40:
         return _worker_piece(buf, i, end)
     if first and host_prefix:

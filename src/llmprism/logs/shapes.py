@@ -202,6 +202,8 @@ def describe_shape(key: int, text: str, template: str, head: str, library: Libra
     level = _level(text, head)
     flags = ShapeFlag.NONE
     fault = choose_fault(faults)
+    if fault and level < Level.ERROR and not exception_name(text) and metric_anchors(text) and iteration_anchor(text):
+        fault = None  # a line of progress that prints its numbers, `loss nan` among them
     frame = FRAME_LINE.match(text)
     if frame or _CONTINUATION.match(text):
         return Shape(key, text, template, ShapeFlag.FRAME, Level.NONE)

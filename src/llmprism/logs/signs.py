@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.members import Members
 from llmprism.logs.metrics import Metric
-from llmprism.logs.pace import SLOW_RATIO, find_slowdown, iteration_times
+from llmprism.logs.pace import SLOW_RATIO, find_slowdown, iteration_times, smoothed
 from llmprism.logs.progress import Progress
 from llmprism.logs.sequences import Lag
 from llmprism.model.log import Sign, SignKind, Suspect
@@ -221,11 +221,13 @@ def _diverged(log: JobLog, progress: Progress) -> list[Sign]:
         rows, values = rows[good], values[good]
         if values.size < 4 * DIVERGED_VALUES:
             continue
-        before, after = values[:-DIVERGED_VALUES], values[-DIVERGED_VALUES:]
-        high = float(np.quantile(before[before.size // 2 :], 0.9))
-        if (after > DIVERGED_RATIO * high).all() and (after > before[:DIVERGED_VALUES].max()).all():
-            row = int(rows[-DIVERGED_VALUES])
+        level = smoothed(values, DIVERGED_VALUES)
+        high = level > DIVERGED_RATIO * np.minimum.accumulate(level)
+        begin = int(np.flatnonzero(~high)[-1]) + 1 if (~high).any() else 0
+        after, usual = values[begin:], float(level[:begin].min()) if begin else 0.0
+        if after.size >= DIVERGED_VALUES and begin and (after > values[:DIVERGED_VALUES].max()).all():
+            row = int(rows[begin])
             done = progress.iteration_at(int(log.metrics.file[row]), int(log.metrics.line[row]) + 1, 0)
-            summary = f"the loss left its range: {float(np.median(after)):.3g} after {high:.3g}"
-            return [Sign(SignKind.DIVERGED, summary, 0.5, done, None, float(np.median(after)), high)]
+            summary = f"the loss left its range: {float(np.median(after)):.3g} after {usual:.3g}"
+            return [Sign(SignKind.DIVERGED, summary, 0.5, done, None, float(np.median(after)), usual)]
     return []

@@ -43,6 +43,9 @@ CHAIN_LINES: Final = 80
 """Lines of one writer within which exceptions are one chain, and from its end within which one ended it: a launcher's
 report after the exception has some 40 lines, a long stack some 60."""
 
+_REPORT_TAIL: Final = 3
+"""Lines of a launcher's report after the one with the exit code: torchrun's `error_file` and `traceback`."""
+
 TEARDOWN_NS: Final = 20 * 1_000_000_000
 """Complaints later than this after the first are of the ending job: time-outs of one collective fire within seconds of
 each other, and a launcher ends the others 30 s after it asked them to stop (torchrun, srun)."""
@@ -100,12 +103,20 @@ def find_blame(
 
 
 def without_teardown(terminal: list[Incident], step_ns: int | None) -> list[Incident]:
-    """The incidents without complaints that came when the job was already being ended."""
+    """The incidents without complaints that came when the job was already being ended.
+
+    A line without a time of its own has that of the line before it: it came at that time or later.
+    """
     times = [i.time_ns for i in terminal if i.proves_failure and i.timed]
     if not times:
         return terminal
     limit = min(times) + max(TEARDOWN_NS, TEARDOWN_STEPS * (step_ns or 0))
-    return [i for i in terminal if i.is_root or not i.timed or i.time_ns <= limit]
+    return [i for i in terminal if i.time_ns <= limit or _names_a_cause(i)]
+
+
+def _names_a_cause(incident: Incident) -> bool:
+    """Whether a line counts whenever it comes: a root that the library knows and that is no echo."""
+    return incident.fault is not None and incident.is_root and not incident.fault.echo
 
 
 def find_deaths(members: Members) -> list[Death]:
@@ -160,7 +171,7 @@ def _own_roots(terminal: list[Incident], first_ends: set[tuple[int, int]]) -> li
 
 
 def _near_first_end(incident: Incident, first_ends: set[tuple[int, int]]) -> bool:
-    return any(file == incident.file and abs(line - incident.line) <= CHAIN_LINES for file, line in first_ends)
+    return any(file == incident.file and 0 <= incident.line - line <= _REPORT_TAIL for file, line in first_ends)
 
 
 def _all_hit(root: Incident, terminal: list[Incident]) -> set[int]:
