@@ -96,7 +96,7 @@ def candidates(
         if a.servers and b.servers:
             bits += 0.0 if a.servers & b.servers else rules.apart_bits
         elif (i, j) not in by_bulk:
-            bits -= float(np.log2(min(tried[i], tried[j])))
+            bits += rules.unplaced_bits - float(np.log2(min(tried[i], tried[j])))
         found.append(Candidate(i, j, bits))
     return found
 

@@ -1,8 +1,9 @@
 """One job or two? Clusters are joined where one job explains what is seen better than two do.
 
 Evidence is counted in bits and adds up: what is known beforehand (`candidates`), what the step clocks say (`lockstep`),
-and where those do not settle it what the messages say (`rhythm`). Two sets of clusters become one job if all that was
-measured between them, taken together, speaks for it: one chance likeness does not outweigh several differences.
+and where those do not settle it what the messages say (`rhythm`). Two sets of clusters become one job if what was
+measured between them speaks for it on average (rails see the same steps, so their answers do not add up): one chance
+likeness does not outweigh several differences.
 
 The comparison of messages needs transfers, which may lie elsewhere: `join_clusters` asks, `job_groups` hears.
 """
@@ -123,20 +124,23 @@ def job_groups(joined: Joined, answers: Sequence[float], rules: RecognitionRules
     parent = np.arange(len(joined.clusters))
     for i, j in joined.sure:
         parent[root_of.python(parent, i)] = root_of.python(parent, j)
-    between: dict[int, dict[int, float]] = {}
+    between: dict[int, dict[int, tuple[float, int]]] = {}
     for question, bits in zip(joined.questions, answers, strict=True):
         one, two = root_of.python(parent, question.left), root_of.python(parent, question.right)
         total = float(np.clip(question.bits + bits, -rules.one_answer_bits, rules.one_answer_bits))
         if one != two:
-            _add(between, one, two, total)
+            _add(between, one, two, (total, 1))
     held = dict.fromkeys((root_of.python(parent, i) for i in range(len(joined.clusters))), np.inf)
     while True:
-        best = max(((bits, -i, -j) for i, row in between.items() for j, bits in row.items() if i < j), default=None)
+        best = max(
+            ((bits / count, -i, -j) for i, row in between.items() for j, (bits, count) in row.items() if i < j),
+            default=None,
+        )
         if best is None or best[0] <= 0.0:
             break
-        bits, one, two = best[0], -best[1], -best[2]
+        mean, one, two = best[0], -best[1], -best[2]
         parent[two] = one
-        held[one] = min(held[one], held.pop(two), bits)
+        held[one] = min(held[one], held.pop(two), mean)
         for other, more in between.pop(two).items():
             del between[other][two]
             if other != one:
@@ -145,12 +149,17 @@ def job_groups(joined: Joined, answers: Sequence[float], rules: RecognitionRules
     for index in range(len(joined.clusters)):
         groups.setdefault(root_of.python(parent, index), []).append(index)
     return [
-        JobGroup(tuple(clusters), held[root], -max(between.get(root, {}).values(), default=-np.inf))
+        JobGroup(
+            tuple(clusters),
+            held[root],
+            -max((b / count for b, count in between.get(root, {}).values()), default=-np.inf),
+        )
         for root, clusters in groups.items()
     ]
 
 
-def _add(between: dict[int, dict[int, float]], one: int, two: int, bits: float) -> None:
+def _add(between: dict[int, dict[int, tuple[float, int]]], one: int, two: int, more: tuple[float, int]) -> None:
     for a, b in ((one, two), (two, one)):
         row = between.setdefault(a, {})
-        row[b] = row.get(b, 0.0) + bits
+        bits, count = row.get(b, (0.0, 0))
+        row[b] = bits + more[0], count + more[1]

@@ -31,6 +31,15 @@ __all__ = ["lockstep_bits", "without_holes"]
 SMALL_BALL: Final = 6.0 / 8.0 / np.log(2.0)
 """Bits at the spread of one whole walk (1/6 of its last variance), by exp(-1 / 8e)."""
 
+BLOCK: Final = 4
+"""Steps of a block: enough to tell what adds up from what does not, and a dozen steps still have three."""
+
+Z_95: Final = 1.645
+"""Standard deviations below which one value in twenty lies: the wander of a clock is at least what it is then."""
+
+FLOOR: Final = 1e-6
+"""No clock is more exact than a thousandth of its own jitter."""
+
 
 def lockstep_bits(a: StepClock, b: StepClock, rules: RecognitionRules = RULES) -> float:
     """Bits for two clocks (`without_holes`) being those of one job; 0 where they have too little in common to tell."""
@@ -75,15 +84,15 @@ def _tether_bits(a: StepClock, b: StepClock, rules: RecognitionRules) -> float:
     steps = int(joined.sum())
     if steps < rules.tether_steps:
         return 0.0
-    jitter = _clipped_variance(np.diff(first)[joined], rules) + _clipped_variance(np.diff(second)[joined], rules)
-    if jitter <= 2.0 * (rules.least_jitter * np.median(np.diff(first)[joined])) ** 2:
+    alone = _spread(np.diff(first)[joined], rules) + _spread(np.diff(second)[joined], rules)
+    wander = max(_wander(np.diff(first)[joined]), 0.0) + max(_wander(np.diff(second)[joined]), 0.0)
+    if alone <= 2.0 * (rules.least_jitter * np.median(np.diff(first)[joined])) ** 2:
         return 0.0
-    floor = 1e-6  # no clock is more exact than a thousandth of its own jitter
-    walk = jitter * first.size / 6.0  # variance of a random walk around its own mean
-    drift = max(float(np.var(first - second)) / walk, floor)
-    own = max(_clipped_variance(np.diff(first - second)[joined], rules) / jitter, floor)
-    by_drift = SMALL_BALL * (1.0 / drift - 1.0)
-    by_jitter = 0.5 * steps * (own - 1.0 - np.log(own)) / np.log(2.0) if own < 1.0 else 0.0
+    own = max(_spread(np.diff(first - second)[joined], rules) / alone, FLOOR)
+    by_jitter = 0.25 * steps * (own - 1.0 - np.log(own)) / np.log(2.0) if own < 1.0 else 0.0
+    known = max(1.0 - Z_95 * np.sqrt(2.0 * BLOCK / steps), 0.0)  # `steps / BLOCK` blocks tell a variance so well
+    walk = known * wander * first.size / 6.0  # variance of a random walk around its own mean
+    by_drift = SMALL_BALL * (walk / max(float(np.var(first - second)), FLOOR * walk) - 1.0) if walk > 0.0 else 0.0
     return float(min(max(by_drift, by_jitter, 0.0), rules.most_bits))
 
 
@@ -118,8 +127,35 @@ def _matched(a: StepClock, b: StepClock) -> tuple[Float64, Float64, NDArray[np.b
     return np.array(left), np.array(right), np.array(joined[1:], dtype=np.bool_)
 
 
-def _clipped_variance(values: NDArray[np.float64], rules: RecognitionRules) -> float:
-    """Variance without the far outliers: the long set-up step that all jobs have is no jitter."""
-    middle = np.median(values)
-    reach = rules.clip_spreads * 1.4826 * np.median(np.abs(values - middle))
-    return float(np.var(np.clip(values, middle - reach, middle + reach)))
+def _wander(durations: NDArray[np.float64]) -> float:
+    """Variance that every step adds to a clock's distance from an even one.
+
+    A boundary that was seen too late makes one step longer and the next shorter: that is spread, but it adds nothing.
+    Blocks of steps tell the two apart, because only what adds up grows with their length.
+    """
+    if durations.size < 4 * BLOCK:
+        return 0.0
+    many, one = (0.5 * (1.4826 * mad) ** 2 for mad in (_deviation(_changes(durations, b)) for b in (BLOCK, 1)))
+    return (many - one) / (BLOCK - 1)
+
+
+def _spread(durations: NDArray[np.float64], rules: RecognitionRules) -> float:
+    """Half the variance between steps that follow each other, without the far outliers.
+
+    A switch that gets slow makes the steps of all jobs behind it longer at once: only what changes from one to the next
+    is a job's own. And the long set-up step that all jobs have is no jitter.
+    """
+    change = _changes(durations, 1)
+    middle, reach = float(np.median(change)), rules.clip_spreads * 1.4826 * _deviation(change)
+    return float(np.var(np.clip(change, middle - reach, middle + reach)) / 2.0)
+
+
+def _changes(durations: NDArray[np.float64], block: int) -> Float64:
+    """Differences of the durations of blocks of so many steps that follow each other."""
+    at = np.concatenate([[0.0], np.cumsum(durations)])
+    length = at[block:] - at[:-block]
+    return np.asarray(length[block:] - length[:-block])
+
+
+def _deviation(values: Float64) -> float:
+    return float(np.median(np.abs(values - np.median(values))))

@@ -117,6 +117,10 @@ class RecognitionRules:
     apart_bits: float = -2.0
     """They share no server though the servers of both are known: only weak links can hold them together."""
 
+    unplaced_bits: float = -3.0
+    """The servers of one of them are not known, and they exchange nothing: two jobs of one period behind one switch
+    answer each other faintly."""
+
     common_period: float = 0.03
     """Relative difference of periods up to which clusters on unknown servers are compared at all."""
 

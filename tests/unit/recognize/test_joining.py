@@ -27,8 +27,8 @@ def groups(count, measured, sure=()):
 
 def test_what_speaks_for_one_job_joins():
     one, two = groups(3, {(0, 1): 5.0, (0, 2): -4.0, (1, 2): -6.0})
-    assert (one.clusters, one.held_by, one.kept_apart) == ((0, 1), 5.0, 10.0)
-    assert (two.clusters, two.held_by, two.kept_apart) == ((2,), np.inf, 10.0)
+    assert (one.clusters, one.held_by, one.kept_apart) == ((0, 1), 5.0, 5.0)
+    assert (two.clusters, two.held_by, two.kept_apart) == ((2,), np.inf, 5.0)
 
 
 def test_one_chance_likeness_does_not_outweigh_several_differences():

@@ -137,3 +137,15 @@ def test_a_pause_of_both_is_no_lockstep_by_itself():
     pause = np.where(np.arange(61) >= 30, 6_000.0, 0.0)
     values = [lockstep_bits(clock(walk(s) + pause), clock(walk(s + 100, start=130) + pause)) for s in range(40)]
     assert np.mean(np.array(values) >= 5.0) <= 0.05
+
+
+def test_a_fault_that_slows_two_jobs_at_once_does_not_make_them_one():
+    """A switch gets slow: the steps of both are a tenth longer from then on, each with its own jitter."""
+    slower = np.where(np.arange(61) >= 30, 1.1, 1.0)
+
+    def slowed(seed):
+        durations = np.diff(walk(seed, jitter=0.03), prepend=0.0) * slower
+        return clock(np.cumsum(durations))
+
+    values = np.array([lockstep_bits(slowed(s), slowed(s + 100)) for s in range(40)])
+    assert (values >= 5.0).mean() <= 0.05
