@@ -6,7 +6,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 
-.PHONY: demo test check lint unit docs wheel bench bench-accuracy bench-logs bench-scale clean
+.PHONY: demo test check lint unit docs wheel figures bench bench-accuracy bench-logs bench-scale clean
 
 # What the demo and `llmprism serve` need: a minute on a usual line.
 $(CORE): pyproject.toml constraints.txt
@@ -39,6 +39,10 @@ unit: $(READY)
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
+
+# Fails where docs/accuracy.md is older than what it measures: before a release, `make bench-accuracy`.
+figures: $(READY)
+	$(BIN)/python scripts/figures.py
 
 wheel: $(READY)
 	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+from support.scripts import load_script
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,9 +19,7 @@ def words(text: str) -> list[str]:
 
 
 def test_the_commands_of_the_tutorial_say_what_it_shows(tmp_path):
-    spec = importlib.util.spec_from_file_location("tutorial", ROOT / "scripts" / "tutorial.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = load_script("tutorial")
     page = script.PAGE.read_text()
     made = script.rendered(page, script.run_in(tmp_path))
     assert "Slow NIC: 10.13.0.1 (server00 GPU 3, leaf03)" in made
