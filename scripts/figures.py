@@ -18,22 +18,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/accuracy.md", "docs/performance.md")
 MUST_BE_FRESH = ("docs/accuracy.md",)
 
-INFERENCE = tuple(
-    f"src/llmprism/{part}"
-    for part in (
-        "ingest",
-        "recognize",
-        "parallelism",
-        "timeline",
-        "diagnose",
-        "stats",
-        "model",
-        "pipeline",
-        "sim",
-        "score",
-    )
-)
-"""What the figures of the accuracy depend on: the stages, and the simulator and the score that they are measured with."""
+STAGES = ("ingest", "recognize", "parallelism", "timeline", "diagnose", "stats", "model", "pipeline")
+INFERENCE = tuple(f"src/llmprism/{part}" for part in (*STAGES, "sim", "score"))
+"""What the figures of the accuracy depend on: the stages, and the simulator and the score that measure them."""
 
 _COMMIT = re.compile(r"commit `([0-9a-f]{7,40})`")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 from support.scripts import load_script
 
 ROOT = Path(__file__).parents[2]
+
+ALIKE = 0.9
+"""Share of the lines that must be the same but for numbers: a detector may word its evidence anew, no more."""
 
 
 def words(text: str) -> list[str]:
@@ -22,8 +26,11 @@ def test_the_commands_of_the_tutorial_say_what_it_shows(tmp_path):
     script = load_script("tutorial")
     page = script.PAGE.read_text()
     made = script.rendered(page, script.run_in(tmp_path))
-    assert "Slow NIC: 10.13.0.1 (server00 GPU 3, leaf03)" in made
-    assert words(made) == words(page), "run python scripts/tutorial.py"
+    for found in ("Slow NIC: 10.13.0.1 (server00 GPU 3, leaf03)", "Crash: GPU 10.10.3.1", "faults exact", "yes"):
+        assert found in made
+        assert found in page
+    alike = difflib.SequenceMatcher(None, words(made), words(page), autojunk=False).ratio()
+    assert alike > ALIKE, "the page no longer shows what the commands print: run python scripts/tutorial.py"
 
 
 def test_the_site_is_built_without_a_warning(tmp_path):
