@@ -25,8 +25,10 @@ Float64 = NDArray[np.float64]
 
 __all__ = ["pair_rates", "stamp_resolution_ns"]
 
-QUANTUM_BYTES: Final = 1_000_000
-"""A megabyte: more than a throttle's burst, less than the pieces in which collectives hand data on (1-4 MB)."""
+QUANTUM_BYTES: Final = 131_072
+"""Two of the bursts (64 KB) in which network cards cut what they are given and throttles let it pass: less does not
+show how fast a link is. More would hold a wait: rings hand data on in pieces from 180 KB (gloo) to 4 MB (NCCL), and
+behind a slow hop every piece waits for the next."""
 
 QUANTUM_SHARE: Final = 0.5
 """Of a pair's bytes per step, or of its usual transfer, where these are small: a quantum must fit into one message."""
