@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.diagnose.rates import pair_rates
+from llmprism.diagnose.rates import pair_rates, timed_pairs
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout, PairKind
@@ -41,7 +41,8 @@ TIE_BREAK: Final = 0.2
 @dataclass(frozen=True, slots=True)
 class JobEvidence:
     """One job's measurements. Rows of `lateness_ns` follow `job.members`, rows of `rate` the pairs of its transfers;
-    columns are steps. NaN where nothing was measured. `counted` marks the steps that may be judged (not set-up)."""
+    columns are steps. NaN where nothing was measured. `counted` marks the steps that may be judged (not set-up),
+    `timed` the pairs whose messages are large enough for a slow link to show."""
 
     job: Job
     layout: JobLayout
@@ -52,6 +53,7 @@ class JobEvidence:
     normal_ns: float
     lateness_ns: Float64
     rate: Float64
+    timed: Bool
     pair_kind: NDArray[np.int8]
     group_of_pair: Int64
 
@@ -79,6 +81,7 @@ def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobS
         normal_ns=_normal_duration(duration[counted]),
         lateness_ns=_lateness(job, layout, steps),
         rate=pair_rates(job.transfers, steps, pair_kind != PairKind.UNKNOWN),
+        timed=timed_pairs(job.transfers),
         pair_kind=pair_kind,
         group_of_pair=_group_of_pair(job, layout, pair_kind),
     )

@@ -21,13 +21,17 @@ from llmprism.model.flows import Int64, TransferTable, ranges
 
 Place = tuple[WhereType, str | tuple[str, ...]]
 
-__all__ = ["ONE_WAY", "Passes", "Place", "passes_of"]
+__all__ = ["INTO", "ONE_WAY", "OUT_OF", "Passes", "Place", "passes_of"]
 
 PATH_SHARE: Final = 0.1
 """Share of a pair's bytes from which a path is one of its own."""
 
 ONE_WAY: Final = "one way"
 """Marks a link in one direction as a place of its own: what goes the other way need not be slow."""
+
+OUT_OF: Final = "out of"
+INTO: Final = "into"
+"""Mark a NIC that sends, or receives, as a place of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,10 @@ def passes_of(evidence: JobEvidence, pairs: Int64) -> Passes:
     pair, place = (np.concatenate(column) for column in zip(*parts, strict=True))
     offsets = np.zeros(len(number) + 1, dtype=np.int64)
     np.cumsum(np.bincount(place, minlength=len(number)), out=offsets[1:])
-    return Passes(number, pair[np.lexsort((pair, place))], offsets)
+    used = np.flatnonzero(np.diff(offsets))  # a NIC may only send
+    names = list(number)
+    kept = {names[old]: new for new, old in enumerate(used.tolist())}
+    return Passes(kept, pair[np.lexsort((pair, place))], np.append(offsets[used], offsets[-1]))
 
 
 def _numbers(places: Iterable[Place], number: dict[Place, int]) -> Int64:
@@ -70,10 +77,14 @@ def _numbers(places: Iterable[Place], number: dict[Place, int]) -> Int64:
 
 
 def _nics(transfers: TransferTable, pairs: Int64, number: dict[Place, int]) -> tuple[Int64, Int64]:
-    """Pairs and the numbers of the NICs at both of their ends."""
-    ends, end = np.unique(np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]]), return_inverse=True)
-    nics = _numbers(((WhereType.NIC, transfers.addresses[address]) for address in ends.tolist()), number)
-    return np.tile(pairs, 2), nics[end]
+    """Pairs and the numbers of the NICs at both of their ends: as such, as the sender's and as the receiver's."""
+    ends = np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]])
+    used, end = np.unique(ends, return_inverse=True)
+    names = [transfers.addresses[address] for address in used.tolist()]
+    nics = _numbers(((WhereType.NIC, name) for name in names), number)
+    out, into = (_numbers(((WhereType.NIC, (name, way)) for name in names), number) for way in (OUT_OF, INTO))
+    source, target = end[: pairs.size], end[pairs.size :]
+    return np.tile(pairs, 4), np.concatenate([nics[source], nics[target], out[source], into[target]])
 
 
 def _groups(evidence: JobEvidence, pairs: Int64, number: dict[Place, int]) -> tuple[Int64, Int64]:

@@ -23,7 +23,7 @@ from llmprism.model.timeline import Steps
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
 
-__all__ = ["pair_rates", "stamp_resolution_ns"]
+__all__ = ["pair_rates", "stamp_resolution_ns", "timed_pairs"]
 
 QUANTUM_BYTES: Final = 131_072
 """Two of the bursts (64 KB) in which network cards cut what they are given and throttles let it pass: less does not
@@ -32,6 +32,9 @@ behind a slow hop every piece waits for the next."""
 
 QUANTUM_SHARE: Final = 0.5
 """Of a pair's bytes per step, or of its usual transfer, where these are small: a quantum must fit into one message."""
+
+TIMED_SHARE: Final = 0.75
+"""Of the quantum that half of a pair's usual message must reach for its rate to tell that nothing is slow."""
 
 BETTER_MOMENTS: Final = 0.75
 """Quantile of the quanta of a step that counts: above it lie bursts, below it quanta that held a wait."""
@@ -56,6 +59,13 @@ def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool) -> Float64:
     rates = _rates(transfers, steps)
     rates[~judged] = np.nan
     return rates
+
+
+def timed_pairs(transfers: TransferTable) -> Bool:
+    """Pairs whose messages are large enough to show that a link is slow: a throttle lets smaller ones pass at once."""
+    if not transfers.pair_count:
+        return np.zeros(0, dtype=np.bool_)
+    return np.asarray(_typical_size(transfers) * QUANTUM_SHARE >= TIMED_SHARE * QUANTUM_BYTES)
 
 
 def stamp_resolution_ns(transfers: TransferTable) -> int:

@@ -1,7 +1,8 @@
 """One job's slow messages: which pairs were slow in which steps, and the places that each pair passes.
 
-A cell is one pair in one step. It is *sick* when its local rate lies far below what pairs of its kind reach. This is
-all that the search over all jobs (`slow_transfer`) needs to know of a job: it holds no messages.
+A cell is one pair in one step. It is *sick* when its local rate lies far below what pairs of its kind, or it itself at
+other times, reach; *healthy* when it does not, and its messages are large enough for slowness to show; else it *cannot
+tell*. This is all that the search over all jobs (`slow_transfer`) needs to know of a job: it holds no messages.
 
 *How a link is used.* A broken link gives everybody the same low rate. A shared one serves whom it can: each transfer's
 rate depends on who else is on it, so rates spread; together its users still move what a healthy line moves; and the
@@ -104,12 +105,15 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
         rows = np.flatnonzero((evidence.pair_kind == kind) & known.any(axis=1))
         if rows.size < 2:
             continue
-        expected[rows] = np.median(known_median(rate[rows], axis=1))
+        own = known_median(rate[rows], axis=1)
+        expected[rows] = np.maximum(own, np.median(own))
         logs = np.log(np.where(known[rows], rate[rows], 1.0)) - np.log(expected[rows])[:, None]
         spread = 1.4826 * np.median(np.abs(logs[known[rows]] - np.median(logs[known[rows]])))
         drop = np.where(known[rows], -logs, 0.0)
         sick[rows] = drop > max(MIN_DROP, SPREADS * spread)
-    sick = _lasting(sick, known)
+    known &= sick | evidence.timed[:, None]
+    if not _some_last(sick, known):
+        sick[:] = False
     passes = passes_of(evidence, np.flatnonzero(known.any(axis=1))) if sick.any() else Passes.none()
     return SlowCells(
         job=evidence.job.id,
@@ -127,13 +131,12 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
     )
 
 
-def _lasting(sick: Bool, known: Bool) -> Bool:
-    """Sick cells that have enough others of the same pair beside them."""
-    lasting = np.zeros_like(sick)
-    for row in np.flatnonzero(sick.any(axis=1)):
-        for first, last in runs_of(sick[row] | ~known[row], bridge=1, shortest=MIN_STEPS):
-            lasting[row, first:last] = sick[row, first:last]
-    return lasting
+def _some_last(sick: Bool, known: Bool) -> bool:
+    """Is any pair sick for enough steps in a row?"""
+    return any(
+        runs_of(sick[row] | ~known[row], bridge=1, shortest=MIN_STEPS)
+        for row in np.flatnonzero(sick.any(axis=1)).tolist()
+    )
 
 
 def _links(evidence: JobEvidence, sick: Bool, known: Bool, passes: Passes) -> dict[Place, LinkUse]:

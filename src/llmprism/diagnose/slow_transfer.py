@@ -12,6 +12,7 @@ ones, and with the degraded-link against the ecmp-collision scenario.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -21,10 +22,11 @@ from numpy.typing import NDArray
 
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
-from llmprism.diagnose.passes import ONE_WAY, Place
+from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place
 from llmprism.diagnose.slow_cells import MIN_CELLS, MIN_STEPS, LinkUse, SlowCells, judge_transfers
-from llmprism.diagnose.tally import Tally
+from llmprism.diagnose.tally import Suspect, Tally
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.stats.runs import runs_of
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
@@ -50,8 +52,9 @@ LINE_SHARE: Final = 0.8
 SAME_TIME_COVER: Final = 0.1
 """The same for one that comes and goes with a larger one: a few pairs left over have a path that the records hide."""
 
-MOST: Final = 0.5
-"""Share of a job's pairs through a place that must be sick for the step to count against it."""
+APART: Final = 1.0
+"""Times as long as two bouts together that must lie between them for them to be two findings and not one that comes and
+goes."""
 
 MIN_LOSS: Final = 0.05
 """Share of the speed that the jobs concerned must lose: what slows nobody is not worth a night call."""
@@ -84,21 +87,22 @@ def find_slow_places(cells: Sequence[SlowCells]) -> list[Finding]:
     """Findings for the places that explain the sick cells of all jobs, the most explaining first."""
     total = {cell.job: int(cell.sick.sum()) for cell in cells}
     tally = Tally([cell for cell in cells if total[cell.job]])
+    whole = {cell.job: cell for cell in tally.cells}
     findings: list[Finding] = []
     together: list[set[str]] = []
     for _ in range(MAX_PLACES):
-        best = tally.best()
-        if best is None or best[1] < MIN_CELLS:
+        suspect = tally.best()
+        if suspect is None:
             break
-        place, gain, concerned = best
+        concerned = set(suspect.steps)
         beside = concerned.union(*(jobs for jobs in together if jobs & concerned))
-        share = gain / sum(total[job] for job in beside)
-        if share >= MIN_COVER:
+        share = suspect.cells / sum(total[job] for job in beside)
+        if suspect.cells >= MIN_CELLS and share >= MIN_COVER:
             step = max(cell.normal_ns for cell in tally.cells)
-            accused = _accuse(place, tally.cells)
+            accused = _accuse(suspect, tally.cells, whole)
             findings += [f for f in accused if share >= SAME_TIME_COVER or not _same_time(f, findings, step)]
             together.append(concerned)
-        tally.take_away(_both_ways(place))
+        tally.take_away(suspect)
     return _one_per_lanes(findings)
 
 
@@ -115,11 +119,21 @@ def _same_time(finding: Finding, earlier: Sequence[Finding], step_ns: float) -> 
 
 
 def _both_ways(place: Place) -> Place:
-    """The link of a place that is one direction of it; other places as they are."""
+    """The link or NIC of a place that is one direction of it; other places as they are."""
     where, name = place
     if where is WhereType.LINK and name[-1] == ONE_WAY:
         return where, (min(name[:2]), max(name[:2]))
+    if where is WhereType.NIC and not isinstance(name, str):
+        return where, name[0]
     return place
+
+
+def _direction(place: Place) -> str:
+    """How a one-way fault of a NIC is put in words."""
+    name = place[1]
+    if place[0] is not WhereType.NIC or isinstance(name, str):
+        return "moves"
+    return {OUT_OF: "sends", INTO: "receives"}[name[-1]]
 
 
 def _one_per_lanes(findings: list[Finding]) -> list[Finding]:
@@ -156,6 +170,7 @@ class _Case:
     lost: float = 0.0
     severity: float = 0.0
     pairs: int = 0
+    cables: dict[str, int] = field(default_factory=dict)
     open_end: bool = False
     plain: bool = False
 
@@ -169,15 +184,13 @@ class _Case:
         drop = cell.rate[through][:, affected] / cell.expected[through][:, None]
         return bool(np.median(drop[sick]) <= PLAIN_DROP)
 
-    def add(self, cell: SlowCells) -> None:
-        """The steps of one job in which most of its pairs through the place are sick, if these are slower steps."""
+    def add(self, cell: SlowCells, affected: Bool) -> None:
+        """The steps of one job in which the place is sick, if these are slower steps."""
         through = cell.through(self.place)
-        known = cell.known[through].sum(axis=0)
-        share = cell.sick[through].sum(axis=0) / np.maximum(known, 1)
-        affected = share >= MOST
-        if not affected.any() or not (_slows(cell, affected) or self._plain(cell, through, affected)):
+        plain = self._plain(cell, through, affected)
+        if not (plain or _slows(cell, affected)):
             return
-        self.plain |= self._plain(cell, through, affected)
+        self.plain |= plain
         self.jobs.append(cell.job)
         self.start.append(int(cell.steps.start_ns[affected][0]))
         self.end.append(int(cell.steps.end_ns[affected][-1]))
@@ -191,12 +204,47 @@ class _Case:
             self.links.append(cell.links[_both_ways(self.place)])
 
 
-def _accuse(place: Place, cells: Sequence[SlowCells]) -> list[Finding]:
-    case = _Case(place)
+def _accuse(suspect: Suspect, cells: Sequence[SlowCells], whole: dict[str, SlowCells]) -> list[Finding]:
+    """One finding for each stretch of time: stretches of several jobs that overlap, or lie close, are one."""
+    findings = []
+    ends = set().union(*(_ends_of_links(cell) for cell in cells))
+    cables = Counter(switch for switch, _ in ends)
+    for steps in _stretches(suspect, cells):
+        case = _Case(suspect.place, cables=cables)
+        for cell in cells:
+            if cell.job in steps:
+                case.add(replace(cell, links=whole[cell.job].links), steps[cell.job])
+        if case.jobs and (case.plain or case.severity >= MIN_LOSS):
+            findings.append(_finding(case))
+    return findings
+
+
+def _ends_of_links(cell: SlowCells) -> set[tuple[str, str]]:
+    """(switch, link) for both ends of every link of a job."""
+    links = (name for where, name in cell.passes.number if where is WhereType.LINK and name[-1] != ONE_WAY)
+    return {(switch, " - ".join(name)) for name in links for switch in name}
+
+
+def _stretches(suspect: Suspect, cells: Sequence[SlowCells]) -> list[dict[str, Bool]]:
+    """The steps of each job, split where nothing was sick for longer than all that was before and after together."""
+    spans: list[tuple[int, int, str, int, int]] = []
     for cell in cells:
-        if place in cell.passes.number:
-            case.add(cell)
-    return [_finding(case)] if case.jobs and (case.plain or case.severity >= MIN_LOSS) else []
+        if cell.job in suspect.steps:
+            for first, after in runs_of(suspect.steps[cell.job], bridge=0):
+                spans.append(
+                    (int(cell.steps.start_ns[first]), int(cell.steps.end_ns[after - 1]), cell.job, first, after)
+                )
+    size = {cell.job: cell.sick.shape[1] for cell in cells}
+    stretches: list[tuple[int, int, dict[str, Bool]]] = []
+    for start, end, job, first, after in sorted(spans):
+        last = stretches[-1] if stretches else None
+        if last is None or start - last[1] > APART * (last[1] - last[0] + end - start):
+            last = (start, end, {})
+        else:
+            stretches.pop()
+        last[2].setdefault(job, np.zeros(size[job], dtype=np.bool_))[first:after] = True
+        stretches.append((last[0], max(last[1], end), last[2]))
+    return [steps for _, _, steps in stretches]
 
 
 def _slows(cell: SlowCells, affected: Bool) -> bool:
@@ -233,6 +281,7 @@ def _finding(case: _Case) -> Finding:
     where, name = _both_ways(case.place)
     rate, usual = float(np.median(np.concatenate(case.rates))), float(np.nanmedian(np.concatenate(case.expected)))
     shared = where is WhereType.LINK and _is_shared(case, usual)
+    where, name = _named(case, shared=shared)
     return Finding(
         kind=FindingKind.CONGESTION if shared else _KIND[where],
         job=case.jobs[0] if len(case.jobs) == 1 else None,
@@ -249,6 +298,16 @@ def _finding(case: _Case) -> Finding:
             *(_shares(case) if shared else ()),
         ),
     )
+
+
+def _named(case: _Case, *, shared: bool) -> Place:
+    """The place as it is named: a switch with one cable to all others is as sick, seen from them, as that cable."""
+    where, name = _both_ways(case.place)
+    if where is WhereType.LINK and not shared:
+        only = [switch for switch in name if case.cables.get(switch) == 1]
+        if len(only) == 1:
+            return WhereType.SWITCH, only[0]
+    return where, name
 
 
 def _is_shared(case: _Case, usual: float) -> bool:
@@ -270,8 +329,11 @@ def _shares(case: _Case) -> list[Evidence]:
 
 
 def _summary(case: _Case, rate: float, usual: float, *, shared: bool) -> str:
-    where, name = _both_ways(case.place)
+    where, name = _named(case, shared=shared)
+    cable = _both_ways(case.place)[1]
     shown = name if isinstance(name, str) else _shown(where, name)
+    if where is WhereType.SWITCH and not isinstance(cable, str):
+        shown += f" (over its only cable, to {next(other for other in cable if other != name)})"
     title = "NIC" if where is WhereType.NIC else where.value.capitalize()
     waiting = "all of its peers wait" if where is WhereType.NIC else "the jobs through it wait"
     action = _ACTION[where]
@@ -279,4 +341,5 @@ def _summary(case: _Case, rate: float, usual: float, *, shared: bool) -> str:
         most = case.jobs[int(np.argmax([use.bytes for use in case.links]))]
         waiting = f"{len(case.jobs)} jobs ({', '.join(case.jobs)}) share it and slow each other down, {most} most"
         action = "their connections hash onto the same uplink; move one job or spread its connections"
-    return f"{title} {shown} moves data at {rate:.1f} Gb/s where {usual:.1f} is usual, and {waiting}: {action}."
+    does = f"{_direction(case.place)} data at {rate:.1f} Gb/s where {usual:.1f} is usual"
+    return f"{title} {shown} {does}, and {waiting}: {action}."

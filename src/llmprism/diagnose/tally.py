@@ -1,35 +1,80 @@
-"""Sick and healthy cells of every place over all jobs: the place that explains most, and what is left without it.
+"""Which place explains the sick cells of all jobs best, when it was sick, and what is left without it.
 
-To take a place away changes the counts of the jobs that pass it only; those of the others are kept.
+A cell is a pair in a step, and is sick, healthy or cannot tell. If a place is sick, most cells through it are; if it is
+not, few are, by chance. The logarithm of the ratio of the two likelihoods, summed over the cells of a step, says how
+much the step speaks for the place; the stretches of steps where that adds up are when it was sick. A place that is
+larger, or explains by a special case (one direction only), must explain more.
+
+To take a place away changes what the jobs that pass it say; that of the others is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import log
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from llmprism.diagnose.passes import ONE_WAY, Place
-from llmprism.diagnose.slow_cells import SlowCells
+from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place
+from llmprism.diagnose.slow_cells import MIN_STEPS, SlowCells
 from llmprism.model.finding import WhereType
-from llmprism.model.flows import Int64
+from llmprism.stats.segments import best_stretches
 
-__all__ = ["Tally"]
+Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
 
-SICK_SHARE: Final = 0.6
-"""Share of a place's cells that are sick while it is."""
+__all__ = ["Suspect", "Tally"]
 
-WHILE_SICK: Final = 0.25
-"""Share of a place's cells of one step from which the place may be sick then: below it one of its pairs has another
-reason."""
+SICK_WHILE: Final = 0.7
+"""Share of the cells through a sick place that are sick: a throttled line passes what it saved while idle."""
 
-_SIZE: Final = {WhereType.NIC: 0, WhereType.LINK: 1, WhereType.GROUP: 3, WhereType.SWITCH: 4}
+BY_CHANCE: Final = 0.02
+"""Share of cells that are sick by chance, at least; jobs with more have a higher one."""
+
+SURE: Final = 3.0
+"""Logarithm of the odds by which a place must beat chance, after all places and steps that were tried."""
+
+PRICE: Final = 4.0
+"""Logarithm of the odds against a place's falling sick, or well, between two steps."""
+
+WAITS: Final = 0.8
+"""Share of the rate of a sick hop below which another hop of its ring is not merely paced by it."""
+
+SAME: Final = 1e-6
+"""Difference of scores below which two places explain the same."""
+
+_COST: Final = {WhereType.NIC: 0.0, WhereType.LINK: 1.0, WhereType.SWITCH: 2.0, WhereType.GROUP: 4.0}
+"""Logarithm of the odds against each sort of place before anything is seen: cards and cables fail more often than
+switches, and a group has nothing in common but its name."""
+
+_ONE_WAY_COST: Final = {ONE_WAY: 1.0, OUT_OF: 1.0, INTO: 1.2}
+"""More for one direction alone. A card that sends slowly and one that receives slowly look the same where there is one
+peer only; senders are throttled more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A place, its sick cells, and per job that has them the steps in which it is sick."""
+
+    place: Place
+    cells: int
+    steps: dict[str, Bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Says:
+    """What one job says about each of its places: score, sick cells and steps."""
+
+    score: Float64
+    cells: NDArray[np.int64]
+    steps: dict[int, Bool]
 
 
 class Tally:
-    """The cells of some jobs, and per place how many are sick and how many healthy while it is."""
+    """The cells of some jobs, and how well each place explains them."""
 
     def __init__(self, cells: Sequence[SlowCells]) -> None:
         number: dict[Place, int] = {}
@@ -39,62 +84,92 @@ class Tally:
             for cell in cells
         ]
         self._places = tuple(number)
-        self._counts = [_counts(cell) for cell in cells]
-        self._sick, self._healthy = (np.zeros(len(number), dtype=np.int64) for _ in range(2))
-        for job in range(len(self.cells)):
-            self._add(job, 1)
+        self._cost = np.array([_cost(place) for place in self._places])
+        tried = sum(len(cell.passes.number) * cell.sick.shape[1] for cell in cells)
+        self._least = SURE + log(max(tried, 1))
+        self._chance = [_by_chance(cell) for cell in cells]
+        self._says = [_says(cell, chance) for cell, chance in zip(cells, self._chance, strict=True)]
 
-    def best(self) -> tuple[Place, int, set[str]] | None:
-        """The place that explains most, its sick cells, and the jobs that have them there. Ties: the smallest place.
-
-        What counts are sick cells through it minus healthy ones while it is sick.
-        """
-        fits = (self._sick > 0) & (self._sick >= SICK_SHARE * (self._sick + self._healthy))
-        if not fits.any():
+    def best(self) -> Suspect | None:
+        """The place that explains most; None where none is sure."""
+        if not self._places:
             return None
-        gain = self._sick - self._healthy
-        first = np.flatnonzero(fits & (gain == gain[fits].max())).tolist()
-        best = max(first, key=lambda number: _smallest(self._places[number]))
+        score, cells = np.zeros(len(self._places)), np.zeros(len(self._places), dtype=np.int64)
+        for numbers, says in zip(self._numbers, self._says, strict=True):
+            score[numbers] += says.score
+            cells[numbers] += says.cells
+        gain = np.where(cells > 0, score - self._cost, -np.inf)
+        if gain.max() < self._least:
+            return None
+        alike = np.flatnonzero(gain >= gain.max() - SAME).tolist()
+        best = max(alike, key=lambda number: str(self._places[number][1]))
         place = self._places[best]
-        passing = ((cell, sick) for cell, (sick, _) in zip(self.cells, self._counts, strict=True))
-        jobs = {c.job for c, sick in passing if place in c.passes.number and sick[c.passes.number[place]]}
-        return place, int(self._sick[best]), jobs
+        steps = {
+            cell.job: says.steps[cell.passes.number[place]]
+            for cell, says in zip(self.cells, self._says, strict=True)
+            if place in cell.passes.number and cell.passes.number[place] in says.steps
+        }
+        return Suspect(place, int(cells[best]), steps)
 
-    def take_away(self, place: Place) -> None:
-        """What passes the place is no longer sick."""
+    def take_away(self, suspect: Suspect) -> None:
+        """What passes the place while it is sick no longer tells anything."""
         for job, cell in enumerate(self.cells):
-            if place in cell.passes.number:
-                self._add(job, -1)
-                self.cells[job] = _without(cell, place)
-                self._counts[job] = _counts(self.cells[job])
-                self._add(job, 1)
-
-    def _add(self, job: int, times: int) -> None:
-        sick, healthy = self._counts[job]
-        self._sick[self._numbers[job]] += times * sick
-        self._healthy[self._numbers[job]] += times * healthy
+            if cell.job in suspect.steps:
+                self.cells[job] = _without(cell, suspect.place, suspect.steps[cell.job])
+                self._says[job] = _says(self.cells[job], self._chance[job])
 
 
-def _counts(cell: SlowCells) -> tuple[Int64, Int64]:
-    """Per place of a job its sick and its healthy cells, over the steps in which a good share of its pairs is sick."""
+def _by_chance(cell: SlowCells) -> float:
+    """Share of the cells that are sick while their pair is not in the step before nor in the step after."""
+    sick = cell.sick
+    beside = np.zeros_like(sick)
+    beside[:, 1:] |= sick[:, :-1]
+    beside[:, :-1] |= sick[:, 1:]
+    alone = int((sick & ~beside).sum())
+    return min(max(BY_CHANCE, alone / max(int(cell.known.sum()), 1)), 0.5)
+
+
+def _says(cell: SlowCells, chance: float) -> _Says:
     pairs, offsets = cell.passes.pairs, cell.passes.offsets[:-1]
-    if not pairs.size:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    busy = cell.sick.any(axis=0)
+    score, cells = np.zeros(offsets.size), np.zeros(offsets.size, dtype=np.int64)
+    steps: dict[int, Bool] = {}
+    busy = np.flatnonzero(cell.sick.any(axis=0))
+    if not pairs.size or not busy.size:
+        return _Says(score, cells, steps)
     bad = np.add.reduceat(cell.sick[pairs][:, busy], offsets, axis=0, dtype=np.int64)
-    known = np.add.reduceat(cell.known[pairs][:, busy], offsets, axis=0, dtype=np.int64)
-    while_sick = bad >= np.maximum(WHILE_SICK * known, 1)
-    return (bad * while_sick).sum(axis=1), ((known - bad) * while_sick).sum(axis=1)
+    well = np.add.reduceat(cell.known[pairs][:, busy], offsets, axis=0, dtype=np.int64) - bad
+    for_it, against = log(SICK_WHILE / chance), log((1.0 - SICK_WHILE) / (1.0 - chance))
+    speaks = for_it * bad + against * well
+    known = np.add.reduceat(cell.known[pairs], offsets, axis=0, dtype=np.int64)
+    for place in np.flatnonzero(speaks.max(axis=1) > 0.0).tolist():
+        whole = against * known[place].astype(np.float64)
+        whole[busy] = speaks[place]
+        for first, after, points in best_stretches(whole, PRICE):
+            if after - first < MIN_STEPS:
+                continue  # a dip of one step is nobody's fault
+            score[place] += points - PRICE
+            steps.setdefault(place, np.zeros(whole.size, dtype=np.bool_))[first:after] = True
+        if place in steps:
+            cells[place] = int(bad[place][steps[place][busy]].sum())
+    return _Says(score, cells, steps)
 
 
-def _smallest(place: Place) -> tuple[int, str]:
-    """Largest for the smallest place: of two that explain the same, the smaller one is named."""
+def _cost(place: Place) -> float:
+    """Smaller for a likelier place: of two that explain the same the likelier one is named."""
     where, name = place
-    size = _SIZE[where] + int(where is WhereType.LINK and name[-1] == ONE_WAY)
-    return -size, str(name)
+    way = name[-1] if isinstance(name, tuple) else ""
+    return _COST[where] + _ONE_WAY_COST.get(way, 0.0)
 
 
-def _without(cell: SlowCells, place: Place) -> SlowCells:
-    sick = cell.sick.copy()
-    sick[cell.through(place)] = False
-    return replace(cell, sick=sick)
+def _without(cell: SlowCells, place: Place, steps: Bool) -> SlowCells:
+    """The cells that do not pass the place then, and do not wait in a ring with one that does."""
+    through = cell.through(place)
+    gone = through[:, None] & steps[None, :]
+    sick = gone & cell.sick
+    for where, name in cell.passes.number:
+        if where is not WhereType.GROUP:
+            continue
+        ring = cell.passes.through((where, name))
+        pace = np.where(sick[ring], cell.rate[ring], np.inf).min(axis=0)
+        gone[ring] |= cell.sick[ring] & (cell.rate[ring] >= WAITS * pace[None, :])
+    return replace(cell, sick=cell.sick & ~gone, known=cell.known & ~gone)

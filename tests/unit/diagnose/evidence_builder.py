@@ -68,6 +68,7 @@ def evidence_of(
         normal_ns=float(np.quantile(lasted[counted], 0.25)),
         lateness_ns=np.array([(late or {}).get(m, np.zeros(STEPS)) for m in names], dtype=np.float64) * MS,
         rate=np.array([(rate or {}).get(pair, np.full(STEPS, 10.0)) for pair in told], dtype=np.float64),
+        timed=np.ones(len(told), dtype=np.bool_),
         pair_kind=np.full(len(told), PairKind.DP, dtype=np.int8),
         group_of_pair=np.array([group_of.get(int(src), -1) for src in transfers.pair_src], dtype=np.int64),
     )

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from llmprism.diagnose.passes import ONE_WAY, passes_of
+from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, passes_of
 from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.model import WhereType
 from unit.builders import Flow, transfer_table
@@ -19,6 +19,8 @@ def listed(evidence, pairs):
         rows = slice(*transfers.pair_offsets[pair : pair + 2])
         paths = [transfers.paths[path] for path in np.unique(transfers.path[rows]) if path >= 0]
         places = {(WhereType.NIC, transfers.addresses[end[pair]]) for end in (transfers.pair_src, transfers.pair_dst)}
+        places.add((WhereType.NIC, (transfers.addresses[transfers.pair_src[pair]], OUT_OF)))
+        places.add((WhereType.NIC, (transfers.addresses[transfers.pair_dst[pair]], INTO)))
         places |= {(WhereType.SWITCH, switch) for path in paths for switch in path}
         places |= {(WhereType.LINK, tuple(sorted(hop))) for path in paths for hop in pairwise(path)}
         places |= {(WhereType.LINK, (*hop, ONE_WAY)) for path in paths for hop in pairwise(path)}
