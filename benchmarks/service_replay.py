@@ -26,7 +26,7 @@ from llmprism.pipeline import diagnose
 from llmprism.service.config import Config, StoreSettings, TopologySettings
 from llmprism.service.evaluator import Evaluator
 from llmprism.service.history import History
-from llmprism.service.store import Batch, Store
+from llmprism.service.store import Batch, SourceBatch, Store
 
 SECOND = 1_000_000_000
 SETUP_S = 12
@@ -95,7 +95,7 @@ def play(flows: Path, topology: Path | None, folder: Path, loop_s: int = 0, quie
         accepted = accept_flows([file], target, TimeBounds(0, 2**62))
         file.unlink()
         held = target if accepted.stored else None
-        store.commit_batch(Batch(f"{number}", "replay", accepted, held, (), clock))
+        store.commit_batch(Batch(f"{number}", (SourceBatch("replay", accepted),), held, clock))
         look()
     ended = now[0]
     for _ in range(quiet_s):

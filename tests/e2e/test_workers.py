@@ -18,7 +18,7 @@ from llmprism.service.config import Config, StoreSettings, TopologySettings, Win
 from llmprism.service.evaluator import Evaluator
 from llmprism.service.history import History
 from llmprism.service.player import KafkaTarget, opened, play
-from llmprism.service.store import Batch, Store
+from llmprism.service.store import Batch, SourceBatch, Store
 from llmprism.service.workers.desk import FAILED, Desk
 from llmprism.service.workers.duty import Duty
 from llmprism.service.workers.evaluator import Worker
@@ -74,7 +74,7 @@ def batch(store, number, span, source="kafka:flows/0", stored=10, end_ns=T0):
     with duckdb.connect() as connection:
         connection.execute(f"COPY (SELECT {end_ns} AS end_ns, 'a' AS src, 'b' AS dst) TO '{file}' (FORMAT parquet)")
     accepted = Accepted(stored + 1, stored, 0, (("no_bytes", 1),), end_ns - S, end_ns)
-    return Batch(f"batch{number}", source, accepted, file, (("0", span),), 1)
+    return Batch(f"batch{number}", (SourceBatch(source, accepted, (("0", span),)),), file, 1)
 
 
 def counted(store):
@@ -246,7 +246,8 @@ def test_windows_made_in_shares_are_those_of_a_single_service(stores, tmp_path):
                 file = store.segment_file(f"batch{number}", last)
                 file.parent.mkdir(exist_ok=True)
                 connection.execute(f"COPY (SELECT * {rows}) TO '{file}' (FORMAT parquet)")
-                store.commit_batch(Batch(f"batch{number}", "kafka:flows/0", accepted, file, spans, number))
+                part = SourceBatch("kafka:flows/0", accepted, spans)
+                store.commit_batch(Batch(f"batch{number}", (part,), file, number))
             for evaluator in (alone, together):
                 while evaluator.advance():
                     pass

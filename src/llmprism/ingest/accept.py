@@ -2,15 +2,19 @@
 
 The same columns and the same rules as `read_flows` decide which rows can be used; the rest are counted by reason. Ports
 and exporters stay in the file, because a second report of the same transfer may come in a later file and is found only
-when both are read together. Two more reasons belong to a service that has a clock: `too_old` and `future`. A record
-from the far future would otherwise move the clock of all windows.
+when both are read together.
 
-Invariant: `records == stored + sum(dropped)`.
+A batch consists of parts: the files of one source each. All parts are read in one pass. Whose clock can be believed is
+the caller's decision (`judge`): it is shown when the records of each source and exporter end, and answers with an
+offset to take off their times and the bounds within which they are kept. Two reasons belong to these bounds: `too_old`
+and `future`.
+
+Invariant, per part: `records == stored + sum(dropped)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,7 +22,7 @@ from typing import Final
 import duckdb
 
 from llmprism import limits
-from llmprism.errors import LimitError
+from llmprism.errors import FormatError, LimitError
 from llmprism.ingest.columns import REASONS
 from llmprism.ingest.database import Database, open_database
 from llmprism.ingest.mapping import ColumnMapping
@@ -27,24 +31,57 @@ from llmprism.ingest.relation import ReadOptions, create_records, explain
 from llmprism.ingest.resolve import file_list
 from llmprism.ingest.sources import Format, Source, expand, identify, parse_format
 
-__all__ = ["FUTURE", "TOO_OLD", "Accepted", "TimeBounds", "accept_flows"]
+__all__ = ["FUTURE", "TOO_OLD", "Accepted", "Arrival", "Part", "TimeBounds", "accept_flows", "accept_parts"]
 
 TOO_OLD: Final = "too_old"
 FUTURE: Final = "future"
 
+MAX_CLOCKS: Final = 4_096
+"""Exporters of one batch whose clocks are judged one by one; with more, each source is judged as a whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimeBounds:
-    """Records that end before `oldest_ns` or after `newest_ns` are dropped; those before `late_before_ns` are late."""
+    """`offset_ns` is taken off both times first. Records that then end before `oldest_ns` or after `newest_ns` are
+    dropped; those before `late_before_ns` are late, and those before `unseen_before_ns` come too late for any window.
+    """
 
     oldest_ns: int
     newest_ns: int
     late_before_ns: int = 0
+    unseen_before_ns: int = 0
+    offset_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """When the usable records of one source and exporter end: first and last, and the quantiles in between."""
+
+    part: int
+    exporter: str
+    records: int
+    first_ns: int
+    low_ns: int
+    middle_ns: int
+    high_ns: int
+    last_ns: int
+
+
+Judge = Callable[[Sequence[Arrival]], Sequence[TimeBounds]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The files of one source in a batch."""
+
+    source: str
+    paths: tuple[Path, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of the records of one batch. `start_ns` and `end_ns` span the stored ones (0 without any)."""
+    """What became of the records of one part. `start_ns` and `end_ns` span the stored ones (0 without any);
+    `first_end_ns` is when the first of them ends."""
 
     records: int
     stored: int
@@ -52,6 +89,8 @@ class Accepted:
     dropped: tuple[tuple[str, int], ...]
     start_ns: int
     end_ns: int
+    first_end_ns: int = 0
+    unseen: int = 0
 
 
 def accept_flows(
@@ -62,69 +101,201 @@ def accept_flows(
     mapping: ColumnMapping | None = None,
     format: str | None = None,  # noqa: A002 - the name users know from --format
 ) -> Accepted:
-    """Writes the usable records of these files to `target` (not made where there are none).
+    """Writes the usable records of these files to `target` (not made where there are none), with one set of bounds."""
+    with open_database() as (connection, spill):
+        parts = [Part("", tuple(paths))]
+        (accepted,) = accept_parts(
+            connection, spill, parts, target, lambda arrivals: [bounds] * len(arrivals), mapping=mapping, format=format
+        )
+    return accepted
 
-    Raises an LLMPrismError where a file cannot be read at all, and OSError where the target cannot be written.
+
+def accept_parts(
+    connection: Database,
+    spill: Path,
+    parts: Sequence[Part],
+    target: Path,
+    judge: Judge,
+    *,
+    mapping: ColumnMapping | None = None,
+    format: str | None = None,  # noqa: A002 - the name users know from --format
+    most: int = limits.MAX_BATCH_RECORDS,
+) -> list[Accepted]:
+    """Writes the usable records of all parts to `target` (not made where there are none), with their source's name.
+
+    Raises an LLMPrismError where a file cannot be read at all or the files hold more than `most` records, and OSError
+    where the target cannot be written.
     """
     forced, collector = parse_format(format)
-    sources = [identify(path, forced) for path in expand(paths)]
-    with open_database() as (connection, spill):
-        try:
-            _check_sizes(connection, [source for source in sources if source.format is Format.PARQUET])
-            options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS)
-            relation = create_records(connection, spill, sources, options, all_columns=True)
-            if relation.rows > limits.MAX_BATCH_RECORDS:
-                raise LimitError(
-                    f"{sources[0].path}: {relation.rows:,} records; a batch holds {limits.MAX_BATCH_RECORDS:,} at most"
-                )
-            connection.execute("CREATE TEMP TABLE accepted AS SELECT * FROM records")
-        except duckdb.Error as error:
-            raise explain(error, sources) from None
-        return _write(connection, target, bounds, relation.unreadable)
+    part_of = {str(path): number for number, part in enumerate(parts) for path in expand(part.paths)}
+    sources = [identify(Path(path), forced) for path in part_of]
+    try:
+        _check_sizes(connection, [source for source in sources if source.format is Format.PARQUET], most)
+        options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS)
+        relation = create_records(connection, spill, sources, options, all_columns=True)
+        if relation.rows > most:
+            raise LimitError(f"{sources[0].path}: {relation.rows:,} records; a batch holds {most:,} at most")
+        _keep(connection, part_of, len(parts))
+        unreadable = _unreadable(connection, part_of, relation.unreadable)
+        _apply(connection, judge)
+    except duckdb.Error as error:
+        raise explain(error, sources) from None
+    return _write(connection, target, [part.source for part in parts], unreadable)
 
 
-def _check_sizes(connection: Database, sources: Sequence[Source]) -> None:
+def _check_sizes(connection: Database, sources: Sequence[Source], most: int) -> None:
     """What the footers of Parquet files promise, looked at before anything is unpacked."""
     for source in sources:
         row = connection.execute(
-            "SELECT coalesce(sum(total_uncompressed_size), 0), coalesce(sum(num_values), 0) "
-            f"FROM parquet_metadata({file_list([source])})"
-        ).fetchone() or (0, 0)
-        if row[0] > limits.MAX_BATCH_BYTES or row[1] > 20 * limits.MAX_BATCH_RECORDS:
-            raise LimitError(f"{source.path}: unpacks to {row[0]:,} bytes in {row[1]:,} values; send smaller batches")
+            "SELECT coalesce(sum(total_uncompressed_size), 0), coalesce(max(row_group_num_rows), 0), "
+            f"coalesce(sum(num_values), 0) FROM parquet_metadata({file_list([source])})"
+        ).fetchone() or (0, 0, 0)
+        rows = connection.execute(
+            f"SELECT coalesce(max(num_rows), 0) FROM parquet_file_metadata({file_list([source])})"
+        ).fetchone() or (0,)
+        if max(rows[0], row[1]) > most:
+            raise LimitError(f"{source.path}: {max(rows[0], row[1]):,} records; a batch holds {most:,} at most")
+        if row[0] > limits.MAX_BATCH_BYTES or row[2] > 20 * most:
+            raise LimitError(f"{source.path}: unpacks to {row[0]:,} bytes in {row[2]:,} values; send smaller batches")
 
 
-def _write(connection: Database, target: Path, bounds: TimeBounds, unreadable: int) -> Accepted:
-    reasons = (*REASONS, TOO_OLD, FUTURE)
-    old, future = reasons.index(TOO_OLD), reasons.index(FUTURE)
+def _keep(connection: Database, part_of: dict[str, int], parts: int) -> None:
+    """Makes the table `accepted` of all rows with the number of their part."""
+    if parts == 1:
+        connection.execute("CREATE TEMP TABLE accepted AS SELECT * EXCLUDE (origin), 0 AS part FROM records")
+        return
     connection.execute(
-        f"UPDATE accepted SET reason = CASE WHEN end_ns < {bounds.oldest_ns} THEN {old} ELSE {future} END "
-        f"WHERE reason = 0 AND (end_ns < {bounds.oldest_ns} OR end_ns > {bounds.newest_ns})"
+        "CREATE TEMP TABLE origins AS SELECT unnest($1::VARCHAR[]) AS origin, unnest($2::INTEGER[]) AS part",
+        [list(part_of), list(part_of.values())],
     )
-    counts = dict(connection.execute("SELECT reason, count(*) FROM accepted GROUP BY reason").fetchall())
-    summary = connection.execute(
-        f"SELECT coalesce(min(start_ns), 0), coalesce(max(end_ns), 0), "
-        f"count(*) FILTER (end_ns < {bounds.late_before_ns}) FROM accepted WHERE reason = 0"
-    ).fetchone() or (0, 0, 0)
-    stored = int(counts.pop(0, 0))
-    counts[REASONS.index("unreadable")] = counts.get(REASONS.index("unreadable"), 0) + unreadable
-    if stored:
-        try:
-            connection.execute(_COPY.format(path=str(target).replace("'", "''")))
-        except duckdb.Error as error:
-            target.unlink(missing_ok=True)
-            raise OSError(f"{target}: cannot be written ({' '.join(str(error).split())[:200]})") from None
-    return Accepted(
-        records=stored + sum(counts.values()),
-        stored=stored,
-        late=int(summary[2]),
-        dropped=tuple((reasons[code], int(count)) for code, count in sorted(counts.items()) if count),
-        start_ns=int(summary[0]),
-        end_ns=int(summary[1]),
+    connection.execute(
+        "CREATE TEMP TABLE accepted AS SELECT records.* EXCLUDE (origin), origins.part FROM records "
+        "LEFT JOIN origins USING (origin)"
     )
+    row = connection.execute("SELECT count(*) FROM accepted WHERE part IS NULL").fetchone()
+    if row is None or row[0]:
+        raise FormatError("a batch of several sources holds a format whose rows do not say their file")
+
+
+def _unreadable(connection: Database, part_of: dict[str, int], total: int) -> dict[int, int]:
+    """Lines per part that could not be split into fields."""
+    if not total:
+        return {}
+    rows = connection.execute(
+        "SELECT file_path, count(*) FROM (SELECT DISTINCT scan_id, file_id, line FROM reject_errors) "
+        "JOIN (SELECT DISTINCT scan_id, file_id, file_path FROM reject_scans) USING (scan_id, file_id) GROUP BY ALL"
+    ).fetchall()
+    found: dict[int, int] = {}
+    for path, count in rows:
+        part = part_of.get(path, 0)
+        found[part] = found.get(part, 0) + count
+    return found
+
+
+def _apply(connection: Database, judge: Judge) -> None:
+    """Takes the offsets off and marks what lies outside the bounds. The columns `late` and `unseen` are made only
+    where somebody is."""
+    arrivals = _arrivals(connection, "coalesce(exporter, '')")
+    by_exporter = len(arrivals) <= MAX_CLOCKS
+    if not by_exporter:
+        arrivals = _arrivals(connection, "''")
+    bounds = judge(arrivals)
+    connection.execute(
+        "CREATE TEMP TABLE bounds AS SELECT unnest($1::INTEGER[]) AS part, unnest($2::VARCHAR[]) AS clock, "
+        "unnest($3::BIGINT[]) AS taken, unnest($4::BIGINT[]) AS oldest, unnest($5::BIGINT[]) AS newest, "
+        "unnest($6::BIGINT[]) AS late, unnest($7::BIGINT[]) AS unseen",
+        [
+            [one.part for one in arrivals],
+            [one.exporter for one in arrivals],
+            [one.offset_ns for one in bounds],
+            [one.oldest_ns for one in bounds],
+            [one.newest_ns for one in bounds],
+            [one.late_before_ns for one in bounds],
+            [one.unseen_before_ns for one in bounds],
+        ],
+    )
+    clock = "coalesce(accepted.exporter, '')" if by_exporter else "''"
+    touched = any(_touches(arrival, bound) for arrival, bound in zip(arrivals, bounds, strict=True))
+    if touched:
+        reasons = (*REASONS, TOO_OLD, FUTURE)
+        old, future = reasons.index(TOO_OLD), reasons.index(FUTURE)
+        end = "accepted.end_ns - bounds.taken"
+        connection.execute(
+            f"UPDATE accepted SET start_ns = accepted.start_ns - bounds.taken, end_ns = {end}, "
+            f"reason = CASE WHEN {end} < bounds.oldest THEN {old} WHEN {end} > bounds.newest THEN {future} ELSE 0 END "
+            f"FROM bounds WHERE accepted.reason = 0 AND bounds.part = accepted.part AND bounds.clock = {clock}"
+        )
+    judged = zip(arrivals, bounds, strict=True)
+    late = any(arrival.first_ns - bound.offset_ns < bound.late_before_ns for arrival, bound in judged)
+    connection.execute("CREATE TEMP TABLE lates (part INTEGER, late BIGINT, unseen BIGINT)")
+    if late:
+        connection.execute(
+            "INSERT INTO lates SELECT accepted.part, count(*) FILTER (accepted.end_ns < bounds.late), "
+            "count(*) FILTER (accepted.end_ns < bounds.unseen) FROM accepted JOIN bounds "
+            f"ON bounds.part = accepted.part AND bounds.clock = {clock} WHERE accepted.reason = 0 GROUP BY 1"
+        )
+
+
+def _touches(arrival: Arrival, bound: TimeBounds) -> bool:
+    """Does the bound change or drop any of these records?"""
+    first, last = arrival.first_ns - bound.offset_ns, arrival.last_ns - bound.offset_ns
+    return bool(bound.offset_ns) or first < bound.oldest_ns or last > bound.newest_ns
+
+
+def _arrivals(connection: Database, exporter: str) -> list[Arrival]:
+    rows = connection.execute(
+        f"SELECT part, {exporter} AS clock, count(*), min(end_ns), quantile_disc(end_ns, [0.1, 0.5, 0.9]), max(end_ns) "
+        "FROM accepted WHERE reason = 0 GROUP BY 1, 2 ORDER BY 1, 2"
+    ).fetchall()
+    return [
+        Arrival(part, clock, count, first, low, middle, high, last)
+        for part, clock, count, first, (low, middle, high), last in rows
+    ]
+
+
+def _write(connection: Database, target: Path, names: Sequence[str], unreadable: dict[int, int]) -> list[Accepted]:
+    reasons = (*REASONS, TOO_OLD, FUTURE)
+    counts: list[dict[int, int]] = [{} for _ in names]
+    for part, reason, count in connection.execute(
+        "SELECT part, reason, count(*) FROM accepted GROUP BY part, reason"
+    ).fetchall():
+        counts[part][reason] = count
+    for part, count in unreadable.items():
+        code = REASONS.index("unreadable")
+        counts[part][code] = counts[part].get(code, 0) + count
+    spans = {
+        row[0]: row[1:]
+        for row in connection.execute(
+            "SELECT part, min(start_ns), max(end_ns), min(end_ns) FROM accepted WHERE reason = 0 GROUP BY part"
+        ).fetchall()
+    }
+    lates = {row[0]: row[1:] for row in connection.execute("SELECT * FROM lates").fetchall()}
+    if spans:
+        _copy(connection, target, names)
+    made = []
+    for part, found in enumerate(counts):
+        stored = int(found.pop(0, 0))
+        start, end, first = spans.get(part, (0, 0, 0))
+        late, unseen = lates.get(part, (0, 0))
+        dropped = tuple((reasons[code], int(count)) for code, count in sorted(found.items()) if count)
+        made.append(Accepted(stored + sum(found.values()), stored, late, dropped, start, end, first, unseen))
+    return made
+
+
+def _copy(connection: Database, target: Path, names: Sequence[str]) -> None:
+    connection.execute(
+        "CREATE TEMP TABLE names AS SELECT unnest($1::INTEGER[]) AS part, unnest($2::VARCHAR[]) AS source",
+        [list(range(len(names))), list(names)],
+    )
+    try:
+        connection.execute(_COPY.format(path=str(target).replace("'", "''")))
+    except duckdb.Error as error:
+        target.unlink(missing_ok=True)
+        raise OSError(f"{target}: cannot be written ({' '.join(str(error).split())[:200]})") from None
 
 
 _COPY: Final = (
-    "COPY (SELECT start_ns, end_ns, src, dst, bytes, switches, sport, dport, protocol, packets, exporter "
-    "FROM accepted WHERE reason = 0 ORDER BY end_ns) TO '{path}' (FORMAT parquet, COMPRESSION zstd)"
+    "COPY (SELECT start_ns, end_ns, src, dst, bytes, switches, sport, dport, protocol, packets, exporter, source "
+    "FROM accepted JOIN names USING (part) WHERE reason = 0 ORDER BY end_ns) "
+    "TO '{path}' (FORMAT parquet, COMPRESSION zstd)"
 )

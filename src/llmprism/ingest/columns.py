@@ -51,13 +51,15 @@ class SourceColumn:
 class Scan:
     """Some files as an SQL table function, and the columns of the contract in it.
 
-    `unreadable` is an SQL condition for rows that the format itself could not parse.
+    `unreadable` is an SQL condition for rows that the format itself could not parse; `origin` an SQL expression for
+    the file that a row comes from (NULL where the format does not say).
     """
 
     name: str
     table: str
     columns: Mapping[str, SourceColumn]
     unreadable: str | None = None
+    origin: str = "NULL"
 
     def select(self) -> str:
         return f"SELECT {_normalised(self.columns, self.unreadable)} FROM {self.table}"
@@ -70,7 +72,8 @@ class Scan:
         )
         protocol = _text(self.columns["protocol"]) if "protocol" in self.columns else "NULL"
         normalised = _normalised(self.columns, self.unreadable)
-        return f"SELECT {normalised}, {others}, ({protocol})::VARCHAR AS protocol FROM {self.table}"
+        origin = f"({self.origin})::VARCHAR AS origin"
+        return f"SELECT {normalised}, {others}, ({protocol})::VARCHAR AS protocol, {origin} FROM {self.table}"
 
     def select_sampling(self) -> str | None:
         """A query for the largest sampling rate; None where the source does not give one."""

@@ -58,7 +58,8 @@ def _scan(dialect: Dialect, sources: Sequence[Source], mapping: ColumnMapping) -
         f"quote={literal(dialect.quote)}, escape={literal(dialect.quote)}, columns={{{names}}}, nullstr=['', '-'], "
         f"compression={literal(dialect.compression)}, store_rejects=true, hive_partitioning=false)"
     )
-    return Scan(str(sources[0].path), scan, columns)
+    origin = "NULL" if "filename" in map(str.lower, dialect.names) else "filename"
+    return Scan(str(sources[0].path), scan, columns, origin=origin)
 
 
 def _zeek_dialect(source: Source) -> Dialect:

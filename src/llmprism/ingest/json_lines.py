@@ -39,12 +39,12 @@ def json_lines_scans(
             f"read_json_objects({file_list(files)}, {shape}, compression={literal(compression)}, "
             "hive_partitioning=false)"
         )
-        table = f"(SELECT {_UNWRAPPED} AS json FROM {lines} AS line)"
+        table = f"(SELECT {_UNWRAPPED} AS json, line.filename FROM {lines} AS line)"
         names = _keys(connection, table, mapping)
         types = dict.fromkeys(names, "VARCHAR")
         for one in mappings_for(names, mapping, collector):
             columns = resolve(files[0].path, one, types, _extract)
-            scans.append(Scan(str(files[0].path), table, columns, _UNREADABLE))
+            scans.append(Scan(str(files[0].path), table, columns, _UNREADABLE, "filename"))
     return scans
 
 

@@ -23,6 +23,8 @@ def parquet_scans(
     description = connection.execute(f"DESCRIBE SELECT * FROM {scan}").fetchall()
     types = {str(name): str(kind) for name, kind, *_ in description}
     path = sources[0].path
+    origin = "NULL" if "filename" in map(str.lower, types) else "filename"
     return [
-        Scan(str(path), scan, resolve(path, one, types, identifier)) for one in mappings_for(types, mapping, collector)
+        Scan(str(path), scan, resolve(path, one, types, identifier), origin=origin)
+        for one in mappings_for(types, mapping, collector)
     ]

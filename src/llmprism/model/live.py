@@ -53,7 +53,7 @@ class RunLife:
     steps stay below, `slow_since_ns` when the present slow phase began (0: none). `silent_since_ns` is the end of its
     last training message, `pause_ns` the longest silence that its usual work has. `reach_ns` is the length of the look
     in which its steps show (0: the base window); `clear` counts the looks in a row in which they did, and `whole_ns`
-    is the end of the last of them.
+    is the end of the last of them. From `unwatched_from_ns` to `unwatched_to_ns` (0: never) nobody reported on it.
     """
 
     id: str
@@ -76,6 +76,8 @@ class RunLife:
     clear: int = 0
     whole_ns: int = 0
     restart_of: str | None = None
+    unwatched_from_ns: int = 0
+    unwatched_to_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

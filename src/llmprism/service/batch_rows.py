@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from llmprism.ingest.accept import Accepted
 from llmprism.service import schema
-from llmprism.service.rows import add_counts, get_state, put_position, put_state, raise_mark
+from llmprism.service.clocks import Clock
+from llmprism.service.rows import add_counts, get_state, put_position, put_state, raise_mark, upsert
 
-__all__ = ["Batch", "Segment", "write_batch"]
+__all__ = ["Batch", "Segment", "SourceBatch", "write_batch"]
 
 REMEMBERED_BATCHES_NS: Final = 3_600 * 10**9
 """A batch is retried within seconds; an hour is plenty to recognise it."""
@@ -31,15 +32,40 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """`file` is the finished segment, None where nothing was stored; `positions` are (name, value) of the source."""
+class SourceBatch:
+    """What one source has of a batch; `positions` are (name, value), kept under `positions_of` where that is not the
+    source itself."""
 
-    id: str
     source: str
     accepted: Accepted
+    positions: tuple[tuple[str, str], ...] = ()
+    positions_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`file` is the finished segment, None where nothing was stored. `mark_ns` is the watermark after it (0: the end
+    of its last record), `clocks` those that it has changed."""
+
+    id: str
+    parts: tuple[SourceBatch, ...]
     file: Path | None
-    positions: tuple[tuple[str, str], ...]
     wall_ns: int
+    mark_ns: int = 0
+    clocks: tuple[Clock, ...] = ()
+
+    @property
+    def stored(self) -> int:
+        return sum(part.accepted.stored for part in self.parts)
+
+    @property
+    def end_ns(self) -> int:
+        return max((part.accepted.end_ns for part in self.parts), default=0)
+
+    @property
+    def first_end_ns(self) -> int:
+        found = [part.accepted.first_end_ns or part.accepted.start_ns for part in self.parts if part.accepted.stored]
+        return min(found, default=0)
 
 
 def write_batch(connection: Connection, flows: Path, batch: Batch) -> None:
@@ -49,26 +75,40 @@ def write_batch(connection: Connection, flows: Path, batch: Batch) -> None:
     connection.execute(schema.batches.delete().where(old))
     if batch.file is not None:
         _add_segment(connection, batch, str(batch.file.relative_to(flows)))
-    for name, value in batch.positions:
-        put_position(connection, batch.source, name, value, batch.wall_ns)
-    accepted = batch.accepted
-    counts = [("received", "", accepted.records), ("stored", "", accepted.stored), ("late", "", accepted.late)]
+    for part in batch.parts:
+        _write_part(connection, part, batch.wall_ns)
+    for clock in batch.clocks:
+        row = {"source": clock.source, "exporter": clock.exporter, "wall_ns": batch.wall_ns}
+        document = json.dumps(asdict(clock), separators=(",", ":"))
+        upsert(connection, schema.clocks, {**row, "document": document}, ["source", "exporter"])
+
+
+def _write_part(connection: Connection, part: SourceBatch, wall_ns: int) -> None:
+    for name, value in part.positions:
+        put_position(connection, part.positions_of or part.source, name, value, wall_ns)
+    accepted = part.accepted
+    counts = [("received", "", accepted.records), ("stored", "", accepted.stored)]
+    counts += [("late", "", accepted.late), ("unseen", "", accepted.unseen)]
     counts += [("dropped", reason, count) for reason, count in accepted.dropped]
-    add_counts(connection, batch.source, counts)
+    add_counts(connection, part.source, counts)
     if accepted.stored:
-        raise_mark(connection, batch.source, "latest_ns", accepted.end_ns)
+        raise_mark(connection, part.source, "latest_ns", accepted.end_ns)
 
 
 def _add_segment(connection: Connection, batch: Batch, path: str) -> None:
-    accepted = batch.accepted
-    before = connection.execute(sql.select(sql.func.max(schema.segments.c.watermark_ns))).scalar() or 0
-    mark = max(int(before), int(get_state(connection, "watermark") or 0), accepted.end_ns)
+    """The segment with the watermark after it. A watermark that goes back takes those before it along: a window must
+    not be made of the few segments that came before a wrong time was found out."""
+    before = int(get_state(connection, "watermark") or 0)
+    mark = batch.mark_ns or max(before, batch.end_ns)
+    if mark < before:
+        table = schema.segments
+        connection.execute(table.update().where(table.c.watermark_ns > mark).values(watermark_ns=mark))
     connection.execute(
         schema.segments.insert().values(
             path=path,
-            records=accepted.stored,
-            start_ns=accepted.start_ns,
-            end_ns=accepted.end_ns,
+            records=batch.stored,
+            start_ns=batch.first_end_ns,
+            end_ns=batch.end_ns,
             watermark_ns=mark,
             wall_ns=batch.wall_ns,
         )

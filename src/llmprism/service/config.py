@@ -68,12 +68,15 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """`url`: empty for SQLite in `folder`, else a SQLAlchemy URL of a PostgreSQL database."""
+    """`url`: empty for SQLite in `folder`, else a SQLAlchemy URL of a PostgreSQL database. `batch_records`: records of
+    one body or file at most; `intake_memory_mb`: what unpacking them may take (about 300 bytes a record)."""
 
     folder: str = "llmprism-data"
     url: str = ""
     keep_flows_h: float = 24.0
     keep_history_d: float = 30.0
+    batch_records: int = 5_000_000
+    intake_memory_mb: float = 2_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +304,8 @@ def _check(config: Config, origin: str) -> None:
     demand(windows.steps >= 2, "windows.steps", "at least 2")
     demand(windows.max_records >= 1000, "windows.max_records", "at least 1000")
     demand(config.store.keep_flows_h * 3600 >= windows.longest_s, "store.keep_flows_h", "at least the longest window")
+    demand(config.store.batch_records >= 1, "store.batch_records", "at least 1")
+    demand(config.store.intake_memory_mb >= 100, "store.intake_memory_mb", "at least 100")
     demand(config.store.keep_history_d > 0, "store.keep_history_d", "must be above 0")
     demand(0 < config.http.max_body_mb <= config.http.queue_mb, "http.max_body_mb", "above 0 and at most queue_mb")
     demand(config.log.level in ("debug", "info", "warning", "error"), "log.level", "debug, info, warning or error")

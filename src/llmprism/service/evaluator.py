@@ -1,13 +1,14 @@
 """Makes the windows: reads the raw records of the next due window, diagnoses them, and commits what they change.
 
 A window is made of the segments that were committed before the watermark passed its end, whenever it is made: so a
-restarted service makes the same windows as one that was never disturbed. Only when it has fallen behind by more than
-a window does it leave some out; those are counted. Jobs whose steps are longer than a window are looked at over longer
-spans, alone (see `windows`).
+restarted service makes the same windows as one that was never disturbed. When many are due at once, fewer are made, but
+they still overlap; only when the machine cannot keep up at all is time left out, and that is counted. Jobs whose steps
+are longer than a window are looked at over longer spans, alone (see `windows`).
 
 Where no record comes at all, time passes by the clock: a job that is alone on its cluster and crashes must be told
-too. Where several jobs fall silent at the same moment the collector is the likelier culprit; then time stands still,
-and the service says that it gets no records.
+too. With several jobs, or with a source that delivers files of minutes, the collector is the likelier culprit; then
+time stands still, and the service says that it gets no records. The same holds for the jobs of one source among
+several (`silence`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -25,15 +27,17 @@ from llmprism.model.live import FindingPhase, LiveState, RunLife
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
+from llmprism.service.clocks import ACTIVE_NS, LONG_BATCH_NS
 from llmprism.service.config import Config
 from llmprism.service.looks import Look
 from llmprism.service.messages import messages_of
 from llmprism.service.picture import layout_documents, picture_document, summary_document
 from llmprism.service.reading import affordable, read_members, read_window
 from llmprism.service.runs import is_settled, stop_silence
-from llmprism.service.store import Store, WindowResult
-from llmprism.service.tracker import TrackerState, track
-from llmprism.service.windows import SECOND, due_window, following, look_due, started, watermark
+from llmprism.service.silence import gap_of, marked, reported_by, silent_groups
+from llmprism.service.store import Segment, Store, WindowResult
+from llmprism.service.tracker import Changes, TrackerState, track
+from llmprism.service.windows import SECOND, cannot_keep_up, due_window, following, look_due, started, watermark
 
 __all__ = ["Evaluator", "TopologyFile"]
 
@@ -42,8 +46,8 @@ log = logging.getLogger(__name__)
 IDLE_WINDOWS: Final = 3
 """Without records, time passes for three windows at most: then everything has ended and nothing can change."""
 
-TOGETHER_NS: Final = 3 * SECOND
-"""Jobs that fall silent within this time of each other did so together."""
+IDLE_INTERVALS: Final = 3
+"""A source is idle after so many of its usual intervals without a batch."""
 
 STANDING: Final = (LiveState.STALLED, LiveState.HUNG)
 
@@ -77,12 +81,15 @@ class TopologyFile:
 class Evaluator:
     """`advance` makes the next due window, if there is one."""
 
-    def __init__(self, store: Store, config: Config, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, store: Store, config: Config, now_ns: Callable[[], int] | None = None) -> None:
         self._store = store
         self._config = config
         self._rules = config.windows.rules()
-        self._now_ns = now_ns
-        self._begun_ns = now_ns()
+        self._wall_ns = now_ns or time.time_ns
+        self._elapsed_ns = now_ns or time.monotonic_ns
+        self._latest_seen: tuple[int, int] = (0, 0)
+        self._latest_seen_at = self._elapsed_ns()
+        self._took_ns = 0
         self._topology = TopologyFile(config.topology.file)
         self._state, self._plan = store.tracker()
 
@@ -100,61 +107,86 @@ class Evaluator:
             if first is None:
                 return False
             self._plan = started(first, self._rules)
-        mark = watermark(latest + self._idle_ns(wall), self._rules)
+        if latest < self._plan.mark_ns:
+            self._go_back(latest)
+        mark = watermark(latest + self._idle_ns(latest, wall), self._rules)
         coming = self._store.next_after(self._plan.next_end - 1)
         window = due_window(self._plan, mark, coming, self._rules)
         if window is None:
             return False
-        window = self._caught_up(window, mark)
-        self._make(window)
+        window = self._left_out(window, mark)
+        self._make(window, mark, latest)
         return True
 
-    def _idle_ns(self, wall: int) -> int:
+    def _go_back(self, latest: int) -> None:
+        """The watermark went back: a clock was believed that the others do not agree with. What was concluded in its
+        time is forgotten."""
+        log.warning("time goes back", extra={"from_ns": self._plan.mark_ns, "to_ns": latest})
+        self._plan = started(latest, self._rules)
+        kept = tuple(run for run in self._state.runs if run.first_ns <= latest)
+        lives = tuple(life for life in self._state.lives if life.finding.start_ns <= latest)
+        self._state = replace(self._state, runs=kept, lives=lives, candidates=())
+
+    def _idle_ns(self, latest: int, wall: int) -> int:
         """How far the clock has run on without records; 0 while records come or where the collector seems silent."""
-        idle = self._now_ns() - max(wall, self._begun_ns)
+        now = self._elapsed_ns()
+        if (latest, wall) != self._latest_seen:
+            self._latest_seen, self._latest_seen_at = (latest, wall), now
+        idle = now - self._latest_seen_at
         if idle < self._config.windows.idle_after_s * SECOND:
             return 0
         living = [run for run in self._state.runs if run.state.alive]
-        silent = sorted(run.silent_since_ns for run in living)
-        if len(silent) > 1 and silent[-1] - silent[0] < TOGETHER_NS:
-            return 0
         opened = any(life.phase is FindingPhase.OPEN for life in self._state.lives)
-        if not living and not opened:
+        if len(living) > 1 or not (living or opened) or idle < self._patience_ns():
             return 0
         return min(idle, IDLE_WINDOWS * self._longest())
+
+    def _patience_ns(self) -> float:
+        """How long the sources may be silent without anything being wrong; for ever where they deliver long files."""
+        clocks = self._store.clocks().values()
+        last = max((clock.wall_ns for clock in clocks), default=0)
+        usual = [clock for clock in clocks if last - clock.wall_ns <= ACTIVE_NS]
+        if any(clock.span_ns > LONG_BATCH_NS for clock in usual):
+            return float("inf")
+        return IDLE_INTERVALS * max((clock.interval_ns for clock in usual), default=0)
 
     def _longest(self) -> int:
         return max((run.reach_ns for run in self._state.runs if run.state.alive), default=0) or self._rules.length
 
-    def _caught_up(self, window: Window, mark: int) -> Window:
-        """The latest due window where this one is more than a window's length in the past, else this one."""
-        length = self._rules.length
-        if mark - window.end_ns <= length:
+    def _left_out(self, window: Window, mark: int) -> Window:
+        """The latest due window where the machine cannot keep up at all, else this one. What is left out is counted."""
+        behind = mark - window.end_ns
+        if not cannot_keep_up(behind, self._took_ns, self._rules):
             return window
         hop = self._rules.hop
-        skipped = (mark - window.end_ns) // hop
-        if skipped:
-            log.warning("windows left out to catch up", extra={"windows": skipped})
-            self._store.add_counts("service", [("windows_skipped", "", skipped)])
-        end = window.end_ns + skipped * hop
-        return Window(end - length, end)
+        end = window.end_ns + behind // hop * hop
+        seconds = (end - self._rules.length - window.end_ns) // SECOND
+        log.warning("time left out to catch up", extra={"seconds": seconds})
+        counts = [("windows_skipped", "", (end - window.end_ns) // hop), ("seconds_left_out", "", seconds)]
+        self._store.add_counts("service", counts)
+        return Window(end - self._rules.length, end)
 
-    def _make(self, window: Window) -> None:
+    def _make(self, window: Window, mark: int, latest: int) -> None:
         begun = time.monotonic()
         through = self._store.passed_at(window.end_ns + self._rules.lateness)
         topology = self._topology.refresh()
         base, note = self._base_look(window, through, topology)
         looks = [base, *self._longer_looks(window, through, topology)]
         report = base.report
-        state, changes = track(self._state, looks, self._rules, self._store.has_run)
-        plan = following(window, report.input.records, self._rules)
-        took = int(1000 * (time.monotonic() - begun))
+        state, changes, unwatched = self._tracked(looks, through)
+        if unwatched:
+            names = ", ".join(sorted(unwatched)[:3])
+            more = f" and {len(unwatched) - 3} more" if len(unwatched) > 3 else ""
+            note = note or f"nobody reports on {names}{more} any more: look at their collector"
+        self._took_ns = int(1e9 * (time.monotonic() - begun))
+        plan = replace(following(window, mark, self._took_ns, self._rules), mark_ns=latest)
+        took = self._took_ns // 10**6
         result = WindowResult(
             start_ns=window.start_ns,
             end_ns=window.end_ns,
             records=report.input.records,
             through_seq=through,
-            wall_ns=self._now_ns(),
+            wall_ns=self._wall_ns(),
             took_ms=took,
             summary=summary_document(report, state, note),
             picture=picture_document(report, state, changes.report_run, topology, self._topology.trouble, note),
@@ -179,6 +211,27 @@ class Evaluator:
         for life in changes.findings:
             if life.id in changes.opened or life.id in changes.closed:
                 log.warning("finding", extra={"id": life.id, "phase": life.phase.value, "what": life.finding.summary})
+
+    def _tracked(self, looks: list[Look], through: int) -> tuple[TrackerState, Changes, frozenset[str]]:
+        """What these looks change, without concluding anything about runs that nobody reports on."""
+        window = looks[0].window
+        segments = self._store.segments(window.start_ns, window.end_ns, through)
+        before = self._state
+        gap = gap_of(segments)
+        living = [run.id for run in before.runs if run.state.alive]
+        if gap is not None and len(living) > 1:
+            runs = tuple(marked(run, *gap) if run.state.alive else run for run in before.runs)
+            before = replace(before, runs=runs)
+        state, changes = track(before, looks, self._rules, self._store.has_run)
+        stopped = silent_groups(before.runs, state.runs, window.end_ns)
+        unwatched = frozenset(run.id for group in stopped if _unreported(segments, group) for run in group)
+        if unwatched:
+            runs = tuple(
+                marked(run, run.silent_since_ns, window.end_ns) if run.id in unwatched else run for run in before.runs
+            )
+            before = replace(before, runs=runs)
+            state, changes = track(before, looks, self._rules, self._store.has_run, unwatched)
+        return state, changes, unwatched
 
     def _base_look(self, window: Window, through: int, topology: Topology | None) -> tuple[Look, str]:
         """The look at all records of the window, and a note where it had to be shortened."""
@@ -227,3 +280,9 @@ class Evaluator:
             log.exception("a window could not be diagnosed", extra={"end_ns": window.end_ns})
             self._store.add_counts("service", [("windows_failed", "", 1)])
             return empty, f"this window could not be diagnosed ({type(error).__name__}); the next one is tried"
+
+
+def _unreported(segments: list[Segment], group: list[RunLife]) -> bool:
+    """Does none of the sources that reported on these runs report anything any more?"""
+    known, alive = reported_by(segments, group)
+    return bool(known) and not alive

@@ -11,6 +11,7 @@ import sqlalchemy as sql
 from llmprism.model.finding import FindingKind
 from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.service import schema
+from llmprism.service.source_clocks import clock_documents
 from llmprism.service.store import Store
 
 __all__ = ["MAX_PAGE", "History", "Page"]
@@ -164,7 +165,7 @@ class History:
         return rows[0] if rows else None
 
     def sources(self) -> list[Page]:
-        """Counters by source: received, stored, late, dropped by reason; and the end of its latest record."""
+        """Counters by source: received, stored, late, dropped by reason; the end of its latest record; its clock."""
         found: dict[str, Page] = {}
         for source, name, reason, value in self._store.counters():
             entry = found.setdefault(source, {"name": source, "dropped": {}, "refused": {}})
@@ -174,6 +175,9 @@ class History:
                 entry["refused"][reason] = value
             else:
                 entry[name] = value
+        for source, clocks in clock_documents(self._store.clocks().values()).items():
+            if source in found:
+                found[source] |= clocks
         return list(found.values())
 
     def _page(self, query: Any, limit: int, key: Any, shape: Any) -> Page:

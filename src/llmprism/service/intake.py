@@ -1,9 +1,12 @@
 """Batches of flow records on their way into the store: a bounded queue and one thread that empties it.
 
-Payloads (files on disk) of one source that wait together become one batch: one Parquet segment, one transaction. A
-payload that cannot be read is refused alone. While the store does not answer or the disk is full, the batch at hand is
-tried again until it succeeds; the queue fills, and the sources wait (directory, Kafka) or turn clients away (HTTP). So
-nothing that was acknowledged is lost, and nothing is acknowledged before it is committed.
+Payloads (files on disk) that wait together become one batch, whoever sent them: one Parquet segment, one transaction.
+Each is counted under its own source, and its times are judged by its source's clock (`clocks`). A payload that cannot
+be read is refused alone. While the store does not answer or the disk is full, the batch at hand is tried again until it
+succeeds; the queue fills, and the sources wait (directory, Kafka) or turn clients away (HTTP). So nothing that was
+acknowledged is lost, and nothing is acknowledged before it is committed.
+
+One DuckDB serves all batches, with a limit on its memory: a body of a few kilobytes can hold gigabytes.
 """
 
 from __future__ import annotations
@@ -14,21 +17,24 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from llmprism.errors import LLMPrismError, StoreError
-from llmprism.ingest.accept import Accepted, TimeBounds, accept_flows
+from llmprism import limits
+from llmprism.errors import FormatError, LLMPrismError, StoreError
+from llmprism.ingest.accept import Accepted, Arrival, Part, TimeBounds, accept_parts
+from llmprism.ingest.database import Database, open_database
 from llmprism.ingest.mapping import ColumnMapping
+from llmprism.service.clocks import Clock, ClockRules, Judged, judge, watermark
 from llmprism.service.config import Config
 from llmprism.service.database import sync_file
-from llmprism.service.store import Batch, Store
+from llmprism.service.store import Batch, SourceBatch, Store
 from llmprism.service.windows import SECOND
 
-__all__ = ["Intake", "Payload", "QueueFullError", "clear_incoming"]
+__all__ = ["Intake", "Payload", "QueueFullError", "clear_incoming", "steady_clock"]
 
 log = logging.getLogger(__name__)
 
@@ -43,14 +49,24 @@ SHOWN_S: Final = 30.0
 RETRY_S: Final = 1.0
 """Between two tries while the store or the disk fails."""
 
+CLOCKS_S: Final = 2.0
+"""How often the clocks of other workers' sources are read."""
+
 
 class QueueFullError(Exception):
     """The queue holds as much as it may; the payload was not taken."""
 
 
+def steady_clock() -> Callable[[], int]:
+    """This machine's time as it was at the start and has passed since: a clock that is set does not move it."""
+    begun, wall = time.monotonic_ns(), time.time_ns()
+    return lambda: wall + time.monotonic_ns() - begun
+
+
 @dataclass(slots=True)
 class Payload:
-    """One file of records; `positions` of its source move with its commit. A temporary file is removed after it."""
+    """One file of records; `positions` of its source move with its commit (kept under `positions_of` where that is not
+    the source itself). A temporary file is removed after it. `records` is how many the sender says there are."""
 
     source: str
     path: Path
@@ -59,23 +75,34 @@ class Payload:
     mapping: ColumnMapping | None = None
     format: str | None = None
     temporary: bool = True
+    positions_of: str = ""
+    records: int = 0
     done: Future[Accepted] = field(default_factory=Future)
 
 
 class Intake:
     """`put` from any thread; `run` in one. `trouble` says why nothing moves, or is empty."""
 
-    def __init__(self, store: Store, config: Config, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, store: Store, config: Config, now_ns: Callable[[], int] | None = None) -> None:
         self._store = store
-        self._config = config
-        self._now_ns = now_ns
+        self._now_ns = now_ns or steady_clock()
         self._waiting: deque[Payload] = deque()
         self._bytes = 0
         self._limit = int(config.http.queue_mb * 1e6)
+        self._memory = f"{config.store.intake_memory_mb:.0f}MB"
+        self._most = min(config.store.batch_records, limits.MAX_BATCH_RECORDS)
+        self._rules = ClockRules(
+            lateness_ns=int(config.windows.lateness_s * SECOND),
+            future_ns=int(config.windows.future_s * SECOND),
+            keep_ns=int(config.store.keep_flows_h * 3600 * SECOND),
+            length_ns=int(config.windows.length_s * SECOND),
+        )
         self._changed = threading.Condition()
         self._stopping = False
         self._shed: dict[tuple[str, str, str], int] = {}
         self._kept_trouble = (0.0, "")
+        self._clocks: dict[tuple[str, str], Clock] | None = None
+        self._clocks_read_s = 0.0
         self.trouble = ""
         self.sheds_until = 0.0
 
@@ -97,9 +124,6 @@ class Intake:
             self._changed.notify_all()
         return payload.done
 
-    def has_room(self, size: int) -> bool:
-        return not self._waiting or self._bytes + size <= self._limit
-
     def count(self, source: str, name: str, reason: str, value: int) -> None:
         """Adds to a counter; it is written with the next batch or within a second."""
         with self._changed:
@@ -120,7 +144,7 @@ class Intake:
         self._kept_trouble = (time.monotonic() + SHOWN_S, f"bodies cannot be kept: {reason}")
 
     def troubles(self) -> list[str]:
-        """Plain sentences on why records cannot be taken now."""
+        """Sentences on why records cannot be taken now."""
         found = [f"records cannot be stored: {self.trouble}"] if self.trouble else []
         until, text = self._kept_trouble
         return [*found, text] if until > time.monotonic() else found
@@ -132,13 +156,14 @@ class Intake:
             self._changed.notify_all()
 
     def run(self) -> None:
-        while True:
-            payloads = self._take()
-            self._write_counts()
-            if payloads:
-                self._settle(payloads)
-            elif self._stopping:
-                return
+        with open_database(self._memory) as (database, _):
+            while True:
+                payloads = self._take()
+                self._write_counts()
+                if payloads:
+                    self._settle(payloads, database.cursor)
+                elif self._stopping:
+                    return
 
     def _take(self) -> list[Payload]:
         with self._changed:
@@ -148,26 +173,30 @@ class Intake:
             size = 0
             while self._waiting and len(taken) < BATCH_PAYLOADS:
                 first = self._waiting[0]
-                if taken and (not _together(taken[0], first) or size + first.size > BATCH_BYTES):
+                if taken and (not self._together(taken[0], first) or size + first.size > BATCH_BYTES):
                     break
                 taken.append(self._waiting.popleft())
                 size += first.size
             return taken
 
-    def _settle(self, payloads: list[Payload]) -> None:
-        """Commits the payloads and tells those who wait for them."""
+    def _together(self, one: Payload, other: Payload) -> bool:
+        alike = one.mapping == other.mapping and one.format == other.format
+        return alike and (one.source == other.source or self._store.mixes_sources)
+
+    def _settle(self, payloads: list[Payload], cursor: Callable[[], Database]) -> None:
+        """Commits the payloads and answers those who wait for them."""
         try:
-            self._commit_again(payloads)
+            self._commit_again(payloads, cursor)
         finally:
             with self._changed:
                 self._bytes -= sum(payload.size for payload in payloads)
                 self._changed.notify_all()
 
-    def _commit_again(self, payloads: list[Payload]) -> None:
+    def _commit_again(self, payloads: list[Payload], cursor: Callable[[], Database]) -> None:
         batch = uuid.uuid4().hex
         while True:
             try:
-                accepted = self._commit(batch, payloads)
+                accepted = self._commit(batch, payloads, cursor)
             except (StoreError, OSError) as error:
                 self._fail(str(error))
                 if self._stopping:
@@ -176,12 +205,16 @@ class Intake:
                     return
                 time.sleep(RETRY_S)
             except LLMPrismError as error:
-                self._refuse(payloads, error)
+                self._refuse(payloads, error, cursor)
+                return
+            except Exception as error:  # a bug, or an input nobody thought of: it must not stop those that follow
+                log.exception("a batch could not be taken in")
+                self._refuse(payloads, FormatError(f"it cannot be taken in ({type(error).__name__})"), cursor)
                 return
             else:
                 self.trouble = ""
-                for payload in payloads:
-                    _finish(payload, accepted)
+                for payload, one in zip(payloads, accepted, strict=True):
+                    _finish(payload, one)
                 return
 
     def _fail(self, trouble: str) -> None:
@@ -189,18 +222,22 @@ class Intake:
             log.error("records cannot be stored", extra={"reason": trouble})
         self.trouble = trouble
 
-    def _refuse(self, payloads: list[Payload], error: LLMPrismError) -> None:
+    def _refuse(self, payloads: list[Payload], error: LLMPrismError, cursor: Callable[[], Database]) -> None:
         """One bad payload among several is found by trying each alone."""
         if len(payloads) > 1:
             for payload in payloads:
-                self._commit_again([payload])
+                self._commit_again([payload], cursor)
             return
         payload = payloads[0]
         log.warning("payload refused", extra={"source": payload.source, "file": payload.path.name, "why": str(error)})
         while True:
             try:
                 counts = [("refused_payloads", error.slug, 1)]
-                self._store.add_counts(payload.source, counts, payload.positions, self._now_ns())
+                if payload.records:
+                    counts += [("received", "", payload.records), ("dropped", "refused", payload.records)]
+                self._store.add_counts(
+                    payload.source, counts, payload.positions, self._now_ns(), positions_of=payload.positions_of
+                )
                 break
             except StoreError as trouble:
                 self._fail(str(trouble))
@@ -209,37 +246,72 @@ class Intake:
                 time.sleep(RETRY_S)
         _finish(payload, error)
 
-    def _commit(self, batch: str, payloads: list[Payload]) -> Accepted:
+    def _commit(self, batch: str, payloads: list[Payload], cursor: Callable[[], Database]) -> list[Accepted]:
         first = payloads[0]
         file = self._store.incoming / f"{batch}.parquet"
-        accepted = accept_flows(
-            [payload.path for payload in payloads],
-            file,
-            self._bounds(),
-            mapping=first.mapping,
-            format=first.format,
-        )
+        spill = self._store.incoming / f"{batch}.spill"
+        parts = [Part(payload.source, (payload.path,)) for payload in payloads]
+        wall, (mark, _) = self._now_ns(), self._store.watermark()
+        known = self._known_clocks()
+        judged: list[Judged] = []
+
+        def decide(arrivals: Sequence[Arrival]) -> Sequence[TimeBounds]:
+            judged[:] = [judge(known, [part.source for part in parts], arrivals, mark, wall, self._rules)]
+            return judged[0].bounds
+
+        spill.mkdir(exist_ok=True)
+        try:
+            with cursor() as connection:
+                accepted = accept_parts(
+                    connection, spill, parts, file, decide, mapping=first.mapping, format=first.format, most=self._most
+                )
+        finally:
+            shutil.rmtree(spill, ignore_errors=True)
         if self._store.committed(batch):
             file.unlink(missing_ok=True)
             return accepted
-        target = None
-        if accepted.stored:
-            target = self._store.segment_file(batch, accepted.end_ns)
-            target.parent.mkdir(exist_ok=True)
-            sync_file(file)
-            file.replace(target)
-            sync_file(target)
-        positions = tuple(position for payload in payloads for position in payload.positions)
-        self._store.commit_batch(Batch(batch, first.source, accepted, target, positions, self._now_ns()))
+        changed = judged[0].clocks if judged else ()
+        clocks = {**known, **{clock.key: clock for clock in changed}}
+        mark = watermark(clocks.values(), mark, wall, self._rules)
+        made = tuple(
+            SourceBatch(payload.source, one, payload.positions, payload.positions_of)
+            for payload, one in zip(payloads, accepted, strict=True)
+        )
+        target = (
+            self._placed(batch, file, max(one.end_ns for one in accepted))
+            if any(one.stored for one in accepted)
+            else None
+        )
+        self._store.commit_batch(Batch(batch, made, target, wall, mark, changed))
+        self._note(known, changed)
+        self._clocks = clocks
         return accepted
 
-    def _bounds(self) -> TimeBounds:
-        latest, _ = self._store.watermark()
-        now = self._now_ns()
-        oldest = latest - int(self._config.store.keep_flows_h * 3600 * SECOND) if latest else 0
-        newest = now + int(self._config.windows.future_s * SECOND)
-        late = latest - int(self._config.windows.lateness_s * SECOND)
-        return TimeBounds(max(oldest, 0), newest, max(late, 0))
+    def _placed(self, batch: str, file: Path, end_ns: int) -> Path:
+        """The finished segment in its place, on disk."""
+        target = self._store.segment_file(batch, end_ns)
+        target.parent.mkdir(exist_ok=True)
+        sync_file(file)
+        file.replace(target)
+        sync_file(target)
+        return target
+
+    def _known_clocks(self) -> dict[tuple[str, str], Clock]:
+        """The clocks so far. Those of an earlier process keep their offsets, but say nothing of the time now."""
+        if self._clocks is None:
+            self._clocks = {key: clock.asleep() for key, clock in self._store.clocks().items()}
+            self._clocks_read_s = time.monotonic()
+        elif not self._store.mixes_sources and time.monotonic() - self._clocks_read_s > CLOCKS_S:
+            self._clocks = {**self._store.clocks(), **self._clocks}
+            self._clocks_read_s = time.monotonic()
+        return self._clocks
+
+    def _note(self, before: dict[tuple[str, str], Clock], changed: Sequence[Clock]) -> None:
+        for clock in changed:
+            old = before.get(clock.key)
+            if clock.offset_ns and (old is None or abs(clock.offset_ns - old.offset_ns) > SECOND):
+                about = {"source": clock.source, "exporter": clock.exporter, "offset_s": clock.offset_ns / SECOND}
+                log.warning("a clock disagrees with the others; its times are moved", extra=about)
 
     def _write_counts(self) -> None:
         with self._changed:
@@ -257,7 +329,7 @@ class Intake:
 
 
 def _finish(payload: Payload, result: Accepted | LLMPrismError) -> None:
-    """Removes the file, then tells whoever waits."""
+    """Removes the file, then answers whoever waits."""
     if payload.temporary:
         payload.path.unlink(missing_ok=True)
     if isinstance(result, Accepted):
@@ -266,12 +338,8 @@ def _finish(payload: Payload, result: Accepted | LLMPrismError) -> None:
         payload.done.set_exception(result)
 
 
-def _together(one: Payload, other: Payload) -> bool:
-    return one.source == other.source and one.mapping == other.mapping and one.format == other.format
-
-
 def clear_incoming(store: Store) -> None:
-    """Removes what a crash left half done: uncommitted segments and bodies that nobody was told about."""
+    """Removes what a crash left half done: uncommitted segments and bodies that were never acknowledged."""
     for name in ("incoming", "bodies"):
         folder = store.folder / name
         folder.mkdir(exist_ok=True)

@@ -155,11 +155,19 @@ def _may_be_born(finding: Finding, runs: dict[str, RunLife], judged: frozenset[s
 
 
 def _believable(finding: Finding, runs: dict[str, RunLife]) -> bool:
-    """A job is not told to have stopped before its silence is believed."""
+    """A job is not said to have stopped before its silence is believed, and nothing that begins while nobody reported
+    on it is its fault."""
     run = runs.get(finding.job or "")
     if finding.job is None or run is None:
         return finding.job is None
+    if run.unwatched_to_ns and _began_unwatched(finding, run):
+        return False
     return finding.kind not in STOPPED_KINDS or run.state in (LiveState.HUNG, LiveState.CRASHED)
+
+
+def _began_unwatched(finding: Finding, run: RunLife) -> bool:
+    slack = max(SECOND, run.period_ns)
+    return run.unwatched_from_ns - slack <= finding.start_ns <= run.unwatched_to_ns + slack
 
 
 def _same(finding: Finding, lives: list[FindingLife], sighted: set[str]) -> FindingLife | None:

@@ -41,17 +41,15 @@ def put_position(connection: Connection, source: str, name: str, value: str, wal
 
 def add_counts(connection: Connection, source: str, counts: Sequence[tuple[str, str, int]]) -> None:
     """Adds (name, reason, how many more) to a source's counters."""
-    table = schema.counters
-    for name, reason, value in counts:
-        if not value:
-            continue
-        insert = _insert(connection, table).values(source=source, name=name, reason=reason, value=value)
-        connection.execute(
-            insert.on_conflict_do_update(
-                index_elements=[table.c.source, table.c.name, table.c.reason],
-                set_={"value": table.c.value + insert.excluded.value},
-            )
-        )
+    rows = [
+        {"source": source, "name": name, "reason": reason, "value": value} for name, reason, value in counts if value
+    ]
+    if rows:
+        table = schema.counters
+        insert = _insert(connection, table)
+        total = {"value": table.c.value + insert.excluded.value}
+        keys = [table.c.source, table.c.name, table.c.reason]
+        connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=total), rows)
 
 
 def raise_mark(connection: Connection, source: str, name: str, value: int) -> None:

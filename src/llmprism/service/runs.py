@@ -96,7 +96,6 @@ class RunUpdate:
 
 
 def nobody(_name: str) -> bool:
-    """No id is taken."""
     return False
 
 
@@ -117,11 +116,12 @@ def follow_runs(
     troubled: frozenset[str],
     rules: WindowRules,
     taken: Callable[[str], bool] = nobody,
+    unwatched: frozenset[str] = frozenset(),
 ) -> RunUpdate:
     """Runs after this round; the first look is the base one. `troubled` are the runs that an open finding slows: their
-    baselines stand still. `taken` knows the ids of runs long
-    past, which no new run may get."""
-    follow = _Follow(runs, candidates, looks[0], troubled, rules, taken)
+    baselines stand still. `taken` knows the ids of runs long past, which no new run may get. Of the runs `unwatched`
+    nobody reports now: nothing is concluded about them."""
+    follow = _Follow(runs, candidates, looks[0], troubled, rules, taken, unwatched)
     for look in looks:
         follow.sighted(look)
     follow.unsighted()
@@ -137,7 +137,9 @@ class _Follow:
         troubled: frozenset[str],
         rules: WindowRules,
         taken: Callable[[str], bool],
+        unwatched: frozenset[str],
     ) -> None:
+        self._unwatched = unwatched
         self._runs = {run.id: run for run in runs}
         self._before = dict(self._runs)
         self._candidates = candidates
@@ -171,12 +173,12 @@ class _Follow:
         matched = match({name: names for name, (_, names) in jobs.items()}, asked)
         for name, (job, names) in jobs.items():
             run = self._runs.get(matched.get(name, ""))
-            if look.runs is None:
+            if run is not None and run.id in self._unwatched:
+                self._report_run[name] = run.id
+            elif look.runs is None:
                 self._sighted_at_base(look, job, names, run)
             else:
                 self._sighted_longer(look, job, names, run, asked)
-
-    # -- the base look ------------------------------------------------------------------------------------------
 
     def _sighted_at_base(self, look: Look, job: JobReport, names: tuple[str, ...], run: RunLife | None) -> None:
         whole = self._kin(look, job, names, run) or self._whole(names, run)
@@ -270,8 +272,6 @@ class _Follow:
             name = f"{wanted}.{number}"
         return name
 
-    # -- longer looks -------------------------------------------------------------------------------------------
-
     def _sighted_longer(
         self, look: Look, job: JobReport, names: tuple[str, ...], run: RunLife | None, asked: list[RunLife]
     ) -> None:
@@ -285,8 +285,6 @@ class _Follow:
         for piece in pieces:
             if piece.id != run.id:
                 self._set(self._runs[piece.id], LiveState.ENDED, piece.silent_since_ns, f"it is a part of {run.id}")
-
-    # -- judging ------------------------------------------------------------------------------------------------
 
     def _follow(self, look: Look, run: RunLife, job: JobReport, names: tuple[str, ...]) -> None:
         if look.runs is None:
@@ -368,7 +366,7 @@ class _Follow:
         sighted = {*self._report_run.values(), *(run for one in self._followed for run in one.values())}
         working = {name: run.id for run in self._runs.values() if run.id in sighted for name in run.members}
         for run in list(self._runs.values()):
-            if run.id in sighted or not run.state.alive:
+            if run.id in sighted or not run.state.alive or run.id in self._unwatched:
                 continue
             taken = sum(working.get(name, run.id) != run.id for name in run.members)
             silence = self._end - run.silent_since_ns

@@ -11,7 +11,9 @@ from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Stri
 
 __all__ = [
     "SCHEMA_VERSION",
+    "WIDENED",
     "batches",
+    "clocks",
     "counters",
     "findings",
     "metadata",
@@ -43,7 +45,8 @@ segments = Table(
     Column("wall_ns", BigInteger, nullable=False),
     Index("segments_by_end", "end_ns"),
 )
-"""`watermark_ns` is the latest record end of this and all earlier segments."""
+"""`start_ns` is when its first record ends, `end_ns` when its last does; `watermark_ns` is how far the sources that
+agree had come when it was committed."""
 
 batches = Table(
     "batches",
@@ -56,8 +59,8 @@ batches = Table(
 positions = Table(
     "positions",
     metadata,
-    Column("source", String(128), primary_key=True),
-    Column("name", String(512), primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
     Column("value", String(128), nullable=False),
     Column("wall_ns", BigInteger, nullable=False),
 )
@@ -65,11 +68,21 @@ positions = Table(
 counters = Table(
     "counters",
     metadata,
-    Column("source", String(128), primary_key=True),
+    Column("source", Text, primary_key=True),
     Column("name", String(32), primary_key=True),
     Column("reason", String(64), primary_key=True),
     Column("value", BigInteger, nullable=False),
 )
+
+clocks = Table(
+    "clocks",
+    metadata,
+    Column("source", Text, primary_key=True),
+    Column("exporter", Text, primary_key=True),
+    Column("wall_ns", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),
+)
+"""What is known of the clock of every source and exporter (`clocks.Clock`), for the next start and for the page."""
 
 windows = Table(
     "windows",
@@ -141,7 +154,7 @@ outbox = Table(
     "outbox",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("target", String(128), nullable=False),
+    Column("target", Text, nullable=False),
     Column("finding", String(32), nullable=False),
     Column("event", String(16), nullable=False),
     Column("status", String(16), nullable=False),
@@ -153,3 +166,6 @@ outbox = Table(
     Index("outbox_by_due", "status", "due_wall_ns"),
 )
 """Messages to be sent, one row per target and event. `status`: waiting, sent or dead (the dead-letter record)."""
+
+WIDENED: Final = (("positions", "source"), ("positions", "name"), ("counters", "source"), ("outbox", "target"))
+"""Columns that earlier versions made too narrow for long addresses and paths; PostgreSQL enforces their lengths."""

@@ -10,6 +10,7 @@ Errors of the database are raised as StoreError; the callers try again.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,8 @@ from sqlalchemy.engine import Connection
 
 from llmprism.errors import StoreError
 from llmprism.service import schema
-from llmprism.service.batch_rows import Batch, Segment, write_batch
+from llmprism.service.batch_rows import Batch, Segment, SourceBatch, write_batch
+from llmprism.service.clocks import Clock, ClockState
 from llmprism.service.codec import decode_state
 from llmprism.service.config import StoreSettings
 from llmprism.service.database import open_engine, translated
@@ -30,7 +32,7 @@ from llmprism.service.tracker import TrackerState
 from llmprism.service.window_rows import WindowResult, write_window
 from llmprism.service.windows import WindowPlan
 
-__all__ = ["Batch", "Segment", "Store", "WindowResult", "create_tables"]
+__all__ = ["Batch", "Segment", "SourceBatch", "Store", "WindowResult", "create_tables"]
 
 SQLITE_FILE: Final = "llmprism.db"
 
@@ -38,6 +40,9 @@ SQLITE_FILE: Final = "llmprism.db"
 def create_tables(connection: Connection) -> None:
     """Makes the tables where they are absent; raises StoreError where another version has made them."""
     schema.metadata.create_all(connection)
+    if connection.dialect.name == "postgresql":
+        for table, column in schema.WIDENED:
+            connection.exec_driver_sql(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE TEXT")
     found = get_state(connection, "schema")
     if found is not None and int(found) != schema.SCHEMA_VERSION:
         raise StoreError(f"the store has schema {found}, this llmprism writes {schema.SCHEMA_VERSION}")
@@ -46,6 +51,9 @@ def create_tables(connection: Connection) -> None:
 
 class Store:
     """One per process; safe to use from several threads."""
+
+    mixes_sources = True
+    """Whether one batch may hold records of several sources."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.folder = Path(settings.folder)
@@ -104,12 +112,13 @@ class Store:
         counts: Sequence[tuple[str, str, int]],
         positions: Sequence[tuple[str, str]] = (),
         wall_ns: int = 0,
+        positions_of: str = "",
     ) -> None:
         """Adds (name, reason, how many more), and moves the source's positions with them."""
         with self.writing() as connection:
             add_counts(connection, source, counts)
             for name, value in positions:
-                put_position(connection, source, name, value, wall_ns)
+                put_position(connection, positions_of or source, name, value, wall_ns)
 
     def counters(self) -> list[tuple[str, str, str, int]]:
         """(source, name, reason, value)"""
@@ -135,6 +144,13 @@ class Store:
         with self.writing() as connection:
             for name in names:
                 connection.execute(table.delete().where((table.c.source == source) & (table.c.name == name)))
+
+    def clocks(self) -> dict[tuple[str, str], Clock]:
+        """What is known of every source's clock."""
+        with self.reading() as connection:
+            texts = connection.execute(sql.select(schema.clocks.c.document)).scalars().all()
+        found = [Clock(**{**item, "state": ClockState(item["state"])}) for item in map(json.loads, texts)]
+        return {clock.key: clock for clock in found}
 
     # -- segments -----------------------------------------------------------------------------------------------
 

@@ -42,11 +42,15 @@ class Changes:
 
 
 def track(
-    state: TrackerState, looks: Sequence[Look], rules: WindowRules, taken: Callable[[str], bool] = nobody
+    state: TrackerState,
+    looks: Sequence[Look],
+    rules: WindowRules,
+    taken: Callable[[str], bool] = nobody,
+    unwatched: frozenset[str] = frozenset(),
 ) -> tuple[TrackerState, Changes]:
-    """The state after this round of looks, and what changed; the first look is the base one. Pure: the same looks give
-    the same states."""
-    runs = follow_runs(state.runs, state.candidates, looks, _troubled(state.lives), rules, taken)
+    """The state after this round of looks, and what changed; the first look is the base one. `unwatched` are the runs
+    that nobody reports on now. Pure: the same looks give the same states."""
+    runs = follow_runs(state.runs, state.candidates, looks, _troubled(state.lives), rules, taken, unwatched)
     settled = {run.id for run in runs.runs if is_settled(run)}
     sightings: list[Sighting] = []
     judged: set[str] = set()

@@ -1,8 +1,11 @@
 """Which span of event time is looked at next: sliding windows behind a watermark, and longer looks at slow jobs.
 
-The watermark is the latest end of any accepted record, less the lateness that is allowed. A window is due when the
-watermark has passed its end. Windows end at multiples of the hop and have one length. A gap without records is jumped
-over in one go.
+The watermark is how far the sources that agree have come (`clocks`), less the lateness that is allowed. A window is due
+when the watermark has passed its end. Windows end at multiples of the hop and have one length. A gap without records is
+jumped over in one go.
+
+The hop is as short as the machine can afford: it doubles while windows take longer than it, or while too many of them
+are due at once (a file of five minutes arrives). It never grows beyond half a window, so that no time is left out.
 
 A job whose steps do not show in one window gets looks of its own: at its own records only, over a span that doubles
 until enough steps show. A look twice as long is made half as often, so that all lengths cost the same per second. A
@@ -13,7 +16,6 @@ Everything here is a pure function of the committed records, so that a restarted
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +25,8 @@ __all__ = [
     "SECOND",
     "WindowPlan",
     "WindowRules",
+    "affordable_hop",
+    "cannot_keep_up",
     "due_window",
     "following",
     "hop_of",
@@ -35,8 +39,11 @@ __all__ = [
 
 SECOND: Final = 1_000_000_000
 
-HOP_RECORDS: Final = 800_000
-"""Records of a window up to which the base hop is kept: about two seconds of work on two cores, half of a hop."""
+BUSY: Final = 0.6
+"""Share of the hop that making a window may take: the rest is for the longer looks at slow jobs."""
+
+CATCH_UP_NS: Final = 30 * SECOND
+"""Work that may be due at once before the hop grows: windows are then at most this far behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +64,12 @@ class WindowRules:
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """Where the service stands: the end of the next window (0: no record yet) and of the last one that was made."""
+    """Where the service stands: the end of the next window (0: no record yet) and of the last one that was made, and
+    the watermark that it was made behind."""
 
     next_end: int = 0
     last_end: int = 0
+    mark_ns: int = 0
 
 
 def watermark(latest_end_ns: int, rules: WindowRules) -> int:
@@ -74,7 +83,7 @@ def hop_of(length: int, rules: WindowRules) -> int:
 
 def started(first_end_ns: int, rules: WindowRules) -> WindowPlan:
     """The plan once the first record has come."""
-    return WindowPlan(_next_multiple(first_end_ns, rules.hop))
+    return WindowPlan(max(rules.hop, _next_multiple(first_end_ns, rules.hop)))
 
 
 def due_window(plan: WindowPlan, mark_ns: int, next_record_ns: int | None, rules: WindowRules) -> Window | None:
@@ -93,12 +102,23 @@ def due_window(plan: WindowPlan, mark_ns: int, next_record_ns: int | None, rules
     return Window(end - rules.length, end)
 
 
-def following(done: Window, records: int, rules: WindowRules) -> WindowPlan:
-    """The plan after a window. The more records it held, the longer the hop to the next one."""
+def affordable_hop(behind_ns: int, took_ns: int, rules: WindowRules) -> int:
+    """The shortest hop for which windows that take so long each keep up, given how far behind they are."""
     hop = rules.hop
-    while records * rules.hop > HOP_RECORDS * hop and hop < rules.length:
+    while 4 * hop <= rules.length and (took_ns > BUSY * hop or behind_ns / hop * took_ns > CATCH_UP_NS):
         hop *= 2
-    return WindowPlan(_next_multiple(done.end_ns + 1, hop), done.end_ns)
+    return hop
+
+
+def following(done: Window, mark_ns: int, took_ns: int, rules: WindowRules) -> WindowPlan:
+    """The plan after a window that took so long to make, with the watermark where it is."""
+    hop = affordable_hop(max(0, mark_ns - done.end_ns), took_ns, rules)
+    return WindowPlan(_next_multiple(done.end_ns + 1, hop), done.end_ns, mark_ns)
+
+
+def cannot_keep_up(behind_ns: int, took_ns: int, rules: WindowRules) -> bool:
+    """Do windows take longer than the time that each of them adds, so that the backlog only grows?"""
+    return behind_ns > 2 * rules.length and took_ns > rules.length // 2
 
 
 def look_due(reach_ns: int, plan: WindowPlan, end_ns: int, rules: WindowRules) -> bool:
@@ -119,11 +139,6 @@ def reach_longer(reach_ns: int, rules: WindowRules) -> int:
     """The next longer look, or the same where there is none."""
     length = max(reach_ns, rules.length)
     return 2 * length if 2 * length <= rules.longest else length
-
-
-def reaches(lengths: Iterable[int], rules: WindowRules) -> list[int]:
-    """The lengths beyond the base window, each once, the shortest first."""
-    return sorted({length for length in lengths if length > rules.length})
 
 
 def _next_multiple(time_ns: int, hop: int) -> int:

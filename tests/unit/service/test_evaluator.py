@@ -12,7 +12,7 @@ from llmprism.model import LiveState
 from llmprism.service.config import TopologySettings, WindowSettings
 from llmprism.service.evaluator import Evaluator, TopologyFile
 from llmprism.service.history import History
-from llmprism.service.store import Batch
+from llmprism.service.store import Batch, SourceBatch
 from llmprism.service.upkeep import Upkeep
 from support.reports import EXAMPLES
 
@@ -25,7 +25,7 @@ def feed(store, capture, name="one", wall_ns=0):
     target = store.segment_file(name, accepted.end_ns)
     target.parent.mkdir(exist_ok=True)
     shutil.move(file, target)
-    store.commit_batch(Batch(name, "test", accepted, target, (), wall_ns))
+    store.commit_batch(Batch(name, (SourceBatch("test", accepted),), target, wall_ns))
     return accepted
 
 
@@ -91,12 +91,27 @@ def test_a_second_evaluator_goes_on_where_the_first_stopped(store, config, clock
     assert [one - other for one, other in pairwise(ends)] == [4 * S] * (len(ends) - 1)
 
 
-def test_windows_are_skipped_when_far_behind(store, config, clock):
+def test_no_time_is_left_out_however_much_is_due_at_once(store, config, clock):
+    """Half an hour of records arrives in one file: fewer windows, which still overlap."""
+    config = replace(config, windows=WindowSettings(length_s=8.0, hop_s=1.0, idle_after_s=1e6))
+    feed(store, "slow_nic")
+    evaluator = Evaluator(store, config, clock)
+    evaluator._took_ns = 4 * S
+    drain(evaluator)
+    windows = [(one["start_ns"], one["end_ns"]) for one in History(store).windows(None, None, None)["items"]]
+    assert all(newer[0] <= older[1] for newer, older in pairwise(windows))
+    assert not [1 for source, name, *_ in store.counters() if (source, name) == ("service", "seconds_left_out")]
+
+
+def test_time_is_left_out_and_counted_when_the_machine_cannot_keep_up(store, config, clock, monkeypatch):
     config = replace(config, windows=WindowSettings(length_s=8.0, hop_s=2.0, idle_after_s=1e6))
     feed(store, "slow_nic")
-    assert drain(Evaluator(store, config, clock)) < 10
-    skipped = [value for source, name, _, value in store.counters() if (source, name) == ("service", "windows_skipped")]
-    assert skipped[0] > 0
+    evaluator = Evaluator(store, config, clock)
+    assert evaluator.advance()
+    evaluator._took_ns = 5 * S
+    drain(evaluator)
+    left_out = [value for source, name, _, value in store.counters() if name == "seconds_left_out"]
+    assert left_out[0] > 8
 
 
 def test_a_window_with_too_many_records_looks_at_the_latest(store, config, clock):

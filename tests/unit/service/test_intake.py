@@ -126,7 +126,7 @@ def test_a_store_that_fails_is_tried_again_and_nothing_counts_twice(intake, stor
 def test_a_full_disk_is_trouble_until_there_is_room(intake, store, monkeypatch):
     import llmprism.service.intake as module
 
-    real, failures = module.accept_flows, []
+    real, failures = module.accept_parts, []
 
     def full(*arguments, **named):
         if len(failures) < 2:
@@ -134,7 +134,7 @@ def test_a_full_disk_is_trouble_until_there_is_room(intake, store, monkeypatch):
             raise OSError("No space left on device")
         return real(*arguments, **named)
 
-    monkeypatch.setattr(module, "accept_flows", full)
+    monkeypatch.setattr(module, "accept_parts", full)
     assert intake.put(payload(store, [record(1)])).result(30).stored == 1
     assert failures[1] == "No space left on device"
     assert intake.trouble == ""

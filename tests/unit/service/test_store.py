@@ -10,7 +10,7 @@ from llmprism.service import window_rows
 from llmprism.service.config import StoreSettings
 from llmprism.service.history import History
 from llmprism.service.looks import Look
-from llmprism.service.store import Batch, Store, WindowResult
+from llmprism.service.store import Batch, SourceBatch, Store, WindowResult
 from llmprism.service.tracker import Changes, TrackerState, track
 from llmprism.service.windows import WindowPlan, WindowRules
 
@@ -22,7 +22,7 @@ def batch(store, name, end_s, source="test", positions=(), stored=5):
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(b"x")
     accepted = Accepted(stored + 2, stored, 1, (("no_bytes", 2),), int((end_s - 1) * S), int(end_s * S))
-    return Batch(name, source, accepted, file, tuple(positions), 1_000)
+    return Batch(name, (SourceBatch(source, accepted, tuple(positions)),), file, 1_000)
 
 
 def test_counts_add_up_and_positions_move_with_the_batch(store):

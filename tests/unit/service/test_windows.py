@@ -6,6 +6,7 @@ from llmprism.service.windows import (
     SECOND,
     WindowPlan,
     WindowRules,
+    affordable_hop,
     due_window,
     following,
     look_due,
@@ -55,19 +56,34 @@ def test_a_longer_look_is_made_less_often(first, reach):
         assert made in (number * 60 // reach, number * 60 // reach + 1)
 
 
-def test_a_busy_cluster_gets_fewer_windows():
+def test_a_machine_that_is_too_slow_makes_fewer_windows():
     done = Window(40 * SECOND, 100 * SECOND)
-    assert following(done, 1_000, RULES) == WindowPlan(104 * SECOND, 100 * SECOND)
-    assert following(Window(44 * SECOND, 104 * SECOND), 1_500_000, RULES).next_end == 112 * SECOND
+    mark = 101 * SECOND
+    assert following(done, mark, 10**8, RULES) == WindowPlan(104 * SECOND, 100 * SECOND, mark)
+    assert following(Window(44 * SECOND, 104 * SECOND), mark, 3 * SECOND, RULES).next_end == 112 * SECOND
 
 
-@given(st.integers(0, 10**8), st.integers(10**18, 2 * 10**18))
-def test_ends_rise(records, first):
+def test_a_fast_machine_keeps_the_hop_whatever_the_number_of_records():
+    assert affordable_hop(0, 2 * SECOND, RULES) == RULES.hop
+
+
+def test_many_windows_due_at_once_are_fewer_and_still_overlap():
+    assert affordable_hop(300 * SECOND, SECOND // 10, RULES) == RULES.hop, "cheap windows are all made"
+    hop = affordable_hop(300 * SECOND, 5 * SECOND, RULES)
+    assert RULES.hop < hop <= RULES.length // 2
+
+
+def test_windows_begin_also_with_a_record_of_1970():
+    assert started(0, RULES).next_end > 0
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**11), st.integers(10**18, 2 * 10**18))
+def test_ends_rise(behind, took, first):
     plan = started(first, RULES)
     for _ in range(4):
         window = due_window(plan, 4 * 10**18, None, RULES)
         assert window is not None
-        after = following(window, records, RULES)
+        after = following(window, window.end_ns + behind, took, RULES)
         assert after.next_end > window.end_ns
         assert after.next_end % RULES.hop == 0
         plan = after

@@ -85,8 +85,15 @@ def common_mark(marks: Sequence[PartitionMark], now_ns: int, idle_after_ns: int)
     return max((mark.latest_ns for mark in marks), default=0)
 
 
+def _reached(batch: Batch) -> int:
+    """How far a batch takes its partition: as far as the clocks in it, where they were judged."""
+    return max((clock.latest_ns for clock in batch.clocks), default=batch.end_ns)
+
+
 class SharedStore(Store):
     """One per process of a worker; safe to use from several threads, `lead` from one."""
+
+    mixes_sources = False
 
     def __init__(self, config: Config) -> None:
         super().__init__(config.store)
@@ -174,10 +181,13 @@ class SharedStore(Store):
         if batch.file is not None:
             mark_places(batch.file, self._places())
         with self.writing() as connection:
-            end = self._joined(connection, batch.source, batch.positions)
+            source = batch.parts[0].source
+            positions = [position for part in batch.parts for position in part.positions]
+            end = self._joined(connection, source, positions)
             if end is not None:
-                write_batch(connection, self.flows, replace(batch, positions=()))
-                self._advance(connection, batch.source, end, batch.accepted.end_ns)
+                parts = tuple(replace(part, positions=()) for part in batch.parts)
+                write_batch(connection, self.flows, replace(batch, parts=parts))
+                self._advance(connection, source, end, _reached(batch))
                 return
         if batch.file is not None:
             batch.file.unlink(missing_ok=True)
@@ -195,6 +205,7 @@ class SharedStore(Store):
         counts: Sequence[tuple[str, str, int]],
         positions: Sequence[tuple[str, str]] = (),
         wall_ns: int = 0,
+        positions_of: str = "",  # noqa: ARG002 - of pushes, which workers do not take
     ) -> None:
         if not positions:
             super().add_counts(source, counts, (), wall_ns)

@@ -1,0 +1,353 @@
+"""Whose time can be believed: one clock per source and exporter, judged against the others.
+
+Records carry the time of whoever made them. How old they are when they arrive (the *lag*: our clock less their time) is
+much the same for all exporters whose clocks are right, so the largest group of sources with one lag is the reference,
+and our own clock decides only between groups of equal size. It is never needed to be right: where all sources agree
+on another time, their time is used and the difference is shown.
+
+- A clock *ahead* of the reference is wrong, because records do not come from the future: the offset is taken off its
+  times at once.
+- One *behind* is wrong, or its delivery is slow. Where it sends short batches and stays equally far behind for a while,
+  its times are moved like those of a wrong clock. Where it sends long batches (files of minutes), it is late and
+  nothing is moved.
+- Single records ahead of a clock that is otherwise right are dropped as `future`, whoever sent them.
+
+The *watermark* is how far the clocks that agree have come: each is taken back by as much as it is ahead of the slowest
+of them. A source that delivers files of minutes may leave one out and bring it later; the watermark waits for it at the
+hole for two of the source's usual intervals.
+
+Everything here is pure: clocks and arrivals in, bounds and clocks out. `wall_ns` is this machine's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from llmprism.ingest.accept import Arrival, TimeBounds
+from llmprism.service.windows import SECOND
+
+__all__ = [
+    "ACTIVE_NS",
+    "LONG_BATCH_NS",
+    "TOLERANCE_NS",
+    "Clock",
+    "ClockRules",
+    "ClockState",
+    "Judged",
+    "judge",
+    "reference_lag",
+    "watermark",
+]
+
+TOLERANCE_NS: Final = 10 * SECOND
+"""Lags that differ by less are one time: exporters flush every second or two, and windows wait for the slowest of those
+that agree. More than this would take a third of the time in which a hang must be told."""
+
+ACTIVE_NS: Final = 60 * SECOND
+"""A clock that has not been seen for a minute says nothing about the others."""
+
+SUBSTANTIAL: Final = 0.1
+"""Share of a clock's usual records per batch from which a batch can move it; fewer are strangers' records."""
+
+STEADY_NS: Final = 30 * SECOND
+"""A clock that stays equally far behind for so long is a wrong clock; a backlog shrinks meanwhile."""
+
+STEADY_BY_NS: Final = 2 * SECOND
+"""By how much the lag may change in that time."""
+
+LONG_BATCH_NS: Final = 20 * SECOND
+"""A batch that spans more is a file of a rotating collector, not a stream."""
+
+FOLLOW: Final = 0.2
+"""Weight of a new batch in what is learnt of a clock: a drifting clock is followed within some batches."""
+
+HOLE_INTERVALS: Final = 2.0
+"""So many of a source's usual intervals are waited for a file that is missing between two others."""
+
+MIN_ROBUST: Final = 20
+"""Records of a batch from which its upper quantile is not made by one or two of them."""
+
+
+class ClockState(StrEnum):
+    AGREES = "agrees"
+    MOVED = "moved"
+    LATE = "late"
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRules:
+    """`lateness_ns`: as for windows. `future_ns`: how far a first batch may be spread. `keep_ns`: age of the oldest
+    records worth storing. `length_ns`: of a window."""
+
+    lateness_ns: int
+    future_ns: int
+    keep_ns: int
+    length_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What is known of one source's (exporter's) time.
+
+    `offset_ns` is taken off its times. `lag_ns` is how old its records usually are on arrival by their own time,
+    `last_lag_ns` how old those of its last batch were. `latest_ns` is how far it has come after the offset was taken
+    off. `behind_since_ns` (wall) and `behind_ns` describe a lag that may be a wrong clock. `hole_ns` is the last time
+    before a hole in what it has delivered (0: none), noticed at `hole_wall_ns`.
+    """
+
+    source: str
+    exporter: str = ""
+    state: ClockState = ClockState.AGREES
+    offset_ns: int = 0
+    lag_ns: int = 0
+    last_lag_ns: int = 0
+    span_ns: int = 0
+    interval_ns: int = 0
+    batch_records: float = 0.0
+    latest_ns: int = 0
+    wall_ns: int = 0
+    behind_since_ns: int = 0
+    behind_ns: int = 0
+    hole_ns: int = 0
+    hole_end_ns: int = 0
+    hole_wall_ns: int = 0
+    jumps: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.source, self.exporter
+
+    def asleep(self) -> Clock:
+        """The clock as a restarted service knows it: with its offset, but without a lag, for our own clock may have
+        been set meanwhile."""
+        return replace(self, lag_ns=0, behind_since_ns=0)
+
+    @property
+    def corrected_lag_ns(self) -> int:
+        return self.lag_ns + self.offset_ns
+
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The bounds for each arrival, in their order, and the clocks that have changed."""
+
+    bounds: tuple[TimeBounds, ...]
+    clocks: tuple[Clock, ...]
+
+
+def judge(
+    clocks: Mapping[Key, Clock],
+    sources: Sequence[str],
+    arrivals: Sequence[Arrival],
+    mark_ns: int,
+    wall_ns: int,
+    rules: ClockRules,
+) -> Judged:
+    """Bounds for what has arrived now. `sources` names the parts; `mark_ns` is the watermark so far (0: none)."""
+    bounds = []
+    current, changed = dict(clocks), dict[Key, Clock]()
+    active = {key: clock for key, clock in clocks.items() if _is_active(clock, wall_ns)}
+    for arrival in arrivals:
+        key = sources[arrival.part], arrival.exporter
+        if key not in active:
+            active[key] = Clock(*key, lag_ns=wall_ns - _high(arrival), span_ns=_span(arrival), wall_ns=wall_ns)
+    for arrival in arrivals:
+        key = sources[arrival.part], arrival.exporter
+        others = [clock for name, clock in active.items() if name != key]
+        updated, limit = _judged(current.get(key, Clock(*key)), arrival, others, wall_ns, rules)
+        current[key] = changed[key] = updated
+        late = max(0, mark_ns - rules.lateness_ns)
+        oldest = max(0, max(mark_ns, _high(arrival) - updated.offset_ns) - rules.keep_ns)
+        bounds.append(TimeBounds(oldest, limit, late, max(0, late - rules.length_ns), updated.offset_ns))
+    return Judged(tuple(bounds), tuple(changed.values()))
+
+
+def _is_active(clock: Clock, wall_ns: int) -> bool:
+    return bool(clock.lag_ns) and abs(wall_ns - clock.wall_ns) <= ACTIVE_NS
+
+
+def _judged(
+    clock: Clock, arrival: Arrival, others: Sequence[Clock], wall_ns: int, rules: ClockRules
+) -> tuple[Clock, int]:
+    """The clock after this batch, and the latest end that is believed of it."""
+    high = _high(arrival)
+    if not others:
+        return _alone(clock, arrival, wall_ns, rules)
+    now = replace(clock, lag_ns=wall_ns - high, span_ns=_span(arrival))
+    small = arrival.records < SUBSTANTIAL * clock.batch_records
+    lag, long = _reference([*others, *(() if small else (now,))])
+    expected = wall_ns - (min(lag, 0) if long else lag)
+    limit = expected + TOLERANCE_NS
+    if small and high - clock.offset_ns > limit:
+        return clock, limit
+    moved = _moved(clock, arrival, high - expected, wall_ns)
+    if moved.jumps > clock.jumps:
+        moved = replace(moved, latest_ns=0)
+    return _advanced(_learnt(moved, arrival, wall_ns), arrival, limit, wall_ns, rules), limit
+
+
+def _alone(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> tuple[Clock, int]:
+    """A clock with no other to compare it with is the time. It has only its own past: a few records ahead of that are
+    a stranger's, and where all of it goes back and stays there, its times are moved so that they go on."""
+    high, span = _high(arrival), _span(arrival)
+    wide = high - clock.offset_ns + max(rules.future_ns, 2 * span)
+    if not _is_active(clock, wall_ns):
+        return _advanced(_learnt(clock, arrival, wall_ns), arrival, wide, wall_ns, rules), wide
+    expected = wall_ns - clock.corrected_lag_ns
+    ahead = high - clock.offset_ns - expected
+    if ahead > TOLERANCE_NS:
+        if arrival.records < SUBSTANTIAL * clock.batch_records:
+            return clock, expected + TOLERANCE_NS
+        return _advanced(_learnt(clock, arrival, wall_ns), arrival, wide, wall_ns, rules), wide
+    limit = expected + TOLERANCE_NS
+    goes_back = high - clock.offset_ns < clock.latest_ns - TOLERANCE_NS
+    if not goes_back or max(span, clock.span_ns) > LONG_BATCH_NS:
+        settled = replace(clock, behind_since_ns=0)
+        return _advanced(_learnt(settled, arrival, wall_ns), arrival, limit, wall_ns, rules), limit
+    moved = _moved(clock, arrival, high - expected + clock.offset_ns, wall_ns)
+    if moved.state is not ClockState.MOVED:
+        return replace(moved, state=clock.state, wall_ns=wall_ns), limit
+    moved = replace(_learnt(moved, arrival, wall_ns), state=ClockState.MOVED)
+    return _advanced(moved, arrival, limit, wall_ns, rules), limit
+
+
+def _moved(clock: Clock, arrival: Arrival, deviation: int, wall_ns: int) -> Clock:
+    """The clock with its offset, given how far the batch lies ahead of what is expected (before the offset)."""
+    rest = deviation - clock.offset_ns
+    long = max(_span(arrival), clock.span_ns) > LONG_BATCH_NS
+    if rest > TOLERANCE_NS:
+        offset = deviation if abs(deviation) > TOLERANCE_NS else 0
+        state = ClockState.MOVED if offset else ClockState.AGREES
+        return replace(clock, offset_ns=offset, state=state, jumps=clock.jumps + 1, behind_since_ns=0)
+    if rest >= -TOLERANCE_NS:
+        follow = int(FOLLOW * rest) if clock.offset_ns else 0
+        state = ClockState.MOVED if clock.offset_ns else ClockState.AGREES
+        return replace(clock, offset_ns=clock.offset_ns + follow, state=state, behind_since_ns=0)
+    if clock.offset_ns > 0:
+        offset = deviation if deviation > TOLERANCE_NS else 0
+        state = ClockState.MOVED if offset else ClockState.AGREES if deviation >= -TOLERANCE_NS else ClockState.LATE
+        return replace(clock, offset_ns=offset, state=state, jumps=clock.jumps + 1, behind_since_ns=0)
+    if long:
+        return replace(clock, offset_ns=0, state=ClockState.LATE, behind_since_ns=0)
+    steady = clock.behind_since_ns and abs(deviation - clock.behind_ns) <= STEADY_BY_NS
+    if not steady:
+        return replace(clock, state=ClockState.LATE, behind_since_ns=wall_ns, behind_ns=deviation)
+    if wall_ns - clock.behind_since_ns < STEADY_NS:
+        return replace(clock, state=ClockState.LATE)
+    return replace(clock, offset_ns=deviation, state=ClockState.MOVED, behind_since_ns=0, jumps=clock.jumps + 1)
+
+
+def _learnt(clock: Clock, arrival: Arrival, wall_ns: int) -> Clock:
+    """The clock with its usual lag, span, interval and batch size."""
+    lag = wall_ns - _high(arrival)
+    clock = replace(clock, last_lag_ns=lag)
+    if not clock.wall_ns:
+        return replace(clock, lag_ns=lag, span_ns=_span(arrival), batch_records=float(arrival.records), wall_ns=wall_ns)
+    jumped = not clock.lag_ns or abs(lag - clock.lag_ns) > TOLERANCE_NS
+    interval = max(0, wall_ns - clock.wall_ns)
+    return replace(
+        clock,
+        lag_ns=lag if jumped else int(clock.lag_ns + FOLLOW * (lag - clock.lag_ns)),
+        span_ns=int(clock.span_ns + FOLLOW * (_span(arrival) - clock.span_ns)),
+        interval_ns=int(clock.interval_ns + FOLLOW * (interval - clock.interval_ns)) if clock.interval_ns else interval,
+        batch_records=clock.batch_records + FOLLOW * (arrival.records - clock.batch_records),
+        wall_ns=wall_ns,
+    )
+
+
+def _advanced(clock: Clock, arrival: Arrival, limit: int, wall_ns: int, rules: ClockRules) -> Clock:
+    """The clock as far as this batch takes it: to its last record, but not to a single one beyond the others."""
+    span = _span(arrival)
+    robust = _high(arrival) + rules.lateness_ns + span // 2
+    reached = min(arrival.last_ns, robust) - clock.offset_ns
+    reached = min(reached, limit)
+    first = min(arrival.low_ns - span // 2, arrival.middle_ns) - clock.offset_ns
+    first = max(first, arrival.first_ns - clock.offset_ns)
+    clock = _with_hole(clock, first, reached, wall_ns)
+    return replace(clock, latest_ns=max(clock.latest_ns, reached))
+
+
+def _with_hole(clock: Clock, first_ns: int, reached_ns: int, wall_ns: int) -> Clock:
+    """A source of long batches that begins this one well after the last has left something out; one that brings what
+    was left out fills the hole. A hole that has been waited for long enough is given up."""
+    if clock.hole_ns:
+        filled = first_ns <= clock.hole_ns + clock.span_ns // 4 and reached_ns >= clock.hole_end_ns - clock.span_ns // 4
+        given_up = wall_ns - clock.hole_wall_ns > HOLE_INTERVALS * max(clock.interval_ns, clock.span_ns)
+        return replace(clock, hole_ns=0, hole_end_ns=0, hole_wall_ns=0) if filled or given_up else clock
+    if clock.span_ns <= LONG_BATCH_NS or not clock.latest_ns or first_ns - clock.latest_ns <= clock.span_ns // 4:
+        return clock
+    return replace(clock, hole_ns=clock.latest_ns, hole_end_ns=first_ns, hole_wall_ns=wall_ns)
+
+
+def reference_lag(clocks: Iterable[Clock]) -> int | None:
+    """The lag of the majority; None without clocks."""
+    found = list(clocks)
+    return _reference(found)[0] if found else None
+
+
+def _reference(clocks: Iterable[Clock]) -> tuple[int, bool]:
+    """(lag of the largest group of sources that agree, whether those deliver long batches). Every source counts once,
+    however many exporters it names; between groups of one size the one next to our own clock is believed."""
+    found = sorted(clocks, key=lambda clock: clock.lag_ns)
+    per_source: dict[str, int] = {}
+    for clock in found:
+        per_source[clock.source] = per_source.get(clock.source, 0) + 1
+    best: tuple[float, int] = (0.0, 0)
+    group: list[Clock] = []
+    first, weight = 0, 0.0
+    for last, clock in enumerate(found):
+        weight += 1 / per_source[clock.source]
+        while clock.lag_ns - found[first].lag_ns > TOLERANCE_NS:
+            weight -= 1 / per_source[found[first].source]
+            first += 1
+        middle = found[(first + last + 1) // 2].lag_ns
+        if (round(weight, 6), -abs(middle)) > best or not group:
+            best, group = (round(weight, 6), -abs(middle)), found[first : last + 1]
+    middle_clock = group[len(group) // 2]
+    long = sum(clock.span_ns > LONG_BATCH_NS for clock in group) * 2 > len(group)
+    return middle_clock.lag_ns, long
+
+
+def watermark(clocks: Iterable[Clock], mark_ns: int, wall_ns: int, rules: ClockRules) -> int:
+    """How far the sources that agree have come; `mark_ns` is what it was. It goes back only where the clock that took
+    it there is one that the others do not agree with."""
+    active = [clock for clock in clocks if _is_active(clock, wall_ns) and clock.latest_ns]
+    if not active:
+        return mark_ns
+    lag, long = _reference(replace(clock, lag_ns=clock.corrected_lag_ns) for clock in active)
+    if long:
+        agreeing = [clock for clock in active if clock.corrected_lag_ns >= min(lag, 0) - TOLERANCE_NS]
+    else:
+        agreeing = [clock for clock in active if abs(clock.corrected_lag_ns - lag) <= TOLERANCE_NS]
+    lags = [clock.corrected_lag_ns for clock in agreeing]
+    reached = max(_shared_time(clock, agreeing, rules) for clock in agreeing)
+    reached = min([reached, *(clock.hole_ns for clock in agreeing if clock.hole_ns)])
+    outlier = max((clock.latest_ns for clock in active if clock.corrected_lag_ns < min(lags)), default=0)
+    if reached < mark_ns <= outlier and mark_ns - reached > TOLERANCE_NS:
+        return reached
+    return max(mark_ns, reached)
+
+
+def _shared_time(clock: Clock, agreeing: Sequence[Clock], rules: ClockRules) -> int:
+    """How far this clock has come, less what it is ahead of the slowest other one where that is more than the lateness
+    that windows allow anyway. Long batches say nothing about this."""
+    if clock.span_ns > LONG_BATCH_NS:
+        return clock.latest_ns
+    lag = clock.last_lag_ns + clock.offset_ns
+    streams = [one.corrected_lag_ns for one in agreeing if one is not clock and one.span_ns <= LONG_BATCH_NS]
+    lead = max(streams, default=lag) - lag
+    return clock.latest_ns - (lead if lead > rules.lateness_ns else 0)
+
+
+def _high(arrival: Arrival) -> int:
+    return arrival.high_ns if arrival.records >= MIN_ROBUST else arrival.middle_ns
+
+
+def _span(arrival: Arrival) -> int:
+    return arrival.high_ns - arrival.low_ns if arrival.records >= MIN_ROBUST else 0

@@ -1,0 +1,102 @@
+"""Silence that is nobody's fault but the collector's: runs that no source reports on.
+
+A job that stops and a collector that dies look alike: no more records. What tells them apart is who else falls silent.
+Several runs that stop within seconds of each other, all reported by sources that report nothing at all any more, are
+not watched; the same holds for all runs while there is no record of anybody. A run that is alone with its source is
+believed to have stopped. Of unwatched runs nothing is concluded, and when their records come again, the gap is not
+taken for a standstill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import duckdb
+
+from llmprism.ingest.database import open_database
+from llmprism.model.live import LiveState, RunLife
+from llmprism.service.store import Segment
+from llmprism.service.windows import SECOND
+
+__all__ = ["TOGETHER_NS", "gap_of", "marked", "reported_by", "silent_groups"]
+
+TOGETHER_NS: Final = 3 * SECOND
+"""Runs that fall silent within this time of each other did so together."""
+
+GAP_NS: Final = 5 * SECOND
+"""Time without a record of anybody that is a gap: the silence after which a run may have stopped."""
+
+BEFORE_NS: Final = 10 * SECOND
+"""How long before the silence is looked for who reported on the runs."""
+
+MAX_MEMBERS: Final = 20_000
+"""Members that are looked up; of larger groups a part says enough."""
+
+_STOPPED: Final = (LiveState.STALLED, LiveState.HUNG, LiveState.CRASHED, LiveState.ENDED)
+
+
+def gap_of(segments: Sequence[Segment]) -> tuple[int, int] | None:
+    """The longest time between these segments in which no record ends, where it is long enough to matter."""
+    spans = sorted((segment.start_ns, segment.end_ns) for segment in segments)
+    longest, reached = (0, 0), 0
+    for start, end in spans:
+        if reached and start - reached > max(GAP_NS, longest[1] - longest[0]):
+            longest = (reached, start)
+        reached = max(reached, end)
+    return longest if longest[1] else None
+
+
+def silent_groups(before: Sequence[RunLife], after: Sequence[RunLife], end_ns: int) -> list[list[RunLife]]:
+    """Runs that fell silent together, two at least, of which this round would stop one that worked before. Runs with
+    long steps reach the silence after which they are stopped later than others, so all that are silent count."""
+    old = {run.id: run.state for run in before}
+    silent = [
+        run for run in after if run.id in old and old[run.id].alive and end_ns - run.silent_since_ns >= TOGETHER_NS
+    ]
+    groups: list[list[RunLife]] = []
+    for run in sorted(silent, key=lambda one: one.silent_since_ns):
+        if groups and run.silent_since_ns - groups[-1][-1].silent_since_ns <= TOGETHER_NS:
+            groups[-1].append(run)
+        else:
+            groups.append([run])
+    return [
+        group
+        for group in groups
+        if len(group) > 1 and any(run.state in _STOPPED and old[run.id] not in _STOPPED for run in group)
+    ]
+
+
+def reported_by(segments: Sequence[Segment], group: Sequence[RunLife]) -> tuple[set[str], set[str]]:
+    """(sources and exporters that reported on these runs before they fell silent, those of them that have reported
+    anything since). Empty where the segments do not say."""
+    first = min(run.silent_since_ns for run in group)
+    last = max(run.silent_since_ns for run in group)
+    names = [name for run in group for name in run.members][:MAX_MEMBERS]
+    files = [segment.path for segment in segments if segment.end_ns > first - BEFORE_NS and segment.path.exists()]
+    if not files:
+        return set(), set()
+    listed = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+    reporter = "source || ' ' || coalesce(exporter, '') AS reporter"
+    flow = f"(SELECT src, dst, end_ns, {reporter} FROM read_parquet([{listed}], union_by_name=true))"
+    try:
+        with open_database() as (connection, _):
+            connection.execute("CREATE TEMP TABLE mine AS SELECT unnest($1::VARCHAR[]) AS address", [names])
+            reporters = connection.execute(
+                f"SELECT DISTINCT reporter FROM {flow} WHERE end_ns BETWEEN {first - BEFORE_NS} AND {last} "
+                "AND (src IN (FROM mine) OR dst IN (FROM mine))"
+            ).fetchall()
+            alive = connection.execute(
+                f"SELECT DISTINCT reporter FROM {flow} WHERE end_ns > {last + TOGETHER_NS}"
+            ).fetchall()
+    except duckdb.Error:
+        return set(), set()
+    known = {row[0] for row in reporters if row[0]}
+    return known, known & {row[0] for row in alive}
+
+
+def marked(run: RunLife, from_ns: int, to_ns: int) -> RunLife:
+    """The run with this time noted as unwatched; joined with what was noted before where they meet."""
+    start = run.unwatched_from_ns if from_ns <= run.unwatched_to_ns + TOGETHER_NS else from_ns
+    return replace(run, unwatched_from_ns=start or from_ns, unwatched_to_ns=max(to_ns, run.unwatched_to_ns))

@@ -1,0 +1,202 @@
+"""Time is judged per source: one that disagrees with the others is moved, late or ignored, and never moves theirs."""
+
+import pytest
+
+from llmprism.ingest.accept import Arrival
+from llmprism.service.clocks import Clock, ClockRules, ClockState, judge, reference_lag, watermark
+
+S = 1_000_000_000
+NOW = 1_790_000_000 * S
+RULES = ClockRules(lateness_ns=2 * S, future_ns=300 * S, keep_ns=86_400 * S, length_ns=60 * S)
+
+
+def arrival(part, end_s, records=1000, span_s=1.0, exporter="", stray_s=None):
+    """Records that end evenly within `span_s` before `end_s`, and perhaps one far away."""
+    end, span = NOW + int(end_s * S), int(span_s * S)
+    last = end if stray_s is None else max(end, NOW + int(stray_s * S))
+    return Arrival(part, exporter, records, end - span, end - span * 9 // 10, end - span // 2, end - span // 10, last)
+
+
+class Watched:
+    """Sources that send once a second; `send` gives the verdicts of a second."""
+
+    def __init__(self, *names):
+        self.names = names
+        self.clocks = {}
+        self.mark = 0
+        self.marks = []
+
+    def send(self, second, arrivals):
+        judged = judge(self.clocks, self.names, arrivals, self.mark, NOW + int(second * S), RULES)
+        self.clocks |= {clock.key: clock for clock in judged.clocks}
+        self.mark = watermark(self.clocks.values(), self.mark, NOW + int(second * S), RULES)
+        self.marks.append(self.mark)
+        return judged.bounds
+
+    def behind_s(self, second):
+        return second - (self.mark - NOW) / S
+
+
+def steady(names, seconds, offsets=(), span_s=1.0):
+    watched = Watched(*names)
+    shift = dict(offsets)
+    for second in range(1, seconds + 1):
+        at = [arrival(part, second + shift.get(part, lambda _: 0.0)(second)) for part in range(len(names))]
+        watched.send(second, at)
+    return watched
+
+
+@pytest.mark.parametrize("offset", [-600, -65, 11, 65, 120, 600])
+def test_one_clock_of_twenty_never_moves_the_time_of_the_others(offset):
+    names = [f"http:c{number}" for number in range(20)]
+    watched = steady(names, 60, {7: lambda _second: offset})
+    assert all(abs(second - (mark - NOW) / S) < 3 for second, mark in enumerate(watched.marks, 1))
+    wrong = watched.clocks["http:c7", ""]
+    assert wrong.state is ClockState.MOVED
+    assert wrong.offset_ns / S == pytest.approx(offset, abs=1)
+    assert all(not clock.offset_ns for key, clock in watched.clocks.items() if key[0] != "http:c7")
+
+
+@pytest.mark.parametrize("offset", [5, 8])
+def test_a_clock_a_little_ahead_makes_windows_wait_for_the_others(offset):
+    watched = steady(["http:a", "http:b", "http:c"], 60, {1: lambda _second: offset})
+    assert watched.clocks["http:b", ""].offset_ns == 0
+    assert watched.behind_s(60) > -0.5, "the watermark is the others' time"
+
+
+def test_a_drifting_clock_is_followed():
+    watched = steady(["http:a", "http:b", "http:c"], 300, {2: lambda second: second / 5})
+    clock = watched.clocks["http:c", ""]
+    assert clock.state is ClockState.MOVED
+    assert clock.offset_ns / S == pytest.approx(60, abs=TOLERANCE)
+    assert watched.behind_s(300) == pytest.approx(0, abs=3)
+
+
+TOLERANCE = 2
+
+
+def test_a_clock_that_jumps_there_and_back():
+    watched = steady(["http:a", "http:b", "http:c"], 90, {2: lambda second: 100 if 30 <= second < 60 else 0})
+    clock = watched.clocks["http:c", ""]
+    assert (clock.state, clock.offset_ns, clock.jumps) == (ClockState.AGREES, 0, 2)
+    assert watched.behind_s(90) == pytest.approx(0, abs=3)
+
+
+def test_records_of_a_clock_ahead_are_moved_from_its_first_batch():
+    watched = steady(["http:a", "http:b", "http:new"], 0)
+    watched.send(1, [arrival(0, 1), arrival(1, 1)])
+    (bound,) = watched.send(2, [arrival(2, 62)])
+    assert bound.offset_ns / S == pytest.approx(60, abs=1)
+    assert watched.behind_s(2) < 3
+
+
+def test_one_record_of_a_stranger_moves_nothing():
+    """In a batch of others, in a batch of its own, and under a new name."""
+    watched = steady(["http", "http:new"], 30)
+    (bound, _) = watched.send(31, [arrival(0, 31, stray_s=91), arrival(1, 31)])
+    assert bound.newest_ns < NOW + 91 * S
+    (bound,) = watched.send(32, [arrival(0, 92, records=1, span_s=0)])
+    assert bound.newest_ns < NOW + 92 * S
+    assert watched.behind_s(32) < 3
+    assert watched.clocks["http", ""].offset_ns == 0
+    lonely = steady(["http"], 30)
+    (bound,) = lonely.send(31, [arrival(0, 91, records=1, span_s=0)])
+    assert bound.newest_ns < NOW + 91 * S
+    assert lonely.mark <= NOW + 31 * S
+
+
+def test_a_stranger_who_comes_first_is_found_out_when_others_come():
+    watched = Watched("http:stranger", "http:real")
+    watched.send(1, [arrival(0, 61, records=1, span_s=0)])
+    assert watched.mark == NOW + 61 * S
+    watched.send(2, [arrival(1, 2)])
+    assert watched.mark <= NOW + 2 * S
+
+
+def test_our_own_clock_is_wrong_and_nobody_is_dropped():
+    """All sources agree, 600 s ahead of this machine: theirs is the time. One that is ahead of them is still moved."""
+    watched = steady(["http:a", "http:b", "http:c", "http:d"], 30, {n: (lambda _s: 600) for n in range(3)} | {3: lambda _s: 660})  # fmt: skip  # noqa: E501
+    assert [watched.clocks[f"http:{name}", ""].offset_ns for name in "abc"] == [0, 0, 0]
+    assert watched.clocks["http:d", ""].offset_ns / S == pytest.approx(60, abs=1)
+    assert (watched.mark - NOW) / S == pytest.approx(630, abs=3)
+    assert reference_lag(watched.clocks.values()) / S == pytest.approx(-600, abs=2)
+
+
+def test_a_source_alone_is_the_time_at_any_speed():
+    """A capture played back ten times as fast, and one of years ago."""
+    for past, speed in ((0, 10), (50_000_000, 1), (50_000_000, 30)):
+        watched = Watched("http:replay")
+        for second in range(1, 30):
+            (bound,) = watched.send(second, [arrival(0, second * speed - past, span_s=speed)])
+            assert bound.offset_ns == 0
+            assert bound.newest_ns >= NOW + (second * speed - past) * S
+            assert watched.mark == NOW + (second * speed - past) * S
+
+
+def test_an_hour_old_first_record_does_not_hold_the_time_back():
+    watched = Watched("http")
+    (bound,) = watched.send(1, [Arrival(0, "", 3, 0, 0, NOW, NOW + S, NOW + S)])
+    assert bound.oldest_ns > 0
+    watched.send(2, [arrival(0, 2)])
+    assert watched.mark == NOW + 2 * S
+
+
+def test_exporters_of_one_topic_are_judged_one_by_one():
+    watched = Watched("kafka:flows")
+    for second in range(1, 40):
+        watched.send(second, [arrival(0, second + (300 if n == 3 else 0), exporter=f"leaf{n}") for n in range(8)])
+    moved = {clock.exporter for clock in watched.clocks.values() if clock.offset_ns}
+    assert moved == {"leaf3"}
+
+
+def test_many_exporter_names_of_one_source_are_no_majority():
+    watched = Watched("http:a", "http:b", "http:c", "http:liar")
+    for second in range(1, 20):
+        fine = [arrival(part, second) for part in range(3)]
+        lies = [arrival(3, second + 90, exporter=f"name{n}") for n in range(50)]
+        watched.send(second, fine + lies)
+    assert {clock.source for clock in watched.clocks.values() if clock.offset_ns} == {"http:liar"}
+    assert watched.behind_s(19) < 3
+
+
+def test_a_backlog_is_late_and_not_moved():
+    """After ten minutes away one of three sends what it kept, much faster than it happened."""
+    watched = steady(["http:a", "http:b", "http:c"], 10)
+    for second in range(611, 670):
+        backlog = min(second, 11 + (second - 611) * 15)
+        watched.send(second, [arrival(0, second), arrival(1, second), arrival(2, backlog)])
+        assert watched.clocks["http:c", ""].offset_ns == 0
+    assert watched.clocks["http:c", ""].state is ClockState.AGREES
+
+
+def test_files_out_of_order_are_waited_for():
+    watched = Watched("directory:spool")
+    watched.send(360, [arrival(0, 300, span_s=300)])
+    assert watched.mark == NOW + 300 * S
+    watched.send(960, [arrival(0, 900, span_s=300)])
+    assert watched.mark == NOW + 300 * S, "the file in between may still come"
+    watched.send(970, [arrival(0, 600, span_s=300)])
+    watched.send(1260, [arrival(0, 1200, span_s=300)])
+    assert watched.mark == NOW + 1200 * S
+
+
+def test_a_file_that_never_comes_is_given_up():
+    watched = Watched("directory:spool")
+    watched.send(360, [arrival(0, 300, span_s=300)])
+    for end in range(900, 3000, 300):
+        watched.send(end + 60, [arrival(0, end, span_s=300)])
+    assert watched.mark == NOW + 2700 * S
+
+
+def test_a_restart_keeps_offsets_and_forgets_lags():
+    watched = steady(["http:a", "http:b", "http:c"], 30, {2: lambda _second: 60})
+    slept = {key: clock.asleep() for key, clock in watched.clocks.items()}
+    judged = judge(slept, watched.names, [arrival(2, 92)], watched.mark, NOW + 32 * S, RULES)
+    assert judged.bounds[0].offset_ns / S == pytest.approx(60, abs=2)
+    again = {**slept, judged.clocks[0].key: judged.clocks[0]}
+    assert watermark(again.values(), watched.mark, NOW + 32 * S, RULES) <= NOW + 33 * S
+
+
+def test_no_clocks_leave_the_watermark_alone():
+    assert watermark([], 5, NOW, RULES) == 5
+    assert watermark([Clock("a", latest_ns=NOW, lag_ns=1, wall_ns=NOW - 100 * S)], 5, NOW, RULES) == 5

@@ -1,0 +1,164 @@
+"""Wrong clocks, dead collectors and late files, through intake and windows: nobody else notices."""
+
+from dataclasses import replace
+
+import pytest
+
+from llmprism.service.clocks import ClockState
+from llmprism.service.config import WindowSettings
+from llmprism.service.history import History
+from support.live_cluster import BEGIN, LiveCluster, RingJob, S, Sender
+
+WINDOWS = WindowSettings()
+
+
+@pytest.fixture
+def play(store, config):
+    made = []
+
+    def start(senders, **named):
+        made.append(LiveCluster(store, replace(config, windows=WINDOWS), senders, **named))
+        return made[0]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def jobs(count):
+    return [RingJob(f"j{number}", period_s=0.5 + 0.07 * number) for number in range(count)]
+
+
+def steps(cluster):
+    return {run.members[0].split("-gpu")[0]: run.steps for run in cluster.evaluator.state.runs}
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        pytest.param(lambda second: 10.0 if second >= 20 else 0.0, id="10 s ahead"),
+        pytest.param(lambda second: 65.0 if second >= 20 else 0.0, id="65 s ahead"),
+        pytest.param(lambda second: -600.0 if second >= 20 else 0.0, id="600 s behind"),
+        pytest.param(lambda second: second, id="drifting"),
+        pytest.param(lambda second: 300.0 if 20 <= second < 30 else 0.0, id="there and back"),
+    ],
+)
+def test_one_wrong_clock_costs_no_other_job_a_step(play, offset):
+    ring = jobs(4)
+    senders = [Sender(f"http:{job.name}", [job]) for job in ring]
+    senders[3].offset_s = offset
+    cluster = play(senders)
+    cluster.play(range(50))
+    states = cluster.states()
+    assert [states[job.name] for job in ring[:3]] == ["running"] * 3
+    others = {job.name for job in ring[:3]}
+    assert not [one for one in cluster.findings() if one.split()[1].removeprefix("job-") in others]
+    assert all(one["job"] not in _runs_of(cluster, others) for one in History(cluster.store).findings()["items"])
+    counted = steps(cluster)
+    for job in ring[:3]:
+        assert counted[job.name] >= (50 - 8) / job.period_s
+    for source in History(cluster.store).sources():
+        assert source.get("received", 0) == source.get("stored", 0) + sum(source["dropped"].values())
+
+
+def _runs_of(cluster, names):
+    return {run.id for run in cluster.evaluator.state.runs if run.members[0].split("-gpu")[0] in names}
+
+
+def test_one_record_of_a_stranger_changes_nothing(play):
+    ring = jobs(3)
+    cluster = play([Sender("http", ring)])
+    cluster.play(range(30))
+    at = BEGIN + 90 * S
+    answer = cluster.send("http", [(at - 1, at, "stranger", "nobody", 100)])
+    assert dict(answer.dropped) == {"future": 1}
+    cluster.play(range(30, 45))
+    assert set(cluster.states().values()) == {"running"}
+    assert cluster.findings() == []
+
+
+def test_our_own_clock_600_s_back_drops_nothing(play):
+    cluster = play([Sender(f"http:{job.name}", [job]) for job in jobs(3)], own_offset_s=lambda _second: -600.0)
+    cluster.play(range(30))
+    assert set(cluster.states().values()) == {"running"}
+    assert all(not answer.dropped for answer in cluster.answers)
+
+
+def test_a_record_of_1970_in_the_first_push_does_not_stop_windows(play):
+    cluster = play([Sender("http", jobs(2))])
+    cluster.send("http", [(0, 0, "a", "b", 100)])
+    cluster.play(range(30))
+    assert set(cluster.states().values()) == {"running"}
+
+
+def test_a_paused_job_and_then_no_records_at_all_is_no_crash(play):
+    ring = jobs(3)
+    ring[0].pauses = ((27, 1e9),)
+    cluster = play([Sender("http", ring, works=lambda second: second < 36)])
+    cluster.play(range(36))
+    for second in range(36, 100):
+        cluster.second = second
+        cluster.drain()
+    states = cluster.states()
+    assert (states["j1"], states["j2"]) == ("running", "running")
+    assert not [one for one in cluster.findings() if "crash" in one]
+
+
+def test_a_collector_that_dies_crashes_none_of_its_jobs_and_its_gap_is_no_stall(play):
+    ring = jobs(5)
+    cluster = play([Sender("http:a", ring[:3]), Sender("http:b", ring[3:], works=lambda second: not 30 <= second < 55)])
+    cluster.play(range(54))
+    assert set(cluster.states().values()) == {"running"}
+    assert "nobody reports on" in str(History(cluster.store).last_window()["note"])
+    cluster.play(range(54, 75))
+    assert set(cluster.states().values()) == {"running"}
+    assert cluster.findings() == []
+
+
+def test_a_job_that_stops_while_its_source_goes_on_is_told(play):
+    """One of two jobs of a source, in the middle of a step: the others show that the source works."""
+    ring = jobs(4)
+    ring[3].until_s = 30.0
+    cluster = play([Sender("http:a", ring[:2]), Sender("http:b", ring[2:])])
+    cluster.play(range(50))
+    states = cluster.states()
+    assert states["j3"] not in ("running", "slowed")
+    assert [states[f"j{n}"] for n in range(3)] == ["running"] * 3
+
+
+def test_files_of_minutes_late_and_out_of_order_are_looked_at_completely(play):
+    """Files of 40 s that come 12 s late, two of them in the wrong order."""
+    job = RingJob("j0", until_s=100.0)
+    other = RingJob("j1", period_s=0.6)
+    cluster = play([])
+    order = [0, 40, 120, 80, 160, 200]
+    for number, begin in enumerate(order):
+        cluster.second = 52.0 + 40 * number
+        cluster.send("directory:spool", job.records(begin, begin + 40) + other.records(begin, begin + 40))
+        cluster.drain()
+    made = History(cluster.store).windows(None, None, None, 1000)["items"]
+    windows = sorted((one["start_ns"], one["end_ns"]) for one in made)
+    reached = windows[0][0]
+    for start, end in windows:
+        assert start <= reached, "no time is left out"
+        reached = max(reached, end)
+    assert reached >= BEGIN + 220 * S
+    (source,) = [one for one in History(cluster.store).sources() if one["name"] == "directory:spool"]
+    assert source.get("unseen", 0) == 0
+    (ended,) = [one for one in History(cluster.store).transitions(None, None, None) if one["to"] == "ended"]
+    assert abs(ended["at_ns"] - BEGIN - 100 * S) < S
+    run = next(run for run in cluster.evaluator.state.runs if run.members[0].startswith("j1"))
+    assert run.steps >= 220 / 0.6
+
+
+def test_the_page_names_the_source_and_its_offset(play):
+    ring = jobs(3)
+    senders = [Sender(f"http:{job.name}", [job]) for job in ring]
+    senders[2].offset_s = lambda _second: 90.0
+    cluster = play(senders)
+    cluster.play(range(12))
+    clocks = cluster.store.clocks()
+    assert clocks["http:j2", ""].state is ClockState.MOVED
+    (shown,) = [one for one in History(cluster.store).sources() if one["name"] == "http:j2"]
+    assert shown["clock"]["offset_s"] == pytest.approx(90, abs=1.5)
+    assert shown["clock"]["state"] == "moved"
