@@ -48,7 +48,10 @@ def results(running):
         "steps": running.get(f"/api/v1/jobs/{job['id']}/steps")["items"],
         "transitions": running.get("/api/v1/transitions")["items"],
         "windows": [{key: value for key, value in one.items() if key not in ("wall_ns", "took_ms")} for one in windows],
-        "sources": running.get("/api/v1/sources")["items"],
+        "sources": [
+            {key: value for key, value in one.items() if key not in ("clock", "exporters", "repeated_requests")}
+            for one in running.get("/api/v1/sources")["items"]
+        ],
     }
 
 

@@ -1,10 +1,12 @@
 """Sends what the windows have put into the outbox: to Alertmanager (API v2) and to webhooks.
 
 A message is tried until it is delivered, with growing pauses; after the last try it stays as a dead letter with its
-error. Repeats are harmless: the alert's identity is the finding's id. Alertmanager forgets alerts that are not
-repeated, so those of open findings are sent again at intervals, with an end that lies a few intervals ahead: should
-this service die, they resolve by themselves. A message that has been overtaken (opened, not delivered, closed since)
-is still sent, in order, so that receivers see both.
+error. That a finding opened is tried for as long as it is open: a receiver that was away hears of it when it is back,
+and one that was configured meanwhile hears of it too. Receivers do not wait for each other. Repeats are harmless: the
+alert's identity is the finding's id. Alertmanager forgets alerts that are not repeated, so those of open findings are
+sent again at intervals, with an end that lies a few intervals ahead: should this service die, they resolve by
+themselves. A message that has been overtaken (opened, not delivered, closed since) is still sent, in order, so that
+receivers see both.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ import sqlalchemy as sql
 
 from llmprism import __version__
 from llmprism.errors import StoreError
+from llmprism.model.live import FindingLife, FindingPhase
 from llmprism.service import schema
+from llmprism.service.codec import decode_finding
 from llmprism.service.config import AlertSettings
-from llmprism.service.messages import ALERTMANAGER
+from llmprism.service.messages import ALERTMANAGER, OPENED, alert_document, shown_target, targets_of
 from llmprism.service.store import Store
 
 __all__ = ["AlertSender", "alertmanager_alert", "post_json"]
@@ -100,29 +104,59 @@ class AlertSender:
         """Tries every message whose time has come; returns how many were delivered. A target that fails keeps its
         later messages waiting, so that their order stays."""
         table = schema.outbox
+        waiting = table.c.status == "waiting"
         with self._store.reading() as connection:
-            query = sql.select(table).where(table.c.status == "waiting").order_by(table.c.id).limit(BATCH)
-            rows = connection.execute(query).all()
-        blocked: set[str] = set()
+            targets = connection.execute(sql.select(table.c.target).where(waiting).distinct()).scalars().all()
+        return sum(self._send_to(target) for target in sorted(targets))
+
+    def _send_to(self, target: str) -> int:
+        """Tries the messages of one target in order, until one is not due or fails."""
+        table = schema.outbox
+        mine = (table.c.status == "waiting") & (table.c.target == target)
+        with self._store.reading() as connection:
+            rows = connection.execute(sql.select(table).where(mine).order_by(table.c.id).limit(BATCH)).all()
         sent = 0
         for row in rows:
-            if row.target in blocked:
-                continue
             if row.due_wall_ns > self._now_ns():
-                blocked.add(row.target)
-                continue
-            error = self._try(row.target, json.loads(row.document))
-            sent += error is None
-            if error is not None:
-                blocked.add(row.target)
+                break
+            error = self._try(target, json.loads(row.document))
             self._note(row, error)
+            if error is not None:
+                break
+            sent += 1
         return sent
+
+    def catch_up(self) -> int:
+        """Messages for targets that were never told of a finding that is open; returns how many were made."""
+        table, findings = schema.outbox, schema.findings
+        made = 0
+        with self._store.reading() as connection:
+            opened = connection.execute(sql.select(findings).where(findings.c.phase == "open")).all()
+            rows = connection.execute(sql.select(table.c.target, table.c.finding)).all()
+        known = {(row.target, row.finding) for row in rows}
+        for row in opened:
+            for target in targets_of(self._settings):
+                if (target, row.id) not in known:
+                    self._tell_late(target, row)
+                    made += 1
+        return made
+
+    def _tell_late(self, target: str, row: Any) -> None:
+        finding = decode_finding(json.loads(row.document))
+        life = FindingLife(row.id, finding, FindingPhase.OPEN, opened_ns=row.opened_ns, updated_ns=row.updated_ns)
+        document = alert_document(life, OPENED, self._settings, row.updated_ns)
+        now = self._now_ns()
+        values = {"target": target, "finding": row.id, "event": OPENED, "status": "waiting", "attempts": 0}
+        values |= {"due_wall_ns": now, "wall_ns": now, "error": "", "document": json.dumps(document)}
+        with self._store.writing() as connection:
+            connection.execute(schema.outbox.insert().values(**values))
 
     def repeat_open(self) -> None:
         """Sends the alerts of open findings to every Alertmanager again, once per interval."""
-        if self._now_ns() < self._repeat_at_ns or not self._settings.alertmanager:
+        if self._now_ns() < self._repeat_at_ns or not targets_of(self._settings):
             return
         self._repeat_at_ns = self._now_ns() + int(self._settings.resend_s * 1e9)
+        self.catch_up()
         table, findings = schema.outbox, schema.findings
         query = (
             sql.select(table.c.target, table.c.document)
@@ -149,9 +183,18 @@ class AlertSender:
             return f"{type(error).__name__}: {error}"[:500]
         return None
 
+    def _is_open(self, row: Any) -> bool:
+        """Is this the news of a finding that is still open?"""
+        if row.event != OPENED:
+            return False
+        table = schema.findings
+        with self._store.reading() as connection:
+            phase = connection.execute(sql.select(table.c.phase).where(table.c.id == row.finding)).scalar()
+        return phase == FindingPhase.OPEN
+
     def _note(self, row: Any, error: str | None) -> None:
         attempts = row.attempts + 1
-        dead = error is not None and attempts >= self._settings.attempts
+        dead = error is not None and attempts >= self._settings.attempts and not self._is_open(row)
         pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (attempts - 1))
         values = {
             "attempts": attempts,
@@ -162,4 +205,6 @@ class AlertSender:
         with self._store.writing() as connection:
             connection.execute(schema.outbox.update().where(schema.outbox.c.id == row.id).values(**values))
         if error is not None:
-            log.warning("alert not delivered", extra={"target": row.target, "reason": error, "dead": dead})
+            log.warning(
+                "alert not delivered", extra={"target": shown_target(row.target), "reason": error, "dead": dead}
+            )

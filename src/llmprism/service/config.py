@@ -122,12 +122,15 @@ class DirectorySettings:
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """`POST /api/v1/flows`. Beyond `queue_mb` of waiting bodies, pushes are turned away with 503 and counted."""
+    """`POST /api/v1/flows`. Beyond `queue_mb` of waiting bodies, pushes are turned away with 503 and counted. At most
+    `max_open` bodies are received at a time (a zstd body holds 8 MB meanwhile), each within `body_timeout_s`."""
 
     enabled: bool = True
     max_body_mb: float = 64.0
     queue_mb: float = 256.0
     map: str = ""
+    max_open: int = 64
+    body_timeout_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +311,8 @@ def _check(config: Config, origin: str) -> None:
     demand(config.store.intake_memory_mb >= 100, "store.intake_memory_mb", "at least 100")
     demand(config.store.keep_history_d > 0, "store.keep_history_d", "must be above 0")
     demand(0 < config.http.max_body_mb <= config.http.queue_mb, "http.max_body_mb", "above 0 and at most queue_mb")
+    demand(config.http.max_open >= 1, "http.max_open", "at least 1")
+    demand(config.http.body_timeout_s > 0, "http.body_timeout_s", "must be above 0")
     demand(config.log.level in ("debug", "info", "warning", "error"), "log.level", "debug, info, warning or error")
     demand(config.log.format in ("json", "text"), "log.format", "json or text")
     for index, directory in enumerate(config.directory):

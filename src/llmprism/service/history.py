@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sql
@@ -11,6 +11,7 @@ import sqlalchemy as sql
 from llmprism.model.finding import FindingKind
 from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.service import schema
+from llmprism.service.messages import shown_target
 from llmprism.service.source_clocks import clock_documents
 from llmprism.service.store import Store
 
@@ -21,6 +22,8 @@ MAX_PAGE: Final = 1_000
 
 MAX_STEPS: Final = 20_000
 """Steps of one answer: five hours of one-second steps; a longer range is thinned by the page."""
+
+MAX_NS: Final = 2**63 - 1
 
 Page = dict[str, Any]
 
@@ -47,6 +50,30 @@ class History:
             query = query.where(table.c.seen_ns >= since_ns)
         query = _after(query, table.c.first_ns, table.c.id, after)
         return self._page(query, limit, lambda row: (row.first_ns, row.id), _run)
+
+    def runs_by_state(self) -> dict[str, int]:
+        table = schema.runs
+        query = sql.select(table.c.state, sql.func.count()).group_by(table.c.state)
+        with self._store.reading() as connection:
+            return {state: int(count) for state, count in connection.execute(query).all()}
+
+    def findings_by_kind(self) -> dict[str, int]:
+        """Open findings, by kind."""
+        table = schema.findings
+        query = sql.select(table.c.kind, sql.func.count()).where(table.c.phase == "open").group_by(table.c.kind)
+        with self._store.reading() as connection:
+            return {kind: int(count) for kind, count in connection.execute(query).all()}
+
+    def recent_steps(self, runs: Sequence[str], from_ns: int, limit: int) -> dict[str, list[list[int]]]:
+        """Run → [start_ns, end_ns] of its latest steps since this time, in order, all in one query."""
+        table = schema.steps
+        found: dict[str, list[list[int]]] = {name: [] for name in runs}
+        query = sql.select(table.c.run, table.c.start_ns, table.c.end_ns).where(table.c.end_ns >= from_ns)
+        with self._store.reading() as connection:
+            for row in connection.execute(query.order_by(table.c.end_ns)):
+                if row.run in found:
+                    found[row.run].append([row.start_ns, row.end_ns])
+        return {name: steps[-limit:] for name, steps in found.items()}
 
     def run(self, name: str) -> dict[str, Any] | None:
         table = schema.runs
@@ -115,7 +142,7 @@ class History:
             ).all()
         messages = [
             {
-                "target": one.target,
+                "target": shown_target(one.target),
                 "event": one.event,
                 "status": one.status,
                 "attempts": one.attempts,
@@ -133,7 +160,7 @@ class History:
         if to_ns is not None:
             query = query.where(table.c.start_ns <= to_ns)
         if after is not None:
-            query = query.where(table.c.end_ns < int(after.partition(":")[0]))
+            query = query.where(table.c.end_ns < min(int(after.partition(":")[0]), MAX_NS))
         return self._page(query, limit, lambda row: (row.end_ns, ""), _window)
 
     def dead_letters(self, limit: int = 100) -> list[Page]:
@@ -144,7 +171,7 @@ class History:
         return [
             {
                 "id": row.id,
-                "target": row.target,
+                "target": shown_target(row.target),
                 "finding": row.finding,
                 "event": row.event,
                 "attempts": row.attempts,
@@ -194,7 +221,7 @@ def _after(query: Any, column: Any, name: Any, cursor: str | None) -> Any:
     if cursor is None:
         return query
     time_text, _, last = cursor.partition(":")
-    time_ns = int(time_text)
+    time_ns = min(int(time_text), MAX_NS)
     return query.where((column < time_ns) | ((column == time_ns) & (name > last)))
 
 

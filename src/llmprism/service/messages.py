@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Window
@@ -19,7 +20,7 @@ from llmprism.report.text import clean
 from llmprism.service.config import AlertSettings
 from llmprism.service.tracker import Changes
 
-__all__ = ["ALERTMANAGER", "CLOSED", "OPENED", "WEBHOOK", "alert_document", "messages_of"]
+__all__ = ["ALERTMANAGER", "CLOSED", "OPENED", "WEBHOOK", "alert_document", "messages_of", "shown_target", "targets_of"]
 
 OPENED: Final = "opened"
 CLOSED: Final = "closed"
@@ -30,14 +31,27 @@ LABEL_CHARS: Final = 200
 """Labels are short; a group of a thousand members is named by its first ones."""
 
 
+def targets_of(settings: AlertSettings) -> list[str]:
+    """Everybody who is to hear of findings: `kind:address`."""
+    return [
+        *(f"{ALERTMANAGER}:{url}" for url in settings.alertmanager),
+        *(f"{WEBHOOK}:{url}" for url in settings.webhook),
+    ]
+
+
+def shown_target(target: str) -> str:
+    """A target as it may be shown: webhook addresses carry secrets in their paths, queries and user names."""
+    kind, _, url = target.partition(":")
+    parts = urlsplit(url)
+    rest = "/…" if parts.path.strip("/") or parts.query else ""
+    return f"{kind}:{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{rest}"
+
+
 def messages_of(
     changes: Changes, settings: AlertSettings, window: Window, topology: Topology | None = None
 ) -> tuple[tuple[str, str, str, Mapping[str, Any]], ...]:
     """(target, finding id, event, document) for every finding that this window opened or closed."""
-    targets = [
-        *(f"{ALERTMANAGER}:{url}" for url in settings.alertmanager),
-        *(f"{WEBHOOK}:{url}" for url in settings.webhook),
-    ]
+    targets = targets_of(settings)
     messages = []
     for life in changes.findings:
         for event, names in ((OPENED, changes.opened), (CLOSED, changes.closed)):

@@ -34,14 +34,26 @@ class ServiceGauges:
 
 def render(history: History, gauges: ServiceGauges) -> str:
     """All metrics, ending in a newline."""
-    runs = history.runs(limit=1000)["items"]
+    living = history.runs(states=tuple(state.value for state in LiveState if state.alive), limit=MAX_JOBS)["items"]
+    past = history.runs(states=(LiveState.CRASHED.value, LiveState.ENDED.value), limit=MAX_JOBS)["items"]
+    shown = [*living, *past][:MAX_JOBS]
     findings = history.findings(phase="open", limit=1000)["items"]
-    shown = sorted(runs, key=lambda run: run["state"] in ("ended", "crashed"))[:MAX_JOBS]
+    states, kinds = history.runs_by_state(), history.findings_by_kind()
     parts = [
         *_service(history, gauges),
         *_jobs(shown, findings),
-        metric("llmprism_jobs", "gauge", "Jobs known, by state.", _by_state(runs)),
-        metric("llmprism_findings_open", "gauge", "Open findings, by kind.", _by_kind(findings)),
+        metric(
+            "llmprism_jobs",
+            "gauge",
+            "Jobs known, by state.",
+            [({"state": one.value}, states.get(one.value, 0)) for one in LiveState],
+        ),
+        metric(
+            "llmprism_findings_open",
+            "gauge",
+            "Open findings, by kind.",
+            [({"kind": one.value}, kinds.get(one.value, 0)) for one in FindingKind],
+        ),
         *_sources(history.sources(), gauges.now_ns),
     ]
     return "".join(parts)
@@ -113,7 +125,7 @@ def _jobs(runs: list[dict[str, Any]], findings: list[dict[str, Any]]) -> list[st
 
 def _sources(sources: list[dict[str, Any]], now_ns: int) -> list[str]:
     real = [source for source in sources if source["name"] != "service"]
-    names = ("received", "stored", "late")
+    names = ("received", "stored", "late", "unseen")
     parts = [
         metric(
             f"llmprism_source_{name}_records_total",
@@ -136,6 +148,8 @@ def _sources(sources: list[dict[str, Any]], now_ns: int) -> list[str]:
     lag = [
         ({"source": source["name"]}, (now_ns - source["latest_ns"]) / 1e9) for source in real if "latest_ns" in source
     ]
+    clocks = [({"source": source["name"]}, source["clock"]) for source in real if "clock" in source]
+    left_out = sum(source.get("seconds_left_out", 0) for source in sources)
     skipped = sum(source.get("windows_skipped", 0) for source in sources)
     failed = sum(source.get("windows_failed", 0) for source in sources)
     return [
@@ -143,17 +157,22 @@ def _sources(sources: list[dict[str, Any]], now_ns: int) -> list[str]:
         metric("llmprism_source_dropped_records_total", "counter", "Records dropped, by reason.", dropped),
         metric("llmprism_source_refused_payloads_total", "counter", "Payloads that could not be read.", refused),
         metric("llmprism_source_lag_seconds", "gauge", "How far the latest record lies behind the clock.", lag),
+        metric(
+            "llmprism_source_clock_offset_seconds",
+            "gauge",
+            "How far a source's clock is ahead of the others; taken off its times.",
+            [(label, clock["offset_s"]) for label, clock in clocks],
+        ),
+        metric(
+            "llmprism_source_delivery_seconds",
+            "gauge",
+            "How old a source's records are when they arrive.",
+            [(label, clock["lag_s"]) for label, clock in clocks],
+        ),
+        metric("llmprism_left_out_seconds_total", "counter", "Time that no window looked at.", [({}, left_out)]),
         metric("llmprism_windows_failed_total", "counter", "Windows that could not be diagnosed.", [({}, failed)]),
         metric("llmprism_windows_skipped_total", "counter", "Windows left out to catch up.", [({}, skipped)]),
     ]
-
-
-def _by_state(runs: list[dict[str, Any]]) -> Samples:
-    return [({"state": state.value}, sum(run["state"] == state.value for run in runs)) for state in LiveState]
-
-
-def _by_kind(findings: list[dict[str, Any]]) -> Samples:
-    return [({"kind": kind.value}, sum(one["kind"] == kind.value for one in findings)) for kind in FindingKind]
 
 
 def metric(name: str, kind: str, text: str, samples: Samples) -> str:

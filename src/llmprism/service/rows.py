@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from llmprism.service import schema
 
-__all__ = ["add_counts", "get_state", "put_position", "put_state", "raise_mark", "upsert"]
+__all__ = ["add_counts", "expire_sources", "get_state", "put_position", "put_state", "raise_mark", "upsert"]
 
 
 def _insert(connection: Connection, table: sql.Table) -> Any:
@@ -62,3 +62,20 @@ def raise_mark(connection: Connection, source: str, name: str, value: int) -> No
             index_elements=[table.c.source, table.c.name, table.c.reason], set_={"value": higher}
         )
     )
+
+
+def expire_sources(connection: Connection, before_ns: int) -> None:
+    """Forgets clocks, positions and counters of producers that were not heard of since. Their counts go to `http`, so
+    that the sums stay; positions of files and partitions are kept by their sources."""
+    clocks, counters = schema.clocks, schema.counters
+    old = clocks.c.wall_ns < before_ns
+    gone = set(connection.execute(sql.select(clocks.c.source).where(old)).scalars())
+    gone -= set(connection.execute(sql.select(clocks.c.source).where(~old)).scalars())
+    for source in sorted(name for name in gone if name.startswith("http:")):
+        rows = connection.execute(sql.select(counters).where(counters.c.source == source)).all()
+        add_counts(connection, "http", [(row.name, row.reason, row.value) for row in rows if row.name != "latest_ns"])
+        connection.execute(counters.delete().where(counters.c.source == source))
+    connection.execute(clocks.delete().where(old))
+    positions = schema.positions
+    stale = (positions.c.source == "http") & (positions.c.wall_ns < before_ns)
+    connection.execute(positions.delete().where(stale))

@@ -1,7 +1,8 @@
 """Puts the service together and runs it: this process takes records in and answers, a second one makes the windows.
 
 The evaluator has a process of its own so that a long window never delays an answer and its memory is its own. The two
-meet in the store alone. It ends with its parent, however that ends; when it dies by itself it is started again.
+meet in the store alone. It ends with its parent, however that ends; when it dies by itself it is started again. All
+threads are supervised, and what does not work is said by `troubles`, which decides whether the service is ready.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import uvicorn
@@ -29,13 +30,18 @@ from llmprism.errors import LLMPrismError, StoreError
 from llmprism.service.alerts import AlertSender
 from llmprism.service.api.app import Live, create_app
 from llmprism.service.config import Config, KafkaSettings
+from llmprism.service.connections import PatientProtocol
 from llmprism.service.evaluator import Evaluator
+from llmprism.service.folder_lock import FolderLock
+from llmprism.service.heartbeat import Heartbeat
 from llmprism.service.intake import Intake, clear_incoming
 from llmprism.service.logs import set_up_logs
 from llmprism.service.sources.directory import DirectorySource
 from llmprism.service.sources.kafka import KafkaSource
 from llmprism.service.sources.kafka_group import KafkaGroupSource
 from llmprism.service.store import Store
+from llmprism.service.supervisor import Supervisor
+from llmprism.service.timeline_pool import TimelinePool
 from llmprism.service.upkeep import Upkeep
 from llmprism.service.workers.duty import Duty
 from llmprism.service.workers.evaluator import Worker
@@ -61,7 +67,7 @@ def _die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def evaluate_forever(config: Config, parent: int) -> None:
+def evaluate_forever(config: Config, parent: int, heartbeat: Heartbeat) -> None:
     """The evaluator's process. A store that does not answer is asked again; state is read anew after every failure."""
     _die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -72,14 +78,18 @@ def evaluate_forever(config: Config, parent: int) -> None:
     while os.getppid() == parent:
         try:
             evaluator = evaluator or _evaluator(store, config)
-            if not evaluator.advance():
+            made = evaluator.advance()
+            heartbeat.succeeded()
+            if not made:
                 time.sleep(EVALUATOR_PAUSE_S)
         except (StoreError, OSError) as error:
             log.error("windows wait", extra={"reason": str(error)})
+            heartbeat.failed(str(error))
             evaluator = None
             time.sleep(STORE_PAUSE_S)
-        except Exception:
+        except Exception as error:
             log.exception("a window failed")
+            heartbeat.failed(f"{type(error).__name__}: {error}")
             evaluator = None
             time.sleep(STORE_PAUSE_S)
 
@@ -109,6 +119,7 @@ class Service:
         config = _as_worker(config)
         self.config = config
         self.store = store or _open_store(config)
+        self._folder_lock = None if isinstance(self.store, SharedStore) else FolderLock(self.store.folder)
         self.store.create()
         self.duty = Duty(self.store, config, self._described) if isinstance(self.store, SharedStore) else None
         if self.duty is not None:
@@ -119,10 +130,11 @@ class Service:
         self.sources += [DirectorySource(settings, self.store, self.intake) for settings in config.directory]
         self.sources += [self._topic(settings) for settings in config.kafka]
         self._context = multiprocessing.get_context("spawn")
-        self.workers = ProcessPoolExecutor(1, self._context, initializer=_die_with_parent, initargs=(os.getpid(),))
-        self.live = Live(config, self.store, self.intake, self.workers, self.troubles)
+        self.timelines = TimelinePool(self._context, _die_with_parent, (os.getpid(),))
+        self.live = Live(config, self.store, self.intake, self.timelines, self.troubles)
         self._stop = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._supervisor = Supervisor(self._stop)
+        self._heartbeat = Heartbeat(self._context)
         self._evaluator: multiprocessing.process.BaseProcess | None = None
         self.crashes = 0
 
@@ -141,34 +153,36 @@ class Service:
         return KafkaSource(settings, self.store, self.intake)
 
     def troubles(self) -> list[str]:
-        """Plain sentences on what does not work now."""
+        """Sentences on what does not work now."""
         unread = self.store.unread_partitions() if isinstance(self.store, SharedStore) else []
+        windows = self._heartbeat.trouble()
         return [
             *(f"{source.name}: {source.trouble}" for source in self.sources if source.trouble),
             *self.intake.troubles(),
+            *self._supervisor.troubles(),
+            *([windows] if windows else []),
             *(f"windows wait for {name}: no worker reads it" for name in unread),
         ]
 
     def start(self) -> None:
         self._evaluator = self._start_evaluator()
-        self._thread("intake", self.intake.run)
+        self._supervisor.start("intake", self.intake.run)
         for source in self.sources:
-            self._thread(source.name, source.run, self._stop)
+            self._supervisor.start(source.name, partial(source.run, self._stop))
         if self.duty is not None:
-            self._thread("duty", self.duty.run, self._stop)
+            self._supervisor.start("duty", partial(self.duty.run, self._stop))
         else:
-            self._thread("alerts", AlertSender(self.config.alerts, self.store).run, self._stop)
-            self._thread("upkeep", Upkeep(self.store, self.config).run, self._stop)
-        self._thread("watch", self._watch)
-
-    def _thread(self, name: str, target: Callable[..., None], *arguments: object) -> None:
-        thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
-        thread.start()
-        self._threads.append(thread)
+            sender, upkeep = AlertSender(self.config.alerts, self.store), Upkeep(self.store, self.config)
+            self._supervisor.start("alerts", partial(sender.run, self._stop))
+            self._supervisor.start("upkeep", partial(upkeep.run, self._stop))
+        self._supervisor.start("watch", self._watch)
 
     def _start_evaluator(self) -> multiprocessing.process.BaseProcess:
         process = self._context.Process(
-            target=evaluate_forever, args=(self.config, os.getpid()), name="llmprism-evaluator", daemon=True
+            target=evaluate_forever,
+            args=(self.config, os.getpid(), self._heartbeat),
+            name="llmprism-evaluator",
+            daemon=True,
         )
         process.start()
         return process
@@ -185,14 +199,14 @@ class Service:
         self.live.stopping.set()
         self._stop.set()
         self.intake.stop()
-        deadline = time.monotonic() + QUEUE_GRACE_S
-        for thread in self._threads:
-            thread.join(max(0.1, deadline - time.monotonic()))
+        self._supervisor.join(time.monotonic() + QUEUE_GRACE_S)
         if self._evaluator is not None:
             self._evaluator.terminate()
             self._evaluator.join(5)
-        self.workers.shutdown(wait=False, cancel_futures=True)
+        self.timelines.shutdown()
         self.store.close()
+        if self._folder_lock is not None:
+            self._folder_lock.release()
 
 
 def serve(config: Config, *, ready: Callable[[str], None] | None = None) -> None:
@@ -211,6 +225,7 @@ def serve(config: Config, *, ready: Callable[[str], None] | None = None) -> None
             app,
             host=config.server.host,
             port=config.server.port,
+            http=PatientProtocol,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -218,7 +233,7 @@ def serve(config: Config, *, ready: Callable[[str], None] | None = None) -> None
             proxy_headers=config.server.trusted_proxy,
             timeout_graceful_shutdown=5,
             timeout_keep_alive=30,
-            limit_concurrency=1_000,
+            limit_concurrency=2_000,
         ),
         ready,
         service.live,

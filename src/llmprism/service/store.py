@@ -27,7 +27,7 @@ from llmprism.service.clocks import Clock, ClockState
 from llmprism.service.codec import decode_state
 from llmprism.service.config import StoreSettings
 from llmprism.service.database import open_engine, translated
-from llmprism.service.rows import add_counts, get_state, put_position, put_state
+from llmprism.service.rows import add_counts, expire_sources, get_state, put_position, put_state
 from llmprism.service.tracker import TrackerState
 from llmprism.service.window_rows import WindowResult, write_window
 from llmprism.service.windows import WindowPlan
@@ -217,8 +217,9 @@ class Store:
 
     # -- retention ----------------------------------------------------------------------------------------------
 
-    def expire(self, flows_before_ns: int, history_before_ns: int) -> int:
-        """Deletes what is older; returns how many segments went. Files go after the rows that name them."""
+    def expire(self, flows_before_ns: int, history_before_ns: int, wall_before_ns: int = 0) -> int:
+        """Deletes what is older (sources by when they were last heard of, `wall_before_ns`); returns how many segments
+        went. Files go after the rows that name them."""
         table = schema.segments
         with self.writing() as connection:
             old = table.c.end_ns < flows_before_ns
@@ -232,6 +233,7 @@ class Store:
             dead = (schema.runs.c.seen_ns < history_before_ns) & schema.runs.c.state.in_(("ended", "crashed"))
             connection.execute(schema.runs.delete().where(dead))
             connection.execute(schema.outbox.delete().where(schema.outbox.c.wall_ns < history_before_ns))
+            expire_sources(connection, wall_before_ns)
         for path in paths:
             (self.flows / path).unlink(missing_ok=True)
         return len(paths)

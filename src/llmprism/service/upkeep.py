@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from typing import Final
 
@@ -48,7 +49,7 @@ class Upkeep:
         latest, _ = self._store.watermark()
         if not latest:
             return
-        gone = self._store.expire(latest - self._flows_ns, latest - self._history_ns)
+        gone = self._store.expire(latest - self._flows_ns, latest - self._history_ns, time.time_ns() - self._history_ns)
         if gone:
             log.info("old flows removed", extra={"segments": gone})
         while self._merge_some(latest - self._settled_ns):

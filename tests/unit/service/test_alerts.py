@@ -98,3 +98,56 @@ def test_a_receiver_that_comes_back_gets_everything_in_order(store, cluster, sen
     assert sender.send_due() == 2
     assert [document["event"] for url, document in receiver.got if url == "http://hook"] == ["opened", "closed"]
     assert History(store).outbox_counts() == {"sent": 4}
+
+
+def test_a_receiver_that_was_away_hears_of_what_is_still_open(store, cluster, sender, receiver):
+    """Far more tries than are allowed, and it is no dead letter while the finding is open."""
+    receiver.down = {"http://hook"}
+    watch(store, cluster, range(16, 32, 4), faulty(cluster))
+    for _ in range(10):
+        sender.send_due()
+        receiver.now += 1_000 * S
+    assert History(store).dead_letters() == []
+    receiver.down = set()
+    sender.send_due()
+    assert [document["event"] for url, document in receiver.got if url == "http://hook"] == ["opened"]
+
+
+def test_a_dead_receiver_keeps_nothing_from_the_others(store, cluster, sender, receiver):
+    from llmprism.service import schema
+
+    with store.writing() as connection:
+        waiting = {"target": "webhook:http://dead", "finding": "f-0", "event": "closed", "status": "waiting"}
+        waiting |= {"attempts": 0, "due_wall_ns": 0, "wall_ns": 0, "error": "", "document": "{}"}
+        connection.execute(schema.outbox.insert(), [waiting] * 150)
+    receiver.down = {"http://dead"}
+    watch(store, cluster, range(16, 32, 4), faulty(cluster))
+    sender.send_due()
+    assert "http://hook" in {url for url, _ in receiver.got}
+
+
+def test_a_receiver_that_is_configured_later_hears_of_open_findings(store, cluster, receiver):
+    watch(store, cluster, range(16, 32, 4), faulty(cluster))
+    settings = AlertSettings(webhook=("http://new/hook",))
+    later = AlertSender(settings, store, receiver.post, lambda: receiver.now)
+    later.repeat_open()
+    later.repeat_open()
+    later.send_due()
+    assert [(url, document["event"]) for url, document in receiver.got if "new" in url] == [
+        ("http://new/hook", "opened")
+    ]
+
+
+def test_secrets_of_webhooks_are_not_shown(store, cluster, sender, receiver, caplog):
+    from llmprism.service.messages import shown_target
+
+    assert (
+        shown_target("webhook:https://me:pass@hooks.example:8443/T0/B1/secret?key=x")
+        == "webhook:https://hooks.example:8443/…"
+    )
+    receiver.down = {"http://hook", "http://am/api/v2/alerts"}
+    watch(store, cluster, range(16, 32, 4), faulty(cluster))
+    sender.send_due()
+    (finding,) = History(store).findings()["items"]
+    shown = History(store).finding(finding["id"])["messages"]
+    assert {one["target"] for one in shown} == {"webhook:http://hook", "alertmanager:http://am"}

@@ -219,6 +219,10 @@ def test_other_hosts_and_other_sites_are_refused(live):
     client = TestClient(create_app(live), base_url="http://localhost")
     cross = NDJSON | {"sec-fetch-site": "cross-site"}
     assert client.post("/api/v1/flows", content=lines(), headers=cross).status_code == 403
+    for old in ({"origin": "http://evil.example"}, {"origin": "null"}, {"referer": "http://evil.example/page"}):
+        assert client.post("/api/v1/flows", content=lines(), headers=NDJSON | old).status_code == 403, old
+    own = NDJSON | {"origin": "http://localhost"}
+    assert client.post("/api/v1/flows", content=lines(), headers=own).status_code == 200
 
 
 def test_requests_are_limited_per_client(live):
@@ -260,3 +264,43 @@ def test_a_capture_goes_all_the_way(client, live):
     assert len(header["rows"]) == 8
     assert header["offsets"][-1] == header["columns"][0][2] > 1000
     assert 'llmprism_job_gpus{job_id="' in client.get("/metrics").text
+
+
+def add_runs(store, first, count, state):
+    from llmprism.service import schema
+
+    names = range(first, first + count)
+    rows = [
+        {"id": f"job-{n}", "state": state, "first_ns": 10**18 + n, "seen_ns": 10**18 + n, "document": _run_document(n)}
+        for n in names
+    ]
+    with store.writing() as connection:
+        connection.execute(schema.runs.insert(), rows)
+
+
+def _run_document(number):
+    zeros = dict.fromkeys(("recent_ns", "baseline_ns", "steps", "reach_ns"), 0)
+    return json.dumps({"members": [f"gpu{number}"], "first_ns": 10**18 + number, **zeros})
+
+
+def test_old_jobs_do_not_hide_a_running_one(client, live):
+    """A job that has run for weeks, behind a thousand that came and went since."""
+    add_runs(live.store, 0, 1, "running")
+    add_runs(live.store, 1, 1_200, "crashed")
+    add_runs(live.store, 2_000, 1_200, "ended")
+    assert 'llmprism_job_state{job_id="job-0",state="running"} 1' in client.get("/metrics").text
+    assert 'llmprism_jobs{state="crashed"} 1200' in client.get("/metrics").text
+    assert "job-0" in [job["id"] for job in client.get("/api/v1/overview").json()["jobs"]]
+
+
+def test_cursors_lead_through_all_pages(client, live):
+    add_runs(live.store, 0, 25, "running")
+    found, after = [], ""
+    for _ in range(3):
+        answer = client.get(f"/api/v1/jobs?limit=10{after}")
+        assert answer.status_code == 200, answer.text
+        found += [job["id"] for job in answer.json()["items"]]
+        after = f"&after={answer.json()['next']}"
+    assert len(set(found)) == 25
+    assert client.get("/api/v1/windows?after=1790000000000000000:").status_code == 200
+    assert client.get("/api/v1/jobs?after=9999999999999999999:x").status_code == 200

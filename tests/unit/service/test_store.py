@@ -1,6 +1,7 @@
 """Batches and windows are committed whole or not at all; what is old goes."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -151,3 +152,24 @@ def test_unknown_databases_are_refused(tmp_path):
 
 def test_no_changes_are_no_changes():
     assert Changes().opened == ()
+
+
+def test_sources_that_are_not_heard_of_any_more_are_forgotten_and_their_counts_stay(store):
+    from llmprism.service.clocks import Clock
+
+    for number, name in enumerate(("http:old", "http:new")):
+        one = batch(store, name[5:], 10, source=name, positions=[(name[5:], "1")])
+        parts = tuple(replace(part, positions_of="http") for part in one.parts)
+        store.commit_batch(replace(one, parts=parts, wall_ns=100 + number * 900, clocks=(Clock(name, wall_ns=1),)))
+    store.expire(0, 0, 500)
+    assert store.positions("http") == {"new": "1"}
+    assert [key[0] for key in store.clocks()] == ["http:new"]
+    assert {one["name"]: one["received"] for one in History(store).sources()} == {"http": 7, "http:new": 7}
+
+
+def test_a_watermark_that_goes_back_takes_earlier_segments_along(store):
+    for number, (end, mark) in enumerate(((70, 70), (11, 11), (12, 12)), 1):
+        one = replace(batch(store, f"b{number}", end), mark_ns=mark * S)
+        store.commit_batch(one)
+    assert store.watermark()[0] == 12 * S
+    assert store.passed_at(12 * S) == 3

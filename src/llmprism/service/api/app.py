@@ -11,6 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import BrokenExecutor
 from contextlib import AbstractAsyncContextManager
 from importlib.resources import files
 from typing import Annotated, Any, Final, Literal
@@ -18,12 +19,13 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import FastAPI, HTTPException, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from llmprism import __version__
 from llmprism.errors import StoreError
 from llmprism.service.api.guard import Guard
-from llmprism.service.api.ingest import add_ingest
+from llmprism.service.api.ingest import add_ingest, clean_producer, push_source
 from llmprism.service.api.live import Live
 from llmprism.service.history import MAX_PAGE
 from llmprism.service.metrics import ServiceGauges, render
@@ -55,13 +57,16 @@ SHARED: Final = ("elements.js", "tokens.css")
 MAX_TIMELINE_NS: Final = 3_600 * 10**9
 """One hour per request: a thousand GPUs' events of an hour are more than a page can hold anyway."""
 
+MAX_CRASHED: Final = 100
+"""Crashed jobs of the last hour that the first page shows, besides all that live."""
+
 SCANNED: Final = 8
 """Times the most records of a window that may be scanned for those of one job: some ten seconds of work."""
 
 MAX_NS: Final = 2**63 - 1
 Time = Annotated[int | None, Query(ge=0, le=MAX_NS, description="nanoseconds since the Unix epoch")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
-Cursor = Annotated[str | None, Query(max_length=100, pattern=r"^[0-9]{1,18}:[A-Za-z0-9._-]{0,64}$")]
+Cursor = Annotated[str | None, Query(max_length=100, pattern=r"^[0-9]{1,19}:[A-Za-z0-9._-]{0,64}$")]
 Name = Annotated[str, Path(max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 FilterName = Annotated[str | None, Query(max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 State = Literal["started", "running", "slowed", "stalled", "hung", "crashed", "ended", "restarted"]
@@ -79,7 +84,14 @@ def create_app(live: Live, lifespan: Lifespan | None = None) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.add_middleware(Guard, config=live.config)
+
+    def on_limited(headers: Headers) -> None:
+        """A push that came too soon after others: its records are counted as dropped."""
+        records = headers.get("llmprism-records", "0")
+        source = push_source(live, clean_producer(headers.get("llmprism-producer", "")))
+        live.intake.shed(source, int(records) if records.isdecimal() and len(records) <= 12 else 0, 0, "rate_limit")
+
+    app.add_middleware(Guard, config=live.config, on_limited=on_limited)
     _errors(app)
     _health(app, live)
     _overview(app, live)
@@ -164,12 +176,13 @@ def _overview(app: FastAPI, live: Live) -> None:
         history = live.history
         picture = history.picture()
         end = picture.get("window", {}).get("end_ns", 0)
-        living = ("started", "running", "slowed", "stalled", "hung", "restarted", "crashed")
-        runs = history.runs(states=living, limit=MAX_PAGE, since_ns=max(0, end - MAX_TIMELINE_NS))["items"]
+        living = ("started", "running", "slowed", "stalled", "hung", "restarted")
+        since = max(0, end - MAX_TIMELINE_NS)
+        runs = history.runs(states=living, limit=MAX_PAGE, since_ns=since)["items"]
+        runs += history.runs(states=("crashed",), limit=MAX_CRASHED, since_ns=since)["items"]
+        recent = history.recent_steps([run["id"] for run in runs], end - 300 * 10**9, 150)
         for run in runs:
-            run["recent"] = [
-                [start, stop] for _, start, stop, _ in history.steps(run["id"], end - 300 * 10**9, None, 150)
-            ]
+            run["recent"] = recent[run["id"]]
         ended = history.runs(states=("ended",), limit=20)["items"]
         return {
             "revision": history.revision(),
@@ -186,6 +199,7 @@ def _overview(app: FastAPI, live: Live) -> None:
             "shedding": live.intake.sheds_until > time.monotonic(),
             "queued_bytes": live.intake.queued_bytes,
             "troubles": live.troubles(),
+            "clocks": live.clock_sentences(),
             "version": __version__,
         }
 
@@ -274,7 +288,6 @@ def _jobs(app: FastAPI, live: Live) -> None:
         segments = await asyncio.to_thread(live.store.segments, *context)
         if sum(segment.records for segment in segments) > SCANNED * most:
             raise HTTPException(422, "the range holds too many records; ask for a shorter one")
-        loop = asyncio.get_running_loop()
         arguments = (
             segments,
             live.config.topology.file,
@@ -284,7 +297,10 @@ def _jobs(app: FastAPI, live: Live) -> None:
             live.store.incoming,
             most,
         )
-        body = await loop.run_in_executor(live.workers, timeline_bytes, *arguments)
+        try:
+            body = await asyncio.wrap_future(live.timelines.submit(timeline_bytes, *arguments))
+        except BrokenExecutor:
+            raise HTTPException(503, "the timeline's process was killed; ask again", {"retry-after": "2"}) from None
         return Response(body, media_type="application/octet-stream")
 
 

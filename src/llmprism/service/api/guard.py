@@ -11,7 +11,9 @@ import hashlib
 import hmac
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -35,6 +37,9 @@ _HEADERS: Final = (
 )
 _OPEN_PATHS: Final = ("/healthz", "/readyz")
 """Answered without a token: probes have none, and they tell nothing about the cluster."""
+
+_PUSH_PATH: Final = "/api/v1/flows"
+"""Pushes are limited per producer: many of them may sit behind one address. What is refused is counted."""
 
 BURST_S: Final = 5.0
 MAX_CLIENTS: Final = 10_000
@@ -62,8 +67,9 @@ class RateLimit:
 class Guard:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, config: Config) -> None:
+    def __init__(self, app: ASGIApp, config: Config, on_limited: Callable[[Headers], None]) -> None:
         self._app = app
+        self._on_limited = on_limited
         self._tokens = [(bytes.fromhex(token.sha256), frozenset(token.scopes)) for token in config.token]
         self._hosts = frozenset((*LOOPBACK, config.server.host, *config.server.allowed_hosts))
         self._any_host = config.public() and not config.server.allowed_hosts
@@ -82,18 +88,22 @@ class Guard:
             await send(message)
 
         refusal = self._refusal(scope)
+        if refusal is not None and refusal.status_code == 429 and scope["path"] == _PUSH_PATH:
+            self._on_limited(Headers(scope=scope))
         answer: ASGIApp = self._app if refusal is None else refusal
         await answer(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
         client = scope["client"][0] if scope.get("client") else ""
+        if scope["path"] == _PUSH_PATH:
+            client += " " + headers.get("llmprism-producer", "")[:64]
         if not self._rate.allows(client, time.monotonic()):
             return _error(429, "too_many_requests", "too many requests; slow down", {"retry-after": "1"})
         if not self._any_host and _host(headers.get("host", "")) not in self._hosts:
             return _error(421, "unknown_host", "this host name is not served here; see server.allowed_hosts")
         writes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
-        if writes and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        if writes and _is_cross_site(headers):
             return _error(403, "cross_site", "requests from other sites are refused")
         path = scope["path"]
         if not self._tokens or path in _OPEN_PATHS or not path.startswith(("/api/", "/metrics", "/openapi.json")):
@@ -113,6 +123,16 @@ class Guard:
         if needed in scopes or "admin" in scopes:
             return None
         return _error(403, "forbidden", f"this token lacks the scope {needed}")
+
+
+def _is_cross_site(headers: Headers) -> bool:
+    """Was this sent by a page of another site? Browsers that are too old to say so name the page's origin, or at least
+    the page."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in ("none", "same-origin")
+    page = headers.get("origin") or headers.get("referer")
+    return page is not None and urlsplit(page).netloc.lower() != headers.get("host", "").lower()
 
 
 def _needed(path: str, writes: bool) -> str:

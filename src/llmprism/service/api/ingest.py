@@ -1,4 +1,9 @@
-"""`POST /api/v1/flows`: a body is received under the cap, queued, and answered when it is stored."""
+"""`POST /api/v1/flows`: a body is received under the cap, queued, and answered when it is stored.
+
+Every push belongs to a source: `http:NAME` where the producer gives a name, else `http`. What is turned away is counted
+under it. Bodies that are being received are limited in number, and each in time: a client that sends a byte a minute
+holds its place for a while and no longer.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +17,16 @@ from fastapi.responses import JSONResponse
 
 from llmprism.errors import LimitError, LLMPrismError, StoreError
 from llmprism.service.api.live import Live
+from llmprism.service.api.numbering import Numbering
 from llmprism.service.api.push import ARROW, TYPES, UnsupportedError, arrow_to_parquet, count_lines, receive_body
 from llmprism.service.intake import Payload, QueueFullError
 from llmprism.service.sources.directory import mapping_of
 
-__all__ = ["add_ingest"]
+__all__ = ["HTTP", "add_ingest", "clean_producer", "push_source"]
+
+HTTP: Final = "http"
+MAX_PRODUCERS: Final = 2_000
+"""Producers with counters and clocks of their own; those that come later share `http`."""
 
 _BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
 
@@ -24,7 +34,6 @@ _BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
 def add_ingest(app: FastAPI, live: Live) -> None:
     settings = live.config.http
     mapping = mapping_of(settings.map)
-    most = int(settings.max_body_mb * 1e6)
 
     @app.post(
         "/api/v1/flows",
@@ -33,6 +42,7 @@ def add_ingest(app: FastAPI, live: Live) -> None:
         openapi_extra={"requestBody": {"required": True, "content": dict.fromkeys(TYPES, _BINARY)}},
         responses={
             400: {"description": "the body cannot be read"},
+            408: {"description": "the body did not come in time"},
             413: {"description": "the body is too large"},
             415: {"description": "the media type or coding is not known"},
             503: {"description": "no room now; send it again later"},
@@ -46,64 +56,100 @@ def add_ingest(app: FastAPI, live: Live) -> None:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in TYPES:
             raise HTTPException(415, f"send one of {', '.join(TYPES)}")
-        source, position = _position(request)
-        if position is not None:
-            known = await asyncio.to_thread(live.store.position, source, position[0])
-            if known is not None and int(known) >= int(position[1]):
-                return JSONResponse({"duplicate": True, "records": 0, "stored": 0, "late": 0, "dropped": {}})
-            if position in live.in_flight:
-                raise HTTPException(409, "this batch is being stored; ask again", {"retry-after": "1"})
-            live.in_flight.add(position)
+        producer, number = _numbered(request)
+        source = push_source(live, producer)
+        if live.receiving >= settings.max_open:
+            live.intake.shed(source, _stated(request), 0)
+            raise HTTPException(503, "too many bodies are being received; send it later", {"retry-after": "2"})
+        if number is not None and (producer, number) in live.in_flight:
+            raise HTTPException(409, "this batch is being stored; ask again", {"retry-after": "1"})
+        live.in_flight.add((producer, number))
+        live.receiving += 1
+        received = False
         try:
             body = live.store.folder / "bodies" / uuid.uuid4().hex
             try:
-                payload = await _received(request, body, kind, most)
+                payload, digest = await _received(request, body, kind, live)
             except OSError as error:
                 raise _no_disk(live, request, source, error) from None
-            payload.source, payload.mapping = source, mapping
-            payload.positions = () if position is None else (position,)
-            return await _stored(live, request, payload)
+            live.receiving, received = live.receiving - 1, True
+            payload.source, payload.mapping, payload.records = source, mapping, _stated(request)
+            if number is not None and await _is_repeat(live, payload, producer, number, digest):
+                body.unlink(missing_ok=True)
+                return JSONResponse({"duplicate": True, "records": 0, "stored": 0, "late": 0, "dropped": {}})
+            return await _stored(live, payload)
         finally:
-            live.in_flight.discard(position or ("", ""))
+            live.receiving -= 0 if received else 1
+            live.in_flight.discard((producer, number))
+
+
+async def _is_repeat(live: Live, payload: Payload, producer: str, number: int, digest: str) -> bool:
+    """Was this body stored before? If not, its number goes with it."""
+    known = Numbering.parse(await asyncio.to_thread(live.store.position, HTTP, producer))
+    if known.is_repeat(number, digest):
+        live.intake.count(payload.source, "repeated_requests", "", 1)
+        return True
+    if known.restarts(number, digest):
+        live.intake.count(payload.source, "renumbered", "", 1)
+        known = Numbering()
+    payload.positions, payload.positions_of = ((producer, known.after(number, digest).text()),), HTTP
+    return False
+
+
+def push_source(live: Live, producer: str) -> str:
+    """The source that a push is counted under."""
+    if not producer:
+        return HTTP
+    if producer not in live.producers:
+        if len(live.producers) >= MAX_PRODUCERS:
+            return HTTP
+        live.producers.add(producer)
+    return f"{HTTP}:{producer}"
 
 
 def _no_disk(live: Live, request: Request, source: str, error: OSError) -> HTTPException:
     """The body could not be kept: it is turned away and counted, and the service says why."""
-    live.intake.shed(source, _whole_number(request.headers.get("llmprism-records", "0")), 0, "no_disk")
+    live.intake.shed(source, _stated(request), 0, "no_disk")
     live.intake.cannot_keep(error.strerror or str(error))
     return HTTPException(503, f"no room for the body now ({error.strerror}); send it again later", {"retry-after": "5"})
 
 
-async def _received(request: Request, body: Path, kind: str, most: int) -> Payload:
+async def _received(request: Request, body: Path, kind: str, live: Live) -> tuple[Payload, str]:
+    """The body as a file, with its digest."""
+    settings, most = live.config.http, int(live.config.http.max_body_mb * 1e6)
     coding = request.headers.get("content-encoding", "").strip().lower()
     if _whole_number(request.headers.get("content-length", "0")) > most:
         raise HTTPException(413, f"the body is larger than {most:,} bytes; send smaller batches")
+    form = TYPES[kind]
     try:
-        size = await receive_body(request.stream(), body, coding, most)
-        form = TYPES[kind]
+        async with asyncio.timeout(settings.body_timeout_s):
+            received = await receive_body(request.stream(), body, coding, most)
         if form == ARROW:
             packed = body.with_suffix(".parquet")
-            await asyncio.to_thread(arrow_to_parquet, body, packed, 4 * most)
+            records = live.config.store.batch_records
+            await asyncio.to_thread(arrow_to_parquet, body, packed, 4 * most, records)
             packed.replace(body)
             form = "parquet"
     except BaseException as error:
         body.unlink(missing_ok=True)
         body.with_suffix(".parquet").unlink(missing_ok=True)
+        if isinstance(error, TimeoutError):
+            message = f"the body did not come within {settings.body_timeout_s:.0f} s; send smaller batches"
+            raise HTTPException(408, message, {"connection": "close"}) from None
         if isinstance(error, UnsupportedError):
             raise HTTPException(415, str(error)) from None
         if isinstance(error, LLMPrismError):
             raise HTTPException(413 if isinstance(error, LimitError) else 400, str(error)) from None
         raise
-    return Payload("", body, size, format=form)
+    return Payload("", body, received.size, format=form), received.digest
 
 
-async def _stored(live: Live, request: Request, payload: Payload) -> JSONResponse:
+async def _stored(live: Live, payload: Payload) -> JSONResponse:
     try:
         done = live.intake.put(payload)
     except QueueFullError:
-        told = request.headers.get("llmprism-records")
-        text = payload.format == "jsonl" and told is None
-        records = await asyncio.to_thread(count_lines, payload.path) if text else _whole_number(told or "0")
+        text = payload.format == "jsonl" and not payload.records
+        records = await asyncio.to_thread(count_lines, payload.path) if text else payload.records
         live.intake.shed(payload.source, records, payload.size)
         payload.path.unlink(missing_ok=True)
         raise HTTPException(503, "no room for more records now; send them again later", {"retry-after": "2"}) from None
@@ -125,16 +171,26 @@ async def _stored(live: Live, request: Request, payload: Payload) -> JSONRespons
     )
 
 
-def _position(request: Request) -> tuple[str, tuple[str, str] | None]:
-    """(source, (producer, sequence)) of a push; the source of anonymous pushes is `http`."""
+def _numbered(request: Request) -> tuple[str, int | None]:
+    """(producer, number) of a push; ("", None) of an anonymous one."""
     producer = request.headers.get("llmprism-producer", "")
     sequence = request.headers.get("llmprism-sequence", "")
     if not producer and not sequence:
-        return "http", None
-    good = len(producer) <= 64 and producer.replace("-", "").replace("_", "").replace(".", "").isalnum()
-    if not good or not producer.isascii() or not sequence.isascii() or not sequence.isdigit() or len(sequence) > 18:
+        return "", None
+    if not clean_producer(producer) or not sequence.isascii() or not sequence.isdigit() or len(sequence) > 18:
         raise HTTPException(400, "llmprism-producer is a short name, llmprism-sequence a number that rises")
-    return "http", (producer, sequence)
+    return producer, int(sequence)
+
+
+def clean_producer(name: str) -> str:
+    """The name, or nothing where it is none that may be shown."""
+    good = len(name) <= 64 and name.isascii() and name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    return name if good else ""
+
+
+def _stated(request: Request) -> int:
+    """How many records the sender says there are; 0 where it does not."""
+    return _whole_number(request.headers.get("llmprism-records", "0"))
 
 
 def _whole_number(text: str) -> int:

@@ -1,8 +1,10 @@
 """A Kafka topic whose messages hold newline-separated JSON records, read by a consumer group.
 
-Messages are gathered for a second into one file and become one batch. The offsets are saved in the store with the
-batch's records; the group's own offsets are committed afterwards and only serve the cluster's lag displays. On start
-and on every assignment the partitions are set to the store's offsets, so a crash between the two changes nothing.
+Messages are gathered for a second into one file and become one batch. A message that does not begin as a JSON object is
+counted and left out, so that one that looks like another format cannot spoil the batch. The offsets are saved in the
+store with the batch's records; the group's own offsets are committed afterwards and only serve the cluster's lag
+displays. On start and on every assignment the partitions are set to the store's offsets, so a crash between the two
+changes nothing. An error ends `run`; its supervisor starts it again, and it reads on from the stored offsets.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ class KafkaSource:
         file = self._store.folder / "bodies" / f"{uuid.uuid4().hex}.jsonl"
         offsets: dict[int, int] = {}
         until = self._now_s() + self._settings.batch_s
-        messages = 0
+        messages = lines = 0
         with file.open("wb") as target:
             while self._now_s() < until and messages < self._settings.batch_messages and not stop.is_set():
                 for message in consumer.consume(1000, POLL_S):
@@ -87,17 +89,32 @@ class KafkaSource:
                         self.trouble = str(message.error())
                         continue
                     self.trouble = ""
-                    target.write((message.value() or b"").rstrip(b"\n") + b"\n")
                     offsets[message.partition()] = message.offset()
                     messages += 1
-        if not messages:
+                    text = self._text(message.value(), self.name)
+                    target.write(text)
+                    lines += text.count(b"\n")
+        if not lines:
             file.unlink(missing_ok=True)
+            if offsets:
+                self._store.add_counts(self.name, (), _positions(offsets), time.time_ns())
             return
-        self._commit(consumer, file, offsets, stop)
+        self._commit(consumer, file, offsets, lines, stop)
 
-    def _commit(self, consumer: Any, file: Path, offsets: dict[int, int], stop: threading.Event) -> None:
-        positions = tuple((str(partition), str(offset)) for partition, offset in sorted(offsets.items()))
-        payload = Payload(self.name, file, file.stat().st_size, positions, self._mapping, "jsonl")
+    def _text(self, value: bytes | None, source: str) -> bytes:
+        """The lines of a message, each ended; nothing where it does not begin as a JSON object, which is counted."""
+        text = (value or b"").strip()
+        if text.startswith(b"{"):
+            return text + b"\n"
+        if text:
+            self._intake.count(source, "received", "", 1)
+            self._intake.count(source, "dropped", "unreadable", 1)
+        return b""
+
+    def _commit(self, consumer: Any, file: Path, offsets: dict[int, int], lines: int, stop: threading.Event) -> None:
+        payload = Payload(
+            self.name, file, file.stat().st_size, _positions(offsets), self._mapping, "jsonl", records=lines
+        )
         try:
             self._intake.put(payload, wait=True).result()
         except (QueueFullError, StoreError):
@@ -113,3 +130,7 @@ class KafkaSource:
             ],
             asynchronous=True,
         )
+
+
+def _positions(offsets: dict[int, int]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(partition), str(offset)) for partition, offset in sorted(offsets.items()))

@@ -44,6 +44,7 @@ class _Gathered:
     file: BinaryIO
     first: int
     end: int
+    lines: int = 0
 
 
 class KafkaGroupSource(KafkaSource):
@@ -211,7 +212,9 @@ class KafkaGroupSource(KafkaSource):
         if missing > 0 and gathered.first != UNREAD:
             self._miss(partition, missing)
         self.trouble = ""
-        gathered.file.write((message.value() or b"").rstrip(b"\n") + b"\n")
+        text = self._text(message.value(), self._name(partition))
+        gathered.file.write(text)
+        gathered.lines += text.count(b"\n")
         gathered.end = message.offset() + 1
 
     def _miss(self, partition: int, offsets: int) -> None:
@@ -225,8 +228,15 @@ class KafkaGroupSource(KafkaSource):
             for partition, gathered in sorted(self._gathered.items()):
                 gathered.file.close()
                 span = ((str(partition), f"{gathered.first}:{gathered.end}"),)
+                if not gathered.lines:
+                    gathered.path.unlink(missing_ok=True)
+                    self._shared.add_counts(self._name(partition), (), span)
+                    self._next[partition] = gathered.end
+                    continue
                 size = gathered.path.stat().st_size
-                payload = Payload(self._name(partition), gathered.path, size, span, self._mapping, "jsonl")
+                payload = Payload(
+                    self._name(partition), gathered.path, size, span, self._mapping, "jsonl", records=gathered.lines
+                )
                 waiting.append((partition, gathered.end, self._intake.put(payload, wait=True)))
             self._gathered.clear()
             for partition, end, future in waiting:

@@ -69,6 +69,7 @@ function banner(data) {
   byId("about").textContent = `LLMPrism ${data.version}`;
   if (byId("token")) return;
   const lines = data.troubles.map((text) => el("p", { class: "note bad" }, text));
+  for (const text of data.clocks || []) lines.push(el("p", { class: "note" }, text));
   if (data.shedding) lines.push(el("p", { class: "note bad" }, "Overloaded: some pushed records are being turned away. They are counted under dropped, overload."));
   const age = (then) => format.duration(Math.round((data.now_ns - then) / 1e9) * 1e9);
   if (data.window && data.latest_ns - data.window.end_ns > 30e9) lines.push(el("p", { class: "note" }, `The picture is ${format.duration(Math.round((data.latest_ns - data.window.end_ns) / 1e9) * 1e9)} behind the records: this machine is too busy for them.`));
@@ -108,11 +109,29 @@ async function refresh() {
   refreshing = true;
   try {
     await current.refresh();
-    pulse("live", true);
+    alive();
   } catch (error) {
-    pulse("not answering", false);
+    silent();
   }
   refreshing = false;
+}
+
+// An old picture must look old: when the service does not answer, the whole page turns grey and says since when.
+let heard = Date.now();
+function alive() {
+  heard = Date.now();
+  document.documentElement.classList.remove("out-of-date");
+  if (byId("out-of-date")) byId("out-of-date").remove();
+  pulse("live", true);
+}
+
+function silent() {
+  pulse("not answering", false);
+  if (Date.now() - heard < 5000) return;
+  document.documentElement.classList.add("out-of-date");
+  const text = `The service has not answered since ${format.clock(heard * 1e6)}. What you see is the state of then; nothing is watched now.`;
+  if (byId("out-of-date")) byId("out-of-date").textContent = text;
+  else byId("banner").prepend(el("p", { class: "note bad", id: "out-of-date" }, text));
 }
 
 let listening = 0;
@@ -124,7 +143,7 @@ async function listen() {
       const response = await fetch("/api/v1/events", { headers: token ? { authorization: `Bearer ${token}` } : {} });
       if (response.status === 401) return;
       if (!response.ok) throw new Error(String(response.status));
-      pulse("live", true);
+      alive();
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       for (;;) {
@@ -133,10 +152,11 @@ async function listen() {
         rest += value;
         const parts = rest.split("\n\n");
         rest = parts.pop();
+        alive();
         if (parts.some((part) => part.startsWith("event: revision"))) refresh();
       }
     } catch (error) {
-      pulse("not answering", false);
+      silent();
     }
     await new Promise((resolve) => setTimeout(resolve, 2000));
   }

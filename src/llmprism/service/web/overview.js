@@ -25,8 +25,9 @@ function verdict(data) {
   const gpus = data.jobs.reduce((sum, job) => sum + job.gpus, 0);
   const slow = data.jobs.filter((job) => ["slowed", "stalled"].includes(job.state)).length;
   const stale = data.window && data.now_ns - data.window.end_ns > 45e9;
-  const mood = open ? "bad" : data.jobs.length && !slow && !stale ? "good" : "warn";
-  const calm = slow ? `No fault found, but ${format.plural(slow, "job")} slower than usual` : stale ? `Nothing was wrong ${format.ago(data.window.end_ns, data.now_ns)}` : "Nothing wrong";
+  const broken = data.troubles.length > 0;
+  const mood = open ? "bad" : data.jobs.length && !slow && !stale && !broken ? "good" : "warn";
+  const calm = broken ? "No fault found, but this service has troubles of its own" : slow ? `No fault found, but ${format.plural(slow, "job")} slower than usual` : stale ? `Nothing was wrong ${format.ago(data.window.end_ns, data.now_ns)}` : "Nothing wrong";
   const text = open ? `${format.plural(open, "problem")} open` : data.jobs.length ? calm : "No training job seen yet";
   const losing = data.jobs.reduce((sum, job) => sum + lostRate(job), 0);
   const tiles = [
@@ -75,13 +76,21 @@ export function jobCard(job) {
     el("div", { class: "small" }, job.recent_ns ? `step ${format.duration(job.recent_ns)}` : "no steps yet", job.baseline_ns ? `, usually ${format.duration(job.baseline_ns)}` : ""));
 }
 
+// How a source's clock stands to the others', and how old its records are when they come.
+function clockText(clock) {
+  if (!clock) return "–";
+  const lag = `arrives ${format.duration(Math.max(0, Math.round(clock.lag_s * 1e9)))} after`;
+  if (clock.state === "moved") return `${format.duration(Math.round(Math.abs(clock.offset_s) * 1e9))} ${clock.offset_s > 0 ? "ahead" : "behind"}, taken out; ${lag}`;
+  return clock.state === "late" ? `late; ${lag}` : `agrees; ${lag}`;
+}
+
 function inputLine(data) {
   const rows = data.sources.filter((source) => source.name !== "service");
   if (!rows.length) return null;
   const reasons = (source) => Object.entries(source.dropped || {}).map(([reason, count]) => `${reason} ${format.count(count)}`).join(", ") || "none";
   const table = el("table", { class: "plain" },
-    el("thead", {}, el("tr", {}, ["source", "latest record", "received", "stored", "late", "dropped"].map((name, index) => el("th", { scope: "col", class: index > 1 && index < 5 ? "number" : null }, name)))),
-    el("tbody", {}, rows.map((source) => el("tr", {}, el("th", { scope: "row" }, source.name), el("td", {}, source.latest_ns ? format.ago(source.latest_ns, data.now_ns) : "none"), ["received", "stored", "late"].map((key) => el("td", { class: "number" }, format.count(source[key]))), el("td", {}, reasons(source))))));
+    el("thead", {}, el("tr", {}, ["source", "latest record", "per second", "received", "stored", "late", "never looked at", "clock", "dropped"].map((name, index) => el("th", { scope: "col", class: index > 1 && index < 7 ? "number" : null }, name)))),
+    el("tbody", {}, rows.map((source) => el("tr", {}, el("th", { scope: "row" }, source.name), el("td", {}, source.latest_ns ? format.ago(source.latest_ns, data.now_ns) : "none"), el("td", { class: "number" }, source.clock ? format.count(Math.round(source.clock.records_per_s)) : "–"), ["received", "stored", "late", "unseen"].map((key) => el("td", { class: "number" }, format.count(source[key]))), el("td", {}, clockText(source.clock)), el("td", {}, reasons(source))))));
   return section("Records", null, el("div", { class: "panel scroll" }, table), (data.picture.notes || []).slice(0, 6).map((note) => el("p", { class: "note" }, note)));
 }
 

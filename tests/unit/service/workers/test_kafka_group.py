@@ -31,7 +31,7 @@ class Message:
         return self._offset
 
     def value(self):
-        return f"m{self._offset}".encode()
+        return f"{{m{self._offset}}}".encode()
 
     def error(self):
         return self._error and SimpleNamespace(code=lambda: self._error)
@@ -127,7 +127,7 @@ def run(source, topic, turns=8):
 
 
 def names(offsets):
-    return [f"m{offset}" for offset in offsets]
+    return [f"{{m{offset}}}" for offset in offsets]
 
 
 def test_all_messages_are_taken_in_order_and_the_end_is_told(parts):
