@@ -76,28 +76,22 @@ def _peak_mb() -> float:
 
 def stages(flows_path: Path, topology_path: Path | None, memory_limit: str | None) -> tuple[Stages, int]:
     """The pipeline of `diagnose --json`, one stage after the other."""
-    from llmprism import diagnose, parallelism, recognize, timeline
     from llmprism.ingest import read_topology, read_transfers
+    from llmprism.pipeline.local import LocalCluster
+    from llmprism.pipeline.order import find_findings, recognise_jobs
 
     done = Stages()
     topology = done.run("topology", lambda: read_topology(topology_path)) if topology_path else None
     flows = done.run("read, order, put together", lambda: read_transfers([flows_path], memory_limit=memory_limit))
     records, window, transfers = flows.counts.records, flows.window, flows.transfers
-    found = done.run("jobs", lambda: recognize.recognize(transfers, topology))
+    cluster = done.run("totals of pairs", lambda: LocalCluster(flows, window, with_events=False))
+    draft, drafts = done.run("jobs", lambda: recognise_jobs(cluster, topology))
     rows = transfers.start_ns.size
-    layouts = done.run("layouts", lambda: [parallelism.identify_layout(job) for job in found.jobs])
-    told = done.run(
-        "steps",
-        lambda: [
-            (job, layout, timeline.reconstruct_timeline(job, layout, with_events=False))
-            for job, layout in zip(found.jobs, layouts, strict=True)
-        ],
-    )
-    states = done.run("states", lambda: [diagnose.job_state(one[0], one[2], window) for one in told])
-    findings = done.run("faults", lambda: diagnose.find_faults(told, states, topology, window, found.outside))
+    jobs = done.run("layouts, steps, states", lambda: cluster.analyse(draft, drafts, lambda _share: None))
+    findings, _ = done.run("faults", lambda: find_findings(cluster, draft, drafts, jobs))
     print(
-        f"{records:,} records, {rows:,} transfers, {len(transfers.addresses):,} addresses, {len(found.jobs):,} jobs, "
-        f"{sum(job.transfers.pair_count for job in found.jobs):,} pairs, {len(findings)} findings\n"
+        f"{records:,} records, {rows:,} transfers, {len(transfers.addresses):,} addresses, {len(jobs):,} jobs, "
+        f"{sum(one.job.transfers.pair_count for one in jobs):,} pairs, {len(findings)} findings\n"
     )
     return done, records
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from llmprism.diagnose import find_faults, job_state
+from llmprism.diagnose import job_state
 from llmprism.diagnose.evidence import JobEvidence, gather_evidence
 from llmprism.diagnose.imbalance import find_imbalance
 from llmprism.diagnose.late_member import find_late_members
@@ -23,8 +23,8 @@ from llmprism.ingest import assemble_transfers, read_flows, read_topology
 from llmprism.model import Finding, FindingKind, FlowTable, Topology, TransferTable, WhereType, Window
 from llmprism.parallelism import identify_layout
 from llmprism.pipeline import diagnose
-from llmprism.recognize import recognize
 from llmprism.timeline import reconstruct_timeline
+from support.stages import recognize
 from unit.builders import MS, SECOND, BuiltJob, Flow, build_job, chatter, cut_in_pieces, flow_table
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +43,8 @@ class Seen(NamedTuple):
     evidence: list[JobEvidence]
     window: Window
     outside: TransferTable | None
+    flows: FlowTable
+    topology: Topology | None
 
     @property
     def members(self) -> frozenset[int]:
@@ -56,7 +58,7 @@ def look(flows: FlowTable, topology: Topology | None) -> Seen:
         layout = identify_layout(job)
         timeline = reconstruct_timeline(job, layout, with_events=False)
         evidence.append(gather_evidence(job, layout, timeline, job_state(job, timeline, flows.window)))
-    return Seen(evidence, flows.window, recognition.outside)
+    return Seen(evidence, flows.window, recognition.outside, flows, topology)
 
 
 @cache
@@ -129,8 +131,7 @@ def test_every_detector_is_quiet_on_healthy_runs(
 @pytest.mark.parametrize("run", HEALTHY)
 def test_all_detectors_together_are_quiet_too(run: Callable[[], Seen]) -> None:
     seen = run()
-    told = [(evidence.job, evidence.layout, evidence.timeline) for evidence in seen.evidence]
-    assert find_faults(told, [evidence.state for evidence in seen.evidence], None, seen.window, seen.outside) == ()
+    assert diagnose(seen.flows, seen.topology, with_events=False).findings == ()
 
 
 def test_there_are_healthy_captures_among_the_examples() -> None:

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
-from llmprism.diagnose.evidence import JobEvidence, gather_evidence
+from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.imbalance import find_imbalance
 from llmprism.diagnose.late_member import find_late_members
-from llmprism.diagnose.slow_cells import SlowCells, judge_transfers
-from llmprism.diagnose.slow_storage import find_slow_storage
+from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.diagnose.slow_transfer import find_slow_places
 from llmprism.diagnose.standstill import find_standstills
 from llmprism.diagnose.stopped import SETTLED_STEPS, find_stopped, is_settled
 from llmprism.diagnose.what_if import lost_in_job, priced
 from llmprism.model.finding import Finding, WhereType
 from llmprism.model.flows import TransferTable, Window
-from llmprism.model.job import Job, JobState
-from llmprism.model.layout import JobLayout
-from llmprism.model.timeline import Timeline
-from llmprism.model.topology import Topology
+from llmprism.model.job import Job
 
 __all__ = [
     "JobFaults",
     "Shared",
-    "diagnose_jobs",
-    "find_faults",
     "find_job_faults",
     "find_shared_faults",
     "ranked",
@@ -81,44 +75,6 @@ class JobFaults:
         """What the job lost in all; findings that overlap share their cost, so no second counts twice."""
         own = sum(finding.lost_gpu_seconds for finding in self.findings)
         return round(own + sum(seconds for _, seconds in self.costs), 3)
-
-
-def find_faults(
-    jobs: Sequence[tuple[Job, JobLayout, Timeline]],
-    states: Sequence[JobState],
-    topology: Topology | None,
-    window: Window,
-    outside: TransferTable | None = None,
-) -> tuple[Finding, ...]:
-    """All findings, the costliest first. `outside` holds the jobs' transfers with storage and other servers."""
-    return diagnose_jobs(jobs, states, topology, window, outside)[0]
-
-
-def diagnose_jobs(
-    jobs: Sequence[tuple[Job, JobLayout, Timeline]],
-    states: Sequence[JobState],
-    topology: Topology | None,  # noqa: ARG001 - paths come with the records
-    window: Window,
-    outside: TransferTable | None = None,
-    each: Callable[..., Iterable[Any]] = map,
-) -> tuple[tuple[Finding, ...], tuple[float | None, ...]]:
-    """All findings, and the GPU-seconds that each job lost to them; None where its steps were not seen.
-
-    `each` applies a function to every job, as `map` does; that of a pool of threads looks at several at a time.
-    """
-    evidence: list[JobEvidence] = list(each(_evidence, jobs, states))
-    members = frozenset(member for job, _, _ in jobs for member in job.members)
-    cells: list[SlowCells] = list(each(judge_transfers, [one for one in evidence if one.steps]))
-    storage = find_slow_storage(outside, members)
-    shared = find_shared_faults([one.job for one in evidence], cells, storage, _ends(outside), window)
-    faults: list[JobFaults] = list(each(lambda one: find_job_faults(one, shared.about(one.job), window), evidence))
-    lost = tuple(fault.lost_gpu_seconds if one.steps else None for one, fault in zip(evidence, faults, strict=True))
-    return with_costs(shared, faults), lost
-
-
-def _evidence(told: tuple[Job, JobLayout, Timeline], state: JobState) -> JobEvidence:
-    job, layout, timeline = told
-    return gather_evidence(job, layout, timeline, state)
 
 
 def find_shared_faults(

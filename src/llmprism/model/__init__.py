@@ -5,7 +5,7 @@ from llmprism.model.congestion import CongestionTable
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.fitness import Answer, ClockOffset, Fitness, Question, Verdict
 from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
-from llmprism.model.job import Job, JobState, Recognition
+from llmprism.model.job import Job, JobState
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife, StepMark
 from llmprism.model.report import JobReport, Report, SwitchLoad
@@ -38,7 +38,6 @@ __all__ = [
     "PairKind",
     "PairRoles",
     "Question",
-    "Recognition",
     "Report",
     "RunLife",
     "Schedule",

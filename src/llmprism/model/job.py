@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.flows import TransferTable
 
-__all__ = ["Job", "JobState", "Recognition"]
+__all__ = ["Job", "JobState"]
 
 
 class JobState(StrEnum):
@@ -47,15 +47,3 @@ class Job:
     outside_until_ns: int = 0
     clock_candidates: tuple[ClockCandidate, ...] = ()
     slots: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Recognition:
-    """The jobs, and the records that belong to none of them, by reason.
-
-    `outside` holds the bulk transfers between the jobs' members and others: storage, mostly.
-    """
-
-    jobs: tuple[Job, ...]
-    unused: tuple[tuple[str, int], ...] = ()
-    outside: TransferTable | None = None

@@ -20,7 +20,16 @@ from llmprism.pipeline.local import LocalCluster, Processes, analyse_job
 from llmprism.pipeline.order import Progress, diagnose_cluster
 from llmprism.pipeline.published import diagnose_by_published_rules
 
-__all__ = ["METHODS", "Processes", "Progress", "analyse_job", "diagnose", "diagnose_cluster"]
+__all__ = [
+    "METHODS",
+    "LocalCluster",
+    "Processes",
+    "Progress",
+    "analyse_job",
+    "diagnose",
+    "diagnose_by_published_rules",
+    "diagnose_cluster",
+]
 
 METHODS: Final = ("prism", "paper")
 

@@ -32,7 +32,14 @@ from llmprism.recognize.recognise_jobs import (
     unused_records,
 )
 
-__all__ = ["Progress", "counts_of", "diagnose_cluster", "job_notes", "recognise_jobs", "usable_topology"]
+__all__ = [
+    "Progress",
+    "diagnose_cluster",
+    "find_findings",
+    "job_notes",
+    "recognise_jobs",
+    "usable_topology",
+]
 
 Progress = Callable[[str, float], None]
 """Called with the name of a stage and the share of it that is done (0..1)."""
@@ -47,10 +54,10 @@ def diagnose_cluster(cluster: Cluster, topology: Topology | None, report_progres
     report_progress("layout and timeline", 0.0)
     jobs = cluster.analyse(draft, drafts, lambda share: report_progress("layout and timeline", share))
     report_progress("diagnosis", 0.0)
-    findings, lost = _findings(cluster, draft, drafts, jobs)
+    findings, lost = find_findings(cluster, draft, drafts, jobs)
     return Report(
         window=graph.window,
-        input=counts_of(graph.counts, unused_records(draft, drafts)),
+        input=_counts_of(graph.counts, unused_records(draft, drafts)),
         addresses=graph.addresses,
         jobs=tuple(
             JobReport(one.job, one.state, one.layout, one.timeline, seconds)
@@ -70,7 +77,7 @@ def recognise_jobs(cluster: Cluster, topology: Topology | None) -> tuple[Draft, 
     return draft, draft_jobs(draft, joined, cluster.rails(draft, joined.questions), topology)
 
 
-def _findings(
+def find_findings(
     cluster: Cluster, draft: Draft, drafts: Sequence[JobDraft], jobs: Sequence[AnalysedJob]
 ) -> tuple[tuple[Finding, ...], list[float | None]]:
     """Findings over all jobs first, then those of each job, in their light.
@@ -115,6 +122,6 @@ def job_notes(layouts: Iterable[tuple[str, JobLayout]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{job}: {note}" for job, layout in layouts for note in layout.notes))
 
 
-def counts_of(counts: InputCounts, unused: tuple[tuple[str, int], ...]) -> InputCounts:
+def _counts_of(counts: InputCounts, unused: tuple[tuple[str, int], ...]) -> InputCounts:
     """The counts with the records that belong to no job moved to the dropped ones."""
     return InputCounts(counts.records, counts.used - sum(count for _, count in unused), counts.dropped + unused)

@@ -1,6 +1,5 @@
 """Transfers → jobs."""
 
 from llmprism.recognize.published_rules import recognize_paper
-from llmprism.recognize.recognise_jobs import recognize
 
-__all__ = ["recognize", "recognize_paper"]
+__all__ = ["recognize_paper"]

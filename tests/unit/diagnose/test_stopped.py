@@ -5,8 +5,8 @@ import pytest
 from llmprism.diagnose.stopped import find_stopped, job_state
 from llmprism.model import FindingKind, JobState, Where, WhereType, Window
 from llmprism.parallelism import identify_layout
-from llmprism.recognize import recognize
 from llmprism.timeline import reconstruct_timeline
+from support.stages import recognize
 from unit.builders import MS, SECOND, Flow, address_of, build_job, chatter, transfer_table
 
 

@@ -8,8 +8,8 @@ from llmprism.diagnose.late_member import find_late_members
 from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
 from llmprism.model import FindingKind, JobState
 from llmprism.parallelism import identify_layout
-from llmprism.recognize import recognize
 from llmprism.timeline import reconstruct_timeline
+from support.stages import recognize
 from unit.builders import address_of, build_job, transfer_table
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from llmprism.model import PairKind, Schedule, Sharding
 from llmprism.parallelism import identify_layout
-from llmprism.recognize import recognize
+from support.stages import recognize
 from unit.builders import SECOND, Flow, build_job, chatter, cut_in_pieces, transfer_table
 
 SHAPES = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llmprism.model import Nic, Server, Topology
-from llmprism.recognize import recognize
+from support.stages import recognize
 from unit.builders import MS, Flow, build_job, transfer_table
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from llmprism.model import Nic, Server, Topology
-from llmprism.recognize import recognize
+from support.stages import recognize
 from unit.builders import MS, SECOND, Flow, build_job, chatter, cut_in_pieces, flow_table, transfer_table
 
 

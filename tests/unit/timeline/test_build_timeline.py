@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from llmprism.parallelism import identify_layout
-from llmprism.recognize import recognize
 from llmprism.timeline import reconstruct_timeline
+from support.stages import recognize
 from unit.builders import SECOND, Flow, build_job, cut_in_pieces, transfer_table
 
 

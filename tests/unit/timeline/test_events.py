@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from llmprism.model import EventKind, Job, JobLayout, Layout, PairKind, PairRoles, Steps
 from llmprism.parallelism import identify_layout
-from llmprism.recognize import recognize
 from llmprism.timeline.events import FUSE_NS, SHORTEST_GAP_NS, events_of
 from llmprism.timeline.steps import steps_of
+from support.stages import recognize
 from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
 
 COMPUTE, SEND, RECV, DP, IDLE = (
