@@ -1,7 +1,8 @@
 """Pairs that serve two jobs one after the other are cut in two.
 
 A scheduler may give the servers of a finished job to the next one, and some pairs of NICs then talk in both. Such a
-pair is cut at a silence of both of its ends if the peers of either end are not the same before and after it. A job that
+pair is cut at a silence of both of its ends if the peers of either end are not the same just before and just after it:
+a job hands out its parameters over links that it never uses again, and those were not its peers any more. A job that
 only pauses, or comes back after a crash, has the same peers and is not cut. A peer is new, or gone, only if it was
 silent from the first record on, or up to the last one, for longer than ever in between: in the first and the last
 seconds of a window not everybody has sent yet, or again.
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.flows import Int32, Int64
+from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.recognize.segments import MIN_SILENCE_NS, PairSegments
 
 Bool = NDArray[np.bool_]
@@ -20,7 +22,9 @@ Bool = NDArray[np.bool_]
 __all__ = ["reused_segments"]
 
 
-def reused_segments(pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool) -> Bool:
+def reused_segments(
+    pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, rules: RecognitionRules = RULES
+) -> Bool:
     """For every segment whether its pair passes to another job with it; `bulk` says which pairs may."""
     cut = np.zeros(segments.row.size, dtype=np.bool_)
     pair = segments.pair_of_segment
@@ -31,7 +35,7 @@ def reused_segments(pair_src: Int32, pair_dst: Int32, segments: PairSegments, bu
     candidates = candidates[_peers_may_change(pair_src, pair_dst, segments, bulk, (begin_ns, end_ns), candidates)]
     if not candidates.size:
         return cut
-    activity = _Activity(pair_src, pair_dst, segments, bulk, (begin_ns, end_ns))
+    activity = _Activity(pair_src, pair_dst, segments, bulk, (begin_ns, end_ns), rules)
     for segment in candidates:
         before, after = int(segments.message_last_ns[segment - 1]), int(segments.message_first_ns[segment])
         cut[segment] = activity.changes(int(pair[segment]), before, after)
@@ -79,8 +83,10 @@ class _Activity:
     """When and with whom each address exchanges bulk traffic."""
 
     def __init__(
-        self, pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, presence: tuple[Int64, Int64]
-    ) -> None:
+        self, pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, presence: tuple[Int64, Int64],
+        rules: RecognitionRules,
+    ) -> None:  # fmt: skip
+        self.rules = rules
         self.begin_ns, self.end_ns = presence
         self.pair_src, self.pair_dst = pair_src, pair_dst
         self.segments = segments
@@ -100,8 +106,7 @@ class _Activity:
         ends = int(self.pair_src[pair]), int(self.pair_dst[pair])
         if not all(self._silent(end, before_ns, after_ns) for end in ends):
             return False
-        middle = (before_ns + after_ns) // 2
-        return any(self._active(end, middle, False) != self._active(end, middle, True) for end in ends)
+        return any(self._other_peers(end, before_ns, after_ns) for end in ends)
 
     def _of(self, pair: int) -> slice:
         return slice(int(self.segments.offsets[pair]), int(self.segments.offsets[pair + 1]))
@@ -120,8 +125,12 @@ class _Activity:
                 return False
         return True
 
-    def _active(self, end: int, when: int, later: bool) -> frozenset[int]:
-        """Pairs of the address that send before (or after) a time."""
-        return frozenset(
-            pair for pair in self.pairs_of(end) if (self.end_ns[pair] > when if later else self.begin_ns[pair] < when)
-        )
+    def _other_peers(self, end: int, before_ns: int, after_ns: int) -> bool:
+        """Does the address give up pairs with this silence, or take up new ones?"""
+        pairs = np.array(self.pairs_of(end))
+        first, last = self.segments.offsets[pairs], self.segments.offsets[pairs + 1] - 1
+        began, ended = self.segments.message_first_ns[first], self.segments.message_last_ns[last]
+        middle, recent = (before_ns + after_ns) // 2, self.rules.recent_share
+        gone = (self.end_ns[pairs] <= middle) & (ended >= before_ns - recent * (before_ns - began.min()))
+        new = (self.begin_ns[pairs] >= middle) & (began <= after_ns + recent * (ended.max() - after_ns))
+        return bool(gone.any() or new.any())

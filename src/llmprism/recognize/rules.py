@@ -58,6 +58,11 @@ class RecognitionRules:
     hub_factor: float = 2.0
     """And this many times the peers that its peers usually have: in an all-to-all everybody has as many."""
 
+    # Servers that are used again
+    recent_share: float = 0.5
+    """Of the time that an address was seen before a silence (or after it): a pair that fell silent earlier than that
+    was not given up with it, as those are not over which a job hands out its parameters once."""
+
     # Do two clusters step together, by their clocks
     common_time: float = 0.5
     """Share of the longer clock's time that both must have seen: two runs one after the other are two jobs."""

@@ -13,6 +13,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.recognize.bulk import bulk_pairs, pair_traffic
 from llmprism.recognize.clock import cluster_clocks, witness_pairs
 from llmprism.recognize.epochs import _Activity, _presence, reused_segments
+from llmprism.recognize.rules import RULES
 from llmprism.recognize.segments import MIN_SILENCE_NS, PairPieces, segments_of
 from unit.builders import Flow, transfer_table
 
@@ -70,7 +71,7 @@ def test_silence_by_segments_is_silence_by_transfers(records, first, beyond):
     transfers = transfer_table(records)
     bulk = bulk_pairs(transfers, pair_traffic(transfers))
     segments = segments_of(transfers)
-    activity = _Activity(transfers.pair_src, transfers.pair_dst, segments, bulk, _presence(segments))
+    activity = _Activity(transfers.pair_src, transfers.pair_dst, segments, bulk, _presence(segments), RULES)
     last = first + MIN_SILENCE_NS + beyond
     spare = beyond // 2
     for end in np.union1d(transfers.pair_src[bulk], transfers.pair_dst[bulk]):
@@ -107,6 +108,15 @@ def test_a_pause_cuts_nothing():
     segments = segments_of(transfers)
     assert not reused_segments(transfers.pair_src, transfers.pair_dst, segments, np.ones(2, dtype=np.bool_)).any()
     assert segments.row.size == 4
+
+
+def test_links_that_were_used_once_at_the_beginning_are_no_peers_that_changed():
+    """Parameters are handed out by a to c; the ring of a and b then pauses in mid-training."""
+    flows = [Flow("a", "c", 0, 1000, 10**6)]
+    flows += [Flow(x, y, t * SECOND, t * SECOND + 1000, 10**6) for t in (1, 2, 3, 4, 12, 13) for x, y in ("ab", "ba")]
+    transfers = transfer_table(flows)
+    bulk = np.ones(transfers.pair_count, dtype=np.bool_)
+    assert not reused_segments(transfers.pair_src, transfers.pair_dst, segments_of(transfers), bulk).any()
 
 
 def test_who_has_not_sent_again_when_the_window_ends_is_not_gone():
