@@ -6,6 +6,7 @@
     python benchmarks/robust.py --first 17 --count 1      one seed again
     python benchmarks/robust.py --scenario FILE.toml      a scenario of a file, such as a failure made small
     python benchmarks/robust.py --no-shrink               only the table
+    python benchmarks/robust.py --sensitivity             every constant moved by a fifth, with what it changes
 
 A scenario is right in its layout when jobs, pairs (99 %), groups, pipelines and micro-batches are. Failures go to
 out/robust/seed-N.toml with what went wrong and what it takes to make it happen; `llmprism simulate` reads them.
@@ -25,7 +26,9 @@ from calibration import calibration_table
 from llmprism.sim import Scenario, read_scenario
 from robust_case import CHECKS, Outcome, run_case
 from robust_draw import as_toml, draw_scenario
+from robust_sensitivity import sensitivity
 from robust_shrink import Shrunk, shrink, unusual
+from robust_sources import RECORD, read_record, table
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "out" / "robust"
@@ -45,6 +48,13 @@ class Case:
 def main() -> int:
     arguments = _arguments()
     begin = time.perf_counter()
+    if arguments.sources:
+        print("\n".join(table(read_record(RECORD.read_text(encoding="utf-8")))))
+        return 0
+    if arguments.sensitivity:
+        seeds = range(arguments.first, arguments.first + min(arguments.count, 8))
+        print("\n".join(sensitivity(arguments.match, seeds, arguments.jobs, arguments.kernels)))
+        return 0
     if arguments.scenario:
         tasks: list[Task] = [(0, Path(name), False, 0) for name in arguments.scenario]
     else:
@@ -72,6 +82,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("--tries", type=int, default=30, help="runs that making one failure small may take")
     parser.add_argument("--no-shrink", action="store_true", help="do not make failures small")
+    parser.add_argument("--sources", action="store_true", help="which change looked at which source (robust_sources)")
+    parser.add_argument("--sensitivity", action="store_true", help="every constant moved by a fifth either way")
+    parser.add_argument("--match", default="", help="with --sensitivity: only constants whose place holds this")
+    parser.add_argument("--kernels", action="store_true", help="with --sensitivity: also those that kernels read")
     parser.add_argument("--out", type=Path, default=OUT, help="folder for the failures")
     return parser.parse_args()
 

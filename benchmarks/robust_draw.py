@@ -90,7 +90,7 @@ def _cluster(rng: random.Random) -> ClusterSpec:
         fabric=rng.choice(("rail", "plain")),
         servers_per_pod=rng.choice((2, 4, 16)),
         spines=rng.choice((1, 2, 4)),
-        nic_gbps=rng.choice((10.0, 25.0, 50.0, 100.0, 200.0, 400.0)),
+        nic_gbps=rng.choice((1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0, 400.0)),
         nvlink=rng.random() < 0.6,
         address_plan=rng.choice(("rail", "server", "ipv6")),
         storage_nodes=rng.choice((1, 2, 4, 8)),
@@ -121,7 +121,7 @@ def _layout(rng: random.Random, cluster: ClusterSpec, name: str) -> JobSpec | No
         return None
     alone = cluster.gpus_per_server == 1 or not cluster.nvlink
     schedule = rng.choice(("1f1b", "1f1b", "1f1b", "gpipe", "interleaved", "zero_bubble"))
-    micro = rng.choice((2, 3, 4, 6, 8, 12, 16, 24, 32, 64)) if pp > 1 else rng.choice((1, 1, 2, 4, 8))
+    micro = rng.choice((2, 3, 4, 4, 6, 8, 8, 12, 16, 24, 32, 64)) if pp > 1 else rng.choice((1, 1, 2, 4, 8))
     if schedule == "interleaved":
         micro = max(pp, micro // pp * pp)
     sharding = rng.choice(("none", "none", "none", "zero1", "zero2", "fsdp", "fsdp", "hsdp"))
@@ -146,7 +146,7 @@ def _layout(rng: random.Random, cluster: ClusterSpec, name: str) -> JobSpec | No
 
 def _sized(rng: random.Random, job: JobSpec, cluster: ClusterSpec) -> tuple[JobSpec, float]:
     """Times, then the bytes that take them; returns about how long a step is."""
-    target_s = log_uniform(rng, *STEP_S)
+    target_s = log_uniform(rng, STEP_S[0], 3.0) if cluster.nic_gbps < 20 else log_uniform(rng, *STEP_S)
     gradient_share = log_uniform(rng, 0.01, 0.4) if rng.random() < 0.85 else rng.uniform(0.5, 0.85)
     in_turn = 3 * (job.micro_batches + job.pp - 1)
     compute_ms = target_s * (1 - gradient_share) / in_turn * 1e3

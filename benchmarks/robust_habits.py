@@ -26,15 +26,18 @@ def rounded(value: float) -> float:
 
 
 def noise(rng: random.Random, job: JobSpec) -> JobSpec:
+    if rng.random() < 0.2:
+        return replace(job, step_jitter=0.002, compute_jitter=0.002, stall_probability=0.0, byte_noise=0.0003)
     return replace(
         job,
-        step_jitter=rng.choice((0.005, 0.03, 0.1)),
-        compute_jitter=rng.choice((0.005, 0.03, 0.12)),
+        step_jitter=rng.choice((0.002, 0.03, 0.1)),
+        compute_jitter=rng.choice((0.002, 0.03, 0.12)),
         stall_probability=rng.choice((0.0, 0.02, 0.1, 0.35)),
         variable_length=rng.choice((0.0, 0.0, 0.0, 0.2)),
         alternate=rng.choice((1.0, 1.0, 1.0, 1.3)),
         spike_probability=rng.choice((0.0, 0.0, 0.03)),
-        gradient_norm=rng.random() < 0.6,
+        gradient_norm=rng.random() < 0.4,
+        byte_noise=rng.choice((0.0, 0.0003, 0.002, 0.03)),
     )
 
 

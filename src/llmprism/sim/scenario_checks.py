@@ -80,7 +80,7 @@ def _check_job(scenario: Scenario, job: JobSpec) -> None:
     _demand(scenario, 0 <= job.ring_pieces <= MAX_RING_PIECES, f"{name}: ring_pieces must be 0 to {MAX_RING_PIECES}")
     _demand(scenario, 1 <= job.channels <= 4, f"{name}: channels must be 1 to 4")
     _demand(scenario, job.storage_fanout >= 1, f"{name}: storage_fanout must be at least 1")
-    shares = (job.hop_gap_ms, job.host_jitter_ms, job.gather_share, job.optimizer_spread)
+    shares = (job.hop_gap_ms, job.host_jitter_ms, job.gather_share, job.optimizer_spread, job.byte_noise)
     _demand(scenario, min(shares) >= 0, f"{name}: times and shares are not negative")
     even = not job.shard_group or (job.dp * job.cp) % job.shard_group == 0
     _demand(scenario, even, f"{name}: shard_group must divide dp * cp")

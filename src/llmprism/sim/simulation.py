@@ -193,6 +193,7 @@ class Simulation:
             stall_probability=per_job([spec.stall_probability for spec in specs]),
             lane_jitter_ns=per_job([spec.host_jitter_ms * 1e6 for spec in specs]),
             hop_gap_ns=per_job([spec.hop_gap_ms * 1e6 for spec in specs]),
+            byte_noise=per_job([spec.byte_noise for spec in specs]),
             step_factor=np.stack([self._step_factors(spec) for spec in specs]) if specs else np.ones((1, 1)),
             hang=hang,
             dead=dead,

@@ -100,7 +100,8 @@ class JobSpec:
     `gather_share`: bytes that optimizer sharding gathers per byte that it scatters (0.5: 4-byte gradients, 2-byte
     parameters); `overlap_gather`: it does so under the next forward pass. `regather`: FSDP in a pipeline gathers and
     scatters for every micro-batch, else once a step. `optimizer_spread`: how much longer the optimizer takes on some
-    ranks. `storage_fanout`: storage nodes that each rank reads from.
+    ranks. `storage_fanout`: storage nodes that each rank reads from. `byte_noise`: share by which the bytes of a transfer
+    vary (headers, retries, padding; 0.0003 in the real captures).
     """
 
     name: str = "job"
@@ -164,6 +165,7 @@ class JobSpec:
     regather: bool = True
     optimizer_spread: float = 0.0
     storage_fanout: int = 1
+    byte_noise: float = 0.0
 
     @property
     def gpus(self) -> int:

@@ -88,6 +88,7 @@ class Jobs(NamedTuple):
     stall_probability: Float64
     lane_jitter_ns: Float64
     hop_gap_ns: Float64
+    byte_noise: Float64
     step_factor: Float64  # [job, STEP_FACTORS]
     hang: Int64  # [cell]
     dead: Int64  # [nic]: from then on it neither sends nor receives

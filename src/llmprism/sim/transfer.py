@@ -107,6 +107,8 @@ def transfer(world: World, op: int, pair: int, ready: int, size: float, step: in
     end = start + active + pause
     state.tx_free[src] = end
     state.rx_free[dst] = end
+    if jobs.byte_noise[job] > 0.0:
+        size *= 1.0 + jobs.byte_noise[job] * (2.0 * uniform(world.seed, pair, step, salt + 15485863) - 1.0)
     cut = min(jobs.crash[job], min(jobs.dead[src], jobs.dead[dst]))
     write_row(state, world.out, pair, start, end, size, active, world.ops.kind[op], step, joinable, cut)
     return int(end + LATENCY_NS)

@@ -158,3 +158,13 @@ def test_neighbours_are_seen_and_belong_to_no_job(run_scenario: RunScenario) -> 
     assert {(a, b) for a in gpus for b in gpus if a != b} <= seen
     assert any(src.startswith("10.252.") and dst.startswith("10.252.") for src, dst in seen)
     assert set(truth_document(run.simulation)["jobs"][0]["members"]) == set(gpus[:4])
+
+
+def test_bytes_of_a_step_vary_by_the_noise_that_was_asked_for(run_scenario: RunScenario) -> None:
+    def spread(extra: str) -> float:
+        run = run_scenario(scenario("pp = 2\ndp = 2\n" + extra))
+        sizes = run.trace.bytes[run.trace.kind == PairKind.PP]
+        return float(sizes.std() / sizes.mean())
+
+    assert spread("") < 1e-6
+    assert 0.005 < spread("byte_noise = 0.03") < 0.03
