@@ -71,10 +71,53 @@ def test_library_commands(tmp_path: Path) -> None:
     assert "site.flap" in RUN.invoke(app, ["library", "test", "port 3 has flapped", "--library", str(own)]).output
 
 
+def test_the_baseline_ranks_the_guilty_rank(tmp_path: Path) -> None:
+    job, good = write_job(tmp_path / "job", fails=True), write_job(tmp_path / "good", fails=False)
+    out = tmp_path / "o.json"
+    found = RUN.invoke(app, ["diagnose", str(job), "--reference", str(good), "--method", "l4", "--json", str(out)])
+    assert found.exit_code == 0, found.output
+    assert json.loads(out.read_text())["suspects"][0]["rank"] == 2
+
+
+def test_a_confirmed_diagnosis_becomes_an_entry(tmp_path: Path) -> None:
+    job, out, own = write_job(tmp_path / "job", fails=True), tmp_path / "o.json", tmp_path / "site.toml"
+    RUN.invoke(app, ["diagnose", str(job), "--json", str(out)])
+    command = ["library", "add", str(own), "--id", "site.oom", "--from", str(out)]
+    shown = RUN.invoke(app, command, input="n\n")
+    assert "torch" in shown.output
+    assert not own.exists()
+    assert RUN.invoke(app, command, input="y\n").exit_code == 0
+    checked = RUN.invoke(app, ["library", "test", "--library", str(own)])
+    assert checked.exit_code == 0
+    line = "torch.OutOfMemoryError: CUDA out of memory."
+    assert "site.oom" in RUN.invoke(app, ["library", "test", line, "--library", str(own)]).output
+
+
+def test_watch_ends_with_the_job(tmp_path: Path) -> None:
+    found = RUN.invoke(app, ["watch", str(write_job(tmp_path / "job", fails=True)), "--every", "0.1"])
+    assert found.exit_code == 2
+    assert found.output.startswith("failed")
+    running = tmp_path / "running"
+    running.mkdir()
+    (running / "rank0.log").write_text("".join(f"step {n} loss 2.0\n" for n in range(1, 40)))
+    assert RUN.invoke(app, ["watch", str(running), "--every", "0.1", "--looks", "2"]).exit_code == 0
+
+
+def test_what_the_user_expects(tmp_path: Path) -> None:
+    job = tmp_path / "rank0.log"
+    job.write_text("".join(f"step {n} loss 2.0\n" for n in range(1, 40)))
+    assert RUN.invoke(app, ["diagnose", str(job)]).output.startswith("running in")
+    assert RUN.invoke(app, ["diagnose", str(job), "--expect", "hung"]).output.startswith("running (hang)")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["diagnose", "absent"],
+        ["diagnose", ".", "--expect", "nothing"],
+        ["diagnose", ".", "--method", "magic"],
+        ["library", "add", "x.toml", "--id", "x"],
+        ["library", "add", "x.toml", "--id", "x", "--from", "absent.json"],
         ["diagnose", ".", "--fail-on", "sometimes"],
         ["learn", "absent", "-o", "x.json"],
         ["library", "test", "x", "--library", "absent.toml"],

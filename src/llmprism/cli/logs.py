@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from llmprism.logs.diagnose import Expected
 
 app = typer.Typer(help="Diagnose jobs from their logs.", no_args_is_help=True)
 library_app = typer.Typer(help="List, test and extend the fault library.", no_args_is_help=True)
@@ -24,6 +27,18 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write {path}: {error}") from error
+
+
+def _expected(word: str | None) -> Expected | None:
+    from llmprism.errors import UsageError
+    from llmprism.logs.diagnose import Expected
+
+    if word is None:
+        return None
+    try:
+        return Expected(word)
+    except ValueError as error:
+        raise UsageError(f"--expect {word}: use failed, hung or slow") from error
 
 
 @app.command()
@@ -48,6 +63,13 @@ def diagnose(
             help="Exit with code 2 when the outcome is this (failed, cancelled, time_limit) or `any` cause was found.",
         ),
     ] = None,
+    expect: Annotated[
+        str | None,
+        typer.Option("--expect", help="What you know happened: failed, hung or slow. Weaker evidence is then enough."),
+    ] = None,
+    method: Annotated[
+        str, typer.Option("--method", help="Ours (prism), or the published L4 rules (l4) as a baseline.")
+    ] = "prism",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Say whether a job failed, where, why, who is to blame and what to do.
@@ -56,7 +78,9 @@ def diagnose(
     """
     from llmprism.errors import UsageError
     from llmprism.logs.diagnose import diagnose_paths
+    from llmprism.logs.l4 import diagnose_by_l4
     from llmprism.logs.library import load_library
+    from llmprism.logs.reader import read_job_lines
     from llmprism.logs.reference import learn_runs
     from llmprism.logs.report_html import render_html
     from llmprism.logs.report_json import render_json
@@ -66,9 +90,15 @@ def diagnose(
     wanted = {Outcome.FAILED, Outcome.CANCELLED, Outcome.TIME_LIMIT}
     if fail_on is not None and fail_on != "any" and fail_on not in {outcome.value for outcome in wanted}:
         raise UsageError(f"--fail-on {fail_on}: use failed, cancelled, time_limit or any")
+    expected = _expected(expect)
+    if method not in ("prism", "l4"):
+        raise UsageError(f"--method {method}: use prism or l4")
     entries = load_library(library or ())
     normal = learn_runs(reference, entries) if reference else None
-    result = diagnose_paths(paths, library=entries, normal=normal)
+    if method == "l4":
+        result = diagnose_by_l4(*read_job_lines(paths, entries), normal)
+    else:
+        result = diagnose_paths(paths, library=entries, normal=normal, expected=expected)
     if json_out:
         _write(json_out, render_json(result))
     if html_out:
@@ -78,6 +108,37 @@ def diagnose(
     found = result.cause.cause_class is not CauseClass.NONE
     if fail_on is not None and (result.outcome.value == fail_on or (fail_on == "any" and found)):
         raise typer.Exit(2)
+
+
+@app.command()
+def watch(
+    paths: Annotated[list[Path], typer.Argument(help="Log files or directories of one running job.")],
+    every: Annotated[float, typer.Option("--every", help="Seconds between two looks.", min=0.1)] = 10.0,
+    reference: Annotated[
+        list[Path] | None, typer.Option("--reference", help="Finished jobs of the same kind, or a store.")
+    ] = None,
+    library: Libraries = None,
+    limit: Annotated[int, typer.Option("--looks", help="Stop after so many looks; 0: when the job ends.", min=0)] = 0,
+) -> None:
+    """Follow the growing logs of a running job and say when it fails, hangs or becomes slow. Ends with the job.
+
+    Example: llmprism logs watch job_logs/ --every 30
+    """
+    from llmprism.logs.library import load_library
+    from llmprism.logs.reference import learn_runs
+    from llmprism.logs.report_terminal import render_terminal
+    from llmprism.logs.watch import watch_job
+    from llmprism.model.log import Outcome
+
+    entries = load_library(library or ())
+    normal = learn_runs(reference, entries) if reference else None
+    for number, look in enumerate(watch_job(paths, entries, normal=normal, every_s=every), 1):
+        if look.changed:
+            typer.echo(render_terminal(look.diagnosis), nl=False)
+        if look.diagnosis.outcome is Outcome.FAILED:
+            raise typer.Exit(2)
+        if limit and number >= limit:
+            return
 
 
 @app.command()
@@ -166,36 +227,80 @@ def add_entry(
     file: Annotated[Path, typer.Argument(help="Your TOML file; made if it is not there.")],
     entry_id: Annotated[str, typer.Option("--id", help="A name of your own, such as site.bad_cable.")],
     pattern: Annotated[
-        str, typer.Option("--pattern", help="What the line looks like, in the library's pattern language.")
-    ],
-    cause: Annotated[str, typer.Option("--class", help="One of the contract's classes, such as hardware.nic.")],
+        str | None, typer.Option("--pattern", help="What the line looks like, in the library's pattern language.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--from", help="A report of `logs diagnose --json` whose diagnosis you confirm.")
+    ] = None,
+    cause: Annotated[
+        str | None, typer.Option("--class", help="One of the contract's classes, such as hardware.nic.")
+    ] = None,
     role: Annotated[str, typer.Option("--role", help="root, cascade, warning or benign.")] = "root",
     summary: Annotated[str, typer.Option("--summary", help="One sentence: what it means.")] = "",
     advice: Annotated[str, typer.Option("--advice", help="One sentence: what to do.")] = "",
     source: Annotated[str, typer.Option("--source", help="Where you know it from.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Save without asking.")] = False,
 ) -> None:
-    """Add an entry to a library file of your own, checked before it is written.
+    """Add an entry to a library file of your own, shown and checked before it is written.
 
     Example: llmprism logs library add site.toml --id site.flap --pattern "port .* flapped" --class network
     """
+    from llmprism.errors import UsageError
+
+    if (pattern is None) == (report is None):
+        raise UsageError("say either --pattern or --from")
+    fields = {"id": entry_id, "class": cause or "", "summary": summary, "advice": advice, "source": source}
+    entry = _confirmed_entry(report, fields) if report else _entry({**fields, "pattern": pattern or "", "role": role})
+    before = file.read_text(encoding="utf-8") if file.exists() else ""
+    _check_entry(f"{before}\n{entry}", str(file), entry_id)
+    from llmprism.logs.report_terminal import harmless
+
+    typer.echo("\n".join(harmless(row, 600) for row in entry.splitlines()))
+    if report is not None and not yes and not typer.confirm(f"save it to {file}?"):
+        typer.echo("nothing saved")
+        return
+    _write(file, f"{before.rstrip()}\n\n{entry}".lstrip())
+    typer.echo(f"added {entry_id} to {file}; use it with --library {file}")
+
+
+def _entry(fields: dict[str, str]) -> str:
     import json
 
     from llmprism.errors import UsageError
-    from llmprism.logs.library import parse_library
 
-    fields = {
-        "id": entry_id,
-        "pattern": pattern,
-        "class": cause,
-        "role": role,
-        "summary": summary,
-        "advice": advice,
-        "source": source,
-    }
-    text = "\n[[fault]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in fields.items() if value)
-    before = file.read_text(encoding="utf-8") if file.exists() else ""
-    faults, _ = parse_library(before + text, str(file))
+    if not fields["class"]:
+        raise UsageError("say the class of the cause with --class")
+    return "[[fault]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in fields.items() if value)
+
+
+def _confirmed_entry(report: Path, fields: dict[str, str]) -> str:
+    from llmprism.errors import InputError
+    from llmprism.logs.from_report import entry_from_report
+
+    try:
+        document = report.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {report}: {error}") from error
+    return entry_from_report(
+        document,
+        entry_id=fields["id"],
+        cause=fields["class"],
+        summary=fields["summary"],
+        advice=fields["advice"],
+        source=fields["source"],
+    )
+
+
+def _check_entry(text: str, name: str, entry_id: str) -> None:
+    """The file with the new entry parses, the name is new, and the pattern matches its own examples."""
+    from llmprism.errors import UsageError
+    from llmprism.logs.library import Library, parse_library
+    from llmprism.logs.report_terminal import harmless
+
+    faults, markers = parse_library(text, name)
     if [fault.id for fault in faults].count(entry_id) > 1:
-        raise UsageError(f"{file} already has an entry {entry_id}")
-    _write(file, before + text)
-    typer.echo(f"added {entry_id} to {file}; use it with --library {file}")
+        raise UsageError(f"{name} already has an entry {entry_id}")
+    own = Library(faults, markers)
+    for example in next(fault.examples for fault in faults if fault.id == entry_id):
+        if entry_id not in {fault.id for fault in own.match(example.encode())[0]}:
+            raise UsageError(f"the pattern does not match its own example: {harmless(example)}")

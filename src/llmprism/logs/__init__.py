@@ -1,1 +1,31 @@
-"""Log files → lines → shapes → events → one diagnosis of the job. See docs/explanation/logs.md for the ideas."""
+"""Logs of one job → what went wrong, where, why and whose fault it is.
+
+The road of the data, one file per step:
+
+    sources, unpack    paths → log files as text, out of archives and packings
+    blocks, wrappers   text → blocks of whole lines, without colours and JSON around them
+    scan, prefix, clock, masking   block → lines with who wrote them, when, and their shape (kernels)
+    shapes, shape_store, library, pattern, automaton   a shape's meaning, worked out once
+    series, metrics, flight   iteration numbers, losses and times per iteration; flight records
+    reader → joblog.JobLog   all of the above in one pass
+    members, launcher_reports, progress, sequences   who is in the job, who ended, how far each got
+    incidents, accusations, signs, pace   what was said, whom it names, what the numbers show
+    outcome, suspects, ranking, causes → diagnose   the verdict (model.log.LogDiagnosis)
+    reference   what good runs print; l4   the published baseline; watch   a job that still runs
+    report_json, report_terminal, report_html   the verdict as text
+
+What other packages may use:
+
+    from llmprism.logs.view import view_job
+
+    view = view_job([Path("job_logs/")])
+    for rank in view.ranks:      # one per rank (or node, where ranks are not known)
+        rank.rank, rank.node, rank.addresses            # who it is; addresses that it printed as its own
+        rank.first_ns, rank.last_ns, rank.lines         # when it wrote
+        rank.iterations, rank.iteration_ns              # its iteration numbers and when it printed them
+    view.diagnosis               # outcome, cause, suspects, ranking, signs, events
+    view.step_ns                 # the median time of an iteration
+
+`read_job` and `diagnose_log` (reader.py, diagnose.py) are the two halves of it; a `JobLog` may be diagnosed several
+times. Times are nanoseconds since the epoch, 0 where a log has none; times without a zone are taken as UTC.
+"""

@@ -12,7 +12,7 @@ from llmprism.logs.shapes import Place, Shape
 from llmprism.logs.sources import Dropped, LogFile
 from llmprism.logs.tags import Identity
 
-__all__ = ["IterationSeries", "JobLog", "MetricSeries", "Rows", "Writer"]
+__all__ = ["IterationSeries", "JobLog", "LineTable", "MetricSeries", "Rows", "Writer"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -64,6 +64,16 @@ class MetricSeries:
     line: Int64
     time_ns: Int64
     value: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LineTable:
+    """Every line of a job in reading order; kept only where a method needs it, for it grows with the logs."""
+
+    shape: Int32
+    writer: Int32
+    file: Int32
+    line: Int64
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ GOES_ON_ITERATIONS: Final = 2
 
 _TOTAL: Final = re.compile(r"(?:iteration|iter|step)\s*[:=]?\s*\[?\s*(\d+)\s*/\s*(\d+)", re.I)
 
-_TELLS_OF_WORK: Final = re.compile(
+_SPEAKS_OF_WORK: Final = re.compile(
     r"loss|elapsed|finish|complet|took|throughput|tokens|samples|grad|lr\b|learning.rate", re.I
 )
 """Words that make a step number printed only once a count of work done rather than a setting."""
@@ -176,14 +176,14 @@ def _iteration_shapes(log: JobLog) -> tuple[set[int], int | None]:
     single: dict[int, int] = {}
     for shape in np.unique(series.shape).tolist():
         of_shape = series.shape == shape
-        order = np.argsort(series.file[of_shape], kind="stable")
-        values, files = series.value[of_shape][order], series.file[of_shape][order]
-        steps = np.diff(values)[np.diff(files) == 0]
+        order = np.argsort(series.writer[of_shape], kind="stable")
+        values, writers = series.value[of_shape][order], series.writer[of_shape][order]
+        steps = np.diff(values)[np.diff(writers) == 0]
         rising, falling = int((steps >= 0).sum()), int((steps < 0).sum())
         distinct = np.unique(values).size
         if distinct >= 2 and rising >= _MIN_RISING_SHARE * (rising + falling):
             chosen[shape] = int(of_shape.sum())
-        elif distinct == 1 and _TELLS_OF_WORK.search(log.shapes[shape].text):
+        elif distinct == 1 and _SPEAKS_OF_WORK.search(log.shapes[shape].text):
             single[shape] = int(of_shape.sum())
     chosen = chosen or single
     if not chosen:
@@ -207,9 +207,9 @@ def _meanings(log: JobLog) -> _Meanings:
     codes: dict[tuple[Meaning, ...], int] = {}
     of_shape = np.full(len(log.shapes) + 1, -1, dtype=np.int64)
     for number, shape in enumerate(log.shapes):
-        told = tuple(marker.means for marker in shape.markers if marker.means in _STAGE_OF)
-        if told:
-            of_shape[number] = codes.setdefault(told, len(codes))
+        meanings = tuple(marker.means for marker in shape.markers if marker.means in _STAGE_OF)
+        if meanings:
+            of_shape[number] = codes.setdefault(meanings, len(codes))
     return _Meanings(of_shape, tuple(codes))
 
 
@@ -232,8 +232,8 @@ def _track(log: JobLog, own: Int64, rows: Int64, meanings: _Meanings) -> _FileTr
     changed[1:] = codes[order[1:]] != codes[order[:-1]]
     changes: list[tuple[int, int, Meaning | None]] = []
     for at in order[changed].tolist():
-        told = meanings.of_code[int(codes[at])] if codes[at] >= 0 else (None,)
-        changes += [(int(lines[at]), int(times[at]), means) for means in told]
+        said = meanings.of_code[int(codes[at])] if codes[at] >= 0 else (None,)
+        changes += [(int(lines[at]), int(times[at]), means) for means in said]
     stage_line, stage_ns, stages = _stages(changes)
     return _FileTrack(
         line,

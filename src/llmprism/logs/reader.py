@@ -19,7 +19,7 @@ from llmprism.errors import InputError
 from llmprism.logs.blocks import read_blocks
 from llmprism.logs.clock import YEARLESS_END_NS, set_year, year_of
 from llmprism.logs.flight import FlightRecord, is_flight_dump, parse_flight_dump
-from llmprism.logs.joblog import JobLog, Rows, Writer
+from llmprism.logs.joblog import JobLog, LineTable, Rows, Writer
 from llmprism.logs.kernels import fill_times, pair_keys
 from llmprism.logs.library import Library
 from llmprism.logs.linetext import line_text
@@ -31,7 +31,7 @@ from llmprism.logs.sources import Dropped, LogFile, OpenLog, open_logs
 from llmprism.logs.tables import KeyTable
 from llmprism.logs.tags import Identity, identity_of_file, identity_of_prefix, looks_host_prefixed
 
-__all__ = ["read_job"]
+__all__ = ["read_job", "read_job_lines"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -133,6 +133,7 @@ class _Reader:
     texts: dict[int, str] = field(default_factory=dict)
     places: dict[tuple[int, int], Place] = field(default_factory=dict)
     flights: list[FlightRecord] = field(default_factory=list)
+    line_table: list[tuple[Any, ...]] | None = None
     inspected: int = 0
     lines: int = 0
     byte_count: int = 0
@@ -195,6 +196,9 @@ class _Reader:
         if (flags & int(ShapeFlag.INSPECT)).any():
             shape = self.inspect(buf, lines, shape, flags, state)
             flags = self.store.flags[shape]
+        if self.line_table is not None:
+            files = np.full(lines.count, state.number, dtype=np.int32)
+            self.line_table.append((shape, writer, files, lines.number.copy()))
         wanted = np.flatnonzero(flags & int(ShapeFlag.ROW))
         self.keep_rows(buf, lines, wanted, shape, writer, times, state)
         file = state.number
@@ -280,8 +284,19 @@ class _Reader:
 
 def read_job(paths: list[Path], library: Library, *, dropped: Dropped | None = None) -> JobLog:
     """Read all log files of one job. InputError where nothing of them can be read as text."""
-    dropped = dropped or Dropped()
-    reader = _Reader(ShapeStore(library), dropped)
+    return _finished(_read(paths, _Reader(ShapeStore(library), dropped or Dropped())))
+
+
+def read_job_lines(paths: list[Path], library: Library) -> tuple[JobLog, LineTable]:
+    """The same with a table of all lines, for the baseline."""
+    reader = _read(paths, _Reader(ShapeStore(library), Dropped(), line_table=[]))
+    dtypes = (np.int32, np.int32, np.int32, np.int64)
+    columns = [joined(reader.line_table or [], column, dtype) for column, dtype in enumerate(dtypes)]
+    return _finished(reader), LineTable(*columns)
+
+
+def _read(paths: list[Path], reader: _Reader) -> _Reader:
+    dropped = reader.dropped
     year = 1970
     for log in open_logs(paths, dropped):
         year = _year_hint(log.file, year)
@@ -289,7 +304,7 @@ def read_job(paths: list[Path], library: Library, *, dropped: Dropped | None = N
     if not reader.lines and not reader.flights:
         why = ", ".join(f"{count} {reason}" for reason, count in dropped.as_tuple()) or "no lines"
         raise InputError(f"nothing to read in {', '.join(map(str, paths))}: {why}")
-    return _finished(reader)
+    return reader
 
 
 def _year_hint(file: LogFile, previous: int) -> int:

@@ -1,8 +1,9 @@
 """What good runs print: the cross-job filter.
 
 A *reference* is made from finished runs of the same kind: for every shape the number of good runs that print it, the
-most lines per actor in any of them, and the stages in which it appears. In a new job a line that good runs print too,
-about as often and in the same stage, is no evidence. Runs that did not end well are not learnt from. The store is JSON.
+most lines per actor in any of them, and the stages in which it appears. In a new job a line that a fair share of the
+good runs print too, about as often and in the same stage, is no evidence. Runs that did not end well are not learnt
+from. The store is JSON.
 """
 
 from __future__ import annotations
@@ -38,6 +39,13 @@ OFTEN_RATIO: Final = 3.0
 STRICT_RATIO: Final = 1.25
 """The same for exceptions and root entries: good runs that survive one per rank do not excuse a second one."""
 
+OFTEN_SHARE: Final = 0.2
+"""Share of the good runs that must show an error line for it to be normal there: one that a single run of ten survived
+is rare in good runs, and its presence in a failed one still means something."""
+
+FEW_RUNS: Final = 4
+"""Below this number of good runs one of them is enough: shares of so few say nothing."""
+
 NEARLY_SAME: Final = 0.85
 """Share of equal tokens from which an unknown shape counts as one that good runs print; above the template's 0.7,
 because `saved` and `failed` may be the only words that differ."""
@@ -70,6 +78,8 @@ class Reference:
         if found is None:
             return False
         if stage not in found.stages and Stage.UNKNOWN not in found.stages:
+            return False
+        if self.runs >= FEW_RUNS and found.runs < OFTEN_SHARE * self.runs:
             return False
         if shape.flags & ShapeFlag.EXCEPTION or (shape.fault is not None and shape.fault.role is FaultRole.ROOT):
             return count <= STRICT_RATIO * found.most

@@ -1,7 +1,7 @@
 """Paths → the log files of a job, one after the other, each as a stream of text.
 
 A path is a file, a directory (read recursively) or a glob. Files may be packed (gzip, xz, bzip2, zstd) and may be
-archives (tar, zip), all told by their first bytes, not by their names. An archive counts as the files in it and is
+archives (tar, zip), recognised by their first bytes, not by their names. An archive counts as the files in it and is
 read once from front to back: going back for every member would unpack it as often as it has members.
 
 What cannot be used is counted by reason, never silent.

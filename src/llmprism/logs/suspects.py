@@ -48,7 +48,7 @@ _REPORT_TAIL: Final = 3
 
 TEARDOWN_NS: Final = 20 * 1_000_000_000
 """Complaints later than this after the first are of the ending job: time-outs of one collective fire within seconds of
-each other, and a launcher ends the others 30 s after it asked them to stop (torchrun, srun)."""
+each other, and a launcher ends the others 30 s after the signal to stop (torchrun, srun)."""
 
 TEARDOWN_STEPS: Final = 2
 """The same in iterations, for jobs with long ones: ranks enter a collective at most one iteration apart."""

@@ -87,3 +87,15 @@ def test_damaged_stores_are_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(FormatError):
         load_reference(path)
+
+
+def test_what_few_good_runs_survived_is_not_normal(tmp_path: Path) -> None:
+    library = load_library()
+    rare = "[rank1]: RuntimeError: flux sensor out of phase"
+    for n in range(10):
+        run(tmp_path / "good", f"g{n}", [*([rare] if n == 0 else []), "[after training is done]"])
+    job = run(tmp_path, "job", [rare])
+    rarely = learn_runs([tmp_path / "good"], library)
+    assert diagnose_log(read_job([job], library), normal=rarely).outcome.value == "failed"
+    once = learn_runs([tmp_path / "good" / "g0"], library)
+    assert diagnose_log(read_job([job], library), normal=once).outcome.value != "failed"
