@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (log lines as they are)
-"""Planted faults: ours beside the published L4 rules on the same simulated cases. `make bench-logs`.
+"""Planted faults: ours and the published L4 rules on the same simulated cases. `make bench-logs`.
 
 Prints, for both: F1 of the failure-indicating lines, the guilty rank on first place, stage right, iteration within 1;
 and for ours also outcome, class, and how often nobody was blamed where nobody is to blame.
@@ -14,14 +14,16 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from llmprism.logs.diagnose import diagnose_log
 from llmprism.logs.incidents import find_end_marks, find_incidents
 from llmprism.logs.joblog import JobLog
-from llmprism.logs.l4 import L4Line, l4_diagnose
+from llmprism.logs.l4 import l4_verdict
 from llmprism.logs.library import FaultRole, Library, load_library
 from llmprism.logs.members import identify_members
 from llmprism.logs.progress import measure_progress
-from llmprism.logs.reader import read_job
+from llmprism.logs.reader import read_job, read_job_lines
 from llmprism.logs.reference import Reference
 from llmprism.model.log import LogDiagnosis
 from logs_faults import FAULTS
@@ -45,10 +47,10 @@ class Score:
 
     def lines(self, found: set[tuple[str, int]], truth: LogTruth) -> None:
         """Frames and code of a traceback belong to its event and count neither way."""
-        told = found - truth.context_lines
-        self.found_lines += len(told)
+        counted = found - truth.context_lines
+        self.found_lines += len(counted)
         self.true_lines += len(truth.fault_lines)
-        self.right_lines += len(told & truth.fault_lines)
+        self.right_lines += len(counted & truth.fault_lines)
 
     def show(self, name: str) -> str:
         precision = self.right_lines / max(self.found_lines, 1)
@@ -77,55 +79,24 @@ def cases(seeds: int) -> list[LogScenario]:
     return made
 
 
-def l4_lines(simulated: SimulatedLogs, log: JobLog) -> tuple[list[L4Line], list[tuple[str, int]]]:
-    progress = measure_progress(log)
-    order = {file.name: k for k, file in enumerate(log.files)}
-    lines, places = [], []
-    actors: dict[str, int] = {}
-    for name, texts in simulated.files.items():
-        for number, text in enumerate(texts, 1):
-            file = order[name]
-            who = (
-                text.split(":", 1)[0].strip()
-                if name == "job.log"
-                else name + text.split("]", 1)[0]
-                if text.startswith("[default")
-                else name
-            )
-            actor = actors.setdefault(who, len(actors))
-            iteration = (progress.iteration_at(file, number, 0) or 0) + 1
-            lines.append(L4Line(actor, text, iteration, progress.stage_at(file, number, 0).value))
-            places.append((name, number))
-    return lines, places
-
-
-def actor_rank(simulated: SimulatedLogs, scenario: LogScenario, order: list[str]) -> dict[int, int]:
-    ranks: dict[int, int] = {}
-    nodes = sorted({name.removesuffix(".log") for name in simulated.files})
-    for k, who in enumerate(order):
-        if who.startswith("rank"):
-            ranks[k] = int(who.removeprefix("rank").removesuffix(".log"))
-        elif who.isdigit():
-            ranks[k] = int(who)
-        elif "[default" in who:
-            node, local = who.split(".log[default")
-            ranks[k] = nodes.index(node) * scenario.ranks_per_node + int(local)
-    return ranks
-
-
 def judge_ours(score: Score, simulated: SimulatedLogs, result: LogDiagnosis) -> None:
     truth = simulated.truth
     score.add("outcome", result.outcome.value == truth.outcome)
     score.add("class", result.cause.cause_class.value == truth.cause)
-    judge(score, simulated, result.suspects[0].rank if result.suspects else None, result.stage.value, result.iteration)
+    first = [result.suspects[0].rank] if result.suspects else [None]
+    ranked = [*first, *(s.rank for s in result.ranking[1:])]
+    judge(score, simulated, ranked, result.stage.value, result.iteration)
     if truth.rank is None:
         score.add("nobody blamed", not result.suspects)
 
 
-def judge(score: Score, simulated: SimulatedLogs, first: int | None, stage: str | None, iteration: int | None) -> None:
+def judge(
+    score: Score, simulated: SimulatedLogs, ranked: list[int | None], stage: str | None, iteration: int | None
+) -> None:
     truth = simulated.truth
     if truth.rank is not None:
-        score.add("top-1", first == truth.rank)
+        score.add("top-1", ranked[:1] == [truth.rank])
+        score.add("top-3", truth.rank in ranked[:3])
     if truth.stage is not None:
         score.add("stage", stage == truth.stage)
     if truth.iteration is not None:
@@ -151,7 +122,7 @@ def run(scenarios: list[LogScenario], library: Library, *, verbose: bool, baseli
                 )
             )
             write_logs(healthy, Path(folder) / "good")
-            log = read_job([Path(folder) / "job"], library)
+            log, table = read_job_lines([Path(folder) / "job"], library)
             reference = Reference()
             reference.learn(read_job([Path(folder) / "good"], library))
         result = diagnose_log(log, normal=reference)
@@ -170,28 +141,15 @@ def run(scenarios: list[LogScenario], library: Library, *, verbose: bool, baseli
                 f"want {t.cause} {t.stage} it={t.iteration} rank {t.rank}; "
             )
         if baseline:
-            lines, places = l4_lines(simulated, log)
-            order: dict[str, None] = {}
-            for name, texts in simulated.files.items():
-                for text in texts:
-                    who = (
-                        text.split(":", 1)[0].strip()
-                        if name == "job.log"
-                        else name + text.split("]", 1)[0]
-                        if text.startswith("[default")
-                        else name
-                    )
-                    order.setdefault(who)
-            verdict = l4_diagnose(lines, [text for texts in healthy.files.values() for text in texts])
-            ranks = actor_rank(simulated, scenario, list(order))
-            judge(
-                l4,
-                simulated,
-                ranks.get(verdict.actors[0]) if verdict.actors else None,
-                verdict.stage,
-                verdict.iteration,
+            members = identify_members(log)
+            verdict = l4_verdict(log, table, members, measure_progress(log), reference)
+            ranked = [members.actors[actor].rank for actor in verdict.actors]
+            judge(l4, simulated, ranked, verdict.stage.value, verdict.iteration)
+            kept = np.isin(table.shape, list(verdict.shapes))
+            l4.lines(
+                {(log.files[int(f)].name, int(n)) for f, n in zip(table.file[kept], table.line[kept], strict=True)},
+                simulated.truth,
             )
-            l4.lines({places[i] for i in verdict.events}, simulated.truth)
     return ours, l4
 
 

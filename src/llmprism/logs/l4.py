@@ -157,7 +157,7 @@ def _odd_iteration_of(lines: LineTable, events: NDArray[np.int64], progress: Pro
     cuts = np.flatnonzero(np.diff(numbers[order])) + 1
     parts = np.split(order, cuts)
     found = odd_iteration([events[lines.shape[part[:MAX_SEQUENCE]]] for part in parts])
-    return int(numbers[parts[found if found is not None else -1][0]])
+    return int(numbers[parts[found if found is not None else -1][0]]) + 1
 
 
 def diagnose_by_l4(log: JobLog, lines: LineTable, reference: Reference | None = None) -> LogDiagnosis:

@@ -15,7 +15,7 @@ is said once the job is being ended is no evidence either.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,26 +25,30 @@ from llmprism.logs.accusations import Accused, count_accusations
 from llmprism.logs.incidents import Incident
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.launcher_reports import ExitReport, Launcher, first_deaths
-from llmprism.logs.library import FaultRole
 from llmprism.logs.members import Members
+from llmprism.logs.roots import (
+    WIDESPREAD_SHARE,
+    actors_with,
+    choose_root,
+    has_complaints,
+    is_launcher_line,
+    is_widespread,
+    node_of,
+    own_roots,
+    when,
+)
 from llmprism.logs.sequences import Lag
 from llmprism.model.log import CauseClass, Stage, Suspect
 
 __all__ = ["Blame", "Death", "find_blame", "without_teardown"]
 
-WIDESPREAD_SHARE: Final = 0.5
-"""Share of the actors above which a fault hits everyone."""
-
 _MIN_ACCUSER_SHARE: Final = 0.5
 """Share of all accusations that must name the same actor for it to be a suspect by hearsay alone."""
 
 MAX_SUSPECTS: Final = 8
-CHAIN_LINES: Final = 80
-"""Lines of one writer within which exceptions are one chain, and from its end within which one ended it: a launcher's
-report after the exception has some 40 lines, a long stack some 60."""
-
-_REPORT_TAIL: Final = 3
-"""Lines of a launcher's report after the one with the exit code: torchrun's `error_file` and `traceback`."""
+_STORE_LOST: Final = "nccl.store_lost"
+_STORE_LEAD_NS: Final = 1_000_000_000
+"""How much earlier than all other complaints a lost store must be: rank 0 closes it for everyone when it ends."""
 
 TEARDOWN_NS: Final = 20 * 1_000_000_000
 """Complaints later than this after the first are of the ending job: time-outs of one collective fire within seconds of
@@ -80,23 +84,23 @@ def find_blame(
     """The root and the suspects among terminal incidents (in order of time)."""
     terminal = without_teardown(terminal, step_ns)
     deaths = find_deaths(members)
-    roots = _own_roots(terminal, {(death.report.file, death.report.line) for death in deaths})
-    complaining = {i.actor for i in terminal if i.actor >= 0 and i.proves_failure}
+    roots = own_roots(terminal, {(death.report.file, death.report.line) for death in deaths})
+    complaining = {i.actor for i in terminal if i.actor >= 0 and i.proves_failure and not is_launcher_line(i)}
     silent = [actor for actor in range(len(members.actors)) if actor not in complaining]
     accused = count_accusations(log, members, terminal)
     if not roots:
         return _blame_without_root(log, members, terminal, silent, accused, lags, deaths)
-    chosen, hit = _choose_root(roots, log)
+    chosen, hit = choose_root(roots, log)
     if _outweighs(deaths, chosen, members):
         return _blame_of_death(deaths, members, chosen)
-    echoes = chosen.fault is not None and chosen.fault.echo and len(_all_hit(chosen, terminal)) > 1
-    if echoes and (silent or lags) and _complaints(terminal):
+    echoes = chosen.fault is not None and chosen.fault.echo and len(actors_with(chosen, terminal)) > 1
+    if echoes and (silent or lags) and has_complaints(terminal):
         found = _blame_without_root(log, members, terminal, silent, accused, lags, deaths)
         if found.suspects or silent:
             return found
     if chosen.fault is not None and chosen.fault.accuses and accused.total():
         return Blame(chosen, _named_suspects(accused, members))
-    wide = _is_widespread(hit, log, members, chosen)
+    wide = is_widespread(hit, log, members, chosen)
     if not wide and hit:
         return Blame(chosen, _root_suspects(chosen, hit, roots, members))
     return Blame(chosen, () if wide else _unattributed(chosen, log, members, deaths), widespread=wide)
@@ -115,8 +119,12 @@ def without_teardown(terminal: list[Incident], step_ns: int | None) -> list[Inci
 
 
 def _names_a_cause(incident: Incident) -> bool:
-    """Whether a line counts whenever it comes: a root that the library knows and that is no echo."""
-    return incident.fault is not None and incident.is_root and not incident.fault.echo
+    """Whether a line counts whenever it comes: a root that the library knows and that is no echo, or a time-out.
+
+    Time-outs of one loss come minutes apart: a neighbour sees the connection close at once, the others wait.
+    """
+    fault = incident.fault
+    return fault is not None and ((incident.is_root and not fault.echo) or fault.hang)
 
 
 def find_deaths(members: Members) -> list[Death]:
@@ -146,144 +154,21 @@ def _outweighs(deaths: list[Death], root: Incident, members: Members) -> bool:
     return root.fault is None or root.fault.echo or root.fault.cause is CauseClass.NETWORK
 
 
-def _own_roots(terminal: list[Incident], first_ends: set[tuple[int, int]]) -> list[Incident]:
-    """Root incidents that are not preceded, in the words of the same actor, by a complaint about others.
-
-    A launcher's report of a signal counts only for the processes that ended first: it kills the others itself.
-    """
-    complained: dict[int, Incident] = {}
-    roots: list[Incident] = []
-    for incident in sorted(terminal, key=lambda i: (i.actor, i.file, i.line)):
-        key = incident.actor if incident.actor >= 0 else -1 - incident.writer
-        if incident.role is FaultRole.CASCADE and incident.proves_failure and not is_launcher_line(incident):
-            complained.setdefault(key, incident)
-        if not incident.is_root or (incident.fault and not incident.proves_failure):
-            continue
-        if first_ends and _signature(incident) in _EXIT_ONLY and not _near_first_end(incident, first_ends):
-            continue
-        earlier = complained.get(key)
-        hardware = (
-            incident.fault is not None and incident.fault.cause.value.startswith("hardware") and not incident.fault.echo
-        )
-        if earlier is None or hardware or earlier.file != incident.file:
-            roots.append(incident)
-    return roots
-
-
-def _near_first_end(incident: Incident, first_ends: set[tuple[int, int]]) -> bool:
-    return any(file == incident.file and 0 <= incident.line - line <= _REPORT_TAIL for file, line in first_ends)
-
-
-def _all_hit(root: Incident, terminal: list[Incident]) -> set[int]:
-    """Every actor that says the same, also those that complained of others before."""
-    return {i.actor for i in terminal if i.actor >= 0 and _signature(i) == _signature(root)}
-
-
-def is_launcher_line(incident: Incident) -> bool:
-    return incident.fault is not None and incident.fault.id.startswith(("launch.", "sched.", "k8s."))
-
-
-def _complaints(terminal: list[Incident]) -> bool:
-    return any(i.role is FaultRole.CASCADE and i.proves_failure and not is_launcher_line(i) for i in terminal)
-
-
-def _signature(incident: Incident) -> str:
-    return incident.fault.id if incident.fault else f"exception {incident.exception}"
-
-
-def _choose_root(roots: list[Incident], log: JobLog) -> tuple[Incident, set[int]]:
-    """The root signature nearest to the cause, and the actors it hit.
-
-    Nearer: no echo; not a launcher's report of an exit when something better is known; near the end of what its writer
-    wrote (what a process survives it writes on after); the first of a chain; heavier; the earliest.
-    """
-    groups: dict[str, list[Incident]] = defaultdict(list)
-    for incident in roots:
-        groups[_signature(incident)].append(incident)
-
-    def order(incidents: list[Incident]) -> tuple[bool, bool, bool, bool, bool, float, int]:
-        first = min(incidents, key=_when)
-        fault = first.fault
-        return (
-            fault is not None and fault.echo,
-            "exitcode" in _signature(first) or _signature(first) in _EXIT_ONLY,
-            fault is None and not any(i.actor >= 0 for i in incidents),
-            min(_lines_to_end(i, log) for i in incidents) > CHAIN_LINES,
-            _follows_in_chain(first, roots, log),
-            -(fault.weight if fault else 0.9),
-            _when(first)[1],
-        )
-
-    best = min(groups.values(), key=order)
-    hit = {i.actor for i in best if i.actor >= 0}
-    return min(best, key=_when), hit
-
-
-_EXIT_ONLY: Final = frozenset(
-    {"node.sigkill", "node.segfault", "node.bus_error", "node.fpe", "node.illegal_instruction"}
-)
-"""Entries that may come from a launcher's report of an exit code: true, but a better word on the cause wins."""
-
-
-def _share(incident: Incident, log: JobLog) -> float:
-    """The writer's share of its file's lines, to turn distances in the file into lines of the writer."""
-    return float(log.writer_lines[incident.writer]) / max(float(log.file_lines[incident.file]), 1.0)
-
-
-def _lines_to_end(incident: Incident, log: JobLog) -> float:
-    """How many lines, about, the writer still wrote after this one."""
-    return float(log.writer_last_line[incident.writer] - incident.line) * _share(incident, log)
-
-
-def _follows_in_chain(first: Incident, roots: list[Incident], log: JobLog) -> bool:
-    """Whether another root of the same writer came shortly before (chained exceptions print the innermost first)."""
-    reach = CHAIN_LINES / max(_share(first, log), 1e-9)
-    return any(r.writer == first.writer and 0 < first.line - r.line <= reach for r in roots)
-
-
-def _when(incident: Incident) -> tuple[bool, int, int, int]:
-    return (incident.time_ns == 0, incident.time_ns, incident.file, incident.line)
-
-
-def _is_widespread(hit: set[int], log: JobLog, members: Members, root: Incident) -> bool:
-    actors = len(members.actors)
-    if hit:
-        if len(hit) < 2 or len(hit) <= WIDESPREAD_SHARE * actors:
-            return _deterministic_start(root, hit, members)
-        nodes = {members.actors[a].node for a in hit}
-        return not (len(nodes) == 1 and len(members.nodes) > 2)
-    if root.fault is not None and root.fault.node_wide and _node_of(log, root):
-        return False
-    return int(log.count[root.shape]) > 1
-
-
-def _deterministic_start(root: Incident, hit: set[int], members: Members) -> bool:
-    """A configuration error before training that a launcher cut short on the other ranks is still everyone's."""
-    early = root.stage in (Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.UNKNOWN)
-    cause = root.fault.cause if root.fault else None
-    settings = cause in (CauseClass.USER_CONFIG, CauseClass.USER_CODE)
-    return early and settings and len(hit) > 0.25 * len(members.actors) and len(members.actors) > 1
-
-
 def _suspect(members: Members, actor: int, score: float, why: str) -> Suspect:
     return Suspect(members.actors[actor].rank, members.actors[actor].node, round(score, 3), why)
 
 
 def _root_suspects(root: Incident, hit: set[int], roots: list[Incident], members: Members) -> tuple[Suspect, ...]:
-    firsts = {actor: min((i for i in roots if i.actor == actor), key=_when) for actor in hit}
-    ordered = sorted(hit, key=lambda actor: _when(firsts[actor]))
+    firsts = {actor: min((i for i in roots if i.actor == actor), key=when) for actor in hit}
+    ordered = sorted(hit, key=lambda actor: when(firsts[actor]))
     what = root.fault.summary if root.fault else f"{root.exception}"
     why = f"{what}; the others only complain of it"
     return tuple(_suspect(members, actor, 0.95 * 0.8**place, why) for place, actor in enumerate(ordered[:MAX_SUSPECTS]))
 
 
-def _node_of(log: JobLog, incident: Incident) -> str | None:
-    return log.writers[incident.writer].identity.node or log.file_identity[incident.file].node
-
-
 def _unattributed(root: Incident, log: JobLog, members: Members, deaths: list[Death]) -> tuple[Suspect, ...]:
     """A root line of nobody known: a kernel log names its node; a launcher's report may name the only failed rank."""
-    node = _node_of(log, root)
+    node = node_of(log, root)
     if root.fault and root.fault.node_wide and node:
         return (Suspect(None, node, 0.8, f"{root.fault.summary} (in the log of the node)"),)
     if len(deaths) == 1 and int(log.count[root.shape]) == 1:
@@ -329,7 +214,7 @@ def _blame_without_root(
     deaths: list[Death],
 ) -> Blame:
     actors = len(members.actors)
-    complaints = [i for i in terminal if i.proves_failure and i.actor >= 0]
+    complaints = [i for i in terminal if i.proves_failure and i.actor >= 0 and not is_launcher_line(i)]
     own = [death for death in deaths if death.report.own_death]
     if own and len(own) <= max(WIDESPREAD_SHARE * actors, 1):
         return _blame_of_death(own, members, None)
@@ -341,9 +226,24 @@ def _blame_without_root(
         return Blame(None, _silent_suspects(members, ordered, accused), silent=True)
     if lags and len(lags) <= WIDESPREAD_SHARE * actors:
         return Blame(None, _lag_suspects(lags, members), silent=True, lagging=True)
+    cut_off = _cut_off(members, complaints)
+    if cut_off:
+        why = "it lost the connection to the store before anyone complained: its node or network was gone first"
+        return Blame(None, tuple(_suspect(members, actor, 0.5 * 0.8**n, why) for n, actor in enumerate(cut_off)))
     if accused.total() and max(accused.values()) >= _MIN_ACCUSER_SHARE * accused.total():
         return Blame(None, _named_suspects(accused, members))
     return Blame(None, ())
+
+
+def _cut_off(members: Members, complaints: list[Incident]) -> list[int]:
+    """The few that lost the store while the others still had it: those that were cut off, in order of time."""
+    lost: dict[int, int] = {}
+    for incident in complaints:
+        if incident.fault is not None and incident.fault.id == _STORE_LOST and incident.timed:
+            lost[incident.actor] = min(lost.get(incident.actor, incident.time_ns), incident.time_ns)
+    others = [i.time_ns for i in complaints if i.actor not in lost and i.timed]
+    early = sorted((since, actor) for actor, since in lost.items() if others and since < min(others) - _STORE_LEAD_NS)
+    return [actor for _, actor in early] if len(early) <= 0.25 * len(members.actors) else []
 
 
 def _lag_suspects(lags: list[Lag], members: Members) -> tuple[Suspect, ...]:

@@ -129,3 +129,41 @@ def test_ranks_and_nodes_are_ranked(tmp_path: Path) -> None:
     assert len(found.ranking) >= 5
     scores = [suspect.score for suspect in found.ranking]
     assert scores == sorted(scores, reverse=True)
+
+
+ENDED = """\
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-15_01:02:{s:02d}
+  host      : gpu-node{r:02d}
+  rank      : {r} (local_rank: 0)
+  exitcode  : {code} (pid: 577)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"""
+
+
+@pytest.mark.parametrize(("code", "cause"), [(1, "hardware.node"), (-9, "hardware.node"), (-11, "user.code")])
+def test_one_torchrun_per_node_and_one_process_that_just_ended(tmp_path: Path, code: int, cause: str) -> None:
+    files = {}
+    for r in range(4):
+        guilty = r == 2
+        words = [] if guilty else [CLOSED.format(m=2, s=28), REMOTE]
+        report = ENDED.format(r=r, s=26 if guilty else 30, code=code if guilty else -6).splitlines()
+        header = ["torch.distributed.elastic.multiprocessing.errors.ChildFailedError:", "/workspace/hf.py FAILED"]
+        files[f"gpu-node{r:02d}"] = [*steps(), *words, *header, *report]
+    found = run(tmp_path, {}, **files)
+    assert (ranks(found), found.suspects[0].node, found.cause.cause_class.value) == ([2], "gpu-node02", cause)
+
+
+def test_time_outs_ten_minutes_later_still_count(tmp_path: Path) -> None:
+    # the neighbour of the dead rank sees the connection close, the others wait for their watchdogs
+    late = WATCHDOG.replace("01:02:{s:02d}", "01:12:{s:02d}")
+    endings = {r: [late.format(r=r, s=30, seq=68)] for r in range(8)}
+    endings[4], endings[3] = [], [CLOSED.format(m=2, s=30), REMOTE]
+    assert ranks(run(tmp_path, endings)) == [4]
+
+
+def test_the_node_that_was_cut_off_lost_the_store_first(tmp_path: Path) -> None:
+    endings = {r: [WATCHDOG.format(r=r, s=50, seq=68)] for r in range(8)}
+    endings[6] = [STORE.format(r=6), *endings[6]]
+    assert ranks(run(tmp_path, endings)) == [6]

@@ -1,0 +1,133 @@
+"""Real logs: ours and the published L4 rules on the same runs. `make bench-logs`.
+
+Staged failures (zoo), captures with faults, whole MLPerf runs. For runs with a guilty rank: is it first, is it among
+the first three. For normal runs: is nothing reported, as they are, in colour, wrapped in docker's JSON, with a
+Kubernetes prefix, with and without reference runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from llmprism.logs.diagnose import diagnose_log
+from llmprism.logs.l4 import diagnose_by_l4
+from llmprism.logs.library import Library, load_library
+from llmprism.logs.reader import read_job, read_job_lines
+from llmprism.logs.reference import Reference
+from llmprism.model.log import CauseClass, LogDiagnosis, Outcome
+
+DATA = Path(__file__).parents[1] / "../shared/data"
+CAPTURES = {  # capture → guilty rank, by the address in its truth
+    "captures/crash": 6,
+    "frameworks/fsdp_crash": 6,
+    "frameworks/pipe_int_hang": 5,
+}
+
+
+def zoo_cases() -> list[tuple[str, list[Path], int | None]]:
+    cases = []
+    for folder in sorted(path for path in (DATA / "zoo").iterdir() if path.is_dir()):
+        truth = json.loads((folder / "truth.json").read_text())
+        if truth["label"] == "failed":
+            cases.append((f"zoo/{folder.name}", [folder], truth["rank"]))
+    return cases + [(name, [DATA / name / "logs.tar.gz"], rank) for name, rank in CAPTURES.items()]
+
+
+def place_of(rank: int, ranked: list[int | None]) -> int | None:
+    return ranked.index(rank) + 1 if rank in ranked else None
+
+
+def compare(library: Library) -> None:
+    good = Reference()
+    for name in ("ok_a", "ok_b"):
+        good.learn(read_job([DATA / "zoo" / name], library))
+    print("| run | guilty | ours: place | L4: place |\n| --- | --- | --- | --- |")
+    hits = {"ours": [0, 0], "L4": [0, 0]}
+    total = 0
+    for name, paths, rank in zoo_cases():
+        log, table = read_job_lines(paths, library)
+        reference = good if name.startswith("zoo") else None
+        ours = diagnose_log(log, normal=reference)
+        l4 = diagnose_by_l4(log, table, reference)
+        if rank is None:
+            print(f"| {name} | nobody | {'nobody' if not ours.suspects else 'blamed'} | {len(l4.suspects)} ranked |")
+            continue
+        total += 1
+        places = {
+            "ours": place_of(rank, [s.rank for s in (ours.suspects or (None,)) if s] + [s.rank for s in ours.ranking]),
+            "L4": place_of(rank, [s.rank for s in l4.ranking]),
+        }
+        for who, place in places.items():
+            hits[who][0] += place == 1
+            hits[who][1] += place is not None and place <= 3
+        print(f"| {name} | rank {rank} | {places['ours']} | {places['L4']} |")
+    for who, (one, three) in hits.items():
+        print(f"{who}: top-1 {one}/{total}, top-3 {three}/{total}")
+
+
+def coloured(line: str) -> str:
+    return f"\x1b[36m{line[:20]}\x1b[0m\x1b[1;31m{line[20:]}\x1b[0m"
+
+
+def dockered(line: str) -> str:
+    return json.dumps({"log": line + "\n", "stream": "stdout", "time": "2026-11-15T01:02:03.000000001Z"})
+
+
+def in_pod(line: str) -> str:
+    return f"2026-11-15T01:02:03.000000001Z stdout F {line}"
+
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "in colour": coloured,
+    "docker JSON": dockered,
+    "Kubernetes": in_pod,
+}
+
+
+def quiet(found: LogDiagnosis) -> bool:
+    return found.cause.cause_class is CauseClass.NONE and found.outcome is Outcome.SUCCESS
+
+
+def normal_runs(library: Library) -> None:
+    manifest: list[dict[str, Any]] = json.loads((DATA / "trainlogs/manifest.json").read_text())
+    normal = [entry for entry in manifest if entry["label"] == "normal"]
+    logs = {entry["file"]: read_job([DATA / "trainlogs" / entry["file"]], library) for entry in normal}
+    with_reference = 0
+    for entry in normal:
+        reference = Reference()
+        for other in normal:
+            if other["family"] == entry["family"] and other is not entry:
+                reference.learn(logs[other["file"]])
+        with_reference += quiet(diagnose_log(logs[entry["file"]], normal=reference))
+    print(f"normal runs that stay quiet, with reference: {with_reference} of {len(normal)}")
+    for name, form in FORMS.items():
+        count = 0
+        for entry in normal:
+            text = gzip.decompress((DATA / "trainlogs" / entry["file"]).read_bytes()).decode("utf-8", "replace")
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "job.log"
+                path.write_text("\n".join(form(line) for line in text.split("\n")), encoding="utf-8")
+                found = diagnose_log(read_job([path], library))
+            count += quiet(found)
+        print(f"normal runs that stay quiet, {name}, without reference: {count} of {len(normal)}")
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    if not DATA.is_dir():
+        print("no ../shared/data by the project")
+        return
+    library = load_library()
+    compare(library)
+    normal_runs(library)
+
+
+if __name__ == "__main__":
+    main()

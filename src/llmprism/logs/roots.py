@@ -1,0 +1,156 @@
+"""Which line started it: the root incidents of a failure, and the one nearest to the cause."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from llmprism.logs.incidents import Incident
+from llmprism.logs.joblog import JobLog
+from llmprism.logs.library import FaultRole
+from llmprism.logs.members import Members
+from llmprism.model.log import CauseClass, Stage
+
+__all__ = [
+    "WIDESPREAD_SHARE",
+    "actors_with",
+    "choose_root",
+    "has_complaints",
+    "is_launcher_line",
+    "is_widespread",
+    "node_of",
+    "own_roots",
+    "when",
+]
+
+_EXIT_ONLY: Final = frozenset(
+    {"node.sigkill", "node.segfault", "node.bus_error", "node.fpe", "node.illegal_instruction"}
+)
+"""Entries that may come from a launcher's report of an exit code: true, but a better word on the cause wins."""
+
+WIDESPREAD_SHARE: Final = 0.5
+"""Share of the actors above which a fault hits everyone."""
+
+CHAIN_LINES: Final = 80
+"""Lines of one writer within which exceptions are one chain, and from its end within which one ended it: a launcher's
+report after the exception has some 40 lines, a long stack some 60."""
+
+_REPORT_TAIL: Final = 3
+"""Lines of a launcher's report after the one with the exit code: torchrun's `error_file` and `traceback`."""
+
+
+def own_roots(terminal: list[Incident], first_ends: set[tuple[int, int]]) -> list[Incident]:
+    """Root incidents that are not preceded, in the words of the same actor, by a complaint about others.
+
+    A launcher's report of a signal counts only for the processes that ended first: it kills the others itself.
+    """
+    complained: dict[int, Incident] = {}
+    roots: list[Incident] = []
+    for incident in sorted(terminal, key=lambda i: (i.actor, i.file, i.line)):
+        key = incident.actor if incident.actor >= 0 else -1 - incident.writer
+        if incident.role is FaultRole.CASCADE and incident.proves_failure and not is_launcher_line(incident):
+            complained.setdefault(key, incident)
+        if not incident.is_root or (incident.fault and not incident.proves_failure):
+            continue
+        if first_ends and _signature(incident) in _EXIT_ONLY and not _near_first_end(incident, first_ends):
+            continue
+        earlier = complained.get(key)
+        hardware = (
+            incident.fault is not None and incident.fault.cause.value.startswith("hardware") and not incident.fault.echo
+        )
+        if earlier is None or hardware or earlier.file != incident.file:
+            roots.append(incident)
+    return roots
+
+
+def _near_first_end(incident: Incident, first_ends: set[tuple[int, int]]) -> bool:
+    return any(file == incident.file and 0 <= incident.line - line <= _REPORT_TAIL for file, line in first_ends)
+
+
+def actors_with(root: Incident, terminal: list[Incident]) -> set[int]:
+    """Every actor that says the same, also those that complained of others before."""
+    return {i.actor for i in terminal if i.actor >= 0 and _signature(i) == _signature(root)}
+
+
+def is_launcher_line(incident: Incident) -> bool:
+    return incident.fault is not None and incident.fault.id.startswith(("launch.", "sched.", "k8s."))
+
+
+def has_complaints(terminal: list[Incident]) -> bool:
+    return any(i.role is FaultRole.CASCADE and i.proves_failure and not is_launcher_line(i) for i in terminal)
+
+
+def _signature(incident: Incident) -> str:
+    return incident.fault.id if incident.fault else f"exception {incident.exception}"
+
+
+def choose_root(roots: list[Incident], log: JobLog) -> tuple[Incident, set[int]]:
+    """The root signature nearest to the cause, and the actors it hit.
+
+    Nearer: no echo; not a launcher's report of an exit when something better is known; near the end of what its writer
+    wrote (what a process survives it writes on after); the first of a chain; heavier; the earliest.
+    """
+    groups: dict[str, list[Incident]] = defaultdict(list)
+    for incident in roots:
+        groups[_signature(incident)].append(incident)
+
+    def order(incidents: list[Incident]) -> tuple[bool, bool, bool, bool, bool, float, int]:
+        first = min(incidents, key=when)
+        fault = first.fault
+        return (
+            fault is not None and fault.echo,
+            "exitcode" in _signature(first) or _signature(first) in _EXIT_ONLY,
+            fault is None and not any(i.actor >= 0 for i in incidents),
+            min(_lines_to_end(i, log) for i in incidents) > CHAIN_LINES,
+            _follows_in_chain(first, roots, log),
+            -(fault.weight if fault else 0.9),
+            when(first)[1],
+        )
+
+    best = min(groups.values(), key=order)
+    hit = {i.actor for i in best if i.actor >= 0}
+    return min(best, key=when), hit
+
+
+def _share(incident: Incident, log: JobLog) -> float:
+    """The writer's share of its file's lines, to turn distances in the file into lines of the writer."""
+    return float(log.writer_lines[incident.writer]) / max(float(log.file_lines[incident.file]), 1.0)
+
+
+def _lines_to_end(incident: Incident, log: JobLog) -> float:
+    """How many lines, about, the writer still wrote after this one."""
+    return float(log.writer_last_line[incident.writer] - incident.line) * _share(incident, log)
+
+
+def _follows_in_chain(first: Incident, roots: list[Incident], log: JobLog) -> bool:
+    """Whether another root of the same writer came shortly before (chained exceptions print the innermost first)."""
+    reach = CHAIN_LINES / max(_share(first, log), 1e-9)
+    return any(r.writer == first.writer and 0 < first.line - r.line <= reach for r in roots)
+
+
+def when(incident: Incident) -> tuple[bool, int, int, int]:
+    return (incident.time_ns == 0, incident.time_ns, incident.file, incident.line)
+
+
+def is_widespread(hit: set[int], log: JobLog, members: Members, root: Incident) -> bool:
+    actors = len(members.actors)
+    if hit:
+        if len(hit) < 2 or len(hit) <= WIDESPREAD_SHARE * actors:
+            return _deterministic_start(root, hit, members)
+        nodes = {members.actors[a].node for a in hit}
+        return not (len(nodes) == 1 and len(members.nodes) > 2)
+    if root.fault is not None and root.fault.node_wide and node_of(log, root):
+        return False
+    return int(log.count[root.shape]) > 1
+
+
+def _deterministic_start(root: Incident, hit: set[int], members: Members) -> bool:
+    """A configuration error before training that a launcher cut short on the other ranks is still everyone's."""
+    early = root.stage in (Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.UNKNOWN)
+    cause = root.fault.cause if root.fault else None
+    settings = cause in (CauseClass.USER_CONFIG, CauseClass.USER_CODE)
+    return early and settings and len(hit) > 0.25 * len(members.actors) and len(members.actors) > 1
+
+
+def node_of(log: JobLog, incident: Incident) -> str | None:
+    return log.writers[incident.writer].identity.node or log.file_identity[incident.file].node
