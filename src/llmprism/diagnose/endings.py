@@ -55,13 +55,19 @@ GREW: Final = 1.2
 RESTING: Final = 0.4
 """Share of the longest silence of a step that the usual silence at a point must reach for the job to rest there."""
 
+SURELY_RESTING: Final = 0.8
+"""The same where the clock of the job sees no end of a step there,"""
+
+AT_STEP_END: Final = 0.03
+"""within this share of a step."""
+
 LONG_MISSING: Final = 0.4
 """Steps that a member must have been overdue before the last message for the talk of all to be no goodbye."""
 
 TALK_ON: Final = 2.5
 """Times as long as the talk of living ranks: the processes of a job that has ended are gone by then."""
 
-STARVED: Final = 0.004
+STARVED: Final = 0.008
 """Share of a step's bytes that a member must lack to wait for somebody,"""
 
 IN_FLOW: Final = 0.002
@@ -72,6 +78,9 @@ NOT_BEGUN: Final = 0.05
 
 SAME_TIME: Final = 0.015
 """and by which two due times must differ to be told apart."""
+
+FEW_SUSPECTS: Final = 0.75
+"""Share of the members that may be to blame up to which one can stand out."""
 
 LOCKSTEP: Final = 0.01
 """Share of a step by which a member may be overdue through jitter alone when the last message was sent,"""
@@ -85,14 +94,17 @@ HEARD_NS: Final = 1_000_000
 MOST: Final = 0.5
 """Share of the members that must be heard again for the silence of the others to tell."""
 
-ADDRESSED_SHARE: Final = 0.1
+ADDRESSED_SHARE: Final = 0.02
 """Share of a step for which a member must be written to after its own message was due: else it may be dead."""
 
-ADDRESSED_NS: Final = 20_000_000
-"""And at least 20 ms: what is on its way when a rank dies arrives, or is refused, within that."""
+ADDRESSED_NS: Final = 10_000_000
+"""And at least 10 ms: what is on its way when a rank dies arrives, or is refused, within that."""
 
 AWAY_STEPS: Final = 5.0
 """Silence inside the window, in steps, after which a job has been away."""
+
+GONE: Final = 0.5
+"""Share of the time that a job was away after which control messages may be those of its start."""
 
 AWAY_FLOOR_NS: Final = 3_000_000_000
 """And at least three seconds: no job restarts faster."""
@@ -146,21 +158,25 @@ def inner_endings(job: Job, timeline: Timeline) -> list[Ending]:
         gap = _longest_silence(job, int(steps.end_ns[step - 1]), int(steps.end_ns[step]))
         if gap is None or gap[1] - gap[0] <= away:
             continue
-        before = job.transfers.end_ns[job.transfers.end_ns < gap[1]]
-        ending = _ending(job, steps, gap[0], gap[1], int(before.max()), gap[1])
+        talked = gap[0] + int(GONE * (gap[1] - gap[0]))
+        before = job.transfers.end_ns[job.transfers.end_ns <= talked]
+        ending = _ending(job, steps, gap[0], gap[1], int(before.max()), gap[1], talked)
         if ending.broken_off:
             found.append(ending)
     return found
 
 
-def _ending(job: Job, steps: Steps, last: int, until: int, alive: int, resumed: int | None) -> Ending:
+def _ending(
+    job: Job, steps: Steps, last: int, until: int, alive: int, resumed: int | None, talked: int | None = None
+) -> Ending:
+    """`talked` is up to when control messages are signs of life: before a job comes back they are its successor's."""
     period = float(np.median(steps.duration_ns))
     step = int(np.searchsorted(steps.end_ns, last, side="right"))
     begun = int(steps.end_ns[step - 1]) if step else int(steps.start_ns[0])
     plain = Ending(JobState.RUNNING, step, begun, last, resumed, until - last, alive, period)
     if _goes_on(job, last, until, period):
         return plain
-    state = last_state(job, steps, last, until, period)
+    state = last_state(job, steps, last, until if talked is None else talked, period)
     if state is None:
         return _as(plain, JobState.ENDED) if plain.silence_ns > VARYING_QUIET_STEPS * period else plain
     first = _overdue_first(state, period)
@@ -170,7 +186,7 @@ def _ending(job: Job, steps: Steps, last: int, until: int, alive: int, resumed: 
     stopped = plain.silence_ns > quiet
     if not stopped and not _missing(state, first, until, period):
         return plain
-    if _at_rest(state) or _all_said_goodbye(state, period, alive):
+    if _at_rest(state, steps, period) or _all_said_goodbye(state, period, alive):
         return _as(plain, JobState.ENDED) if stopped else plain
     if not _went_on_without(state, first) and plain.silence_ns <= TOGETHER_STEPS * period:
         return plain  # all stand at the same point: the next message may be late
@@ -212,9 +228,14 @@ def _missing(state: LastState, first: int, until: int, period: float) -> bool:
     return long_ago and until - float(state.sent_ns[first]) > QUIET_FACTOR * float(state.longest_ns[first])
 
 
-def _at_rest(state: LastState) -> bool:
-    """Does the job rest at this point in every step, with nobody missing when the last message was sent?"""
-    if not (state.exact and state.rest_ns >= RESTING * state.longest_rest_ns > 0.0):
+def _at_rest(state: LastState, steps: Steps, period: float) -> bool:
+    """Does the job rest at this point in every step, with nobody missing when the last message was sent?
+
+    Where steps have several long silences the clock must agree that this is the one between two of them.
+    """
+    ended = steps.end_ns[int(np.argmin(np.abs(steps.end_ns - state.last_ns)))]
+    rests = RESTING if abs(int(ended) - state.last_ns) <= AT_STEP_END * period else SURELY_RESTING
+    if not (state.exact and state.rest_ns >= rests * state.longest_rest_ns > 0.0):
         return False
     return not (_surely_overdue(state) & (state.heard_ns <= state.last_ns)).any()
 
@@ -245,8 +266,28 @@ def _overdue_first(state: LastState, period: float) -> int:
 
     Those that lack what they usually have when they go on wait for somebody else. Where most are heard again after the
     last message, only those that are not are asked. One that stopped in the middle of a message was held up in it by
-    one that had not begun: of two that were due at the same time the latter is to blame.
+    one that had not begun: of two that were due at the same time the latter is to blame. Of several the one that was
+    neither heard nor written to for longest.
     """
+    due = _suspects(state)
+    if not np.isfinite(due).any():
+        return -1
+    first = int(np.nanargmin(due))
+    if state.pause_ns[first] < IN_FLOW * period:
+        begun = np.where(state.pause_ns > NOT_BEGUN * period, due, np.nan)
+        if np.isfinite(begun).any() and np.nanmin(begun) - state.due_ns[first] <= SAME_TIME * period:
+            first, due = int(np.nanargmin(begun)), begun
+    tied = due <= state.due_ns[first] + SAME_TIME * period
+    return int(np.argmin(np.where(tied, _involved_ns(state), np.inf)))
+
+
+def _involved_ns(state: LastState) -> Float64:
+    """When each member was last heard or written to: nobody writes to one that takes nothing, and it says nothing."""
+    return np.maximum(state.heard_ns, state.addressed_ns).astype(np.float64)
+
+
+def _suspects(state: LastState) -> Float64:
+    """Due times of those that may be to blame, NaN for the others."""
     due = state.due_ns.copy()
     starved = state.lag < -np.maximum(STARVED, SURE_SPREADS * state.lag_spread)
     if np.isfinite(due[~starved]).any():
@@ -254,19 +295,14 @@ def _overdue_first(state: LastState, period: float) -> int:
     heard = _heard_again(state)
     if heard.mean() >= MOST and np.isfinite(state.due_ns[~heard]).any():
         due = np.where(heard, np.nan, state.due_ns)
-    if not np.isfinite(due).any():
-        return -1
-    first = int(np.nanargmin(due))
-    if state.pause_ns[first] < IN_FLOW * period:
-        due = np.where(state.pause_ns > NOT_BEGUN * period, due, np.nan)
-        if np.isfinite(due).any() and np.nanmin(due) - state.due_ns[first] <= SAME_TIME * period:
-            return int(np.nanargmin(due))
-    return first
+    elif np.isfinite(due[~heard]).any():
+        due[heard] = np.nan
+    return due
 
 
 def _blamed(plain: Ending, job: Job, state: LastState, first: int, until: int) -> Ending:
     beats = Heartbeats.of(job, state.last_ns, plain.period_ns)
-    named = first if _went_on_without(state, first) else -1
+    named = first if _went_on_without(state, first) or _stands_out(state, first, plain.period_ns) else -1
     due = float(state.due_ns[named]) if named >= 0 else float(plain.last_ns)
     hung = beats.go_on(plain.alive_ns)
     if named >= 0:
@@ -305,6 +341,18 @@ def _went_on_without(state: LastState, first: int) -> bool:
         return True
     heard = _heard_again(state)
     return bool(heard.mean() >= MOST and not heard[first])
+
+
+def _stands_out(state: LastState, first: int, period: float) -> bool:
+    """Were all others that may be to blame in the middle of a message, due later, or heard or written to after this
+    one? A job that is killed as a whole leaves many in the middle of something."""
+    if first < 0 or not state.exact or state.pause_ns[first] < IN_FLOW * period:
+        return False
+    due, involved = _suspects(state), _involved_ns(state)
+    tied = (due <= state.due_ns[first] + SAME_TIME * period) & (state.pause_ns >= IN_FLOW * period)
+    tied[first] = False
+    alike = tied & (involved <= involved[first] + max(HEARD_NS, IN_FLOW * period))
+    return not alike.any() and np.isfinite(due).sum() <= FEW_SUSPECTS * due.size
 
 
 def _longest_silence(job: Job, first: int, last: int) -> tuple[int, int] | None:

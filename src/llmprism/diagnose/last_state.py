@@ -40,6 +40,13 @@ BEYOND: Final = 0.002
 SPREADS: Final = 2.0
 """Spreads of the bytes per step by which the same point may be off, for every step back."""
 
+FLOWING: Final = 0.002
+"""Steps that a pause must last at least to be one. A member that flows at this point in most steps and in some rests
+there,"""
+
+RESTED: Final = 0.05
+"""for so many steps, may have lost a few records: it is given the longest."""
+
 EXACT: Final = 0.01
 """Relative spread of a member's bytes per step up to which bytes tell its place in the step; experts vary by more."""
 
@@ -102,15 +109,17 @@ def last_state(job: Job, steps: Steps, until_ns: int, heard_until_ns: int, perio
         if into is not None:
             received, _ = _bytes_per_step(into, ends)
             lag[member] = (into.total - back * received - into.at(went_on)) / max(received, 1.0)
+    usual, longest = known_median(pause, axis=1), known_max(pause, axis=1)
+    unsure = (usual < FLOWING * period_ns) & (longest > RESTED * period_ns)
     whole = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
     begin, end, _ = _same_point(whole, ends, back)
     talk = np.flatnonzero(rows | (~training_messages(job) & (transfers.end_ns <= heard_until_ns)))
     return LastState(
         last_ns=int(transfers.end_ns[rows].max()),
         sent_ns=last,
-        pause_ns=known_median(pause, axis=1),
+        pause_ns=np.where(unsure, longest, usual),
         spread_ns=_spread(pause),
-        longest_ns=known_max(pause, axis=1),
+        longest_ns=longest,
         lag=known_median(lag, axis=1),
         lag_spread=_spread(lag),
         heard_ns=_last_of(job, talk, transfers.pair_src),
