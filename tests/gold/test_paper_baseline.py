@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from llmprism.diagnose.published_rules import diagnose_paper
-from llmprism.ingest.as_records import records_as_transfers
+from llmprism.ingest.records_as_transfers import records_as_transfers
 from llmprism.model import FlowTable, InputCounts, Nic, PairKind, Server, Switch, Topology
 from llmprism.parallelism.published_rules import layout_paper
 from llmprism.recognize.published_rules import recognize_paper

@@ -11,7 +11,7 @@ from llmprism.engine.spark.cluster import TaskCluster
 from llmprism.engine.spark.graph import graph_from
 from llmprism.engine.spark.tables import ROWS
 from llmprism.engine.spark.tasks import Site, bucket_task, site_blob
-from llmprism.ingest.bucket import exporters_of, reading_of
+from llmprism.ingest.spark_bucket import exporters_of, reading_of
 
 __all__ = ["InProcessCluster"]
 

@@ -1,11 +1,28 @@
-"""Bytes → FlowTable and Topology. One file per format; everything that reads flow records comes through here."""
+"""Bytes → transfers and Topology. One file per format; everything that reads flow records comes through here.
 
-from llmprism.ingest.assembled import read_transfers
+The road of a record, from a file to a transfer:
+
+    sources          which files, of which format and compression; what the content shows
+    csv_text, json_lines, parquet, nfcapd, packet_capture (packets/)
+                     one file per format: a scan, an SQL expression for every column of the contract
+    collectors, mapping, resolve, columns
+                     which column is which, in which unit; usable or not, with the reason
+    relation         all scans as one SQL relation `records`
+    interning        names → integers, as the records stream by (number_stream, key_numbers)
+    flow_table       order, duplicates, table: the core, the same for every way of reading
+    transfers        records of one message → a transfer
+
+Three ways to go it: `whole_read` (all records at once), `bucketed_read` (one bucket of pairs after the other, kept in
+`bucket_store`, so that memory is bounded), `spark_bucket` (a bucket that Spark brought together). Off the road:
+`convert` and `accept` write records out again, `extract` picks some, `fitness` judges them.
+"""
+
+from llmprism.ingest.bucketed_read import read_transfers
 from llmprism.ingest.convert import Conversion, convert_flows
-from llmprism.ingest.flows import read_flows
 from llmprism.ingest.mapping import ColumnMapping, ColumnSource, Unit
 from llmprism.ingest.topology import read_topology
 from llmprism.ingest.transfers import assemble_transfers
+from llmprism.ingest.whole_read import read_flows
 
 __all__ = [
     "ColumnMapping",

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from llmprism.ingest.capture_notes import CaptureNotes, merged
 from llmprism.ingest.database import Progress
 from llmprism.ingest.duplicates import first_reports
-from llmprism.ingest.flows import table_of
-from llmprism.ingest.loading import Loaded, load_records
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.verdicts import answers
+from llmprism.ingest.whole_read import Loaded, load_records, table_of
 from llmprism.model.congestion import CongestionTable
 from llmprism.model.fitness import ClockOffset, CongestedPair, Fitness, PacketFitness
 from llmprism.model.flows import FlowTable, Int64
@@ -80,7 +79,7 @@ def _fitness(loaded: Loaded, table: FlowTable, topology: Topology | None) -> Fit
         duplicate_share=dict(table.counts.dropped).get("duplicate", 0) / table.counts.records,
         sampling=_sampling(table.bytes, loaded.sampling),
         packets=_packets(loaded.captures),
-        exporters=len(loaded.exporters),
+        exporters=len(loaded.names.exporters),
         clock_offsets=_clock_offsets(loaded),
         unknown_addresses=unknown[:LISTED_UNKNOWN],
         unknown_share=unknown_share,
@@ -160,7 +159,7 @@ def _congested(signs: CongestionTable) -> tuple[CongestedPair, ...]:
 def _clock_offsets(loaded: Loaded) -> tuple[ClockOffset, ...]:
     """Median difference of the starts of transfers that two exporters report, per pair of exporters."""
     rows = loaded.rows
-    if rows.exporter is None or len(loaded.exporters) < 2:
+    if rows.exporter is None or len(loaded.names.exporters) < 2:
         return ()
     first = first_reports(
         loaded.pair_offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, rows.exporter, SKEW_SEARCH_NS
@@ -171,7 +170,7 @@ def _clock_offsets(loaded: Loaded) -> tuple[ClockOffset, ...]:
     swap = one < two
     low, high = np.where(swap, one, two), np.where(swap, two, one)
     ahead = np.where(swap, -late, late)
-    return tuple(_offset(loaded.exporters, low, high, ahead, pair) for pair in _exporter_pairs(low, high))
+    return tuple(_offset(loaded.names.exporters, low, high, ahead, pair) for pair in _exporter_pairs(low, high))
 
 
 def _exporter_pairs(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llmprism.diagnose import diagnose_paper, path_loads, switch_loads
-from llmprism.ingest.as_records import records_as_transfers
+from llmprism.ingest.records_as_transfers import records_as_transfers
 from llmprism.model.flows import FlowTable, Window
 from llmprism.model.job import JobState
 from llmprism.model.report import JobReport, Report

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from llmprism.diagnose.published_rules import diagnose_paper
-from llmprism.ingest.as_records import records_as_transfers
+from llmprism.ingest.records_as_transfers import records_as_transfers
 from llmprism.model import (
     EventKind,
     Events,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llmprism.ingest.as_records import records_as_transfers
+from llmprism.ingest.records_as_transfers import records_as_transfers
 from llmprism.model import Job, PairKind
 from llmprism.parallelism.published_rules import layout_paper
 

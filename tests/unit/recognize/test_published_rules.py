@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmprism.ingest.as_records import records_as_transfers
+from llmprism.ingest.records_as_transfers import records_as_transfers
 from llmprism.recognize.published_rules import recognize_paper
 
 

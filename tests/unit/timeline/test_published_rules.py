@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llmprism.ingest.as_records import records_as_transfers
+from llmprism.ingest.records_as_transfers import records_as_transfers
 from llmprism.model import EventKind, Job, JobLayout, Layout, PairKind, PairRoles
 from llmprism.timeline.published_rules import timeline_paper
 

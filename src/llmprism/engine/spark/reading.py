@@ -17,8 +17,8 @@ from llmprism.engine.interface import RunOptions
 from llmprism.engine.spark.tables import PAIRS, schema_text
 from llmprism.engine.spark.tasks import EXPORTERS, bucket_task, exporter_task
 from llmprism.errors import FormatError
-from llmprism.ingest.bucket import TABLE, Reading, reading_of
 from llmprism.ingest.sources import Format, parse_format
+from llmprism.ingest.spark_bucket import TABLE, Reading, reading_of
 
 __all__ = ["pairs_of"]
 

@@ -21,7 +21,7 @@ from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.diagnose.switch_loads import path_loads
 from llmprism.engine.arrow_codec import arrow_type, decode, encode
 from llmprism.engine.spark.tables import digest, pair_rows, transfers_from
-from llmprism.ingest.bucket import Reading, exporters_of, read_bucket
+from llmprism.ingest.spark_bucket import Reading, exporters_of, read_bucket
 from llmprism.model.clock import ClockCandidate
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Window

@@ -20,14 +20,13 @@ import numpy as np
 from llmprism.ingest.collectors import mappings_for
 from llmprism.ingest.columns import DUPLICATE, REASONS, Scan, identifier
 from llmprism.ingest.database import open_database, scalar
-from llmprism.ingest.duplicates import duplicate_rows
-from llmprism.ingest.loading import intern_records, rows_by_pair
+from llmprism.ingest.flow_table import flow_table, rows_by_pair
 from llmprism.ingest.mapping import TARGETS, ColumnMapping
-from llmprism.ingest.order import keep_rows
 from llmprism.ingest.resolve import resolve
 from llmprism.ingest.sources import parse_format
 from llmprism.ingest.transfers import assemble_transfers
-from llmprism.model.flows import FlowTable, InputCounts, Int64, TransferTable
+from llmprism.ingest.whole_read import intern_records
+from llmprism.model.flows import Int64, TransferTable
 
 __all__ = ["TABLE", "Bucket", "Reading", "exporters_of", "read_bucket", "reading_of"]
 
@@ -97,15 +96,6 @@ def read_bucket(table: Any, scans: Sequence[Scan], *, several_exporters: bool) -
     usable = records["pair"] >= 0
     dropped = np.bincount(-records["pair"][~usable], minlength=len(REASONS)).astype(np.int64)
     rows, offsets = rows_by_pair(records[usable], ids.pair_src.size)
-    exporter = rows.exporter if rows.exporter is not None else np.full(rows.path.size, -1, dtype=np.int32)
-    copies = duplicate_rows(
-        offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, exporter if several_exporters else None
-    )
-    dropped[DUPLICATE] = np.count_nonzero(copies)
-    counts = InputCounts(copies.size, int(np.count_nonzero(~copies)))
-    rows, offsets = rows.select(~copies), keep_rows(offsets, ~copies)
-    flows = FlowTable(
-        names.addresses, names.paths, ids.pair_src, ids.pair_dst, offsets,
-        rows.start_ns, rows.end_ns, rows.bytes, rows.path, counts,
-    )  # fmt: skip
+    flows = flow_table(rows, offsets, names, ids.pair_src, ids.pair_dst, several_exporters=several_exporters)
+    dropped[DUPLICATE] = flows.counts.records - flows.counts.used
     return Bucket(assemble_transfers(flows), dropped)

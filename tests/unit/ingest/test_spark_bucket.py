@@ -8,7 +8,7 @@ import pytest
 
 from llmprism.errors import ColumnError
 from llmprism.ingest import ColumnMapping, assemble_transfers, read_flows
-from llmprism.ingest.bucket import exporters_of, read_bucket, reading_of
+from llmprism.ingest.spark_bucket import exporters_of, read_bucket, reading_of
 
 pa = pytest.importorskip("pyarrow", reason="buckets come as Arrow tables")
 

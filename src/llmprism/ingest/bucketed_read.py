@@ -2,8 +2,8 @@
 
 The same rules as `read_flows` and `assemble_transfers`, and the same result to the byte; but the records never lie in
 columns all at once. They stream by once and are numbered (`interning.py`); when all names are known they are dealt to
-buckets (`spool.py`), ranges of pairs in their order with a bounded number of records. Each bucket is ordered, freed of
-duplicates and put together to transfers, fewer than its records; several buckets are worked on at a time.
+buckets (`bucket_store.py`), ranges of pairs in their order with a bounded number of records. Each bucket becomes a
+FlowTable (`flow_table.py`) and then transfers, fewer than its records; several buckets are worked on at a time.
 Because buckets follow the order of the pairs, their transfers only have to be put one behind the other. With a memory
 limit records and transfers are kept in files without a name; the transfers are mapped into memory, and their files go
 when the table does.
@@ -21,22 +21,20 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.ingest.bucket_store import Buckets, Spool, nameless_file
 from llmprism.ingest.capture_notes import merged
 from llmprism.ingest.columns import DUPLICATE, REASONS
 from llmprism.ingest.database import Database, Progress, memory_bytes, open_database, report_progress
-from llmprism.ingest.duplicates import duplicate_rows
-from llmprism.ingest.flows import table_of
+from llmprism.ingest.flow_table import flow_table, rows_by_pair
 from llmprism.ingest.fresh_memory import fresh_array
 from llmprism.ingest.interning import Ids, Interner, Names, Records
-from llmprism.ingest.loading import loaded_of, no_usable_record, rows_by_pair
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.order import keep_rows
 from llmprism.ingest.packets.stats import BURST_GAP_NS
 from llmprism.ingest.relation import ReadOptions, Relation, check_numbers, create_records, explain
 from llmprism.ingest.sources import Source, expand, identify, parse_format
-from llmprism.ingest.spool import Buckets, Spool, nameless_file
 from llmprism.ingest.transfers import assemble_transfers
-from llmprism.model.flows import AssembledFlows, FlowTable, InputCounts, Int64, TransferTable, Window
+from llmprism.ingest.whole_read import loaded_of, no_usable_record, table_of
+from llmprism.model.flows import AssembledFlows, InputCounts, Int64, TransferTable, Window
 
 __all__ = ["read_transfers"]
 
@@ -198,8 +196,10 @@ def _worked(
 
     def work(bucket: int) -> tuple[TransferTable, Window, int]:
         low, high = int(bounds[bucket]), int(bounds[bucket + 1])
-        flows, copies = _bucket(buckets.take(bucket), ids, names, low, high, several_exporters=several_exporters)
-        return assemble_transfers(flows), flows.window, copies
+        rows, offsets = rows_by_pair(buckets.take(bucket), high - low, low)
+        src, dst = ids.pair_src[low:high], ids.pair_dst[low:high]
+        flows = flow_table(rows, offsets, names, src, dst, several_exporters=several_exporters)
+        return assemble_transfers(flows), flows.window, flows.counts.records - flows.counts.used
 
     with ThreadPoolExecutor(workers, "llmprism-bucket") as threads:
         for _ in _in_turn(threads, workers, deal, spool.blocks()):
@@ -216,23 +216,6 @@ def _in_turn(threads: ThreadPoolExecutor, workers: int, task: Callable[[T], R], 
         coming.append(threads.submit(task, one))
     while coming:
         yield coming.popleft().result()
-
-
-def _bucket(
-    records: Records, ids: Ids, names: Names, low: int, high: int, *, several_exporters: bool
-) -> tuple[FlowTable, int]:
-    """The records of the pairs `low:high`, each transfer once, and how many were copies."""
-    rows, offsets = rows_by_pair(records, high - low, low)
-    exporter = rows.exporter if several_exporters else None
-    copies = duplicate_rows(offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, exporter)
-    if copies.any():
-        rows, offsets = rows.select(~copies), keep_rows(offsets, ~copies)
-    used = int(rows.start_ns.size)
-    flows = FlowTable(
-        names.addresses, names.paths, ids.pair_src[low:high], ids.pair_dst[low:high], offsets,
-        rows.start_ns, rows.end_ns, rows.bytes, rows.path, InputCounts(used, used),
-    )  # fmt: skip
-    return flows, int(np.count_nonzero(copies))
 
 
 class _Column:

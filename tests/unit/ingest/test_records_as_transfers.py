@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.ingest.as_records import records_as_transfers
+from llmprism.ingest.records_as_transfers import records_as_transfers
 
 
 def test_every_record_is_a_transfer_of_its_own(flow_table) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from llmprism.ingest.bucket_store import Buckets, Spool
 from llmprism.ingest.interning import NUMBERED, NUMBERED_BY_EXPORTER, Ids
-from llmprism.ingest.spool import Buckets, Spool
 
 PAIRS, PATHS, EXPORTERS = 9, 4, 3
 

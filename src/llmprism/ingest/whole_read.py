@@ -1,63 +1,35 @@
-"""Files → interned integer columns, ordered by pair: what is common to reading flows and to inspecting them.
+"""Files → FlowTable, all records at once: for inputs of a few million records, `inspect` and the published method.
 
-Addresses, switch paths and exporters are interned (`interning.py`). Then everything is integers in NumPy arrays: rows
-that cannot be used are dropped and counted by reason, and the rest is ordered by pair (`order.py`).
+All formats become one SQL relation with the same columns (`relation.py`); addresses, switch paths and exporters become
+integers (`interning.py`); rows that cannot be used are dropped and counted by reason; the rest is ordered, freed of
+duplicates and made a table (`flow_table.py`).
+
+Invariants: `counts.records == counts.used + sum(counts.dropped)`; rows sorted by (src, dst, start, end, bytes, path);
+every pair has at least one row; every address is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
 import numpy as np
-from numpy.typing import NDArray
 
 from llmprism.errors import InputError
-from llmprism.ingest.capture_notes import CaptureNotes
-from llmprism.ingest.columns import REASONS, Scan
+from llmprism.ingest.capture_notes import CaptureNotes, merged
+from llmprism.ingest.columns import DUPLICATE, REASONS, Scan
 from llmprism.ingest.database import Database, Progress, open_database, report_progress
+from llmprism.ingest.flow_table import Rows, flow_table, rows_by_pair
 from llmprism.ingest.interning import NUMBERED, Ids, Interner, Names, Records
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.order import in_order, pair_order
 from llmprism.ingest.packets.stats import BURST_GAP_NS
 from llmprism.ingest.relation import ReadOptions, Relation, check_numbers, create_records, explain, file_names
 from llmprism.ingest.sources import Source, expand, identify, parse_format
-from llmprism.model.flows import Int32, Int64
+from llmprism.model.flows import FlowTable, InputCounts, Int32, Int64
 
-__all__ = [
-    "Loaded",
-    "Rows",
-    "intern_records",
-    "load_records",
-    "loaded_of",
-    "no_usable_record",
-    "rows_by_pair",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Usable records as columns; ids are -1 where the value is missing, `exporter` is None where no source has any."""
-
-    start_ns: Int64
-    end_ns: Int64
-    bytes: Int64
-    path: Int32
-    connection: NDArray[np.uint64]
-    exporter: Int32 | None
-
-    def select(self, keep: NDArray[np.bool_]) -> Rows:
-        chosen = np.flatnonzero(keep)
-        return Rows(
-            self.start_ns[chosen],
-            self.end_ns[chosen],
-            self.bytes[chosen],
-            self.path[chosen],
-            self.connection[chosen],
-            None if self.exporter is None else self.exporter[chosen],
-        )
+__all__ = ["Loaded", "intern_records", "load_records", "loaded_of", "no_usable_record", "read_flows", "table_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +40,7 @@ class Loaded:
     """
 
     rows: Rows
-    addresses: tuple[str, ...]
-    paths: tuple[tuple[str, ...], ...]
-    exporters: tuple[str, ...]
+    names: Names
     pair_src: Int32
     pair_dst: Int32
     pair_offsets: Int64
@@ -78,6 +48,38 @@ class Loaded:
     dropped: Int64
     captures: tuple[CaptureNotes, ...]
     sampling: int = 1
+
+
+def read_flows(
+    paths: Sequence[str | Path],
+    *,
+    mapping: ColumnMapping | None = None,
+    format: str | None = None,  # noqa: A002 - the name users know from --format
+    progress: Progress | None = None,
+    memory_limit: str | None = None,
+) -> FlowTable:
+    """Reads files or globs of flow records or packets into one table; "-" is standard input (packets).
+
+    Parquet, CSV, JSON Lines, pcap and pcapng, uncompressed, gzip or zstd, and the output of the collectors of
+    `collectors.py`, recognised by content. `format` forces a format or a collector; `memory_limit` is DuckDB's (for
+    example "2GB"). Raises an LLMPrismError with one clear line if a file cannot be used; rows that cannot be used are
+    only counted.
+    """
+    loaded = load_records(paths, mapping=mapping, format=format, progress=progress, memory_limit=memory_limit)
+    return table_of(loaded)
+
+
+def table_of(loaded: Loaded) -> FlowTable:
+    """The FlowTable of loaded records, each transfer once."""
+    table = flow_table(
+        loaded.rows, loaded.pair_offsets, loaded.names, loaded.pair_src, loaded.pair_dst,
+        several_exporters=loaded.rows.several_exporters,
+    )  # fmt: skip
+    dropped = loaded.dropped.copy()
+    dropped[DUPLICATE] = table.counts.records - table.counts.used
+    reasons = tuple((REASONS[code], int(dropped[code])) for code in np.flatnonzero(dropped))
+    counts = InputCounts(loaded.records, table.counts.used, reasons)
+    return replace(table, counts=counts, congestion=merged(loaded.captures))
 
 
 def load_records(
@@ -112,9 +114,7 @@ def loaded_of(connection: Database, relation: Relation, sources: Sequence[Source
     rows, offsets = rows_by_pair(found if usable.all() else found[usable], ids.pair_src.size)
     return Loaded(
         rows,
-        names.addresses,
-        names.paths,
-        names.exporters,
+        names,
         ids.pair_src,
         ids.pair_dst,
         offsets,
@@ -134,15 +134,6 @@ def intern_records(connection: Database, scans: Sequence[Scan], count: int) -> t
         return names, ids, np.zeros(0, dtype=NUMBERED)
     ids.put_into(blocks[0])
     return names, ids, blocks[0]
-
-
-def rows_by_pair(records: Records, pair_count: int, first_pair: int = 0) -> tuple[Rows, Int64]:
-    """The records of some pairs as columns in the order of the FlowTable, and the offsets of the pairs."""
-    start_ns, end_ns, size, path = (records[name] for name in ("start_ns", "end_ns", "bytes", "path"))
-    pair = records["pair"] - np.int32(first_pair)
-    order, offsets = pair_order(pair, start_ns, end_ns, size, path, pair_count)
-    exporter = records["exporter"][order] if "exporter" in (records.dtype.names or ()) else None
-    return Rows(*in_order(order, start_ns, end_ns, size, path, records["connection"]), exporter), offsets
 
 
 def no_usable_record(sources: Sequence[Source], records: int, dropped: Int64) -> InputError:
