@@ -6,7 +6,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 
-.PHONY: demo test check lint unit docs wheel figures bench bench-accuracy bench-logs bench-scale clean
+.PHONY: demo test check lint unit docs wheel figures bench bench-accuracy bench-logs bench-scale lab lab-score clean
 
 # What the demo and `llmprism serve` need: a minute on a usual line.
 $(CORE): pyproject.toml constraints.txt
@@ -64,6 +64,18 @@ bench-logs: $(READY)
 	$(BIN)/python benchmarks/logs_real.py
 	$(BIN)/python benchmarks/logs_templates.py
 	$(BIN)/python benchmarks/logs_speed.py
+
+# make lab SCENARIO=gloo-ddp4-delay [LAB_FLAGS=--gpu] [LAB_OUT=folder]: one labelled capture of real training (root)
+SCENARIO ?= gloo-short
+LAB_OUT ?= out/lab/$(notdir $(basename $(SCENARIO)))
+
+lab: $(CORE)
+	@$(or $(LAB_PYTHON),$(BIN)/python) -c 'import torch' 2>/dev/null || $(PIP) -e '.[lab]'
+	$(BIN)/python -m lab run $(SCENARIO) $(LAB_OUT) $(LAB_FLAGS)
+
+lab-score: $(CORE)
+	$(BIN)/llmprism diagnose $(LAB_OUT)/flows.parquet --topology $(LAB_OUT)/topology.json --json $(LAB_OUT)/report.json
+	$(BIN)/llmprism score $(LAB_OUT)/report.json $(LAB_OUT)/truth.json.gz
 
 clean:
 	rm -rf $(VENV) build dist out site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -49,7 +49,8 @@ class GroupFact:
 class JobFacts:
     """`pairs` are (src, dst, kind); None where the source does not list them (a capture's truth).
 
-    `partial_end_ns` are the ends of steps that began before the window: a report may list them or not.
+    `partial_end_ns` are the ends of steps that began before the window: a report may list them or not. The same holds
+    for `optional_pairs`, which carried their kind only while the job was set up.
     """
 
     id: str
@@ -62,6 +63,7 @@ class JobFacts:
     step_end_ns: tuple[int, ...]
     state: str = "unknown"
     partial_end_ns: frozenset[int] = frozenset()
+    optional_pairs: frozenset[tuple[str, str, str]] = frozenset()
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
@@ -172,9 +174,11 @@ def as_optional_int(value: object, field: str) -> int | None:
 def _job(value: object, field: str) -> JobFacts:
     job = as_object(value, field)
     steps = [as_object(step, f"{field}.steps") for step in as_list(job.get("steps"), f"{field}.steps")]
-    pairs = None
+    pairs, optional = None, frozenset[tuple[str, str, str]]()
     if "pairs" in job:
-        pairs = tuple(_pair(item, f"{field}.pairs") for item in as_list(job["pairs"], f"{field}.pairs"))
+        listed = [as_object(item, f"{field}.pairs") for item in as_list(job["pairs"], f"{field}.pairs")]
+        pairs = tuple(_pair(item, f"{field}.pairs") for item in listed if item.get("setup") is not True)
+        optional = frozenset(_pair(item, f"{field}.pairs") for item in listed if item.get("setup") is True)
     pipelines = as_list(job.get("pipelines"), f"{field}.pipelines")
     return JobFacts(
         id=as_text(job.get("id"), f"{field}.id"),
@@ -187,6 +191,7 @@ def _job(value: object, field: str) -> JobFacts:
         step_end_ns=tuple(as_int(step.get("end_ns"), f"{field}.steps.end_ns") for step in steps),
         state=as_text(job.get("state", "unknown"), f"{field}.state"),
         partial_end_ns=frozenset(as_int(s.get("end_ns"), f"{field}.steps") for s in steps if s.get("partial") is True),
+        optional_pairs=optional,
     )
 
 

@@ -2,7 +2,8 @@
 
 The unit is a directed pair and one kind that it carries. Rows of the matrix are the truth, columns the report:
 
-- A simulator's truth lists its pairs. A training pair that the report does not list is in the column `missing`.
+- A simulator's truth lists its pairs. A training pair that the report does not list is in the column `missing`. One
+  that the truth marks `setup` carried the kind only while the job was set up: it may be listed or not.
 - A capture's truth gives groups and pipelines only. A reported pair inside one DP group is truly `dp`, one between
   neighbouring stages of one pipeline is truly `pp`, everything else is `other`. What must exist: both directions
   between neighbouring stages, and for each member of a DP group one reported pair to another member of it (the order
@@ -125,7 +126,8 @@ def _compare_listed(job: JobFacts, claimed: dict[DirectedPair, set[str]], confus
     for src, dst, kind in expected_pairs(job):
         true_kinds[src, dst].add(kind)
     for pair in true_kinds.keys() | claimed.keys():
-        _count(frozenset(true_kinds.get(pair, ())), claimed.get(pair, set()), confusion)
+        said = {kind for kind in claimed.get(pair, set()) if (*pair, kind) not in job.optional_pairs}
+        _count(frozenset(true_kinds.get(pair, ())), said, confusion)
 
 
 def _compare_derived(job: JobFacts, claimed: dict[DirectedPair, set[str]], confusion: Counter[tuple[str, str]]) -> None:

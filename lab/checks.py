@@ -1,0 +1,96 @@
+"""Whether a capture is what its truth says: steps agree over the ranks, traffic stays inside the groups, nobody died.
+
+A capture that fails a check is not packed into the dataset: its truth would not hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.notes import JobNotes
+
+__all__ = ["check_capture"]
+
+STRAY = 0.02
+"""Share of a job's bytes that may travel between ranks that share no group (store, gradient norm over all ranks)."""
+
+MIN_STEPS = 8
+
+
+def check_capture(run: dict[str, Any], jobs: list[JobNotes], truth: dict[str, Any], pair_bytes: Any) -> list[str]:
+    """What is wrong, one line each; empty: the capture holds."""
+    problems = [f"job {name} did not run to its end" for name in run["failed"]]
+    for job, described in zip(jobs, truth["jobs"], strict=True):
+        problems += [f"job {job.name}: {text}" for text in _check_job(run, job, described, pair_bytes[job.name])]
+    problems += [
+        f"fault {fault['kind']} at {fault['where']}: the rank had to be killed"
+        for fault in run["faults"]
+        if "forced" in fault
+    ]
+    if len(run["faults"]) < len(run["scenario"]["faults"]):
+        problems.append("not every fault was planted")
+    if run["dropped_packets"]:
+        problems.append(f"{run['dropped_packets']} packets were dropped")
+    return problems
+
+
+def _check_job(run: dict[str, Any], job: JobNotes, described: dict[str, Any], pair_bytes: Any) -> list[str]:
+    problems = []
+    if not job.complete:
+        problems.append("not every rank named itself from its own address")
+    if len(described["steps"]) < MIN_STEPS:
+        problems.append(f"only {len(described['steps'])} steps")
+    for name in job.group_names():
+        members = [address for group in job.groups(name) for address in group]
+        if len(set(members)) != len(members):
+            problems.append(f"a rank is in two groups of the kind {name}")
+    problems += _steps_agree(job)
+    problems += _deaths(run, job)
+    problems += _strays(job, described, pair_bytes)
+    return problems
+
+
+def _steps_agree(job: JobNotes) -> list[str]:
+    """All ranks number the same steps, and the same step overlaps in time on all of them."""
+    problems = []
+    for attempt in job.attempts:
+        by_rank = [[note for note in notes if note["kind"] == "step"] for notes in attempt]
+        counts = [len(steps) for steps in by_rank]
+        if counts and max(counts) - min(counts) > 1:
+            problems.append(f"ranks did between {min(counts)} and {max(counts)} steps")
+        for ranks in zip(*by_rank, strict=False):
+            if max(note["start"] for note in ranks) > min(note["end"] for note in ranks):
+                problems.append(f"step {ranks[0]['step']} does not overlap over the ranks")
+                break
+    return problems
+
+
+def _deaths(run: dict[str, Any], job: JobNotes) -> list[str]:
+    """A rank that wrote no end needs a fault of its job that explains it."""
+    lasting = ("hang", "crash", "out_of_memory", "link_down")
+    explained = any(fault["job"] == job.name and fault["kind"] in lasting for fault in run["faults"])
+    ended = [any(note["kind"] == "end_of_rank" for note in notes) for notes in job.attempts[-1]]
+    return [] if all(ended) or explained else [f"{ended.count(False)} ranks died without a fault"]
+
+
+def _strays(job: JobNotes, described: dict[str, Any], pair_bytes: Any) -> list[str]:
+    """Bytes between ranks that share no group, and bytes to ranks of other jobs."""
+    own = set(job.addresses)
+    known = {
+        frozenset((a, b))
+        for name in job.group_names()
+        for group in job.groups(name)
+        for a in group
+        for b in group
+        if a != b
+    }
+    inside = {pair: count for pair, count in pair_bytes.items() if pair[0] in own and pair[1] in own}
+    total = sum(inside.values())
+    stray = sum(count for pair, count in inside.items() if frozenset(pair) not in known)
+    if not total:
+        return ["no traffic"]
+    problems = [f"{stray / total:.1%} of the bytes are outside of all groups"] if stray > STRAY * total else []
+    quiet = own - set(described["members"])
+    if quiet and not described["layout"]["tp"] > 1:
+        problems.append(f"no training traffic of {sorted(quiet)}")
+    return problems
