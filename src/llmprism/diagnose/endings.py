@@ -100,6 +100,12 @@ ADDRESSED_SHARE: Final = 0.02
 ADDRESSED_NS: Final = 10_000_000
 """And at least 10 ms: what is on its way when a rank dies arrives, or is refused, within that."""
 
+WITHOUT_SHARE: Final = 0.3
+"""Share of a step for which others must go on after a member was due to show that nobody has noticed,"""
+
+WITHOUT_NS: Final = 200_000_000
+"""and at least 200 ms: a crash stops the others within that."""
+
 AWAY_STEPS: Final = 5.0
 """Silence inside the window, in steps, after which a job has been away."""
 
@@ -237,7 +243,10 @@ def _at_rest(state: LastState, steps: Steps, period: float) -> bool:
     rests = RESTING if abs(int(ended) - state.last_ns) <= AT_STEP_END * period else SURELY_RESTING
     if not (state.exact and state.rest_ns >= rests * state.longest_rest_ns > 0.0):
         return False
-    return not (_surely_overdue(state) & (state.heard_ns <= state.last_ns)).any()
+    silent = (state.heard_ns <= state.last_ns) & (
+        state.pause_ns >= IN_FLOW * period
+    )  # in flow while all rest: a lost record
+    return not (_surely_overdue(state) & silent).any()
 
 
 def _surely_overdue(state: LastState) -> Bool:
@@ -311,8 +320,9 @@ def _blamed(plain: Ending, job: Job, state: LastState, first: int, until: int) -
         alone = bool(_heard_again(state).mean() >= MOST and not _heard_again(state)[named])
         if hung and alone and not written_to and state.addressed_ns[named] > 0:
             hung = False  # the others live, and nobody writes to this one any more
-        elif not hung and written_to and not beats.stopped(plain.alive_ns, until):
-            hung = True
+        elif not hung and not beats.stopped(plain.alive_ns, until):
+            without = plain.last_ns - due > max(WITHOUT_SHARE * plain.period_ns, WITHOUT_NS)
+            hung = written_to or without
     else:
         alone = False
     others = np.delete(state.due_ns, named) if named >= 0 else state.due_ns[:0]
@@ -352,7 +362,8 @@ def _stands_out(state: LastState, first: int, period: float) -> bool:
     tied = (due <= state.due_ns[first] + SAME_TIME * period) & (state.pause_ns >= IN_FLOW * period)
     tied[first] = False
     alike = tied & (involved <= involved[first] + max(HEARD_NS, IN_FLOW * period))
-    return not alike.any() and np.isfinite(due).sum() <= FEW_SUSPECTS * due.size
+    known = float(np.isfinite(state.due_ns).mean())
+    return not alike.any() and np.isfinite(due).mean() <= FEW_SUSPECTS <= known
 
 
 def _longest_silence(job: Job, first: int, last: int) -> tuple[int, int] | None:

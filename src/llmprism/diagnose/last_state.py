@@ -40,6 +40,12 @@ BEYOND: Final = 0.002
 SPREADS: Final = 2.0
 """Spreads of the bytes per step by which the same point may be off, for every step back."""
 
+MISSING: Final = 0.02
+"""Share of a step's bytes that a record which a collector lost takes with it, at least,"""
+
+LOSSY: Final = 0.02
+"""and share of the steps of all members that lack one from which the collector loses records."""
+
 FLOWING: Final = 0.002
 """Steps that a pause must last at least to be one. A member that flows at this point in most steps and in some rests
 there,"""
@@ -97,13 +103,14 @@ def last_state(job: Job, steps: Steps, until_ns: int, heard_until_ns: int, perio
     sent, got = (curves_of(job, rows, end) for end in (transfers.pair_src, transfers.pair_dst))
     count, back = len(job.members), np.arange(1, STEPS_BACK + 1, dtype=np.float64)
     pause, lag = (np.full((count, back.size), np.nan) for _ in range(2))
-    last, spread = np.full(count, np.nan), np.full(count, np.nan)
+    last, spread, short = (np.full(count, np.nan) for _ in range(3))
     for member, (out, into) in enumerate(zip(sent, got, strict=True)):
         if out is None:
             continue
         last[member] = out.when_ns[-1]
         begin, went_on, spread[member] = _same_point(out, ends, back)
         pause[member] = went_on - begin
+        short[member] = _short_steps(out, ends)
         if spread[member] > EXACT:
             pause[member] = known_median(out.longest_pauses(ends))
         if into is not None:
@@ -111,6 +118,8 @@ def last_state(job: Job, steps: Steps, until_ns: int, heard_until_ns: int, perio
             lag[member] = (into.total - back * received - into.at(went_on)) / max(received, 1.0)
     usual, longest = known_median(pause, axis=1), known_max(pause, axis=1)
     unsure = (usual < FLOWING * period_ns) & (longest > RESTED * period_ns)
+    if known_median(short) > 0.0 or np.nanmean(short) > LOSSY:
+        last[usual < FLOWING * period_ns] = np.nan  # a record of the last step may be lost: it cannot tell
     whole = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
     begin, end, _ = _same_point(whole, ends, back)
     talk = np.flatnonzero(rows | (~training_messages(job) & (transfers.end_ns <= heard_until_ns)))
@@ -136,6 +145,12 @@ def _same_point(curve: ByteCurve, ends: Float64, back: Float64) -> tuple[Float64
     unsure = SPREADS * min(spread, EXACT) * np.sqrt(back)
     begin, end = curve.pauses_at(curve.total - back * usual, (SHORT_OF + unsure) * usual, (BEYOND + unsure) * usual)
     return begin, end, spread
+
+
+def _short_steps(curve: ByteCurve, ends: Float64) -> float:
+    """Share of the steps in which bytes are missing."""
+    each = np.diff(curve.at(ends))
+    return float((each < (1.0 - MISSING) * np.median(each)).mean())
 
 
 def _bytes_per_step(curve: ByteCurve, ends: Float64) -> tuple[float, float]:
