@@ -133,9 +133,10 @@ def _header_rank(buf: UInt8, i: int, end: int) -> tuple[int, int]:
                 at += 1
             at += 1
             continue
-        after, tag_end = _open_rank(buf, at, end)
-        if after > at:
-            return at, tag_end
+        if (buf[at] | 32) == 114 or (buf[at] | 32) == 103:
+            after, tag_end = _open_rank(buf, at, end)
+            if after > at:
+                return at, tag_end
         token_end = at
         while token_end < stop and buf[token_end] != 32:
             token_end += 1

@@ -19,8 +19,9 @@ __all__ = ["SeriesReader", "joined"]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
-_PER_SCAN: Final = 8_192
-"""Values kept of one scan of at most 131,072 lines: a week of iterations stays below some million values."""
+_ITERATIONS_PER_SCAN: Final = 1_024
+_METRICS_PER_SCAN: Final = 512
+"""Values kept of one scan of at most 131,072 lines: 200 files, or ten gigabytes, stay below some hundred thousand."""
 
 
 def joined(parts: list[tuple[Any, ...]], column: int, dtype: type) -> Any:
@@ -30,11 +31,13 @@ def joined(parts: list[tuple[Any, ...]], column: int, dtype: type) -> Any:
     return np.concatenate([part[column] for part in parts]).astype(dtype, copy=False)
 
 
-def _thinned(rows: Int64, writer: Int32) -> Int64:
-    """Fewer rows, the same share of every writer's, its last one always among them."""
-    if rows.size <= _PER_SCAN:
+def _thinned(rows: Int64, writer: Int32, most: int) -> Int64:
+    """About `most` rows, the same share of every writer's, its last one always among them."""
+    if rows.size <= most:
         return rows
-    stride = -(-rows.size // _PER_SCAN)
+    stride = -(-rows.size // most)
+    if (writer[rows] == writer[rows[0]]).all():
+        return np.append(rows[:-1:stride], rows[-1])
     order = np.argsort(writer[rows], kind="stable")
     first = np.ones(order.size, dtype=np.bool_)
     first[1:] = writer[rows[order[1:]]] != writer[rows[order[:-1]]]
@@ -76,7 +79,7 @@ class SeriesReader:
         which = shape[rows]
         numbers_after(buf, lines.text_start[rows], lines.end[rows], which, store.anchors, store.anchor_sizes, values)
         own = writer[rows]
-        kept = _thinned(np.flatnonzero(_changed(values, which, own) & (values >= 0)), own)
+        kept = _thinned(np.flatnonzero(_changed(values, which, own) & (values >= 0)), own, _ITERATIONS_PER_SCAN)
         if kept.size:
             at = rows[kept]
             files = np.full(kept.size, file, dtype=np.int32)
@@ -94,6 +97,7 @@ class SeriesReader:
         store: ShapeStore,
         file: int,
     ) -> None:
+        rows = rows[_thinned(np.arange(rows.size), writer[rows], _METRICS_PER_SCAN)]
         which = shape[rows]
         for metric in range(METRICS):
             some = np.flatnonzero(store.metric_sizes[which, metric] > 0)
@@ -113,7 +117,7 @@ class SeriesReader:
                 values,
                 known,
             )
-            kept = _thinned(np.flatnonzero(known), writer[at])
+            kept = np.flatnonzero(known)
             if kept.size:
                 at = at[kept]
                 kinds = np.full(kept.size, metric, dtype=np.int8)

@@ -32,6 +32,7 @@ _NOT_LOGS: Final = frozenset(
 
 _ZIP_MAGIC: Final = b"PK\x03\x04"
 _TAR_MAGIC_AT: Final = 257
+_TAR_BYTES: Final = 1 << 20
 
 _DAMAGED: Final = frozenset(
     {
@@ -183,7 +184,7 @@ def _is_tar(head: bytes, name: str) -> bool:
 def _tar_members(path: Path, stream: TextStream, dropped: Dropped) -> Iterator[OpenLog]:
     """The logs of a tar archive in its own order, in one pass."""
     try:
-        with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r|") as archive:
+        with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r|", bufsize=_TAR_BYTES) as archive:
             for member in archive:
                 if not member.isfile():
                     continue

@@ -88,6 +88,10 @@ class UnpackedStream(io.RawIOBase):
 
     def readinto(self, target: Any) -> int:
         view = memoryview(target).cast("B")
+        if self._make is None and not self._input and not self._ready:
+            count = int(self._raw.readinto(view) or 0)  # type: ignore[attr-defined]
+            self.given += count
+            return count
         if not self._ready:
             self._ready = self._more(len(view))
         count = min(len(view), len(self._ready))
