@@ -5,7 +5,7 @@ The road of the data, one file per step:
     sources, unpack    paths → log files as text, out of archives and packings
     blocks, wrappers   text → blocks of whole lines, without colours and JSON around them
     scan, prefix, clock, masking   block → lines with who wrote them, when, and their shape (kernels)
-    shapes, shape_store, library, pattern, automaton   a shape's meaning, worked out once
+    shapes, shape_store, library, pattern   a shape's meaning, worked out once
     series, metrics, flight   iteration numbers, losses and times per iteration; flight records
     reader → joblog.JobLog   all of the above in one pass
     members, launcher_reports, progress, sequences   who is in the job, who ended, how far each got

@@ -22,8 +22,7 @@ from typing import Any, Final
 
 from llmprism import limits
 from llmprism.errors import FormatError, InputError
-from llmprism.logs.automaton import Automaton
-from llmprism.logs.pattern import Pattern, parse_pattern, without_numbers
+from llmprism.logs.pattern import PatternSet, check_pattern, without_numbers
 from llmprism.model.log import CauseClass, Stage
 
 __all__ = ["Fault", "FaultRole", "Library", "Marker", "Meaning", "load_library", "parse_library"]
@@ -140,7 +139,7 @@ def _common(entry: dict[str, Any], keys: set[str], name: str) -> tuple[str, str,
         raise FormatError(f"{where}: needs a pattern")
     for pattern in patterns:
         try:
-            parse_pattern(pattern)
+            check_pattern(pattern)
         except FormatError as error:
             raise FormatError(f"{where}: {error}") from error
     return entry_id, where, tuple(patterns)
@@ -198,19 +197,18 @@ class Library:
         self.faults: tuple[Fault, ...] = tuple({fault.id: fault for fault in faults}.values())
         self.markers: tuple[Marker, ...] = tuple({marker.id: marker for marker in markers}.values())
         self._owner: list[int] = []
-        strict: list[Pattern] = []
-        loose: list[Pattern] = []
+        strict: list[str] = []
+        loose: list[str] = []
         all_patterns = [fault.patterns for fault in self.faults] + [marker.patterns for marker in self.markers]
         for number, patterns in enumerate(all_patterns):
             for pattern in patterns:
-                parsed = parse_pattern(pattern)
-                without, names_number = without_numbers(parsed)
+                without, names_number = without_numbers(pattern)
                 if names_number:
                     loose.append(without)
-                strict.append(parsed)
+                strict.append(pattern)
                 self._owner.append(number)
-        self._strict = Automaton(strict)
-        self._loose = Automaton(loose)
+        self._strict = PatternSet(strict)
+        self._loose = PatternSet(loose)
 
     def match(self, text: bytes) -> tuple[list[Fault], list[Marker]]:
         """The entries that occur in the text, in library order."""

@@ -1,5 +1,7 @@
+# ruff: noqa: E501 (log lines as they are)
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -93,3 +95,39 @@ def test_bad_files_are_refused_with_a_reason(text: str) -> None:
 def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         load_library([tmp_path / "absent.toml"])
+
+
+CITED = re.compile(
+    r"https?://\S+|[\w.-]+/[\w.-]+#\d+|[\w.-]+/[\w.-]+ pull \d+|arXiv \d|mlcommons/\w+"
+    r"|[\w.-]+/[\w.-]+ [\w./-]+/[\w.*-]+|[\w.-]+\.(?:cpp|cc|py|c|h|go|rst)\b"
+)
+
+
+def test_every_entry_cites_a_source_that_can_be_looked_up() -> None:
+    library = load_library()
+    without = [entry.id for entry in (*library.faults, *library.markers) if not CITED.search(entry.source)]
+    assert without == []
+
+
+@pytest.mark.parametrize(
+    ("line", "entry"),
+    [
+        # NVIDIA/NVSentinel#155: three lines, no Xid
+        ("NVRM: fallen off the bus and is not responding to commands.", "gpu.xid79"),
+        ("mlx5_core 0000:5c:00.0: Port module event[error]: module 0, Cable error, High Temperature", "nic.module_error"),
+        ("RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:210] address family mismatch", "gloo.interface"),
+        ("RuntimeError: Unable to find address for: eth0", "gloo.interface"),
+        ("init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 39.", "nccl.mismatch"),
+        ("RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized", "gpu.system_not_ready"),
+        ("RuntimeError: [enforce fail at inline_container.cc:857] . PytorchStreamWriter failed writing file data/322: file write failed", "storage.stream_writer"),
+        ("RuntimeError: File /home/code/checkpoint/a.pth cannot be opened.", "storage.ckpt_open"),
+        ("node:2134736:2285781 [0] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'", "nccl.out_of_memory"),
+        ("EI0008: The CANN versions are inconsistent: tag [HcomAllReduce_6629421139219749105_0]", "hccl.EI0008"),
+        ("EI0015: [PID: 2969] 2025-10-11-15:09:34.713.335 the rank table could not be gathered", "hccl.EI0015"),
+        ("[lxbk1127:2330856:0:2330856] ib_mlx5_log.c:177  Transport retry count exceeded on mlx5_0:1/IB (synd 0x15 vend 0x81 hw_synd 0/0)", "net.ucx_error"),
+    ],
+)  # fmt: skip
+def test_current_wordings(line: str, entry: str) -> None:
+    chosen = choose_fault(load_library().match(line.encode())[0])
+    assert chosen is not None
+    assert chosen.id == entry
