@@ -22,7 +22,7 @@ from llmprism.parallelism.features import Links
 
 Float64 = NDArray[np.float64]
 
-__all__ = ["leads"]
+__all__ = ["ends_apart", "leads"]
 
 OUTER: Final = 0.15
 """Share of the step's time at either end of the range that is left out: bursts of collectives take less."""
@@ -100,3 +100,72 @@ def _range(
             high = level[i]
             break
     return high - low, messages
+
+
+def ends_apart(transfers: TransferTable, links: Links, clock: StepClock) -> Float64:
+    """For each link the time between the last messages of its two directions, as a share of the time from its first to
+    its last message; median over steps, NaN where a direction is missing.
+
+    A collective ends for both at once. The last gradient of a pipeline comes a backward pass after the last activation.
+    A link's step is cut at its own longest silence, so that it does not matter where the clock ticks.
+    """
+    result: Float64 = _ends_apart(
+        transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
+        links.there.astype(np.int64), links.back.astype(np.int64), clock.boundary_ns, MESSAGE_FLOOR_BYTES,
+    )  # fmt: skip
+    return result
+
+
+@kernel
+def _ends_apart(
+    offsets: Int64, start: Int64, end: Int64, size: Int64, there: Int64, back: Int64, boundary: Int64, floor: int
+) -> Float64:
+    result = np.full(there.size, np.nan)
+    for index in range(there.size):
+        a, b = there[index], back[index]
+        if a < 0 or b < 0:
+            continue
+        count = offsets[a + 1] - offsets[a] + offsets[b + 1] - offsets[b]
+        begin, stop, way = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+        n, i, j = 0, offsets[a], offsets[b]
+        while i < offsets[a + 1] or j < offsets[b + 1]:
+            first = j >= offsets[b + 1] or (i < offsets[a + 1] and start[i] <= start[j])
+            row = i if first else j
+            if size[row] >= floor:
+                begin[n], stop[n], way[n] = start[row], end[row], 0 if first else 1
+                n += 1
+            if first:
+                i += 1
+            else:
+                j += 1
+        shares = _last_ends(begin[:n], stop[:n], way[:n], boundary)
+        if shares.size > 0:
+            result[index] = np.median(shares)
+    return result
+
+
+@kernel
+def _last_ends(begin: Int64, stop: Int64, way: Int64, boundary: Int64) -> Float64:
+    """Per cycle between two longest silences, one in each step, how far apart the two directions end."""
+    shares = np.empty(boundary.size)
+    count, row, previous = 0, 0, -1
+    for k in range(boundary.size - 1):
+        longest, cut, horizon = -1, -1, -1
+        while row < begin.size and begin[row] < boundary[k + 1]:
+            if begin[row] >= boundary[k] and row > 0:
+                horizon = max(horizon, stop[row - 1])
+                if begin[row] - horizon > longest:
+                    longest, cut = begin[row] - horizon, row
+            row += 1
+        if cut < 0:
+            previous = -1
+            continue
+        if previous >= 0:
+            last = np.full(2, -1, dtype=np.int64)
+            for i in range(previous, cut):
+                last[way[i]] = max(last[way[i]], stop[i])
+            if last[0] >= 0 and last[1] >= 0:
+                shares[count] = abs(last[0] - last[1]) / max(max(last[0], last[1]) - begin[previous], 1)
+                count += 1
+        previous = cut
+    return shares[:count]

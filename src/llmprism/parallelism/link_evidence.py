@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
 from llmprism.parallelism.features import Links, PairFeatures, simultaneity
-from llmprism.parallelism.lead import leads
+from llmprism.parallelism.lead import ends_apart, leads
 from llmprism.stats.disjoint_sets import component_labels
 
 Float64 = NDArray[np.float64]
@@ -34,6 +34,13 @@ three percent."""
 SAMPLED: Final = 12
 """Links of one sort whose balance is followed: a median needs no more."""
 
+TWO_KINDS: Final = 0.75
+"""Share of the variance of the logarithms of the pauses that two kinds must explain; one even spread gives 0.75, one
+bell 0.64."""
+
+FAR_APART: Final = 3.0
+"""Logarithm (base 2) by which the two kinds must differ."""
+
 CONFINED: Final = 0.9
 """Share of the bytes that the burst must hold whose width is measured."""
 
@@ -45,7 +52,8 @@ class LinkEvidence:
 
     `distance` is the Kolmogorov distance between the profiles of the two directions over the step, `turns` the same in
     messages, `lead` how far one direction stays ahead, in messages (`lead`), `together` the share of time at which both
-    are busy, `width` the shortest part of the step that holds nearly all of the bytes."""
+    are busy, `width` the shortest part of the step that holds nearly all of the bytes, `ends_apart` how far apart the
+    two directions end, as a share of the time that the link takes."""
 
     one_way: Bool
     sort: Int64
@@ -55,6 +63,7 @@ class LinkEvidence:
     lead: Float64
     together: Float64
     width: Float64
+    ends_apart: Float64
 
 
 def evidence_of(transfers: TransferTable, links: Links, features: PairFeatures, clock: StepClock) -> LinkEvidence:
@@ -62,10 +71,11 @@ def evidence_of(transfers: TransferTable, links: Links, features: PairFeatures, 
     one_way = np.minimum(there, back) < ONE_WAY * np.maximum(there, back)
     sort = _sorts(np.maximum(there, back), one_way)
     distance = np.abs(_cumulative(features, links.there) - _cumulative(features, links.back)).max(axis=1, initial=0.0)
-    messages = _messages(transfers, links) / max(clock.boundary_ns.size - 1, 1)
     sampled = _some_of_each(sort)
-    lead = np.full(links.low.size, np.nan)
+    messages = _messages(transfers, links, sort, sampled) / max(clock.boundary_ns.size - 1, 1)
+    lead, apart = np.full(links.low.size, np.nan), np.full(links.low.size, np.nan)
     lead[sampled] = leads(transfers, links.only(sampled), clock)
+    apart[sampled] = ends_apart(transfers, links.only(sampled), clock)
     return LinkEvidence(
         one_way,
         sort,
@@ -75,6 +85,7 @@ def evidence_of(transfers: TransferTable, links: Links, features: PairFeatures, 
         pooled(lead, sort),
         pooled(simultaneity(transfers, links), sort),
         pooled(_burst_width(features, links), sort),
+        pooled(apart, sort),
     )
 
 
@@ -154,11 +165,48 @@ def _closed(links: Links, sort: Int64, one_way: Bool) -> Bool:
     return result
 
 
-def _messages(transfers: TransferTable, links: Links) -> Float64:
-    """Messages of the direction that has more of them."""
-    count = np.add.reduceat(transfers.bytes >= MESSAGE_FLOOR_BYTES, transfers.pair_offsets[:-1])
-    there, back = (np.where(pair >= 0, count[pair], 0) for pair in (links.there, links.back))
-    return np.maximum(there, back).astype(np.float64)
+def _messages(transfers: TransferTable, links: Links, sort: Int64, sampled: Int64) -> Float64:
+    """Messages of the direction that has more of them, the pieces of one message taken together.
+
+    Where the pauses of a sort are of two kinds, far apart, the short ones lie within messages.
+    """
+    count = np.zeros(links.low.size)
+    whole = np.zeros(links.low.size)
+    for index in sampled:
+        for pair in (int(links.there[index]), int(links.back[index])):
+            if pair >= 0:
+                pauses = _pauses(transfers, pair)
+                messages = pauses.size + 1.0
+                if messages > count[index]:
+                    count[index], whole[index] = messages, 1.0 + _long_pauses(pauses)
+    both = np.full(links.low.size, np.nan)
+    both[sampled] = whole[sampled]
+    return pooled(both, sort)
+
+
+def _pauses(transfers: TransferTable, pair: int) -> Float64:
+    rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+    message = transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES
+    start, end = transfers.start_ns[rows][message], transfers.end_ns[rows][message]
+    pauses: Float64 = np.log2(np.maximum(start[1:] - end[:-1], 1).astype(np.float64))
+    return pauses
+
+
+def _long_pauses(pauses: Float64) -> int:
+    """Pauses of the longer kind; all of them where there is one kind only."""
+    ordered = np.sort(pauses)
+    count = ordered.size
+    if count < 8:
+        return count
+    total = np.cumsum(ordered)
+    below = np.arange(1, count)
+    low, high = total[:-1] / below, (total[-1] - total[:-1]) / (count - below)
+    between = below * (count - below) * (high - low) ** 2 / count
+    split = int(np.argmax(between))
+    explained = between[split] / max(float(((ordered - ordered.mean()) ** 2).sum()), 1e-9)
+    if explained < TWO_KINDS or high[split] - low[split] < FAR_APART:
+        return count
+    return count - split - 1
 
 
 def _cumulative(features: PairFeatures, pair: Int32) -> Float64:

@@ -41,7 +41,10 @@ TURNS: Final = 0.45
 micro-batch is under way in a pipeline (0.65 and more in real captures), collectives stay below 0.3 in the median."""
 
 TURNS_ODDS: Final = 2.0
-"""Log odds for each doubling of the turns, four at most."""
+"""Log odds for each doubling of the turns."""
+
+MOST_TURNS_ODDS: Final = 3.0
+"""And at most."""
 
 LEAD: Final = 0.5
 """Messages by which one direction stays ahead where both kinds are equally likely: half a message."""
@@ -62,13 +65,26 @@ BURST_ODDS: Final = 3.0
 """Log odds for data parallelism of a link that sends in one burst: a pipeline of tiny passes and long synchronisations
 could do so too."""
 
-APART: Final = 0.25
-"""Kolmogorov distance between the profile of a link and that of the one-way traffic of its ends. Pipelines are 0.3 and
-more away from the rings of their stages (0.12 where tensor rings fill the step); the two-way links of collectives are
-so only if they serve another communicator, as the replicas of hybrid sharding do."""
+NARROW: Final = 0.45
+"""Share of the step from which on the width of a link says nothing; pipelines fill 0.39 and more."""
 
-APART_ODDS: Final = 1.0
-"""Log odds against data parallelism of a link that flows apart: less than turns and lead say together."""
+NARROW_ODDS: Final = 2.0
+"""Log odds for data parallelism of a link that is hardly wider than a burst."""
+
+ENDS_TOGETHER: Final = 0.003
+"""Share of the time that a link takes, within which its two directions end: collectives 0.0-0.002 where nothing else
+disturbs them, pipelines 0.005 and more unless a collective of tied embeddings follows on the same link."""
+
+ENDS_ODDS: Final = 2.0
+"""Log odds for data parallelism of a link whose directions end together."""
+
+RINGS_APART: Final = 0.1
+"""Kolmogorov distance between the profiles of the one-way rings of a link's two ends where both kinds are equally
+likely. Stages synchronise one after the other (0.14 and more in the median of real and simulated pipelines); replicas
+of shards do the same at the same time (0.07 and less)."""
+
+RINGS_ODDS: Final = 3.0
+"""Log odds for each doubling of that distance, and at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +102,32 @@ class LinkKinds:
 
 def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence) -> LinkKinds:
     """Each sort of links on its own evidence."""
-    turns = np.clip(TURNS_ODDS * np.log2((shown.turns + 0.02) / TURNS), -4.0, 4.0)
+    turns = np.clip(TURNS_ODDS * np.log2((shown.turns + 0.02) / TURNS), -MOST_TURNS_ODDS, MOST_TURNS_ODDS)
     lead = np.clip((shown.lead - LEAD) / LEAD, -1.0, 1.0)
     together = np.clip((TOGETHER - shown.together) / TOGETHER, -1.0, 1.0)
-    apart = np.where(pooled(_apart(features, links, shown.one_way), shown.sort) > APART, APART_ODDS, 0.0)
-    odds = -(turns + lead + together + apart)
+    apart = pooled(_rings_apart(features, links, shown.one_way), shown.sort)
+    rings = np.where(
+        apart > 0, np.clip(RINGS_ODDS * np.log2((apart + 0.005) / RINGS_APART), -RINGS_ODDS, RINGS_ODDS), 0
+    )
+    ended = np.where(shown.ends_apart <= ENDS_TOGETHER, ENDS_ODDS, 0.0)
+    narrow = NARROW_ODDS * np.clip((NARROW - shown.width) / (NARROW - BURST), 0.0, 1.0)
+    odds = ended + narrow - (turns + lead + together + rings)
     odds = np.where(shown.width <= BURST, np.maximum(odds, BURST_ODDS), odds)
     odds = np.where(shown.one_way | shown.closed, ONE_WAY_ODDS, np.clip(odds, -6.0, 6.0))
     kind = np.where(odds > 0, PairKind.DP, PairKind.PP).astype(np.int8)
     return LinkKinds(kind, 1.0 / (1.0 + np.exp(-np.abs(odds))), shown.one_way, shown.distance)
 
 
-def _apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64:
-    """Distance between a link's profile and that of the one-way links at its ends; 0 where either end has none."""
+def _rings_apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64:
+    """Distance between the profiles of the one-way links at a link's two ends; NaN where either end has none."""
     members, low, high = links.numbered_ends()
     own = _over_the_step(features, links.there) + _over_the_step(features, links.back)
     rings = np.zeros((members, features.profile.shape[1]))
     for end in (low, high):
         np.add.at(rings, end[one_way], own[one_way])
     known = (rings[low].any(axis=1)) & (rings[high].any(axis=1))
-    gap = _distribution(own[known]) - _distribution(rings[low[known]] + rings[high[known]])
-    result = np.zeros(links.low.size)
+    result = np.full(links.low.size, np.nan)
+    gap = _distribution(rings[low[known]]) - _distribution(rings[high[known]])
     result[known] = np.abs(gap).max(axis=1, initial=0.0)
     return result
 

@@ -11,12 +11,12 @@ from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, w
 DP, PP, OTHER = PairKind.DP, PairKind.PP, PairKind.OTHER
 
 
-def shown(turns=0.0, lead=0.0, together=0.25, width=0.6, one_way=False, closed=False):
+def shown(turns=0.0, lead=0.0, together=0.25, width=0.6, one_way=False, closed=False, ends_apart=0.1):
     """The verdict on one link that shows this."""
     one = np.array([0], dtype=np.int32)
     links = Links(one, one + 1, one, one + 1)
     features = PairFeatures(np.full(2, 100.0), np.zeros(2), np.full((2, 4), 0.25), np.full(2, 1000.0))
-    values = (np.array([float(value)]) for value in (0.1, turns, lead, together, width))
+    values = (np.array([float(value)]) for value in (0.1, turns, lead, together, width, ends_apart))
     evidence = LinkEvidence(np.array([one_way]), np.array([0]), np.array([closed]), *values)
     judged = judge_links(links, features, evidence)
     return PairKind(judged.kind[0]), judged.confidence[0]
@@ -30,6 +30,7 @@ def shown(turns=0.0, lead=0.0, together=0.25, width=0.6, one_way=False, closed=F
         ({"turns": 1.0, "lead": 0.0, "together": 0.05}, PP),  # a pipeline that never rests
         ({"turns": 0.1, "lead": 0.0, "together": 0.9}, DP),
         ({"turns": 0.2, "lead": 0.7, "together": 0.6}, DP),  # a busy network: one direction lags at times
+        ({"turns": 1.0, "lead": 0.8, "together": 0.4, "width": 0.3, "ends_apart": 0.0}, DP),  # replicas of shards
         ({"turns": 2.0, "lead": 0.0, "together": 0.5, "width": 0.1}, DP),  # a tree: up and down in one burst
         ({"turns": 9.0, "lead": 5.0, "together": 0.1, "closed": True}, DP),  # gathers one way, reduces the other
         ({"turns": 9.0, "lead": 5.0, "one_way": True}, DP),
