@@ -19,6 +19,7 @@ from llmprism.parallelism.context_lanes import context_lanes
 from llmprism.parallelism.dark_pairs import without_dark_pairs
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
+from llmprism.parallelism.heavy_end import heavy_end
 from llmprism.parallelism.hybrid import shard_links
 from llmprism.parallelism.in_step import InStep, find_in_step
 from llmprism.parallelism.link_evidence import evidence_of
@@ -177,14 +178,18 @@ def _sharded(
     shards = shard_links(links, kinds, features)
     gathered = _pairs_in(transfers, pair_kind == PairKind.DP, links, shards)
     found = sharding_of(transfers, np.flatnonzero(gathered), features, clock, has_pipelines=has_pipelines)
-    if found.sharding is not Sharding.FSDP:
+    heavy = None if has_pipelines else heavy_end(transfers, gathered, clock)
+    if found.sharding is not Sharding.FSDP and heavy is None:
         return _ShardedJob(found.sharding, groups, clock)
-    everyone = _inside_groups(transfers, groups)
-    if found.shift:
-        pattern = everyone if shards is None else gathered
+    everyone, before = _inside_groups(transfers, groups), clock
+    pattern = everyone if shards is None else gathered
+    if heavy is not None:
+        clock = shifted_clock(transfers, pattern, everyone, clock, heavy.shift, heavy.bursts)
+    elif found.shift:
         clock = shifted_clock(transfers, pattern, everyone, clock, found.shift, found.collectives)
     clock, passes = accumulated(transfers, everyone, clock)
-    return _ShardedJob(found.sharding, _shard_groups(links, kinds, features, shards), clock, passes, shards is not None)
+    clock = _usable(clock, before)
+    return _ShardedJob(Sharding.FSDP, _shard_groups(links, kinds, features, shards), clock, passes, shards is not None)
 
 
 def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, LinkKinds]:

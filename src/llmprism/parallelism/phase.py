@@ -25,7 +25,14 @@ Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
 Float64 = NDArray[np.float64]
 
-__all__ = ["Outstanding", "gradient_clock", "outstanding", "pipeline_clock", "rests_after", "shifted_clock"]
+__all__ = [
+    "Outstanding",
+    "gradient_clock",
+    "outstanding",
+    "pipeline_clock",
+    "rests_after",
+    "shifted_clock",
+]
 
 TOLERANCE: Final = 0.03
 """Relative deviation of one step's bytes within a whole group or all pipelines."""
