@@ -64,6 +64,13 @@ class ByteCurve:
         """Bytes up to these moments."""
         return np.interp(when_ns, self.when_ns, self.passed)
 
+    def moments(self, amount: Float64) -> Float64:
+        """When each of these amounts had passed; of a pause at that amount the end."""
+        right = np.clip(np.searchsorted(self.passed, amount, side="right"), 1, self.passed.size - 1)
+        low, high = self.passed[right - 1], self.passed[right]
+        share = np.clip((amount - low) / np.maximum(high - low, 1e-9), 0.0, 1.0)
+        return np.asarray(self.when_ns[right - 1] + share * (self.when_ns[right] - self.when_ns[right - 1]))
+
     def pauses_at(self, amount: Float64, below: Float64, beyond: Float64) -> tuple[Float64, Float64]:
         """Begin and end of the longest pause between `below` bytes before each amount and `beyond` after it; where
         there is none both are the moment of that amount. NaN where the curve does not hold it."""

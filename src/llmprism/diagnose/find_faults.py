@@ -15,7 +15,7 @@ from llmprism.diagnose.slow_transfer import find_slow_places
 from llmprism.diagnose.standstill import find_standstills
 from llmprism.diagnose.stopped import SETTLED_STEPS, find_stopped, is_settled
 from llmprism.diagnose.what_if import lost_in_job, priced
-from llmprism.model.finding import Finding, WhereType
+from llmprism.model.finding import Finding, FindingKind, WhereType
 from llmprism.model.flows import TransferTable, Window
 from llmprism.model.job import Job
 
@@ -115,9 +115,21 @@ def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> Jo
     lost = lost_in_job(evidence, [*shared.findings, *findings])
     own = len(shared.findings)
     return JobFaults(
-        tuple(priced(findings, [(i - own, seconds) for i, seconds in lost.items() if i >= own])),
+        tuple(
+            priced(
+                findings, [(i - own, lost[i]) for i in lost if i >= own and not _no_before(evidence, findings[i - own])]
+            )
+        ),
         tuple((shared.numbers[i], seconds) for i, seconds in lost.items() if i < own),
     )
+
+
+def _no_before(evidence: JobEvidence, finding: Finding) -> bool:
+    """Does a slow GPU leave no healthy step to play the others against? Then its detector's estimate stands."""
+    steps = evidence.timeline.steps
+    before = evidence.counted & (steps.end_ns <= finding.start_ns)
+    after = evidence.counted & (steps.start_ns >= (finding.end_ns or steps.end_ns[-1]))
+    return finding.kind is FindingKind.SLOW_GPU and not (before | after).any()
 
 
 def with_costs(shared: Shared, jobs: Sequence[JobFaults]) -> tuple[Finding, ...]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.holding import held_ns
 from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind, Sharding
@@ -35,6 +36,15 @@ __all__ = ["find_late_members"]
 
 MIN_LATE: Final = 0.15
 """Lateness, in normal steps, from which a member counts as late; healthy members reach 0.1 in one step of ten."""
+
+MIN_ALWAYS_LATE: Final = 0.08
+"""The same for a member that is late in nearly all steps,"""
+
+NEARLY_ALL: Final = 0.9
+"""in this share of them,"""
+
+MANY_STEPS: Final = 10
+"""of so many at least."""
 
 SPREADS: Final = 5.0
 """Lateness must also exceed this many robust spreads of the whole job's lateness."""
@@ -51,6 +61,9 @@ MIN_SLOWDOWN: Final = 1.1
 CONSISTENT: Final = 0.75
 """Share of the steps of a run in which the member is late."""
 
+CONSISTENT_WORK: Final = 0.85
+"""The same for the work of one micro-batch, which varies more than that of a step."""
+
 MIN_EXCESS: Final = 0.25
 """Work of a pipeline stage beyond the same stage of other replicas, from which its GPU is slow; jitter stays below 0.1
 in the median."""
@@ -61,6 +74,12 @@ least, is the one that the others waited for."""
 
 MIN_BEHIND: Final = 0.005
 """Falling behind between exchanges, in normal steps: half a percent, several times per step."""
+
+MIN_HELD: Final = 0.03
+"""Holding the others up at the worst points of a step, in normal steps; healthy members stay below 0.01."""
+
+ALONE: Final = 0.6
+"""Share of the time that one member holds which no other may reach."""
 
 SYNCHRONISE: Final = "is ready to synchronise {late} after its peers"
 COMPUTE: Final = "computes {late} longer than its peers for one micro-batch"
@@ -83,7 +102,8 @@ STALL_FLOOR_NS: Final = 1_000_000_000
 class _Bout:
     """A member (row) that is late in the `affected` steps between `first` and `last`, by `late_ns` as a rule.
 
-    `how` says late in what: the words of the summary.
+    `how` says late in what: the words of the summary. `weight` is by how much of its own work it is late, 0 where that
+    is not known.
     """
 
     row: int
@@ -92,6 +112,7 @@ class _Bout:
     affected: Bool
     late_ns: float
     how: str
+    weight: float = 0.0
 
     def overlaps(self, other: _Bout) -> bool:
         return self.first < other.last and other.first < self.last
@@ -111,11 +132,15 @@ def find_late_members(evidence: JobEvidence, accused: dict[str, list[tuple[int, 
     stalled = flagged & (late > STALL_STEPS) & (evidence.lateness_ns > STALL_FLOOR_NS)
     findings = _stalls(evidence, stalled)
     bouts = _bouts(evidence, evidence.lateness_ns, flagged & ~stalled, SYNCHRONISE)
+    bouts += _always_late(evidence, late, excused)
     bouts = _one_per_time([bout for bout in bouts if _delays_the_job(evidence, bout)])
-    if not bouts and not findings and _slower_for_a_while(evidence):
-        bouts = _one_per_time(_long_workers(evidence, excused)) or _one_per_time(_stragglers(evidence, excused))
-    else:
+    if bouts or findings:
         bouts = _traced(evidence, bouts)
+    elif _slower_for_a_while(evidence):
+        bouts = _one_per_time(_long_workers(evidence, excused)) or _one_per_time(_stragglers(evidence, excused))
+        bouts = bouts or _holders(evidence, excused)
+    else:
+        bouts = _one_per_time([bout for bout in _long_workers(evidence, excused) if _from_the_first(evidence, bout)])
     return findings + [_slow(evidence, bout) for bout in bouts]
 
 
@@ -127,7 +152,9 @@ def _in_steps(evidence: JobEvidence, lateness_ns: Float64, least: float) -> tupl
     return late, max(least, SPREADS * spread)
 
 
-def _bouts(evidence: JobEvidence, lateness_ns: Float64, flagged: Bool, how: str) -> list[_Bout]:
+def _bouts(
+    evidence: JobEvidence, lateness_ns: Float64, flagged: Bool, how: str, consistent: float = CONSISTENT
+) -> list[_Bout]:
     """The runs of flagged steps that are long, dense and slow enough."""
     found, steps = [], evidence.timeline.steps
     for row in np.flatnonzero(flagged.any(axis=1)):
@@ -135,10 +162,24 @@ def _bouts(evidence: JobEvidence, lateness_ns: Float64, flagged: Bool, how: str)
             affected = np.zeros(evidence.steps, dtype=np.bool_)
             affected[first:last] = flagged[row, first:last]
             lasting = steps.end_ns[last - 1] - steps.start_ns[first] >= MIN_TIME_NS
-            if lasting and affected.sum() >= CONSISTENT * (last - first) and _slows(evidence, affected):
+            if lasting and affected.sum() >= consistent * (last - first) and _slows(evidence, affected):
                 late = float(np.nanmedian(lateness_ns[row, affected]))
                 found.append(_Bout(int(row), first, last, affected, late, how))
     return found
+
+
+def _always_late(evidence: JobEvidence, late: Float64, excused: Bool) -> list[_Bout]:
+    """Members that are late in nearly all steps, by less than would do in a few: they were slow from the first on."""
+    _, cut = _in_steps(evidence, evidence.lateness_ns, MIN_ALWAYS_LATE)
+    flagged = (np.nan_to_num(late, nan=-1.0) > cut) & ~excused
+    bouts = _bouts(evidence, evidence.lateness_ns, flagged, SYNCHRONISE)
+    return [bout for bout in bouts if _from_the_first(evidence, bout)]
+
+
+def _from_the_first(evidence: JobEvidence, bout: _Bout) -> bool:
+    """Does it last for nearly all of the steps that were seen, and are these enough to compare its peers with it?"""
+    counted = int(evidence.counted.sum())
+    return counted >= MANY_STEPS and bout.affected[evidence.counted].sum() >= NEARLY_ALL * counted
 
 
 def _slows(evidence: JobEvidence, affected: Bool) -> bool:
@@ -169,7 +210,8 @@ def _long_workers(evidence: JobEvidence, excused: Bool) -> list[_Bout]:
         return []
     spread = 1.4826 * float(np.median(np.abs(share[known])))
     flagged = known & (np.nan_to_num(share) > max(MIN_EXCESS, SPREADS * spread)) & ~excused
-    return _bouts(evidence, excess, flagged, COMPUTE)
+    bouts = _bouts(evidence, excess, flagged, COMPUTE, CONSISTENT_WORK)
+    return [replace(bout, weight=float(np.median(share[bout.row, bout.affected]))) for bout in bouts]
 
 
 def _stragglers(evidence: JobEvidence, excused: Bool) -> list[_Bout]:
@@ -181,6 +223,26 @@ def _stragglers(evidence: JobEvidence, excused: Bool) -> list[_Bout]:
     behind = falling_behind_ns(evidence)
     late, cut = _in_steps(evidence, behind, MIN_BEHIND)
     return _bouts(evidence, behind, (np.nan_to_num(late, nan=-1.0) > cut) & ~excused, EXCHANGE)
+
+
+def _holders(evidence: JobEvidence, excused: Bool) -> list[_Bout]:
+    """The member of a job without pipelines that alone holds the others up while its steps are longer."""
+    usual = evidence.counted & (evidence.duration_ns < MIN_SLOWDOWN * evidence.normal_ns)
+    if evidence.layout.pipelines or usual.sum() < MIN_STEPS:
+        return []
+    held = held_ns(evidence.job, evidence.timeline.steps, usual)
+    late, cut = _in_steps(evidence, held, MIN_HELD)
+    noise = known_median(np.abs(late[:, usual]), axis=1)
+    flagged = (np.nan_to_num(late, nan=-1.0) > np.maximum(cut, SPREADS * noise)[:, None]) & ~excused
+    bouts = _bouts(evidence, held, flagged & ~usual[None, :], EXCHANGE)
+    alone = [bout for bout in bouts if _holds_alone(held, bout)]
+    return _one_per_time(alone)
+
+
+def _holds_alone(held: Float64, bout: _Bout) -> bool:
+    """Does nobody else hold nearly as long? One neighbour may: messages to one that is not ready wait."""
+    others = np.delete(known_median(held[:, bout.affected], axis=1), bout.row)
+    return bool(np.nanmax(others, initial=0.0) <= ALONE * bout.late_ns)
 
 
 def _traced(evidence: JobEvidence, bouts: list[_Bout]) -> list[_Bout]:
@@ -223,7 +285,7 @@ def _slow(evidence: JobEvidence, bout: _Bout) -> Finding:
         where=Where(WhereType.GPU, name),
         start_ns=int(steps.start_ns[bout.first]),
         end_ns=None if bout.last == evidence.steps else int(steps.end_ns[bout.last - 1]),
-        severity=round(max(share_lost(evidence, affected), _late_share(evidence, bout)), 3),
+        severity=round(min(1.0, max(share_lost(evidence, affected), _late_share(evidence, bout))), 3),
         confidence=round(min(0.99, 1.0 - 0.5 / (bout.last - bout.first)), 3),
         lost_gpu_seconds=round(max(lost_gpu_seconds(evidence, affected), _late_cost(evidence, bout)), 3),
         summary=(
@@ -248,6 +310,9 @@ def _delays_the_job(evidence: JobEvidence, bout: _Bout) -> bool:
 
 
 def _late_share(evidence: JobEvidence, bout: _Bout) -> float:
+    """Share of the speed that is lost: a pipeline goes as fast as its slowest stage, a group as its last member."""
+    if bout.weight > 0.0 and _from_the_first(evidence, bout):
+        return bout.weight / (1.0 + bout.weight)
     return bout.late_ns / float(np.median(evidence.duration_ns[bout.affected]))
 
 
@@ -255,6 +320,9 @@ def _late_cost(evidence: JobEvidence, bout: _Bout) -> float:
     """What the lateness alone costs: the floor of the loss when the whole window is affected."""
     if bout.affected[evidence.counted].mean() < 0.5:
         return 0.0
+    if bout.weight > 0.0:
+        taken = float(evidence.duration_ns[bout.affected].sum())
+        return _late_share(evidence, bout) * taken / 1e9 * evidence.gpus
     return bout.late_ns * int(bout.affected.sum()) / 1e9 * evidence.gpus
 
 
@@ -311,9 +379,9 @@ def _stall(evidence: JobEvidence, row: int, step: int) -> Finding:
 
 
 def _one_per_time(bouts: list[_Bout]) -> list[_Bout]:
-    """Of bouts that overlap, the worst: one slow member makes others late too."""
+    """Of bouts that overlap, the worst, by its own work where that is known: one slow member makes others late too."""
     kept: list[_Bout] = []
-    for bout in sorted(bouts, key=lambda bout: -bout.late_ns):
+    for bout in sorted(bouts, key=lambda bout: (-bout.weight, -bout.late_ns)):
         if not any(bout.overlaps(other) for other in kept):
             kept.append(bout)
     return kept

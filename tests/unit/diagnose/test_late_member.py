@@ -3,6 +3,8 @@ import pytest
 
 from llmprism.diagnose.late_member import find_late_members
 from llmprism.model import FindingKind, Where, WhereType
+from llmprism.pipeline import diagnose
+from unit.builders import address_of, build_job, cut_in_pieces, flow_table
 from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
 
 PAIRS = ring_pairs("abcd") + ring_pairs("efgh")
@@ -114,3 +116,18 @@ def test_a_late_group_that_can_afford_it_is_no_finding():
 
 def test_nothing_known_nothing_found():
     assert found({member: np.full(STEPS, np.nan) for member in "abcdefgh"}) == []
+
+
+def test_a_little_late_in_nearly_all_steps_is_found_and_in_some_it_is_not():
+    (finding,) = found({"c": np.full(STEPS, 100.0)}, np.full(STEPS, 1.1 * STEP))
+    assert (finding.where.id, finding.end_ns) == ("c", None)
+    assert found({"c": during(4, 12, 100.0)}, during(4, 12, 1.12 * STEP, STEP)) == []
+
+
+def test_a_stage_that_works_longer_than_its_replicas_from_the_first_step_on_is_found():
+    job = build_job(pp=4, dp=3, forward_ms=40.0, compute_factor=lambda s, r, _k: 1.8 if (s, r) == (1, 2) else 1.0)
+    report = diagnose(flow_table(cut_in_pieces(job.records)), job.topology)
+    assert [(f.kind, f.where.id) for f in report.findings] == [(FindingKind.SLOW_GPU, address_of(job.shape, 1, 2, 0))]
+    (finding,) = report.findings
+    assert finding.severity > 0.2
+    assert finding.lost_gpu_seconds > 0.2 * 12 * (job.step_ends_ns[-1] - job.step_ends_ns[0]) / 1e9
