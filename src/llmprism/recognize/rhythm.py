@@ -12,6 +12,10 @@ other step of distance, which are what chance and the common period give anyway:
 * rails send together: the best delay is none, of all that chance could have preferred.
 
 Slow changes of the amount of traffic, in which any two jobs agree that start together, are taken away first.
+
+Two jobs on the same servers answer each other faintly, because they wait for the same processors and links. So a second
+question is asked: what repeats in one must repeat in the other. Where both have a plain period of their own and neither
+shows anything at the other's, they are two jobs, whatever their messages have in common.
 """
 
 from __future__ import annotations
@@ -41,6 +45,8 @@ def rhythm_bits(
     begin, end = max(int(first.min()), int(second.min())), min(int(first.max()), int(second.max()))
     longest = (end - begin) / rules.delays_in_span
     step_ns = min(step_ns, longest) if step_ns > 0 else longest / 2.0
+    if _periods_contradict(first, second, begin, end, step_ns, rules):
+        return -rules.one_answer_bits
     found = []
     for parts in rules.slots_per_step:
         slot_ns = max(int(step_ns / parts), rules.shortest_slot_ns)
@@ -70,6 +76,42 @@ def _bits(first: Float64, second: Float64, width: int, rules: RecognitionRules) 
     as_good = int((near >= 0.95 * best).sum())
     together = np.log2(0.5 * near.size / max(3, as_good) + 0.5) if abs(int(near.argmax()) - half) <= 1 else -1.0
     return float(np.clip(coherent + together, -rules.most_bits, rules.most_bits))
+
+
+def _periods_contradict(
+    first: NDArray[np.int64], second: NDArray[np.int64], begin: int, end: int, step_ns: float, rules: RecognitionRules
+) -> bool:
+    """Has each of them a plain period at which the other does not repeat itself?"""
+    slot_ns = max((end - begin) // rules.repetition_slots, rules.repetition_slot_ns)
+    slots = _fast_length((end - begin) // slot_ns)
+    if slots < rules.least_slots:
+        return False
+    width = int(np.clip(2.0 * step_ns / slot_ns, 50, max(slots // 4, 50)))
+    one, other = (_repetition(_counts(side, begin, slot_ns, slots, width)) for side in (first, second))
+    mine, theirs = _period(one), _period(other)
+    if min(one[mine], other[theirs]) < rules.plain_repetition:
+        return False
+    missed = max(_near(one, theirs) / one[mine], _near(other, mine) / other[theirs])
+    return bool(missed < rules.no_repetition)
+
+
+def _repetition(counts: Float64) -> Float64:
+    """Correlation of a series with itself at delays of up to a quarter of its length."""
+    size = 2 * counts.size
+    return np.fft.irfft(np.abs(np.fft.rfft(counts, size)) ** 2, size)[: max(counts.size // 4, 2)]
+
+
+def _period(repetition: Float64) -> int:
+    """The delay at which a series repeats itself best, past the first at which it does not."""
+    apart = np.flatnonzero(repetition < 0.0)
+    first = max(int(apart[0]) if apart.size else 1, 1)
+    return first + int(np.argmax(repetition[first:]))
+
+
+def _near(repetition: Float64, delay: int) -> float:
+    """The best repetition within a hundredth of a delay."""
+    reach = max(round(0.01 * delay), 1)
+    return float(repetition[max(delay - reach, 1) : delay + reach + 1].max())
 
 
 def _starts(transfers: TransferTable, pairs: Int32) -> NDArray[np.int64]:

@@ -83,8 +83,8 @@ class RecognitionRules:
     """A step this many times the median holds a pause, or several steps that were not seen; it is not compared."""
 
     # Do two clusters step together, by their messages
-    slots_per_step: tuple[int, ...] = (200, 50)
-    """Slots of a step in which messages are counted: delays that chance could prefer. The coarser one is for rails that
+    slots_per_step: tuple[int, ...] = (400, 200, 50)
+    """Slots of a step in which messages are counted: delays that chance could prefer. The coarsest is for rails that
     are milliseconds apart."""
 
     shortest_slot_ns: int = 1_000_000
@@ -101,6 +101,19 @@ class RecognitionRules:
 
     correlation_noise: float = 0.01
     """Spread of a correlation at least, however evenly the others lie."""
+
+    repetition_slots: int = 1 << 15
+    """Slots at most in which a series is compared with itself."""
+
+    repetition_slot_ns: int = 5_000_000
+    """ns. Shortest of these slots: wide enough that jitter does not hide the period of a step of a second."""
+
+    plain_repetition: float = 0.2
+    """Correlation of a series with itself at its period from which the period is plain. None of 500 pairs of clusters
+    of one job contradict each other at 0.2 and 0.3, a third of 380 pairs of two jobs do."""
+
+    no_repetition: float = 0.3
+    """Of the correlation at its own period: what a series shows at most at a period that is not its own."""
 
     # What is known before anything is measured, in bits for one job
     bulk_known_bits: float = 3.0
