@@ -101,7 +101,7 @@ def find_blame(
             return found
     if chosen.fault is not None and chosen.fault.accuses and accused.total():
         return Blame(chosen, _named_suspects(accused, members))
-    wide = is_widespread(hit, log, members, chosen)
+    wide = is_widespread(hit, log, members, chosen, complaining)
     if not wide and hit:
         return Blame(chosen, _root_suspects(chosen, hit, roots, members))
     return Blame(chosen, () if wide else _unattributed(chosen, log, members, deaths), widespread=wide)
