@@ -94,7 +94,7 @@ def candidates(
         bits = rules.bulk_known_bits if (i, j) in by_bulk else rare if (i, j) in known else 0.0
         bits += rules.same_shape_bits if same_shape(a, b, rules) else 0.0
         if a.servers and b.servers:
-            bits += 0.0 if a.servers & b.servers else rules.apart_bits
+            bits += rules.shared_servers_bits if a.servers & b.servers else rules.apart_bits
         elif (i, j) not in by_bulk:
             bits += rules.unplaced_bits - float(np.log2(min(tried[i], tried[j])))
         found.append(Candidate(i, j, bits))

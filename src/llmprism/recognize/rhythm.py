@@ -55,7 +55,7 @@ def rhythm_bits(
         if slots >= rules.least_slots and width >= 4:
             one_side, other_side = (_counts(side, begin, slot_ns, slots, width) for side in (first, second))
             found.append(_bits(one_side, other_side, width, rules))
-    return max(found, default=0.0)
+    return max(found) - np.log2(len(found)) / 2.0 if found else 0.0
 
 
 def _bits(first: Float64, second: Float64, width: int, rules: RecognitionRules) -> float:
@@ -73,9 +73,11 @@ def _bits(first: Float64, second: Float64, width: int, rules: RecognitionRules) 
     best = float(near.max())
     score = max(best - usual, 0.0) / spread
     coherent = np.log2(spread * np.sqrt(2.0 * np.pi) / max(1.0 - usual, spread)) + 0.5 * score**2 / np.log(2.0)
+    by_rank = np.log2((steps + 1) / (int((others >= best).sum()) + 1)) - rules.rank_price
+    by_rank += max(best - float(others.max()), 0.0) / spread / np.log(2.0)  # the tail of what chance gives
     as_good = int((near >= 0.95 * best).sum())
     together = np.log2(0.5 * near.size / max(3, as_good) + 0.5) if abs(int(near.argmax()) - half) <= 1 else -1.0
-    return float(np.clip(coherent + together, -rules.most_bits, rules.most_bits))
+    return float(np.clip(min(coherent, by_rank) + together, -rules.most_bits, rules.most_bits))
 
 
 def _periods_contradict(

@@ -99,6 +99,9 @@ class RecognitionRules:
     least_slots: int = 160
     """Slots of common time below which correlations are chance."""
 
+    rank_price: float = 2.0
+    """Bits that being the best of all delays must be worth before it counts: of ten delays one is the best."""
+
     correlation_noise: float = 0.01
     """Spread of a correlation at least, however evenly the others lie."""
 
@@ -116,6 +119,9 @@ class RecognitionRules:
     """Of the correlation at its own period: what a series shows at most at a period that is not its own."""
 
     # What is known before anything is measured, in bits for one job
+    shared_servers_bits: float = -2.0
+    """They share servers: rails of one job do, and so do jobs that were given half of the GPUs each."""
+
     bulk_known_bits: float = 3.0
     """The two clusters exchange messages that do not matter to them: activations of a job with heavy gradients."""
 
