@@ -54,6 +54,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/packets.py
 
 bench-accuracy: $(READY)
+	$(BIN)/python benchmarks/accuracy_dataset.py --out docs/accuracy-dataset.md
 	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md
 
 bench-scale: $(READY)
@@ -74,7 +75,8 @@ lab: $(CORE)
 	$(BIN)/python -m lab run $(SCENARIO) $(LAB_OUT) $(LAB_FLAGS)
 
 lab-score: $(CORE)
-	$(BIN)/llmprism diagnose $(LAB_OUT)/flows.parquet --topology $(LAB_OUT)/topology.json --json $(LAB_OUT)/report.json
+	$(BIN)/llmprism diagnose $(LAB_OUT)/flows.parquet --topology $(LAB_OUT)/topology.json --json $(LAB_OUT)/report.json \
+	  --until $$($(BIN)/python -m lab until $(LAB_OUT))
 	$(BIN)/llmprism score $(LAB_OUT)/report.json $(LAB_OUT)/truth.json.gz
 
 clean:

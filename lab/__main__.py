@@ -1,4 +1,4 @@
-"""`python -m lab run SCENARIO OUT [--gpu]`: one labelled capture. `... record|pack|check|list|clean`: its parts.
+"""`python -m lab run SCENARIO OUT [--gpu]`: one labelled capture. `... record|extract|pack|index|until|list|clean`.
 
 `record` needs root, ip, tc, ethtool, tcpdump and PyTorch; `pack` needs the project's own packages. `run` does both.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import sys
 import tempfile
@@ -28,6 +29,10 @@ def main() -> int:
     command = commands.add_parser("pack", help="a recorded run to a case: flows, topology, truth, logs")
     command.add_argument("folder", type=Path)
     command.add_argument("out", type=Path)
+    command = commands.add_parser("index", help="write the index of a folder of cases; prints the datasheet's table")
+    command.add_argument("folder", type=Path)
+    command = commands.add_parser("until", help="when the collector of a case stopped, for `llmprism diagnose --until`")
+    command.add_argument("folder", type=Path)
     commands.add_parser("list", help="names of the scenarios")
     command = commands.add_parser("clean", help="remove what a lab that was killed left behind")
     command.add_argument("--tag", default="lp")
@@ -51,6 +56,12 @@ def _run(arguments: argparse.Namespace) -> int:
         remove(arguments.tag)
     elif arguments.command == "extract":
         _extract(arguments.folder)
+    elif arguments.command == "index":
+        from lab.index import table, write_index
+
+        print(table(write_index(arguments.folder)))
+    elif arguments.command == "until":
+        print(json.loads(gzip.decompress((arguments.folder / "truth.json.gz").read_bytes()))["window"]["end_ns"])
     elif arguments.command == "pack":
         return _pack(arguments.folder, arguments.out)
     elif arguments.command == "record":

@@ -62,7 +62,7 @@ def truth_document(
     labels = fault_labels(run, {job.name: job for job in jobs}, steps, window)
     return {
         "schema": TRUTH_SCHEMA,
-        "scenario": {"name": scenario["name"], "about": scenario["about"], "split": scenario["split"]},
+        "scenario": {"name": scenario["name"], "about": scenario["about"]},
         "window": {"start_ns": window[0], "end_ns": window[1]},
         "jobs": described,
         "faults": [label for label in labels if visible(label)],
