@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from calibration import DATA, section
 from llmprism.score import Score, read_document, read_truth, score_report
 from llmprism.score.pairs import MISSING, TRAINING_KINDS
 from llmprism.sim import read_scenario, scenario_names, simulate
@@ -69,6 +70,9 @@ def main() -> int:
             print(f"{name}: " + ", ".join(_one_line(m, r) for m, r in rows[-1].results.items()), flush=True)
             _clear(Path(work))
     table = _document(rows, methods)
+    if arguments.out is not None and not arguments.scenario and DATA.is_dir():
+        confidence = section(arguments.out.parent / "images" / "calibration.svg")
+        table += "\n" + "\n".join(["## Is 0.9 right nine times in ten?", "", *confidence, ""])
     print("\n" + table)
     if arguments.out is not None:
         arguments.out.write_text(table, encoding="utf-8")

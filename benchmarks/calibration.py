@@ -25,7 +25,7 @@ from llmprism.score.calibration import CLAIM_KINDS, SURE, Claim, reliability
 from robust_case import CHECKS, Outcome, diagnose_folder, run_case
 from robust_draw import draw_scenario
 
-__all__ = ["SOURCES", "Measured", "calibration_table", "measure", "source_scores"]
+__all__ = ["SOURCES", "Measured", "calibration_table", "measure", "section", "source_scores"]
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "../shared/data"
@@ -100,6 +100,35 @@ def _source_table(scores: dict[str, dict[str, float]]) -> list[str]:
     return lines
 
 
+def section(svg: Path, simulated: int = 20, jobs: int = 0) -> list[str]:
+    """The part of docs/accuracy.md on confidence; writes the plot beside it."""
+    measured = measure(SOURCES, simulated, jobs)
+    claims = [claim for item in measured for claim in item.outcome.claims]
+    svg.parent.mkdir(parents=True, exist_ok=True)
+    svg.write_text(reliability_svg(claims), encoding="utf-8")
+    return [
+        "Every source with a truth, and random scenarios of `benchmarks/robust.py` (seeds 1 and up). A claim is right",
+        "when the truth agrees; the claims of one kind about one job weigh 1 together. The plot shows the share right",
+        "by stated confidence: on the diagonal 0.9 is right nine times in ten, below it the report is too sure.",
+        "",
+        f"![Share right by stated confidence](images/{svg.name})",
+        "",
+        *_report(measured),
+    ]
+
+
+def _report(measured: Sequence[Measured]) -> list[str]:
+    """Scores by source, calibration by kind of claim, and the cases whose layout was wrong and stated above 0.9."""
+    claims = [claim for item in measured for claim in item.outcome.claims]
+    lines = [*_source_table(source_scores(measured)), "", *calibration_table(claims)]
+    sure = sorted({i.outcome.name for i in measured if any(_sure_mistake(claim) for claim in i.outcome.claims)})
+    jobs = sum(claim.kind == "layout" for claim in claims)
+    wrong = sum(_sure_mistake(claim) for claim in claims)
+    if sure:
+        lines += ["", f"{wrong} of {jobs} jobs have a wrong layout stated above {SURE}: {', '.join(sure)}."]
+    return lines
+
+
 def _sure_mistake(claim: Claim) -> bool:
     return claim.kind == "layout" and not claim.right and claim.confidence > SURE
 
@@ -116,11 +145,7 @@ def main() -> int:
     begin = time.perf_counter()
     measured = measure(arguments.source or SOURCES, arguments.simulated, arguments.jobs)
     claims = [claim for item in measured for claim in item.outcome.claims]
-    scores = source_scores(measured)
-    sure = [item for item in measured if any(_sure_mistake(claim) for claim in item.outcome.claims)]
-    lines = [*_source_table(scores), "", *calibration_table(claims)]
-    if sure:
-        lines += ["", "Wrong layouts stated above 0.9: " + ", ".join(sorted(item.outcome.name for item in sure)) + "."]
+    lines = _report(measured)
     print("\n".join(lines))
     print(f"\n{len(measured)} cases in {time.perf_counter() - begin:.0f} s")
     if arguments.svg is not None:
@@ -128,7 +153,9 @@ def main() -> int:
     if arguments.markdown is not None:
         arguments.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(scores, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        arguments.json.write_text(
+            json.dumps(source_scores(measured), indent=1, sort_keys=True) + "\n", encoding="utf-8"
+        )
     return 0
 
 

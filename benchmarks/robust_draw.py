@@ -26,6 +26,10 @@ STEP_S: Final = (0.1, 60.0)
 PIECES: Final = 12
 """Chunks that a transfer is cut into at most, on the mean: more only makes more records of the same shape."""
 
+PACKET_BYTES: Final = 4096
+SEEN_PACKETS: Final = 10
+"""Packets of the smallest message that a sampling exporter must see: fewer say nothing about its size."""
+
 STEP_FAULTS: Final = ("slow_gpu", "slow_nic", "imbalance", "slow_group", "stall", "hang", "crash", "crash_restart")
 FABRIC_FAULTS: Final = ("slow_link", "slow_leaf", "slow_spine", "slow_storage")
 
@@ -53,7 +57,7 @@ def draw_scenario(seed: int, faults: bool = False) -> Scenario:
     job, guess_s = _sized(draw.part("size"), job, cluster)
     for habit in HABITS:
         job = habit(draw.part(habit.__name__), job)
-    collector = _collector(draw.part("collector"), guess_s)
+    collector = _collector(draw.part("collector"), job, guess_s)
     step_s, records = _measured(job, cluster, guess_s, collector)
     if records * STEPS[0] > RECORD_BUDGET:
         job = replace(job, connections=1, chunk_mb=rounded(job.chunk_mb * 4))
@@ -231,18 +235,21 @@ def _neighbours(
     return cluster, (job, other)
 
 
-def _collector(rng: random.Random, step_s: float) -> CollectorSpec:
-    spec = CollectorSpec(idle_ms=rng.choice((0.2, 0.5, 0.5, 0.5, 2.0)))
+def _collector(rng: random.Random, job: JobSpec, step_s: float) -> CollectorSpec:
+    """What exporters do, no worse than the job's own scale: what hides every step is not asked."""
+    spec = CollectorSpec(idle_ms=min(rng.choice((0.2, 0.5, 0.5, 0.5, 2.0)), max(rounded(job.compute_ms / 4), 0.05)))
     if rng.random() < 0.15:
-        spec = replace(spec, skew_ms=rng.choice((0.2, 1.0, 5.0, 50.0)))
-    if rng.random() < 0.15:
+        spec = replace(spec, skew_ms=rounded(min(rng.choice((0.2, 1.0, 5.0, 50.0)), step_s * 10)))
+    if rng.random() < 0.15 and job.compute_ms > 4:
         spec = replace(spec, granularity_ms=1.0)
     if rng.random() < 0.1:
         spec = replace(spec, loss=rng.choice((0.001, 0.02)))
     if rng.random() < 0.1:
         spec = replace(spec, duplicates=0.3)
-    if rng.random() < 0.06:
-        spec = replace(spec, sampling=rng.choice((10, 100)))
+    sampling = rng.choice((10, 100)) if rng.random() < 0.06 else 1
+    smallest_mb = min(job.activation_mb if job.pp > 1 else job.gradient_mb, job.gradient_mb / job.buckets / job.layers)
+    if sampling > 1 and smallest_mb * 1e6 / PACKET_BYTES > SEEN_PACKETS * sampling:
+        spec = replace(spec, sampling=sampling)
     if rng.random() < 0.15:
         spec = replace(spec, cuts=rng.choice((0.05, 0.3)))
     if rng.random() < 0.1:

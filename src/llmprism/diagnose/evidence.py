@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.diagnose.rates import pair_rates, timed_pairs
+from llmprism.diagnose.unseen_steps import with_unseen_steps
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout, PairKind
@@ -67,6 +68,8 @@ class JobEvidence:
 
 
 def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobState) -> JobEvidence:
+    """`timeline` is completed by the steps that the clock left out."""
+    timeline = with_unseen_steps(job, timeline)
     steps = timeline.steps
     duration = steps.duration_ns.astype(np.float64)
     counted = ~steps.setup & ~_started_again(steps)

@@ -323,7 +323,8 @@ def _late_cost(evidence: JobEvidence, bout: _Bout) -> float:
     if bout.weight > 0.0:
         taken = float(evidence.duration_ns[bout.affected].sum())
         return _late_share(evidence, bout) * taken / 1e9 * evidence.gpus
-    return bout.late_ns * int(bout.affected.sum()) / 1e9 * evidence.gpus
+    most = float(evidence.duration_ns[bout.affected].sum())
+    return min(bout.late_ns * int(bout.affected.sum()), most) / 1e9 * evidence.gpus
 
 
 def _stalls(evidence: JobEvidence, stalled: Bool) -> list[Finding]:

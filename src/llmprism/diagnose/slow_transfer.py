@@ -59,6 +59,9 @@ goes."""
 MIN_LOSS: Final = 0.05
 """Share of the speed that the jobs concerned must lose: what slows nobody is not worth a night call."""
 
+MIN_TIME_NS: Final = 1_000_000_000
+"""How long a place must be slow: a shorter dip is gone before anybody looks."""
+
 PLAIN_STEPS: Final = 8
 """Unless it is plain that the place is broken: for so many steps,"""
 
@@ -188,6 +191,8 @@ class _Case:
         """The steps of one job in which the place is sick, if these are slower steps."""
         through = cell.through(self.place)
         plain = self._plain(cell, through, affected)
+        if cell.steps.end_ns[affected][-1] - cell.steps.start_ns[affected][0] < MIN_TIME_NS:
+            return
         if not (plain or _slows(cell, affected)):
             return
         self.plain |= plain

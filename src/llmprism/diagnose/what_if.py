@@ -12,7 +12,8 @@ the next one begins, when the last group is through. Healing a fault changes wha
 
 What the step then ends earlier, times the job's GPUs, is lost. A fault that hides behind somebody else's work costs
 nothing. Faults that touch the same step are also healed together: the job has lost what they cost together, and they
-share it, so that no second is counted twice. Where nothing healthy is there to compare with the cost is 0.
+share it, so that no second is counted twice. Where nothing healthy is there to compare with the cost is 0. Steps whose
+graph is not seen cost what they take beyond a normal one.
 
 Hangs, crashes, stalls and storage lie outside the steps, imbalance in all of them: they keep what their detectors
 measured.
@@ -169,7 +170,10 @@ def lost_in_job(evidence: JobEvidence, findings: Sequence[Finding]) -> dict[int,
         return {}
     alone = np.stack([saved_ns(graph, [fault], evidence.counted) * fault.steps for fault in faults.values()])
     together = saved_ns(graph, list(faults.values()), evidence.counted) if len(faults) > 1 else alone[0]
-    parts = _shared(alone, together, np.stack([fault.steps for fault in faults.values()]))
+    touching = np.stack([fault.steps for fault in faults.values()])
+    unseen = np.isnan(graph.ends(graph.ready_ns, graph.sync_ns)) & touching.any(axis=0)
+    longer = np.where(unseen, np.maximum(evidence.duration_ns - evidence.normal_ns, 0.0), 0.0)
+    parts = _shared(np.where(unseen & touching, longer, alone), np.where(unseen, longer, together), touching)
     return {i: max(float(part.sum()), 0.0) / 1e9 * evidence.gpus for i, part in zip(faults, parts, strict=True)}
 
 

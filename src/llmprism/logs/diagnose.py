@@ -213,6 +213,10 @@ def _not_failed(case: _Case, outcome: Outcome) -> LogDiagnosis:
         for sign in lasting[:1]:
             symptom = _SYMPTOM.get(sign.kind, symptom)
             notes.append(f"before it ended: {sign.summary}")
+    elif outcome is Outcome.SUCCESS:
+        spoilt = [sign for sign in lasting if sign.kind is SignKind.NAN]
+        if spoilt:
+            cause, symptom, suspects = _from_sign(spoilt[0], case)
     elif outcome is Outcome.RUNNING:
         iteration = case.progress.last_iteration
         if lasting:

@@ -75,6 +75,7 @@ _FATAL_SIGNALS: Final = frozenset({-9, -11, -7, -4, -8, 137, 139, 135, 132, 136}
 _ENDED_BY_OTHERS: Final = frozenset({-15, -2, -6, 143, 130, 134, 0})
 _FATAL_WORDS: Final = re.compile(
     r"Killed|Segmentation fault|Bus error|Out Of Memory|Illegal instruction|SIGKILL|SIGSEGV|SIGBUS"
+    r"|worker died|heartbeats"
 )
 _ENDED_WORDS: Final = re.compile(r"Terminated|Aborted|SIGTERM|SIGABRT|SIGINT|Interrupt")
 

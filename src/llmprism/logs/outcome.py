@@ -158,9 +158,16 @@ def failure_symptom(terminal: list[Incident], blame: Blame, stage: Stage, first:
         return Symptom.CRASH
     if blame.death is not None and blame.death.report.own_death:
         return Symptom.CRASH
-    proof = first_proof(terminal)
-    waits = proof is not None and proof.fault is not None and proof.fault.hang
-    return Symptom.HANG if waits or blame.lagging else Symptom.CRASH
+    return Symptom.HANG if blame.lagging or _most_wait(terminal) else Symptom.CRASH
+
+
+def _most_wait(terminal: list[Incident]) -> bool:
+    """Whether the first complaint of most of those that complain is that they waited in vain."""
+    first: dict[int, bool] = {}
+    for incident in terminal:
+        if incident.proves_failure and incident.fault is not None:
+            first.setdefault(incident.actor, incident.fault.hang)
+    return 2 * sum(first.values()) > len(first)
 
 
 def last_stage(progress: Progress, ends: EndMarks, outcome: Outcome) -> Stage:

@@ -132,11 +132,12 @@ def when(incident: Incident) -> tuple[bool, int, int, int]:
     return (incident.time_ns == 0, incident.time_ns, incident.file, incident.line)
 
 
-def is_widespread(hit: set[int], log: JobLog, members: Members, root: Incident) -> bool:
+def is_widespread(hit: set[int], log: JobLog, members: Members, root: Incident, complaining: set[int]) -> bool:
+    """Whether a root hits everyone. `complaining`: the actors that speak of failure at all."""
     actors = len(members.actors)
     if hit:
         if len(hit) < 2 or len(hit) <= WIDESPREAD_SHARE * actors:
-            return _deterministic_start(root, hit, members)
+            return not complaining - hit and _deterministic_start(root, hit, members)
         nodes = {members.actors[a].node for a in hit}
         return not (len(nodes) == 1 and len(members.nodes) > 2)
     if root.fault is not None and root.fault.node_wide and node_of(log, root):
@@ -145,7 +146,10 @@ def is_widespread(hit: set[int], log: JobLog, members: Members, root: Incident) 
 
 
 def _deterministic_start(root: Incident, hit: set[int], members: Members) -> bool:
-    """A configuration error before training that a launcher cut short on the other ranks is still everyone's."""
+    """A configuration error before training that a launcher cut short on the other ranks is still everyone's.
+
+    Ranks that waited for this one and complained of that had not met the error themselves.
+    """
     early = root.stage in (Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.UNKNOWN)
     cause = root.fault.cause if root.fault else None
     settings = cause in (CauseClass.USER_CONFIG, CauseClass.USER_CODE)

@@ -15,6 +15,7 @@ is said once the job is being ended is no evidence either.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Final
@@ -100,7 +101,7 @@ def find_blame(
             return found
     if chosen.fault is not None and chosen.fault.accuses and accused.total():
         return Blame(chosen, _named_suspects(accused, members))
-    wide = is_widespread(hit, log, members, chosen)
+    wide = is_widespread(hit, log, members, chosen, complaining)
     if not wide and hit:
         return Blame(chosen, _root_suspects(chosen, hit, roots, members))
     return Blame(chosen, () if wide else _unattributed(chosen, log, members, deaths), widespread=wide)
@@ -171,9 +172,24 @@ def _unattributed(root: Incident, log: JobLog, members: Members, deaths: list[De
     node = node_of(log, root)
     if root.fault and root.fault.node_wide and node:
         return (Suspect(None, node, 0.8, f"{root.fault.summary} (in the log of the node)"),)
-    if len(deaths) == 1 and int(log.count[root.shape]) == 1:
+    if int(log.count[root.shape]) != 1:
+        return ()
+    if len(deaths) == 1:
         return (_death_suspect(deaths[0], members, 0.6),)
-    return ()
+    return _named_in_line(log.shapes[root.shape].text)
+
+
+_LINE_RANK: Final = re.compile(r"\b[Rr]ank[: ]+(\d+)\b")
+_LINE_NODE: Final = re.compile(r"\bnode[: ]+([A-Za-z][\w.-]*\d[\w.-]*)")
+
+
+def _named_in_line(text: str) -> tuple[Suspect, ...]:
+    """The one rank that the root line itself names (`Rank 3: found NaN in local grad norm ... node: node07`)."""
+    ranks = {int(number) for number in _LINE_RANK.findall(text)}
+    if len(ranks) != 1:
+        return ()
+    node = _LINE_NODE.search(text)
+    return (Suspect(ranks.pop(), node[1] if node else None, 0.6, "the line names it"),)
 
 
 def _death_suspect(death: Death, members: Members, score: float) -> Suspect:
@@ -183,12 +199,17 @@ def _death_suspect(death: Death, members: Members, score: float) -> Suspect:
         why = f"{report.launcher.value} reports that it {report.how or 'died'}"
     if death.actor is not None:
         return _suspect(members, death.actor, score, why)
-    return Suspect(report.rank, report.node, round(score, 3), why)
+    rank = report.rank
+    if rank is None and report.local_rank is not None:
+        why = f"{why}; its local rank is {report.local_rank}"
+        rank = report.local_rank if len(members.nodes) <= 1 and report.node is None else None
+    return Suspect(rank, report.node, round(score, 3), why)
 
 
 def _blame_of_death(deaths: list[Death], members: Members, root: Incident | None) -> Blame:
     strong = [death for death in deaths if death.report.own_death] or deaths
-    suspects = tuple(_death_suspect(death, members, 0.9 * 0.8**n) for n, death in enumerate(strong[:MAX_SUSPECTS]))
+    found = (_death_suspect(death, members, 0.9 * 0.8**n) for n, death in enumerate(strong[:MAX_SUSPECTS]))
+    suspects = tuple(suspect for suspect in found if suspect.rank is not None or suspect.node is not None)
     return Blame(None if root is None or root.actor >= 0 else root, suspects, silent=True, death=strong[0])
 
 

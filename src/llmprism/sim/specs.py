@@ -100,8 +100,8 @@ class JobSpec:
     `gather_share`: bytes that optimizer sharding gathers per byte that it scatters (0.5: 4-byte gradients, 2-byte
     parameters); `overlap_gather`: it does so under the next forward pass. `regather`: FSDP in a pipeline gathers and
     scatters for every micro-batch, else once a step. `optimizer_spread`: how much longer the optimizer takes on some
-    ranks. `storage_fanout`: storage nodes that each rank reads from. `byte_noise`: share by which the bytes of a transfer
-    vary (headers, retries, padding; 0.0003 in the real captures).
+    ranks. `storage_fanout`: storage nodes that each rank reads from. `byte_noise`: share by which the bytes of a
+    transfer vary (headers, retries, padding; 0.0003 in the real captures).
     """
 
     name: str = "job"

@@ -162,3 +162,30 @@ def test_nodes_of_tasks_come_from_srun(tmp_path: Path) -> None:
 
 def test_task_lists() -> None:
     assert task_list("0,3-5") == [0, 3, 4, 5]
+
+
+def test_a_local_rank_is_the_rank_where_there_is_one_node(tmp_path: Path) -> None:
+    dead = "[2024-01-01 10:02:01,456] [ERROR] [launch.py:322:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_rank=1'] exits with return code = -9"
+    found = diagnose(tmp_path, {"job.log": [*STEPS, dead]})
+    assert (found.outcome.value, [s.rank for s in found.suspects]) == ("failed", [1])
+
+
+def test_ray_names_the_address_of_the_dead_worker(tmp_path: Path) -> None:
+    lines = [
+        f"(RayTrainWorker pid={p}, ip=10.0.7.{a}) step {n}" for n in range(1, 20) for p, a in ((1001, 56), (89513, 57))
+    ]
+    dead = "(raylet, ip=10.0.7.57) A worker died or was killed while executing a task by an unexpected system error. Worker IP address: 10.0.7.57 Worker port: 10046 Worker PID: 89513 Worker exit type: SYSTEM_ERROR"
+    found = diagnose(tmp_path, {"job.log": [*lines, dead]})
+    assert (found.outcome.value, [s.node for s in found.suspects]) == ("failed", ["10.0.7.57"])
+
+
+def test_an_exit_code_before_the_step_is_ended_is_a_failure(tmp_path: Path) -> None:
+    lines = [f"{r}: step {n} loss 2.1" for n in range(1, 30) for r in range(4)]
+    ending = [
+        "srun: error: node003: task 3: Exited with exit code 1",
+        "srun: Terminating StepId=123.0",
+        "slurmstepd: error: *** STEP 123.0 ON node001 CANCELLED AT 2024-05-01T10:00:05 ***",
+        "srun: error: node001: tasks 0-1: Terminated",
+    ]
+    found = diagnose(tmp_path, {"job.log": [*lines, *ending]})
+    assert (found.outcome.value, [s.rank for s in found.suspects]) == ("failed", [3])

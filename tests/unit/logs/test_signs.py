@@ -40,6 +40,12 @@ def test_a_loss_that_stays_nan_is_seen(tmp_path: Path) -> None:
     assert found.iteration == 46
 
 
+def test_a_run_that_ends_well_with_nan_did_not(tmp_path: Path) -> None:
+    lines = [megatron(n, loss="nan" if n > 45 else "2.1E+00") for n in range(1, 61)]
+    found = run(tmp_path, {"rank0.log": [*lines, "[after training is done] datetime: 2026-11-15 12:00:00"]})
+    assert verdict(found) == ("success", "unknown", "sign.nan")
+
+
 def test_a_single_nan_that_was_skipped_is_none(tmp_path: Path) -> None:
     lines = [megatron(n, loss="nan" if n == 30 else "2.1E+00") for n in range(1, 61)]
     assert verdict(run(tmp_path, {"rank0.log": lines})) == ("running", "none", "none")

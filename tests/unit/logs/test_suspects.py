@@ -167,3 +167,22 @@ def test_the_node_that_was_cut_off_lost_the_store_first(tmp_path: Path) -> None:
     endings = {r: [WATCHDOG.format(r=r, s=50, seq=68)] for r in range(8)}
     endings[6] = [STORE.format(r=6), *endings[6]]
     assert ranks(run(tmp_path, endings)) == [6]
+
+
+def test_a_line_that_names_its_rank_and_node(tmp_path: Path) -> None:
+    # NVIDIA/Megatron-LM: the assertion of check_for_nan_in_grad
+    line = "AssertionError: Rank 3: found NaN in local grad norm in backward pass before data-parallel communication collective. Device: 3, node: node07"
+    (tmp_path / "job.log").write_text("\n".join([*steps(), line]) + "\n")
+    found = diagnose_paths([tmp_path], library=LIBRARY)
+    assert [(s.rank, s.node) for s in found.suspects] == [(3, "node07")]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_module_missing_on_one_node_is_that_nodes(tmp_path: Path, size: int) -> None:
+    for r in range(size):
+        wait = f"[rank{r}]: torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients. {size - 1}/{size} clients joined."
+        lost = "[rank1]: ModuleNotFoundError: No module named 'datasets'"
+        (tmp_path / f"gpu-node{r:02d}.log").write_text((lost if r == 1 else wait) + "\n")
+    found = diagnose_paths([tmp_path], library=LIBRARY)
+    assert ([s.node for s in found.suspects], found.stage.value) == (["gpu-node01"], "init")
+    assert found.symptom.value == "launch_failure"

@@ -1,0 +1,80 @@
+"""Steps that the clock left out although the job trained: what is slow there must be looked at too.
+
+A clock that finds no regular step for a while, because everything takes several times as long, leaves a hole. If bytes
+of some steps flow in it, steps were made: the hole is cut where as many bytes have passed as a step has. The cuts may
+lie anywhere in the true steps, which does not matter for rates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.diagnose.byte_curves import ByteCurve, training_messages
+from llmprism.model.job import Job
+from llmprism.model.timeline import Steps, Timeline
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+__all__ = ["with_unseen_steps"]
+
+HOLE_STEPS: Final = 0.5
+"""Time between two steps, in steps, from which there may be more between them."""
+
+MIN_BYTES: Final = 0.5
+"""Of a step's bytes that must flow in a hole."""
+
+SILENT: Final = 0.5
+"""Share of a hole that one silence may take: a job that pauses, or was away, makes no steps."""
+
+
+def with_unseen_steps(job: Job, timeline: Timeline) -> Timeline:
+    """The timeline with the holes between its steps cut into steps; the same where there are none."""
+    steps = timeline.steps
+    if steps.count < 3:
+        return timeline
+    period = float(np.median(steps.duration_ns))
+    holes = np.flatnonzero(steps.start_ns[1:] - steps.end_ns[:-1] > HOLE_STEPS * period)
+    if not holes.size:
+        return timeline
+    transfers, rows = job.transfers, training_messages(job)
+    if np.count_nonzero(rows) < 2:
+        return timeline
+    curve = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
+    bounds = np.stack([steps.start_ns, steps.end_ns]).astype(np.float64)
+    usual = float(np.median(np.diff(curve.at(bounds), axis=0)))
+    cuts = [_cut(curve, float(steps.end_ns[k]), float(steps.start_ns[k + 1]), usual) for k in holes.tolist()]
+    found = [cut for cut in cuts if cut is not None]
+    return _inserted(timeline, found) if found else timeline
+
+
+def _cut(curve: ByteCurve, first: float, last: float, usual: float) -> Int64 | None:
+    """The bounds of the steps in a hole; None where there are none."""
+    before, after = curve.at(np.array([first, last]))
+    amount = float(after - before)
+    inside = (curve.when_ns > first) & (curve.when_ns < last)
+    moments = np.concatenate([[first], curve.when_ns[inside], [last]])
+    quiet = np.diff(curve.at(moments)) <= 0.0
+    longest = float(np.max(np.where(quiet, np.diff(moments), 0.0)))
+    if amount < MIN_BYTES * usual or longest > SILENT * (last - first):
+        return None
+    count = max(1, round(amount / usual))
+    inner = curve.moments(before + amount * np.arange(1, count) / count)
+    return np.concatenate([[first], inner, [last]]).astype(np.int64)
+
+
+def _inserted(timeline: Timeline, cuts: list[Int64]) -> Timeline:
+    """The timeline with these steps among its own; nothing is known of their ends on the members."""
+    steps = timeline.steps
+    start = np.concatenate([steps.start_ns, *(cut[:-1] for cut in cuts)])
+    end = np.concatenate([steps.end_ns, *(cut[1:] for cut in cuts)])
+    new = start.size - steps.count
+    order = np.argsort(start, kind="stable")
+    setup = np.concatenate([steps.setup, np.zeros(new, dtype=np.bool_)])
+    unknown = np.full((timeline.member_end_ns.shape[0], new), -1, dtype=np.int64)
+    member_end = np.concatenate([timeline.member_end_ns, unknown], axis=1)
+    return replace(timeline, steps=Steps(start[order], end[order], setup[order]), member_end_ns=member_end[:, order])
