@@ -26,9 +26,9 @@ from llmprism.errors import FormatError, LimitError
 from llmprism.ingest.columns import REASONS
 from llmprism.ingest.database import Database, open_database
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.packets.stats import BURST_GAP_NS
 from llmprism.ingest.relation import ReadOptions, create_records, explain
 from llmprism.ingest.resolve import file_list
+from llmprism.ingest.rules import RULES
 from llmprism.ingest.sources import Format, Source, expand, identify, parse_format
 
 __all__ = ["FUTURE", "TOO_OLD", "Accepted", "Arrival", "Part", "TimeBounds", "accept_flows", "accept_parts"]
@@ -131,7 +131,7 @@ def accept_parts(
     sources = [identify(Path(path), forced) for path in part_of]
     try:
         _check_sizes(connection, [source for source in sources if source.format is Format.PARQUET], most)
-        options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS)
+        options = ReadOptions(mapping or ColumnMapping(), collector, RULES.burst_gap_ns)
         relation = create_records(connection, spill, sources, options, all_columns=True)
         if relation.rows > most:
             raise LimitError(f"{sources[0].path}: {relation.rows:,} records; a batch holds {most:,} at most")

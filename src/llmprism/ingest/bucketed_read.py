@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -29,8 +30,8 @@ from llmprism.ingest.flow_table import flow_table, rows_by_pair
 from llmprism.ingest.fresh_memory import fresh_array
 from llmprism.ingest.interning import Ids, Interner, Names, Records
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.packets.stats import BURST_GAP_NS
 from llmprism.ingest.relation import ReadOptions, Relation, check_numbers, create_records, explain
+from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.ingest.sources import Source, expand, identify, parse_format
 from llmprism.ingest.transfers import assemble_transfers
 from llmprism.ingest.whole_read import loaded_of, no_usable_record, table_of
@@ -79,6 +80,7 @@ def read_transfers(
     memory_limit: str | None = None,
     cores: int | None = None,
     bucket_records: int | None = None,
+    rules: IngestRules = RULES,
 ) -> AssembledFlows:
     """Reads everything that `read_flows` reads, as transfers.
 
@@ -96,25 +98,34 @@ def read_transfers(
         open_database(of_database, cores) as (connection, spill),
         report_progress(connection, progress) as report_packets,
     ):
-        options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS, report_packets)
+        options = ReadOptions(mapping or ColumnMapping(), collector, rules.burst_gap_ns, report_packets)
         try:
             relation = create_records(connection, spill, sources, options)
             if relation.rows > most:
                 buckets = min(most, BUCKET_RECORDS)
-                return _in_buckets(connection, relation, sources, buckets, workers, spilled=limit is not None)
+                work = _Work(buckets, workers, limit is not None, rules)
+                return _in_buckets(connection, relation, sources, work)
             loaded = loaded_of(connection, relation, sources)
         except duckdb.Error as error:
             raise explain(error, sources) from None
-    flows = table_of(loaded)
-    return AssembledFlows(assemble_transfers(flows), flows.counts, flows.window, flows.congestion)
+    flows = table_of(loaded, rules)
+    return AssembledFlows(assemble_transfers(flows, rules), flows.counts, flows.window, flows.congestion)
 
 
-def _in_buckets(
-    connection: Database, relation: Relation, sources: Sequence[Source], most: int, workers: int, *, spilled: bool
-) -> AssembledFlows:
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """How buckets are worked on: records of one at most, buckets at a time, kept in files or in memory, the rules."""
+
+    most: int
+    workers: int
+    spilled: bool
+    rules: IngestRules
+
+
+def _in_buckets(connection: Database, relation: Relation, sources: Sequence[Source], work: _Work) -> AssembledFlows:
     interner = Interner(connection, relation.scans)
-    spool, tally = Spool(spilled=spilled), _Tally()
-    for block in interner.blocks(min(BLOCK_RECORDS, 2 * most)):
+    spool, tally = Spool(spilled=work.spilled), _Tally()
+    for block in interner.blocks(min(BLOCK_RECORDS, 2 * work.most)):
         spool.add(tally.usable(block))
     dropped = tally.dropped
     dropped[REASONS.index("unreadable")] += relation.unreadable
@@ -123,12 +134,11 @@ def _in_buckets(
         check_numbers(connection, relation.scans)
         raise no_usable_record(sources, records, dropped)
     names, ids = interner.names()
-    store = _Store(int(tally.pair_records.sum()), spilled=spilled)
+    store = _Store(int(tally.pair_records.sum()), spilled=work.spilled)
     pair_records = np.empty_like(tally.pair_records)
     pair_records[ids.pair] = tally.pair_records
-    for transfers, window, copies in _worked(
-        spool, ids, names, pair_records, most, workers, several_exporters=tally.several_exporters, spilled=spilled
-    ):
+    several = tally.several_exporters
+    for transfers, window, copies in _worked(spool, ids, names, pair_records, work, several_exporters=several):
         dropped[DUPLICATE] += copies
         store.add(transfers, window)
     used = records - int(dropped.sum())
@@ -176,35 +186,27 @@ def _bucket_bounds(pair_records: Int64, most: int) -> Int64:
 
 
 def _worked(
-    spool: Spool,
-    ids: Ids,
-    names: Names,
-    pair_records: Int64,
-    most: int,
-    workers: int,
-    *,
-    several_exporters: bool,
-    spilled: bool,
+    spool: Spool, ids: Ids, names: Names, pair_records: Int64, work: _Work, *, several_exporters: bool
 ) -> Iterator[tuple[TransferTable, Window, int]]:
     """Transfers, time and copies of one bucket after the other; while one is taken, the next ones are worked on."""
-    bounds = _bucket_bounds(pair_records, most)
+    bounds = _bucket_bounds(pair_records, work.most)
     bucket_of_pair = np.repeat(np.arange(bounds.size - 1, dtype=np.int32), np.diff(bounds))
-    buckets = Buckets(np.add.reduceat(pair_records, bounds[:-1]), spool.kind, spilled=spilled)
+    buckets = Buckets(np.add.reduceat(pair_records, bounds[:-1]), spool.kind, spilled=work.spilled)
 
     def deal(block: Records) -> None:
         buckets.deal(block, ids, bucket_of_pair)
 
-    def work(bucket: int) -> tuple[TransferTable, Window, int]:
+    def assemble(bucket: int) -> tuple[TransferTable, Window, int]:
         low, high = int(bounds[bucket]), int(bounds[bucket + 1])
         rows, offsets = rows_by_pair(buckets.take(bucket), high - low, low)
         src, dst = ids.pair_src[low:high], ids.pair_dst[low:high]
-        flows = flow_table(rows, offsets, names, src, dst, several_exporters=several_exporters)
-        return assemble_transfers(flows), flows.window, flows.counts.records - flows.counts.used
+        flows = flow_table(rows, offsets, names, src, dst, several_exporters=several_exporters, rules=work.rules)
+        return assemble_transfers(flows, work.rules), flows.window, flows.counts.records - flows.counts.used
 
-    with ThreadPoolExecutor(workers, "llmprism-bucket") as threads:
-        for _ in _in_turn(threads, workers, deal, spool.blocks()):
+    with ThreadPoolExecutor(work.workers, "llmprism-bucket") as threads:
+        for _ in _in_turn(threads, work.workers, deal, spool.blocks()):
             pass
-        yield from _in_turn(threads, workers, work, range(bounds.size - 1))
+        yield from _in_turn(threads, work.workers, assemble, range(bounds.size - 1))
 
 
 def _in_turn(threads: ThreadPoolExecutor, workers: int, task: Callable[[T], R], work: Iterable[T]) -> Iterator[R]:

@@ -19,8 +19,9 @@ from llmprism.ingest.capture_notes import METADATA_KEY, encoded, merged
 from llmprism.ingest.columns import REASONS, identifier, literal
 from llmprism.ingest.database import Database, Progress, open_database, report_progress
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.packets.stats import BURST_GAP_NS, PacketStats
+from llmprism.ingest.packets.stats import PacketStats
 from llmprism.ingest.relation import ReadOptions, check_numbers, create_records, explain, file_names
+from llmprism.ingest.rules import RULES
 from llmprism.ingest.sources import expand, identify, parse_format
 from llmprism.model.congestion import CongestionTable
 from llmprism.model.flows import InputCounts
@@ -57,7 +58,7 @@ def convert_flows(
     *,
     mapping: ColumnMapping | None = None,
     format: str | None = None,  # noqa: A002 - the name users know from --format
-    burst_gap_ns: int = BURST_GAP_NS,
+    burst_gap_ns: int = RULES.burst_gap_ns,
     progress: Progress | None = None,
     memory_limit: str | None = None,
 ) -> Conversion:

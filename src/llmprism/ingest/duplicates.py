@@ -14,13 +14,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.ingest.rules import RULES
 from llmprism.kernel import kernel
 from llmprism.model.flows import Int32, Int64
 
-__all__ = ["CLOCK_SKEW_NS", "duplicate_rows", "first_reports"]
-
-CLOCK_SKEW_NS: Final = 5_000_000
-"""5 ms: what NTP keeps switches within, and the path between two exporters adds microseconds. With PTP it is less."""
+__all__ = ["duplicate_rows", "first_reports"]
 
 LOOK_BACK: Final = 256
 """Records of one pair looked at before each: 13 connections seen by 5 exporters start fewer within 5 ms. It bounds the
@@ -37,7 +35,7 @@ def duplicate_rows(
     size: Int64,
     connection: NDArray[np.uint64],
     exporter: Int32 | None,
-    skew_ns: int = CLOCK_SKEW_NS,
+    skew_ns: int = RULES.clock_skew_ns,
 ) -> NDArray[np.bool_]:
     """True for the rows to drop. Rows are sorted by pair and start; `connection` 0 means the ports are not known.
 
@@ -48,19 +46,6 @@ def duplicate_rows(
         return _exact_copies(offsets, start_ns, end_ns, size, connection)
     first = first_reports(offsets, start_ns, end_ns, size, connection, exporter, skew_ns)
     return np.asarray(first != np.arange(first.size))
-
-
-def first_reports(
-    offsets: Int64,
-    start_ns: Int64,
-    end_ns: Int64,
-    size: Int64,
-    connection: NDArray[np.uint64],
-    exporter: Int32,
-    skew_ns: int,
-) -> Int64:
-    """For every row the first row that reports the same transfer (itself, if there is none before)."""
-    return np.asarray(_first_report(offsets, start_ns, end_ns, size, connection, exporter, skew_ns))
 
 
 def _exact_copies(
@@ -115,7 +100,7 @@ def _copies_in_runs(equal: NDArray[np.bool_], connection: NDArray[np.uint64]) ->
 
 
 @kernel
-def _first_report(
+def first_reports(
     offsets: Int64,
     start_ns: Int64,
     end_ns: Int64,

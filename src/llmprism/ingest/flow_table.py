@@ -15,6 +15,7 @@ from llmprism.ingest.columns import DUPLICATE, REASONS
 from llmprism.ingest.duplicates import duplicate_rows
 from llmprism.ingest.interning import Names, Records
 from llmprism.ingest.order import in_order, keep_rows, pair_order
+from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.model.flows import FlowTable, InputCounts, Int32, Int64
 
 __all__ = ["Rows", "flow_table", "rows_by_pair"]
@@ -58,16 +59,18 @@ def rows_by_pair(records: Records, pair_count: int, first_pair: int = 0) -> tupl
 
 
 def flow_table(
-    rows: Rows, offsets: Int64, names: Names, pair_src: Int32, pair_dst: Int32, *, several_exporters: bool
-) -> FlowTable:
+    rows: Rows, offsets: Int64, names: Names, pair_src: Int32, pair_dst: Int32, *, several_exporters: bool,
+    rules: IngestRules = RULES,
+) -> FlowTable:  # fmt: skip
     """The table of ordered rows, each transfer once; `counts` are of these rows.
 
     `several_exporters` is about all records there are, not only these: it decides how duplicates are looked for.
     """
     exporter = rows.exporter if rows.exporter is not None else np.full(rows.path.size, -1, dtype=np.int32)
     copies = duplicate_rows(
-        offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, exporter if several_exporters else None
-    )
+        offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, exporter if several_exporters else None,
+        rules.clock_skew_ns,
+    )  # fmt: skip
     records, dropped = int(copies.size), int(np.count_nonzero(copies))
     if dropped:
         rows, offsets = rows.select(~copies), keep_rows(offsets, ~copies)

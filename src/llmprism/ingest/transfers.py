@@ -19,16 +19,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.kernel import kernel
 from llmprism.model.flows import FlowTable, Int64, TransferTable
 
-__all__ = ["MAX_GAP_NS", "MIN_GAP_NS", "assemble_transfers"]
-
-MIN_GAP_NS: Final = 20_000
-"""20 µs: a NIC's own scheduling jitter; shorter pauses never separate messages."""
-
-MAX_GAP_NS: Final = 1_000_000
-"""1 ms: twice the 0.5 ms pause at which common TCP collectors end a record; a longer gap would fuse buckets."""
+__all__ = ["assemble_transfers"]
 
 _BINS: Final = 80
 """Histogram bins for the pauses: five per octave from 16 µs on, enough to place the valley within 15 %."""
@@ -65,29 +60,31 @@ def _otsu(histogram: Float64) -> int:
 
 
 @kernel
-def _pair_gap(start: Int64, end: Int64) -> int:
+def _pair_gap(start: Int64, end: Int64, shortest_ns: int, longest_ns: int) -> int:
     histogram = np.zeros(_BINS)
     horizon = end[0]
     pauses = 0
     for i in range(1, start.size):
         pause = start[i] - horizon
-        if pause > MIN_GAP_NS:
+        if pause > shortest_ns:
             histogram[_pause_bin(pause)] += 1.0
             pauses += 1
         horizon = max(horizon, end[i])
     split = _otsu(histogram) if pauses > 1 else -1
-    gap = MIN_GAP_NS if split < 0 else int(2.0 ** (14.0 + split / 5.0))
-    return min(max(gap, MIN_GAP_NS), MAX_GAP_NS)
+    gap = shortest_ns if split < 0 else int(2.0 ** (14.0 + split / 5.0))
+    return min(max(gap, shortest_ns), longest_ns)
 
 
 @kernel
-def _gaps_and_counts(offsets: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64]:
+def _gaps_and_counts(
+    offsets: Int64, start: Int64, end: Int64, shortest_ns: int, longest_ns: int
+) -> tuple[Int64, Int64]:
     pairs = offsets.size - 1
     gaps = np.zeros(pairs, dtype=np.int64)
     counts = np.zeros(pairs, dtype=np.int64)
     for p in range(pairs):
         lo, hi = offsets[p], offsets[p + 1]
-        gap = _pair_gap(start[lo:hi], end[lo:hi])
+        gap = _pair_gap(start[lo:hi], end[lo:hi], shortest_ns, longest_ns)
         transfers, horizon = 1, end[lo]
         for i in range(lo + 1, hi):
             if start[i] - horizon > gap:
@@ -134,9 +131,11 @@ def _merge(
             out_records[row] += 1
 
 
-def assemble_transfers(flows: FlowTable) -> TransferTable:
+def assemble_transfers(flows: FlowTable, rules: IngestRules = RULES) -> TransferTable:
     """Put the records of every directed pair together into transfers."""
-    gaps, counts = _gaps_and_counts(flows.pair_offsets, flows.start_ns, flows.end_ns)
+    gaps, counts = _gaps_and_counts(
+        flows.pair_offsets, flows.start_ns, flows.end_ns, rules.shortest_gap_ns, rules.longest_gap_ns
+    )
     offsets = np.zeros(counts.size + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     rows = int(offsets[-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from llmprism.ingest.rules import RULES
 from llmprism.model.fitness import Answer, Fitness, PacketFitness, Question, Verdict
 
 __all__ = ["answers"]
@@ -37,9 +38,6 @@ MIN_PORT_SHARE: Final = 0.5
 
 MUCH_UNKNOWN: Final = 0.05
 """Of the bytes: more than storage and monitoring take, so training traffic must be among them."""
-
-MUCH_SKEW_NS: Final = 5 * MS
-"""Beyond this the reader no longer takes two exporters' reports for one transfer."""
 
 MIN_SAMPLED_RECORDS: Final = 20.0
 """Sampled records per busy pair and second that still outline a step."""
@@ -167,7 +165,7 @@ def _faults(fitness: Fitness, steps: Answer) -> Answer:
     if steps.verdict is Verdict.NO:
         return Answer(Question.FAULTS, Verdict.NO, "without steps nothing can be called slow", steps.advice)
     skew = max((abs(offset.offset_ns) for offset in fitness.clock_offsets), default=0)
-    if skew > MUCH_SKEW_NS:
+    if skew > RULES.clock_skew_ns:
         return Answer(
             Question.FAULTS,
             Verdict.PARTLY,

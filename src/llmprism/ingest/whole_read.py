@@ -24,8 +24,8 @@ from llmprism.ingest.database import Database, Progress, open_database, report_p
 from llmprism.ingest.flow_table import Rows, flow_table, rows_by_pair
 from llmprism.ingest.interning import NUMBERED, Ids, Interner, Names, Records
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.packets.stats import BURST_GAP_NS
 from llmprism.ingest.relation import ReadOptions, Relation, check_numbers, create_records, explain, file_names
+from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.ingest.sources import Source, expand, identify, parse_format
 from llmprism.model.flows import FlowTable, InputCounts, Int32, Int64
 
@@ -69,11 +69,11 @@ def read_flows(
     return table_of(loaded)
 
 
-def table_of(loaded: Loaded) -> FlowTable:
+def table_of(loaded: Loaded, rules: IngestRules = RULES) -> FlowTable:
     """The FlowTable of loaded records, each transfer once."""
     table = flow_table(
         loaded.rows, loaded.pair_offsets, loaded.names, loaded.pair_src, loaded.pair_dst,
-        several_exporters=loaded.rows.several_exporters,
+        several_exporters=loaded.rows.several_exporters, rules=rules,
     )  # fmt: skip
     dropped = loaded.dropped.copy()
     dropped[DUPLICATE] = table.counts.records - table.counts.used
@@ -94,7 +94,7 @@ def load_records(
     forced, collector = parse_format(format)
     sources = [identify(path, forced) for path in expand(paths)]
     with open_database(memory_limit) as (connection, spill), report_progress(connection, progress) as report_packets:
-        options = ReadOptions(mapping or ColumnMapping(), collector, BURST_GAP_NS, report_packets)
+        options = ReadOptions(mapping or ColumnMapping(), collector, RULES.burst_gap_ns, report_packets)
         try:
             return loaded_of(connection, create_records(connection, spill, sources, options), sources)
         except duckdb.Error as error:

@@ -6,14 +6,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmprism.ingest.duplicates import CLOCK_SKEW_NS, duplicate_rows
+from llmprism.ingest.duplicates import duplicate_rows
+from llmprism.ingest.rules import RULES
+
+SKEW_NS = RULES.clock_skew_ns
 
 MS = 1_000_000
 
 
-def dropped(
-    rows: list[tuple[int, int, int, int, int]], skew_ns: int = CLOCK_SKEW_NS, exporters: bool = True
-) -> list[bool]:
+def dropped(rows: list[tuple[int, int, int, int, int]], skew_ns: int = SKEW_NS, exporters: bool = True) -> list[bool]:
     """Rows of one pair as (start, end, bytes, connection, exporter), sorted by start."""
     table = np.array(rows, dtype=np.int64).reshape(-1, 5)
     assert (np.diff(table[:, 0]) >= 0).all()
@@ -40,8 +41,8 @@ def test_three_exporters() -> None:
 def test_other_bytes_connection_or_time_is_another_transfer() -> None:
     assert not any(dropped([(0, 10, 5, 1, 0), (1, 11, 6, 1, 1)]))
     assert not any(dropped([(0, 10, 5, 1, 0), (1, 11, 5, 2, 1)]))
-    assert not any(dropped([(0, 10, 5, 1, 0), (CLOCK_SKEW_NS + 1, CLOCK_SKEW_NS + 1, 5, 1, 1)]))
-    assert not any(dropped([(0, 10, 5, 1, 0), (0, 11 + CLOCK_SKEW_NS, 5, 1, 1)]))
+    assert not any(dropped([(0, 10, 5, 1, 0), (SKEW_NS + 1, SKEW_NS + 1, 5, 1, 1)]))
+    assert not any(dropped([(0, 10, 5, 1, 0), (0, 11 + SKEW_NS, 5, 1, 1)]))
 
 
 def test_without_ports_only_the_very_same_times_are_one() -> None:

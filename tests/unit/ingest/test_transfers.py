@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmprism.ingest.transfers import MAX_GAP_NS, MIN_GAP_NS, assemble_transfers
+from llmprism.ingest.rules import RULES
+from llmprism.ingest.transfers import assemble_transfers
 from unit.builders import MS, US, Flow, cut_in_pieces, flow_table, transfer_table
 
 flows = st.lists(
@@ -37,7 +38,7 @@ def test_transfers_keep_every_byte_and_record_and_do_not_touch(records: list[Flo
         source = slice(*table.pair_offsets[pair : pair + 2].tolist())
         start, end = transfers.start_ns[rows], transfers.end_ns[rows]
         gap = int(transfers.pair_gap_ns[pair])
-        assert MIN_GAP_NS <= gap <= MAX_GAP_NS
+        assert RULES.shortest_gap_ns <= gap <= RULES.longest_gap_ns
         assert transfers.bytes[rows].sum() == table.bytes[source].sum()
         assert transfers.records[rows].sum() == table.start_ns[source].size
         assert (start[1:] - end[:-1] > gap).all(), "transfers are separated by more than the gap"
@@ -86,7 +87,7 @@ def test_the_gap_fits_the_pair(inner_us: int) -> None:
     transfers = transfer_table(records)
     assert transfers.bytes.tolist() == [4_000_000] * 30
     assert transfers.active_ns.tolist() == [800 * US] * 30
-    assert inner_us * US < transfers.pair_gap_ns[0] <= MAX_GAP_NS
+    assert inner_us * US < transfers.pair_gap_ns[0] <= RULES.longest_gap_ns
 
 
 def test_buckets_two_milliseconds_apart_stay_apart() -> None:

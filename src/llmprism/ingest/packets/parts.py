@@ -71,15 +71,9 @@ NONE: Final = -1
 
 @inlined
 def add_packet(
-    flow: Int64,
-    number: Number,
-    position: Number,
-    payload: Number,
-    promised: Number,
-    is_start: Number,
-    time_ns: Number,
-    work: Work,
-) -> None:
+    flow: Int64, number: Number, position: Number, payload: Number, promised: Number, is_start: Number,
+    time_ns: Number, work: Work,
+) -> None:  # fmt: skip
     """One packet that was not seen before, in order or late. `is_start`: the first one seen of this queue pair."""
     parts = work.parts[flow[PARTS_ROW]]
     if position == 0 and flow[OPEN] == 1 and _follows_on(parts[flow[CURRENT]], number):
@@ -106,16 +100,9 @@ def _grow(part: Int64, payload: Number, time_ns: Number) -> None:
 
 @outlined
 def _add(
-    flow: Int64,
-    parts: Int64,
-    number: Number,
-    position: Number,
-    payload: Number,
-    promised: Number,
-    is_start: Number,
-    time_ns: Number,
-    work: Work,
-) -> None:
+    flow: Int64, parts: Int64, number: Number, position: Number, payload: Number, promised: Number, is_start: Number,
+    time_ns: Number, work: Work,
+) -> None:  # fmt: skip
     """Any other packet: a message of one packet, the beginning or the end of one, or one out of order."""
     if position == FIRST | LAST and flow[OPEN] == 0:
         _end_seen(flow, number)

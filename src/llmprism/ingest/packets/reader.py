@@ -27,9 +27,10 @@ from llmprism.ingest.packets.containers import (
 )
 from llmprism.ingest.packets.magic import PCAPNG_MAGIC, is_packets
 from llmprism.ingest.packets.scan import MAX_PACKET_BYTES, close_flows, scan_pcap, scan_pcapng
-from llmprism.ingest.packets.stats import BURST_GAP_NS, PacketStats
+from llmprism.ingest.packets.stats import PacketStats
 from llmprism.ingest.packets.tables import grow_addresses, grow_flows
 from llmprism.ingest.packets.work import Int64, Work
+from llmprism.ingest.rules import RULES
 
 __all__ = ["PacketReader"]
 
@@ -54,7 +55,7 @@ class PacketReader:
         self,
         stream: BinaryIO,
         name: str,
-        burst_gap_ns: int = BURST_GAP_NS,
+        burst_gap_ns: int = RULES.burst_gap_ns,
         on_read: Callable[[], None] | None = None,
     ) -> None:
         self._on_read = on_read

@@ -1,4 +1,4 @@
-"""Settings and results of reading packets, apart from the kernels that do it.
+"""Results of reading packets, apart from the kernels that do it.
 
 Most runs read no packets: this module, `magic` and `layout` are all that they import of this package.
 """
@@ -6,12 +6,8 @@ Most runs read no packets: this module, `magic` and `layout` are all that they i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-__all__ = ["BURST_GAP_NS", "PacketStats"]
-
-BURST_GAP_NS: Final = 500_000
-"""0.5 ms: a pause that ends a TCP burst. Short enough to keep messages apart, longer than the pauses inside one."""
+__all__ = ["PacketStats"]
 
 
 @dataclass(frozen=True, slots=True)
