@@ -172,7 +172,7 @@ def reported_lines(log: JobLog, reference: Reference) -> set[tuple[str, int]]:
 
 
 def run_real(library: Library) -> Score:
-    """Faults planted into the first part of real healthy 64-rank logs, where the data lies beside the project."""
+    """Faults planted into the first part of real healthy 64-rank logs, where the shared data is there."""
     score = Score()
     folder = Path(__file__).parents[1] / "../shared/data/trainlogs/azure_bert_8n64r"
     if not folder.is_dir():

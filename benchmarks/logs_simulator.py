@@ -40,7 +40,7 @@ class LogScenario:
 
 @dataclass(frozen=True, slots=True)
 class LogTruth:
-    """`fault_lines` are (file, line) of every line that tells of the failure, `rank` the guilty one or None.
+    """`fault_lines` are (file, line) of every line that indicates the failure, `rank` the guilty one or None.
 
     `context_lines` are the stack frames and the code shown with them: part of the event, not events by themselves.
     """

@@ -44,7 +44,7 @@ def all_systems() -> dict[str, float]:
 
 def main() -> None:
     if not DATA.is_dir():
-        print("no ../shared/data/loghub_2k beside the project")
+        print("no ../shared/data/loghub_2k next to the project")
         return
     accuracy = all_systems()
     print("| system | ours, one setting | Drain, one setting per system |\n| --- | --- | --- |")

@@ -17,7 +17,7 @@ from llmprism.logs.reference import Reference
 from llmprism.model.log import CauseClass, LogDiagnosis, Outcome
 
 DATA = Path(__file__).parents[2] / "../shared/data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no ../shared/data beside the project")
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no ../shared/data next to the project")
 
 STAGES = {"data-load": "data", "train-start": "train", "teardown": "shutdown"}
 OUTCOMES = {

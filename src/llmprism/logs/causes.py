@@ -83,7 +83,7 @@ def class_of_exception(name: str, shape: Shape, *, training: bool) -> CauseClass
 
 
 def stage_from_frames(shape: Shape, stage: Stage, *, training: bool) -> Stage:
-    """A sharper stage where the stack of an exception tells what the program was doing.
+    """A sharper stage where the stack of an exception shows what the program was doing.
 
     Before training a stack through the data loader means the data stage; during training it is part of the step. A
     stack through evaluation or checkpoint code names that stage at any time after the start, one through a training

@@ -35,7 +35,7 @@ class FlightRecord:
     """The operation that was under way, such as `nccl:all_reduce`."""
 
 
-class _PlainUnpickler(pickle.Unpickler):
+class _DataUnpickler(pickle.Unpickler):
     """Unpickles containers, numbers and text only."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
@@ -58,7 +58,7 @@ def parse_flight_dump(data: bytes, name: str) -> list[FlightRecord]:
     if len(data) > limits.MAX_FLIGHT_DUMP_BYTES or not found:
         return []
     try:
-        document = json.loads(data) if data.lstrip()[:1] == b"{" else _PlainUnpickler(io.BytesIO(data)).load()
+        document = json.loads(data) if data.lstrip()[:1] == b"{" else _DataUnpickler(io.BytesIO(data)).load()
     except (pickle.UnpicklingError, ValueError, EOFError, TypeError, AttributeError, IndexError, KeyError):
         return []
     except (RecursionError, MemoryError, OverflowError):

@@ -1,6 +1,6 @@
 """The fault library: human-readable TOML entries that say what a line means, and the one matcher for all of them.
 
-A *fault* entry has a pattern, a class, a role and advice; a *marker* entry says what a line tells of the job's progress
+A *fault* entry has a pattern, a class, a role and advice; a *marker* entry says what a line means for the job's progress
 (a stage begins, the run ended well, someone cancelled it). Entries ship in `library/*.toml`; users add files of the
 same form, and an entry of theirs with the same id replaces ours. The reference is docs/reference/fault-library.md.
 
@@ -36,7 +36,7 @@ class FaultRole(StrEnum):
 
 
 class Meaning(StrEnum):
-    """What a marker line tells of the job's progress."""
+    """What a marker line means for the job's progress."""
 
     LAUNCH = "stage.launch"
     INIT = "stage.init"
@@ -65,7 +65,7 @@ class Severity(StrEnum):
 class Fault:
     """What a line means.
 
-    `accuses`: the line names the rank or address that is to blame. `hang`: it tells of waiting. `node_wide`: it speaks
+    `accuses`: the line names the rank or address that is to blame. `hang`: it is about waiting. `node_wide`: it speaks
     of the node, not of one process. `stage`: the stage in which it happens, where nothing else says which.
     `weight` decides between entries that match the same line: the heavier wins.
     """

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from llmprism.logs.scan import Lines
 from llmprism.logs.shapes import FRAME_LINE, MAX_TEXT_CHARS
 
-__all__ = ["is_quoted_code", "line_text", "plain_text"]
+__all__ = ["is_quoted_code", "line_text", "printable_text"]
 
 _QUOTED_REACH: Final = 200
 """Lines above a line of code within which its `File "..."` line is looked for."""
@@ -20,14 +20,14 @@ _ESCAPES: Final = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07
 _CONTROL_BYTES: Final = dict.fromkeys((*range(9), *range(11, 32), 127))
 
 
-def plain_text(raw: bytes) -> str:
+def printable_text(raw: bytes) -> str:
     """Text without escape sequences and control bytes, as the masking sees it."""
     return _ESCAPES.sub(b"", raw).decode("utf-8", "replace").translate(_CONTROL_BYTES)
 
 
 def line_text(buf: NDArray[np.uint8], lines: Lines, row: int, *, tagged: bool = True) -> str:
     start = int(lines.start[row] if tagged else lines.text_start[row])
-    return plain_text(bytes(buf[start : min(int(lines.end[row]), start + MAX_TEXT_CHARS)]))
+    return printable_text(bytes(buf[start : min(int(lines.end[row]), start + MAX_TEXT_CHARS)]))
 
 
 def is_quoted_code(buf: NDArray[np.uint8], lines: Lines, row: int) -> bool:

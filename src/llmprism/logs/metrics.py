@@ -38,7 +38,7 @@ _PATTERNS: Final = (
     (
         Metric.LOSS,
         1.0,
-        re.compile(rf"(?:^|[\s\[({{|,'\"/_])(?:lm |lm_|train(?:ing)?[ _/]?|total[ _])?loss{_NUMBER}", re.I),
+        re.compile(rf"(?:^|[\s\[({{|,:'\"/_])(?:lm |lm_|train(?:ing)?[ _/]?|total[ _])?loss{_NUMBER}", re.I),
     ),
     (Metric.GRAD_NORM, 1.0, re.compile(rf"(?:grad(?:ient)?s?[ _]?norm|gnorm){_NUMBER}", re.I)),
     (Metric.LOSS_SCALE, 1.0, re.compile(rf"loss[ _]scale{_NUMBER}", re.I)),
@@ -63,9 +63,15 @@ _PATTERNS: Final = (
 """(what, scale to seconds, where): a negative scale marks a rate. Megatron-LM, DeepSpeed, NeMo, MaxText, tqdm."""
 
 
+_SUMMARY: Final = re.compile(r"train_runtime|eval_runtime|validation loss at|test loss at")
+"""Lines that sum up a run or an evaluation: their numbers belong to no iteration."""
+
+
 def metric_anchors(text: str) -> list[tuple[Metric, bytes, float]]:
     """The numbers of a line that are known: (what, the bytes before it, scale)."""
     found: dict[Metric, tuple[Metric, bytes, float]] = {}
+    if _SUMMARY.search(text):
+        return []
     for metric, scale, pattern in _PATTERNS:
         if metric in found:
             continue

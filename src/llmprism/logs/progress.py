@@ -100,7 +100,7 @@ class Progress:
         return self.last_iteration
 
     def stage_at(self, file: int, line: int, time_ns: int) -> Stage:
-        """The stage of the job at a line: of its own file where that tells, else by time, else the furthest."""
+        """The stage of the job at a line: of its own file where it shows one, else by time, else the furthest."""
         own = self._stage_in(file, line)
         if own not in _BEFORE_TRAINING or not any(
             t.line.size or t.stage for k, t in enumerate(self.tracks) if k != file

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.logs.library import Library
-from llmprism.logs.linetext import is_quoted_code, line_text, plain_text
+from llmprism.logs.linetext import is_quoted_code, line_text, printable_text
 from llmprism.logs.masking import mask_text, shape_hash
 from llmprism.logs.metrics import ANCHOR_BYTES, METRICS
 from llmprism.logs.scan import Lines
@@ -91,7 +91,7 @@ class ShapeStore:
         raw = bytes(buf[text_start:end])
         shape = describe_shape(
             int(lines.shape[row]),
-            plain_text(raw),
+            printable_text(raw),
             mask_text(raw).decode("utf-8", "replace"),
             bytes(buf[start:text_start]).decode("utf-8", "replace"),
             self.library,

@@ -125,7 +125,7 @@ def looks_like_log(path: Path) -> bool:
 
 
 def _is_json_log(head: bytes) -> bool:
-    """Whether text that is named JSON is a log: one object per line, plain lines, or a flight record."""
+    """Whether text that is named JSON is a log: one object per line, lines of text, or a flight record."""
     first = head.lstrip().split(b"\n", 1)[0].strip()
     if not first.startswith((b"{", b"[")):
         return bool(first)

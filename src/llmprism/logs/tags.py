@@ -50,7 +50,7 @@ _FILE_NODE: Final = re.compile(
     r"(?:^|[^a-z0-9])((?:[a-z][a-z0-9]*-)*(?:node|host|worker|gpu|dgx|server|compute|nid|cn|trn|hgx)[-_]?[a-z]*-?\d+)",
     re.IGNORECASE,
 )
-_PLAIN_HOST: Final = re.compile(r"^[a-z][a-z]*[-_]?(?:[a-z0-9]+[-_])*\d+$", re.IGNORECASE)
+_BARE_HOST: Final = re.compile(r"^[a-z][a-z]*[-_]?(?:[a-z0-9]+[-_])*\d+$", re.IGNORECASE)
 
 _HOST_SHARE: Final = 0.5
 """Share of the first lines that must begin with `name: ` for the file to count as pdsh output."""
@@ -91,7 +91,7 @@ def identity_of_file(name: str) -> Identity:
     node = _FILE_NODE.search(stem)
     folder = next((m[1] for part in reversed(path.parts[:-1]) if (m := _FILE_NODE.search(part))), None)
     host = node[1] if node else folder
-    if host is None and rank is None and _PLAIN_HOST.match(stem) and len(stem) <= 64 and not _is_run_name(stem):
+    if host is None and rank is None and _BARE_HOST.match(stem) and len(stem) <= 64 and not _is_run_name(stem):
         host = stem
     return Identity(
         rank=int(rank[1]) if rank else None,

@@ -1,4 +1,4 @@
-"""Packed bytes → plain bytes, as far as they go.
+"""Packed bytes → unpacked bytes, as far as they go.
 
 Every packing is read through one stream class that gives out all it could unpack before a file breaks off: a truncated
 gzip file is half a log, not no log. The stream never trusts a size that a file states; what it gives out is capped in

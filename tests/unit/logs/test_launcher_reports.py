@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (log lines as they are)
-"""Launchers name the process that ended first; the forms are those of public reports (numbers of the issues beside them)."""
+"""Launchers name the process that ended first; the forms are those of public reports (with the numbers of the issues)."""
 
 from __future__ import annotations
 

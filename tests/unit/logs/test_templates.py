@@ -28,7 +28,7 @@ def test_the_order_of_arrival_does_not_matter(shapes: list[str], seed: int) -> N
     assert {s: one[s].text for s in shapes} == {s: other[s].text for s in shapes}
 
 
-@pytest.mark.skipif(not LOGHUB.is_dir(), reason="no ../shared/data/loghub_2k beside the project")
+@pytest.mark.skipif(not LOGHUB.is_dir(), reason="no ../shared/data/loghub_2k next to the project")
 def test_grouping_accuracy_on_loghub_with_one_setting() -> None:
     import csv
     from collections import defaultdict
