@@ -1,8 +1,9 @@
 """The fault library: human-readable TOML entries that say what a line means, and the one matcher for all of them.
 
-A *fault* entry has a pattern, a class, a role and advice; a *marker* entry says what a line means for the job's progress
-(a stage begins, the run ended well, someone cancelled it). Entries ship in `library/*.toml`; users add files of the
-same form, and an entry of theirs with the same id replaces ours. The reference is docs/reference/fault-library.md.
+A *fault* entry has a pattern, a class, a role and advice; a *marker* entry says what a line means for the job's
+progress (a stage begins, the run ended well, someone cancelled it). Entries ship in `library/*.toml`; users add files
+of the same form, and an entry of theirs with the same id replaces ours. The reference is docs/reference/fault-
+library.md.
 
 Roles: `root` can start a failure; `cascade` is said by those who suffer from someone else's; `warning` is worth a note
 and never a cause by itself; `benign` is noise that looks like trouble. `echo` marks a root that ranks also print when a
