@@ -12,15 +12,13 @@ from typing import NamedTuple
 import pytest
 
 from llmprism.diagnose import job_state
+from llmprism.diagnose.detectors import JOB_DETECTORS, Detector, JobView
 from llmprism.diagnose.evidence import JobEvidence, gather_evidence
-from llmprism.diagnose.imbalance import find_imbalance
-from llmprism.diagnose.late_member import find_late_members
 from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.diagnose.slow_transfer import find_slow_transfers
-from llmprism.diagnose.standstill import find_standstills
-from llmprism.diagnose.stopped import find_stopped
 from llmprism.ingest import assemble_transfers, read_flows, read_topology
 from llmprism.model import Finding, FindingKind, FlowTable, Topology, TransferTable, WhereType, Window
+from llmprism.model.kind_facts import KIND_FACTS, Replay
 from llmprism.parallelism import identify_layout
 from llmprism.pipeline import diagnose
 from llmprism.timeline import reconstruct_timeline
@@ -104,16 +102,15 @@ HEALTHY = [
     *(pytest.param(lambda folder=folder: real(folder), id=folder.name) for folder in FOLDERS if is_healthy(folder)),
 ]
 
+
+def of_each_job(detector: Detector) -> Callable[[Seen], list[Finding]]:
+    return lambda seen: [f for e in seen.evidence for f in detector.find(JobView(e, seen.window))]
+
+
 DETECTORS = [
     pytest.param(lambda seen: find_slow_transfers(seen.evidence), id="slow_transfer"),
-    pytest.param(lambda seen: [f for e in seen.evidence for f in find_late_members(e, {})], id="late_member"),
-    pytest.param(
-        lambda seen: [f for e in seen.evidence for f in find_stopped(e.job, e.timeline, seen.window, e.state)],
-        id="stopped",
-    ),
-    pytest.param(lambda seen: [f for e in seen.evidence for f in find_standstills(e, [])], id="standstill"),
-    pytest.param(lambda seen: [f for e in seen.evidence for f in find_imbalance(e)], id="imbalance"),
     pytest.param(lambda seen: find_slow_storage(seen.outside, seen.members), id="slow_storage"),
+    *(pytest.param(of_each_job(detector), id=detector.name) for detector in JOB_DETECTORS),
 ]
 
 
@@ -132,6 +129,19 @@ def test_every_detector_is_quiet_on_healthy_runs(
 def test_all_detectors_together_are_quiet_too(run: Callable[[], Seen]) -> None:
     seen = run()
     assert diagnose(seen.flows, seen.topology, with_events=False).findings == ()
+
+
+def test_every_kind_is_described_and_every_detector_keeps_to_its_kinds() -> None:
+    assert set(KIND_FACTS) == set(FindingKind)
+    documented = (ROOT / "docs/explanation/diagnosis.md").read_text(encoding="utf-8")
+    for kind, facts in KIND_FACTS.items():
+        assert facts.title, kind
+        assert facts.checks, kind
+        assert facts.needs, kind
+        assert f"`{kind.value}`" in documented, f"{kind.value} is not explained"
+    by_detectors = {kind for detector in JOB_DETECTORS for kind in detector.kinds}
+    by_places = {kind for kind, facts in KIND_FACTS.items() if facts.replay is Replay.TRANSFERS}
+    assert by_detectors | by_places | {FindingKind.SLOW_STORAGE} == set(FindingKind)
 
 
 def test_there_are_healthy_captures_among_the_examples() -> None:

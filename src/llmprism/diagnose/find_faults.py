@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from llmprism.diagnose.detectors import detect
 from llmprism.diagnose.evidence import JobEvidence
-from llmprism.diagnose.imbalance import find_imbalance
-from llmprism.diagnose.late_member import find_late_members
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.diagnose.slow_transfer import find_slow_places
-from llmprism.diagnose.standstill import find_standstills
-from llmprism.diagnose.stopped import SETTLED_STEPS, find_stopped, is_settled
 from llmprism.diagnose.what_if import lost_in_job, priced
 from llmprism.model.finding import Finding, FindingKind, WhereType
 from llmprism.model.flows import TransferTable, Window
@@ -104,14 +101,7 @@ def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> Jo
 
     Nothing is said of a job that has hardly begun: what is usual for it is not known.
     """
-    findings: list[Finding] = []
-    if evidence.steps >= SETTLED_STEPS:
-        findings += find_late_members(evidence, shared.accused())
-    if is_settled(evidence.job, evidence.timeline, window):
-        findings += find_stopped(evidence.job, evidence.timeline, window, evidence.state)
-    if evidence.steps >= SETTLED_STEPS:
-        findings += find_standstills(evidence, [*shared.findings, *findings])
-        findings += find_imbalance(evidence)
+    findings = detect(evidence, window, shared.accused(), shared.findings)
     lost = lost_in_job(evidence, [*shared.findings, *findings])
     own = len(shared.findings)
     return JobFaults(

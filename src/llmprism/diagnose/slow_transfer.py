@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import exp
 from typing import Final
 
 import numpy as np
@@ -61,6 +62,9 @@ MIN_LOSS: Final = 0.05
 
 MIN_TIME_NS: Final = 1_000_000_000
 """How long a place must be slow: a shorter dip is gone before anybody looks."""
+
+LEAD: Final = 5.0
+"""Logarithm of the odds by which a place leads its rival that leaves a fifth of the doubt."""
 
 PLAIN_STEPS: Final = 8
 """Unless it is plain that the place is broken: for so many steps,"""
@@ -164,6 +168,7 @@ class _Case:
     """What is said against one place, job by job."""
 
     place: Place
+    suspect: Suspect
     jobs: list[str] = field(default_factory=list)
     start: list[int] = field(default_factory=list)
     end: list[int] = field(default_factory=list)
@@ -215,7 +220,7 @@ def _accuse(suspect: Suspect, cells: Sequence[SlowCells], whole: dict[str, SlowC
     ends = set().union(*(_ends_of_links(cell) for cell in cells))
     cables = Counter(switch for switch, _ in ends)
     for steps in _stretches(suspect, cells):
-        case = _Case(suspect.place, cables=cables)
+        case = _Case(suspect.place, suspect, cables=cables)
         for cell in cells:
             if cell.job in steps:
                 case.add(replace(cell, links=whole[cell.job].links), steps[cell.job])
@@ -294,12 +299,13 @@ def _finding(case: _Case) -> Finding:
         start_ns=min(case.start),
         end_ns=None if case.open_end else max(case.end),
         severity=round(case.severity, 3),
-        confidence=round(min(0.99, 1.0 - 0.5 * rate / usual), 3),
+        confidence=_confidence(case.suspect),
         lost_gpu_seconds=round(case.lost, 3),
         summary=_summary(case, rate, usual, shared=shared),
         evidence=(
             Evidence("median rate of one megabyte through this place, Gb/s", round(rate, 3), round(usual, 3)),
             Evidence("pairs of training traffic through this place", case.pairs),
+            _odds(case.suspect),
             *(_shares(case) if shared else ()),
         ),
     )
@@ -313,6 +319,22 @@ def _named(case: _Case, *, shared: bool) -> Place:
         if len(only) == 1:
             return WhereType.SWITCH, only[0]
     return where, name
+
+
+def _confidence(suspect: Suspect) -> float:
+    """That it is this place and not its rival: as likely as not where both explain the same."""
+    return round(min(0.99, 1.0 - 0.5 * exp(-(suspect.score - suspect.rival_score) / LEAD)), 3)
+
+
+def _odds(suspect: Suspect) -> Evidence:
+    """How much better the place explains what is slow than the next best one does."""
+    rival = "no other place explains any of it"
+    if suspect.rival is not None:
+        where, name = _both_ways(suspect.rival)
+        rival = f"next best: {where.value} {name if isinstance(name, str) else _shown(where, name)}"
+    return Evidence(
+        f"logarithm of the odds that it is this place ({rival})", round(suspect.score, 1), round(suspect.rival_score, 1)
+    )
 
 
 def _is_shared(case: _Case, usual: float) -> bool:

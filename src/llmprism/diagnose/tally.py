@@ -57,11 +57,18 @@ peer only; senders are throttled more often."""
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A place, its sick cells, and per job that has them the steps in which it is sick."""
+    """A place, its sick cells, and per job that has them the steps in which it is sick.
+
+    `score` is the logarithm of the odds for it, `rival` the place that would explain most without it, of another name,
+    and `rival_score` its odds.
+    """
 
     place: Place
     cells: int
     steps: dict[str, Bool]
+    score: float = 0.0
+    rival: Place | None = None
+    rival_score: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,17 @@ class Tally:
             for cell, says in zip(self.cells, self._says, strict=True)
             if place in cell.passes.number and cell.passes.number[place] in says.steps
         }
-        return Suspect(place, int(cells[best]), steps)
+        others = np.array([_name(other) != _name(place) for other in self._places])
+        rival = int(np.argmax(np.where(others, gain, -np.inf)))
+        known = bool(others.any()) and np.isfinite(gain[rival])
+        return Suspect(
+            place,
+            int(cells[best]),
+            steps,
+            float(gain[best]),
+            self._places[rival] if known else None,
+            max(float(gain[rival]), 0.0) if known else 0.0,
+        )
 
     def take_away(self, suspect: Suspect) -> None:
         """What passes the place while it is sick no longer tells anything."""
@@ -152,6 +169,15 @@ def _says(cell: SlowCells, chance: float) -> _Says:
         if place in steps:
             cells[place] = int(bad[place][steps[place][busy]].sum())
     return _Says(score, cells, steps)
+
+
+def _name(place: Place) -> tuple[WhereType, str | frozenset[str]]:
+    """The same for all directions of a place."""
+    where, name = place
+    if isinstance(name, str):
+        return where, name
+    ends = frozenset(name) - {ONE_WAY, OUT_OF, INTO}
+    return where, next(iter(ends)) if where is WhereType.NIC else ends
 
 
 def _cost(place: Place) -> float:

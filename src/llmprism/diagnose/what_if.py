@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.diagnose.evidence import JobEvidence, first_messages_ns, first_of_members
-from llmprism.model.finding import Finding, FindingKind, Where, WhereType
+from llmprism.model.finding import Finding, Where, WhereType
+from llmprism.model.kind_facts import KIND_FACTS, Replay
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_max, known_median
 
@@ -39,14 +40,7 @@ Float64 = NDArray[np.float64]
 
 __all__ = ["StepGraph", "Touched", "lost_in_job", "priced", "saved_ns"]
 
-REPLAYED: Final = (
-    FindingKind.SLOW_NIC,
-    FindingKind.SLOW_LINK,
-    FindingKind.SLOW_SWITCH,
-    FindingKind.SLOW_GROUP,
-    FindingKind.CONGESTION,
-    FindingKind.SLOW_GPU,
-)
+REPLAYED: Final = tuple(kind for kind, facts in KIND_FACTS.items() if facts.replay is not Replay.NONE)
 
 MIN_HEALTHY: Final = 2
 """Healthy steps from which they tell how long something takes."""
@@ -191,7 +185,7 @@ def _touched(evidence: JobEvidence, graph: StepGraph, finding: Finding) -> Touch
     touched = evidence.counted & (steps.end_ns > finding.start_ns) & (steps.start_ns < until)
     pairs = np.zeros(evidence.job.transfers.pair_count, dtype=np.bool_)
     own: set[int] = set()
-    if finding.kind is FindingKind.SLOW_GPU:
+    if KIND_FACTS[finding.kind].replay is Replay.COMPUTATION:
         own = {row for row, m in enumerate(evidence.job.members) if _name(evidence, m) == finding.where.id}
     else:
         pairs = _pairs_through(evidence, finding.where)

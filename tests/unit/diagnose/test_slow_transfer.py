@@ -195,7 +195,7 @@ def test_two_jobs_that_crowd_a_link_are_congestion_and_both_are_named():
     assert finding.job is None
     assert "one" in finding.summary
     assert "two" in finding.summary
-    assert [item.value for item in finding.evidence[2:]] == [0.5, 0.5]
+    assert [item.value for item in finding.evidence[3:]] == [0.5, 0.5]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""A job that lost speed for a while although nothing that was found explains it.
+
+Catches: a long stretch of steps that nearly all take longer than nearly all others, when no other finding lies in it:
+the job's own code or data, a neighbour on the host, a power cap on all GPUs, a fault that the records cannot show.
+Must not shout at: steps that vary anyway (both sides must hardly overlap), short bouts, pauses, a first part that is
+slower because the job warms up. It names nothing but the job, since when and how much. Tested against all healthy runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
+from llmprism.diagnose.evidence import JobEvidence
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.stats.segments import best_stretches
+
+Bool = NDArray[np.bool_]
+
+__all__ = ["find_unexplained"]
+
+MIN_SLOWDOWN: Final = 1.15
+"""Slower steps against the others, in the median: what costs a tenth of the speed is worth a word, with a margin."""
+
+MIN_STEPS: Final = 5
+"""Slower steps, and others, that must have been seen,"""
+
+MIN_TIME_NS: Final = 5_000_000_000
+"""and how long the slower ones last."""
+
+APART: Final = 1.05
+"""Times the ninth decile of the other steps that the first quartile of the slower ones must reach."""
+
+PRICE: Final = 4.0
+"""Steps' worth of evidence that a stretch must bring: single long steps are nobody's news."""
+
+EXPLAINED: Final = 0.25
+"""Share of the stretch that other findings may cover before it is theirs."""
+
+
+def find_unexplained(
+    evidence: JobEvidence, known: Sequence[Finding], accused: dict[str, list[tuple[int, int]]]
+) -> list[Finding]:
+    """Stretches of slower steps of one job that no finding of `known` explains, and no slow place or server that some
+    of its members (`accused`) use then."""
+    counted = np.flatnonzero(evidence.counted)
+    if counted.size < 2 * MIN_STEPS or evidence.normal_ns <= 0:
+        return []
+    slower = evidence.duration_ns[counted] >= MIN_SLOWDOWN * evidence.normal_ns
+    findings = []
+    for first, after, _ in best_stretches(np.where(slower, 1.0, -1.0), PRICE):
+        steps = np.zeros(evidence.steps, dtype=np.bool_)
+        steps[counted[first:after]] = True
+        if _plainly_slower(evidence, steps) and not _explained(evidence, steps, known, accused):
+            findings.append(_finding(evidence, steps))
+    return findings
+
+
+def _plainly_slower(evidence: JobEvidence, steps: Bool) -> bool:
+    others = evidence.counted & ~steps
+    if steps.sum() < MIN_STEPS or others.sum() < MIN_STEPS or steps[evidence.counted][0]:
+        return False
+    taken, usual = evidence.duration_ns[steps], evidence.duration_ns[others]
+    lasting = _span(evidence, steps)
+    return bool(
+        lasting[1] - lasting[0] >= MIN_TIME_NS
+        and np.median(taken) >= MIN_SLOWDOWN * np.median(usual)
+        and np.quantile(taken, 0.25) >= APART * np.quantile(usual, 0.9)
+    )
+
+
+def _span(evidence: JobEvidence, steps: Bool) -> tuple[int, int]:
+    bounds = evidence.timeline.steps
+    return int(bounds.start_ns[steps][0]), int(bounds.end_ns[steps][-1])
+
+
+def _explained(
+    evidence: JobEvidence, steps: Bool, known: Sequence[Finding], accused: dict[str, list[tuple[int, int]]]
+) -> bool:
+    """Does another finding about this job lie in a good part of the stretch?"""
+    start, end = _span(evidence, steps)
+    names = {evidence.job.transfers.addresses[member] for member in evidence.job.members}
+    times = [(f.start_ns, f.end_ns) for f in known if f.job in (None, evidence.job.id)]
+    times += [time for name, used in accused.items() if name in names for time in used]
+    overlaps = (min(end if until is None else until, end) - max(since, start) for since, until in times)
+    return any(overlap >= EXPLAINED * (end - start) for overlap in overlaps)
+
+
+def _finding(evidence: JobEvidence, steps: Bool) -> Finding:
+    start, end = _span(evidence, steps)
+    taken = float(np.median(evidence.duration_ns[steps]))
+    usual = float(np.median(evidence.duration_ns[evidence.counted & ~steps]))
+    last = bool(steps[evidence.counted][-1])
+    return Finding(
+        kind=FindingKind.SLOW_STEP,
+        job=evidence.job.id,
+        where=Where(WhereType.JOB, evidence.job.id),
+        start_ns=start,
+        end_ns=None if last else end,
+        severity=round(share_lost(evidence, steps), 3),
+        confidence=0.5,
+        lost_gpu_seconds=round(lost_gpu_seconds(evidence, steps), 3),
+        summary=(
+            f"The steps of {evidence.job.id} take {taken / 1e6:.0f} ms where {usual / 1e6:.0f} are usual, and no GPU, "
+            "NIC, link or server stands out: the cause is not visible in the network; ask its owner what changed then."
+        ),
+        evidence=(
+            Evidence("median step while it is slower, ms", round(taken / 1e6, 3), round(usual / 1e6, 3)),
+            Evidence("slower steps", int(steps.sum())),
+        ),
+    )

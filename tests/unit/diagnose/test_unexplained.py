@@ -1,0 +1,50 @@
+"""Slower steps that nothing explains, and those that something does or that are only ragged."""
+
+import numpy as np
+import pytest
+
+from llmprism.diagnose.unexplained import find_unexplained
+from llmprism.model import Evidence, Finding, FindingKind, Where, WhereType
+from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
+
+SECOND = 1_000_000_000
+
+
+def job(duration):
+    return evidence_of(ring_pairs("abcd"), groups=("abcd",), duration=duration)
+
+
+def test_a_job_that_is_slower_for_a_while_is_said_to_be_just_that():
+    evidence = job(during(8, 15, 1.4 * STEP, STEP))
+    (finding,) = find_unexplained(evidence, [], {})
+    assert (finding.kind, finding.where) == (FindingKind.SLOW_STEP, Where(WhereType.JOB, evidence.job.id))
+    steps = evidence.timeline.steps
+    assert (finding.start_ns, finding.end_ns) == (steps.start_ns[8], steps.end_ns[14])
+    assert finding.severity == pytest.approx(1.0 - 1.0 / 1.4, abs=0.01)
+    assert finding.lost_gpu_seconds == pytest.approx(7 * 0.4 * STEP / SECOND * 4, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "duration",
+    [
+        during(8, 10, 3.0 * STEP, STEP),
+        during(0, 8, 1.4 * STEP, STEP),
+        during(8, 15, 1.1 * STEP, STEP),
+        STEP * np.where(np.arange(STEPS) % 2, 1.0, 1.6),
+        STEP * np.random.default_rng(3).uniform(0.7, 1.6, STEPS),
+    ],
+    ids=["short", "warming up", "hardly", "alternating", "ragged"],
+)
+def test_short_slight_and_ragged_steps_are_no_news(duration):
+    assert find_unexplained(job(duration), [], {}) == []
+
+
+def test_what_something_else_explains_is_not_said_again():
+    evidence = job(during(8, 15, 1.4 * STEP, STEP))
+    begin, end = int(evidence.timeline.steps.start_ns[8]), int(evidence.timeline.steps.end_ns[12])
+    other = Finding(
+        FindingKind.SLOW_NIC, None, Where(WhereType.NIC, "a"), begin, end, 0.3, 0.9, 1.0, "slow", (Evidence("x", 1.0),)
+    )
+    assert find_unexplained(evidence, [other], {}) == []
+    assert find_unexplained(evidence, [], {"b": [(begin, end)]}) == [], "a member uses a slow server"
+    assert len(find_unexplained(evidence, [], {"elsewhere": [(begin, end)]})) == 1
