@@ -71,7 +71,8 @@ SCENARIO ?= gloo-short
 LAB_OUT ?= out/lab/$(notdir $(basename $(SCENARIO)))
 
 lab: $(CORE)
-	@$(or $(LAB_PYTHON),$(BIN)/python) -c 'import torch' 2>/dev/null || $(PIP) -e '.[lab]'
+	@$(BIN)/python -c 'import pyarrow' 2>/dev/null || $(PIP) -e '.[lab]'
+	@$(or $(LAB_PYTHON),$(BIN)/python) -c 'import torch' 2>/dev/null || $(PIP) -e '.[frameworks]'
 	$(BIN)/python -m lab run $(SCENARIO) $(LAB_OUT) $(LAB_FLAGS)
 
 lab-score: $(CORE)
