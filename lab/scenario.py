@@ -113,7 +113,7 @@ class Scenario:
     about: str = ""
     split: str = "dev"
     after_fault_s: float = 12.0
-    startup_s: float = 60.0
+    startup_s: float = 120.0
     interleave: str = ""
     window_from_s: float = 0.0
     fabric: FabricSpec = field(default_factory=FabricSpec)
