@@ -18,12 +18,18 @@ SLOW_NIC = EXAMPLES / "slow_nic"
 
 
 def test_postgresql_holds_the_same_and_may_go_away(tmp_path):
+    """Also with a webhook whose address is longer than the column that earlier versions made for it."""
     folder = tmp_path / "pg"
     folder.mkdir()
     database = Postgres(folder)
     database.start()
     running = RunningService(
-        tmp_path, "-t", str(SLOW_NIC / "topology.json"), STORE__URL=database.url, WINDOWS__IDLE_AFTER_S=1e6
+        tmp_path,
+        "-t",
+        str(SLOW_NIC / "topology.json"),
+        STORE__URL=database.url,
+        WINDOWS__IDLE_AFTER_S=1e6,
+        ALERTS__WEBHOOK="http://127.0.0.1:9/" + "long" * 50,
     ).start()
     try:
 

@@ -34,6 +34,7 @@ COMMANDS: Final = (
     CommandEntry("top", "llmprism.cli.top:top", "Show what a service sees, in the terminal."),
     CommandEntry("replay", "llmprism.cli.replay:replay", "Play a capture back to a service."),
     CommandEntry("config", "llmprism.cli.config:app", "Check and show the service's settings, make tokens."),
+    CommandEntry("doctor", "llmprism.cli.doctor:doctor", "Check a service and all around it, and say what to do."),
     CommandEntry("demo", "llmprism.cli.demo:demo", "Diagnose the bundled captures of real training jobs."),
     CommandEntry(
         "simulate", "llmprism.cli.simulate:simulate", "Make the flow records of a simulated cluster, with exact truth."

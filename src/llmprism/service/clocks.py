@@ -8,8 +8,8 @@ on another time, their time is used and the difference is shown.
 - A clock *ahead* of the reference is wrong, because records do not come from the future: the offset is taken off its
   times at once.
 - One *behind* is wrong, or its delivery is slow. Where it sends short batches and stays equally far behind for a while,
-  its times are moved like those of a wrong clock. Where it sends long batches (files of minutes), it is late and
-  nothing is moved.
+  its times are moved like those of a wrong clock. Where it sends long batches (files of minutes), or all exporters of
+  a Kafka topic are behind alike, it is late and nothing is moved.
 - Single records ahead of a clock that is otherwise right are dropped as `future`, whoever sent them.
 
 The *watermark* is how far the clocks that agree have come: each is taken back by as much as it is ahead of the slowest
@@ -66,6 +66,9 @@ FOLLOW: Final = 0.2
 
 HOLE_INTERVALS: Final = 2.0
 """So many of a source's usual intervals are waited for a file that is missing between two others."""
+
+QUEUED: Final = "kafka:"
+"""Sources whose records wait in a queue while this service is slow or away begin so."""
 
 MIN_ROBUST: Final = 20
 """Records of a batch from which its upper quantile is not made by one or two of them."""
@@ -186,10 +189,18 @@ def _judged(
     limit = expected + TOLERANCE_NS
     if small and high - clock.offset_ns > limit:
         return clock, limit
-    moved = _moved(clock, arrival, high - expected, wall_ns)
+    moved = _moved(clock, arrival, high - expected, wall_ns, may_wait=_may_wait(clock, others, lag))
     if moved.jumps > clock.jumps:
         moved = replace(moved, latest_ns=0)
     return _advanced(_learnt(moved, arrival, wall_ns), arrival, limit, wall_ns, rules), limit
+
+
+def _may_wait(clock: Clock, others: Sequence[Clock], lag: int) -> bool:
+    """May the records of this clock have waited in a queue of ours? Those of a Kafka topic do while we are slow, all
+    its exporters alike: only where another of them is on time is this one's clock wrong."""
+    if not clock.source.startswith(QUEUED):
+        return False
+    return not any(one.source == clock.source and abs(one.lag_ns - lag) <= TOLERANCE_NS for one in others)
 
 
 def _alone(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> tuple[Clock, int]:
@@ -217,7 +228,7 @@ def _alone(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> t
     return _advanced(moved, arrival, limit, wall_ns, rules), limit
 
 
-def _moved(clock: Clock, arrival: Arrival, deviation: int, wall_ns: int) -> Clock:
+def _moved(clock: Clock, arrival: Arrival, deviation: int, wall_ns: int, *, may_wait: bool = False) -> Clock:
     """The clock with its offset, given how far the batch lies ahead of what is expected (before the offset)."""
     rest = deviation - clock.offset_ns
     long = max(_span(arrival), clock.span_ns) > LONG_BATCH_NS
@@ -233,7 +244,7 @@ def _moved(clock: Clock, arrival: Arrival, deviation: int, wall_ns: int) -> Cloc
         offset = deviation if deviation > TOLERANCE_NS else 0
         state = ClockState.MOVED if offset else ClockState.AGREES if deviation >= -TOLERANCE_NS else ClockState.LATE
         return replace(clock, offset_ns=offset, state=state, jumps=clock.jumps + 1, behind_since_ns=0)
-    if long:
+    if long or may_wait:
         return replace(clock, offset_ns=0, state=ClockState.LATE, behind_since_ns=0)
     steady = clock.behind_since_ns and abs(deviation - clock.behind_ns) <= STEADY_BY_NS
     if not steady:

@@ -81,7 +81,8 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
-    """In seconds; see `windows.WindowRules`. `idle_after_s`: without any record for so long, time passes anyway."""
+    """In seconds; see `windows.WindowRules`. `idle_after_s`: without any record for so long, time passes anyway.
+    `busy`: share of the time that making windows may take before they are made less often."""
 
     length_s: float = 60.0
     hop_s: float = 4.0
@@ -91,6 +92,7 @@ class WindowSettings:
     idle_after_s: float = 3.0
     future_s: float = 300.0
     max_records: int = 6_000_000
+    busy: float = 0.3
 
     def rules(self) -> WindowRules:
         return WindowRules(
@@ -99,6 +101,7 @@ class WindowSettings:
             lateness=int(self.lateness_s * SECOND),
             steps=self.steps,
             longest=int(self.longest_s * SECOND),
+            busy=self.busy,
         )
 
 
@@ -304,6 +307,7 @@ def _check(config: Config, origin: str) -> None:
     demand(0 < windows.hop_s <= windows.length_s, "windows.hop_s", "must be above 0 and at most length_s")
     demand(windows.length_s <= windows.longest_s <= 86_400, "windows.longest_s", "between length_s and a day")
     demand(windows.lateness_s >= 0, "windows.lateness_s", "cannot be below 0")
+    demand(0 < windows.busy <= 1, "windows.busy", "above 0 and at most 1")
     demand(windows.steps >= 2, "windows.steps", "at least 2")
     demand(windows.max_records >= 1000, "windows.max_records", "at least 1000")
     demand(config.store.keep_flows_h * 3600 >= windows.longest_s, "store.keep_flows_h", "at least the longest window")

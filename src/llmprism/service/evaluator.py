@@ -34,10 +34,19 @@ from llmprism.service.messages import messages_of
 from llmprism.service.picture import layout_documents, picture_document, summary_document
 from llmprism.service.reading import affordable, read_members, read_window
 from llmprism.service.runs import is_settled, stop_silence
-from llmprism.service.silence import gap_of, marked, reported_by, silent_groups
+from llmprism.service.silence import activity, gap_of, marked, reported_by, silent_groups
 from llmprism.service.store import Segment, Store, WindowResult
 from llmprism.service.tracker import Changes, TrackerState, track
-from llmprism.service.windows import SECOND, cannot_keep_up, due_window, following, look_due, started, watermark
+from llmprism.service.windows import (
+    SECOND,
+    cannot_keep_up,
+    check_ends,
+    due_window,
+    following,
+    look_due,
+    started,
+    watermark,
+)
 
 __all__ = ["Evaluator", "TopologyFile"]
 
@@ -89,7 +98,8 @@ class Evaluator:
         self._elapsed_ns = now_ns or time.monotonic_ns
         self._latest_seen: tuple[int, int] = (0, 0)
         self._latest_seen_at = self._elapsed_ns()
-        self._took_ns = 0
+        self._took_ns = self._last_cost_ns = 0
+        self._checked = 0
         self._topology = TopologyFile(config.topology.file)
         self._state, self._plan = store.tracker()
 
@@ -112,6 +122,8 @@ class Evaluator:
         mark = watermark(latest + self._idle_ns(latest, wall), self._rules)
         coming = self._store.next_after(self._plan.next_end - 1)
         window = due_window(self._plan, mark, coming, self._rules)
+        if window is None:
+            window = self._early_window(mark)
         if window is None:
             return False
         window = self._left_out(window, mark)
@@ -153,6 +165,20 @@ class Evaluator:
     def _longest(self) -> int:
         return max((run.reach_ns for run in self._state.runs if run.state.alive), default=0) or self._rules.length
 
+    def _early_window(self, mark: int) -> Window | None:
+        """A window before its time where a run has fallen silent since the last one: a hang must be told soon, also
+        where windows are made seldom."""
+        end = check_ends(self._plan, mark, self._rules)
+        if not end or end == self._checked:
+            return None
+        self._checked = end
+        runs = [run for run in self._state.runs if run.state.alive and is_settled(run) and run.state not in STANDING]
+        start = self._plan.last_end
+        through = self._store.passed_at(end + self._rules.lateness)
+        last = activity(self._store.segments(start, end, through), runs, start, end)
+        silent = [run for run in runs if end - max(run.silent_since_ns, last.get(run.id, 0)) >= stop_silence(run)]
+        return Window(end - self._rules.length, end) if silent else None
+
     def _left_out(self, window: Window, mark: int) -> Window:
         """The latest due window where the machine cannot keep up at all, else this one. What is left out is counted."""
         behind = mark - window.end_ns
@@ -167,7 +193,7 @@ class Evaluator:
         return Window(end - self._rules.length, end)
 
     def _make(self, window: Window, mark: int, latest: int) -> None:
-        begun = time.monotonic()
+        begun, begun_cpu = time.monotonic(), time.process_time_ns()
         through = self._store.passed_at(window.end_ns + self._rules.lateness)
         topology = self._topology.refresh()
         base, note = self._base_look(window, through, topology)
@@ -178,9 +204,9 @@ class Evaluator:
             names = ", ".join(sorted(unwatched)[:3])
             more = f" and {len(unwatched) - 3} more" if len(unwatched) > 3 else ""
             note = note or f"nobody reports on {names}{more} any more: look at their collector"
-        self._took_ns = int(1e9 * (time.monotonic() - begun))
+        self._note_cost(time.process_time_ns() - begun_cpu)
         plan = replace(following(window, mark, self._took_ns, self._rules), mark_ns=latest)
-        took = self._took_ns // 10**6
+        took = int(1000 * (time.monotonic() - begun))
         result = WindowResult(
             start_ns=window.start_ns,
             end_ns=window.end_ns,
@@ -211,6 +237,11 @@ class Evaluator:
         for life in changes.findings:
             if life.id in changes.opened or life.id in changes.closed:
                 log.warning("finding", extra={"id": life.id, "phase": life.phase.value, "what": life.finding.summary})
+
+    def _note_cost(self, cpu_ns: int) -> None:
+        """What a window costs is the lesser of the last two: the first one of a process compiles, and processor time
+        is counted, because a machine that is busy otherwise must not change which windows are made."""
+        self._took_ns, self._last_cost_ns = min(cpu_ns, self._last_cost_ns), cpu_ns
 
     def _tracked(self, looks: list[Look], through: int) -> tuple[TrackerState, Changes, frozenset[str]]:
         """What these looks change, without concluding anything about runs that nobody reports on."""

@@ -16,7 +16,16 @@ import numpy as np
 from llmprism.model.flows import Int64, Window
 from llmprism.model.report import JobReport, Report
 
-__all__ = ["CLEAR_STEPS", "Look", "is_clear", "last_active", "longest_pause", "member_names", "usual_steps"]
+__all__ = [
+    "CLEAR_STEPS",
+    "TRAINING_BYTES",
+    "Look",
+    "is_clear",
+    "last_active",
+    "longest_pause",
+    "member_names",
+    "usual_steps",
+]
 
 CLEAR_STEPS: Final = 5
 """Steps that a look must show: the fewest of which a median and a spread mean something."""

@@ -32,7 +32,7 @@ from llmprism.service.tracker import TrackerState
 from llmprism.service.window_rows import WindowResult, write_window
 from llmprism.service.windows import WindowPlan
 
-__all__ = ["Batch", "Segment", "SourceBatch", "Store", "WindowResult", "create_tables"]
+__all__ = ["SQLITE_FILE", "Batch", "Segment", "SourceBatch", "Store", "WindowResult", "create_tables"]
 
 SQLITE_FILE: Final = "llmprism.db"
 

@@ -4,8 +4,10 @@ The watermark is how far the sources that agree have come (`clocks`), less the l
 when the watermark has passed its end. Windows end at multiples of the hop and have one length. A gap without records is
 jumped over in one go.
 
-The hop is as short as the machine can afford: it doubles while windows take longer than it, or while too many of them
-are due at once (a file of five minutes arrives). It never grows beyond half a window, so that no time is left out.
+The hop is as short as the machine can afford: it grows while windows take more than their share of it, or while too
+many of them are due at once (a file of five minutes arrives). It never grows beyond half a window, so that no time is
+left out. Where it is longer than the base hop, the runs' activity is checked in between (`check_ends`): a window is
+made at once when one has fallen silent.
 
 A job whose steps do not show in one window gets looks of its own: at its own records only, over a span that doubles
 until enough steps show. A look twice as long is made half as often, so that all lengths cost the same per second. A
@@ -27,6 +29,7 @@ __all__ = [
     "WindowRules",
     "affordable_hop",
     "cannot_keep_up",
+    "check_ends",
     "due_window",
     "following",
     "hop_of",
@@ -39,9 +42,6 @@ __all__ = [
 
 SECOND: Final = 1_000_000_000
 
-BUSY: Final = 0.6
-"""Share of the hop that making a window may take: the rest is for the longer looks at slow jobs."""
-
 CATCH_UP_NS: Final = 30 * SECOND
 """Work that may be due at once before the hop grows: windows are then at most this far behind."""
 
@@ -53,6 +53,7 @@ class WindowRules:
     `length`: a minute, as in the paper. `hop`: how often a picture is made; two hops and the lateness stay under the
     15 s in which a hang must be told. `lateness`: exporters flush every second or two. `steps`: the methods need about
     eight steps to tell a slow step from a usual one. `longest`: ten steps of the longest step known (46.6 s), twice.
+    `busy`: share of a hop that making its window may take; the rest of the time is the intake's and other programs'.
     """
 
     length: int = 60 * SECOND
@@ -60,6 +61,7 @@ class WindowRules:
     lateness: int = 2 * SECOND
     steps: int = 8
     longest: int = 960 * SECOND
+    busy: float = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,17 @@ def due_window(plan: WindowPlan, mark_ns: int, next_record_ns: int | None, rules
 def affordable_hop(behind_ns: int, took_ns: int, rules: WindowRules) -> int:
     """The shortest hop for which windows that take so long each keep up, given how far behind they are."""
     hop = rules.hop
-    while 4 * hop <= rules.length and (took_ns > BUSY * hop or behind_ns / hop * took_ns > CATCH_UP_NS):
-        hop *= 2
+    most = max(rules.hop, rules.length // 2 // rules.hop * rules.hop)
+    while hop < most and (took_ns > rules.busy * hop or behind_ns / hop * took_ns > CATCH_UP_NS):
+        hop = min(2 * hop, most)
     return hop
+
+
+def check_ends(plan: WindowPlan, mark_ns: int, rules: WindowRules) -> int:
+    """The latest multiple of the base hop between the last window and the next one that the watermark has passed; 0
+    where there is none."""
+    end = min(mark_ns, plan.next_end - 1) // rules.hop * rules.hop
+    return end if plan.last_end and end > plan.last_end else 0
 
 
 def following(done: Window, mark_ns: int, took_ns: int, rules: WindowRules) -> WindowPlan:

@@ -188,6 +188,18 @@ def test_a_file_that_never_comes_is_given_up():
     assert watched.mark == NOW + 2700 * S
 
 
+def test_a_topic_that_lags_is_late_and_one_exporter_of_it_that_is_behind_is_wrong():
+    watched = Watched("http:a", "http:b", "kafka:flows/3")
+    for second in range(1, 60):
+        watched.send(second, [arrival(0, second), arrival(1, second), arrival(2, second - 60)])
+    assert watched.clocks["kafka:flows/3", ""].state is ClockState.LATE
+    watched = Watched("http:a", "kafka:flows/3")
+    for second in range(1, 60):
+        leaves = [arrival(1, second - (60 if n == 2 else 0), exporter=f"leaf{n}") for n in range(4)]
+        watched.send(second, [arrival(0, second), *leaves])
+    assert {clock.exporter for clock in watched.clocks.values() if clock.offset_ns} == {"leaf2"}
+
+
 def test_a_restart_keeps_offsets_and_forgets_lags():
     watched = steady(["http:a", "http:b", "http:c"], 30, {2: lambda _second: 60})
     slept = {key: clock.asleep() for key, clock in watched.clocks.items()}

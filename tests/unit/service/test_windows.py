@@ -7,6 +7,7 @@ from llmprism.service.windows import (
     WindowPlan,
     WindowRules,
     affordable_hop,
+    check_ends,
     due_window,
     following,
     look_due,
@@ -64,7 +65,7 @@ def test_a_machine_that_is_too_slow_makes_fewer_windows():
 
 
 def test_a_fast_machine_keeps_the_hop_whatever_the_number_of_records():
-    assert affordable_hop(0, 2 * SECOND, RULES) == RULES.hop
+    assert affordable_hop(0, SECOND, RULES) == RULES.hop
 
 
 def test_many_windows_due_at_once_are_fewer_and_still_overlap():
@@ -87,3 +88,11 @@ def test_ends_rise(behind, took, first):
         assert after.next_end > window.end_ns
         assert after.next_end % RULES.hop == 0
         plan = after
+
+
+def test_activity_is_checked_between_windows_that_are_made_seldom():
+    plan = WindowPlan(128 * SECOND, 100 * SECOND, 101 * SECOND)
+    assert check_ends(plan, 103 * SECOND, RULES) == 0
+    assert check_ends(plan, 109 * SECOND, RULES) == 108 * SECOND
+    assert check_ends(plan, 200 * SECOND, RULES) == 124 * SECOND
+    assert check_ends(WindowPlan(104 * SECOND, 100 * SECOND), 103 * SECOND, RULES) == 0

@@ -151,6 +151,22 @@ def test_files_of_minutes_late_and_out_of_order_are_looked_at_completely(play):
     assert run.steps >= 220 / 0.6
 
 
+def test_a_job_that_stops_is_told_soon_also_where_windows_are_made_seldom(play):
+    ring = jobs(3)
+    ring[2].until_s = 41.0
+    cluster = play([Sender("http", ring)])
+    cluster.play(range(38))
+    cluster.evaluator._took_ns = 20 * S
+    cluster.evaluator._plan = replace(cluster.evaluator._plan, next_end=BEGIN + 64 * S)
+    for second in range(38, 56):
+        cluster.play([second])
+        if cluster.states()["j2"] not in ("running", "slowed"):
+            break
+    assert second - 41 < 15
+    made = History(cluster.store).windows(None, None, None, 5)["items"]
+    assert made[0]["end_ns"] < BEGIN + 56 * S
+
+
 def test_the_page_names_the_source_and_its_offset(play):
     ring = jobs(3)
     senders = [Sender(f"http:{job.name}", [job]) for job in ring]
