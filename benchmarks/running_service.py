@@ -29,12 +29,13 @@ def free_port() -> int:
 class Service:
     """Started at once. `settings` are environment overrides, `SECTION__KEY`; time passes with the records only."""
 
-    def __init__(self, folder: Path, capture: Path, *arguments: str, **settings: object) -> None:
+    def __init__(self, folder: Path, capture: Path | None, *arguments: str, **settings: object) -> None:
         self.capture = capture
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.command = [sys.executable, "-m", "llmprism", "serve", "--port", str(self.port)]
-        self.command += ["--data", str(folder), "-t", str(capture / "topology.json"), *arguments]
+        self.command += ["--data", str(folder), *arguments]
+        self.command += ["-t", str(capture / "topology.json")] if capture is not None else []
         settings = {"WINDOWS__IDLE_AFTER_S": "1e9", "LOG__LEVEL": "error", **settings}
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
         self.environment |= {f"LLMPRISM_{key}": str(value) for key, value in settings.items()}
@@ -53,6 +54,7 @@ class Service:
 
     def send(self, speed: float) -> None:
         """Plays the whole capture; batches that are turned away are sent again."""
+        assert self.capture is not None
         with opened([str(self.capture / "flows.parquet")]) as records:
             play(records, HttpTarget(self.url, "bench", retries=10_000), speed=speed, keep_times=True)
 

@@ -1,6 +1,7 @@
 """Several workers on one cluster: what each of them may do, and what is left when one of them dies."""
 
 import threading
+import time
 from dataclasses import replace
 
 import duckdb
@@ -141,6 +142,9 @@ def test_a_leader_that_lost_its_lock_cannot_write(stores):
     assert other.state("word") == "mine"
     assert not one.lead()
     other.close()
+    until = time.monotonic() + 10
+    while not one.lead() and time.monotonic() < until:
+        time.sleep(0.1)
     assert one.lead()
 
 

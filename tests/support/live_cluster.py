@@ -9,52 +9,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import duckdb
-import numpy as np
 
 from llmprism.service.config import Config
 from llmprism.service.evaluator import Evaluator
 from llmprism.service.history import History
 from llmprism.service.intake import Intake, Payload, clear_incoming
 from llmprism.service.store import Store
+from ring_jobs import BEGIN, RingJob, S, write_records
 
-S = 1_000_000_000
-BEGIN = 1_790_000_000 * S
-
-
-@dataclass
-class RingJob:
-    """Steps of `period_s` until `until_s`; in the time between `pauses` it does nothing."""
-
-    name: str
-    gpus: int = 8
-    period_s: float = 0.5
-    until_s: float = 1e9
-    pauses: tuple[tuple[float, float], ...] = ()
-    chunks: int = 6
-
-    def records(self, start_s: float, end_s: float) -> list[tuple[int, int, str, str, int]]:
-        """(start_ns, end_ns, src, dst, bytes) of the records that end in this time."""
-        made = []
-        for step in range(int(start_s / self.period_s) - 1, int(end_s / self.period_s) + 2):
-            begin = step * self.period_s
-            if step < 0 or begin + self.period_s > self.until_s or any(a <= begin < b for a, b in self.pauses):
-                continue
-            for chunk in range(self.chunks):
-                at = begin + self.period_s * (0.6 + 0.35 * chunk / self.chunks)
-                end = at + self.period_s * 0.35 / self.chunks
-                if start_s <= end < end_s:
-                    span = BEGIN + int(at * S), BEGIN + int(end * S)
-                    made += [
-                        (span[0] + gpu, span[1] + gpu, self._gpu(gpu), self._gpu((gpu + 1) % self.gpus), 20_000_000)
-                        for gpu in range(self.gpus)
-                    ]
-        return made
-
-    def _gpu(self, index: int) -> str:
-        return f"{self.name}-gpu{index}"
+__all__ = ["BEGIN", "LiveCluster", "RingJob", "S", "Sender", "write_records"]
 
 
 @dataclass
@@ -123,14 +88,3 @@ class LiveCluster:
 
     def findings(self) -> list[str]:
         return [f"{one['kind']} {one['job']}" for one in History(self.store).findings(limit=1000)["items"]]
-
-
-def write_records(
-    database: duckdb.DuckDBPyConnection, path: Path, records: list[tuple[int, int, str, str, int]], offset_s: float
-) -> None:
-    start, end, src, dst, size = (np.array(column) for column in zip(*records, strict=True))
-    move = int(offset_s * S)
-    columns = {"start_ns": start + move, "end_ns": end + move, "src": src, "dst": dst, "bytes": size}
-    database.register("sent", columns)
-    database.execute(f"COPY (SELECT * FROM sent) TO '{path}' (FORMAT parquet)")
-    database.unregister("sent")

@@ -34,8 +34,8 @@ from llmprism.service.messages import messages_of
 from llmprism.service.picture import layout_documents, picture_document, summary_document
 from llmprism.service.reading import affordable, read_members, read_window
 from llmprism.service.runs import is_settled, stop_silence
-from llmprism.service.silence import activity, gap_of, marked, reported_by, silent_groups
-from llmprism.service.store import Segment, Store, WindowResult
+from llmprism.service.silence import activity, gap_of, marked, silent_groups, unreported
+from llmprism.service.store import Store, WindowResult
 from llmprism.service.tracker import Changes, TrackerState, track
 from llmprism.service.windows import (
     SECOND,
@@ -255,7 +255,7 @@ class Evaluator:
             before = replace(before, runs=runs)
         state, changes = track(before, looks, self._rules, self._store.has_run)
         stopped = silent_groups(before.runs, state.runs, window.end_ns)
-        unwatched = frozenset(run.id for group in stopped if _unreported(segments, group) for run in group)
+        unwatched = frozenset(run for group in stopped for run in unreported(segments, group))
         if unwatched:
             runs = tuple(
                 marked(run, run.silent_since_ns, window.end_ns) if run.id in unwatched else run for run in before.runs
@@ -311,9 +311,3 @@ class Evaluator:
             log.exception("a window could not be diagnosed", extra={"end_ns": window.end_ns})
             self._store.add_counts("service", [("windows_failed", "", 1)])
             return empty, f"this window could not be diagnosed ({type(error).__name__}); the next one is tried"
-
-
-def _unreported(segments: list[Segment], group: list[RunLife]) -> bool:
-    """Does none of the sources that reported on these runs report anything any more?"""
-    known, alive = reported_by(segments, group)
-    return bool(known) and not alive

@@ -1,7 +1,7 @@
 """Silence that is nobody's fault but the collector's: runs that no source reports on.
 
 A job that stops and a collector that dies look alike: no more records. What tells them apart is who else falls silent.
-Several runs that stop within seconds of each other, all reported by sources that report nothing at all any more, are
+Several runs of one source that stop within seconds of each other, and whose sources report nothing at all any more, are
 not watched; the same holds for all runs while there is no record of anybody. A run that is alone with its source is
 believed to have stopped. Of unwatched runs nothing is concluded, and when their records come again, the gap is not
 taken for a standstill.
@@ -9,19 +9,21 @@ taken for a standstill.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import duckdb
 
-from llmprism.ingest.database import open_database
+from llmprism.ingest.database import Database, open_database
 from llmprism.model.live import LiveState, RunLife
 from llmprism.service.looks import TRAINING_BYTES
 from llmprism.service.store import Segment
 from llmprism.service.windows import SECOND
 
-__all__ = ["TOGETHER_NS", "activity", "gap_of", "marked", "reported_by", "silent_groups"]
+__all__ = ["TOGETHER_NS", "activity", "gap_of", "marked", "silent_groups", "unreported"]
 
 TOGETHER_NS: Final = 3 * SECOND
 """Runs that fall silent within this time of each other did so together."""
@@ -74,16 +76,13 @@ def activity(segments: Sequence[Segment], runs: Sequence[RunLife], start_ns: int
     files = [segment.path for segment in segments if segment.path.exists()]
     if not files or not runs:
         return {}
-    listed = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
     members = [(name, run.id) for run in runs for name in run.members]
     try:
         with open_database() as (connection, _):
-            connection.execute(
-                "CREATE TEMP TABLE mine AS SELECT unnest($1::VARCHAR[]) AS src, unnest($2::VARCHAR[]) AS run",
-                [[name for name, _ in members], [run for _, run in members]],
-            )
+            _members_table(connection, members)
             rows = connection.execute(
-                f"SELECT run, max(end_ns) FROM read_parquet([{listed}], union_by_name=true) JOIN mine USING (src) "
+                f"SELECT run, max(end_ns) FROM read_parquet([{_listed(files)}], union_by_name=true) "
+                "JOIN mine USING (src) "
                 f"WHERE end_ns > {start_ns} AND end_ns <= {end_ns} AND bytes >= {TRAINING_BYTES} GROUP BY run"
             ).fetchall()
     except duckdb.Error:
@@ -91,32 +90,45 @@ def activity(segments: Sequence[Segment], runs: Sequence[RunLife], start_ns: int
     return {run: int(last) for run, last in rows}
 
 
-def reported_by(segments: Sequence[Segment], group: Sequence[RunLife]) -> tuple[set[str], set[str]]:
-    """(sources and exporters that reported on these runs before they fell silent, those of them that have reported
-    anything since). Empty where the segments do not say."""
+def unreported(segments: Sequence[Segment], group: Sequence[RunLife]) -> frozenset[str]:
+    """The runs of a group that fell silent together of which nobody reports any more: all sources and exporters that
+    reported on them have fallen silent, and one of them reported on another run of the group too. (A run that is alone
+    with its source has stopped.) None where the segments do not say who reported."""
     first = min(run.silent_since_ns for run in group)
     last = max(run.silent_since_ns for run in group)
-    names = [name for run in group for name in run.members][:MAX_MEMBERS]
+    names = [(name, run.id) for run in group for name in run.members][:MAX_MEMBERS]
     files = [segment.path for segment in segments if segment.end_ns > first - BEFORE_NS and segment.path.exists()]
     if not files:
-        return set(), set()
-    listed = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+        return frozenset()
     reporter = "source || ' ' || coalesce(exporter, '') AS reporter"
-    flow = f"(SELECT src, dst, end_ns, {reporter} FROM read_parquet([{listed}], union_by_name=true))"
+    flow = f"(SELECT src, end_ns, {reporter} FROM read_parquet([{_listed(files)}], union_by_name=true))"
     try:
         with open_database() as (connection, _):
-            connection.execute("CREATE TEMP TABLE mine AS SELECT unnest($1::VARCHAR[]) AS address", [names])
-            reporters = connection.execute(
-                f"SELECT DISTINCT reporter FROM {flow} WHERE end_ns BETWEEN {first - BEFORE_NS} AND {last} "
-                "AND (src IN (FROM mine) OR dst IN (FROM mine))"
+            _members_table(connection, names)
+            before = connection.execute(
+                f"SELECT DISTINCT run, reporter FROM {flow} JOIN mine USING (src) "
+                f"WHERE end_ns BETWEEN {first - BEFORE_NS} AND {last} AND reporter IS NOT NULL"
             ).fetchall()
-            alive = connection.execute(
+            after = connection.execute(
                 f"SELECT DISTINCT reporter FROM {flow} WHERE end_ns > {last + TOGETHER_NS}"
             ).fetchall()
     except duckdb.Error:
-        return set(), set()
-    known = {row[0] for row in reporters if row[0]}
-    return known, known & {row[0] for row in alive}
+        return frozenset()
+    alive = {row[0] for row in after}
+    shared = Counter(name for _, name in before)
+    watched = {run for run, name in before if name in alive}
+    return frozenset(run for run, name in before if shared[name] > 1 and run not in watched)
+
+
+def _listed(files: Sequence[Path]) -> str:
+    return ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+
+
+def _members_table(connection: Database, members: Sequence[tuple[str, str]]) -> None:
+    connection.execute(
+        "CREATE TEMP TABLE mine AS SELECT unnest($1::VARCHAR[]) AS src, unnest($2::VARCHAR[]) AS run",
+        [[name for name, _ in members], [run for _, run in members]],
+    )
 
 
 def marked(run: RunLife, from_ns: int, to_ns: int) -> RunLife:

@@ -126,6 +126,17 @@ def test_a_job_that_stops_while_its_source_goes_on_is_told(play):
     assert [states[f"j{n}"] for n in range(3)] == ["running"] * 3
 
 
+def test_jobs_alone_with_their_sources_that_stop_at_one_moment_have_stopped(play):
+    """A switch takes two tenants along: each has a collector of its own, so neither is a dead collector's job."""
+    ring = jobs(4)
+    ring[2].until_s = ring[3].until_s = 30.0
+    cluster = play([Sender(f"http:{job.name}", [job]) for job in ring])
+    cluster.play(range(46))
+    states = cluster.states()
+    assert [states[job.name] for job in ring[:2]] == ["running"] * 2
+    assert "running" not in (states["j2"], states["j3"])
+
+
 def test_files_of_minutes_late_and_out_of_order_are_looked_at_completely(play):
     """Files of 40 s that come 12 s late, two of them in the wrong order."""
     job = RingJob("j0", until_s=100.0)
