@@ -17,8 +17,8 @@ import math
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.kernel import kernel
 from llmprism.model.flows import FlowTable, Int64, TransferTable
@@ -27,8 +27,6 @@ __all__ = ["assemble_transfers"]
 
 _BINS: Final = 80
 """Histogram bins for the pauses: five per octave from 16 µs on, enough to place the valley within 15 %."""
-
-Float64 = NDArray[np.float64]
 
 
 @kernel

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, Int64
 from llmprism.errors import UsageError
 
 if TYPE_CHECKING:
     from llmprism.model.congestion import CongestionTable
 
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.score.document import JobFacts
 from llmprism.score.jobs import JobMatch
 from llmprism.score.measures import SetScore
@@ -24,8 +25,6 @@ __all__ = ["TOLERANCE", "StepsScore", "match_boundaries", "median_step_ns", "sco
 
 TOLERANCE = 0.10
 """Share of the median true step time: ten times the 1 % that good reports reach, a fifth of what chance needs."""
-
-Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, Int64
+
 __all__ = ["Bytes", "Int32", "Int64", "Work"]
 
 Bytes = NDArray[np.uint8]
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
 
 
 class Work(NamedTuple):
