@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from functools import cache
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 from llmprism.logs.diagnose import diagnose_log
 from llmprism.logs.joblog import JobLog
+from llmprism.logs.l4 import diagnose_by_l4
 from llmprism.logs.library import Library, load_library
-from llmprism.logs.reader import read_job
+from llmprism.logs.reader import read_job, read_job_lines
 from llmprism.logs.reference import Reference
 from llmprism.model.log import CauseClass, LogDiagnosis, Outcome
 
@@ -129,3 +131,52 @@ def test_captures_without_a_failure_are_quiet(capture: str) -> None:
     found = diagnose_log(log_of(DATA / "captures" / capture / "logs.tar.gz"))
     assert found.outcome is Outcome.SUCCESS
     assert found.cause.cause_class is CauseClass.NONE
+
+
+GUILTY = {"captures/crash": 6, "frameworks/fsdp_crash": 6, "frameworks/pipe_int_hang": 5}
+
+
+@needs_data
+@pytest.mark.parametrize("capture", GUILTY)
+def test_the_guilty_rank_is_first_and_l4_is_not_better(capture: str) -> None:
+    path = DATA / capture / "logs.tar.gz"
+    ours = [suspect.rank for suspect in diagnose_log(log_of(path)).ranking]
+    l4 = [suspect.rank for suspect in diagnose_by_l4(*read_job_lines([path], library())).ranking]
+    assert ours[0] == GUILTY[capture]
+    assert l4.index(GUILTY[capture]) >= ours.index(GUILTY[capture])
+
+
+@needs_data
+def test_a_hang_that_no_line_speaks_of_is_seen() -> None:
+    found = diagnose_log(log_of(DATA / "frameworks/pipe_int_hang/logs.tar.gz"))
+    assert (found.outcome.value, found.symptom.value, found.suspects[0].rank) == ("running", "hang", 5)
+
+
+@needs_data
+@pytest.mark.parametrize(
+    "capture", ["ds_pipe_slowgpu", "ds_zero2_stall", "hf_eval", "meg_moe_ep4", "start_end", "two_same"]
+)
+def test_running_frameworks_are_quiet(capture: str) -> None:
+    found = diagnose_log(log_of(DATA / "frameworks" / capture / "logs.tar.gz"))
+    assert found.cause.cause_class is CauseClass.NONE
+
+
+FORMS = {
+    "colour": lambda line: f"\x1b[36m{line[:20]}\x1b[0m\x1b[1;31m{line[20:]}\x1b[0m",
+    "docker": lambda line: json.dumps({"log": line + "\n", "stream": "stdout", "time": "2026-11-15T01:02:03.1Z"}),
+    "kubernetes": lambda line: f"2026-11-15T01:02:03.000000001Z stdout F {line}",
+}
+
+
+@needs_data
+@pytest.mark.parametrize("form", FORMS)
+def test_what_collectors_put_around_lines_changes_nothing(form: str, tmp_path: Path) -> None:
+    for entry in manifest()[::4]:
+        text = gzip.decompress((DATA / "trainlogs" / entry["file"]).read_bytes()).decode("utf-8", "replace")
+        path = tmp_path / f"{entry['family']}.log"
+        path.write_text("\n".join(map(FORMS[form], text.split("\n"))), encoding="utf-8")
+        found, bare = (
+            diagnose_log(read_job([path], library())),
+            diagnose_log(log_of(DATA / "trainlogs" / entry["file"])),
+        )
+        assert (found.outcome, found.cause.cause_class) == (bare.outcome, bare.cause.cause_class), entry["file"]

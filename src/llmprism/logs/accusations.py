@@ -17,7 +17,7 @@ Accused = int | str
 
 _PEER_ADDRESS: Final = re.compile(r"(?:from|to|peer|remote)\s+\[?(\d+\.\d+\.\d+\.\d+)")
 _PEER_RANK: Final = re.compile(
-    r"(?:remote rank:? ?\[?|peer rank |from peer |with peer |[Rr]anks? |/task:|^\s*(?:- )?\[)(\d+(?:, ?\d+)*)"
+    r"(?:remote rank:? ?\[?|peer rank |from peer |with peer |[Rr]anks? |/task:|^\s*(?:- )?\[)(\d{1,9}(?:, ?\d{1,9})*)"
 )
 _OWN_TAG: Final = re.compile(r"^\s*\[[Rr]ank \d+\]:?")
 

@@ -96,31 +96,37 @@ REPORT_LINE: Final = re.compile(
 _TORCH: Final = {
     "time": re.compile(r"^\s*time\s+: (\d{4}-\d\d-\d\d)_(\d\d:\d\d:\d\d)"),
     "host": re.compile(r"^\s*host\s+: (\S+)"),
-    "rank": re.compile(r"^\s*rank\s+: (\d+) \(local_rank: (\d+)\)"),
-    "exit": re.compile(r"^\s*exitcode\s+: (-?\d+)(?: \(pid: (\d+)\))?"),
+    "rank": re.compile(r"^\s*rank\s+: (\d{1,9}) \(local_rank: (\d{1,9})\)"),
+    "exit": re.compile(r"^\s*exitcode\s+: (-?\d{1,9})(?: \(pid: (\d{1,9})\))?"),
 }
 _SRUN: Final = re.compile(r"srun: error: ([\w.-]+): tasks? ([\d,\s-]+): (.+)$")
-_EXIT_CODE: Final = re.compile(r"exit code (\d+)")
+_EXIT_CODE: Final = re.compile(r"exit code (\d{1,9})")
 _MPI_NOTICED: Final = re.compile(
-    r"noticed that process rank (\d+) with PID (\d+) on node (\S+) exited on signal (\d+)(?: \(([^)]*)\))?"
+    r"noticed that process rank (\d{1,9}) with PID (\d{1,9}) on node (\S+) exited on signal (\d{1,9})(?: \(([^)]*)\))?"
 )
-_MPI_NAME: Final = re.compile(r"Process name: \[(?:\[\d+,\d+\],|[\w.@-]+,)(\d+)\]")
-_MPI_CODE: Final = re.compile(r"^\s*Exit code: +(-?\d+)")
-_MPI_ABORT: Final = re.compile(r"MPI_ABORT was invoked on rank (\d+)")
-_HYDRA: Final = re.compile(r"=\s+(?:RANK (\d+) )?PID (\d+) RUNNING AT (\S+)")
-_HYDRA_CODE: Final = re.compile(r"=\s+(?:EXIT CODE: (\d+)|KILLED BY SIGNAL: (\d+))")
-_DEEPSPEED: Final = re.compile(r"--local_rank=(\d+).*exits with return code = (-?\d+)")
+_MPI_NAME: Final = re.compile(r"Process name: \[(?:\[\d+,\d+\],|[\w.@-]+,)(\d{1,9})\]")
+_MPI_CODE: Final = re.compile(r"^\s*Exit code: +(-?\d{1,9})")
+_MPI_ABORT: Final = re.compile(r"MPI_ABORT was invoked on rank (\d{1,9})")
+_HYDRA: Final = re.compile(r"=\s+(?:RANK (\d{1,9}) )?PID (\d{1,9}) RUNNING AT (\S+)")
+_HYDRA_CODE: Final = re.compile(r"=\s+(?:EXIT CODE: (\d{1,9})|KILLED BY SIGNAL: (\d{1,9}))")
+_DEEPSPEED: Final = re.compile(r"--local_rank=(\d{1,9}).*exits with return code = (-?\d{1,9})")
 _SPAWN: Final = re.compile(
-    r"[Pp]rocess (\d+) terminated with (?:signal (SIG\w+)|exit code (-?\d+)|the following error)"
+    r"[Pp]rocess (\d{1,9}) terminated with (?:signal (SIG\w+)|exit code (-?\d{1,9})|the following error)"
 )
-_LIGHTNING: Final = re.compile(r"Child process with PID (\d+) terminated with code (-?\d+)")
+_LIGHTNING: Final = re.compile(r"Child process with PID (\d{1,9}) terminated with code (-?\d{1,9})")
 _RAY_IP: Final = re.compile(r"[Ww]orker IP address: ([\d.]+)|^\s*ip: ([\d.]+)|address: ([\d.]+) and node name")
-_RAY_PID: Final = re.compile(r"Worker PID: (\d+)|^\s*pid: (\d+)")
-_JAX_TASK: Final = re.compile(r"/job:\w+/replica:\d+/task:(\d+)")
+_RAY_PID: Final = re.compile(r"Worker PID: (\d{1,9})|^\s*pid: (\d{1,9})")
+_JAX_TASK: Final = re.compile(r"/job:\w+/replica:\d+/task:(\d{1,9})")
 _JAX_DEAD: Final = re.compile(
     r"heartbeat timeout|stopped sending heartbeats|unhealthy|has (?:failed|crashed)|timed out task"
     r"|not (?:healthy|connected)"
 )
+MAX_TASKS: Final = 4_096
+"""Tasks that one line names: srun lists those of one node."""
+
+MAX_REPORTS: Final = 50_000
+"""Reports of one job: one for each process of the largest jobs."""
+
 _REACH: Final = 6
 """Lines between the parts of one report."""
 
@@ -155,6 +161,8 @@ class _ReportReader:
                 return
 
     def _add(self, launcher: Launcher, **fields: object) -> bool:
+        if len(self.reports) >= MAX_REPORTS:
+            return True
         file, line, time_ns = self._at
         known: dict[str, object] = {"time_ns": time_ns, **fields}
         self.reports.append(ExitReport(launcher, file, line, **known))  # type: ignore[arg-type]
@@ -183,7 +191,7 @@ class _ReportReader:
             if name == "exit":
                 self._torch_report()
             return True
-        if match := re.search(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)", text):
+        if match := re.search(r"failed \(exitcode: (-?\d{1,9})\) local_rank: (\d{1,9}) \(pid: (\d{1,9})\)", text):
             return self._add(Launcher.TORCHRUN, exit_code=int(match[1]), local_rank=int(match[2]), process=match[3])
         return False
 
@@ -199,9 +207,8 @@ class _ReportReader:
         }
         if rank:
             fields |= {"rank": int(rank[0]), "local_rank": int(rank[1])}
-        if when:
-            moment = datetime.fromisoformat(f"{when[0]}T{when[1]}").replace(tzinfo=UTC)
-            fields["time_ns"] = int(moment.timestamp()) * 1_000_000_000
+        if when and (moment := _moment(*when)):
+            fields["time_ns"] = moment
         self._add(Launcher.TORCHRUN, **fields)
 
     def _srun(self, text: str) -> bool:
@@ -276,14 +283,22 @@ class _ReportReader:
         return True
 
 
+def _moment(day: str, clock: str) -> int:
+    """A time as torchrun prints it in ns, 0 where it is none."""
+    try:
+        return int(datetime.fromisoformat(f"{day}T{clock}").replace(tzinfo=UTC).timestamp()) * 1_000_000_000
+    except (ValueError, OverflowError):
+        return 0
+
+
 def task_list(text: str) -> list[int]:
     """`0,3-5` → [0, 3, 4, 5]."""
     tasks: list[int] = []
     for part in text.replace(" ", "").split(","):
         low, dash, high = part.partition("-")
         if low.isdigit() and (not dash or high.isdigit()):
-            tasks.extend(range(int(low), min(int(high or low), int(low) + 100_000) + 1))
-    return tasks
+            tasks.extend(range(int(low), min(int(high or low), int(low) + MAX_TASKS) + 1))
+    return tasks[:MAX_TASKS]
 
 
 def first_deaths(reports: list[ExitReport]) -> list[ExitReport]:

@@ -62,9 +62,9 @@ class Members:
         return {actor.node for actor in self.actors if actor.node}
 
 
-_NCCL_RANK: Final = re.compile(r"\brank (\d+) n[rR]anks (\d+)")
-_LIGHTNING_RANK: Final = re.compile(r"GLOBAL_RANK: (\d+), MEMBER: \d+/(\d+)")
-_NODE_RANK: Final = re.compile(r"\bnode rank (\d+)\b")
+_NCCL_RANK: Final = re.compile(r"\brank (\d{1,9}) n[rR]anks (\d{1,9})")
+_LIGHTNING_RANK: Final = re.compile(r"GLOBAL_RANK: (\d{1,9}), MEMBER: \d+/(\d{1,9})")
+_NODE_RANK: Final = re.compile(r"\bnode rank (\d{1,9})\b")
 _ADDRESS: Final = re.compile(r"(?:Bootstrap ?: Using|NET/Socket : Using|OOB) .*?:(\d+\.\d+\.\d+\.\d+)<")
 
 

@@ -45,7 +45,9 @@ FEW_ITERATIONS: Final = 5
 _TRAINING_COLLECTIVES: Final = 50
 """Collectives that no start-up makes: a time-out of a later one happened in training."""
 
-_SEQUENCE: Final = re.compile(r"WorkNCCL\(SeqNum=(\d+)|work sequence id: (\d+)|[Ll]ast enqueued (?:NCCL )?work: (\d+)")
+_SEQUENCE: Final = re.compile(
+    r"WorkNCCL\(SeqNum=(\d{1,15})|work sequence id: (\d{1,15})|[Ll]ast enqueued (?:NCCL )?work: (\d{1,15})"
+)
 
 
 def decide_outcome(members: Members, progress: Progress, ends: EndMarks, incidents: list[Incident]) -> Outcome:

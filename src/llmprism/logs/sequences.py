@@ -19,8 +19,8 @@ from llmprism.logs.shapes import SEQUENCE_LINE
 __all__ = ["Lag", "find_lags"]
 
 _GROUP: Final = re.compile(r"PG (?:ID \d+ PG )?GUID ([\w.-]+)(?:\(([\w.-]+)\))?|PG ID (\d+)")
-_STATUS: Final = re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (-?\d+)")
-_TIMED_OUT: Final = re.compile(r"WorkNCCL\(SeqNum=(\d+)")
+_STATUS: Final = re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,15})")
+_TIMED_OUT: Final = re.compile(r"WorkNCCL\(SeqNum=(\d{1,15})")
 _DEFAULT: Final = "default"
 
 

@@ -179,7 +179,7 @@ def _unattributed(root: Incident, log: JobLog, members: Members, deaths: list[De
     return _named_in_line(log.shapes[root.shape].text)
 
 
-_LINE_RANK: Final = re.compile(r"\b[Rr]ank[: ]+(\d+)\b")
+_LINE_RANK: Final = re.compile(r"\b[Rr]ank[: ]+(\d{1,9})\b")
 _LINE_NODE: Final = re.compile(r"\bnode[: ]+([A-Za-z][\w.-]*\d[\w.-]*)")
 
 

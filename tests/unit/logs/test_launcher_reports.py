@@ -162,6 +162,7 @@ def test_nodes_of_tasks_come_from_srun(tmp_path: Path) -> None:
 
 def test_task_lists() -> None:
     assert task_list("0,3-5") == [0, 3, 4, 5]
+    assert len(task_list("0-999999999,5-888888888")) == 4096
 
 
 def test_a_local_rank_is_the_rank_where_there_is_one_node(tmp_path: Path) -> None:
@@ -189,3 +190,16 @@ def test_an_exit_code_before_the_step_is_ended_is_a_failure(tmp_path: Path) -> N
     ]
     found = diagnose(tmp_path, {"job.log": [*lines, *ending]})
     assert (found.outcome.value, [s.rank for s in found.suspects]) == ("failed", [3])
+
+
+def test_hostile_reports_do_no_harm(tmp_path: Path) -> None:
+    lines = [
+        "  time      : 2026-99-99_99:99:99",
+        "  rank      : 99999999999999999999 (local_rank: 1)",
+        "  exitcode  : -9 (pid: 1)",
+        "srun: error: a: tasks 0-999999999999: Killed",
+        "/job:x/replica:0/task:99999999999999999999 heartbeat timeout",
+        "Process name: [[1,1],99999999999999]",
+        "WorkNCCL(SeqNum=99999999999999999999999999999, last enqueued work: 99999999999999999999999999",
+    ]
+    assert diagnose(tmp_path, {"job.log": [*STEPS, *lines]}).outcome.value == "failed"
