@@ -132,4 +132,5 @@ def test_nothing_else_in_the_package_compiles():
 
 def _file_of(module: str) -> Path:
     path = Path(llmprism.__file__).resolve().parent.joinpath(*module.split(".")[1:])
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    module = path.with_suffix(".py")
+    return module if module.exists() else path / "__init__.py"
