@@ -100,6 +100,9 @@ ADDRESSED_SHARE: Final = 0.02
 ADDRESSED_NS: Final = 10_000_000
 """And at least 10 ms: what is on its way when a rank dies arrives, or is refused, within that."""
 
+STILL_WRITTEN_TO: Final = 0.5
+"""Share of the time that others talk on for which they must write to a member that is not heard: else it is dead."""
+
 WITHOUT_SHARE: Final = 0.3
 """Share of a step for which others must go on after a member was due to show that nobody has noticed,"""
 
@@ -160,13 +163,14 @@ def inner_endings(job: Job, timeline: Timeline) -> list[Ending]:
         return []
     away = max(AWAY_FLOOR_NS, AWAY_STEPS * float(np.median(steps.duration_ns)))
     found = []
-    for step in (np.flatnonzero(steps.start_ns[1:] - steps.end_ns[:-1] > away) + 1).tolist():
-        gap = _longest_silence(job, int(steps.end_ns[step - 1]), int(steps.end_ns[step]))
+    before = np.append(steps.start_ns[0], steps.end_ns[:-1])
+    for step in np.flatnonzero(steps.end_ns - before > away).tolist():
+        gap = _longest_silence(job, int(before[step]), int(steps.end_ns[step])) if step else None
         if gap is None or gap[1] - gap[0] <= away:
             continue
         talked = gap[0] + int(GONE * (gap[1] - gap[0]))
-        before = job.transfers.end_ns[job.transfers.end_ns <= talked]
-        ending = _ending(job, steps, gap[0], gap[1], int(before.max()), gap[1], talked)
+        heard = job.transfers.end_ns[job.transfers.end_ns <= talked]
+        ending = _ending(job, steps, gap[0], gap[1], int(heard.max()), gap[1], talked)
         if ending.broken_off:
             found.append(ending)
     return found
@@ -318,7 +322,8 @@ def _blamed(plain: Ending, job: Job, state: LastState, first: int, until: int) -
         reach = max(ADDRESSED_SHARE * plain.period_ns, ADDRESSED_NS)
         written_to = state.addressed_ns[named] > max(due, float(state.heard_ns[named])) + reach
         alone = bool(_heard_again(state).mean() >= MOST and not _heard_again(state)[named])
-        if hung and alone and not written_to and state.addressed_ns[named] > 0:
+        talk = STILL_WRITTEN_TO * (plain.alive_ns - plain.last_ns)
+        if hung and alone and state.addressed_ns[named] < plain.last_ns + talk:
             hung = False  # the others live, and nobody writes to this one any more
         elif not hung and not beats.stopped(plain.alive_ns, until):
             without = plain.last_ns - due > max(WITHOUT_SHARE * plain.period_ns, WITHOUT_NS)

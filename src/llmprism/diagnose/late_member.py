@@ -68,6 +68,9 @@ MIN_EXCESS: Final = 0.25
 """Work of a pipeline stage beyond the same stage of other replicas, from which its GPU is slow; jitter stays below 0.1
 in the median."""
 
+MAX_EXCESS: Final = 5.0
+"""And up to which it is: no GPU is six times slower than its replicas, but a stage that is mistaken for another is."""
+
 MIN_TRACED: Final = 0.12
 """The same where somebody of the pipeline is known to be late: the one that most exceeds its peers, by so much at
 least, is the one that the others waited for."""
@@ -211,7 +214,8 @@ def _long_workers(evidence: JobEvidence, excused: Bool) -> list[_Bout]:
     spread = 1.4826 * float(np.median(np.abs(share[known])))
     flagged = known & (np.nan_to_num(share) > max(MIN_EXCESS, SPREADS * spread)) & ~excused
     bouts = _bouts(evidence, excess, flagged, COMPUTE, CONSISTENT_WORK)
-    return [replace(bout, weight=float(np.median(share[bout.row, bout.affected]))) for bout in bouts]
+    bouts = [replace(bout, weight=float(np.median(share[bout.row, bout.affected]))) for bout in bouts]
+    return [bout for bout in bouts if bout.weight <= MAX_EXCESS]
 
 
 def _stragglers(evidence: JobEvidence, excused: Bool) -> list[_Bout]:

@@ -101,12 +101,15 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
     known = np.isfinite(rate) & (rate > 0)
     expected = np.full(rate.shape[0], np.nan)
     sick = np.zeros(rate.shape, dtype=np.bool_)
+    hops = _hops(evidence.job.transfers)
     for kind in np.unique(evidence.pair_kind):
         rows = np.flatnonzero((evidence.pair_kind == kind) & known.any(axis=1))
         if rows.size < 2:
             continue
         own = known_median(rate[rows], axis=1)
-        expected[rows] = np.maximum(own, np.median(own))
+        for length in np.unique(hops[rows]):
+            alike = hops[rows] == length
+            expected[rows[alike]] = np.maximum(own[alike], np.median(own[alike]))
         logs = np.log(np.where(known[rows], rate[rows], 1.0)) - np.log(expected[rows])[:, None]
         spread = 1.4826 * np.median(np.abs(logs[known[rows]] - np.median(logs[known[rows]])))
         drop = np.where(known[rows], -logs, 0.0)
@@ -129,6 +132,12 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
         passes=passes,
         links=_links(evidence, sick, known, passes),
     )
+
+
+def _hops(transfers: TransferTable) -> Int64:
+    """Switches on the way of each pair's first transfer: longer ways are slower from the first record on."""
+    lengths = np.array([*(len(path) for path in transfers.paths), 0], dtype=np.int64)
+    return lengths[transfers.path[transfers.pair_offsets[:-1]]]
 
 
 def _some_last(sick: Bool, known: Bool) -> bool:

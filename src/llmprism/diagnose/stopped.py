@@ -42,6 +42,9 @@ STANDSTILL_GROWTH: Final = 3.0
 STILL_HEARD: Final = 0.8
 """Share of the members with control messages that still send some then: of a job that has ended, stragglers do."""
 
+BREAK_NS: Final = 5_000_000_000
+"""Silence of all control messages after which it is another job that talks: heartbeats come once a second or so."""
+
 CLEAR_LEAD: Final = 0.02
 """Share of a step by which the culprit must have been due before anybody else to be named with confidence."""
 
@@ -88,6 +91,9 @@ def _stands_still(job: Job, timeline: Timeline, ending: Ending) -> bool:
     control = transfers.bytes < MESSAGE_FLOOR_BYTES
     before, after = control & (transfers.start_ns <= since), control & (transfers.start_ns > since + quiet / 2)
     source = transfers.pair_src[transfers.pair_of_row]
+    moments = np.sort(transfers.start_ns[control & (transfers.start_ns > since)])
+    if np.diff(np.append(since, moments)).max() > BREAK_NS:
+        return False  # those that talk after a break are the next job's
     usual, heard = np.unique(source[before]), np.unique(source[after])
     return bool(usual.size and np.isin(usual, heard).mean() >= STILL_HEARD)
 
