@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from lab.checks import check_capture
 from lab.notes import read_job, read_run
+from lab.step_bytes import deviation_of_job
 from lab.truth import Window, steady_times, truth_document, window_of
 
 __all__ = ["pack"]
@@ -33,6 +34,9 @@ CLEANERS = (
     (re.compile(r"/tmp/[\w./-]+"), "/scratch"),
 )
 MAX_LOG_BYTES = 200_000
+
+MAX_STEP_BYTE_DEVIATION = 0.1
+"""ZeRO-3, whose prefetch crosses the ends of steps, reaches 0.03; a step counted twice 1."""
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -49,6 +53,7 @@ def pack(folder: Path, out: Path) -> list[str]:
     steady = {job.name: _pair_bytes(records, names, steady_times(job, window)) for job in jobs}
     truth = truth_document(run, jobs, window, steady, _pair_bytes(records, names, [window]))
     problems = check_capture(run, jobs, truth, steady)
+    problems += _check_step_bytes(truth, records, names)
     if problems:
         return problems
     if out.exists():
@@ -61,6 +66,16 @@ def pack(folder: Path, out: Path) -> list[str]:
     if (folder / "slice.pcap.gz").exists():
         shutil.copy(folder / "slice.pcap.gz", out / "part.pcap.gz")
     return []
+
+
+def _check_step_bytes(truth: dict[str, Any], records: Arrays, names: dict[int, str]) -> list[str]:
+    number_of = {name: number for number, name in names.items()}
+    problems = []
+    for job in truth["jobs"]:
+        deviation = deviation_of_job(job, records, number_of)
+        if deviation is not None and deviation > MAX_STEP_BYTE_DEVIATION:
+            problems.append(f"job {job['id']}: bytes per step vary by {deviation:.0%}: stamps and traffic do not agree")
+    return problems
 
 
 def _load(path: Path) -> Arrays:
