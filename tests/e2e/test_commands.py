@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shlex
@@ -15,10 +14,6 @@ import pytest
 from llmprism.cli.app import COMMANDS
 
 ROOT = Path(__file__).parents[2]
-
-needs_pipeline = pytest.mark.skipif(
-    importlib.util.find_spec("llmprism.pipeline") is None, reason="the pipeline is not part of this tree yet"
-)
 
 
 def llmprism(*arguments, cwd=ROOT):
@@ -37,7 +32,6 @@ def examples_of(command):
     return re.findall(rf"^ +(llmprism {command} .*|llmprism {command})$", shown, re.MULTILINE)
 
 
-@needs_pipeline
 @pytest.mark.parametrize("command", ["diagnose", "demo"])
 def test_the_examples_of_the_help_run(command, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -54,7 +48,6 @@ def test_every_command_shows_an_example():
         assert f"llmprism {entry.name}" in llmprism(entry.name, "--help").stdout
 
 
-@needs_pipeline
 def test_diagnose_writes_every_form(tmp_path):
     capture = ROOT / "examples" / "slow_nic"
     done = llmprism(
@@ -68,14 +61,12 @@ def test_diagnose_writes_every_form(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"r.json", "r.html", "r.pftrace", "r.parquet"}
 
 
-@needs_pipeline
 def test_the_same_input_gives_the_same_bytes():
     flows = str(ROOT / "examples" / "crash" / "flows.parquet")
     first, second = (llmprism("diagnose", flows, "--json", "-").stdout for _ in range(2))
     assert first == second != ""
 
 
-@needs_pipeline
 def test_a_missing_file_is_one_clear_line():
     done = llmprism("diagnose", "no-such-file.parquet")
     assert done.returncode == 1
