@@ -109,6 +109,9 @@ WITHOUT_SHARE: Final = 0.3
 WITHOUT_NS: Final = 200_000_000
 """and at least 200 ms: a crash stops the others within that."""
 
+CONNECTS: Final = 3.0
+"""Times as many messages before a job trains again as at other times of the same length that it was away."""
+
 AWAY_STEPS: Final = 5.0
 """Silence inside the window, in steps, after which a job has been away."""
 
@@ -168,12 +171,23 @@ def inner_endings(job: Job, timeline: Timeline) -> list[Ending]:
         gap = _longest_silence(job, int(before[step]), int(steps.end_ns[step])) if step else None
         if gap is None or gap[1] - gap[0] <= away:
             continue
+        if gap[0] > steps.start_ns[step] and not _starts_again(job, gap):
+            continue  # it went on where it had stopped
         talked = gap[0] + int(GONE * (gap[1] - gap[0]))
         heard = job.transfers.end_ns[job.transfers.end_ns <= talked]
         ending = _ending(job, steps, gap[0], gap[1], int(heard.max()), gap[1], talked)
         if ending.broken_off:
             found.append(ending)
     return found
+
+
+def _starts_again(job: Job, gap: tuple[int, int]) -> bool:
+    """Do the members talk a lot before they train again, as a job does that connects its ranks?"""
+    when = job.transfers.start_ns
+    quarter = (gap[1] - gap[0]) // 4
+    late = np.count_nonzero((when >= gap[1] - quarter) & (when < gap[1]))
+    middle = np.count_nonzero((when >= gap[0] + quarter) & (when < gap[1] - quarter)) / 2.0
+    return bool(late >= max(len(job.members), CONNECTS * middle))
 
 
 def _ending(
