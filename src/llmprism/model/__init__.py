@@ -2,6 +2,7 @@
 
 from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.congestion import CongestionTable
+from llmprism.model.facts import JobFacts, ModelSize, Synchronisation
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.fitness import Answer, ClockOffset, Fitness, Question, Verdict
 from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
@@ -29,11 +30,13 @@ __all__ = [
     "Group",
     "InputCounts",
     "Job",
+    "JobFacts",
     "JobLayout",
     "JobReport",
     "JobState",
     "Layout",
     "LiveState",
+    "ModelSize",
     "Nic",
     "PairKind",
     "PairRoles",
@@ -48,6 +51,7 @@ __all__ = [
     "Steps",
     "Switch",
     "SwitchLoad",
+    "Synchronisation",
     "Timeline",
     "Topology",
     "TransferTable",

@@ -8,6 +8,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.model.facts import JobFacts
 from llmprism.model.flows import Int32, Int64
 
 __all__ = ["EventKind", "Events", "Steps", "Timeline"]
@@ -97,7 +98,7 @@ class Timeline:
     """Steps of the job, the end of every step on every member, and per-GPU events.
 
     `member_end_ns[m, k]` is when member `m` (index into `Job.members`) finished its gradient synchronisation of step
-    `k`, or -1 where it was not seen.
+    `k`, or -1 where it was not seen. `facts` are None where they have not been looked for.
     """
 
     steps: Steps
@@ -105,3 +106,4 @@ class Timeline:
     events: Events
     confidence: float = 0.0
     notes: tuple[str, ...] = ()
+    facts: JobFacts | None = None

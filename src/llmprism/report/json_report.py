@@ -5,8 +5,8 @@ in one, so that equal reports give equal bytes. The text is ASCII: a hostile nam
 break an encoder. Objects below the fourth level stand on one line each, which keeps the document readable and
 lets the fast encoder write the long lists.
 
-Fields beyond the contract: `setup` on steps, `ring` on groups, `notes` on jobs and on the report, `switches`,
-`watched_until_ns` on the window.
+Fields beyond the contract: `setup` on steps, `ring` on groups, `facts` on jobs, `notes` on jobs and on the report,
+`switches`, `watched_until_ns` on the window.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from llmprism.model.finding import Finding
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.report import JobReport, Report, SwitchLoad
 from llmprism.model.timeline import Steps
+from llmprism.report.job_facts import facts_document
 
 __all__ = ["SCHEMA", "document", "render"]
 
@@ -89,6 +90,7 @@ def _job(job: JobReport, addresses: tuple[str, ...]) -> dict[str, Any]:
         "pipelines": [[addresses[member] for member in pipeline] for pipeline in job.layout.pipelines],
         "pairs": _pairs(job.layout, addresses),
         "steps": _steps(job.timeline.steps),
+        "facts": facts_document(job.timeline.facts),
         "notes": [*job.layout.notes, *job.timeline.notes],
     }
 

@@ -26,6 +26,7 @@ from llmprism.report.facts import (
     step_times,
     training_times,
 )
+from llmprism.report.job_facts import model_text, network_text
 from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.places import Places
 from llmprism.report.text import (
@@ -147,6 +148,8 @@ class _Writer:
         lines: list[RenderableType] = [_field("servers", Text(self._servers(job)))]
         lines.append(_field("layout", Text(_layout(job))))
         lines.extend(self._steps(job))
+        facts = (("model", model_text(job.timeline.facts)), ("network", network_text(job.timeline.facts)))
+        lines.extend(_field(label, Text(text)) for label, text in facts if text != "unknown")
         notes = (*job.layout.notes, *job.timeline.notes)
         lines.extend(_field("note", Text(clean(note), style="yellow")) for note in notes)
         return Group(Text(""), head, *lines)

@@ -6,6 +6,7 @@ from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Events, Timeline
 from llmprism.timeline.events import events_of
+from llmprism.timeline.job_facts import job_facts
 from llmprism.timeline.steps import member_ends, steps_of
 
 __all__ = ["reconstruct_timeline"]
@@ -19,4 +20,5 @@ def reconstruct_timeline(job: Job, layout: JobLayout, *, with_events: bool = Tru
         member_end_ns=member_ends(job, layout, steps),
         events=events_of(job, layout, steps) if with_events else Events.empty(),
         confidence=layout.clock.dominance if layout.clock is not None else 0.0,
+        facts=job_facts(job, layout, steps),
     )

@@ -16,6 +16,7 @@ from llmprism.model.timeline import EventKind
 from llmprism.report.facts import degrees, notes_beside_jobs, ranked_findings, sick_addresses, step_times
 from llmprism.report.html.events import MAX_EVENTS, choose_rows, pack_events, tick_ns
 from llmprism.report.html.grid import layout_grid
+from llmprism.report.job_facts import model_text, network_text
 from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.places import Places
 from llmprism.report.text import clean, moment
@@ -137,6 +138,8 @@ class _PageData:
             },
             "events": pack_events(job.timeline.events, self._rows[index], order, self._origin, self._tick),
             "event_count": job.timeline.events.count,
+            "model": model_text(job.timeline.facts),
+            "network": network_text(job.timeline.facts),
             "notes": [clean(note) for note in (*job.layout.notes, *job.timeline.notes)],
         }
 

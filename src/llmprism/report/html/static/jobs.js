@@ -15,6 +15,8 @@ function jobFacts(job) {
     fact("Sharding", job.sharding),
     fact("Step time", times && times.count ? `${format.duration(times.median)} median` : unknown),
     times && times.count > 1 && fact("80 % of steps", `${format.duration(times.low)} to ${format.duration(times.high)}`),
+    job.model !== unknown && fact("Model", job.model),
+    job.network !== unknown && fact("Network", job.network),
     fact("Members", `${format.plural(job.members.length, "GPU")}${job.servers.length ? ` on ${format.plural(job.servers.length, "server")}` : ""}`),
     fact("Confidence", `job ${format.percent(job.confidence)}, layout ${format.percent(job.layout_confidence)}`),
   );
