@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from llmprism.logs.diagnose import Expected
+    from llmprism.model.log import LogDiagnosis
 
 app = typer.Typer(help="Diagnose jobs from their logs.", no_args_is_help=True)
 library_app = typer.Typer(help="List, test and extend the fault library.", no_args_is_help=True)
@@ -39,6 +40,25 @@ def _expected(word: str | None) -> Expected | None:
         return Expected(word)
     except ValueError as error:
         raise UsageError(f"--expect {word}: use failed, hung or slow") from error
+
+
+def _diagnosed(
+    paths: list[Path], reference: list[Path], library: list[Path], method: str, expected: Expected | None
+) -> LogDiagnosis:
+    from llmprism.errors import UsageError
+    from llmprism.logs.diagnose import diagnose_paths
+    from llmprism.logs.l4 import diagnose_by_l4
+    from llmprism.logs.library import load_library
+    from llmprism.logs.reader import read_job_lines
+    from llmprism.logs.reference import learn_runs
+
+    if method not in ("prism", "l4"):
+        raise UsageError(f"--method {method}: use prism or l4")
+    entries = load_library(library)
+    normal = learn_runs(reference, entries) if reference else None
+    if method == "l4":
+        return diagnose_by_l4(*read_job_lines(paths, entries), normal)
+    return diagnose_paths(paths, library=entries, normal=normal, expected=expected)
 
 
 @app.command()
@@ -77,11 +97,6 @@ def diagnose(
     Example: llmprism logs diagnose job_logs/ --reference good_runs/ --json report.json
     """
     from llmprism.errors import UsageError
-    from llmprism.logs.diagnose import diagnose_paths
-    from llmprism.logs.l4 import diagnose_by_l4
-    from llmprism.logs.library import load_library
-    from llmprism.logs.reader import read_job_lines
-    from llmprism.logs.reference import learn_runs
     from llmprism.logs.report_html import render_html
     from llmprism.logs.report_json import render_json
     from llmprism.logs.report_terminal import render_terminal
@@ -90,15 +105,7 @@ def diagnose(
     wanted = {Outcome.FAILED, Outcome.CANCELLED, Outcome.TIME_LIMIT}
     if fail_on is not None and fail_on != "any" and fail_on not in {outcome.value for outcome in wanted}:
         raise UsageError(f"--fail-on {fail_on}: use failed, cancelled, time_limit or any")
-    expected = _expected(expect)
-    if method not in ("prism", "l4"):
-        raise UsageError(f"--method {method}: use prism or l4")
-    entries = load_library(library or ())
-    normal = learn_runs(reference, entries) if reference else None
-    if method == "l4":
-        result = diagnose_by_l4(*read_job_lines(paths, entries), normal)
-    else:
-        result = diagnose_paths(paths, library=entries, normal=normal, expected=expected)
+    result = _diagnosed(paths, reference or [], library or [], method, _expected(expect))
     if json_out:
         _write(json_out, render_json(result))
     if html_out:
