@@ -10,8 +10,9 @@ too. What lies outside all steps is predicted by nothing and costs what it costs
 * A clock that ticks too seldom (checkpoints, several steps) predicts no better and pays for more places.
 * A clock that ticks within a step, where ranks are not yet together, blurs the places.
 
-Pauses are compared by their logarithms, because they vary by factors; bytes by how much they vary relative to the
-square root of the time between ticks, which is how the losses of a collector vary.
+Pauses are compared by their logarithms, because they vary by factors. Bytes that are not the same in every step cost
+the logarithm of how much more they vary than the losses of a collector explain, which shrink with the root of the time
+between ticks.
 """
 
 from __future__ import annotations
@@ -43,6 +44,12 @@ EXACT: Final = 1e-3
 
 OUTER: Final = 0.2
 """Share of the steps on either side that may carry anything: faults, checkpoints, cut windows."""
+
+ABSENT: Final = 0.2
+"""Share of its mean below which a pair sends next to nothing in a step..."""
+
+OFTEN_ABSENT: Final = 0.3
+"""...and share of the steps in which it does so, from which its bytes do not repeat with the clock at all."""
 
 WIDTH: Final = 8.0
 """Range of a pair's pauses in units of their median deviation."""
@@ -85,11 +92,12 @@ def pauses_of(transfers: TransferTable, pairs: Int64) -> Pauses:
 
 @dataclass(frozen=True, slots=True)
 class _Priced:
-    """Bits for the pauses; per pair the steps it takes part in and the variation of its bytes, times root time."""
+    """Bits for the pauses, the number of steps, the root of the period, and the variation of each pair's bytes."""
 
     pause_bits: float
-    steps: Float64
-    unevenness: Float64
+    steps: int
+    root_period: float
+    variation: Float64
 
 
 def price_of(pauses: Pauses, clocks: list[Int64], window: tuple[int, int]) -> Float64:
@@ -98,10 +106,14 @@ def price_of(pauses: Pauses, clocks: list[Int64], window: tuple[int, int]) -> Fl
     `window` is the time in which all of them are judged.
     """
     priced = [_price(pauses, ticks, window) for ticks in clocks]
-    least = np.min([one.unevenness for one in priced], axis=0)
-    count = max(int(np.isfinite(pauses.pause).sum()), 1)
-    bits = [one.pause_bits + float((one.steps * np.log2(one.unevenness / least)).sum()) for one in priced]
-    return np.array(bits) / count
+    root_period = np.array([one.root_period for one in priced])[:, None]
+    variation = np.array([one.variation for one in priced])
+    noise = (variation * root_period).min(axis=0)
+    beyond = np.log2(np.maximum(variation, EXACT) / np.maximum(noise / root_period, EXACT))
+    steps = np.array([one.steps for one in priced])
+    bits = np.array([one.pause_bits for one in priced]) + steps * beyond.sum(axis=1)
+    result: Float64 = bits / max(int(np.isfinite(pauses.pause).sum()), 1)
+    return result
 
 
 def _price(pauses: Pauses, ticks: Int64, window: tuple[int, int]) -> _Priced:
@@ -125,20 +137,20 @@ def _price(pauses: Pauses, ticks: Int64, window: tuple[int, int]) -> _Priced:
     whole = (ticks[:-1] >= window[0]) & (ticks[1:] <= window[1])
     amount = step_bytes[:, whole]
     period = float(np.median(np.diff(ticks)[whole])) if whole.any() else 1.0
-    uneven = np.maximum(_variation(amount), EXACT) * np.sqrt(max(period, 1.0))
-    return _Priced(bits, np.full(pairs, float(whole.sum())), uneven)
+    return _Priced(bits, int(whole.sum()), float(np.sqrt(max(period, 1.0))), _variation(amount))
 
 
 def _variation(amount: Float64) -> Float64:
-    """Half the distance between the outer fifths of each pair's bytes in the steps, relative to their mean.
+    """Half the distance between the outer parts of each pair's bytes in the steps, relative to their mean.
 
     Not the median deviation: of two kinds of steps in turn the more frequent one would have none.
     """
     if not amount.shape[1]:
         return np.ones(amount.shape[0])
+    mean = np.maximum(amount.mean(axis=1), 1.0)
     low, high = np.quantile(amount, [OUTER, 1.0 - OUTER], axis=1)
-    half: Float64 = (high - low) / 2.0 / np.maximum(amount.mean(axis=1), 1.0)
-    return half
+    absent = (amount < ABSENT * mean[:, None]).mean(axis=1)
+    return np.where(absent >= OFTEN_ABSENT, 1.0, (high - low) / 2.0 / mean)
 
 
 def _code_length(pause: Float64, cell: Int64, pair: Int64, count: Int64) -> float:

@@ -55,6 +55,15 @@ MOSTLY: Final = 0.75
 SAME_PERIOD: Final = 0.02
 """Relative difference of periods, and of phases relative to the period, within which two clocks are one."""
 
+RIVAL: Final = 1.5
+"""Bits per pause by which a finer clock may be behind its multiple and still be compared with it at all phases."""
+
+MARGIN: Final = 0.1
+"""Bits per pause by which a multiple must be better than the finer clock: it has fewer ticks to misplace."""
+
+PHASES: Final = 8
+"""Phases of the step at which the two are compared."""
+
 LEAST_STEPS: Final = 3
 """Steps that a clock must show."""
 
@@ -85,13 +94,51 @@ def best_clock(job: Job, bulk: Bool) -> BestClock | None:
     covering = [clock for clock in rivals if _covers(clock, window)]
     if not covering:
         return None
-    price = price_of(pauses_of(transfers, judges), [clock.boundary_ns for clock in covering], window)
+    pauses = pauses_of(transfers, judges)
+    price = price_of(pauses, [clock.boundary_ns for clock in covering], window)
     best = int(np.argmin(price))
+    finer = [i for i in np.argsort(price) if _divides(covering[i], covering[best]) and price[i] < price[best] + RIVAL]
+    if finer:
+        quiet = _silences(transfers, judges)
+        variants = [covering[best], covering[finer[0]]]
+        variants += [shifted for clock in variants for shifted in _phases(clock, quiet)]
+        costs = price_of(pauses, [clock.boundary_ns for clock in variants], window)
+        fine = [i for i, clock in enumerate(variants) if _divides(clock, covering[best])]
+        chosen = min(fine, key=lambda i: costs[i])
+        if costs[chosen] <= costs.min() + MARGIN:
+            return BestClock(variants[chosen], float(np.delete(costs, fine).min() - costs[chosen]))
+        chosen = int(np.argmin(costs))
+        return BestClock(variants[chosen], float(costs[fine].min() - costs[chosen]))
     period = covering[best].period_ns
     others = [
         cost for clock, cost in zip(covering, price, strict=True) if abs(clock.period_ns / period - 1.0) > SAME_PERIOD
     ]
     return BestClock(covering[best], float(min(others) - price[best]) if others else float("inf"))
+
+
+def _divides(fine: StepClock, coarse: StepClock) -> bool:
+    """Does the finer clock tick a whole number of times, two and more, in each step of the coarser one?"""
+    times = coarse.period_ns / fine.period_ns
+    return round(times) > 1 and abs(times / round(times) - 1.0) <= SAME_PERIOD
+
+
+def _phases(clock: StepClock, quiet: Silences) -> list[StepClock]:
+    """The clock at other phases, each tick moved to the longest silence of the judges nearby."""
+    result = []
+    length = np.diff(clock.boundary_ns)
+    for phase in np.arange(1, PHASES) / PHASES:
+        centre = clock.boundary_ns[:-1] + (phase * length).astype(np.int64)
+        reach = (length / (2 * PHASES)).astype(np.int64)
+        first, last = (np.searchsorted(quiet.begin_ns, centre + way * reach) for way in (-1, 1))
+        ticks = np.array(
+            [
+                quiet.begin_ns[a + int(np.argmax(quiet.length_ns[a:b]))] if b > a else c
+                for a, b, c in zip(first.tolist(), last.tolist(), centre.tolist(), strict=True)
+            ],
+            dtype=np.int64,
+        )
+        result.append(StepClock(ticks, clock.regular[1:] & clock.regular[:-1], clock.dominance))
+    return result
 
 
 def _sorts(transfers: TransferTable, pairs: Int64) -> list[Int64]:
