@@ -49,6 +49,9 @@ HEAVIER: Final = 0.3
 """Logarithm of the weight before relative to the weight after: a third more. Backward bursts are twice as heavy or
 more; a job without this difference is not sharded."""
 
+FIRST_BURST: Final = 0.15
+"""Share of a step's bytes that the first burst takes at most: two layers and the embedding."""
+
 MOST_BURSTS: Final = 25
 """Bursts that are told apart when the place is looked for in each step: it varies by more than a hundredth."""
 
@@ -153,8 +156,11 @@ def _best_place(
     best = int(np.argmax(mean))
     if not mean[best] >= HEAVIER:
         return None
-    earlier = [slot for slot in (best - 2 - np.arange(PLACES // 3)) % PLACES if often[slot] and mean[slot] > 0.0]
-    if earlier and pause[earlier[0]] / seen[earlier[0]] > pause[best] / seen[best]:
+    if 2.0 * seen[0] >= SEEN * steps and lightening[0] / seen[0] >= mean[best] - HEAVIER:  # the clock's own place
+        return HeavyEnd(0.0, MOST_BURSTS)
+    before = (best - 2 - np.arange(int(FIRST_BURST * PLACES))) % PLACES
+    earlier = before[often[before] & (mean[before] >= 0.5 * mean[best])]
+    if earlier.size and pause[earlier[0]] / seen[earlier[0]] > pause[best] / seen[best]:
         best = int(earlier[0])
     around = np.abs((place - (best + 0.5) / PLACES + 0.5) % 1.0 - 0.5) <= 1.5 / PLACES
     offset = (place[around] - (best + 0.5) / PLACES + 0.5) % 1.0 - 0.5

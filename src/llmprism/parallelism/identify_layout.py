@@ -27,7 +27,7 @@ from llmprism.parallelism.meshes import find_meshes
 from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
 from llmprism.parallelism.pair_ends import pair_index
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
-from llmprism.parallelism.phase import gradient_clock, pipeline_clock, shifted_clock
+from llmprism.parallelism.phase import gradient_clock, longest_rest_clock, pipeline_clock, shifted_clock
 from llmprism.parallelism.quiet_end import quiet_ends
 from llmprism.parallelism.rival_clocks import best_clock
 from llmprism.parallelism.roles import (
@@ -91,7 +91,12 @@ def identify_layout(job: Job) -> JobLayout:
     sharded = _sharded(job, links, kinds, pair_kind, features, groups, clock, has_pipelines=bool(pipelines))
     groups, clock, passes = sharded.groups, sharded.clock, sharded.passes
     if forward:
-        in_step = find_in_step(transfers, np.flatnonzero(collective), forward, features, clock)
+        batches = micro_batches(transfers, forward, clock)
+        in_step = find_in_step(transfers, np.flatnonzero(collective), forward, features, clock, batches)
+        if in_step.gathers:
+            passing = np.isin(np.arange(transfers.pair_count), [pair for link in forward + closing for pair in link])
+            clock = longest_rest_clock(transfers, passing, _inside_groups(transfers, groups), clock)
+            sharded = replace(sharded, sharding=Sharding.FSDP)
     lanes = context_lanes(job, in_step.tensor)
     if lanes:
         in_step = replace(in_step, tensor=np.zeros_like(in_step.tensor))
@@ -99,7 +104,7 @@ def identify_layout(job: Job) -> JobLayout:
     if in_step.any:
         groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), features)
         groups = joined_by(groups, meshes.groups + rings_of_context)
-    peers = find_tensor_peers(job, groups, pipelines, pair_kind, clock)
+    peers = None if sharded.hybrid else find_tensor_peers(job, groups, pipelines, pair_kind, clock)
     if peers is not None:
         groups = joined_replicas(groups, peers)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
@@ -183,13 +188,14 @@ def _sharded(
         return _ShardedJob(found.sharding, groups, clock)
     everyone, before = _inside_groups(transfers, groups), clock
     pattern = everyone if shards is None else gathered
-    if heavy is not None:
+    if heavy is not None and heavy.shift:
         clock = shifted_clock(transfers, pattern, everyone, clock, heavy.shift, heavy.bursts)
-    elif found.shift:
+    elif heavy is None and found.shift:
         clock = shifted_clock(transfers, pattern, everyone, clock, found.shift, found.collectives)
     clock, passes = accumulated(transfers, everyone, clock)
     clock = _usable(clock, before)
-    return _ShardedJob(Sharding.FSDP, _shard_groups(links, kinds, features, shards), clock, passes, shards is not None)
+    groups = _shard_groups(job, links, kinds, features, shards)
+    return _ShardedJob(Sharding.FSDP, groups, clock, passes, shards is not None)
 
 
 def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, LinkKinds]:
@@ -297,18 +303,37 @@ def _pairs_in(transfers: TransferTable, pairs: Bool, links: Links, chosen: Bool 
     return pairs & inside
 
 
-def _shard_groups(links: Links, kinds: LinkKinds, features: PairFeatures, shards: Bool | None) -> tuple[Group, ...]:
+def _shard_groups(
+    job: Job, links: Links, kinds: LinkKinds, features: PairFeatures, shards: Bool | None
+) -> tuple[Group, ...]:
     """Groups of sharded training, with those of the replicas where sharding is hybrid."""
     if shards is None:
         return data_parallel_groups(links, kinds, features)
     inside = data_parallel_groups(links.only(shards), kinds.only(shards), features)
     across = data_parallel_groups(links.only(~shards), kinds.only(~shards), features)
-    return inside + across
+    return _one_per_servers(job, inside) + across
 
 
 def _usable(moved: StepClock | None, before: StepClock) -> StepClock:
     """A moved clock without a single step (a window shorter than a step) is of no use."""
     return moved if moved is not None and moved.boundary_ns.size > 1 else before
+
+
+def _one_per_servers(job: Job, groups: tuple[Group, ...]) -> tuple[Group, ...]:
+    """Rails of hybrid sharding on the same servers are one group: shards go over all GPUs of a server."""
+    place = dict(zip(job.members, job.places, strict=False))
+    by_servers: dict[frozenset[str], list[Group]] = {}
+    for group in groups:
+        servers = frozenset(place.get(member, "") for member in group.members)
+        by_servers.setdefault(frozenset() if "" in servers else servers, []).append(group)
+    joined: list[Group] = []
+    for servers, parts in by_servers.items():
+        if not servers or len(servers) == 1 or len(parts) == 1:
+            joined += parts
+        else:
+            members = tuple(sorted(member for part in parts for member in part.members))
+            joined.append(Group(PairKind.DP, members, ring=False))
+    return tuple(sorted(joined, key=lambda group: min(group.members)))
 
 
 def _inside_groups(transfers: TransferTable, groups: tuple[Group, ...]) -> Bool:

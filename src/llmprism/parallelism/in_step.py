@@ -15,7 +15,7 @@ ranks hold different parts of the weights and never do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -40,6 +40,23 @@ MIN_STEPS: Final = 0.5
 
 GRADIENT_SHARE: Final = 0.05
 """Share of a pair's bytes after the last pipeline message that makes it carry gradients too."""
+
+MIDDLE: Final = 0.15
+"""Share of a pair's bytes in the middle half of its member's passes: what every pass needs is sent throughout, what a
+step needs once (parameters after the optimizer) at its beginning."""
+
+BACKWARD: Final = 2.0 / 3.0
+"""Share of the backward pass in what a pass of a micro-batch exchanges."""
+
+USUAL_BATCHES: Final = 8
+"""Micro-batches where their number is not known."""
+
+GRADIENTS: Final = 0.1
+"""Share of the bytes, beyond the last backward pass, that follow the last pipeline message where gradients are
+synchronised apart from what the passes exchange."""
+
+SAME_BYTES: Final = 0.08
+"""Difference of the logarithms of the bytes per step within which a pair is a hop of the same ring as another one."""
 
 SILENT_SHARE: Final = 0.25
 """Share of the step for which the pairs of gradients alone are silent: the forward pass is a third of the work."""
@@ -71,12 +88,14 @@ change the bytes of a step by a few percent."""
 @dataclass(frozen=True, slots=True)
 class InStep:
     """Per pair: carries collectives of the forward pass, carries gradients, is between members that share no gradient
-    group (tensor parallelism). Per row of the table: is a gradient."""
+    group (tensor parallelism). Per row of the table: is a gradient. `gathers`: collectives fill the passes of the
+    pipelines and no synchronisation follows, so they gather and scatter the parameters of sharded stages."""
 
     inside: Bool
     gradients: Bool
     tensor: Bool
     gradient_row: Bool
+    gathers: bool = False
 
     @property
     def any(self) -> bool:
@@ -89,13 +108,21 @@ def find_in_step(
     forward: list[tuple[int, int]],
     features: PairFeatures,
     clock: StepClock,
+    batches: int | None = None,
 ) -> InStep:
-    """What the asked pairs carry; `forward` lists the (forward, backward) pairs of the pipelines."""
+    """What the asked pairs carry; `forward` lists the (forward, backward) pairs of the pipelines, `batches` how many
+    micro-batches they pass on in a step."""
+    none = np.zeros(transfers.pair_count, dtype=np.bool_)
+    nothing = InStep(none, ~none, none, np.ones(transfers.start_ns.size, dtype=np.bool_))
     if clock.boundary_ns.size < 2:
-        none = np.zeros(transfers.pair_count, dtype=np.bool_)
-        return InStep(none, ~none, none, np.ones(transfers.start_ns.size, dtype=np.bool_))
+        return nothing
     if forward:
         inside, late, late_row = _beside_pipelines(transfers, asked, forward, clock)
+        last_pass = BACKWARD / max(batches or USUAL_BATCHES, 1)
+        busy = np.flatnonzero(inside)
+        apart = busy.size > 0 and not _touched(transfers, busy, np.setdiff1d(asked, busy)).any()
+        if apart and float(np.median(late[busy])) < last_pass + GRADIENTS:
+            return replace(nothing, gathers=True)
     else:
         inside, late, late_row = _by_contrast(transfers, asked, features, clock)
     gradients = np.ones(transfers.pair_count, dtype=np.bool_)
@@ -159,6 +186,11 @@ def _beside_pipelines(
     late = start >= _extreme(transfers, np.concatenate([there, back]), clock, latest=True).at(node, step)
     busy = _busy(pair, size, early, step, asked.size, steps)
     total = np.maximum(np.bincount(pair, size, minlength=asked.size), 1.0)
+    every = np.concatenate([there, back])
+    begin = _extreme(transfers, every, clock, latest=False).at(node, step)
+    length = _extreme(transfers, every, clock, latest=True).at(node, step) - begin
+    middle = (start > begin + length // 4) & (start < begin + length - length // 4)
+    busy &= np.bincount(pair[middle], size[middle], minlength=asked.size) >= MIDDLE * total
     inside[asked[busy]] = True
     share[asked[busy]] = (np.bincount(pair[late], size[late], minlength=asked.size) / total)[busy]
     late_row[rows[busy[pair]]] = late[busy[pair]]
@@ -172,9 +204,11 @@ def _by_contrast(
     inside = np.zeros(transfers.pair_count, dtype=np.bool_)
     late_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
     share = np.zeros(transfers.pair_count)
-    silent = _silent_slots(features.profile[asked[features.step_bytes[asked] > 0]])
+    steady = asked[features.step_bytes[asked] > 0]
+    silent = _silent_slots(features.profile[steady])
     if silent is None:
         return inside, share, late_row
+    asked = asked[~_hops_of_silent_rings(transfers, features, asked, steady, silent)]
     boundary, steps = clock.boundary_ns, clock.boundary_ns.size - 1
     total, early, seen = _early_bytes(
         transfers.pair_offsets, transfers.start_ns, transfers.bytes, asked, boundary, silent
@@ -189,6 +223,32 @@ def _by_contrast(
         late_row[rows] = ~silent[((start - boundary[step]) * PROFILE_BINS // length[step]).clip(0, PROFILE_BINS - 1)]
         inside[pairs] = _any((early >= MOSTLY * total)[busy], _rings(transfers, pairs))
     return inside, share, late_row | ~transfers.rows_of(inside)
+
+
+def _hops_of_silent_rings(
+    transfers: TransferTable, features: PairFeatures, asked: Int64, steady: Int64, silent: Bool
+) -> Bool:
+    """Pairs that are hops of the same ring as pairs that are silent, whatever their own moment: they carry the same
+    bytes, and either go the other way round or are one of a ring's hops, of which each member has one."""
+    quiet = steady[features.profile[steady][:, silent].sum(axis=1) <= MIN_SHARE]
+    if not quiet.size:
+        return np.zeros(asked.size, dtype=np.bool_)
+    level = np.log(np.maximum(features.step_bytes, 1.0))
+    known = np.sort(level[quiet])
+    near = np.searchsorted(known, level[asked]).clip(1, max(known.size - 1, 1))
+    off = np.minimum(
+        np.abs(known[np.minimum(near, known.size - 1)] - level[asked]), np.abs(known[near - 1] - level[asked])
+    )
+    same: Bool = off <= SAME_BYTES
+    src, dst = transfers.pair_src[asked], transfers.pair_dst[asked]
+    sends = np.bincount(src[same], minlength=len(transfers.addresses))
+    receives = np.bincount(dst[same], minlength=len(transfers.addresses))
+    back = transfers.pairs_between(dst.astype(np.int64), src.astype(np.int64))
+    answered = np.isin(back, asked[same])
+    label = component_labels(len(transfers.addresses), src[same], dst[same])
+    joined = np.isin(label[src], label[transfers.pair_src[quiet]])
+    single = (sends[src] <= 1) & (receives[dst] <= 1)
+    return same & joined & (answered | single)
 
 
 @kernel

@@ -28,6 +28,7 @@ Float64 = NDArray[np.float64]
 __all__ = [
     "Outstanding",
     "gradient_clock",
+    "longest_rest_clock",
     "outstanding",
     "pipeline_clock",
     "rests_after",
@@ -80,6 +81,21 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
         first = int(transfers.start_ns[transfers.rows_of(sign != 0)].min()) - lead
         end, regular = np.concatenate([[first], end]), np.concatenate([[True], regular])
     return StepClock(end, regular, chain.dominance)
+
+
+def longest_rest_clock(transfers: TransferTable, pipelines: Bool, collectives: Bool, clock: StepClock) -> StepClock:
+    """The clock of pipelines whose stages are sharded: the next step gathers before its first activation is sent, so a
+    step ends at the longest silence of everybody while the pipelines rest, not with the last collective."""
+    rests, silences = _union(transfers, pipelines), _union(transfers, pipelines | collectives)
+    index = np.clip(np.searchsorted(rests.begin_ns, clock.boundary_ns, side="right") - 1, 0, None)
+    asleep = rests.begin_ns[index]
+    first = np.searchsorted(silences.begin_ns, asleep)
+    last = np.searchsorted(silences.begin_ns, asleep + rests.length_ns[index])
+    boundary = [
+        int(silences.begin_ns[a + int(np.argmax(silences.length_ns[a:b]))]) if b > a else int(tick)
+        for a, b, tick in zip(first.tolist(), last.tolist(), clock.boundary_ns.tolist(), strict=True)
+    ]
+    return StepClock(np.array(boundary, dtype=np.int64), clock.regular, clock.dominance)
 
 
 def _resting_chain(silences: Silences, waiting: Outstanding, transfers: TransferTable, sign: Int8, step_bytes: float,

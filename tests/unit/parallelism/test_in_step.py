@@ -20,8 +20,12 @@ def message(src, dst, step, at_ms, size):
 
 
 def seen(places, size=1_000_000, pipeline=True, heartbeat_ms=None):
-    """(inside, gradients, gradient rows) of the pair a-c, which sends `size` bytes at `places(step)` ms of a step."""
+    """(inside, gradients, gradient rows) of the pair a-c, which sends `size` bytes at `places(step)` ms of a step.
+
+    Its members have gradient pairs besides.
+    """
     flows = [message("a", "c", step, at, size) for step in range(STEPS) for at in places(step)]
+    flows += [message(*ends, step, 90, 3_000_000) for step in range(STEPS) for ends in ("ad", "ce")]
     for step in range(STEPS):
         flows += [message("a", "b", step, at, 2_000_000) for at in (FORWARD_MS, 30)]
         flows += [message("b", "a", step, at, 2_000_000) for at in (BACKWARD_MS, LAST_MS - 1)]
@@ -32,8 +36,9 @@ def seen(places, size=1_000_000, pipeline=True, heartbeat_ms=None):
     told = [names[s] + names[d] for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
     pair = told.index("ac")
     forward = [(told.index("ab"), told.index("ba"))] if pipeline else []
-    found = find_in_step(transfers, np.array([pair]), forward, pair_features(transfers, CLOCK), CLOCK)
-    assert not np.delete(found.inside, pair).any(), "a pair that was not asked"
+    asked = np.array(sorted([pair, told.index("ad"), told.index("ce")] if pipeline else [pair]))
+    found = find_in_step(transfers, asked, forward, pair_features(transfers, CLOCK), CLOCK)
+    assert not np.delete(found.inside, pair).any(), "a pair of gradients, or one that was not asked"
     assert found.gradient_row[transfers.pair_of_row != pair].all()
     return bool(found.inside[pair]), bool(found.gradients[pair]), found.gradient_row[transfers.pair_of_row == pair]
 
@@ -45,15 +50,37 @@ def test_a_ring_that_waits_for_the_backward_pass_carries_gradients():
 
 
 def test_a_ring_between_activations_and_the_first_gradient_is_of_the_forward_pass():
-    inside, gradients, rows = seen(lambda step: [20, 60])
+    inside, gradients, rows = seen(lambda step: [20, 40, 60])
     assert (inside, gradients) == (True, False)
     assert not rows.any()
 
 
+def test_what_a_step_needs_once_at_its_beginning_is_no_exchange_of_the_passes():
+    """Parameters that are gathered under the first forward pass after a sharded optimizer."""
+    assert seen(lambda step: [12, 15, 18, 80])[0] is False
+
+
+def test_collectives_through_all_passes_without_a_synchronisation_after_them_gather_sharded_stages():
+    """Two pipelines a-b and c-d whose first stages exchange throughout."""
+    flows = []
+    for step in range(STEPS):
+        flows += [message(*ends, step, at, 1_000_000) for at in (20, 40, 60) for ends in ("ac", "ca")]
+        flows += [message(*ends, step, at, 2_000_000) for at in (FORWARD_MS, 30) for ends in ("ab", "cd")]
+        flows += [message(*ends, step, at, 2_000_000) for at in (BACKWARD_MS, LAST_MS - 1) for ends in ("ba", "dc")]
+    transfers = transfer_table(flows)
+    names = transfers.addresses
+    told = [names[s] + names[d] for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
+    forward = [(told.index("ab"), told.index("ba")), (told.index("cd"), told.index("dc"))]
+    asked = np.array([told.index("ac"), told.index("ca")])
+    found = find_in_step(transfers, asked, forward, pair_features(transfers, CLOCK), CLOCK, batches=2)
+    assert found.gathers
+    assert not found.any
+
+
 def test_a_pair_may_carry_both_and_its_rows_are_told_apart():
-    inside, gradients, rows = seen(lambda step: [20, 60, 80])
-    assert (inside, gradients) == (True, True)
-    assert rows.tolist() == [False, False, True] * STEPS
+    inside, gradients, rows = seen(lambda step: [20, 40, 80], size=4_000_000)
+    assert inside
+    assert rows.tolist() == ([False, False, True] if gradients else [False] * 3) * STEPS
 
 
 def test_traffic_before_the_first_activation_says_nothing():
@@ -63,7 +90,7 @@ def test_traffic_before_the_first_activation_says_nothing():
 
 @pytest.mark.parametrize(("often", "inside"), [(4, False), (5, True)])
 def test_it_must_show_in_half_of_the_steps(often, inside):
-    assert seen(lambda step: [20, 80] if step < often else [80])[0] is inside
+    assert seen(lambda step: [20, 40, 80] if step < often else [80])[0] is inside
 
 
 def test_a_trickle_is_not_enough():
@@ -73,7 +100,7 @@ def test_a_trickle_is_not_enough():
 def test_heartbeats_on_pipeline_links_start_no_pass():
     """300 bytes at 2 ms would otherwise be the first activation, and the first gradient too."""
     assert seen(lambda step: [5, 80], heartbeat_ms=2)[0] is False
-    assert seen(lambda step: [20, 80], heartbeat_ms=2)[0] is True
+    assert seen(lambda step: [20, 40, 80], heartbeat_ms=2)[0] is True
 
 
 def test_without_pipelines_and_contrast_nothing_is_decided():
