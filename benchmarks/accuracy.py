@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calibration import DATA, section
+from calibration import DATA, section, with_section
 from llmprism.score import Score, read_document, read_truth, score_report
 from llmprism.score.pairs import MISSING, TRAINING_KINDS
 from llmprism.sim import read_scenario, scenario_names, simulate
@@ -72,7 +72,7 @@ def main() -> int:
     table = _document(rows, methods)
     if arguments.out is not None and not arguments.scenario and DATA.is_dir():
         confidence = section(arguments.out.parent / "images" / "calibration.svg")
-        table += "\n" + "\n".join(["## Is 0.9 right nine times in ten?", "", *confidence, ""])
+        table = with_section(table, confidence)
     print("\n" + table)
     if arguments.out is not None:
         arguments.out.write_text(table, encoding="utf-8")

@@ -2,7 +2,7 @@
 
     python benchmarks/calibration.py                              all sources, 20 random scenarios of ours
     python benchmarks/calibration.py --source gloo --source captures
-    python benchmarks/calibration.py --svg docs/images/calibration.svg --markdown out/calibration.md
+    python benchmarks/calibration.py --into docs/accuracy.md      tables and plot into the page
 
 Prints per source what was right and per kind of claim the expected calibration error and the share that was wrong and
 stated above 0.9; the plot shows share right by stated confidence (the diagonal is perfect). `measure` returns the
@@ -25,12 +25,13 @@ from llmprism.score.calibration import CLAIM_KINDS, SURE, Claim, reliability
 from robust_case import CHECKS, Outcome, diagnose_folder, run_case
 from robust_draw import draw_scenario
 
-__all__ = ["SOURCES", "Measured", "calibration_table", "measure", "section", "source_scores"]
+__all__ = ["SOURCES", "Measured", "calibration_table", "measure", "section", "source_scores", "with_section"]
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "../shared/data"
 SOURCES = ("captures", "captures_more", "frameworks", "gloo", "production", "othersim")
 SIMULATED = "simulated"
+HEADING = "## Is 0.9 right nine times in ten?"
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,14 @@ def section(svg: Path, simulated: int = 20, jobs: int = 0) -> list[str]:
     ]
 
 
+def with_section(document: str, lines: Sequence[str]) -> str:
+    """A page with its part on confidence replaced by these lines, or with one more part at its end."""
+    before, found, rest = document.partition(HEADING + "\n")
+    _, following, after = rest.partition("\n## ") if found else ("", "", "")
+    text = before.rstrip("\n") + "\n\n" + "\n".join([HEADING, "", *lines]) + "\n"
+    return text + ("\n## " + after if following else "")
+
+
 def _report(measured: Sequence[Measured]) -> list[str]:
     """Scores by source, calibration by kind of claim, and the cases whose layout was wrong and stated above 0.9."""
     claims = [claim for item in measured for claim in item.outcome.claims]
@@ -139,10 +148,16 @@ def main() -> int:
     parser.add_argument("--simulated", type=int, default=20, help="random scenarios of our own (default 20)")
     parser.add_argument("--jobs", type=int, default=0, help="processes (default: all cores)")
     parser.add_argument("--svg", type=Path, help="write the reliability plot here")
+    parser.add_argument("--into", type=Path, help="put tables and plot into this page, such as docs/accuracy.md")
     parser.add_argument("--markdown", type=Path, help="write the tables here too")
     parser.add_argument("--json", type=Path, help="write the sources' scores here (for robust_sources.py)")
     arguments = parser.parse_args()
     begin = time.perf_counter()
+    if arguments.into is not None:
+        lines = section(arguments.into.parent / "images" / "calibration.svg", arguments.simulated, arguments.jobs)
+        document = arguments.into.read_text(encoding="utf-8")
+        arguments.into.write_text(with_section(document, lines), encoding="utf-8")
+        return 0
     measured = measure(arguments.source or SOURCES, arguments.simulated, arguments.jobs)
     claims = [claim for item in measured for claim in item.outcome.claims]
     lines = _report(measured)

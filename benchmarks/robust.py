@@ -62,10 +62,8 @@ def main() -> int:
         tries = 0 if arguments.no_shrink else arguments.tries
         seeds = range(arguments.first, arguments.first + count)
         tasks = [(seed, None, arguments.faults > 0, tries) for seed in seeds]
-    cases = _run(tasks, arguments.jobs)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    for case in cases:
-        _write(case, arguments.out)
+    cases = _run(tasks, arguments.jobs, arguments.out)
     print("\n".join(summary(cases)))
     seeds_text = f"seeds {cases[0].seed} to {cases[-1].seed}" if cases else "no scenario"
     seconds = time.perf_counter() - begin
@@ -90,11 +88,13 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(tasks: list[Task], jobs: int) -> list[Case]:
+def _run(tasks: list[Task], jobs: int, out: Path) -> list[Case]:
+    """All of them, in order; a line and a file for each as soon as it is done."""
     done: list[Case] = []
     with ProcessPoolExecutor(max(1, jobs)) as pool:
         for case in pool.map(_case, tasks):
             done.append(case)
+            _write(case, out)
             print(_line(case), flush=True)
     return done
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from calibration import Measured, calibration_table, source_scores
+from calibration import HEADING, Measured, calibration_table, source_scores, with_section
 from calibration_plot import reliability_svg
 from llmprism.score.calibration import Claim
 from robust_case import Outcome
@@ -38,3 +38,11 @@ def test_scores_of_a_source_are_means_and_its_false_alarms_a_sum() -> None:
     assert scores["a"]["quiet"] == 3.0
     assert scores["a"]["layout"] == 0.5
     assert "pairs" not in scores["b"]
+
+
+def test_the_part_on_confidence_is_replaced_and_the_rest_of_the_page_stays() -> None:
+    page = "# Accuracy\n\ntable\n"
+    once = with_section(page, ["old"])
+    assert once == f"# Accuracy\n\ntable\n\n{HEADING}\n\nold\n"
+    assert with_section(once, ["new"]) == once.replace("old", "new")
+    assert with_section(once + "\n## Later\n\nmore\n", ["new"]).endswith("new\n\n## Later\n\nmore\n")
