@@ -43,7 +43,7 @@ VARYING_QUIET_STEPS: Final = 2.0
 OVERDUE_STEPS: Final = 0.5
 """A member that is overdue by so much while others go on has stopped, although the job has not been silent."""
 
-TOGETHER_STEPS: Final = 2.0
+TOGETHER_STEPS: Final = 4.0
 """Silence, in steps, after which a job has stopped in which nobody was missing before the others."""
 
 RECENT_STEPS: Final = 4.0

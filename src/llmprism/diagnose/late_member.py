@@ -38,7 +38,7 @@ MIN_LATE: Final = 0.15
 """Lateness, in normal steps, from which a member counts as late; healthy members reach 0.1 in one step of ten."""
 
 MIN_ALWAYS_LATE: Final = 0.08
-"""The same for a member that is late in nearly all steps,"""
+"""The same for a member of a job whose steps are longer then, or that is late in nearly all steps,"""
 
 NEARLY_ALL: Final = 0.9
 """in this share of them,"""
@@ -141,7 +141,8 @@ def find_late_members(evidence: JobEvidence, accused: dict[str, list[tuple[int, 
         bouts = _traced(evidence, bouts)
     elif _slower_for_a_while(evidence):
         bouts = _one_per_time(_long_workers(evidence, excused)) or _one_per_time(_stragglers(evidence, excused))
-        bouts = bouts or _holders(evidence, excused)
+        little = [bout for bout in _a_little_late(evidence, late, excused) if _delays_the_job(evidence, bout)]
+        bouts = bouts or _one_per_time(little) or _holders(evidence, excused)
     else:
         bouts = _one_per_time([bout for bout in _long_workers(evidence, excused) if _from_the_first(evidence, bout)])
     return findings + [_slow(evidence, bout) for bout in bouts]
@@ -173,10 +174,14 @@ def _bouts(
 
 def _always_late(evidence: JobEvidence, late: Float64, excused: Bool) -> list[_Bout]:
     """Members that are late in nearly all steps, by less than would do in a few: they were slow from the first on."""
+    return [bout for bout in _a_little_late(evidence, late, excused) if _from_the_first(evidence, bout)]
+
+
+def _a_little_late(evidence: JobEvidence, late: Float64, excused: Bool) -> list[_Bout]:
+    """Members that are late by what would not do alone."""
     _, cut = _in_steps(evidence, evidence.lateness_ns, MIN_ALWAYS_LATE)
     flagged = (np.nan_to_num(late, nan=-1.0) > cut) & ~excused
-    bouts = _bouts(evidence, evidence.lateness_ns, flagged, SYNCHRONISE)
-    return [bout for bout in bouts if _from_the_first(evidence, bout)]
+    return _bouts(evidence, evidence.lateness_ns, flagged, SYNCHRONISE)
 
 
 def _from_the_first(evidence: JobEvidence, bout: _Bout) -> bool:

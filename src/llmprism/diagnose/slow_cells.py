@@ -24,7 +24,7 @@ from llmprism.model.finding import WhereType
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.timeline import Steps
 from llmprism.stats.order import stable_order
-from llmprism.stats.robust import known_median
+from llmprism.stats.robust import known_median, mad
 from llmprism.stats.runs import runs_of
 
 Bool = NDArray[np.bool_]
@@ -38,8 +38,17 @@ MIN_DROP: Final = 0.5
 SPREADS: Final = 4.0
 """The drop must also exceed this many robust spreads of the rates of the same kind."""
 
+MIN_PEERS: Final = 3
+"""Pairs of one sort from which one that was always slower than the others shows,"""
+
+PEERS_SPREAD: Final = 0.3
+"""if the logarithms of their rates spread by no more than this."""
+
 MIN_STEPS: Final = 2
 """Sick steps in a row before a place is accused."""
+
+MIN_IN_A_ROW: Final = 3
+"""Sick cells in a row of a pair whose messages are too small to show that nothing is slow."""
 
 MIN_CELLS: Final = 6
 """Sick cells of a place before it is accused: three pairs for two steps."""
@@ -109,11 +118,13 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
         own = known_median(rate[rows], axis=1)
         for length in np.unique(hops[rows]):
             alike = hops[rows] == length
-            expected[rows[alike]] = np.maximum(own[alike], np.median(own[alike]))
+            expected[rows[alike]] = np.maximum(own[alike], _reached_by_peers(own[alike]))
         logs = np.log(np.where(known[rows], rate[rows], 1.0)) - np.log(expected[rows])[:, None]
         spread = 1.4826 * np.median(np.abs(logs[known[rows]] - np.median(logs[known[rows]])))
         drop = np.where(known[rows], -logs, 0.0)
         sick[rows] = drop > max(MIN_DROP, SPREADS * spread)
+    for row in np.flatnonzero(sick.any(axis=1) & ~evidence.timed).tolist():
+        sick[row] = _in_a_row(sick[row], known[row])
     known &= sick | evidence.timed[:, None]
     if not _some_last(sick, known):
         sick[:] = False
@@ -132,6 +143,23 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
         passes=passes,
         links=_links(evidence, sick, known, passes),
     )
+
+
+def _in_a_row(sick: Bool, known: Bool) -> Bool:
+    """Sick cells of a pair that have others beside them: of small messages single slow ones say nothing, and their
+    fast ones neither."""
+    lasting = np.zeros_like(sick)
+    for first, after in runs_of(sick | ~known, bridge=0):
+        if sick[first:after].sum() >= MIN_IN_A_ROW:
+            lasting[first:after] = sick[first:after]
+    return lasting
+
+
+def _reached_by_peers(rates: Float64) -> float:
+    """What pairs of one sort reach; 0 where they are few or differ too much to expect the same of all."""
+    if rates.size < MIN_PEERS or mad(np.log(rates)) > PEERS_SPREAD:
+        return 0.0
+    return float(np.median(rates))
 
 
 def _hops(transfers: TransferTable) -> Int64:
