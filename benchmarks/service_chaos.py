@@ -3,9 +3,8 @@
 Tenants with jobs of their own (no two step alike: those would be one job's rails) send every second, under names of
 their own. Meanwhile clocks jump and drift, a collector of two jobs dies and comes back, jobs crash and end, and the
 service and its evaluator are killed with `kill -9` again and again. At the end, for every source: sent = received =
-stored + dropped by reason; every planted
-crash was opened once; no other job has a crash, a hang or a stall; memory has not grown. Databases, brokers and disks
-that go away have tests of their own (`tests/e2e`).
+stored + dropped by reason; every planted crash was opened once; no other job has a crash, a hang or a stall; memory
+has not grown. Databases, brokers and disks that go away have tests of their own (`tests/e2e`).
 Usage: python benchmarks/service_chaos.py [SECONDS] [TENANTS] [SEED]
 """
 
