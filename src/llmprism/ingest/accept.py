@@ -23,7 +23,7 @@ import duckdb
 
 from llmprism import limits
 from llmprism.errors import FormatError, LimitError
-from llmprism.ingest.columns import REASONS
+from llmprism.ingest.columns import REASONS, literal
 from llmprism.ingest.database import Database, open_database
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.relation import ReadOptions, create_records, explain
@@ -193,29 +193,22 @@ def _unreadable(connection: Database, part_of: dict[str, int], total: int) -> di
 
 
 def _apply(connection: Database, judge: Judge) -> None:
-    """Takes the offsets off and marks what lies outside the bounds. The columns `late` and `unseen` are made only
-    where somebody is."""
+    """Takes the offsets off, marks what lies outside the bounds and counts what is late (in the table `lates`); in the
+    usual case, where nothing of that is so, only the summary is made."""
     arrivals = _arrivals(connection, "coalesce(exporter, '')")
     by_exporter = len(arrivals) <= MAX_CLOCKS
     if not by_exporter:
         arrivals = _arrivals(connection, "''")
     bounds = judge(arrivals)
-    connection.execute(
-        "CREATE TEMP TABLE bounds AS SELECT unnest($1::INTEGER[]) AS part, unnest($2::VARCHAR[]) AS clock, "
-        "unnest($3::BIGINT[]) AS taken, unnest($4::BIGINT[]) AS oldest, unnest($5::BIGINT[]) AS newest, "
-        "unnest($6::BIGINT[]) AS late, unnest($7::BIGINT[]) AS unseen",
-        [
-            [one.part for one in arrivals],
-            [one.exporter for one in arrivals],
-            [one.offset_ns for one in bounds],
-            [one.oldest_ns for one in bounds],
-            [one.newest_ns for one in bounds],
-            [one.late_before_ns for one in bounds],
-            [one.unseen_before_ns for one in bounds],
-        ],
-    )
+    connection.execute("CREATE TEMP TABLE lates (part INTEGER, late BIGINT, unseen BIGINT)")
+    judged = list(zip(arrivals, bounds, strict=True))
+    touched = any(_touches(arrival, bound) for arrival, bound in judged)
+    late = any(arrival.first_ns - bound.offset_ns < bound.late_before_ns for arrival, bound in judged)
+    if not touched and not late:
+        return
+    _bounds_table(connection, judged)
     clock = "coalesce(accepted.exporter, '')" if by_exporter else "''"
-    touched = any(_touches(arrival, bound) for arrival, bound in zip(arrivals, bounds, strict=True))
+    mine = f"bounds.part = accepted.part AND bounds.clock = {clock}"
     if touched:
         reasons = (*REASONS, TOO_OLD, FUTURE)
         old, future = reasons.index(TOO_OLD), reasons.index(FUTURE)
@@ -223,17 +216,31 @@ def _apply(connection: Database, judge: Judge) -> None:
         connection.execute(
             f"UPDATE accepted SET start_ns = accepted.start_ns - bounds.taken, end_ns = {end}, "
             f"reason = CASE WHEN {end} < bounds.oldest THEN {old} WHEN {end} > bounds.newest THEN {future} ELSE 0 END "
-            f"FROM bounds WHERE accepted.reason = 0 AND bounds.part = accepted.part AND bounds.clock = {clock}"
+            f"FROM bounds WHERE accepted.reason = 0 AND {mine}"
         )
-    judged = zip(arrivals, bounds, strict=True)
-    late = any(arrival.first_ns - bound.offset_ns < bound.late_before_ns for arrival, bound in judged)
-    connection.execute("CREATE TEMP TABLE lates (part INTEGER, late BIGINT, unseen BIGINT)")
     if late:
         connection.execute(
             "INSERT INTO lates SELECT accepted.part, count(*) FILTER (accepted.end_ns < bounds.late), "
             "count(*) FILTER (accepted.end_ns < bounds.unseen) FROM accepted JOIN bounds "
-            f"ON bounds.part = accepted.part AND bounds.clock = {clock} WHERE accepted.reason = 0 GROUP BY 1"
+            f"ON {mine} WHERE accepted.reason = 0 GROUP BY 1"
         )
+
+
+def _bounds_table(connection: Database, judged: Sequence[tuple[Arrival, TimeBounds]]) -> None:
+    connection.execute(
+        "CREATE TEMP TABLE bounds AS SELECT unnest($1::INTEGER[]) AS part, unnest($2::VARCHAR[]) AS clock, "
+        "unnest($3::BIGINT[]) AS taken, unnest($4::BIGINT[]) AS oldest, unnest($5::BIGINT[]) AS newest, "
+        "unnest($6::BIGINT[]) AS late, unnest($7::BIGINT[]) AS unseen",
+        [
+            [arrival.part for arrival, _ in judged],
+            [arrival.exporter for arrival, _ in judged],
+            [bound.offset_ns for _, bound in judged],
+            [bound.oldest_ns for _, bound in judged],
+            [bound.newest_ns for _, bound in judged],
+            [bound.late_before_ns for _, bound in judged],
+            [bound.unseen_before_ns for _, bound in judged],
+        ],
+    )
 
 
 def _touches(arrival: Arrival, bound: TimeBounds) -> bool:
@@ -283,19 +290,20 @@ def _write(connection: Database, target: Path, names: Sequence[str], unreadable:
 
 
 def _copy(connection: Database, target: Path, names: Sequence[str]) -> None:
-    connection.execute(
-        "CREATE TEMP TABLE names AS SELECT unnest($1::INTEGER[]) AS part, unnest($2::VARCHAR[]) AS source",
-        [list(range(len(names))), list(names)],
-    )
+    """Writes the usable records; `names` are the parts' sources."""
+    kept, source = "accepted", literal(names[0])
+    if len(names) > 1:
+        connection.execute(
+            "CREATE TEMP TABLE names AS SELECT unnest($1::INTEGER[]) AS part, unnest($2::VARCHAR[]) AS source",
+            [list(range(len(names))), list(names)],
+        )
+        kept, source = "accepted JOIN names USING (part)", "source"
     try:
-        connection.execute(_COPY.format(path=str(target).replace("'", "''")))
+        connection.execute(
+            "COPY (SELECT start_ns, end_ns, src, dst, bytes, switches, sport, dport, protocol, packets, exporter, "
+            f"{source} AS source FROM {kept} WHERE reason = 0 ORDER BY end_ns) "
+            f"TO {literal(str(target))} (FORMAT parquet, COMPRESSION zstd)"
+        )
     except duckdb.Error as error:
         target.unlink(missing_ok=True)
         raise OSError(f"{target}: cannot be written ({' '.join(str(error).split())[:200]})") from None
-
-
-_COPY: Final = (
-    "COPY (SELECT start_ns, end_ns, src, dst, bytes, switches, sport, dport, protocol, packets, exporter, source "
-    "FROM accepted JOIN names USING (part) WHERE reason = 0 ORDER BY end_ns) "
-    "TO '{path}' (FORMAT parquet, COMPRESSION zstd)"
-)
