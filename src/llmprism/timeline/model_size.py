@@ -80,9 +80,10 @@ _EQUAL_HALVES: Final = (
     _Hypothesis(Synchronisation.SHARDED_OPTIMIZER, 4, 4, 8.0, 0.5),
 )
 _SHARDED_PARAMETERS: Final = (
-    _Hypothesis(Synchronisation.SHARDED_PARAMETERS, 4, 2, 8.0, 0.45),
-    _Hypothesis(Synchronisation.SHARDED_PARAMETERS, 2, 2, 6.0, 0.35),
+    _Hypothesis(Synchronisation.SHARDED_PARAMETERS, 4, 2, 8.0, 0.4),
+    _Hypothesis(Synchronisation.SHARDED_PARAMETERS, 2, 2, 6.0, 0.3),
     _Hypothesis(Synchronisation.SHARDED_PARAMETERS, 4, 4, 12.0, 0.2),
+    _Hypothesis(Synchronisation.ALL_REDUCE, 2, 2, 4.0, 0.1),
 )
 
 

@@ -115,7 +115,9 @@ def _last_pipeline_message(job: Job, layout: JobLayout, steps: Steps, wanted: In
     of the step; 0 where it has none."""
     transfers = job.transfers
     last = np.zeros(wanted.size, dtype=np.int64)
-    rows = np.flatnonzero((layout.transfer_kind == PairKind.PP) & (transfers.bytes >= MESSAGE_FLOOR_BYTES))
+    members = np.unique(wanted // steps.count)
+    pairs = np.isin(transfers.pair_src, members) | np.isin(transfers.pair_dst, members)
+    rows = np.flatnonzero((layout.transfer_kind == PairKind.PP) & transfers.messages_of(pairs))
     step = steps.at(transfers.start_ns[rows])
     rows, step = rows[step >= 0], step[step >= 0]
     pair = np.searchsorted(transfers.pair_offsets, rows, side="right") - 1

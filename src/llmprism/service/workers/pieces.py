@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from llmprism.errors import StoreError
+from llmprism.model.facts import JobFacts, ModelSize, Synchronisation
 from llmprism.model.finding import Finding
 from llmprism.model.flows import InputCounts, Int64, TransferTable, Window
 from llmprism.model.job import Job, JobState
@@ -77,6 +78,7 @@ def _job(report: JobReport, names: tuple[str, ...]) -> dict[str, Any]:
         "steps": [steps.start_ns.tolist(), steps.end_ns.tolist(), steps.setup.tolist()],
         "timeline_confidence": float(report.timeline.confidence),
         "timeline_notes": report.timeline.notes,
+        "facts": None if report.timeline.facts is None else asdict(report.timeline.facts),
         "lost_gpu_seconds": report.lost_gpu_seconds,
     }
 
@@ -157,8 +159,29 @@ def _decoded_job(item: dict[str, Any], names: tuple[str, ...], number: dict[str,
     )
     steps = Steps(np.array(start, np.int64), np.array(end, np.int64), np.array(setup, np.bool_))
     ends = np.full((len(job.members), steps.count), -1, dtype=np.int64)
-    timeline = Timeline(steps, ends, Events.empty(), item["timeline_confidence"], tuple(item["timeline_notes"]))
+    timeline = Timeline(
+        steps, ends, Events.empty(), item["timeline_confidence"], tuple(item["timeline_notes"]),
+        _decoded_facts(item.get("facts")),
+    )  # fmt: skip
     return JobReport(job, JobState(item["state"]), layout, timeline, item["lost_gpu_seconds"])
+
+
+def _decoded_facts(item: dict[str, Any] | None) -> JobFacts | None:
+    if item is None:
+        return None
+    sizes = tuple(
+        ModelSize(
+            **{
+                **size,
+                "synchronisation": Synchronisation(size["synchronisation"]),
+                "parameters_per_gpu": tuple(size["parameters_per_gpu"]),
+                "gradient_bytes_per_gpu": tuple(size["gradient_bytes_per_gpu"]),
+            }
+        )
+        for size in item["sizes"]
+    )
+    sent = item["sent_bytes_per_gpu"]
+    return JobFacts(**{**item, "sizes": sizes, "sent_bytes_per_gpu": None if sent is None else tuple(sent)})
 
 
 def _decoded_transfers(item: list[Any], names: tuple[str, ...], number: dict[str, int]) -> TransferTable:
