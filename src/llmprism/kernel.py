@@ -68,8 +68,11 @@ _depth = _Depth()
 class Kernel(Generic[P, R]):
     """A function with a compiled form that is made when it is first worth its cost."""
 
-    def __init__(self, function: Callable[P, R], small: Callable[P, R] | None = None, interpret: bool = True) -> None:
+    def __init__(
+        self, function: Callable[P, R], small: Callable[P, R] | None = None, interpret: bool = True, repeats: int = 1
+    ) -> None:
         self.python = function
+        self._repeats = repeats
         self._small = small or function
         self._interpret = interpret
         self._compiled: Callable[P, R] | None = None
@@ -81,7 +84,7 @@ class Kernel(Generic[P, R]):
             return self._compiled(*args, **kwargs)
         if _depth.inside:
             return self._small(*args, **kwargs)
-        rows = max((argument.size for argument in args if isinstance(argument, np.ndarray)), default=0)
+        rows = max((argument.size for argument in args if isinstance(argument, np.ndarray)), default=0) * self._repeats
         if not self.interprets(rows):
             _Tier.spent = max(_Tier.spent, INTERPRETED_TOTAL)
             return self.compiled(*args, **kwargs)
@@ -109,13 +112,16 @@ class Kernel(Generic[P, R]):
 def kernel(function: Callable[P, R]) -> Kernel[P, R]: ...
 @overload
 def kernel(*, small: Callable[P, R]) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
+@overload
+def kernel(*, repeats: int) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
 def kernel(
-    function: Callable[P, R] | None = None, *, small: Callable[P, R] | None = None
+    function: Callable[P, R] | None = None, *, small: Callable[P, R] | None = None, repeats: int = 1
 ) -> Kernel[P, R] | Callable[[Callable[P, R]], Kernel[P, R]]:
-    """Decorator: the function as a kernel; `small` replaces it on small inputs."""
+    """Decorator: the function as a kernel; `small` replaces it on small inputs, `repeats` says how often it looks at
+    every row, where that is often (a search)."""
     if function is not None:
         return Kernel(function)
-    return lambda wrapped: Kernel(wrapped, small)
+    return lambda wrapped: Kernel(wrapped, small, repeats=repeats)
 
 
 def compiled_kernel(function: Callable[P, R]) -> Kernel[P, R]:

@@ -96,6 +96,9 @@ OTHER_RHYTHMS: Final = 2
 GRID: Final = 1.015
 """Ratio of neighbouring trial spacings: below the tolerance, so that none is missed."""
 
+TRIALS: Final = 256
+"""Times that every silence is looked at in one search, about: twice for each spacing that does not fall through early."""
+
 TOGETHER: Final = GRID**8
 """Range of spacings that are ruled out together, if they can be: most can."""
 
@@ -147,7 +150,7 @@ def _hopeless(
     return bool(links < (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE))
 
 
-@kernel
+@kernel(repeats=TRIALS)
 def _next_dominant(
     position: Float64, weight: Float64, ordered: Float64, following: Int64, preceding: Int64, spacing: float,
     tolerance: float, max_steps: int,
