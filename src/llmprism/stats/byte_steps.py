@@ -97,7 +97,7 @@ GRID: Final = 1.015
 """Ratio of neighbouring trial spacings: below the tolerance, so that none is missed."""
 
 TRIALS: Final = 256
-"""Times that every silence is looked at in one search, about: twice for each spacing that does not fall through early."""
+"""Times that every silence is looked at in one search, about: twice for each spacing that does not fail early."""
 
 TOGETHER: Final = GRID**8
 """Range of spacings that are ruled out together, if they can be: most can."""
