@@ -104,7 +104,8 @@ def identify_layout(job: Job) -> JobLayout:
     if in_step.any:
         groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), features)
         groups = joined_by(groups, meshes.groups + rings_of_context)
-    peers = None if sharded.hybrid else find_tensor_peers(job, groups, pipelines, pair_kind, clock)
+    fully = sharded.sharding is Sharding.FSDP
+    peers = None if sharded.hybrid else find_tensor_peers(job, groups, pipelines, pair_kind, clock, sharded=fully)
     if peers is not None:
         groups = joined_replicas(groups, peers)
     stages = _most_common(len(pipeline) for pipeline in pipelines) or 1

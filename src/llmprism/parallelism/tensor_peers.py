@@ -38,8 +38,15 @@ __all__ = ["TensorPeers", "find_tensor_peers", "joined_replicas"]
 MIN_STEPS: Final = 5
 """Steps before timing can tell."""
 
+SOME: Final = 6
+"""Members of a group that are compared with one of them, halved."""
+
 CELLS: Final = 24
 """Servers (and stages) that are looked at: all are cut alike."""
+
+BEST: Final = 0.25
+"""Quantile of the pairs on different servers that shows how close members of one group end: a congested spine keeps
+some of them apart."""
 
 FINEST_NS: Final = 2_000.0
 """Differences below two microseconds are those of time stamps."""
@@ -55,10 +62,20 @@ TOGETHER: Final = -2.0
 """Logarithm of how much closer than replicas peers send, at most; -7 in simulated jobs."""
 
 TOGETHER_SPREAD: Final = 1.5
-"""Spread of that logarithm among peers; 0.8 among replicas."""
+"""Spread of that logarithm among peers."""
 
-FARTHEST: Final = 6.0
-"""Logarithms beyond this say no more."""
+LOOSE_SPREAD: Final = 0.8
+"""Spread of that logarithm among replicas."""
+
+LEVEL: Final = 0.3
+"""Log likelihood for each unit by which replicas on one server are closer than those on different ones."""
+
+FARTHEST: Final = 12.0
+"""Deviations beyond this say no more."""
+
+AS_SEEN: Final = 1.0
+"""Log odds, before anything is measured, that groups are the rails that are seen; of sharded training, that there are
+no peers at all: shards go over all GPUs."""
 
 NEVER_TOGETHER: Final = 3e-4
 """Share of a step: where there is nobody to compare with, members that differ by more are not held for peers."""
@@ -76,7 +93,7 @@ class TensorPeers:
 
 def find_tensor_peers(
     job: Job, groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ...], pair_kind: NDArray[np.int8],
-    clock: StepClock,
+    clock: StepClock, *, sharded: bool = False,
 ) -> TensorPeers | None:  # fmt: skip
     """How the GPUs of servers divide; None where no server has several of one stage, or nothing tells."""
     cells = _cells(job, pipelines)
@@ -90,6 +107,7 @@ def find_tensor_peers(
         return None
     widths = [w for w in range(1, width + 1) if width % w == 0]
     scores = np.array([_likelihood(signs, asked, w) for w in widths])
+    scores[0 if sharded else -1] += AS_SEEN
     best = int(np.argmax(scores))
     margin = float(scores[best] - np.partition(scores, -2)[-2]) if len(widths) > 1 else 0.0
     return TensorPeers(widths[best], tuple(cells), 1.0 / (1.0 + float(np.exp(-min(margin, 30.0)))))
@@ -148,30 +166,29 @@ def _signs(
     pair_kind: NDArray[np.int8], clock: StepClock,
 ) -> _Signs | None:  # fmt: skip
     pairs = [pair for cell in cells for pair in combinations(cell, 2)]
-    linked = _linked(job, cells, groups, pair_kind)
+    linked = _linked(job, cells, groups)
     stages = _across(job, cells, pipelines)
     members = sorted({m for pair in (*pairs, *linked, *stages) for m in pair})
     ends = _moments(job.transfers, pair_kind == PairKind.DP, members, clock, last=True)
     sends = _moments(job.transfers, pair_kind == PairKind.PP, members, clock, last=False)
-    ends_by_pair = _relative(ends, pairs, linked, floor=None)
+    ends_by_pair = _relative(ends, pairs, linked, quantile=BEST, floor=None)
     floor = None if stages else NEVER_TOGETHER * clock.period_ns
-    sends_by_pair = _relative(sends, pairs, stages, floor=floor)
+    sends_by_pair = _relative(sends, pairs, stages, quantile=0.5, floor=floor)
     known = [*ends_by_pair.values(), *sends_by_pair.values()]
     return _Signs(ends_by_pair, sends_by_pair) if np.isfinite(known).any() else None
 
 
-def _linked(
-    job: Job, cells: list[tuple[int, ...]], groups: tuple[Group, ...], pair_kind: NDArray[np.int8]
-) -> list[tuple[int, int]]:
-    """Pairs of members of one group that are seen to exchange its collectives."""
-    transfers = job.transfers
+def _linked(job: Job, cells: list[tuple[int, ...]], groups: tuple[Group, ...]) -> list[tuple[int, int]]:
+    """Pairs of members of one group on different servers, between which it is seen."""
     inside = {member for cell in cells for member in cell}
-    group_of = {member: index for index, group in enumerate(groups) for member in group.members}
-    chosen = np.flatnonzero(pair_kind == PairKind.DP)
-    found = zip(transfers.pair_src[chosen].tolist(), transfers.pair_dst[chosen].tolist(), strict=True)
-    return sorted(
-        {(min(a, b), max(a, b)) for a, b in found if a in inside and group_of.get(a, -1) == group_of.get(b, -2)}
-    )
+    place = dict(zip(job.members, job.places, strict=False))
+    found: set[tuple[int, int]] = set()
+    for group in groups:
+        some = [member for member in group.members if member in inside][:2]
+        peers = sorted(group.members)[: 2 * SOME]
+        near = ((member, peer) for member in some for peer in peers if place.get(peer) != place.get(member))
+        found.update((min(pair), max(pair)) for pair in near)
+    return sorted(found)
 
 
 def _across(job: Job, cells: list[tuple[int, ...]], pipelines: tuple[tuple[int, ...], ...]) -> list[tuple[int, int]]:
@@ -225,17 +242,22 @@ def _moments(transfers: TransferTable, pairs: Bool, members: list[int], clock: S
 
 
 def _relative(
-    moments: _Moments, pairs: list[tuple[int, int]], reference: list[tuple[int, int]], floor: float | None
+    moments: _Moments,
+    pairs: list[tuple[int, int]],
+    reference: list[tuple[int, int]],
+    *,
+    quantile: float,
+    floor: float | None,
 ) -> dict[tuple[int, int], float]:
-    """Logarithm of how much the times of the pairs vary against each other, relative to the reference pairs; to the
-    largest of the pairs themselves, and this floor, where there is a floor instead."""
+    """Logarithm of how much the times of the pairs vary against each other, relative to a quantile of the reference
+    pairs; to the largest of the pairs themselves, and this floor, where there is a floor instead."""
     result = np.zeros(len(pairs))
     for times in (moments.mean, moments.edge):
         apart = _variation(times, moments.row, pairs)
         known = _variation(times, moments.row, reference)
         known = known[np.isfinite(known)]
         if known.size:
-            usual = float(np.median(known))
+            usual = float(np.quantile(known, quantile))
         elif floor is not None and np.isfinite(apart).any():
             usual = max(float(np.nanmax(apart)), floor)
         else:
@@ -270,17 +292,23 @@ def _likelihood(signs: _Signs, cells: list[tuple[int, ...]], width: int) -> floa
                 one_group.append(pair)
             else:
                 neither.append(pair)
-    same = _known(signs.ends, one_group)
-    others = _known(signs.ends, peers + neither)
+    same, others = _known(signs.ends, one_group), _known(signs.ends, peers + neither)
     apart = max(APART, float(np.median(others)) if others.size else APART)
     tight, loose = _known(signs.sends, peers), _known(signs.sends, one_group + neither)
     close = min(TOGETHER, float(np.median(tight)) if tight.size else TOGETHER)
-    return float(
-        -0.5 * (np.clip(same, 0.0, FARTHEST) ** 2).sum()
-        - (0.5 * (np.clip(apart - others, 0.0, FARTHEST) / APART_SPREAD) ** 2 + np.log(APART_SPREAD)).sum()
-        - (0.5 * (np.clip(tight - close, 0.0, FARTHEST) / TOGETHER_SPREAD) ** 2 + np.log(TOGETHER_SPREAD)).sum()
-        - (0.5 * (np.clip(loose, -FARTHEST, 0.0) / 0.8) ** 2 + np.log(0.8)).sum()
+    usual = min(max(float(np.median(loose)), close - TOGETHER, -FARTHEST), 0.0) if loose.size else 0.0
+    return (
+        _heavy_tailed(same)
+        + _heavy_tailed(np.minimum(others - apart, 0.0) / APART_SPREAD)
+        + _heavy_tailed((tight - close) / TOGETHER_SPREAD)
+        + _heavy_tailed((loose - usual) / LOOSE_SPREAD)
+        + LEVEL * usual
     )
+
+
+def _heavy_tailed(deviation: Float64) -> float:
+    """Log likelihood of deviations in units of their spread, up to a constant; outliers cost their logarithm."""
+    return float(-1.5 * np.log1p(0.5 * np.clip(deviation, -FARTHEST, FARTHEST) ** 2).sum())
 
 
 def _known(signs: dict[tuple[int, int], float], pairs: list[tuple[int, int]]) -> Float64:

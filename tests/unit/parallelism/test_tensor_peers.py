@@ -68,7 +68,8 @@ def test_either_sign_tells_how_many_neighbours_are_peers(width, signs):
     peers = find_tensor_peers(job, groups, pipelines, kind, CLOCK)
     assert peers is not None
     assert peers.width == width
-    assert peers.confidence > 0.9
+    alone = not signs.get("visible", True) and width == 1  # nobody to compare with: likely, no more
+    assert peers.confidence > (0.5 if alone else 0.9)
     joined = joined_replicas(groups, peers)
     servers = signs.get("servers", 2)
     replicas = 4 // width * servers
