@@ -31,7 +31,7 @@ __all__ = ["BestClock", "best_clock"]
 SAME_BYTES: Final = 0.03
 """Difference of the logarithms of two pairs' bytes within which they carry the same: losses and cut windows."""
 
-CLASSES: Final = 4
+CLASSES: Final = 3
 """Sorts of pairs, by their bytes, that are asked for spacings: all of a job's pairs repeat with its step."""
 
 TOGETHER: Final = 64
@@ -42,6 +42,9 @@ JUDGES: Final = 24
 
 JUDGED_MESSAGES: Final = 12_000
 """Messages of the judges at most."""
+
+PER_STEP: Final = 12
+"""Silences of each step, the longest, that a chain is sought through."""
 
 TOLERANCE: Final = 0.03
 """Relative deviation of one step's bytes."""
@@ -175,6 +178,11 @@ def _silences(transfers: TransferTable, pairs: Int64) -> Silences:
 
 
 def _clock_at(silences: Silences, spacing: float) -> StepClock:
+    """The chain of that spacing through the longer silences, among which the boundaries of steps are."""
+    most = int(PER_STEP * silences.bytes_before[-1] / spacing) + PER_STEP
+    if silences.count > most:
+        kept = np.sort(np.argpartition(silences.length_ns, -most)[-most:])
+        silences = Silences(silences.begin_ns[kept], silences.length_ns[kept], silences.bytes_before[kept])
     chain = chain_at(silences, spacing, TOLERANCE)
     return StepClock(silences.begin_ns[chain.boundaries], chain.regular, chain.dominance)
 
