@@ -1,10 +1,15 @@
-"""How a job is laid out: features → kinds of links → groups → where a step ends → pipelines, degrees, schedule."""
+"""How a job is laid out: a list of passes over one frozen draft, from the clock to degrees and schedule.
+
+Each pass is an idea with a file of its own; it takes the draft, and returns one in which more is known. None rewrites
+the answer of another in place, and what a pass has explained (all-to-alls, exchanges of the passes) has no bytes for
+the passes after it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,15 +26,15 @@ from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
 from llmprism.parallelism.heavy_end import heavy_end
 from llmprism.parallelism.hybrid import shard_links
-from llmprism.parallelism.in_step import InStep, find_in_step
-from llmprism.parallelism.link_evidence import evidence_of
-from llmprism.parallelism.meshes import find_meshes
+from llmprism.parallelism.in_step import InStep, find_in_step, nothing_inside
+from llmprism.parallelism.link_evidence import evidence_of, only_set_up
+from llmprism.parallelism.meshes import Meshes, find_meshes
 from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
 from llmprism.parallelism.pair_ends import pair_index
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.phase import gradient_clock, longest_rest_clock, pipeline_clock, shifted_clock
 from llmprism.parallelism.quiet_end import quiet_ends
-from llmprism.parallelism.rival_clocks import best_clock
+from llmprism.parallelism.rival_clocks import BestClock, best_clock
 from llmprism.parallelism.roles import (
     MESH_CONFIDENCE,
     all_roles,
@@ -40,97 +45,220 @@ from llmprism.parallelism.roles import (
     row_kinds,
 )
 from llmprism.parallelism.sharding import sharding_of
+from llmprism.parallelism.shared_links import collective_rows
 from llmprism.parallelism.structure import data_parallel_groups, joined_by, pipeline_paths
-from llmprism.parallelism.tensor_peers import find_tensor_peers, joined_replicas
+from llmprism.parallelism.tensor_peers import TensorPeers, find_tensor_peers, joined_replicas
 
 Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
 
 __all__ = ["identify_layout"]
 
+CLEAR_LEAD = 0.1
+"""Bits per pause by which the best clock leads where doubt about it has shrunk to a third."""
+
 NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
 
 
 def identify_layout(job: Job) -> JobLayout:
     """The layout of one job; `unknown` throughout when its steps cannot be seen."""
-    transfers = job.transfers
-    bulk = job.bulk if job.bulk is not None else np.ones(transfers.pair_count, dtype=np.bool_)
+    bulk = job.bulk if job.bulk is not None else np.ones(job.transfers.pair_count, dtype=np.bool_)
     best = best_clock(job, bulk)
     if best is None:
-        return _unknown(transfers, bulk)
-    clock = best.clock
-    job = replace(job, clock=clock)
-    every_link = links_of(transfers, bulk)
-    meshes = find_meshes(transfers, bulk, every_link)
-    if meshes.groups:
-        transfers = _muted(transfers, meshes.rows)
-        job = replace(job, transfers=transfers)
+        return _unknown(job.transfers, bulk)
+    draft = _seen_links(job, bulk, best)
+    for one_pass in PASSES:
+        draft = one_pass(draft)
+    return _layout_of(draft)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What is known of a job so far. `job.transfers` holds the rows that the passes to come look at; those that are
+    explained already have no bytes there. A pass hands on a draft with more in it and changes none."""
+
+    job: Job
+    clock: StepClock
+    lead: float
+    meshes: Meshes
+    links: Links
+    features: PairFeatures
+    kinds: LinkKinds
+    groups: tuple[Group, ...] = ()
+    pipes: _Pipelines = field(default_factory=lambda: _Pipelines((), [], [], [], rings=False))
+    in_step: InStep | None = None
+    sharded: _ShardedJob | None = None
+    contexts: tuple[Group, ...] = ()
+    peers: TensorPeers | None = None
+
+    @property
+    def pair_kind(self) -> Int8:
+        return pair_kinds_of(self.job.transfers, self.links, self.kinds)
+
+    @property
+    def collective(self) -> Bool:
+        return collective_pairs(self.job.transfers, self.links, self.kinds)
+
+    @property
+    def stage_links(self) -> list[tuple[int, int]]:
+        return self.pipes.forward + self.pipes.closing
+
+    @property
+    def inside(self) -> InStep:
+        return self.in_step if self.in_step is not None else nothing_inside(self.job.transfers)
+
+    def without(self, rows: Bool) -> _Draft:
+        """The draft with these rows explained."""
+        job = replace(self.job, transfers=_muted(self.job.transfers, rows))
+        return replace(self, job=job, features=pair_features(job.transfers, self.clock))
+
+
+def _seen_links(job: Job, bulk: Bool, best: BestClock) -> _Draft:
+    """All links of the job and the all-to-alls among them."""
+    clock, every_link = best.clock, links_of(job.transfers, bulk)
+    meshes = find_meshes(job.transfers, bulk, every_link)
+    transfers = _muted(job.transfers, meshes.rows) if meshes.groups else job.transfers
     features = pair_features(transfers, clock)
     links = every_link.only(~meshes.inside | meshes.more)
     kinds = judge_links(links, features, evidence_of(transfers, links, features, clock))
-    kinds = reconcile(links, _with_rings(kinds, meshes.more[~meshes.inside | meshes.more]))
-    kinds = without_false_pipelines(links, kinds)
-    pair_kind = pair_kinds_of(transfers, links, kinds)
-    groups = joined_by(data_parallel_groups(links, kinds, features), meshes.groups)
-    pipes = _pipelines(job, links, kinds, features, groups)
-    pipelines, forward, closing = pipes.members, pipes.forward, pipes.closing
-    told = link_roles(transfers, links, kinds)
-    collective = collective_pairs(transfers, links, kinds)
-    contrast = not forward and shard_links(links, kinds, features) is None
-    in_step = find_in_step(transfers, np.flatnonzero(collective & contrast), [], features, clock)
-    if in_step.any:
-        transfers = _muted(transfers, transfers.rows_of(in_step.inside) & ~in_step.gradient_row)
-        groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), features)
-        job = replace(job, transfers=transfers)
-    between = pairs_of_kind(transfers, links, kinds, PairKind.OTHER)
-    clock = _rephased(job, groups, forward + closing, features, between)
-    if forward and not groups:
-        batches = micro_batches(transfers, forward, clock)
-        clock = quiet_ends(transfers, forward + closing, pipes.last, batches, clock)
-    features = pair_features(transfers, clock)
-    sharded = _sharded(job, links, kinds, pair_kind, features, groups, clock, has_pipelines=bool(pipelines))
-    groups, clock, passes = sharded.groups, sharded.clock, sharded.passes
-    if forward:
-        batches = micro_batches(transfers, forward, clock)
-        in_step = find_in_step(transfers, np.flatnonzero(collective), forward, features, clock, batches)
-        if in_step.gathers:
-            passing = np.isin(np.arange(transfers.pair_count), [pair for link in forward + closing for pair in link])
-            clock = longest_rest_clock(transfers, passing, _inside_groups(transfers, groups), clock)
-            sharded = replace(sharded, sharding=Sharding.FSDP)
-    lanes = context_lanes(job, in_step.tensor)
+    kinds = _with_rings(kinds, meshes.more[~meshes.inside | meshes.more])
+    return _Draft(replace(job, clock=clock, transfers=transfers), clock, best.lead, meshes, links, features, kinds)
+
+
+def _consistent_kinds(draft: _Draft) -> _Draft:
+    """One meaning for every link that the whole graph allows; links of the set-up alone have none."""
+    setup = only_set_up(draft.job.transfers, draft.links, draft.clock)
+    steady = draft.links.only(~setup)
+    kinds = without_false_pipelines(steady, reconcile(steady, draft.kinds.only(~setup)))
+    groups = joined_by(data_parallel_groups(steady, kinds, draft.features), draft.meshes.groups)
+    return replace(draft, links=steady, kinds=kinds, groups=groups)
+
+
+def _without_shared_collectives(draft: _Draft) -> _Draft:
+    """Collectives that share a link with activations are taken away from it."""
+    links = draft.links
+    passing = np.flatnonzero((draft.kinds.kind == PairKind.PP) & (links.there >= 0) & (links.back >= 0))
+    both = list(zip(links.there[passing].tolist(), links.back[passing].tolist(), strict=True))
+    shared = collective_rows(draft.job.transfers, both, draft.clock)
+    return draft.without(shared) if shared.any() else draft
+
+
+def _with_pipelines(draft: _Draft) -> _Draft:
+    pipes = _pipelines(draft.job, draft.links, draft.kinds, draft.features, draft.groups)
+    return replace(draft, pipes=pipes)
+
+
+def _without_exchanges(draft: _Draft) -> _Draft:
+    """Without pipelines: what the forward pass exchanges is taken away from the gradients."""
+    links, kinds, collective = draft.links, draft.kinds, draft.collective
+    contrast = not draft.pipes.forward and shard_links(links, kinds, draft.features) is None
+    asked = np.flatnonzero(collective & contrast)
+    in_step = find_in_step(draft.job.transfers, asked, [], draft.features, draft.clock)
+    if not in_step.any:
+        return draft
+    exchanged = draft.job.transfers.rows_of(in_step.inside) & ~in_step.gradient_row
+    groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), draft.features)
+    return replace(draft.without(exchanged), in_step=in_step, groups=groups)
+
+
+def _with_step_ends(draft: _Draft) -> _Draft:
+    """The clock, moved to where the steps end."""
+    transfers, pipes = draft.job.transfers, draft.pipes
+    between = pairs_of_kind(transfers, draft.links, draft.kinds, PairKind.OTHER)
+    clock = _rephased(draft.job, draft.groups, draft.stage_links, draft.features, between)
+    if pipes.forward and not draft.groups:
+        batches = micro_batches(transfers, pipes.forward, clock)
+        clock = quiet_ends(transfers, draft.stage_links, pipes.last, batches, clock)
+    return replace(draft, clock=clock, features=pair_features(transfers, clock))
+
+
+def _with_sharding(draft: _Draft) -> _Draft:
+    sharded = _sharded(draft.job, draft.links, draft.kinds, draft.pair_kind, draft.features, draft.groups, draft.clock,
+                       has_pipelines=bool(draft.pipes.members))  # fmt: skip
+    return replace(draft, sharded=sharded, groups=sharded.groups, clock=sharded.clock)
+
+
+def _with_exchanges_of_stages(draft: _Draft) -> _Draft:
+    """With pipelines: what their passes exchange, contexts and tensors or the shards of the stages."""
+    if not draft.pipes.forward or draft.sharded is None:
+        return draft
+    transfers, clock = draft.job.transfers, draft.clock
+    batches = micro_batches(transfers, draft.pipes.forward, clock)
+    in_step = find_in_step(transfers, np.flatnonzero(draft.collective), draft.pipes.forward, draft.features, clock,
+                           batches)  # fmt: skip
+    sharded = draft.sharded
+    if in_step.gathers:
+        stage_pairs = np.isin(np.arange(transfers.pair_count), [pair for link in draft.stage_links for pair in link])
+        clock = longest_rest_clock(transfers, stage_pairs, _inside_groups(transfers, draft.groups), clock)
+        sharded = replace(sharded, sharding=Sharding.FSDP)
+    return replace(draft, in_step=in_step, sharded=sharded, clock=clock)
+
+
+def _with_contexts(draft: _Draft) -> _Draft:
+    """The rings of contexts, and the gradient groups without what only they carry."""
+    in_step, links, kinds = draft.inside, draft.links, draft.kinds
+    lanes = context_lanes(draft.job, in_step.tensor)
     if lanes:
         in_step = replace(in_step, tensor=np.zeros_like(in_step.tensor))
-    rings_of_context = lanes or _context_rings(links, kinds, features, in_step)
+    contexts = _beyond(draft.meshes.groups, lanes or _context_rings(links, kinds, draft.features, in_step))
+    if not contexts and not in_step.tensor.any():
+        in_step = nothing_inside(draft.job.transfers)
+    groups = draft.groups
     if in_step.any:
-        groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), features)
-        groups = joined_by(groups, meshes.groups + rings_of_context)
+        groups = data_parallel_groups(*_of_pairs(links, kinds, draft.collective & in_step.gradients), draft.features)
+        groups = joined_by(groups, draft.meshes.groups + contexts)
+    return replace(draft, in_step=in_step, contexts=contexts, groups=groups)
+
+
+def _with_replicas(draft: _Draft) -> _Draft:
+    """Replicas that share servers are in one group."""
+    sharded = draft.sharded
+    if sharded is None or sharded.hybrid:
+        return draft
     fully = sharded.sharding is Sharding.FSDP
-    peers = None if sharded.hybrid else find_tensor_peers(job, groups, pipelines, pair_kind, clock, sharded=fully)
-    if peers is not None:
-        groups = joined_replicas(groups, peers)
-    stages = _most_common(len(pipeline) for pipeline in pipelines) or 1
-    batches = micro_batches(transfers, forward, clock) if forward else passes if passes > 1 else None
-    if closing and batches is not None:
-        batches = interleaved_batches(batches, _share_of_closing(features, forward, closing))
+    peers = find_tensor_peers(draft.job, draft.groups, draft.pipes.members, draft.pair_kind, draft.clock, sharded=fully)
+    groups = draft.groups if peers is None else joined_replicas(draft.groups, peers)
+    return replace(draft, peers=peers, groups=groups)
+
+
+PASSES = (
+    _consistent_kinds,
+    _without_shared_collectives,
+    _with_pipelines,
+    _without_exchanges,
+    _with_step_ends,
+    _with_sharding,
+    _with_exchanges_of_stages,
+    _with_contexts,
+    _with_replicas,
+)
+"""In this order; each looks at the draft as the one before left it."""
+
+
+def _layout_of(draft: _Draft) -> JobLayout:
+    transfers, pipes, clock, groups = draft.job.transfers, draft.pipes, draft.clock, draft.groups
+    sharded = draft.sharded or _ShardedJob(Sharding.UNKNOWN, groups, clock)
+    pair_kind = draft.pair_kind
+    stages = _most_common(len(pipeline) for pipeline in pipes.members) or 1
+    batches = sharded.passes if sharded.passes > 1 else None
+    if pipes.forward:
+        batches = micro_batches(transfers, pipes.forward, clock)
+    if pipes.closing and batches is not None:
+        batches = interleaved_batches(batches, _share_of_closing(draft.features, pipes.forward, pipes.closing))
     copies = _copies(groups) if sharded.hybrid else _most_common(len(group.members) for group in groups) or 1
-    contexts = _most_common(len(group.members) for group in rings_of_context)
-    layout = _degrees(job, copies, contexts or 1, stages, bool((pair_kind == PairKind.PP).any()) and not pipelines)
+    contexts = _most_common(len(group.members) for group in draft.contexts)
+    lost = bool((pair_kind == PairKind.PP).any()) and not pipes.members
+    tp, pp, dp = _degrees(draft.job, copies, contexts or 1, stages, lost)
+    order = Schedule.INTERLEAVED if pipes.rings else schedule(transfers, pipes.forward, clock, stages, batches)
+    experts = _most_common(len(group.members) for group in draft.meshes.groups)
+    roles = link_roles(transfers, draft.links, draft.kinds)
     return JobLayout(
-        layout=Layout(
-            tp=layout[0],
-            pp=layout[1],
-            dp=layout[2],
-            ep=_most_common(len(group.members) for group in meshes.groups),
-            cp=contexts,
-            sharding=sharded.sharding,
-            micro_batches=batches,
-            schedule=Schedule.INTERLEAVED if pipes.rings else schedule(transfers, forward, clock, stages, batches),
-        ),
-        groups=groups + rings_of_context + meshes.groups,
-        pipelines=pipelines,
-        pairs=all_roles(transfers, told, meshes, in_step),
-        transfer_kind=row_kinds(transfers, pair_kind, meshes, in_step),
-        confidence=_confidence(kinds, groups, pipelines),
+        layout=Layout(tp, pp, dp, experts, contexts, sharded.sharding, batches, order),
+        groups=groups + draft.contexts + draft.meshes.groups,
+        pipelines=pipes.members,
+        pairs=all_roles(transfers, roles, draft.meshes, draft.inside),
+        transfer_kind=row_kinds(transfers, pair_kind, draft.meshes, draft.inside),
+        confidence=_confidence(draft),
         clock=clock,
     )
 
@@ -213,6 +341,11 @@ def _muted(transfers: TransferTable, rows: Bool) -> TransferTable:
 def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_step: InStep) -> tuple[Group, ...]:
     rings = data_parallel_groups(*_of_pairs(links, kinds, in_step.inside & ~in_step.tensor), features)
     return tuple(Group(PairKind.CP, ring.members, ring.ring) for ring in rings)
+
+
+def _beyond(meshes: tuple[Group, ...], rings: tuple[Group, ...]) -> tuple[Group, ...]:
+    """The rings that are not all-to-alls again: what is left of those looks like a ring among the same members."""
+    return tuple(ring for ring in rings if not any(set(ring.members) <= set(mesh.members) for mesh in meshes))
 
 
 def _with_rings(kinds: LinkKinds, rings: Bool) -> LinkKinds:
@@ -367,7 +500,13 @@ def _most_common(sizes: Iterable[int]) -> int | None:
     return max(counted, key=lambda size: (counted[size], size)) if counted else None
 
 
-def _confidence(kinds: LinkKinds, groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ...]) -> float:
-    """Mean confidence of the links, halved when the groups or pipelines are not all of one length."""
-    even = len({len(group.members) for group in groups}) <= 1 and len({len(p) for p in pipelines}) <= 1
-    return round(float(kinds.confidence.mean()) * (1.0 if even else 0.5), 3) if kinds.confidence.size else 0.0
+def _confidence(draft: _Draft) -> float:
+    """Mean confidence of the links, times that of the width of tensor groups, less where the clock has a near rival,
+    and halved when the groups or pipelines are not all of one length."""
+    if not draft.kinds.confidence.size:
+        return 0.0
+    sizes = {len(group.members) for group in draft.groups}, {len(pipeline) for pipeline in draft.pipes.members}
+    even = all(len(lengths) <= 1 for lengths in sizes)
+    peers = draft.peers.confidence if draft.peers is not None else 1.0
+    clock = 1.0 - 0.5 * float(np.exp(-max(draft.lead, 0.0) / CLEAR_LEAD))
+    return round(float(draft.kinds.confidence.mean()) * peers * clock * (1.0 if even else 0.5), 3)

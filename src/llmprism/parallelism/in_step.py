@@ -30,7 +30,7 @@ from llmprism.stats.disjoint_sets import component_labels
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
 
-__all__ = ["InStep", "find_in_step"]
+__all__ = ["InStep", "find_in_step", "nothing_inside"]
 
 MIN_SHARE: Final = 0.01
 """Share of a pair's bytes in the forward-only part of the steps: one micro-batch of many is enough."""
@@ -102,6 +102,12 @@ class InStep:
         return bool(self.inside.any())
 
 
+def nothing_inside(transfers: TransferTable) -> InStep:
+    """All collectives are gradients."""
+    none = np.zeros(transfers.pair_count, dtype=np.bool_)
+    return InStep(none, ~none, none, np.ones(transfers.start_ns.size, dtype=np.bool_))
+
+
 def find_in_step(
     transfers: TransferTable,
     asked: Int64,
@@ -112,8 +118,7 @@ def find_in_step(
 ) -> InStep:
     """What the asked pairs carry; `forward` lists the (forward, backward) pairs of the pipelines, `batches` how many
     micro-batches they pass on in a step."""
-    none = np.zeros(transfers.pair_count, dtype=np.bool_)
-    nothing = InStep(none, ~none, none, np.ones(transfers.start_ns.size, dtype=np.bool_))
+    nothing = nothing_inside(transfers)
     if clock.boundary_ns.size < 2:
         return nothing
     if forward:

@@ -22,7 +22,7 @@ from llmprism.stats.disjoint_sets import component_labels
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-__all__ = ["LinkEvidence", "evidence_of", "pooled", "profile_of", "step_bytes"]
+__all__ = ["LinkEvidence", "evidence_of", "only_set_up", "pooled", "profile_of", "step_bytes"]
 
 ONE_WAY: Final = 0.3
 """A link whose lesser direction carries less than this share of the greater one is one-way."""
@@ -30,6 +30,9 @@ ONE_WAY: Final = 0.3
 SAME_BYTES: Final = 0.05
 """Difference of the logarithms of two links' bytes per step up to which they are of one sort; lossy collectors reach
 three percent."""
+
+SET_UP: Final = 0.02
+"""Share of a link's bytes after the first two steps, below which it served the set-up alone."""
 
 SAMPLED: Final = 12
 """Links of one sort whose balance is followed: a median needs no more."""
@@ -87,6 +90,18 @@ def evidence_of(transfers: TransferTable, links: Links, features: PairFeatures, 
         pooled(_burst_width(features, links), sort),
         pooled(apart, sort),
     )
+
+
+def only_set_up(transfers: TransferTable, links: Links, clock: StepClock) -> Bool:
+    """Links that have sent nearly all they ever send when the second step begins: broadcasts of parameters."""
+    if clock.boundary_ns.size < 4:
+        return np.zeros(links.low.size, dtype=np.bool_)
+    later = np.where(transfers.start_ns >= clock.boundary_ns[2], transfers.bytes, 0)
+    total, after = (np.add.reduceat(size, transfers.pair_offsets[:-1]) for size in (transfers.bytes, later))
+    sums = [
+        sum(np.where(pair >= 0, amount[pair], 0) for pair in (links.there, links.back)) for amount in (total, after)
+    ]
+    return np.asarray(sums[1] < SET_UP * sums[0])
 
 
 def pooled(value: Float64, sort: Int64) -> Float64:

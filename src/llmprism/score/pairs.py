@@ -4,8 +4,9 @@ The unit is a directed pair and one kind that it carries. Rows of the matrix are
 
 - A simulator's truth lists its pairs. A training pair that the report does not list is in the column `missing`. One
   that the truth marks `setup` carried the kind only while the job was set up: it may be listed or not.
-- A capture's truth gives groups and pipelines only. A reported pair inside one DP group is truly `dp`, one between
-  neighbouring stages of one pipeline is truly `pp`, everything else is `other`. What must exist: both directions
+- A capture's truth gives groups and pipelines only. A reported pair inside one group may truly carry that group's
+  kind (of several groups either), one between neighbouring stages of one pipeline is truly `pp`, and so is one that
+  closes an interleaved pipeline; everything else is `other`. What must exist: both directions
   between neighbouring stages, and for each member of a DP group one reported pair to another member of it (the order
   of the ring is not known; each member of a ring sends to one other), else one `dp` is `missing`.
 - A reported pair that truly carries no training is in the row `other`; calling it `other` or `unknown`, or not
@@ -137,11 +138,12 @@ def _compare_derived(job: JobFacts, claimed: dict[DirectedPair, set[str]], confu
         for member in group.members:
             groups_of[member].add(i)
     senders: set[tuple[int, str]] = set()
+    passing = neighbours | _closing(job)
     for (src, dst), said in claimed.items():
         shared = groups_of[src] & groups_of[dst]
         senders.update((i, src) for i in shared)
-        true = {job.groups[i].kind for i in shared} | ({"pp"} if (src, dst) in neighbours else set())
-        _count(frozenset(true), said, confusion)
+        true = {job.groups[i].kind for i in shared} | ({"pp"} if (src, dst) in passing else set())
+        _count(frozenset(true & said) or frozenset(true), said, confusion)
     confusion["pp", MISSING] += len(neighbours - claimed.keys())
     for i, group in enumerate(job.groups):
         confusion[group.kind, MISSING] += sum((i, member) not in senders for member in group.members)
@@ -161,6 +163,14 @@ def _count(true: frozenset[str], said: set[str], confusion: Counter[tuple[str, s
         confusion[kind, wrong[i] if i < len(wrong) else nothing] += 1
     for kind in wrong[len(unsaid) :]:
         confusion["other", kind] += 1
+
+
+def _closing(job: JobFacts) -> set[DirectedPair]:
+    """Both directions between the last stage and the first, where interleaved stages hand on from one to the other."""
+    if job.layout.schedule != "interleaved":
+        return set()
+    ends = {(pipeline[-1], pipeline[0]) for pipeline in job.pipelines if len(pipeline) > 2}
+    return ends | {(first, last) for last, first in ends}
 
 
 def _neighbours(job: JobFacts) -> set[DirectedPair]:

@@ -140,7 +140,11 @@ def truth_as_report(truth: Truth) -> dict[str, Any]:
 def _capture_job(value: object, field: str) -> JobFacts:
     job = as_object(value, field)
     steps = [as_object(step, f"{field}.steps") for step in as_list(job.get("steps"), f"{field}.steps")]
-    groups = (as_texts(group, f"{field}.dp_groups") for group in as_list(job.get("dp_groups"), f"{field}.dp_groups"))
+    groups = [
+        GroupFact(kind, as_texts(group, f"{field}.{name}"))
+        for name, kind in (("dp_groups", "dp"), ("ep_groups", "ep"))
+        for group in as_list(job.get(name), f"{field}.{name}")
+    ]
     listed = as_list(job.get("pipelines"), f"{field}.pipelines")
     pipelines = (as_texts(pipeline, f"{field}.pipelines") for pipeline in listed)
     return JobFacts(
@@ -156,7 +160,7 @@ def _capture_job(value: object, field: str) -> JobFacts:
             sharding=SHARDING_OF_MODE.get(as_text(job.get("mode", ""), f"{field}.mode"), "unknown"),
             schedule=as_text(job.get("schedule") or "unknown", f"{field}.schedule"),
         ),
-        groups=tuple(GroupFact("dp", members) for members in groups if len(members) > 1),
+        groups=tuple(group for group in groups if len(group.members) > 1),
         pipelines=tuple(pipeline for pipeline in pipelines if len(pipeline) > 1),
         pairs=None,
         step_start_ns=tuple(as_int(step.get("start_ns"), f"{field}.steps.start_ns") for step in steps),
