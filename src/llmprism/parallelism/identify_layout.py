@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,20 +18,15 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
-from llmprism.parallelism.accumulation import accumulated
 from llmprism.parallelism.context_lanes import context_lanes
-from llmprism.parallelism.dark_pairs import without_dark_pairs
-from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
-from llmprism.parallelism.heavy_end import heavy_end
 from llmprism.parallelism.hybrid import shard_links
 from llmprism.parallelism.in_step import InStep, find_in_step, nothing_inside
 from llmprism.parallelism.link_evidence import evidence_of, only_set_up
 from llmprism.parallelism.meshes import Meshes, find_meshes
 from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
-from llmprism.parallelism.pair_ends import pair_index
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
-from llmprism.parallelism.phase import gradient_clock, longest_rest_clock, pipeline_clock, shifted_clock
+from llmprism.parallelism.phase import longest_rest_clock
 from llmprism.parallelism.quiet_end import quiet_ends
 from llmprism.parallelism.rival_clocks import BestClock, best_clock
 from llmprism.parallelism.roles import (
@@ -44,9 +38,11 @@ from llmprism.parallelism.roles import (
     pairs_of_kind,
     row_kinds,
 )
-from llmprism.parallelism.sharding import sharding_of
+from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
 from llmprism.parallelism.shared_links import collective_rows
-from llmprism.parallelism.structure import data_parallel_groups, joined_by, pipeline_paths
+from llmprism.parallelism.stage_links import Pipelines, find_pipelines
+from llmprism.parallelism.step_ends import step_ends
+from llmprism.parallelism.structure import data_parallel_groups, joined_by, pairs_inside
 from llmprism.parallelism.tensor_peers import TensorPeers, find_tensor_peers, joined_replicas
 
 Bool = NDArray[np.bool_]
@@ -85,9 +81,9 @@ class _Draft:
     features: PairFeatures
     kinds: LinkKinds
     groups: tuple[Group, ...] = ()
-    pipes: _Pipelines = field(default_factory=lambda: _Pipelines((), [], [], [], rings=False))
+    pipes: Pipelines = field(default_factory=lambda: Pipelines((), [], [], [], rings=False))
     in_step: InStep | None = None
-    sharded: _ShardedJob | None = None
+    sharded: ShardedJob | None = None
     contexts: tuple[Group, ...] = ()
     peers: TensorPeers | None = None
 
@@ -144,7 +140,7 @@ def _without_shared_collectives(draft: _Draft) -> _Draft:
 
 
 def _with_pipelines(draft: _Draft) -> _Draft:
-    pipes = _pipelines(draft.job, draft.links, draft.kinds, draft.features, draft.groups)
+    pipes = find_pipelines(draft.job, draft.links, draft.kinds, draft.features, draft.groups)
     return replace(draft, pipes=pipes)
 
 
@@ -165,7 +161,7 @@ def _with_step_ends(draft: _Draft) -> _Draft:
     """The clock, moved to where the steps end."""
     transfers, pipes = draft.job.transfers, draft.pipes
     between = pairs_of_kind(transfers, draft.links, draft.kinds, PairKind.OTHER)
-    clock = _rephased(draft.job, draft.groups, draft.stage_links, draft.features, between)
+    clock = step_ends(draft.job, draft.groups, draft.stage_links, draft.features, between)
     if pipes.forward and not draft.groups:
         batches = micro_batches(transfers, pipes.forward, clock)
         clock = quiet_ends(transfers, draft.stage_links, pipes.last, batches, clock)
@@ -173,8 +169,8 @@ def _with_step_ends(draft: _Draft) -> _Draft:
 
 
 def _with_sharding(draft: _Draft) -> _Draft:
-    sharded = _sharded(draft.job, draft.links, draft.kinds, draft.pair_kind, draft.features, draft.groups, draft.clock,
-                       has_pipelines=bool(draft.pipes.members))  # fmt: skip
+    seen = (draft.job, draft.links, draft.kinds, draft.pair_kind, draft.features, draft.groups, draft.clock)
+    sharded = find_sharding(*seen, has_pipelines=bool(draft.pipes.members))
     return replace(draft, sharded=sharded, groups=sharded.groups, clock=sharded.clock)
 
 
@@ -189,7 +185,7 @@ def _with_exchanges_of_stages(draft: _Draft) -> _Draft:
     sharded = draft.sharded
     if in_step.gathers:
         stage_pairs = np.isin(np.arange(transfers.pair_count), [pair for link in draft.stage_links for pair in link])
-        clock = longest_rest_clock(transfers, stage_pairs, _inside_groups(transfers, draft.groups), clock)
+        clock = longest_rest_clock(transfers, stage_pairs, pairs_inside(transfers, draft.groups), clock)
         sharded = replace(sharded, sharding=Sharding.FSDP)
     return replace(draft, in_step=in_step, sharded=sharded, clock=clock)
 
@@ -237,7 +233,7 @@ PASSES = (
 
 def _layout_of(draft: _Draft) -> JobLayout:
     transfers, pipes, clock, groups = draft.job.transfers, draft.pipes, draft.clock, draft.groups
-    sharded = draft.sharded or _ShardedJob(Sharding.UNKNOWN, groups, clock)
+    sharded = draft.sharded or ShardedJob(Sharding.UNKNOWN, groups, clock)
     pair_kind = draft.pair_kind
     stages = _most_common(len(pipeline) for pipeline in pipes.members) or 1
     batches = sharded.passes if sharded.passes > 1 else None
@@ -261,70 +257,6 @@ def _layout_of(draft: _Draft) -> JobLayout:
         confidence=_confidence(draft),
         clock=clock,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Pipelines:
-    """Members in stage order, and the (forward, backward) pairs between neighbouring stages, between the last two, and
-    from the last to the first where `rings` says that stages are interleaved."""
-
-    members: tuple[tuple[int, ...], ...]
-    forward: list[tuple[int, int]]
-    last: list[tuple[int, int]]
-    closing: list[tuple[int, int]]
-    rings: bool
-
-
-def _pipelines(
-    job: Job, links: Links, kinds: LinkKinds, features: PairFeatures, groups: tuple[Group, ...]
-) -> _Pipelines:
-    assert job.clock is not None  # noqa: S101 - asked by the caller
-    paths, rings = pipeline_paths(links, kinds, features)
-    if not paths:
-        return _Pipelines((), [], [], [], rings)
-    pair_of = pair_index(job.transfers)
-    members = in_stage_order(job.transfers, paths, pair_of, _sides(job, groups), job.clock.boundary_ns, ring=rings)
-    return _Pipelines(
-        members,
-        forward=_stage_links(members, pair_of),
-        last=_stage_links(tuple(pipeline[-2:] for pipeline in members), pair_of),
-        closing=_stage_links(tuple((p[-1], p[0]) for p in members), pair_of) if rings else [],
-        rings=rings,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _ShardedJob:
-    """Groups and clock in the light of how the parameters are sharded; `passes` over all layers make one step."""
-
-    sharding: Sharding
-    groups: tuple[Group, ...]
-    clock: StepClock
-    passes: int = 1
-    hybrid: bool = False
-
-
-def _sharded(
-    job: Job, links: Links, kinds: LinkKinds, pair_kind: Int8, features: PairFeatures, groups: tuple[Group, ...],
-    clock: StepClock, *, has_pipelines: bool,
-) -> _ShardedJob:  # fmt: skip
-    transfers = job.transfers
-    shards = shard_links(links, kinds, features)
-    gathered = _pairs_in(transfers, pair_kind == PairKind.DP, links, shards)
-    found = sharding_of(transfers, np.flatnonzero(gathered), features, clock, has_pipelines=has_pipelines)
-    heavy = None if has_pipelines else heavy_end(transfers, gathered, clock)
-    if found.sharding is not Sharding.FSDP and heavy is None:
-        return _ShardedJob(found.sharding, groups, clock)
-    everyone, before = _inside_groups(transfers, groups), clock
-    pattern = everyone if shards is None else gathered
-    if heavy is not None and heavy.shift:
-        clock = shifted_clock(transfers, pattern, everyone, clock, heavy.shift, heavy.bursts)
-    elif heavy is None and found.shift:
-        clock = shifted_clock(transfers, pattern, everyone, clock, found.shift, found.collectives)
-    clock, passes = accumulated(transfers, everyone, clock)
-    clock = _usable(clock, before)
-    groups = _shard_groups(job, links, kinds, features, shards)
-    return _ShardedJob(Sharding.FSDP, groups, clock, passes, shards is not None)
 
 
 def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, LinkKinds]:
@@ -355,11 +287,6 @@ def _with_rings(kinds: LinkKinds, rings: Bool) -> LinkKinds:
     return LinkKinds(kind, confidence, kinds.one_way, kinds.distance)
 
 
-def _pairs_of(links: Links) -> NDArray[np.int32]:
-    both = np.concatenate([links.there, links.back])
-    return both[both >= 0]
-
-
 def _unknown(transfers: TransferTable, bulk: Bool) -> JobLayout:
     pairs = np.flatnonzero(bulk)
     roles = PairRoles(
@@ -372,112 +299,10 @@ def _unknown(transfers: TransferTable, bulk: Bool) -> JobLayout:
     return JobLayout(Layout(sharding=Sharding.UNKNOWN), (), (), roles, none, 0.0, (NO_STEPS,))
 
 
-def _sides(job: Job, groups: tuple[Group, ...]) -> dict[int, str]:
-    """For each member of a group the servers that the group is on; its own number where the servers are not known."""
-    place = dict(zip(job.members, job.places, strict=False))
-    sides: dict[int, str] = {}
-    for index, group in enumerate(groups):
-        servers = {place.get(member, "") for member in group.members}
-        name = f"group {index}" if "" in servers else " ".join(sorted(servers))
-        sides.update(dict.fromkeys(group.members, name))
-    return sides
-
-
-def _stage_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
-    """(forward pair, backward pair) between neighbouring stages."""
-    neighbours = (link for pipeline in pipelines for link in pairwise(pipeline))
-    return [
-        (pair_of[early, late], pair_of[late, early])
-        for early, late in neighbours
-        if (early, late) in pair_of and (late, early) in pair_of
-    ]
-
-
 def _share_of_closing(features: PairFeatures, forward: list[tuple[int, int]], closing: list[tuple[int, int]]) -> float:
     """Bytes from the last stage to the first, relative to those between neighbouring stages."""
     usual = np.median([features.step_bytes[there] for there, _ in forward])
     return float(np.median([features.step_bytes[there] for there, _ in closing]) / max(usual, 1.0))
-
-
-def _rephased(
-    job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]], features: PairFeatures, between: Bool
-) -> StepClock:
-    """The job's clock, moved to the end of the gradient synchronisation; the clock it had where that is not seen.
-
-    `between` marks pairs of collectives between the stages of a pipeline (tied embeddings), which synchronise too.
-    """
-    assert job.clock is not None  # noqa: S101 - asked by the caller
-    transfers = job.transfers
-    gradient = _inside_groups(transfers, groups) | between
-    if forward:
-        sign = np.zeros(transfers.pair_count, dtype=np.int8)
-        sign[[there for there, _ in forward]] = 1
-        sign[[back for _, back in forward]] = -1
-        sign[~without_dark_pairs(transfers, sign != 0, job.clock)] = 0
-        step_bytes = float(features.step_bytes[sign != 0].sum())
-        found = pipeline_clock(transfers, sign, gradient, step_bytes, job.clock)
-        if found is None:  # sequences of varying length: their messages can be counted
-            counted = transfers.as_messages()
-            step_messages = float(pair_features(counted, job.clock).step_bytes[sign != 0].sum())
-            found = pipeline_clock(counted, sign, gradient, step_messages, job.clock)
-        return _usable(found, job.clock)
-    if gradient.any():
-        gradient = without_dark_pairs(transfers, gradient, job.clock)
-        step_bytes = float(features.step_bytes[gradient].sum())
-        return _usable(gradient_clock(transfers, gradient, step_bytes, job.clock), job.clock)
-    return job.clock
-
-
-def _pairs_in(transfers: TransferTable, pairs: Bool, links: Links, chosen: Bool | None) -> Bool:
-    """Those of the pairs that belong to the chosen links; all where no links were chosen."""
-    if chosen is None:
-        return pairs
-    inside = np.zeros(transfers.pair_count, dtype=np.bool_)
-    inside[_pairs_of(links.only(chosen))] = True
-    return pairs & inside
-
-
-def _shard_groups(
-    job: Job, links: Links, kinds: LinkKinds, features: PairFeatures, shards: Bool | None
-) -> tuple[Group, ...]:
-    """Groups of sharded training, with those of the replicas where sharding is hybrid."""
-    if shards is None:
-        return data_parallel_groups(links, kinds, features)
-    inside = data_parallel_groups(links.only(shards), kinds.only(shards), features)
-    across = data_parallel_groups(links.only(~shards), kinds.only(~shards), features)
-    return _one_per_servers(job, inside) + across
-
-
-def _usable(moved: StepClock | None, before: StepClock) -> StepClock:
-    """A moved clock without a single step (a window shorter than a step) is of no use."""
-    return moved if moved is not None and moved.boundary_ns.size > 1 else before
-
-
-def _one_per_servers(job: Job, groups: tuple[Group, ...]) -> tuple[Group, ...]:
-    """Rails of hybrid sharding on the same servers are one group: shards go over all GPUs of a server."""
-    place = dict(zip(job.members, job.places, strict=False))
-    by_servers: dict[frozenset[str], list[Group]] = {}
-    for group in groups:
-        servers = frozenset(place.get(member, "") for member in group.members)
-        by_servers.setdefault(frozenset() if "" in servers else servers, []).append(group)
-    joined: list[Group] = []
-    for servers, parts in by_servers.items():
-        if not servers or len(servers) == 1 or len(parts) == 1:
-            joined += parts
-        else:
-            members = tuple(sorted(member for part in parts for member in part.members))
-            joined.append(Group(PairKind.DP, members, ring=False))
-    return tuple(sorted(joined, key=lambda group: min(group.members)))
-
-
-def _inside_groups(transfers: TransferTable, groups: tuple[Group, ...]) -> Bool:
-    """Pairs within one group, small messages included: the tail of a synchronisation often takes other routes."""
-    group_of = np.full(len(transfers.addresses), -1, dtype=np.int64)
-    for index, group in enumerate(groups):
-        group_of[list(group.members)] = index
-    src, dst = group_of[transfers.pair_src], group_of[transfers.pair_dst]
-    inside: Bool = (src >= 0) & (src == dst)
-    return inside
 
 
 def _copies(groups: tuple[Group, ...]) -> int:

@@ -33,6 +33,7 @@ __all__ = [
     "pipeline_clock",
     "rests_after",
     "shifted_clock",
+    "usable_clock",
 ]
 
 TOLERANCE: Final = 0.03
@@ -278,3 +279,8 @@ def rests_after(transfers: TransferTable, pairs: Bool, boundary_ns: Int64) -> In
         return np.full(boundary_ns.size, -1, dtype=np.int64)
     following = np.searchsorted(start, boundary_ns, side="left")
     return np.where(following < start.size, start[np.minimum(following, start.size - 1)] - boundary_ns, -1)
+
+
+def usable_clock(moved: StepClock | None, before: StepClock) -> StepClock:
+    """A moved clock without a single step (a window shorter than a step) is of no use."""
+    return moved if moved is not None and moved.boundary_ns.size > 1 else before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.pair_kinds import LinkKinds
@@ -12,8 +13,9 @@ from llmprism.stats.disjoint_sets import component_labels
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 
-__all__ = ["data_parallel_groups", "joined_by", "pipeline_paths"]
+__all__ = ["data_parallel_groups", "joined_by", "pairs_inside", "pipeline_paths"]
 
 
 def data_parallel_groups(links: Links, kinds: LinkKinds, features: PairFeatures) -> tuple[Group, ...]:
@@ -128,3 +130,13 @@ def _cut_ring(path: list[int], neighbours: dict[int, list[tuple[int, float]]]) -
 
 def _is_path(path: list[int], neighbours: dict[int, list[tuple[int, float]]]) -> bool:
     return len(path) > 1 and all(len(neighbours[m]) <= 2 for m in path)
+
+
+def pairs_inside(transfers: TransferTable, groups: tuple[Group, ...]) -> Bool:
+    """Pairs within one group, small messages included: the tail of a synchronisation often takes other routes."""
+    group_of = np.full(len(transfers.addresses), -1, dtype=np.int64)
+    for index, group in enumerate(groups):
+        group_of[list(group.members)] = index
+    src, dst = group_of[transfers.pair_src], group_of[transfers.pair_dst]
+    inside: Bool = (src >= 0) & (src == dst)
+    return inside

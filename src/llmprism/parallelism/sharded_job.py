@@ -1,0 +1,102 @@
+"""Groups, clock and sharding of a job in the light of how its parameters are sharded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import TransferTable
+from llmprism.model.job import Job
+from llmprism.model.layout import Group, PairKind, Sharding
+from llmprism.parallelism.accumulation import accumulated
+from llmprism.parallelism.features import Links, PairFeatures
+from llmprism.parallelism.heavy_end import heavy_end
+from llmprism.parallelism.hybrid import shard_links
+from llmprism.parallelism.pair_kinds import LinkKinds
+from llmprism.parallelism.phase import shifted_clock, usable_clock
+from llmprism.parallelism.sharding import sharding_of
+from llmprism.parallelism.structure import data_parallel_groups, pairs_inside
+
+Bool = NDArray[np.bool_]
+Int8 = NDArray[np.int8]
+
+__all__ = ["ShardedJob", "find_sharding"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedJob:
+    """Groups and clock in the light of how the parameters are sharded; `passes` over all layers make one step."""
+
+    sharding: Sharding
+    groups: tuple[Group, ...]
+    clock: StepClock
+    passes: int = 1
+    hybrid: bool = False
+
+
+def find_sharding(
+    job: Job, links: Links, kinds: LinkKinds, pair_kind: Int8, features: PairFeatures, groups: tuple[Group, ...],
+    clock: StepClock, *, has_pipelines: bool,
+) -> ShardedJob:  # fmt: skip
+    transfers = job.transfers
+    shards = shard_links(links, kinds, features)
+    gathered = _pairs_in(transfers, pair_kind == PairKind.DP, links, shards)
+    found = sharding_of(transfers, np.flatnonzero(gathered), features, clock, has_pipelines=has_pipelines)
+    heavy = None if has_pipelines else heavy_end(transfers, gathered, clock)
+    if found.sharding is not Sharding.FSDP and heavy is None:
+        return ShardedJob(found.sharding, groups, clock)
+    everyone, before = pairs_inside(transfers, groups), clock
+    pattern = everyone if shards is None else gathered
+    if heavy is not None and heavy.shift:
+        clock = shifted_clock(transfers, pattern, everyone, clock, heavy.shift, heavy.bursts)
+    elif heavy is None and found.shift:
+        clock = shifted_clock(transfers, pattern, everyone, clock, found.shift, found.collectives)
+    clock, passes = accumulated(transfers, everyone, clock)
+    clock = usable_clock(clock, before)
+    groups = _shard_groups(job, links, kinds, features, shards)
+    return ShardedJob(Sharding.FSDP, groups, clock, passes, shards is not None)
+
+
+def _pairs_in(transfers: TransferTable, pairs: Bool, links: Links, chosen: Bool | None) -> Bool:
+    """Those of the pairs that belong to the chosen links; all where no links were chosen."""
+    if chosen is None:
+        return pairs
+    inside = np.zeros(transfers.pair_count, dtype=np.bool_)
+    inside[_pairs_of(links.only(chosen))] = True
+    return pairs & inside
+
+
+def _shard_groups(
+    job: Job, links: Links, kinds: LinkKinds, features: PairFeatures, shards: Bool | None
+) -> tuple[Group, ...]:
+    """Groups of sharded training, with those of the replicas where sharding is hybrid."""
+    if shards is None:
+        return data_parallel_groups(links, kinds, features)
+    inside = data_parallel_groups(links.only(shards), kinds.only(shards), features)
+    across = data_parallel_groups(links.only(~shards), kinds.only(~shards), features)
+    return _one_per_servers(job, inside) + across
+
+
+def _one_per_servers(job: Job, groups: tuple[Group, ...]) -> tuple[Group, ...]:
+    """Rails of hybrid sharding on the same servers are one group: shards go over all GPUs of a server."""
+    place = dict(zip(job.members, job.places, strict=False))
+    by_servers: dict[frozenset[str], list[Group]] = {}
+    for group in groups:
+        servers = frozenset(place.get(member, "") for member in group.members)
+        by_servers.setdefault(frozenset() if "" in servers else servers, []).append(group)
+    joined: list[Group] = []
+    for servers, parts in by_servers.items():
+        if not servers or len(servers) == 1 or len(parts) == 1:
+            joined += parts
+        else:
+            members = tuple(sorted(member for part in parts for member in part.members))
+            joined.append(Group(PairKind.DP, members, ring=False))
+    return tuple(sorted(joined, key=lambda group: min(group.members)))
+
+
+def _pairs_of(links: Links) -> NDArray[np.int32]:
+    both = np.concatenate([links.there, links.back])
+    return both[both >= 0]

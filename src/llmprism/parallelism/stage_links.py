@@ -1,0 +1,67 @@
+"""The pipelines of a job in stage order, and the links between their stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from llmprism.model.job import Job
+from llmprism.model.layout import Group
+from llmprism.parallelism.direction import in_stage_order
+from llmprism.parallelism.features import Links, PairFeatures
+from llmprism.parallelism.pair_ends import pair_index
+from llmprism.parallelism.pair_kinds import LinkKinds
+from llmprism.parallelism.structure import pipeline_paths
+
+__all__ = ["Pipelines", "find_pipelines"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelines:
+    """Members in stage order, and the (forward, backward) pairs between neighbouring stages, between the last two, and
+    from the last to the first where `rings` says that stages are interleaved."""
+
+    members: tuple[tuple[int, ...], ...]
+    forward: list[tuple[int, int]]
+    last: list[tuple[int, int]]
+    closing: list[tuple[int, int]]
+    rings: bool
+
+
+def find_pipelines(
+    job: Job, links: Links, kinds: LinkKinds, features: PairFeatures, groups: tuple[Group, ...]
+) -> Pipelines:
+    assert job.clock is not None  # noqa: S101 - asked by the caller
+    paths, rings = pipeline_paths(links, kinds, features)
+    if not paths:
+        return Pipelines((), [], [], [], rings)
+    pair_of = pair_index(job.transfers)
+    members = in_stage_order(job.transfers, paths, pair_of, _sides(job, groups), job.clock.boundary_ns, ring=rings)
+    return Pipelines(
+        members,
+        forward=_stage_links(members, pair_of),
+        last=_stage_links(tuple(pipeline[-2:] for pipeline in members), pair_of),
+        closing=_stage_links(tuple((p[-1], p[0]) for p in members), pair_of) if rings else [],
+        rings=rings,
+    )
+
+
+def _sides(job: Job, groups: tuple[Group, ...]) -> dict[int, str]:
+    """For each member of a group the servers that the group is on; its own number where the servers are not known."""
+    place = dict(zip(job.members, job.places, strict=False))
+    sides: dict[int, str] = {}
+    for index, group in enumerate(groups):
+        servers = {place.get(member, "") for member in group.members}
+        name = f"group {index}" if "" in servers else " ".join(sorted(servers))
+        sides.update(dict.fromkeys(group.members, name))
+    return sides
+
+
+def _stage_links(pipelines: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
+    """(forward pair, backward pair) between neighbouring stages."""
+    neighbours = (link for pipeline in pipelines for link in pairwise(pipeline))
+    return [
+        (pair_of[early, late], pair_of[late, early])
+        for early, late in neighbours
+        if (early, late) in pair_of and (late, early) in pair_of
+    ]

@@ -1,0 +1,47 @@
+"""The clock of a job, moved to the ends of its steps."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.job import Job
+from llmprism.model.layout import Group
+from llmprism.parallelism.dark_pairs import without_dark_pairs
+from llmprism.parallelism.features import PairFeatures, pair_features
+from llmprism.parallelism.phase import gradient_clock, pipeline_clock, usable_clock
+from llmprism.parallelism.structure import pairs_inside
+
+Bool = NDArray[np.bool_]
+
+__all__ = ["step_ends"]
+
+
+def step_ends(
+    job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]], features: PairFeatures, between: Bool
+) -> StepClock:
+    """The job's clock, moved to the end of the gradient synchronisation; the clock it had where that is not seen.
+
+    `between` marks pairs of collectives between the stages of a pipeline (tied embeddings), which synchronise too.
+    """
+    assert job.clock is not None  # noqa: S101 - asked by the caller
+    transfers = job.transfers
+    gradient = pairs_inside(transfers, groups) | between
+    if forward:
+        sign = np.zeros(transfers.pair_count, dtype=np.int8)
+        sign[[there for there, _ in forward]] = 1
+        sign[[back for _, back in forward]] = -1
+        sign[~without_dark_pairs(transfers, sign != 0, job.clock)] = 0
+        step_bytes = float(features.step_bytes[sign != 0].sum())
+        found = pipeline_clock(transfers, sign, gradient, step_bytes, job.clock)
+        if found is None:  # sequences of varying length: their messages can be counted
+            counted = transfers.as_messages()
+            step_messages = float(pair_features(counted, job.clock).step_bytes[sign != 0].sum())
+            found = pipeline_clock(counted, sign, gradient, step_messages, job.clock)
+        return usable_clock(found, job.clock)
+    if gradient.any():
+        gradient = without_dark_pairs(transfers, gradient, job.clock)
+        step_bytes = float(features.step_bytes[gradient].sum())
+        return usable_clock(gradient_clock(transfers, gradient, step_bytes, job.clock), job.clock)
+    return job.clock
