@@ -55,6 +55,9 @@ the next step already..."""
 FAR_BEHIND: Final = 0.4
 """...and may take this share of it: ranks of one step end up to a third of it apart."""
 
+LOOK_BACK: Final = 0.5
+"""Share of a step before its supposed end within which the rest of the pipelines that ends it began."""
+
 SAME_STEPS: Final = 0.15
 """Relative difference allowed between the steps found here and those the job was recognised by."""
 
@@ -88,15 +91,18 @@ def longest_rest_clock(transfers: TransferTable, pipelines: Bool, collectives: B
     """The clock of pipelines whose stages are sharded: the next step gathers before its first activation is sent, so a
     step ends at the longest silence of everybody while the pipelines rest, not with the last collective."""
     rests, silences = _union(transfers, pipelines), _union(transfers, pipelines | collectives)
-    index = np.clip(np.searchsorted(rests.begin_ns, clock.boundary_ns, side="right") - 1, 0, None)
-    asleep = rests.begin_ns[index]
-    first = np.searchsorted(silences.begin_ns, asleep)
-    last = np.searchsorted(silences.begin_ns, asleep + rests.length_ns[index])
-    boundary = [
-        int(silences.begin_ns[a + int(np.argmax(silences.length_ns[a:b]))]) if b > a else int(tick)
-        for a, b, tick in zip(first.tolist(), last.tolist(), clock.boundary_ns.tolist(), strict=True)
-    ]
-    return StepClock(np.array(boundary, dtype=np.int64), clock.regular, clock.dominance)
+    since = np.searchsorted(rests.begin_ns, clock.boundary_ns - int(LOOK_BACK * clock.period_ns))
+    until = np.searchsorted(rests.begin_ns, clock.boundary_ns, side="right")
+    boundary = clock.boundary_ns.copy()
+    for k, (first, last) in enumerate(zip(since.tolist(), until.tolist(), strict=True)):
+        if last <= first:
+            continue
+        rest = first + int(np.argmax(rests.length_ns[first:last]))
+        asleep, awake = rests.begin_ns[rest], rests.begin_ns[rest] + rests.length_ns[rest]
+        a, b = np.searchsorted(silences.begin_ns, [asleep, awake])
+        if b > a:
+            boundary[k] = silences.begin_ns[a + int(np.argmax(silences.length_ns[a:b]))]
+    return StepClock(boundary, clock.regular, clock.dominance)
 
 
 def _resting_chain(silences: Silences, waiting: Outstanding, transfers: TransferTable, sign: Int8, step_bytes: float,
