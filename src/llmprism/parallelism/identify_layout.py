@@ -53,6 +53,9 @@ __all__ = ["identify_layout"]
 CLEAR_LEAD = 0.1
 """Bits per pause by which the best clock leads where doubt about it has shrunk to a third."""
 
+CLOCK_DOUBT = 0.2
+"""Doubt about a clock that is no better than its next rival: in nine of ten jobs of all sources it was right."""
+
 NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
 
 
@@ -333,5 +336,5 @@ def _confidence(draft: _Draft) -> float:
     sizes = {len(group.members) for group in draft.groups}, {len(pipeline) for pipeline in draft.pipes.members}
     even = all(len(lengths) <= 1 for lengths in sizes)
     peers = draft.peers.confidence if draft.peers is not None else 1.0
-    clock = 1.0 - 0.5 * float(np.exp(-max(draft.lead, 0.0) / CLEAR_LEAD))
+    clock = 1.0 - CLOCK_DOUBT * float(np.exp(-max(draft.lead, 0.0) / CLEAR_LEAD))
     return round(float(draft.kinds.confidence.mean()) * peers * clock * (1.0 if even else 0.5), 3)
