@@ -77,33 +77,24 @@ def _last_end(service: Any) -> int:
 def main() -> None:
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 4
     counts = [int(text) for text in sys.argv[2:]] or [1, 2, 3]
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, Postgres() as postgres:
         folder = Path(name)
-        folder.chmod(0o755)
-        (folder / "pg").mkdir()
-        postgres = Postgres(folder / "pg")
-        postgres.start()
-        try:
-            flows, topology, records = busy_cluster(folder, ("slow_nic",) * jobs)
-            cluster = MockKafka()
-            with opened([str(flows)]) as capture:
-                play(capture, KafkaTarget(cluster.brokers, "flows"), speed=0, keep_times=True)
+        flows, topology, records = busy_cluster(folder, ("slow_nic",) * jobs)
+        cluster = MockKafka()
+        with opened([str(flows)]) as capture:
+            play(capture, KafkaTarget(cluster.brokers, "flows"), speed=0, keep_times=True)
+        print(f"{records:,} records of {jobs} jobs, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
+        alone: dict[str, float] = {}
+        for count in counts:
+            url = postgres.create(f"workers{count}")
+            found = measure(folder, count, cluster.brokers, url, topology, records)
+            alone = alone or found
+            ratios = ", ".join(f"{key} x{found[key] / alone[key]:.2f}" for key in ("intake", "windows"))
             print(
-                f"{records:,} records of {jobs} jobs, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True
+                f"{count} workers: {found['intake']:,.0f} records/s stored, {found['windows']:,.0f} records/s to "
+                f"the last window, {found['cpu']:.0f} CPU-s ({ratios})",
+                flush=True,
             )
-            alone: dict[str, float] = {}
-            for count in counts:
-                url = postgres.create(f"workers{count}")
-                found = measure(folder, count, cluster.brokers, url, topology, records)
-                alone = alone or found
-                ratios = ", ".join(f"{key} x{found[key] / alone[key]:.2f}" for key in ("intake", "windows"))
-                print(
-                    f"{count} workers: {found['intake']:,.0f} records/s stored, {found['windows']:,.0f} records/s to "
-                    f"the last window, {found['cpu']:.0f} CPU-s ({ratios})",
-                    flush=True,
-                )
-        finally:
-            postgres.stop()
 
 
 if __name__ == "__main__":

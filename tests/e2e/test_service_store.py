@@ -19,36 +19,32 @@ SLOW_NIC = EXAMPLES / "slow_nic"
 
 def test_postgresql_holds_the_same_and_may_go_away(tmp_path):
     """Also with a webhook whose address is longer than the column that earlier versions made for it."""
-    folder = tmp_path / "pg"
-    folder.mkdir()
-    database = Postgres(folder)
-    database.start()
-    running = RunningService(
-        tmp_path,
-        "-t",
-        str(SLOW_NIC / "topology.json"),
-        STORE__URL=database.url,
-        WINDOWS__IDLE_AFTER_S=1e6,
-        ALERTS__WEBHOOK="http://127.0.0.1:9/" + "long" * 50,
-    ).start()
-    try:
+    with Postgres() as database:
+        running = RunningService(
+            tmp_path,
+            "-t",
+            str(SLOW_NIC / "topology.json"),
+            STORE__URL=database.url,
+            WINDOWS__IDLE_AFTER_S=1e6,
+            ALERTS__WEBHOOK="http://127.0.0.1:9/" + "long" * 50,
+        ).start()
+        try:
 
-        def send():
-            with opened([str(SLOW_NIC / "flows.parquet")]) as capture:
-                play(capture, HttpTarget(running.url, "test"), speed=4, keep_times=True)
+            def send():
+                with opened([str(SLOW_NIC / "flows.parquet")]) as capture:
+                    play(capture, HttpTarget(running.url, "test"), speed=4, keep_times=True)
 
-        sender = threading.Thread(target=send)
-        sender.start()
-        running.until(lambda: running.get("/api/v1/windows")["items"], 60)
-        database.stop()
-        time.sleep(4)
-        database.start()
-        sender.join()
-        running.until(lambda: running.get("/api/v1/findings")["items"], 60)
-        (source,) = running.get("/api/v1/sources")["items"]
-        assert source["received"] == source["stored"] == 63_929
-        assert running.get("/api/v1/findings")["items"][0]["where"]["id"] == "10.13.0.1"
-        running.until(lambda: running.get("/readyz")["ready"], 30)
-    finally:
-        running.stop()
-        database.stop()
+            sender = threading.Thread(target=send)
+            sender.start()
+            running.until(lambda: running.get("/api/v1/windows")["items"], 60)
+            database.stop()
+            time.sleep(4)
+            database.start()
+            sender.join()
+            running.until(lambda: running.get("/api/v1/findings")["items"], 60)
+            (source,) = running.get("/api/v1/sources")["items"]
+            assert source["received"] == source["stored"] == 63_929
+            assert running.get("/api/v1/findings")["items"][0]["where"]["id"] == "10.13.0.1"
+            running.until(lambda: running.get("/readyz")["ready"], 30)
+        finally:
+            running.stop()

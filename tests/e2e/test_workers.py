@@ -35,12 +35,9 @@ T0 = 1_790_000_000 * S
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pg")
-    database = Postgres(folder)
-    database.start()
-    yield database
-    database.stop()
+def postgres():
+    with Postgres() as database:
+        yield database
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,25 +13,36 @@ from support.service import free_port
 
 
 class Postgres:
-    """A cluster of its own in a folder of its own."""
+    """A cluster of its own in a folder of its own, started in a `with` block and removed at its end.
 
-    def __init__(self, folder):
+    The folder is not in pytest's: PostgreSQL runs as another user than root, and every session of pytest that starts
+    closes the folder of all sessions to other users.
+    """
+
+    def __init__(self):
         programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
         if not programs:
             pytest.skip("PostgreSQL is not installed: scripts/install-test-deps installs it")
-        self.bin, self.folder, self.port = programs[-1].parent, folder, free_port()
         self.user = "postgres" if os.geteuid() == 0 else None
+        if self.user and shutil.which("setpriv") is None:
+            pytest.skip("setpriv is needed to start PostgreSQL as root")
+        self.bin, self.port = programs[-1].parent, free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix="llmprism-pg-"))
         if self.user:
-            if shutil.which("setpriv") is None:
-                pytest.skip("setpriv is needed to start PostgreSQL as root")
             account = pwd.getpwnam(self.user)
-            os.chown(folder, account.pw_uid, account.pw_gid)
-            for parent in folder.parents[:3]:
-                mode = parent.stat().st_mode
-                if not mode & 0o001:
-                    parent.chmod(mode & 0o7777 | 0o011)
-        self._run("initdb", "-D", str(folder / "db"), "-U", "llmprism", "-A", "trust", "-E", "UTF8")
+            os.chown(self.folder, account.pw_uid, account.pw_gid)
+        self._run("initdb", "-D", str(self.folder / "db"), "-U", "llmprism", "-A", "trust", "-E", "UTF8")
         self.url = f"postgresql+psycopg://llmprism@127.0.0.1:{self.port}/postgres"
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *error):
+        try:
+            self.stop()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def create(self, name):
         """The URL of a new database."""
