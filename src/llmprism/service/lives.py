@@ -232,15 +232,26 @@ def _seen_again(life: FindingLife, finding: Finding, window: Window) -> FindingL
 
 
 def _merged(life: FindingLife, new: Finding, window: Window) -> Finding:
-    """The newest view with the oldest start. Where the window has lost the start, the cost since last time is added."""
+    """The newest view. Where the window has lost the start, the oldest start and the cost since last time added."""
     old = life.finding
     cut_off = new.start_ns > old.start_ns + SECOND and old.start_ns < window.start_ns
     if not cut_off:
-        return replace(new, start_ns=min(old.start_ns, new.start_ns))
+        return new if _judges_start(life, new, window) else replace(new, start_ns=min(old.start_ns, new.start_ns))
     end = new.end_ns if new.end_ns is not None else window.end_ns
     fresh = max(0, end - max(life.updated_ns, new.start_ns)) / max(end - new.start_ns, 1)
     lost = round(old.lost_gpu_seconds + new.lost_gpu_seconds * min(fresh, 1.0), 3)
     return replace(new, start_ns=old.start_ns, lost_gpu_seconds=lost)
+
+
+def _judges_start(life: FindingLife, new: Finding, window: Window) -> bool:
+    """Is the new start a better view of the same onset?
+
+    It is where the window shows at least as much time before the finding as since it began: an early view had fewer
+    slow steps to go by. A start after the window that opened the finding is another bout of the same fault.
+    """
+    old = life.finding
+    enough_before = old.start_ns - window.start_ns >= window.end_ns - old.start_ns
+    return enough_before and new.start_ns <= (life.opened_ns or life.updated_ns)
 
 
 def _judged(

@@ -198,6 +198,30 @@ def test_a_fault_longer_than_the_window_keeps_its_start_and_adds_up_its_cost(wat
     assert life.finding.lost_gpu_seconds == pytest.approx(236 - 20, rel=0.02)
 
 
+def test_later_windows_correct_a_start_that_an_early_one_placed_too_early(watch):
+    cluster = watch.cluster
+    for end in range(8, 48, 4):
+        shown = [cluster.finding(27 if end == 32 else 30)] if end >= 32 else []
+        watch.window(end, [cluster.job(end - 60, end)], shown)
+    assert watch.life().finding.start_ns == cluster.finding(30).start_ns
+
+
+def test_another_bout_of_a_fault_does_not_move_its_start(watch):
+    cluster = watch.cluster
+    for end in range(8, 48, 4):
+        shown = [cluster.finding(27, 30) if end < 40 else cluster.finding(38)] if end >= 32 else []
+        watch.window(end, [cluster.job(end - 60, end)], shown)
+    assert watch.life().finding.start_ns == cluster.finding(27).start_ns
+
+
+def test_a_window_with_little_before_a_fault_does_not_move_its_start(watch):
+    cluster = watch.cluster
+    for end in range(8, 80, 4):
+        shown = [cluster.finding(22 if end < 76 else 30)] if end >= 24 else []
+        watch.window(end, [cluster.job(end - 60, end)], shown)
+    assert watch.life().finding.start_ns == cluster.finding(22).start_ns
+
+
 def test_a_fault_that_returns_after_its_close_is_a_new_finding(watch):
     cluster = watch.cluster
     for end in range(8, 140, 4):
