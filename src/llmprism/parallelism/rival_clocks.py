@@ -121,6 +121,8 @@ def best_clock(job: Job, bulk: Bool) -> BestClock | None:
 
 def _divides(fine: StepClock, coarse: StepClock) -> bool:
     """Does the finer clock tick a whole number of times, two and more, in each step of the coarser one?"""
+    if fine.period_ns <= 0.0:
+        return False
     times = coarse.period_ns / fine.period_ns
     return round(times) > 1 and abs(times / round(times) - 1.0) <= SAME_PERIOD
 
@@ -204,7 +206,7 @@ def _distinct(clocks: list[StepClock]) -> list[StepClock]:
     """The clocks with some steps, one of each period and phase."""
     kept: list[StepClock] = []
     for clock in clocks:
-        if clock.steps >= LEAST_STEPS and not any(_same(clock, other) for other in kept):
+        if clock.steps >= LEAST_STEPS and clock.period_ns > 0 and not any(_same(clock, other) for other in kept):
             kept.append(clock)
     return kept
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from llmprism.model import PairKind, Schedule, Sharding
+from llmprism.model import Job, PairKind, Schedule, Sharding
 from llmprism.parallelism import identify_layout
 from support.stages import recognize
 from unit.builders import SECOND, Flow, build_job, chatter, cut_in_pieces, transfer_table
@@ -110,3 +110,22 @@ def test_without_steps_everything_is_unknown_and_a_note_says_so():
     assert (told.groups, told.pipelines, told.clock, told.confidence) == ((), (), None, 0.0)
     assert set(told.pairs.kind.tolist()) == {PairKind.UNKNOWN}
     assert len(told.notes) == 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_traffic_has_some_layout(seed):
+    """Random messages between random members, some of them in bursts that repeat, none of them a training job's."""
+    random = np.random.default_rng(seed)
+    members = [f"m{i}" for i in range(int(random.integers(2, 9)))]
+    flows, now = [], 0
+    for _ in range(int(random.integers(30, 400))):
+        src, dst = random.choice(len(members), 2, replace=False)
+        length = int(random.integers(1, 10**7))
+        flows.append(Flow(members[src], members[dst], now, now + length, int(random.integers(1, 10**8))))
+        now += int(random.choice([0, 1, 10**5, 10**8]) * random.integers(0, 3))
+    transfers = transfer_table(flows)
+    places = tuple(f"server{i % 2}" for i in range(len(transfers.addresses)))
+    job = Job("job", tuple(range(len(transfers.addresses))), (), 0.5, transfers, places=places)
+    found = identify_layout(job)
+    assert 0.0 <= found.confidence <= 1.0
+    assert found.transfer_kind.size == transfers.start_ns.size
