@@ -123,8 +123,20 @@ def test_only_the_owner_says_that_a_partition_is_empty(stores):
     one.commit_batch(batch(one, 1, "-1:100", end_ns=T0))
     other.affirm_empty({"kafka:flows/1": UNREAD})
     assert one.watermark()[0] == 0
+    time.sleep(3)
+    assert one.watermark()[0] == 0
     one.affirm_empty({"kafka:flows/1": UNREAD})
     assert one.watermark()[0] == T0
+
+
+def test_a_partition_that_is_empty_at_first_is_waited_for_until_it_has_been_idle(stores):
+    one = stores("one")
+    one.take_over(["kafka:flows/0", "kafka:flows/1"])
+    one.affirm_empty({"kafka:flows/1": UNREAD})
+    one.commit_batch(batch(one, 1, "-1:100", end_ns=T0))
+    assert one.watermark()[0] == 0
+    one.commit_batch(batch(one, 2, "-1:70", "kafka:flows/1", end_ns=T0 - S))
+    assert one.watermark()[0] == T0 - S
 
 
 def test_a_leader_that_lost_its_lock_cannot_write(stores):

@@ -144,11 +144,12 @@ class SharedStore(Store):
     # -- batches and partitions ---------------------------------------------------------------------------------
 
     def register(self, sources: Iterable[str]) -> None:
-        """Makes the partitions known, so that windows wait for all of them."""
+        """Makes the partitions known, so that windows wait for all of them. One that is new counts as having brought
+        something just now: its first records may lie far back, although it is empty at first."""
         with self.writing() as connection:
             for source in sorted(sources):
                 row = {"source": source, "position": UNREAD, "owner": "", "latest_ns": 0}
-                insert = postgresql.insert(tables.partitions).values(**row, stored_wall_ns=0, empty_wall_ns=0)
+                insert = postgresql.insert(tables.partitions).values(**row, stored_wall_ns=NOW_NS, empty_wall_ns=0)
                 connection.execute(insert.on_conflict_do_nothing())
 
     def take_over(self, sources: Iterable[str]) -> dict[str, int]:
