@@ -6,7 +6,8 @@ and our own clock decides only between groups of equal size. It is never needed 
 on another time, their time is used and the difference is shown.
 
 - A clock *ahead* of the reference is wrong, because records do not come from the future: the offset is taken off its
-  times at once.
+  times at once. A partition of a topic that is read ahead of others with a backlog is not, unless it is ahead of our
+  own clock too.
 - One *behind* is wrong, or its delivery is slow. Where it sends short batches and stays equally far behind for a while,
   its times are moved like those of a wrong clock. Where it sends long batches (files of minutes), or all exporters of
   a Kafka topic are behind alike, it is late and nothing is moved.
@@ -187,12 +188,21 @@ def _judged(
     lag, long = _reference([*others, *(() if small else (now,))])
     expected = wall_ns - (min(lag, 0) if long else lag)
     limit = expected + TOLERANCE_NS
+    may_wait = _may_wait(clock, others, lag)
+    if may_wait and not clock.offset_ns and limit < high <= wall_ns + TOLERANCE_NS:
+        return _catching_up(clock, arrival, wall_ns, rules), wall_ns + TOLERANCE_NS
     if small and high - clock.offset_ns > limit:
         return clock, limit
-    moved = _moved(clock, arrival, high - expected, wall_ns, may_wait=_may_wait(clock, others, lag))
+    moved = _moved(clock, arrival, high - expected, wall_ns, may_wait=may_wait)
     if moved.jumps > clock.jumps:
         moved = replace(moved, latest_ns=0)
     return _advanced(_learnt(moved, arrival, wall_ns), arrival, limit, wall_ns, rules), limit
+
+
+def _catching_up(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> Clock:
+    """The clock of a queue that is read ahead of others which hold a backlog: it is ahead of them, not of our time."""
+    settled = replace(clock, state=ClockState.AGREES, behind_since_ns=0)
+    return _advanced(_learnt(settled, arrival, wall_ns), arrival, wall_ns + TOLERANCE_NS, wall_ns, rules)
 
 
 def _may_wait(clock: Clock, others: Sequence[Clock], lag: int) -> bool:

@@ -169,6 +169,17 @@ def test_a_backlog_is_late_and_not_moved():
     assert watched.clocks["http:c", ""].state is ClockState.AGREES
 
 
+def test_partitions_with_unequal_backlogs_are_not_moved():
+    """Three partitions are read from their beginning at different speeds; one is 30 s ahead of the others at times."""
+    watched = Watched("kafka:flows/0", "kafka:flows/1", "kafka:flows/2")
+    for second in range(1, 20):
+        ends = (-300 + 12 * second, -300 + 10 * second, -300 + 13.5 * second)
+        bounds = watched.send(second, [arrival(part, end) for part, end in enumerate(ends)])
+        assert all(bound.offset_ns == 0 for bound in bounds)
+        assert all(bound.newest_ns >= NOW + int(end * S) for bound, end in zip(bounds, ends, strict=True))
+    assert all(clock.offset_ns == 0 for clock in watched.clocks.values())
+
+
 def test_files_out_of_order_are_waited_for():
     watched = Watched("directory:spool")
     watched.send(360, [arrival(0, 300, span_s=300)])
