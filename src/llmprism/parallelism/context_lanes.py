@@ -10,7 +10,6 @@ tensor rank; the lanes of a server are matched in the order of its NICs.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from llmprism.model.flows import Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
+from llmprism.parallelism.pair_ends import natural_order
 from llmprism.stats.disjoint_sets import component_labels
 
 Bool = NDArray[np.bool_]
@@ -55,8 +55,4 @@ def context_lanes(job: Job, tensor: Bool) -> tuple[Group, ...]:
 def _in_order(job: Job, own: Int64, ends: Int64) -> list[int]:
     """Those of a server's members that are among the ends, in the order of their addresses as numbers."""
     found = [int(member) for member in own if member in ends]
-    return sorted(found, key=lambda member: _natural(job.transfers.addresses[member]))
-
-
-def _natural(address: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", address)]
+    return sorted(found, key=lambda member: natural_order(job.transfers.addresses[member]))

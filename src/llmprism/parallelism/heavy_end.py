@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
-from llmprism.stats.order import stable_order
-from llmprism.stats.silences import Silences, silences_of
+from llmprism.model.flows import Int64, TransferTable
+from llmprism.parallelism.row_silences import silences_of_rows
+from llmprism.stats.silences import Silences
 
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -102,11 +102,7 @@ def _series(transfers: TransferTable, pairs: Bool, clock: StepClock) -> Silences
     amount = np.where(pairs, transfers.pair_bytes, 0)
     busiest[int(np.argmax(amount))] = True
     for chosen in (pairs, busiest):
-        rows = np.flatnonzero(transfers.messages_of(chosen))
-        start: Int64 = transfers.start_ns[rows]
-        order = stable_order(start)
-        rows = rows[order]
-        found = silences_of(start[order], transfers.end_ns[rows], transfers.bytes[rows], MESSAGE_FLOOR_BYTES)
+        found = silences_of_rows(transfers, np.flatnonzero(transfers.messages_of(chosen)))
         if found.count >= MANY * (clock.boundary_ns.size - 1):
             return found
     return None

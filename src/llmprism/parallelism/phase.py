@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.stats.byte_steps import Chain, chain_at
 from llmprism.stats.order import stable_order
-from llmprism.stats.silences import Silences, silences_of
+from llmprism.stats.silences import Silences
 
 Bool = NDArray[np.bool_]
 Int8 = NDArray[np.int8]
@@ -256,8 +257,7 @@ def _agrees(chain: Chain, clock: StepClock) -> bool:
 
 
 def _union(transfers: TransferTable, pairs: Bool) -> Silences:
-    start, rows = _in_order(transfers.start_ns, np.flatnonzero(transfers.rows_of(pairs)))
-    return silences_of(start, transfers.end_ns[rows], transfers.bytes[rows], MESSAGE_FLOOR_BYTES)
+    return silences_of_rows(transfers, np.flatnonzero(transfers.rows_of(pairs)))
 
 
 def _in_order(times: Int64, rows: Int64) -> tuple[Int64, Int64]:

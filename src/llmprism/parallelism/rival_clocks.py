@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+from llmprism.model.flows import Int64, TransferTable, ranges
 from llmprism.model.job import Job
 from llmprism.parallelism.clock_score import pauses_of, price_of
+from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.stats.byte_periods import fundamental_spacings, repeating_lags
 from llmprism.stats.byte_steps import chain_at
-from llmprism.stats.order import stable_order
-from llmprism.stats.silences import Silences, silences_of
+from llmprism.stats.silences import Silences
 
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -172,11 +172,7 @@ def _candidates(job: Job, sorts: list[Int64]) -> list[StepClock]:
 
 
 def _silences(transfers: TransferTable, pairs: Int64) -> Silences:
-    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
-    start: Int64 = transfers.start_ns[rows]
-    order = stable_order(start)
-    rows = rows[order]
-    return silences_of(start[order], transfers.end_ns[rows], transfers.bytes[rows], MESSAGE_FLOOR_BYTES)
+    return silences_of_rows(transfers, ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]))
 
 
 def _clock_at(silences: Silences, spacing: float) -> StepClock:

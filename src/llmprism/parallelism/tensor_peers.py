@@ -16,7 +16,6 @@ likelihood of what they do, relative to pairs on different servers of which the 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
@@ -28,6 +27,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
+from llmprism.parallelism.pair_ends import natural_order
 from llmprism.stats.disjoint_sets import component_labels
 
 Float64 = NDArray[np.float64]
@@ -143,13 +143,8 @@ def _cells(job: Job, pipelines: tuple[tuple[int, ...], ...]) -> list[tuple[int, 
     for member, place, slot in zip(job.members, job.places, slots, strict=False):
         if place and (member in stage_of or not pipelines):
             key = (place, stage_of.get(member, 0))
-            cells.setdefault(key, []).append((slot, _natural(job.transfers.addresses[member]), member))
+            cells.setdefault(key, []).append((slot, natural_order(job.transfers.addresses[member]), member))
     return [tuple(member for _, _, member in sorted(cell)) for cell in cells.values()]
-
-
-def _natural(address: str) -> list[tuple[int, str]]:
-    """The address with its numbers as numbers."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", address)]
 
 
 @dataclass(frozen=True, slots=True)

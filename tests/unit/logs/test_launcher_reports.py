@@ -19,7 +19,7 @@ LIBRARY = load_library()
 TORCHRUN = """\
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
 ============================================================
-/root/speculators/scripts/train.py FAILED
+/opt/speculators/scripts/train.py FAILED
 ------------------------------------------------------------
 Failures:
 [1]:
