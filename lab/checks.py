@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.notes import JobNotes
+from lab.scenario import LASTING
 
 __all__ = ["check_capture"]
 
@@ -67,8 +68,7 @@ def _steps_agree(job: JobNotes) -> list[str]:
 
 def _deaths(run: dict[str, Any], job: JobNotes) -> list[str]:
     """A rank that wrote no end needs a fault of its job that explains it."""
-    lasting = ("hang", "crash", "out_of_memory", "link_down")
-    explained = any(fault["job"] == job.name and fault["kind"] in lasting for fault in run["faults"])
+    explained = any(fault["job"] == job.name and fault["kind"] in LASTING for fault in run["faults"])
     ended = [any(note["kind"] == "end_of_rank" for note in notes) for notes in job.attempts[-1]]
     return [] if all(ended) or explained else [f"{ended.count(False)} ranks died without a fault"]
 

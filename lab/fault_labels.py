@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from lab.notes import JobNotes
+from lab.scenario import DEATHS, RANK_FAULTS
 
 __all__ = ["fault_labels", "step_effect", "visible"]
 
@@ -31,6 +32,9 @@ KINDS = {
     "hang": ("hang", "gpu"),
     "crash": ("crash", "gpu"),
     "out_of_memory": ("crash", "gpu"),
+    "bad_sample": ("crash", "gpu"),
+    "killed": ("crash", "gpu"),
+    "mismatched_collective": ("hang", "gpu"),
     "link_down": ("hang", "gpu"),
 }
 
@@ -101,12 +105,12 @@ def _interval(fault: dict[str, Any], job: JobNotes, window: tuple[int, int]) -> 
     """When it began and ended by the best clock there is; an end of None is beyond the window."""
     start, end = int(fault["start"]), fault["end"]
     mine = [(note, note["time"]) for address, note in job.of_kind(_note_of(fault)) if address == fault["where"]]
-    if mine and fault["kind"] in ("slow_gpu", "hang"):
+    if mine and fault["kind"] in ("slow_gpu", "hang", "mismatched_collective"):
         start = mine[0][1]
     if fault["kind"] == "slow_gpu" and end is not None:
         stops = [note["time"] for address, note in job.of_kind("slow_end") if address == fault["where"]]
         end = stops[-1] if stops else end
-    if fault["kind"] in ("crash", "out_of_memory") and len(job.attempts) > 1:
+    if fault["kind"] in DEATHS and len(job.attempts) > 1:
         back = [note["start"] for notes in job.attempts[-1] for note in notes if note["kind"] == "step"]
         end = min(back) if back else end
     return start, None if end is None or end >= window[1] else int(end)
@@ -118,7 +122,7 @@ def _note_of(fault: dict[str, Any]) -> str:
 
 def _equivalents(fault: dict[str, Any], job: JobNotes) -> list[str]:
     """The GPUs of one tensor-parallel group move in lockstep: no flow record can tell them apart."""
-    if fault["kind"] not in ("slow_gpu", "hang", "crash", "out_of_memory"):
+    if fault["kind"] not in RANK_FAULTS or fault["kind"] == "stall":
         return []
     groups = [group for group in job.groups("tp") if fault["where"] in group]
     return sorted({address for group in groups for address in group} - {fault["where"]})

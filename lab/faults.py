@@ -16,7 +16,7 @@ from typing import Any
 
 from lab.fabric import Fabric, Host, down_port, inside, limit, up_port
 from lab.jobs import Job, wait_for
-from lab.scenario import FaultSpec, Scenario
+from lab.scenario import DEATHS, LASTING, FaultSpec, Scenario
 
 __all__ = ["FaultDriver"]
 
@@ -57,11 +57,10 @@ class FaultDriver:
     @property
     def deadly(self) -> set[str]:
         """Jobs that will not end by themselves: a fault has ended or hung them for good."""
-        lasting = ("hang", "crash", "out_of_memory", "link_down")
         return {
             record["job"]
             for record in self.records
-            if record["kind"] in lasting and not record["for_s"] and not self._jobs[record["job"]].spec.restart_s
+            if record["kind"] in LASTING and not record["for_s"] and not self._jobs[record["job"]].spec.restart_s
         }
 
     def _run(self, fault: FaultSpec) -> None:
@@ -71,7 +70,7 @@ class FaultDriver:
         if self._ended.wait(fault.at_s):
             return
         record = {**asdict(fault), "start": time.time_ns(), "end": None, "where": self._place(fault)}
-        if fault.kind in ("crash", "out_of_memory"):
+        if fault.kind in DEATHS:
             self._die(fault, record)
         else:
             self._hold(fault, record)
@@ -97,7 +96,10 @@ class FaultDriver:
         job = self._jobs[fault.job]
         process = job.processes[fault.rank]
         self.records.append(record)
-        self._write(job.folder / f"fault{fault.rank}", fault.kind)
+        if fault.kind == "killed":
+            process.kill()
+        else:
+            self._write(job.folder / f"fault{fault.rank}", fault.kind)
         if not wait_for(lambda: process.poll() is not None, DEATH_S):
             record["forced"] = True
             process.kill()
@@ -120,6 +122,7 @@ class FaultDriver:
             "slow_gpu": lambda: self._write(job.folder / f"slow{fault.rank}", str(fault.factor if on else 1)),
             "stall": lambda: job.signal(fault.rank, signal.SIGSTOP if on else signal.SIGCONT),
             "hang": lambda: self._hang(fault, on),
+            "mismatched_collective": lambda: self._write(job.folder / f"fault{fault.rank}", fault.kind),
             "slow_nic": lambda: self._limit_nic(host, fault, on),
             "link_down": lambda: _set_port(self._fabric, host, "down" if on else "up"),
             "delay": lambda: self._relay(host, fault.delay_us if on else 0, 0),

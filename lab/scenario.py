@@ -19,7 +19,13 @@ PLACEMENTS = ("contiguous", "stride", "scattered")
 NEIGHBOURS = ("inference", "ping_mesh")
 DIRECTIONS = ("both", "send", "receive")
 
-RANK_FAULTS = ("slow_gpu", "stall", "hang", "crash", "out_of_memory")
+DEATHS = ("crash", "out_of_memory", "bad_sample", "killed")
+"""Faults that end one rank's process: an error of the device, a refused allocation, a damaged record, a SIGKILL."""
+
+LASTING = (*DEATHS, "hang", "mismatched_collective", "link_down")
+"""Faults after which a job does not go on by itself, unless they are given a duration."""
+
+RANK_FAULTS = ("slow_gpu", "stall", "hang", "mismatched_collective", *DEATHS)
 LINK_FAULTS = ("slow_nic", "delay", "loss", "link_down")
 FAULT_KINDS = (*RANK_FAULTS, *LINK_FAULTS, "slow_uplink", "slow_leaf", "slow_storage")
 HANGS = ("stop", "compute", "communication")

@@ -15,6 +15,7 @@ from typing import Any
 
 from lab.fault_labels import fault_labels, visible
 from lab.notes import JobNotes
+from lab.scenario import DEATHS, LASTING
 
 __all__ = ["Window", "pair_kinds", "steady_times", "truth_document", "window_of"]
 
@@ -76,9 +77,8 @@ def truth_document(
 def window_of(run: dict[str, Any], jobs: list[JobNotes]) -> Window:
     """Up to the last step, so that jobs run to the end of it; where a job crashed or hung, some silence follows."""
     ends = [note["end"] for job in jobs for _, note in job.of_kind("step")]
-    lasting = ("hang", "crash", "out_of_memory", "link_down")
     restarts = {job["name"] for job in run["scenario"]["jobs"] if job["restart_s"]}
-    deadly = [f["start"] for f in run["faults"] if f["kind"] in lasting and not f["for_s"] and f["job"] not in restarts]
+    deadly = [f["start"] for f in run["faults"] if f["kind"] in LASTING and not f["for_s"] and f["job"] not in restarts]
     end = min(run["end"], max(ends, default=run["end"]) + TAIL_NS)
     if deadly:
         end = min(run["end"], max(deadly) + SILENCE_NS)
@@ -256,9 +256,9 @@ def _rank_steps(job: JobNotes, window: Window) -> dict[str, list[list[int]]]:
 def _state(run: dict[str, Any], job: JobNotes, steps: Steps, window: Window) -> str:
     mine = [fault for fault in run["faults"] if fault["job"] == job.name and not fault["for_s"]]
     spec = next(item for item in run["scenario"]["jobs"] if item["name"] == job.name)
-    if not spec["restart_s"] and any(fault["kind"] in ("crash", "out_of_memory") for fault in mine):
+    if not spec["restart_s"] and any(fault["kind"] in DEATHS for fault in mine):
         return "crashed"
-    if any(fault["kind"] in ("hang", "link_down") for fault in mine):
+    if any(fault["kind"] in LASTING and fault["kind"] not in DEATHS for fault in mine):
         return "hung"
     if not steps:
         return "starting"

@@ -15,6 +15,7 @@ class Options:
 
     `forward_ms` is a spin kernel (on the CPU: a sleep) per layer and micro-batch, twice that in the backward pass: the
     ranks share one GPU, and the spin stands for the compute of a larger model without taking it from the others.
+    `timeout_s`: a collective that takes longer is given up by the framework, which ends the rank.
     `data_kb` are read from the storage server by each rank for each step; `checkpoint_mb` written to it by each rank.
     """
 
@@ -50,6 +51,7 @@ class Options:
     data_kb: int = 0
     steps: int = 100_000
     spread: float = 0.0
+    timeout_s: int = 120
 
 
 def read_options(path: Path) -> Options:

@@ -33,6 +33,9 @@ __all__ = ["Session"]
 SPIN_CYCLES_PER_MS = 1.9e6
 DRAIN_S = 2.0
 
+MISMATCHED = 77_777
+"""Elements of the all-reduce that only one rank makes: no bucket of a model has this size."""
+
 STUCK_S = 35.0
 """A rank that has done no step after so long prints where it is."""
 
@@ -77,7 +80,7 @@ class Session:
     def join(self) -> None:
         """Joins the job's process group."""
         backend = "nccl" if self.cuda else "gloo"
-        limit = datetime.timedelta(seconds=120)
+        limit = datetime.timedelta(seconds=self.options.timeout_s)
         dist.init_process_group(backend, rank=self.rank, world_size=self.world, timeout=limit)
 
     def note_layout(self, parameters: int, groups: Mapping[str, Sequence[int]], **layout: Any) -> None:
@@ -187,11 +190,17 @@ class Session:
             dist.recv(torch.zeros(1, device=self.device), src=(self.rank + 1) % self.world, tag=77)
             while True:
                 time.sleep(1)
+        if what == "mismatched_collective":
+            self._fault_file.unlink()
+            dist.all_reduce(torch.zeros(MISMATCHED, device=self.device))
+            return
         try:
             if what == "out_of_memory":
                 self._exhaust_memory()
+            if what == "bad_sample":
+                json.loads('{"tokens": [12, 7, 9')
             raise RuntimeError("device-side assert triggered by a damaged sample")
-        except (RuntimeError, MemoryError):
+        except (RuntimeError, MemoryError, ValueError):
             traceback.print_exc()
         self._die()
 

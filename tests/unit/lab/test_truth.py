@@ -69,6 +69,9 @@ def test_a_window_without_the_start_has_no_set_up_step() -> None:
     [
         ("crash", {}, "crash", "gpu", "crashed"),
         ("out_of_memory", {}, "crash", "gpu", "crashed"),
+        ("bad_sample", {}, "crash", "gpu", "crashed"),
+        ("killed", {}, "crash", "gpu", "crashed"),
+        ("mismatched_collective", {}, "hang", "gpu", "hung"),
         ("hang", {}, "hang", "gpu", "hung"),
         ("link_down", {}, "hang", "gpu", "hung"),
         ("link_down", {"for_s": 2.0, "end": 27 * SECOND}, "stall", "job", "running"),
