@@ -1,8 +1,9 @@
 """Reports of shares on their way to the leader, as JSON text, and the one report made of them.
 
 A piece holds all that the tracker and the documents of the page use: jobs with their transfers, layouts and steps; no
-per-GPU events, no paths. Addresses travel by name, long columns as packed integers. Merging puts everything into the
-order in which one diagnosis of the whole window gives it.
+per-GPU events, no paths. It is the report itself in the plain values that travel between machines of a Spark cluster
+too (`engine.plain_codec`), with arrays as packed text. Merging puts everything into the order in which one diagnosis of
+the whole window gives it.
 
 Findings that belong to no job (storage, a switch that slows several jobs) may come from several shares: those of one
 kind and place become one. The rate of a switch that several shares use is the one of the share that moves most.
@@ -14,21 +15,19 @@ import base64
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from llmprism.engine.plain_codec import from_plain, to_plain
 from llmprism.errors import StoreError
-from llmprism.model.facts import JobFacts, ModelSize, Synchronisation
 from llmprism.model.finding import Finding
-from llmprism.model.flows import InputCounts, Int64, TransferTable, Window
-from llmprism.model.job import Job, JobState
-from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.model.flows import InputCounts, Window
 from llmprism.model.report import JobReport, Report, SwitchLoad
-from llmprism.model.timeline import Events, Steps, Timeline
+from llmprism.model.timeline import Events
 from llmprism.model.topology import Topology
-from llmprism.service.codec import decode_finding, encode_finding
 
 __all__ = ["decode_piece", "encode_piece", "merge_reports"]
 
@@ -36,173 +35,85 @@ MAX_COLUMN_BYTES: Final = 1 << 30
 """One column of a job's transfers: beyond a hundred million transfers no window goes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A share's report without its topology, which the leader has too; `placed` says whether the report had one."""
+
+    report: Report
+    placed: bool
+
+
 def encode_piece(report: Report) -> str:
-    return json.dumps(
-        {
-            "window": [report.window.start_ns, report.window.end_ns],
-            "input": [report.input.records, report.input.used, report.input.dropped],
-            "jobs": [_job(job, report.addresses) for job in report.jobs],
-            "findings": [encode_finding(finding) for finding in report.findings],
-            "switches": [asdict(load) for load in report.switches],
-            "notes": report.notes,
-            "addresses": report.addresses,
-            "placed": report.topology is not None,
-        },
-        separators=(",", ":"),
-    )
-
-
-def _job(report: JobReport, names: tuple[str, ...]) -> dict[str, Any]:
-    job, layout, steps = report.job, report.layout, report.timeline.steps
-    pairs = layout.pairs
-    return {
-        "id": job.id,
-        "members": [names[member] for member in job.members],
-        "servers": job.servers,
-        "confidence": float(job.confidence),
-        "places": job.places,
-        "transfers": _transfers(job.transfers, names),
-        "bulk": None if job.bulk is None else job.bulk.tolist(),
-        "state": report.state.value,
-        "layout": asdict(layout.layout),
-        "layout_confidence": float(layout.confidence),
-        "layout_notes": layout.notes,
-        "groups": [[int(one.kind), [names[member] for member in one.members], one.ring] for one in layout.groups],
-        "pipelines": [[names[member] for member in pipeline] for pipeline in layout.pipelines],
-        "pairs": [
-            [names[i] for i in pairs.src],
-            [names[i] for i in pairs.dst],
-            pairs.kind.tolist(),
-            pairs.confidence.tolist(),
-        ],
-        "steps": [steps.start_ns.tolist(), steps.end_ns.tolist(), steps.setup.tolist()],
-        "timeline_confidence": float(report.timeline.confidence),
-        "timeline_notes": report.timeline.notes,
-        "facts": None if report.timeline.facts is None else asdict(report.timeline.facts),
-        "lost_gpu_seconds": report.lost_gpu_seconds,
-    }
-
-
-def _transfers(transfers: TransferTable, names: tuple[str, ...]) -> list[Any]:
-    return [
-        [names[i] for i in transfers.pair_src],
-        [names[i] for i in transfers.pair_dst],
-        _packed(np.diff(transfers.pair_offsets)),
-        _packed(transfers.start_ns),
-        _packed(transfers.end_ns - transfers.start_ns),
-        _packed(transfers.bytes),
-    ]
-
-
-def _packed(values: Int64) -> str:
-    """Differences, deflated: neighbours are alike."""
-    steps = np.diff(values.astype("<i8"), prepend=np.int64(0))
-    return base64.b64encode(zlib.compress(steps.tobytes(), 1)).decode("ascii")
-
-
-def _unpacked(text: str) -> Int64:
-    raw = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), MAX_COLUMN_BYTES)
-    return np.cumsum(np.frombuffer(raw, dtype="<i8"), dtype=np.int64)
+    slim = replace(report, jobs=tuple(_slim(job) for job in report.jobs), topology=None)
+    return json.dumps(to_plain(Piece(slim, report.topology is not None), Piece, _packed), separators=(",", ":"))
 
 
 def decode_piece(text: str, topology: Topology | None) -> Report:
     try:
-        item = json.loads(text)
-        names = tuple(item["addresses"])
-        number = {name: index for index, name in enumerate(names)}
-        records, used, dropped = item["input"]
-        return Report(
-            window=Window(*item["window"]),
-            input=InputCounts(records, used, tuple((reason, count) for reason, count in dropped)),
-            addresses=names,
-            jobs=tuple(_decoded_job(job, names, number) for job in item["jobs"]),
-            findings=tuple(decode_finding(finding) for finding in item["findings"]),
-            topology=topology if item["placed"] else None,
-            switches=tuple(SwitchLoad(**{**load, "jobs": tuple(load["jobs"])}) for load in item["switches"]),
-            notes=tuple(item["notes"]),
-        )
-    except (KeyError, TypeError, ValueError, zlib.error) as error:
+        piece: Piece = from_plain(json.loads(text), Piece, _unpacked)
+        report = piece.report
+        jobs = tuple(_whole(job, report.addresses) for job in report.jobs)
+        return replace(report, jobs=jobs, topology=topology if piece.placed else None)
+    except (KeyError, TypeError, ValueError, AttributeError, zlib.error) as error:
         raise StoreError(f"a piece of a report cannot be read ({type(error).__name__}: {error})") from error
 
 
-def _decoded_job(item: dict[str, Any], names: tuple[str, ...], number: dict[str, int]) -> JobReport:
-    def ids(given: Sequence[str]) -> tuple[int, ...]:
-        return tuple(number[name] for name in given)
-
-    transfers = _decoded_transfers(item["transfers"], names, number)
-    src, dst, kind, confidence = item["pairs"]
-    start, end, setup = item["steps"]
-    degrees = item["layout"]
-    kinds = {"sharding": Sharding(degrees["sharding"]), "schedule": Schedule(degrees["schedule"])}
-    layout = JobLayout(
-        layout=Layout(**{**degrees, **kinds}),
-        groups=tuple(Group(PairKind(what), ids(members), ring) for what, members, ring in item["groups"]),
-        pipelines=tuple(ids(pipeline) for pipeline in item["pipelines"]),
-        pairs=PairRoles(
-            np.array(ids(src), np.int32),
-            np.array(ids(dst), np.int32),
-            np.array(kind, np.int8),
-            np.array(confidence, np.float64),
-        ),
-        transfer_kind=np.zeros(transfers.start_ns.size, np.int8),
-        confidence=item["layout_confidence"],
-        notes=tuple(item["layout_notes"]),
-    )
-    job = Job(
-        id=item["id"],
-        members=ids(item["members"]),
-        servers=tuple(item["servers"]),
-        confidence=item["confidence"],
-        transfers=transfers,
-        bulk=None if item["bulk"] is None else np.array(item["bulk"], np.bool_),
-        places=tuple(item["places"]),
-    )
-    steps = Steps(np.array(start, np.int64), np.array(end, np.int64), np.array(setup, np.bool_))
-    ends = np.full((len(job.members), steps.count), -1, dtype=np.int64)
-    timeline = Timeline(
-        steps, ends, Events.empty(), item["timeline_confidence"], tuple(item["timeline_notes"]),
-        _decoded_facts(item.get("facts")),
-    )  # fmt: skip
-    return JobReport(job, JobState(item["state"]), layout, timeline, item["lost_gpu_seconds"])
-
-
-def _decoded_facts(item: dict[str, Any] | None) -> JobFacts | None:
-    if item is None:
-        return None
-    sizes = tuple(
-        ModelSize(
-            **{
-                **size,
-                "synchronisation": Synchronisation(size["synchronisation"]),
-                "parameters_per_gpu": tuple(size["parameters_per_gpu"]),
-                "gradient_bytes_per_gpu": tuple(size["gradient_bytes_per_gpu"]),
-            }
-        )
-        for size in item["sizes"]
-    )
-    sent = item["sent_bytes_per_gpu"]
-    return JobFacts(**{**item, "sizes": sizes, "sent_bytes_per_gpu": None if sent is None else tuple(sent)})
-
-
-def _decoded_transfers(item: list[Any], names: tuple[str, ...], number: dict[str, int]) -> TransferTable:
-    src, dst, rows, start, duration, size = item
-    counts, start_ns, active_ns = _unpacked(rows), _unpacked(start), _unpacked(duration)
-    if not len(src) == len(dst) == counts.size or int(counts.sum()) != start_ns.size:
-        raise ValueError("columns of different lengths")
-    return TransferTable(
-        addresses=names,
+def _slim(report: JobReport) -> JobReport:
+    """Without what nobody reads of a window: constant columns cost nothing on the way."""
+    transfers = report.job.transfers
+    rows = transfers.start_ns.size
+    transfers = replace(
+        transfers,
+        addresses=(),
         paths=(),
-        pair_src=np.array([number[name] for name in src], dtype=np.int32),
-        pair_dst=np.array([number[name] for name in dst], dtype=np.int32),
-        pair_offsets=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-        pair_gap_ns=np.zeros(counts.size, dtype=np.int64),
-        start_ns=start_ns,
-        end_ns=start_ns + active_ns,
-        bytes=_unpacked(size),
-        active_ns=active_ns,
-        path=np.full(start_ns.size, -1, dtype=np.int32),
-        records=np.ones(start_ns.size, dtype=np.int32),
+        path=np.full(rows, -1, dtype=np.int32),
+        records=np.ones(rows, dtype=np.int32),
+        pair_gap_ns=np.zeros(transfers.pair_src.size, dtype=np.int64),
+        active_ns=transfers.end_ns - transfers.start_ns,
     )
+    return replace(
+        report,
+        job=replace(report.job, transfers=transfers, clock=None, clock_candidates=()),
+        layout=replace(report.layout, transfer_kind=np.zeros(rows, np.int8), clock=None),
+        timeline=replace(
+            report.timeline, member_end_ns=np.full_like(report.timeline.member_end_ns, -1), events=Events.empty()
+        ),
+    )
+
+
+def _whole(report: JobReport, names: tuple[str, ...]) -> JobReport:
+    """With the names of the addresses, where every number is that of a name and every column as long as it must be."""
+    table, pairs = report.job.transfers, report.layout.pairs
+    numbers = [*report.job.members, *(one for group in report.layout.groups for one in group.members)]
+    numbers += [one for pipeline in report.layout.pipelines for one in pipeline]
+    ends = np.concatenate([numbers, table.pair_src, table.pair_dst, pairs.src, pairs.dst])
+    if ends.size and not (ends.min() >= 0 and ends.max() < len(names)):
+        raise ValueError("an address without a name")
+    counts = np.diff(table.pair_offsets)
+    columns = {table.start_ns.size, table.end_ns.size, table.bytes.size, table.active_ns.size, int(counts.sum())}
+    if not table.pair_src.size == table.pair_dst.size == counts.size or len(columns) != 1 or (counts < 0).any():
+        raise ValueError("columns of different lengths")
+    return replace(report, job=replace(report.job, transfers=replace(table, addresses=names)))
+
+
+def _packed(values: NDArray[Any]) -> str:
+    """Differences of whole numbers, everything deflated: neighbours are alike."""
+    if np.issubdtype(values.dtype, np.signedinteger):
+        values = np.diff(values.astype("<i8"), prepend=np.int64(0))
+    return base64.b64encode(zlib.compress(values.tobytes(), 1)).decode("ascii")
+
+
+def _unpacked(text: str, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+    whole = np.issubdtype(dtype, np.signedinteger)
+    stored = np.dtype("<i8") if whole else dtype
+    size = count * stored.itemsize
+    if not 0 <= size <= MAX_COLUMN_BYTES:
+        raise ValueError("a column beyond all measure")
+    raw = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), size or 1)
+    if len(raw) != size:
+        raise ValueError("a column of another length than it says")
+    numbers = np.frombuffer(raw, dtype=stored)
+    return np.cumsum(numbers, dtype=np.int64).astype(dtype) if whole else numbers.copy()
 
 
 def merge_reports(reports: Sequence[Report], window: Window, topology: Topology | None) -> Report:

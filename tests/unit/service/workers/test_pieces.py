@@ -1,5 +1,7 @@
 """Pieces: what the leader puts together is what one diagnosis of everything says."""
 
+import copy
+import json
 from dataclasses import replace
 
 import pytest
@@ -88,3 +90,15 @@ def test_no_share_is_an_empty_report():
 def test_a_broken_piece_is_a_clear_error(text):
     with pytest.raises(StoreError):
         decode_piece(text, None)
+
+
+def test_numbers_that_cannot_be_are_a_clear_error(reports):
+    whole, _ = reports
+    good = json.loads(encode_piece(whole))
+    assert decode_piece(json.dumps(good), None).addresses == whole.addresses
+    wrong_member, wrong_shape = copy.deepcopy(good), copy.deepcopy(good)
+    wrong_member["report"]["jobs"][0]["job"]["members"][0] = len(whole.addresses)
+    wrong_shape["report"]["jobs"][0]["job"]["transfers"]["bytes"]["shape"] = [1 << 60]
+    for item in (wrong_member, wrong_shape):
+        with pytest.raises(StoreError):
+            decode_piece(json.dumps(item), None)
