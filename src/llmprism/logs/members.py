@@ -52,6 +52,8 @@ class Members:
     exits: list[ExitReport] = field(default_factory=list)
     addresses: dict[int, set[str]] = field(default_factory=dict)
     """Addresses that each actor printed as its own."""
+    named: dict[int, set[str]] = field(default_factory=dict)
+    """Addresses of others that each actor's lines name: those it talked to."""
 
     @property
     def by_rank(self) -> dict[int, int]:
@@ -65,7 +67,10 @@ class Members:
 _NCCL_RANK: Final = re.compile(r"\brank (\d{1,9}) n[rR]anks (\d{1,9})")
 _LIGHTNING_RANK: Final = re.compile(r"GLOBAL_RANK: (\d{1,9}), MEMBER: \d+/(\d{1,9})")
 _NODE_RANK: Final = re.compile(r"\bnode rank (\d{1,9})\b")
-_ADDRESS: Final = re.compile(r"(?:Bootstrap ?: Using|NET/Socket : Using|OOB) .*?:(\d+\.\d+\.\d+\.\d+)<")
+_OWN_LINE: Final = re.compile(r"(?:Bootstrap ?: Using|NET/Socket : Using|OOB) ")
+_ADDRESS: Final = re.compile(r":(\d+\.\d+\.\d+\.\d+)<|:\[?([0-9a-fA-F]*:[0-9a-fA-F:]+)(?:%\w+)?\]?<")
+_LOCAL_ADDRESS: Final = re.compile(r"127\.|169\.254\.|0\.0\.0\.0|::1$|fe80:")
+_PEER_ADDRESS: Final = re.compile(r"(?:from|to|peer|remote|with)\s+\[?(\d+\.\d+\.\d+\.\d+)")
 
 
 def identify_members(log: JobLog) -> Members:
@@ -261,6 +266,11 @@ def _own_addresses(members: Members, texts: dict[int, list[str]]) -> None:
         if actor < 0:
             continue
         for text in lines:
-            if match := _ADDRESS.search(text):
-                members.address_actor.setdefault(match[1], actor)
-                members.addresses.setdefault(actor, set()).add(match[1])
+            if _OWN_LINE.search(text):
+                for match in _ADDRESS.finditer(text):
+                    address = match[1] or match[2]
+                    if not _LOCAL_ADDRESS.match(address):
+                        members.address_actor.setdefault(address, actor)
+                        members.addresses.setdefault(actor, set()).add(address)
+            elif peer := _PEER_ADDRESS.search(text):
+                members.named.setdefault(actor, set()).add(peer[1])

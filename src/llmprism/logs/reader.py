@@ -7,6 +7,7 @@ failure lines, never with the size of the logs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -282,9 +283,18 @@ class _Reader:
         self.row_count += int(wanted.size)
 
 
-def read_job(paths: list[Path], library: Library, *, dropped: Dropped | None = None) -> JobLog:
-    """Read all log files of one job. InputError where nothing of them can be read as text."""
-    return _finished(_read(paths, _Reader(ShapeStore(library), dropped or Dropped())))
+def read_job(
+    paths: list[Path],
+    library: Library,
+    *,
+    dropped: Dropped | None = None,
+    only: Callable[[str], bool] | None = None,
+) -> JobLog:
+    """Read all log files of one job, or those whose names `only` accepts.
+
+    InputError where nothing of them can be read as text.
+    """
+    return _finished(_read(paths, _Reader(ShapeStore(library), dropped or Dropped()), only))
 
 
 def read_job_lines(paths: list[Path], library: Library) -> tuple[JobLog, LineTable]:
@@ -295,10 +305,12 @@ def read_job_lines(paths: list[Path], library: Library) -> tuple[JobLog, LineTab
     return _finished(reader), LineTable(*columns)
 
 
-def _read(paths: list[Path], reader: _Reader) -> _Reader:
+def _read(paths: list[Path], reader: _Reader, only: Callable[[str], bool] | None = None) -> _Reader:
     dropped = reader.dropped
     year = 1970
     for log in open_logs(paths, dropped):
+        if only is not None and not only(log.file.name):
+            continue
         year = _year_hint(log.file, year)
         reader.read_file(log, year)
     if not reader.lines and not reader.flights:

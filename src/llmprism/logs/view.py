@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from llmprism.logs.incidents import Normality
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Library, load_library
 from llmprism.logs.members import Members, identify_members
+from llmprism.logs.metrics import Metric
+from llmprism.logs.notable import NotableLine, notable_lines
 from llmprism.logs.progress import Progress, measure_progress
 from llmprism.logs.reader import read_job
 from llmprism.model.log import LogDiagnosis
@@ -20,6 +23,7 @@ from llmprism.model.log import LogDiagnosis
 __all__ = ["JobView", "RankView", "view_job", "view_log"]
 
 Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,8 @@ class RankView:
     """One rank, or one node or file where ranks are not known. Times are 0 where its lines carry none.
 
     `iterations` ascend in the order of its lines and may be thinned in very long logs; `iteration_ns` are the times of
-    those lines.
+    those lines, `iteration_seconds` the durations that they print (NaN: none). `local_rank` is the number of the
+    process on its node, `named` are addresses of others that its lines about trouble name.
     """
 
     rank: int | None
@@ -38,6 +43,9 @@ class RankView:
     last_iteration: int | None
     iterations: Int64
     iteration_ns: Int64
+    iteration_seconds: Float64
+    local_rank: int | None = None
+    named: tuple[str, ...] = ()
 
     @property
     def first_ns(self) -> int:
@@ -47,12 +55,18 @@ class RankView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """`step_ns`: the median time of an iteration by the times of the lines; None where they carry none."""
+    """`step_ns`: the median time of an iteration by the times of the lines; None where they carry none.
+
+    `world` is the number of ranks that the job has, where the logs say so. `lines` are the lines about trouble, the
+    first of each kind and rank, with `NotableLine.actor` as index into `ranks`.
+    """
 
     ranks: tuple[RankView, ...]
     step_ns: int | None
     last_ns: int
     diagnosis: LogDiagnosis
+    world: int | None = None
+    lines: tuple[NotableLine, ...] = ()
 
     def by_address(self) -> dict[str, RankView]:
         """Ranks by the addresses that they printed as their own; an address that several printed is left out."""
@@ -69,24 +83,47 @@ def view_job(
     library: Library | None = None,
     normal: Normality | None = None,
     expected: Expected | None = None,
+    only: Callable[[str], bool] | None = None,
 ) -> JobView:
-    """Read the logs of one job; see the package's docstring for what the view holds."""
-    return view_log(read_job(paths, library or load_library()), normal=normal, expected=expected)
+    """Read the logs of one job; see the package's docstring for what the view holds.
+
+    `only` chooses among the files by their names, where the paths hold the logs of several jobs.
+    """
+    log = read_job(paths, library or load_library(), only=only)
+    return view_log(log, normal=normal, expected=expected)
 
 
 def view_log(log: JobLog, *, normal: Normality | None = None, expected: Expected | None = None) -> JobView:
     members, progress = identify_members(log), measure_progress(log)
-    ranks = tuple(_rank(log, members, progress, actor) for actor in range(len(members.actors)))
+    lines = notable_lines(log, members, progress)
+    seconds = _printed_seconds(log)
+    ranks = tuple(_rank(log, members, progress, actor, seconds) for actor in range(len(members.actors)))
     last = int(log.file_last_ns.max()) if log.file_last_ns.size else 0
-    return JobView(ranks, progress.step_ns, last, diagnose_log(log, normal=normal, expected=expected))
+    found = diagnose_log(log, normal=normal, expected=expected)
+    return JobView(ranks, progress.step_ns, last, found, members.world, lines)
 
 
-def _rank(log: JobLog, members: Members, progress: Progress, actor: int) -> RankView:
+def _printed_seconds(log: JobLog) -> dict[tuple[int, int], float]:
+    """The duration of the iteration that each line prints, by (file, line)."""
+    rows = np.flatnonzero(log.metrics.metric == Metric.STEP_SECONDS)
+    values = log.metrics.value[rows]
+    rows, values = rows[values > 0], values[values > 0]
+    scale = np.array([next((s for m, _, s in shape.metrics if m is Metric.STEP_SECONDS), 1.0) for shape in log.shapes])
+    factor = scale[log.metrics.shape[rows]] if rows.size else values
+    seconds = np.where(factor > 0, values * np.abs(factor), 1.0 / np.maximum(values, 1e-12))
+    columns = (log.metrics.file[rows].tolist(), log.metrics.line[rows].tolist(), seconds.tolist())
+    return {(file, line): value for file, line, value in zip(*columns, strict=True)}
+
+
+def _rank(
+    log: JobLog, members: Members, progress: Progress, actor: int, seconds: dict[tuple[int, int], float]
+) -> RankView:
     who = members.actors[actor]
     writers = np.flatnonzero(members.actor_of_writer == actor)
     series = log.iterations
     own = np.flatnonzero(np.isin(series.writer, writers) & np.isin(series.shape, list(progress.shapes)))
     values = series.value[own]
+    places = zip(series.file[own].tolist(), series.line[own].tolist(), strict=True)
     return RankView(
         who.rank,
         who.node,
@@ -96,4 +133,17 @@ def _rank(log: JobLog, members: Members, progress: Progress, actor: int) -> Rank
         int(values.max()) if values.size else None,
         values,
         series.time_ns[own],
+        np.array([seconds.get(place, np.nan) for place in places], dtype=np.float64),
+        _local_rank(log, writers),
+        tuple(sorted(members.named.get(actor, ()))),
     )
+
+
+def _local_rank(log: JobLog, writers: Int64) -> int | None:
+    """The number of the process on its node, as its tags or its file's name say; None where they do not agree."""
+    found = set()
+    for writer in writers.tolist():
+        identity = log.writers[writer].identity.over(log.file_identity[log.writers[writer].file])
+        if identity.local_rank is not None:
+            found.add(identity.local_rank)
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,70 @@
+"""Lines about trouble with who wrote them and when, for reports that show them on a timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from llmprism.logs.incidents import find_end_marks, find_incidents
+from llmprism.logs.joblog import JobLog
+from llmprism.logs.members import Members
+from llmprism.logs.progress import Progress
+
+__all__ = ["MAX_LINES", "NotableLine", "notable_lines"]
+
+MAX_LINES: Final = 2_000
+"""Lines of one job: more than anybody reads, and less than a megabyte of a page."""
+
+_MAX_CHARS: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class NotableLine:
+    """The first of `count` such lines of one actor. `time_ns` 0: unknown; `own_time`: the line carries its time.
+
+    `survived`: the run went on after it. `late`: it came after the run had ended well.
+    """
+
+    actor: int
+    time_ns: int
+    file: str
+    line: int
+    text: str
+    count: int
+    role: str
+    signature: str | None
+    cause: str | None
+    survived: bool
+    late: bool
+    own_time: bool
+
+
+def notable_lines(log: JobLog, members: Members, progress: Progress) -> tuple[NotableLine, ...]:
+    """The lines that bear on failure, in order of time; of too many those that stopped the run are kept."""
+    incidents = find_incidents(log, members, progress, find_end_marks(log, progress), None)
+    kept = sorted(
+        range(len(incidents)), key=lambda at: (not incidents[at].terminal, not incidents[at].proves_failure, at)
+    )
+    lines = []
+    for at in sorted(kept[:MAX_LINES]):
+        one = incidents[at]
+        place = log.places.get((one.shape, one.writer))
+        exact = place is not None and (place.file, place.line) == (one.file, one.line)
+        text = place.text if place is not None and exact else log.texts.get(one.row, log.shapes[one.shape].text)
+        lines.append(
+            NotableLine(
+                one.actor,
+                one.time_ns,
+                log.files[one.file].name,
+                one.line,
+                text[:_MAX_CHARS],
+                one.count,
+                one.role.value if one.role is not None else "error",
+                one.fault.id if one.fault else None,
+                one.fault.cause.value if one.fault else None,
+                survived=not one.terminal and not one.late,
+                late=one.late,
+                own_time=one.timed,
+            )
+        )
+    return tuple(lines)

@@ -1,0 +1,178 @@
+"""Which logs belong to which job of the flows.
+
+For every pair the evidence is added up in nats: addresses and hosts that the logs name, the number of ranks, whether
+the times overlap, and whether the steps have the same length and vary alike (`clock`), which two runs do not do by
+chance. The best pairs are taken first. Several logs may belong to one job, one after the other: attempts of a job
+that was restarted. What fits nothing belongs to no job of these flows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from llmprism.errors import UsageError
+from llmprism.logs.view import JobView
+from llmprism.model.report import JobReport, Report
+from llmprism.verdict.clock import ZONE_NS, ClockFit, fit_clock
+from llmprism.verdict.seats import short_host
+
+__all__ = ["Match", "match_logs"]
+
+ADDRESS: Final = 5.0
+ADDRESS_CAP: Final = 15.0
+HOST: Final = 2.0
+HOST_CAP: Final = 6.0
+SAME_SIZE: Final = 1.5
+OTHER_SIZE: Final = -2.0
+SAME_RUN: Final = 6.0
+SAME_PACE: Final = 2.0
+OTHER_PACE: Final = -2.0
+SAME_TIME: Final = 2.0
+OTHER_ZONE: Final = 0.5
+OTHER_TIME: Final = -5.0
+"""Nats for and against; each is what such an agreement is worth among the jobs of one cluster, not of the world."""
+
+LEAST_SCORE: Final = 0.5
+"""Evidence below this is no match."""
+
+MAX_ZONE_NS: Final = 14 * 3600 * 1_000_000_000
+"""The largest difference between local time and UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """`job` is the index into the report's jobs, None where the logs belong to none."""
+
+    job: int | None
+    confidence: float
+    why: str
+    fit: ClockFit | None = None
+
+
+def match_logs(views: list[tuple[JobView, str | None]], report: Report) -> list[Match]:
+    """A match for every view; second, the job's id that the user gave for it."""
+    scores: list[list[tuple[float, str, ClockFit | None]]] = []
+    for view, _ in views:
+        scores.append([_score(view, job, report) for job in report.jobs])
+    matches: list[Match | None] = [None] * len(views)
+    for number, (_, given) in enumerate(views):
+        if given is not None:
+            job = _by_id(report, given)
+            matches[number] = Match(job, 1.0, "the job was given with the logs", scores[number][job][2])
+    pairs = sorted(
+        ((score, v, j) for v, row in enumerate(scores) for j, (score, _, _) in enumerate(row)),
+        key=lambda item: -item[0],
+    )
+    for score, v, j in pairs:
+        if matches[v] is not None or score < LEAST_SCORE or not _free(j, v, matches, views):
+            continue
+        _, why, fit = scores[v][j]
+        others = [scores[v][other][0] for other in range(len(report.jobs)) if other != j]
+        others += [scores[other][j][0] for other in range(len(views)) if other != v and not _apart(views, v, other)]
+        rival = max([0.0, *others])
+        matches[v] = Match(j, round(1 / (1 + math.exp(-(score - rival))), 3), why, fit)
+    return [match or Match(None, 0.0, "no job of the flows fits these logs") for match in matches]
+
+
+def _by_id(report: Report, given: str) -> int:
+    ids = [job.job.id for job in report.jobs]
+    found = [at for at, name in enumerate(ids) if name == given] or [
+        at for at, name in enumerate(ids) if name.startswith(given) or name.removeprefix("job-").startswith(given)
+    ]
+    if len(found) != 1:
+        known = ", ".join(ids[:8]) or "none"
+        raise UsageError(f"--logs {given}=...: the flows have no such job; their jobs: {known}")
+    return found[0]
+
+
+def _free(job: int, view: int, matches: list[Match | None], views: list[tuple[JobView, str | None]]) -> bool:
+    """Whether the job can have these logs too: it has none yet, or those of another time."""
+    taken = [other for other, match in enumerate(matches) if match is not None and match.job == job]
+    return all(_apart(views, view, other) for other in taken)
+
+
+def _apart(views: list[tuple[JobView, str | None]], one: int, other: int) -> bool:
+    """Whether two logs are of one job's attempts: as many ranks, and one began when the other had ended."""
+    a, b = views[one][0], views[other][0]
+    spans = [_span(a), _span(b)]
+    if len(a.ranks) != len(b.ranks) or None in spans:
+        return False
+    (low_a, high_a), (low_b, high_b) = (span for span in spans if span is not None)
+    return high_a <= low_b or high_b <= low_a
+
+
+def _span(view: JobView) -> tuple[int, int] | None:
+    """First and last iteration by the log's clock."""
+    first = [rank.first_ns for rank in view.ranks if rank.first_ns]
+    last = [int(rank.iteration_ns.max()) for rank in view.ranks if rank.iteration_ns.size and rank.iteration_ns.any()]
+    return (min(first), max(last)) if first and last else None
+
+
+def _score(view: JobView, job: JobReport, report: Report) -> tuple[float, str, ClockFit | None]:
+    """Evidence in nats, in words, and how the clocks fit."""
+    words: list[str] = []
+    members = {report.addresses[member] for member in job.job.members}
+    printed = {address for rank in view.ranks for address in rank.addresses}
+    here, elsewhere = len(printed & members), len((printed & set(report.addresses)) - members)
+    score = min(ADDRESS * here, ADDRESS_CAP) - min(ADDRESS * elsewhere, ADDRESS_CAP)
+    if here:
+        words.append(f"{here} of its addresses")
+    named = {address for rank in view.ranks for address in rank.named} & members
+    score += min(HOST * len(named), HOST_CAP)
+    if named and not here:
+        words.append(f"{len(named)} addresses that it names")
+    servers = {short_host(server) for server in job.job.servers}
+    hosts = len({short_host(rank.node) for rank in view.ranks if rank.node} & servers)
+    score += min(HOST * hosts, HOST_CAP)
+    if hosts:
+        words.append(f"{hosts} of its hosts")
+    world = max(view.world or 0, len([rank for rank in view.ranks if rank.rank is not None]))
+    if world:
+        fits = world % len(members) == 0 or len(members) % world == 0
+        score += SAME_SIZE if world == len(members) else SAME_SIZE / 2 if fits else OTHER_SIZE
+        if world == len(members):
+            words.append(f"{world} ranks")
+    fit = fit_clock(view, job.timeline.steps)
+    points, text = _clock_points(view, fit, report)
+    if text:
+        words.append(text)
+    return score + points, "the same " + ", ".join(words) if words else "nothing in common", fit
+
+
+def _clock_points(view: JobView, fit: ClockFit | None, report: Report) -> tuple[float, str]:
+    score, words = 0.0, ""
+    if fit is not None and fit.same_run:
+        score, words = SAME_RUN, f"lengths of {fit.steps} steps"
+    elif fit is not None and fit.same_pace:
+        score, words = SAME_PACE, "pace"
+    elif fit is not None and fit.rest is not None:
+        score = OTHER_PACE
+    overlap = _time_points(view, report)
+    if overlap > 0:
+        words = f"{words}, time" if words else "time"
+    elif fit is not None and fit.same_run:
+        overlap = 0.0  # the same lengths at other times: the clock is wrong, not the match
+    return score + overlap, words
+
+
+def _time_points(view: JobView, report: Report) -> float:
+    """Whether the log's iterations lie in the window of the flows, by its clock or in another time zone."""
+    span = _span(view)
+    window = report.window
+    if span is None or window.end_ns <= window.start_ns:
+        return 0.0
+    if _overlaps(span[0], span[1], window.start_ns, window.end_ns):
+        return SAME_TIME
+    away = (span[0] + span[1] - window.start_ns - window.end_ns) // 2
+    zone = round(away / ZONE_NS) * ZONE_NS
+    if abs(zone) <= MAX_ZONE_NS and _overlaps(span[0] - zone, span[1] - zone, window.start_ns, window.end_ns):
+        return OTHER_ZONE
+    return OTHER_TIME
+
+
+def _overlaps(low: int, high: int, start: int, end: int) -> bool:
+    """Whether they share half of the shorter one."""
+    shared = min(high, end) - max(low, start)
+    return 2 * shared >= min(high - low, end - start) and shared >= 0

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from llmprism.errors import InputError, UsageError
+from llmprism.verdict.folders import find_log_folders, parse_logs_option
+
+
+def write(root: Path, *names: str) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("step 1\n")
+    return root
+
+
+def names(root: Path) -> list[str]:
+    return [folder.name for folder in find_log_folders(str(root))]
+
+
+def test_folders_with_files_of_the_same_ranks_are_jobs(tmp_path: Path) -> None:
+    write(tmp_path, "a/rank0.log", "a/rank1.log", "b/rank0.log", "b/rank1.log")
+    found = find_log_folders(str(tmp_path))
+    assert [folder.name for folder in found] == ["a", "b"]
+    assert [folder.only("a/rank0.log") for folder in found if folder.only] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ("rank0.log", "rank1.log"),
+        ("node0/out.log", "node1/out.log"),
+        ("attempt_0/0/stdout.log", "attempt_0/1/stdout.log"),
+        ("train/rank0.log", "kernel/dmesg.log"),
+        ("a/rank0.log", "b/rank1.log"),
+    ],
+    ids=["files", "hosts", "torchrun", "kinds", "disjoint ranks"],
+)
+def test_folders_within_a_job_are_not(tmp_path: Path, files: tuple[str, ...]) -> None:
+    assert names(write(tmp_path, *files)) == [tmp_path.name]
+
+
+def test_jobs_inside_an_archive(tmp_path: Path) -> None:
+    write(tmp_path / "x", "a/rank0.log", "b/rank0.log")
+    with tarfile.open(tmp_path / "logs.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "x", arcname=".")
+    assert sorted(names(tmp_path / "logs.tar.gz")) == ["a", "b"] or sorted(names(tmp_path / "logs.tar.gz")) == [
+        "./a",
+        "./b",
+    ]
+
+
+def test_the_job_may_be_given(tmp_path: Path) -> None:
+    write(tmp_path, "a/rank0.log", "b/rank0.log")
+    found = find_log_folders(f"job-12={tmp_path}")
+    assert [(folder.job, folder.prefix) for folder in found] == [("job-12", "")]
+    odd = write(tmp_path / "x=y", "rank0.log")
+    assert parse_logs_option(str(odd)) == (None, odd)
+    with pytest.raises(UsageError):
+        parse_logs_option("=x")
+
+
+def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        find_log_folders(str(tmp_path / "absent"))
