@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from llmprism.kernel import kernel
 from llmprism.model.layout import PairKind
+from llmprism.parallelism.channels import amounts_of, branching_links, channel_links
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.link_evidence import LinkEvidence, pooled, profile_of, step_bytes
 from llmprism.stats.disjoint_sets import component_labels, root_of
@@ -113,7 +114,9 @@ def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence) -> Li
     narrow = NARROW_ODDS * np.clip((NARROW - shown.width) / (NARROW - BURST), 0.0, 1.0)
     odds = ended + narrow - (turns + lead + together + rings)
     odds = np.where(shown.width <= BURST, np.maximum(odds, BURST_ODDS), odds)
-    odds = np.where(shown.one_way | shown.closed, ONE_WAY_ODDS, np.clip(odds, -6.0, 6.0))
+    amounts = amounts_of(links, features)
+    collective = shown.one_way | shown.closed | channel_links(links, amounts) | branching_links(links, amounts)
+    odds = np.where(collective, ONE_WAY_ODDS, np.clip(odds, -6.0, 6.0))
     kind = np.where(odds > 0, PairKind.DP, PairKind.PP).astype(np.int8)
     return LinkKinds(kind, 1.0 / (1.0 + np.exp(-np.abs(odds))), shown.one_way, shown.distance)
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.kernel import kernel
+from llmprism.stats.all_to_alls import OTHER_AMOUNT, all_to_all_parts
 from llmprism.stats.disjoint_sets import component_labels
 from llmprism.stats.order import stable_order
 from llmprism.stats.robust import segment_medians
@@ -67,8 +68,9 @@ MAX_NODES: Final = 20_000
 NEAR: Final = 0.25
 """Share of the usual silence between two all-to-alls of a sender within which a transfer belongs to one of them."""
 
-LARGER: Final = 1.5
-"""Times the large (95 %) transfers of the mesh from which a transfer cannot be one of them."""
+LARGER: Final = 2.1
+"""Times the large (95 %) transfers of the mesh, or what one peer gets in a large burst, from which a transfer cannot be
+one of them: collectors fuse two now and then, seldom three."""
 
 STRAYS: Final = 0.05
 """Share of a pair's remaining bytes below which transfers like the mesh's, but apart from it, are late ones of it."""
@@ -118,8 +120,20 @@ def _mesh_of_links(low: Int64, high: Int64, carried: Float64) -> Int64:
     for label in np.unique(labels):
         links = inside[labels == label]
         if np.quantile(answered[links], 0.75) >= ANSWERED and np.quantile(answered[links], 0.1) >= TRICKLE:
-            mesh[links] = mesh.max() + 1
+            parts = all_to_all_parts(low[links], high[links], carried[:, links])
+            for part in range(int(parts.max()) + 1):
+                mesh[_all_among(low, high, carried, links[parts == part])] = mesh.max() + 1
     return mesh
+
+
+def _all_among(low: Int64, high: Int64, carried: Float64, links: Int64) -> Int64:
+    """The links of an all-to-all: also those among its members that few squares show, where they answer as much."""
+    among = np.zeros(int(high.max()) + 1, dtype=np.bool_)
+    among[low[links]] = among[high[links]] = True
+    answered = np.log(np.maximum(carried.min(axis=0), 1.0))
+    alike = np.abs(answered - np.median(answered[links])) <= OTHER_AMOUNT
+    alike[links] = True
+    return np.flatnonzero(among[low] & among[high] & alike)
 
 
 def _in_squares(low: Int64, high: Int64, nodes: int) -> Bool:
@@ -251,7 +265,9 @@ def _in_bursts(plain: tuple[Int64, Int64, Int64], start: Int64, end: Int64, size
     since = np.where(after > 0, start - horizon[np.maximum(after - 1, 0)], far)
     until = np.where(after < plain[0].size, plain[0][np.minimum(after, plain[0].size - 1)] - end, far)
     near: Bool = np.minimum(since, until) <= max(apart, 0.0)
-    alike: Bool = size <= LARGER * float(np.quantile(plain[2], 0.95))
+    burst = np.concatenate([[0], np.cumsum(silence > max(apart, 0.0))])
+    to_one_peer = np.bincount(burst, plain[2]) / max(peers, 1)
+    alike: Bool = size <= LARGER * max(float(np.quantile(plain[2], 0.95)), float(np.quantile(to_one_peer, 0.95)))
     stray = size[alike & ~near].sum() < STRAYS * size[~(alike & near)].sum()
     result: Bool = alike & (near | bool(stray))
     return result

@@ -1,0 +1,128 @@
+"""Collectives that no pipeline can look like: rings in several orders over one group, trees and other branching links.
+
+*Channels.* Libraries send one collective over several rings, each in an order of its own. The links of such a group are
+one-way here and two-way there, and carry one, two or three times the same bytes; link by link they look like pipelines
+now and like rings then. But the bytes of all of them are whole multiples of what one ring carries, and every member
+sends and receives the same number of these. Each ring leaves any two members at least once, so a link carries no more
+than the number of rings in both directions together. Pipelines have ends or exceed it.
+
+*Branches.* A stage has two neighbours at most. Where a member exchanges exactly the same bytes with three and more
+others, none of these links is a pipeline's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.parallelism.features import Links, PairFeatures
+from llmprism.parallelism.link_evidence import step_bytes
+from llmprism.stats.disjoint_sets import component_labels
+
+Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+__all__ = ["Amounts", "amounts_of", "branching_links", "channel_links"]
+
+SAME: Final = 0.01
+"""Share of its bytes per step within which an amount equals another one, or a multiple of it. Gradients and activations
+meet it by chance once in some hundred jobs."""
+
+BLURRED: Final = 0.04
+"""The same at most, where bytes vary from step to step: where the clock is a little off, a few percent of a step fall
+into the next one."""
+
+SPREADS: Final = 2.0
+"""Median deviations of a pair's bytes per step by which the amount of a step may be off."""
+
+MOST_RINGS: Final = 4
+"""Rings of different orders over one link; libraries use two or four orders."""
+
+LEAST_RINGS: Final = 3
+"""Rings of one group from which its links are looked at: one or two of them close by themselves."""
+
+MOST_AMOUNTS: Final = 32
+"""Amounts that are tried as those of one ring, the most frequent ones first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Per link the bytes per step of both directions, and the share of them by which they may be off."""
+
+    there: Float64
+    back: Float64
+    error: Float64
+
+
+def amounts_of(links: Links, features: PairFeatures) -> Amounts:
+    spread = np.zeros(links.low.size)
+    for side in (links.there, links.back):
+        spread = np.maximum(spread, np.where(side >= 0, features.step_spread[side], 0.0))
+    there, back = step_bytes(features, links.there), step_bytes(features, links.back)
+    return Amounts(there, back, np.clip(SPREADS * spread, SAME, BLURRED))
+
+
+def channel_links(links: Links, amounts: Amounts) -> Bool:
+    """Links of groups that rings in several orders explain."""
+    found = np.zeros(links.low.size, dtype=np.bool_)
+    _, low, high = links.numbered_ends()
+    for one in _frequent(np.concatenate([amounts.there, amounts.back])):
+        there, back = np.rint(amounts.there / one), np.rint(amounts.back / one)
+        fits = np.maximum(there, back) >= 1
+        for times, size in ((there, amounts.there), (back, amounts.back)):
+            fits &= (np.abs(size - times * one) <= amounts.error * np.maximum(times, 1.0) * one) & (times <= MOST_RINGS)
+        own = np.flatnonzero(fits)
+        if own.size >= LEAST_RINGS and not found[own].all():
+            found[own] |= _balanced(low[own], high[own], there[own], back[own])
+    return found
+
+
+def _frequent(amount: Float64) -> Float64:
+    """The amounts that occur several times."""
+    ordered = np.sort(amount[amount > 1.0])
+    if not ordered.size:
+        return ordered
+    first = np.concatenate([[0], np.flatnonzero(np.diff(np.log(ordered)) > SAME) + 1])
+    size = np.diff(np.append(first, ordered.size))
+    often = np.argsort(-size, kind="stable")[:MOST_AMOUNTS]
+    often = often[size[often] > 1]
+    return np.array([np.median(ordered[first[k] : first[k] + size[k]]) for k in often])
+
+
+def _balanced(low: Int64, high: Int64, there: Float64, back: Float64) -> Bool:
+    """Links of the components in which everybody sends and receives the same number of rings, three and more, and no
+    link carries more than that in both directions together."""
+    members = int(max(low.max(), high.max())) + 1
+    sent = np.bincount(low, there, minlength=members) + np.bincount(high, back, minlength=members)
+    received = np.bincount(high, there, minlength=members) + np.bincount(low, back, minlength=members)
+    label = component_labels(members, low, high)
+    least, most = np.full(members, np.inf), np.zeros(members)
+    for count in (sent, received):
+        np.minimum.at(least, label, count)
+        np.maximum.at(most, label, count)
+    np.maximum.at(most, label[low], there + back)
+    result: Bool = ((least == most) & (least >= LEAST_RINGS))[label[low]]
+    return result
+
+
+def branching_links(links: Links, amounts: Amounts) -> Bool:
+    """Two-way links that are joined to a member with three and more such links of exactly the same bytes."""
+    amount = np.maximum(amounts.there, amounts.back)
+    two_way = np.flatnonzero((np.abs(amounts.there - amounts.back) <= amounts.error * amount) & (amount > 1.0))
+    found = np.zeros(links.low.size, dtype=np.bool_)
+    if not two_way.size:
+        return found
+    members, low, high = links.numbered_ends()
+    order = two_way[np.argsort(amount[two_way], kind="stable")]
+    sort = np.concatenate([[0], np.cumsum(np.diff(np.log(amount[order])) > amounts.error[order[1:]])])
+    ends = np.concatenate([sort * members + low[order], sort * members + high[order]])
+    nodes, index = np.unique(ends, return_inverse=True)
+    label = component_labels(nodes.size, index[: order.size], index[order.size :])
+    branches = np.zeros(int(label.max()) + 1, dtype=np.bool_)
+    branches[label[np.bincount(index) > 2]] = True
+    found[order] = branches[label[index[: order.size]]]
+    return found
