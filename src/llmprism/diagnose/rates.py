@@ -1,6 +1,6 @@
 """How fast each pair moved data in each step.
 
-*Local rate.* How fast a pair moves one quantum of bytes, pauses inside it included, at its better moments. A peer that
+*Local rate.* How fast a pair moves one quantum of bytes, pauses inside it included, for its median byte. A peer that
 waits for a slow NIC still passes on what it has got at full speed; only the pairs of the slow NIC itself take long for
 every quantum. The rate while something flows would not tell: a throttled link sends short bursts at line rate.
 
@@ -36,8 +36,9 @@ QUANTUM_SHARE: Final = 0.5
 TIMED_SHARE: Final = 0.75
 """Of the quantum that half of a pair's usual message must reach for its rate to tell that nothing is slow."""
 
-BETTER_MOMENTS: Final = 0.75
-"""Quantile of the quanta of a step that counts: above it lie bursts, below it quanta that held a wait."""
+TYPICAL_BYTE: Final = 0.5
+"""Quantile of a step's bytes whose rate counts: above it lie bursts, below it quanta that held a wait. By bytes, not by
+transfers: a throttled line lets many small ones pass at once, and the few large ones take all of the time."""
 
 TIMED_UNITS: Final = 4.0
 """Units of the collector's clock that a quantum must take to be timed: two roundings then cost a quarter each."""
@@ -103,7 +104,7 @@ def _quantum_rates(transfers: TransferTable, steps: Steps) -> Float64:
     quantum = np.minimum(QUANTUM_BYTES, QUANTUM_SHARE * per_step)
     return _local_rates(
         transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
-        steps.start_ns, steps.end_ns, quantum, BETTER_MOMENTS,
+        steps.start_ns, steps.end_ns, quantum, TYPICAL_BYTE,
     )  # fmt: skip
 
 
@@ -128,9 +129,9 @@ def _summed_rates(transfers: TransferTable, steps: Steps, unit: int, usual: floa
 
 
 @kernel
-def _upper(values: Float64, quantile: float) -> float:
-    """The value below which this share of the values lies, by repeated partition."""
-    wanted = min(int(quantile * values.size), values.size - 1)
+def _upper(values: Float64, weights: Float64, quantile: float) -> float:
+    """The value below which this share of the weight lies, by repeated partition (both arrays change their order)."""
+    wanted, below = quantile * weights.sum(), 0.0
     low, high = 0, values.size - 1
     while low < high:
         pivot, i, j = values[(low + high) // 2], low, high
@@ -141,15 +142,20 @@ def _upper(values: Float64, quantile: float) -> float:
                 j -= 1
             if i <= j:
                 values[i], values[j] = values[j], values[i]
+                weights[i], weights[j] = weights[j], weights[i]
                 i += 1
                 j -= 1
-        if wanted <= j:
+        left = below + weights[low : j + 1].sum()
+        middle = left + weights[j + 1 : i].sum()
+        if wanted < left:
             high = j
-        elif wanted >= i:
-            low = i
+        elif wanted >= middle:
+            if i > high:
+                return float(values[high])
+            low, below = i, middle
         else:
-            break
-    return float(values[wanted])
+            return float(values[j + 1])
+    return float(values[low])
 
 
 @kernel
@@ -169,7 +175,7 @@ def _local_rates(
     longest = 0
     for p in range(pairs):
         longest = max(longest, offsets[p + 1] - offsets[p])
-    found = np.empty(longest)
+    found, weight = np.empty(longest), np.empty(longest)
     for p in range(pairs):
         i = offsets[p]
         for k in range(steps):
@@ -186,9 +192,10 @@ def _local_rates(
                 if amount < quantum[p] or last <= first:
                     break
                 found[count] = 8.0 * amount / max(end[last - 1] - start[first], 1)
+                weight[count] = size[first]
                 count += 1
                 amount -= size[first]
             if count:
-                rates[p, k] = _upper(found[:count], quantile)
+                rates[p, k] = _upper(found[:count], weight[:count], quantile)
             i = j
     return rates

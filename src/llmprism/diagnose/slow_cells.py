@@ -51,7 +51,11 @@ MIN_IN_A_ROW: Final = 3
 """Sick cells in a row of a pair whose messages are too small to show that nothing is slow."""
 
 MIN_CELLS: Final = 6
-"""Sick cells of a place before it is accused: three pairs for two steps."""
+"""Sick cells of a place before it is accused: three pairs for two steps, or one pair in a step that takes six times as
+long as usual."""
+
+MOST_WEIGHT: Final = 8.0
+"""Cells that one cell of a long step counts for at most."""
 
 TIMED_BYTES: Final = 500_000
 """Smaller transfers do not tell how a link shares its rate: latency counts more."""
@@ -82,7 +86,11 @@ class LinkUse:
 
 @dataclass(frozen=True, slots=True)
 class SlowCells:
-    """Sick cells of one job: pairs x steps, and where some are, the places that its pairs pass and its slow links."""
+    """Sick cells of one job: pairs x steps, and where some are, the places that its pairs pass and its slow links.
+
+    `weight` is how many cells each one counts for: as many as usual steps fit into its own, and no more than the
+    messages in it, because a single message that was held up once is a single observation.
+    """
 
     job: str
     steps: Steps
@@ -93,6 +101,7 @@ class SlowCells:
     rate: Float64
     sick: Bool
     known: Bool
+    weight: Float64
     expected: Float64
     passes: Passes
     links: dict[Place, LinkUse] = field(default_factory=dict)
@@ -126,7 +135,8 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
     for row in np.flatnonzero(sick.any(axis=1) & ~evidence.timed).tolist():
         sick[row] = _in_a_row(sick[row], known[row])
     known &= sick | evidence.timed[:, None]
-    if not _some_last(sick, known):
+    weight = _weight(evidence, known)
+    if not _some_last(sick, known, weight):
         sick[:] = False
     passes = passes_of(evidence, np.flatnonzero(known.any(axis=1))) if sick.any() else Passes.none()
     return SlowCells(
@@ -139,6 +149,7 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
         rate=rate,
         sick=sick,
         known=known,
+        weight=weight,
         expected=expected,
         passes=passes,
         links=_links(evidence, sick, known, passes),
@@ -168,11 +179,24 @@ def _hops(transfers: TransferTable) -> Int64:
     return lengths[transfers.path[transfers.pair_offsets[:-1]]]
 
 
-def _some_last(sick: Bool, known: Bool) -> bool:
+def _weight(evidence: JobEvidence, known: Bool) -> Float64:
+    """See `SlowCells`; 0 where nothing is known."""
+    length = np.clip(evidence.duration_ns / max(evidence.normal_ns, 1.0), 1.0, MOST_WEIGHT)
+    if (length < 2.0).all():
+        return known.astype(np.float64)
+    transfers, steps = evidence.job.transfers, evidence.timeline.steps
+    step = steps.at(transfers.start_ns)
+    cell = transfers.pair_of_row[step >= 0].astype(np.int64) * steps.count + step[step >= 0]
+    messages = np.bincount(cell, minlength=known.size).reshape(known.shape)
+    return np.where(known, np.clip(np.floor(length)[None, :], 1.0, np.maximum(messages, 1.0)), 0.0)
+
+
+def _some_last(sick: Bool, known: Bool, weight: Float64) -> bool:
     """Is any pair sick for enough steps in a row?"""
     return any(
-        runs_of(sick[row] | ~known[row], bridge=1, shortest=MIN_STEPS)
+        float(np.where(sick[row], weight[row], 0.0)[first:after].sum()) >= MIN_STEPS
         for row in np.flatnonzero(sick.any(axis=1)).tolist()
+        for first, after in runs_of(sick[row] | ~known[row], bridge=1)
     )
 
 

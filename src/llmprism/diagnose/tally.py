@@ -153,16 +153,17 @@ def _says(cell: SlowCells, chance: float) -> _Says:
     busy = np.flatnonzero(cell.sick.any(axis=0))
     if not pairs.size or not busy.size:
         return _Says(score, cells, steps)
-    bad = np.add.reduceat(cell.sick[pairs][:, busy], offsets, axis=0, dtype=np.int64)
-    well = np.add.reduceat(cell.known[pairs][:, busy], offsets, axis=0, dtype=np.int64) - bad
+    sick, told = np.where(cell.sick, cell.weight, 0.0), np.where(cell.known, cell.weight, 0.0)
+    bad = np.add.reduceat(sick[pairs][:, busy], offsets, axis=0)
+    known = np.add.reduceat(told[pairs], offsets, axis=0)
     for_it, against = log(SICK_WHILE / chance), log((1.0 - SICK_WHILE) / (1.0 - chance))
-    speaks = for_it * bad + against * well
-    known = np.add.reduceat(cell.known[pairs], offsets, axis=0, dtype=np.int64)
+    speaks = for_it * bad + against * (known[:, busy] - bad)
+    lasts = cell.weight.max(axis=0)
     for place in np.flatnonzero(speaks.max(axis=1) > 0.0).tolist():
-        whole = against * known[place].astype(np.float64)
+        whole = against * known[place]
         whole[busy] = speaks[place]
         for first, after, points in best_stretches(whole, PRICE):
-            if after - first < MIN_STEPS:
+            if lasts[first:after].sum() < MIN_STEPS:
                 continue  # a dip of one step is nobody's fault
             score[place] += points - PRICE
             steps.setdefault(place, np.zeros(whole.size, dtype=np.bool_))[first:after] = True

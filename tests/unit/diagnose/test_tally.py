@@ -8,7 +8,8 @@ from llmprism.diagnose.passes import OUT_OF
 from llmprism.diagnose.slow_cells import judge_transfers
 from llmprism.diagnose.tally import Tally
 from llmprism.model import WhereType
-from unit.diagnose.evidence_builder import during, evidence_of, ring_pairs
+from unit.builders import Flow, transfer_table
+from unit.diagnose.evidence_builder import STEP, during, evidence_of, ring_pairs
 
 
 def slow_job(name, sick, rings=("abcdef",), paths=None):
@@ -97,3 +98,23 @@ def test_what_is_left_after_taking_away_is_what_a_new_tally_counts():
         assert sum(int(cell.sick.sum()) for cell in tally.cells) < before
         rounds += 1
     assert rounds > 1
+
+
+def long_steps(messages):
+    """Pairs of a ring of six; one is slow in two steps that take six times as long, with so many messages in each."""
+    pairs = ring_pairs("abcdef")
+    evidence = evidence_of(pairs, rate={"ab": during(8, 10, 1.0, 10.0)}, duration=during(8, 10, 6 * STEP, STEP))
+    steps = evidence.timeline.steps
+    flows = [
+        Flow(*pair, start, start + 1, 1)
+        for pair in pairs
+        for step in (8, 9)
+        for start in range(int(steps.start_ns[step]), int(steps.end_ns[step]), int(6 * STEP) // messages)
+    ]
+    return judge_transfers(replace(evidence, job=replace(evidence.job, transfers=transfer_table(flows))))
+
+
+def test_a_step_that_takes_six_times_as_long_counts_for_six():
+    assert Tally([long_steps(messages=1)]).best() is None, "one message that was held up in each is two observations"
+    suspect = Tally([long_steps(messages=20)]).best()
+    assert (suspect.place, suspect.cells) == ((WhereType.NIC, ("a", OUT_OF)), 12)
