@@ -11,6 +11,7 @@ from llmprism.diagnose.detectors import detect
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.diagnose.slow_transfer import find_slow_places
+from llmprism.diagnose.trust import trusted
 from llmprism.diagnose.what_if import lost_in_job, priced
 from llmprism.model.finding import Finding, FindingKind, WhereType
 from llmprism.model.flows import TransferTable, Window
@@ -35,18 +36,19 @@ class Shared:
     """What several jobs may have in common: findings on slow places and storage, and whom they excuse.
 
     `excused` lists (address, from, to): whoever is late there and then only waits. `numbers` are the places of the
-    findings among all shared ones.
+    findings among all shared ones, `clients` (number, address) those that use the servers of findings on storage.
     """
 
     findings: tuple[Finding, ...] = ()
     excused: tuple[tuple[str, int, int], ...] = ()
     numbers: tuple[int, ...] = ()
+    clients: tuple[tuple[int, str], ...] = ()
 
     def about(self, job: Job) -> Shared:
         """The part that bears on one job; the detectors of that job see no more. Of the job's transfers only ends and
         paths matter."""
         names = {job.transfers.addresses[member] for member in job.members} if self.findings else set()
-        kept = _bearing(self.findings, job)
+        kept = sorted({*_bearing(self.findings, job), *(i for i, client in self.clients if client in names)})
         return Shared(
             tuple(self.findings[i] for i in kept),
             tuple(one for one in self.excused if one[0] in names),
@@ -91,9 +93,13 @@ def find_shared_faults(
     for finding, addresses in zip(slow, _concerned(slow, jobs), strict=True):
         end = finding.end_ns if finding.end_ns is not None else window.end_ns
         excused += [(address, finding.start_ns, end) for address in addresses]
-    for finding in storage:
-        excused += [(client, finding.start_ns, window.end_ns) for client in _clients(ends, finding)]
-    return Shared((*slow, *storage), tuple(excused), tuple(range(len(slow) + len(storage))))
+    clients: list[tuple[int, str]] = []
+    for number, finding in enumerate(storage, len(slow)):
+        end = finding.end_ns if finding.end_ns is not None else window.end_ns
+        users = _clients(ends, finding)
+        clients += [(number, client) for client in users]
+        excused += [(client, finding.start_ns, end) for client in users]
+    return Shared((*slow, *storage), tuple(excused), tuple(range(len(slow) + len(storage))), tuple(clients))
 
 
 def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> JobFaults:
@@ -101,7 +107,7 @@ def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> Jo
 
     Nothing is said of a job that has hardly begun: what is usual for it is not known.
     """
-    findings = detect(evidence, window, shared.accused(), shared.findings)
+    findings = trusted(evidence, detect(evidence, window, shared.accused(), shared.findings))
     lost = lost_in_job(evidence, [*shared.findings, *findings])
     own = len(shared.findings)
     return JobFaults(

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.diagnose.evidence import JobEvidence
-from llmprism.diagnose.passes import ONE_WAY, Passes, Place, passes_of
+from llmprism.diagnose.passes import Passes, Place, passes_of
 from llmprism.model.finding import WhereType
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.timeline import Steps
@@ -50,6 +50,9 @@ MIN_STEPS: Final = 2
 MIN_IN_A_ROW: Final = 3
 """Sick cells in a row of a pair whose messages are too small to show that nothing is slow."""
 
+MOST_SINGLE: Final = 0.05
+"""Share of the cells of such pairs that may be sick alone: one in twenty makes three in a row one in eight thousand."""
+
 MIN_CELLS: Final = 6
 """Sick cells of a place before it is accused: three pairs for two steps, or one pair in a step that takes six times as
 long as usual."""
@@ -62,7 +65,8 @@ TIMED_BYTES: Final = 500_000
 
 
 LIKELY_SHARE: Final = 0.3
-"""Share of a link's cells that are sick from which it may be the reason: half of them go the other way."""
+"""Share of the cells of a link, or of one of its directions, that are sick from which it may be the reason, in the
+steps in which any of them is."""
 
 MAX_LINKS: Final = 16
 """Links of one job looked at: where more are slow, it is a switch."""
@@ -89,7 +93,8 @@ class SlowCells:
     """Sick cells of one job: pairs x steps, and where some are, the places that its pairs pass and its slow links.
 
     `weight` is how many cells each one counts for: as many as usual steps fit into its own, and no more than the
-    messages in it, because a single message that was held up once is a single observation.
+    messages in it, because a single message that was held up once is a single observation. `trust` is the confidence
+    of the layout: that pairs of the same kind do the same.
     """
 
     job: str
@@ -105,6 +110,7 @@ class SlowCells:
     expected: Float64
     passes: Passes
     links: dict[Place, LinkUse] = field(default_factory=dict)
+    trust: float = 1.0
 
     def through(self, place: Place) -> Bool:
         """The pairs that pass a place."""
@@ -132,8 +138,9 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
         spread = 1.4826 * np.median(np.abs(logs[known[rows]] - np.median(logs[known[rows]])))
         drop = np.where(known[rows], -logs, 0.0)
         sick[rows] = drop > max(MIN_DROP, SPREADS * spread)
-    for row in np.flatnonzero(sick.any(axis=1) & ~evidence.timed).tolist():
-        sick[row] = _in_a_row(sick[row], known[row])
+    for kind in np.unique(evidence.pair_kind[sick.any(axis=1) & ~evidence.timed]):
+        rows = np.flatnonzero((evidence.pair_kind == kind) & ~evidence.timed)
+        sick[rows] = _lasting(sick[rows], known[rows])
     known &= sick | evidence.timed[:, None]
     weight = _weight(evidence, known)
     if not _some_last(sick, known, weight):
@@ -153,17 +160,20 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
         expected=expected,
         passes=passes,
         links=_links(evidence, sick, known, passes),
+        trust=evidence.layout.confidence,
     )
 
 
-def _in_a_row(sick: Bool, known: Bool) -> Bool:
-    """Sick cells of a pair that have others beside them: of small messages single slow ones say nothing, and their
-    fast ones neither."""
+def _lasting(sick: Bool, known: Bool) -> Bool:
+    """Sick cells of pairs with small messages that have others beside them: single slow ones say nothing, and fast ones
+    neither. Where many are single, those in a row are so by chance too."""
     lasting = np.zeros_like(sick)
-    for first, after in runs_of(sick | ~known, bridge=0):
-        if sick[first:after].sum() >= MIN_IN_A_ROW:
-            lasting[first:after] = sick[first:after]
-    return lasting
+    for row in np.flatnonzero(sick.any(axis=1)).tolist():
+        for first, after in runs_of(sick[row] | ~known[row], bridge=0):
+            if sick[row, first:after].sum() >= MIN_IN_A_ROW:
+                lasting[row, first:after] = sick[row, first:after]
+    single = int((sick & ~lasting).sum())
+    return lasting if single <= MOST_SINGLE * int(known.sum()) else np.zeros_like(sick)
 
 
 def _reached_by_peers(rates: Float64) -> float:
@@ -204,18 +214,16 @@ def _links(evidence: JobEvidence, sick: Bool, known: Bool, passes: Passes) -> di
     """The use of the links that may explain the sick cells: most of their cells are sick, in one direction at least."""
     if not passes.number:
         return {}
-    slow = sick.any(axis=0)
-    bad, judged = (
-        np.add.reduceat(cells[passes.pairs], passes.offsets[:-1])
-        for cells in (sick.sum(axis=1), known[:, slow].sum(axis=1))
-    )
+    each = np.add.reduceat(sick[passes.pairs], passes.offsets[:-1], axis=0, dtype=np.int64)
+    told = np.add.reduceat(known[passes.pairs], passes.offsets[:-1], axis=0, dtype=np.int64)
+    bad, judged = each.sum(axis=1), np.where(each > 0, told, 0).sum(axis=1)
     enough = bad >= np.maximum(MIN_CELLS, LIKELY_SHARE * judged)
-    likely = [
-        place
-        for place, number in passes.number.items()
-        if enough[number] and place[0] is WhereType.LINK and place[1][-1] != ONE_WAY
-    ]
-    likely = sorted(likely, key=lambda place: -bad[passes.number[place]])[:MAX_LINKS]
+    most: dict[Place, float] = {}
+    for (where, name), number in passes.number.items():
+        if enough[number] and where is WhereType.LINK and not isinstance(name, str):
+            link = (where, (min(name[:2]), max(name[:2])))
+            most[link] = max(most.get(link, 0.0), float(bad[number]))
+    likely = sorted(most, key=lambda place: -most[place])[:MAX_LINKS]
     if not likely:
         return {}
     rows = _RowsByHop(evidence.job.transfers)

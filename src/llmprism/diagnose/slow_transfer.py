@@ -26,6 +26,7 @@ from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place
 from llmprism.diagnose.slow_cells import MIN_CELLS, MIN_STEPS, LinkUse, SlowCells, judge_transfers
 from llmprism.diagnose.tally import Suspect, Tally
+from llmprism.diagnose.trust import LIKELY
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.runs import runs_of
 
@@ -181,6 +182,7 @@ class _Case:
     cables: dict[str, int] = field(default_factory=dict)
     open_end: bool = False
     plain: bool = False
+    trust: float = 1.0
 
     @staticmethod
     def _plain(cell: SlowCells, through: Bool, affected: Bool) -> bool:
@@ -201,6 +203,8 @@ class _Case:
         if not (plain or _slows(cell, affected)):
             return
         self.plain |= plain
+        if (cell.counted & ~affected).sum() < MIN_STEPS:
+            self.trust = min(self.trust, cell.trust)  # nothing but its peers to compare it with
         self.jobs.append(cell.job)
         self.start.append(int(cell.steps.start_ns[affected][0]))
         self.end.append(int(cell.steps.end_ns[affected][-1]))
@@ -224,7 +228,7 @@ def _accuse(suspect: Suspect, cells: Sequence[SlowCells], whole: dict[str, SlowC
         for cell in cells:
             if cell.job in steps:
                 case.add(replace(cell, links=whole[cell.job].links), steps[cell.job])
-        if case.jobs and (case.plain or case.severity >= MIN_LOSS):
+        if case.jobs and case.trust >= LIKELY and (case.plain or case.severity >= MIN_LOSS):
             findings.append(_finding(case))
     return findings
 
@@ -258,10 +262,10 @@ def _stretches(suspect: Suspect, cells: Sequence[SlowCells]) -> list[dict[str, B
 
 
 def _slows(cell: SlowCells, affected: Bool) -> bool:
-    """Do the affected steps take longer than the job's others, where there are enough others?"""
+    """Do the affected steps take longer than the job's others? Without enough others nobody knows."""
     others = cell.counted & ~affected
     if others.sum() < MIN_STEPS:
-        return True
+        return False
     return float(np.median(cell.duration_ns[affected])) >= (1.0 + MIN_LOSS) * float(np.median(cell.duration_ns[others]))
 
 
@@ -299,7 +303,7 @@ def _finding(case: _Case) -> Finding:
         start_ns=min(case.start),
         end_ns=None if case.open_end else max(case.end),
         severity=round(case.severity, 3),
-        confidence=_confidence(case.suspect),
+        confidence=min(_confidence(case.suspect), round(case.trust, 3)),
         lost_gpu_seconds=round(case.lost, 3),
         summary=_summary(case, rate, usual, shared=shared),
         evidence=(

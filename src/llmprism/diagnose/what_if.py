@@ -15,8 +15,9 @@ nothing. Faults that touch the same step are also healed together: the job has l
 share it, so that no second is counted twice. Where nothing healthy is there to compare with the cost is 0. Steps whose
 graph is not seen cost what they take beyond a normal one.
 
-Hangs, crashes, stalls and storage lie outside the steps, imbalance in all of them: they keep what their detectors
-measured.
+Slow storage holds up what lies between the steps as well (data, checkpoints), so there the time from one step's end to
+the next is healed to the usual one. Hangs, crashes and stalls lie outside the steps, imbalance in all of them: they
+keep what their detectors measured.
 """
 
 from __future__ import annotations
@@ -159,16 +160,42 @@ def lost_in_job(evidence: JobEvidence, findings: Sequence[Finding]) -> dict[int,
     if not concerned or not evidence.steps:
         return {}
     graph = StepGraph.of(evidence)
-    faults = {i: touched for i, finding in concerned if (touched := _touched(evidence, graph, finding)) is not None}
-    if not faults:
+    paced = {i: lost for i, finding in concerned if (lost := _pace_lost_ns(evidence, finding)) is not None}
+    others = [(i, finding) for i, finding in concerned if i not in paced]
+    faults = {i: touched for i, finding in others if (touched := _touched(evidence, graph, finding)) is not None}
+    if not faults and not paced:
         return {}
-    alone = np.stack([saved_ns(graph, [fault], evidence.counted) * fault.steps for fault in faults.values()])
-    together = saved_ns(graph, list(faults.values()), evidence.counted) if len(faults) > 1 else alone[0]
-    touching = np.stack([fault.steps for fault in faults.values()])
+    alone = [saved_ns(graph, [fault], evidence.counted) * fault.steps for fault in faults.values()]
+    together = saved_ns(graph, list(faults.values()), evidence.counted) if len(faults) > 1 else sum(alone, np.zeros(1))
+    touching = np.stack([*(fault.steps for fault in faults.values()), *(lost != 0.0 for lost in paced.values())])
+    together = np.maximum(together, np.max([*paced.values(), np.zeros(evidence.steps)], axis=0))
     unseen = np.isnan(graph.ends(graph.ready_ns, graph.sync_ns)) & touching.any(axis=0)
     longer = np.where(unseen, np.maximum(evidence.duration_ns - evidence.normal_ns, 0.0), 0.0)
-    parts = _shared(np.where(unseen & touching, longer, alone), np.where(unseen, longer, together), touching)
-    return {i: max(float(part.sum()), 0.0) / 1e9 * evidence.gpus for i, part in zip(faults, parts, strict=True)}
+    each = np.stack(
+        [
+            *(np.where(unseen & fault.steps, longer, one) for one, fault in zip(alone, faults.values(), strict=True)),
+            *paced.values(),
+        ]
+    )
+    parts = _shared(each, np.where(unseen, np.maximum(longer, together), together), touching)
+    return {
+        i: max(float(part.sum()), 0.0) / 1e9 * evidence.gpus for i, part in zip((*faults, *paced), parts, strict=True)
+    }
+
+
+def _pace_lost_ns(evidence: JobEvidence, finding: Finding) -> Float64 | None:
+    """Per step, what it and the pause before it take beyond the mean of the job's other ones, while a fault lasts; None
+    where the fault is of another sort, or there is nothing to compare with."""
+    if KIND_FACTS[finding.kind].replay is not Replay.PACE:
+        return None
+    steps = evidence.timeline.steps
+    until = finding.end_ns if finding.end_ns is not None else np.iinfo(np.int64).max
+    taken = np.append(float(steps.duration_ns[0]), np.diff(steps.end_ns).astype(np.float64))
+    hit = ~steps.setup & (steps.end_ns > finding.start_ns) & (steps.end_ns - taken < until)
+    usual = evidence.counted & ~hit
+    if usual.sum() < MIN_HEALTHY:
+        return None
+    return np.where(hit, taken - float(taken[usual].mean()), 0.0)
 
 
 def _shared(alone: Float64, together: Float64, touching: Bool) -> Float64:

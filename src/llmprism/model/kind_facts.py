@@ -16,9 +16,13 @@ __all__ = ["KIND_FACTS", "KindFacts", "Need", "Replay"]
 
 
 class Replay(StrEnum):
-    """What is healed when steps are played again without the fault; NONE: what the detector measured is the cost."""
+    """What is healed when steps are played again without the fault; NONE: what the detector measured is the cost.
+
+    PACE: the whole time from one step's end to the next, pauses between steps included, becomes the usual one.
+    """
 
     NONE = "none"
+    PACE = "pace"
     COMPUTATION = "computation"
     TRANSFERS = "transfers"
 
@@ -146,7 +150,7 @@ KIND_FACTS: Final = {
     FindingKind.SLOW_STORAGE: KindFacts(
         "Slow storage",
         "load and network of the storage servers first, then the clients' mounts (nfsiostat)",
-        Replay.NONE,
+        Replay.PACE,
         (Need.STORAGE,),
     ),
 }

@@ -43,6 +43,7 @@ def evidence_of(
     setup: bool = False,
     paths: dict[str, tuple[str, ...]] | None = None,
     name: str = "job",
+    trust: float = 1.0,
 ) -> JobEvidence:
     """20 steps of 1 s; `rate` in Gb/s per pair (10 where not given), `late` in ms per member (0 where not given)."""
     transfers = table(pairs, paths)
@@ -56,7 +57,7 @@ def evidence_of(
     members = tuple(range(len(names)))
     layout = JobLayout(
         Layout(), tuple(Group(PairKind.DP, tuple(names.index(m) for m in group)) for group in groups), (),
-        PairRoles.empty(), np.full(transfers.start_ns.size, PairKind.DP, dtype=np.int8),
+        PairRoles.empty(), np.full(transfers.start_ns.size, PairKind.DP, dtype=np.int8), trust,
     )  # fmt: skip
     return JobEvidence(
         job=Job(name, members, (), 1.0, transfers),

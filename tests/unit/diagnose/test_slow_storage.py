@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.diagnose.slow_storage import MIN_TRANSFERS, find_slow_storage
 from llmprism.model import FindingKind, Where, WhereType
-from unit.builders import EPOCH, SECOND, Flow, transfer_table
+from unit.builders import EPOCH, MS, SECOND, Flow, transfer_table
 
 SIZE = 50_000_000
 
@@ -77,8 +77,34 @@ def test_a_server_that_gets_faster_is_not_slow():
     assert found(reads(about(3, 30) + about(10, 20))) == []
 
 
-def test_a_busy_moment_that_passes_and_single_slow_transfers_are_no_fault():
-    assert found(reads(about(10, 30) + about(2, 14) + about(10, 30))) == []
+def test_a_fault_that_passes_has_an_end():
+    (finding,) = found(reads(about(10, 30) + about(2, 14) + about(10, 30)))
+    assert finding.start_ns == EPOCH + 30 * SECOND
+    assert EPOCH + 43 * SECOND < finding.end_ns < EPOCH + 44 * SECOND
+
+
+def test_a_request_that_comes_in_pieces_is_one_request():
+    """Every piece is as fast as ever; the pauses between them make the request slow."""
+    slow = [
+        Flow("s", "a", EPOCH + i * SECOND + part * 50 * MS, EPOCH + i * SECOND + part * 50 * MS + 4 * MS, SIZE // 10)
+        for i in range(30, 50)
+        for part in range(10)
+    ]
+    (finding,) = found(reads(about(10, 30)) + slow)
+    assert (finding.start_ns, finding.end_ns) == (EPOCH + 30 * SECOND, None)
+    assert finding.evidence[0].value < 2.0
+
+
+def test_a_cache_that_answers_now_and_then_is_no_fault():
+    """Two usual rates: neither is slow, and what is slower than both is."""
+    cached = [100.0 if i % 3 else 12.0 for i in range(30)]
+    assert found(reads(cached * 2)) == []
+    (finding,) = found(reads(cached + about(1, 20)))
+    assert finding.start_ns == EPOCH + 30 * SECOND
+
+
+def test_a_short_busy_moment_and_single_slow_transfers_are_no_fault():
+    assert found(reads(about(10, 30) + about(2, 4) + about(10, 30))) == []
     assert found(reads([0.5 if i % 5 == 0 else 10.0 for i in range(60)])) == []
 
 
@@ -100,7 +126,7 @@ def test_it_must_last():
 
 
 def test_small_transfers_are_dominated_by_latency():
-    assert found(reads(about(10, 30) + about(3, 20), size=900_000)) == []
+    assert found(reads(about(10, 30) + about(3, 20), size=200_000)) == []
 
 
 def test_traffic_between_members_is_not_storage():

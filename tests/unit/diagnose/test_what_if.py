@@ -103,3 +103,20 @@ def test_a_job_without_groups_is_compared_with_its_own_healthy_steps():
     crash = finding(FindingKind.CRASH, Where(WhereType.GPU, "b"), job.timeline.steps)
     assert lost_in_job(job, [slow, other, crash]) == {0: pytest.approx(FIVE * 0.5 * 4)}
     assert lost_in_job(job, [crash]) == {}
+
+
+def storage_fault(first, last, evidence):
+    steps = evidence.timeline.steps
+    start, end = int(steps.start_ns[first]), int(steps.end_ns[last - 1])
+    return Finding(FindingKind.SLOW_STORAGE, None, Where(WhereType.STORAGE, "s"), start, end, 0.5, 0.9, 0.0, "", ())
+
+
+def test_slow_storage_costs_what_steps_and_the_pauses_between_them_take_beyond_the_usual():
+    pairs = ring_pairs("abcd")
+    evidence = evidence_of(pairs, groups=("abcd",), duration=during(10, 15, 1.4 * STEP, STEP))
+    assert lost_in_job(evidence, [storage_fault(10, 15, evidence)]) == {0: pytest.approx(5 * 0.4 * 4)}
+
+
+def test_where_all_steps_are_touched_the_cost_of_storage_is_not_known():
+    evidence = evidence_of(ring_pairs("abcd"), groups=("abcd",))
+    assert lost_in_job(evidence, [storage_fault(0, STEPS, evidence)]) == {}
