@@ -3,8 +3,8 @@
 *Channels.* Libraries send one collective over several rings, each in an order of its own. The links of such a group are
 one-way here and two-way there, and carry one, two or three times the same bytes; link by link they look like pipelines
 now and like rings then. But the bytes of all of them are whole multiples of what one ring carries, and every member
-sends and receives the same number of these. Each ring leaves any two members at least once, so a link carries no more
-than the number of rings in both directions together. Pipelines have ends or exceed it.
+sends and receives the same number of these. Where pipelines happen to do the same, their links still join groups that
+nothing else joins. So rings in several orders are meant where no sort of links could be a pipeline's.
 
 *Branches.* A stage has two neighbours at most. Where a member exchanges exactly the same bytes with three and more
 others, none of these links is a pipeline's.
@@ -94,8 +94,8 @@ def _frequent(amount: Float64) -> Float64:
 
 
 def _balanced(low: Int64, high: Int64, there: Float64, back: Float64) -> Bool:
-    """Links of the components in which everybody sends and receives the same number of rings, three and more, and no
-    link carries more than that in both directions together."""
+    """Links of the components in which everybody sends and receives the same number of rings, three and more, and in
+    which no sort of links could be a pipeline's."""
     members = int(max(low.max(), high.max())) + 1
     sent = np.bincount(low, there, minlength=members) + np.bincount(high, back, minlength=members)
     received = np.bincount(high, there, minlength=members) + np.bincount(low, back, minlength=members)
@@ -104,9 +104,21 @@ def _balanced(low: Int64, high: Int64, there: Float64, back: Float64) -> Bool:
     for count in (sent, received):
         np.minimum.at(least, label, count)
         np.maximum.at(most, label, count)
-    np.maximum.at(most, label[low], there + back)
-    result: Bool = ((least == most) & (least >= LEAST_RINGS))[label[low]]
+    even = (least == most) & (least >= LEAST_RINGS)
+    for times in np.unique(there[there == back]):
+        even[_pipelines_between(low, high, (there == times) & (back == times), label)] = False
+    result: Bool = even[label[low]]
     return result
+
+
+def _pipelines_between(low: Int64, high: Int64, asked: Bool, label: Int64) -> Int64:
+    """The components in which the asked links could be pipelines: nobody has more than two of them, some members have
+    one (the ends), and each joins members that the other links do not join."""
+    groups = component_labels(label.size, low[~asked], high[~asked])
+    a, b = low[asked], high[asked]
+    count = np.bincount(np.concatenate([a, b]), minlength=label.size)
+    wrong = np.concatenate([label[count > 2], label[a[groups[a] == groups[b]]]])
+    return np.setdiff1d(label[count == 1], wrong)
 
 
 def branching_links(links: Links, amounts: Amounts) -> Bool:

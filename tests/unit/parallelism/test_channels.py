@@ -51,6 +51,9 @@ def test_a_pipeline_and_one_ring_are_no_channels():
     assert not channel_links(links, amounts).any()
     links, amounts = links_of(both_ways([(0, 1), (1, 2), (2, 3)]))
     assert not channel_links(links, amounts).any()
+    stages = ring(range(3), 20.0) + ring(range(3, 6), 20.0)
+    links, amounts = links_of(stages + both_ways([(k, k + 3) for k in range(3)]))
+    assert not channel_links(links, amounts).any()
 
 
 def test_tensor_peers_that_exchange_twice_what_the_stages_do_are_no_channels():
