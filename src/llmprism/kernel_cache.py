@@ -10,21 +10,25 @@ digest of its file and of all files of the package which that one imports, direc
 An edit of any of them leads to another directory and so to a recompilation; an edit elsewhere does not. The directories
 of older sources are removed, all but the last `KEPT_STAMPS`. The base is `NUMBA_CACHE_DIR` where that is set, otherwise
 `__pycache__` in the package, otherwise the user's cache directory; where none can be written, or the sources were
-edited after this process had loaded them, the code is compiled anew and not kept.
+edited after this process had loaded them, the code is compiled anew and not kept. Of several processes that need the
+same function at once, one compiles it and the others wait for its code: copies of a process and test runners would all
+spend the same seconds otherwise.
 
 Importing this module imports the compiler, which takes a second: `llmprism.kernel` does so only when it is worth it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar, cast, overload
+from typing import IO, Any, Final, ParamSpec, TypeVar, cast, overload
 
 from numba import njit
 from numba.core import caching
@@ -40,6 +44,12 @@ PACKAGE: Final = Path(__file__).resolve().parent
 
 KEPT_STAMPS: Final = 4
 """Stamps of one file that are kept: those of a few checkouts or versions that share `NUMBA_CACHE_DIR`."""
+
+LONGEST_WAIT_S: Final = 60.0
+"""How long to wait for another process that compiles the same function, in seconds: the slowest kernel takes 10 s on a
+core of its own. A process that failed to compile and lives on holds its lock; then everybody compiles."""
+
+POLL_S: Final = 0.05
 
 _IMPORT: Final = re.compile(
     rb"^[ \t]*(?:from|import)[ \t]+(llmprism(?:\.\w+)*)(?:[ \t]+import[ \t]+(\([^)]*\)|[^\n(]*))?", re.M
@@ -174,4 +184,56 @@ class _CacheImpl(caching.CompileResultCacheImpl):
 
 
 class _FunctionCache(caching.FunctionCache):
+    """The compiler calls `load_overload`, and where that gives nothing compiles and calls `save_overload`."""
+
     _impl_class = _CacheImpl
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        cast(Any, super()).__init__(function)
+        self._turns: list[IO[bytes]] = []
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        load = cast(Any, super()).load_overload
+        found = load(sig, target_context)
+        if found is not None:
+            return found
+        turn = _wait_for_turn(Path(self._cache_path) / f"{self._impl.filename_base}.lock")
+        if turn is None:
+            return None
+        found = load(sig, target_context)
+        if found is None:
+            self._turns.append(turn)
+        else:
+            turn.close()
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            cast(Any, super()).save_overload(sig, data)
+        finally:
+            if self._turns:
+                self._turns.pop().close()
+
+
+def _wait_for_turn(lock: Path) -> IO[bytes] | None:
+    """The lock of a function, held until it is closed; None where others held it too long, or it cannot be had.
+
+    The system frees it with the process. Threads of one process take turns by the compiler's own lock, and a function
+    is locked before those that it calls: nobody waits in a circle.
+    """
+    try:
+        file = lock.open("wb")
+    except OSError:
+        return None
+    until = time.monotonic() + LONGEST_WAIT_S
+    while time.monotonic() < until:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            time.sleep(POLL_S)
+        except OSError:  # a file system without locks
+            break
+        else:
+            return file
+    file.close()
+    return None

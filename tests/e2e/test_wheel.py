@@ -49,9 +49,12 @@ def test_its_size_is_known(wheel):
 
 
 def test_it_works_alone(wheel, tmp_path):
-    venv.create(tmp_path / "venv", with_pip=True)
+    venv.create(tmp_path / "venv")
     python = tmp_path / "venv" / "bin" / "python"
-    pip(python, "install", "--quiet", "-c", str(ROOT / "constraints.txt"), str(wheel))
+    pip(
+        sys.executable, "--python", str(python), "install", "--quiet", "--no-compile",
+        "-c", str(ROOT / "constraints.txt"), str(wheel),
+    )  # fmt: skip
     done = subprocess.run(
         [tmp_path / "venv" / "bin" / "llmprism", "demo", "slow_nic", "--out", "pages"],
         cwd=tmp_path, env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, capture_output=True, text=True, check=False,

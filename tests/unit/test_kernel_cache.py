@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grimp
@@ -134,3 +137,22 @@ def _file_of(module: str) -> Path:
     path = Path(llmprism.__file__).resolve().parent.joinpath(*module.split(".")[1:])
     module = path.with_suffix(".py")
     return module if module.exists() else path / "__init__.py"
+
+
+def test_of_processes_that_need_the_same_code_one_compiles_and_the_others_wait(package):
+    _result(package)
+    (directory,) = _directories(package)
+    kept = {file: file.read_bytes() for file in directory.glob("*.nb[ic]")}
+    for file in kept:
+        file.unlink()
+    (lock,) = directory.glob("*.lock")
+    with lock.open("wb") as held:
+        fcntl.lockf(held, fcntl.LOCK_EX)
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(_result, package)
+            time.sleep(4)
+            assert not other.done()
+            for file, content in kept.items():
+                file.write_bytes(content)
+            held.close()
+            assert other.result() == (12, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,18 @@ from robust_draw import as_toml, draw_scenario
 from robust_shrink import shrink
 
 
+drawn = cache(draw_scenario)
+"""A scenario is measured while it is drawn, which takes a third of a second: once for all tests here."""
+
+
 def test_a_seed_gives_one_scenario_and_its_file_reads_back() -> None:
-    for seed in range(1, 60):
-        scenario = draw_scenario(seed)
-        assert scenario == draw_scenario(seed)
+    assert all(drawn(seed) == draw_scenario(seed) for seed in range(1, 9))
+    for scenario in map(drawn, range(1, 40)):
         assert parse_scenario(scenario.name, as_toml(scenario)) == scenario
 
 
 def test_seeds_reach_wide_ranges() -> None:
-    jobs = [draw_scenario(seed).jobs[0] for seed in range(1, 300)]
+    jobs = [drawn(seed).jobs[0] for seed in range(1, 100)]
     assert {1, 2, 4, 8, 16} <= {job.pp for job in jobs}
     assert {2, 64} <= {job.micro_batches for job in jobs}
     assert {"none", "zero1", "zero2", "fsdp", "hsdp"} <= {job.sharding for job in jobs}
@@ -29,8 +33,8 @@ def test_seeds_reach_wide_ranges() -> None:
 
 
 def test_a_fault_is_planted_where_one_is_asked_for() -> None:
-    assert all(draw_scenario(seed, faults=True).faults for seed in range(1, 40))
-    assert any(not draw_scenario(seed).faults for seed in range(1, 40))
+    assert all(drawn(seed, faults=True).faults for seed in range(1, 15))
+    assert any(not drawn(seed).faults for seed in range(1, 40))
 
 
 def test_shrinking_keeps_the_setting_that_the_failure_needs() -> None:
@@ -38,7 +42,7 @@ def test_shrinking_keeps_the_setting_that_the_failure_needs() -> None:
         fails = any(job.tied_embeddings_mb > 0 and job.pp > 1 for job in scenario.jobs)
         return Outcome(scenario.name, {"pairs": not fails}, true_jobs=1)
 
-    scenario = next(s for s in map(draw_scenario, range(1, 400)) if not run(s).verdicts["pairs"] and len(s.jobs) > 1)
+    scenario = next(s for s in map(drawn, range(1, 400)) if not run(s).verdicts["pairs"] and len(s.jobs) > 1)
     small = shrink(scenario, run(scenario), tries=300, run=run)
     job = small.scenario.jobs[0]
     assert len(small.scenario.jobs) == 1
@@ -49,7 +53,7 @@ def test_shrinking_keeps_the_setting_that_the_failure_needs() -> None:
 
 
 def test_shrinking_stops_at_its_budget() -> None:
-    scenario = draw_scenario(3)
+    scenario = drawn(3)
     runs: list[Scenario] = []
 
     def run(candidate: Scenario) -> Outcome:
@@ -65,7 +69,7 @@ def test_a_case_runs_from_scenario_to_verdicts(seed: int) -> None:
     from robust import Case, summary
     from robust_case import run_case
 
-    scenario = draw_scenario(seed)
+    scenario = drawn(seed)
     outcome = run_case(scenario)
     assert outcome.error == ""
     assert outcome.verdicts["ran"]
