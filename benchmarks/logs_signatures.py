@@ -101,16 +101,15 @@ def main() -> None:
     print("| signature | class | role | entries | library knows it | diagnosis of the lines | says |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for one in judged:
-        known = "yes" if one.known else "no"
-        print(
-            f"| {one.name} | {one.cause} | {one.role} | {', '.join(one.entries)} | {known} | {one.verdict} | {one.said} |"
-        )
+        entries, known = ", ".join(one.entries), "yes" if one.known else "no"
+        print(f"| {one.name} | {one.cause} | {one.role} | {entries} | {known} | {one.verdict} | {one.said} |")
     print()
     for cause in sorted({one.cause for one in judged}):
         these = [one for one in judged if one.cause == cause]
         verdicts = Counter(one.verdict for one in these)
-        known = sum(one.known for one in these)
-        print(f"{cause}: library {known}/{len(these)}, diagnosis {dict(sorted(verdicts.items()))}")
+        print(
+            f"{cause}: library {sum(one.known for one in these)}/{len(these)}, diagnosis {dict(sorted(verdicts.items()))}"
+        )
     total = Counter(one.verdict for one in judged)
     print(f"all: library {sum(one.known for one in judged)}/{len(judged)}, diagnosis {dict(sorted(total.items()))}")
 

@@ -13,7 +13,6 @@ from robust_case import Outcome
 from robust_draw import as_toml, draw_scenario
 from robust_shrink import shrink
 
-
 drawn = cache(draw_scenario)
 """A scenario is measured while it is drawn, which takes a third of a second: once for all tests here."""
 
