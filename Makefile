@@ -63,6 +63,7 @@ bench-scale: $(READY)
 bench-logs: $(READY)
 	$(BIN)/python benchmarks/logs_planted.py
 	$(BIN)/python benchmarks/logs_real.py
+	$(BIN)/python benchmarks/logs_signatures.py
 	$(BIN)/python benchmarks/logs_templates.py
 	$(BIN)/python benchmarks/logs_speed.py
 

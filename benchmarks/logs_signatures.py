@@ -107,9 +107,8 @@ def main() -> None:
     for cause in sorted({one.cause for one in judged}):
         these = [one for one in judged if one.cause == cause]
         verdicts = Counter(one.verdict for one in these)
-        print(
-            f"{cause}: library {sum(one.known for one in these)}/{len(these)}, diagnosis {dict(sorted(verdicts.items()))}"
-        )
+        count = sum(one.known for one in these)
+        print(f"{cause}: library {count}/{len(these)}, diagnosis {dict(sorted(verdicts.items()))}")
     total = Counter(one.verdict for one in judged)
     print(f"all: library {sum(one.known for one in judged)}/{len(judged)}, diagnosis {dict(sorted(total.items()))}")
 

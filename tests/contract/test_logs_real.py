@@ -180,3 +180,27 @@ def test_what_collectors_put_around_lines_changes_nothing(form: str, tmp_path: P
             diagnose_log(log_of(DATA / "trainlogs" / entry["file"])),
         )
         assert (found.outcome, found.cause.cause_class) == (bare.outcome, bare.cause.cause_class), entry["file"]
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("capture", "failed"),
+    [
+        ("meg_pp4dp4", False),
+        ("meg_vpp_slownic", False),
+        ("meg_moe_ep4", False),
+        ("hf_eval", False),
+        ("fsdp_crash", True),
+    ],
+)
+def test_captures_of_frameworks_failed_where_a_rank_was_killed(capture: str, failed: bool) -> None:
+    """Ranks of these runs end in disorder when their time is over: no failure."""
+    found = diagnose_log(log_of(DATA / "frameworks" / capture / "logs.tar.gz"))
+    assert (found.outcome is Outcome.FAILED) is failed
+
+
+@needs_data
+def test_a_rank_one_iteration_behind_the_others_hangs() -> None:
+    found = diagnose_log(log_of(DATA / "frameworks/pipe_int_hang/logs.tar.gz"))
+    assert [suspect.rank for suspect in found.suspects] == [5]
+    assert found.cause.confidence >= 0.6

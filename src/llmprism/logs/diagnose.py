@@ -118,7 +118,7 @@ def diagnose_log(log: JobLog, *, normal: Normality | None = None, expected: Expe
     sign = _EXPECTED_SIGN.get(expected) if expected else None
     signs = find_signs(log, members, progress, lags, expected=sign)
     case = _Case(log, members, progress, ends, incidents, lags, signs, expected)
-    outcome = decide_outcome(members, progress, ends, incidents)
+    outcome = decide_outcome(log, members, progress, ends, incidents)
     return _failed(case) if outcome is Outcome.FAILED else _not_failed(case, outcome)
 
 
@@ -226,6 +226,9 @@ def _not_failed(case: _Case, outcome: Outcome) -> LogDiagnosis:
         symptom = Symptom.UNKNOWN
         unclear = CauseClass.UNKNOWN if case.incidents or lasting else CauseClass.NONE
         cause = Cause(unclear, None, 0.0, "the logs do not say how the run ended", "")
+        if case.progress.last_iteration is not None and case.terminal:
+            last = case.progress.last_iteration
+            notes.append(f"all ranks completed iteration {last} and left their loop; then they lost one another")
         if lasting:
             cause, symptom, suspects = _from_sign(lasting[0], case)
     notes += [f"{sign.summary}, and back to normal" for sign in case.signs if not sign.lasts]

@@ -26,7 +26,7 @@ from llmprism.errors import FormatError, InputError
 from llmprism.logs.pattern import PatternSet, check_pattern, without_numbers
 from llmprism.model.log import CauseClass, Stage
 
-__all__ = ["Fault", "FaultRole", "Library", "Marker", "Meaning", "load_library", "parse_library"]
+__all__ = ["STACK_MEANINGS", "Fault", "FaultRole", "Library", "Marker", "Meaning", "load_library", "parse_library"]
 
 
 class FaultRole(StrEnum):
@@ -53,6 +53,12 @@ class Meaning(StrEnum):
     CANCELLED = "cancelled"
     TIME_LIMIT = "time_limit"
     STOPPED = "stopped"
+    BARRIER = "stack.barrier"
+    SCRIPT_TOP = "stack.script_top"
+
+
+STACK_MEANINGS: Final = frozenset({Meaning.BARRIER, Meaning.SCRIPT_TOP})
+"""Meanings of single frames of a stack; other markers do not count in lines that are part of one."""
 
 
 class Severity(StrEnum):

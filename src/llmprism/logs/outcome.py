@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from llmprism.logs.causes import stage_from_frames
+from llmprism.logs.disorderly_end import left_in_disorder
 from llmprism.logs.incidents import EndMark, EndMarks, Incident
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.launcher_reports import first_deaths
@@ -50,7 +51,9 @@ _SEQUENCE: Final = re.compile(
 )
 
 
-def decide_outcome(members: Members, progress: Progress, ends: EndMarks, incidents: list[Incident]) -> Outcome:
+def decide_outcome(
+    log: JobLog, members: Members, progress: Progress, ends: EndMarks, incidents: list[Incident]
+) -> Outcome:
     """How the run ended; only what came before someone ended it from outside counts against it."""
     proof = [i for i in incidents if i.terminal and i.proves_failure]
     if ends.any_success(strong=True):
@@ -69,10 +72,11 @@ def decide_outcome(members: Members, progress: Progress, ends: EndMarks, inciden
             return Outcome.TIME_LIMIT if limit else Outcome.CANCELLED
         return Outcome.FAILED
     done = progress.total is not None and progress.last_iteration == progress.total
-    if proof and not (done and all(_may_be_teardown(i) for i in proof)):
-        return Outcome.FAILED
     if ends.first(Meaning.GAVE_UP) or any(report.own_death for report in first_deaths(members.exits)):
         return Outcome.FAILED
+    if proof and not (done and all(_may_be_teardown(i) for i in proof)):
+        leaving = all(_may_be_teardown(i) for i in proof) and left_in_disorder(log, members, progress)
+        return Outcome.UNKNOWN if leaving else Outcome.FAILED
     if done:
         return Outcome.SUCCESS
     if progress.last_iteration is not None:

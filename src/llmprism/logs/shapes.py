@@ -13,7 +13,7 @@ from enum import IntEnum, IntFlag
 from typing import Final
 
 from llmprism.logs.launcher_reports import REPORT_LINE
-from llmprism.logs.library import Fault, FaultRole, Library, Marker
+from llmprism.logs.library import STACK_MEANINGS, Fault, FaultRole, Library, Marker
 from llmprism.logs.metrics import Metric, metric_anchors
 
 __all__ = [
@@ -206,7 +206,9 @@ def describe_shape(key: int, text: str, template: str, head: str, library: Libra
         fault = None  # a line of progress that prints its numbers, `loss nan` among them
     frame = FRAME_LINE.match(text)
     if frame or _CONTINUATION.match(text):
-        return Shape(key, text, template, ShapeFlag.FRAME, Level.NONE)
+        of_stacks = tuple(mark for mark in markers if mark.means in STACK_MEANINGS)
+        more = ShapeFlag.ROW | ShapeFlag.INSPECT if of_stacks else ShapeFlag.NONE
+        return Shape(key, text, template, ShapeFlag.FRAME | more, Level.NONE, None, of_stacks)
     if _TRACEBACK.search(text):
         flags |= ShapeFlag.TRACEBACK | ShapeFlag.ROW
     if exception_name(text):

@@ -38,6 +38,10 @@ LONG_NAN_VALUES: Final = 10
 BEHIND_SHARE: Final = 1 / 3
 """Share of the ranks that may be behind for them to be the ones that hang; more is a log copied in mid-step."""
 
+RARE_COPY: Final = 0.2
+"""Share of moments at which a copied log would show a healthy rank one line behind; below it a hang is five times as
+likely an explanation. Healthy runs of the captures print within 0.05 of a step, one host's clock for all."""
+
 SILENCE_STEPS: Final = 20
 SILENCE_NS: Final = 300 * 1_000_000_000
 """Logs that go on this long after the last iteration show a hang: shorter pauses are checkpoints and evaluations."""
@@ -115,6 +119,9 @@ def _behind_the_others(log: JobLog, members: Members, progress: Progress, expect
     if earlier is not None and earlier < 0:
         return None
     confidence = 0.7 if prints >= 2 else 0.5 if expected else 0.45
+    chance = _chance_of_a_copy(log, members, progress, behind, at_front)
+    if chance is not None and chance <= RARE_COPY:
+        confidence = max(confidence, 0.6)
     order = behind[np.lexsort((when[behind], last[behind]))]
     why = f"it stopped at iteration {int(last[order[0]])} while the others reached {front}"
     suspects = tuple(_suspect(members, int(actor), confidence * 0.8**n, why) for n, actor in enumerate(order[:8]))
@@ -122,6 +129,35 @@ def _behind_the_others(log: JobLog, members: Members, progress: Progress, expect
     return Sign(
         SignKind.HANG, summary, confidence, int(last[order[0]]) + 1, None, int(last[order[0]]), front, True, suspects
     )
+
+
+def _chance_of_a_copy(
+    log: JobLog, members: Members, progress: Progress, behind: Int64, at_front: Int64
+) -> float | None:
+    """How often a log copied at a random moment shows these ranks one line behind the others although all is well.
+
+    That is the share of a step by which they print later than the others, by the iterations that both printed. What
+    the resolution of the stamps may hide counts as one tick among them. None where the lines have no times.
+    """
+    series = log.iterations
+    actor = members.actor_of_writer[series.writer]
+    used = np.isin(series.shape, list(progress.shapes)) & (series.time_ns > 0)
+    late, front = used & np.isin(actor, behind), used & np.isin(actor, at_front)
+    if not late.any() or not front.any() or not progress.step_ns:
+        return None
+    shared, own = np.unique(series.value[late], return_index=True)
+    when = series.time_ns[late][own]
+    order = np.argsort(series.value[front], kind="stable")
+    values, times = series.value[front][order], series.time_ns[front][order]
+    begin, end = np.searchsorted(values, shared), np.searchsorted(values, shared, side="right")
+    known = end > begin
+    if not known.any():
+        return None
+    others = np.array([np.median(times[a:b]) for a, b in zip(begin[known], end[known], strict=True)])
+    stamps = np.diff(np.unique(series.time_ns[used]))
+    tick = float(stamps.min()) if stamps.size else 0.0
+    lateness = float(np.maximum(when[known] - others, 0).mean()) + tick / (int(known.sum()) + 1)
+    return min(1.0, lateness / progress.step_ns)
 
 
 def _print_interval(progress: Progress) -> float:

@@ -151,3 +151,16 @@ def test_what_the_user_says_lowers_the_bar(tmp_path: Path) -> None:
     mild = {"rank0.log": [megatron(n, 0.65 if n > 40 else 0.5) for n in range(1, 61)]}
     (tmp_path / "mild").mkdir()
     assert verdict(run(tmp_path / "mild", mild, Expected.SLOW))[1:] == ("slow", "sign.slow")
+
+
+@pytest.mark.parametrize(("seconds_late", "sure"), [(0, True), (1, False)])
+def test_one_line_behind_is_a_hang_where_ranks_print_together(tmp_path: Path, seconds_late: int, sure: bool) -> None:
+    """A rank that always prints a step later than the others is one line behind in any copy of a healthy log."""
+
+    def line(step: int, late: int) -> str:
+        return f"[2026-11-15 01:{(step + late) // 60:02d}:{(step + late) % 60:02d}] iteration {step}/2000 | elapsed (ms): 1000 |"
+
+    files = {f"rank{rank}.log": [line(n, 0) for n in range(1, 41)] for rank in range(7)}
+    files["rank7.log"] = [line(n, seconds_late) for n in range(1, 40)]
+    found = run(tmp_path, files)
+    assert (found.cause.confidence >= 0.6) is sure
