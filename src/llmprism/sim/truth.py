@@ -90,16 +90,16 @@ def _job(simulation: Simulation, job: int) -> dict[str, Any] | None:
 def _groups(
     program: JobProgram, training: dict[tuple[int, int], set[PairKind]], addresses: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """Each communicator once per lane, with those of its members that use the network for this kind."""
-    visible: dict[PairKind, set[int]] = {}
-    for ends, kinds in training.items():
-        for kind in kinds:
-            visible.setdefault(kind, set()).update(ends)
+    """Each communicator once per lane, where any two of its members use the network for it, with all that are seen.
+
+    Members that reduce inside their server and leave the network to one of them belong to it too.
+    """
+    seen = {end for ends in training for end in ends}
     result = []
     for kind, cells in program.groups:
         for lane in range(program.spec.tp):
             nics = [program.nics_of_cell[cell][lane] for cell in cells]
-            shown = [nic for nic in nics if nic in visible.get(kind, set())]
+            shown = [nic for nic in nics if nic in seen]
             if len(shown) > 1 and _connected(shown, kind, training):
                 result.append({"kind": kind.label, "members": [addresses[nic] for nic in shown]})
     return result

@@ -68,8 +68,8 @@ def test_either_sign_tells_how_many_neighbours_are_peers(width, signs):
     peers = find_tensor_peers(job, groups, pipelines, kind, CLOCK)
     assert peers is not None
     assert peers.width == width
-    alone = not signs.get("visible", True) and width == 1  # nobody to compare with: likely, no more
-    assert peers.confidence > (0.5 if alone else 0.9)
+    one_sign = width == 1 and (not signs.get("visible", True) or not signs.get("pipeline", True))
+    assert peers.confidence > (0.5 if one_sign else 0.8)  # groups without noise end together too: likely, no more
     joined = joined_replicas(groups, peers)
     servers = signs.get("servers", 2)
     replicas = 4 // width * servers
@@ -83,3 +83,27 @@ def test_nothing_is_said_without_several_gpus_of_a_stage_on_a_server_or_without_
     job, groups, pipelines, kind = build(2)
     few = StepClock(CLOCK.boundary_ns[:4], CLOCK.regular[:3], 1.0)
     assert find_tensor_peers(job, groups, pipelines, kind, few) is None
+
+
+def test_gpus_that_records_join_are_replicas():
+    job, groups, pipelines, kind = build(4)  # sends and ends say that all four are peers
+    names = job.transfers.addresses
+    by_place = {}
+    for group in groups:
+        name = names[group.members[0]]
+        by_place.setdefault((name[0], int(name[3:]) % 2), []).append(group)
+    seen = tuple(
+        Group(PairKind.DP, tuple(sorted(m for rail in rails for m in rail.members))) for rails in by_place.values()
+    )
+    peers = find_tensor_peers(job, seen, pipelines, kind, CLOCK)
+    assert peers is not None
+    assert peers.width == 2
+    assert {len(group.members) for group in joined_replicas(seen, peers)} == {4}
+
+
+def test_rails_that_hardly_differ_stay_apart_and_many_pairs_do_not_make_it_sure():
+    job, groups, _, kind = build(8, gpus=8, servers=4, ends_us=(300.0, 300.0), pipeline=False)
+    peers = find_tensor_peers(job, groups, (), kind, CLOCK)
+    assert peers is not None
+    assert peers.width == 8
+    assert peers.confidence < 0.9

@@ -1,0 +1,200 @@
+"""What is measured of each two GPUs of a server before they are called tensor-parallel peers or replicas.
+
+*Ends*: how far apart the last messages of their gradients end, step after step. Servers have delays of their own, so
+the two are not compared with each other, but each with the other's partner in its gradient group on a second server,
+relative to its own partner there: members of one group end together, whichever of them are compared.
+
+*Sends*: how far apart they hand on their activations, relative to GPUs of the same stage on different servers, which
+cannot be peers; where a stage is on one server only, relative to how much the same GPU varies from step to step, which
+replicas do independently of each other.
+
+Both are logarithms of ratios of median deviations: 0 means as far apart as the reference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
+from llmprism.model.job import Job
+from llmprism.model.layout import Group, PairKind
+
+Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+Cell = tuple[int, ...]
+Pair = tuple[int, int]
+
+__all__ = ["MIN_STEPS", "PeerSigns", "peer_signs"]
+
+MIN_STEPS: Final = 5
+"""Steps before timing can tell."""
+
+SOME: Final = 4
+"""Servers that the members of a pair are compared with."""
+
+FINEST_NS: Final = 2_000.0
+"""Differences below two microseconds are those of time stamps."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSigns:
+    """For each two members of a cell (low, high): how much farther apart than members of one group they end a
+    synchronisation, and how much farther apart than replicas they send activations, as logarithms; NaN where not
+    known. `compared`: sends were measured against members of the same stage on other servers."""
+
+    ends: dict[Pair, float]
+    sends: dict[Pair, float]
+    compared: bool
+
+
+def peer_signs(
+    job: Job, cells: list[Cell], groups: tuple[Group, ...], pipelines: tuple[Cell, ...], pair_kind: NDArray[np.int8],
+    clock: StepClock,
+) -> PeerSigns | None:  # fmt: skip
+    """The signs of all pairs of members of one cell; None where nothing could be measured."""
+    pairs = [pair for cell in cells for pair in combinations(cell, 2)]
+    crossed = _crossed(job, pairs, groups)
+    stages = _across(job, cells, pipelines)
+    members = sorted({m for pair in (*pairs, *crossed.across, *crossed.along, *stages) for m in pair})
+    last = _moments(job.transfers, pair_kind == PairKind.DP, members, clock, last=True)
+    sent = _moments(job.transfers, pair_kind == PairKind.PP, members, clock, last=False)
+    ends = crossed.mean(_log_variation(last, crossed.across) - _log_variation(last, crossed.along), len(pairs))
+    sends = np.zeros(len(pairs))
+    for times in (sent.mean, sent.edge):
+        known = _variation(times, sent.row, stages)
+        usual = _quantile(known, 0.5) if stages else _of_its_own(times)
+        sends += _relative(_variation(times, sent.row, pairs), usual)
+    if not np.isfinite([*ends, *sends]).any():
+        return None
+    return PeerSigns(
+        dict(zip(pairs, ends.tolist(), strict=True)), dict(zip(pairs, sends.tolist(), strict=True)), bool(stages)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Crossed:
+    """For some of the pairs (`of`), members of their two groups on two servers: once across the groups and once along
+    one of them, over the same servers."""
+
+    of: list[int]
+    across: list[Pair]
+    along: list[Pair]
+
+    def mean(self, values: Float64, count: int) -> Float64:
+        """Mean of the values of each of `count` pairs; NaN where there is none."""
+        known = np.isfinite(values)
+        number, of = values[known], np.array(self.of, dtype=np.int64)[known]
+        total, each = np.bincount(of, number, minlength=count), np.bincount(of, minlength=count)
+        return np.where(each > 0, total / np.maximum(each, 1), np.nan)
+
+
+def _crossed(job: Job, pairs: list[Pair], groups: tuple[Group, ...]) -> _Crossed:
+    """Servers differ, so what is across two groups is measured over the same two servers as what is along one."""
+    place = dict(zip(job.members, job.places, strict=False))
+    at: dict[int, dict[str, int]] = {}
+    for group in groups:
+        by_server = {place.get(member, ""): member for member in group.members}
+        at.update(dict.fromkeys(group.members, by_server))
+    found = _Crossed([], [], [])
+    for index, (one, other) in enumerate(pairs):
+        there = sorted(at.get(one, {}).keys() & at.get(other, {}).keys() - {place[one]})
+        for server in there[:SOME]:
+            far_one, far_other = at[one][server], at[other][server]
+            found.of.extend((index, index))
+            found.across.extend(((one, far_other), (far_one, other)))
+            found.along.extend(((one, far_one), (other, far_other)))
+    return found
+
+
+def _across(job: Job, cells: list[Cell], pipelines: tuple[Cell, ...]) -> list[Pair]:
+    """One pair of members of one stage on two servers, for neighbouring cells: they cannot be peers."""
+    stage_of = {member: stage for pipeline in pipelines for stage, member in enumerate(pipeline)}
+    place = dict(zip(job.members, job.places, strict=False))
+    by_stage: dict[int, list[Cell]] = {}
+    for cell in cells:
+        by_stage.setdefault(stage_of.get(cell[0], 0), []).append(cell)
+    return [
+        (min(a, b), max(a, b))
+        for same in by_stage.values()
+        for one, other in combinations(same[:6], 2)
+        for a, b in zip(one, other, strict=False)
+        if pipelines and place[a] != place[b]
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    """Two times of each member (rows) in each step: when the messages that it sends lie in the mean, and when the last
+    of them ended or the first began."""
+
+    row: dict[int, int]
+    mean: Float64
+    edge: Float64
+
+
+def _moments(transfers: TransferTable, pairs: Bool, members: list[int], clock: StepClock, *, last: bool) -> _Moments:
+    steps = clock.boundary_ns.size - 1
+    number = np.full(len(transfers.addresses), -1, dtype=np.int64)
+    number[members] = np.arange(len(members))
+    wanted = pairs & (number[transfers.pair_src] >= 0)
+    rows = np.flatnonzero(transfers.rows_of(wanted) & (transfers.bytes >= MESSAGE_FLOOR_BYTES))
+    step = clock.step_at(transfers.start_ns[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
+    start = (transfers.start_ns[rows] - clock.boundary_ns[step]).astype(np.float64)
+    weight = transfers.bytes[rows].astype(np.float64)
+    cell = number[transfers.pair_src[transfers.pair_of_row[rows]]] * steps + step
+    size = len(members) * steps
+    total, moment = np.bincount(cell, weight, minlength=size), np.bincount(cell, weight * start, minlength=size)
+    edge = np.full(size, -np.inf if last else np.inf)
+    if last:
+        np.maximum.at(edge, cell, (transfers.end_ns[rows] - clock.boundary_ns[step]).astype(np.float64))
+    else:
+        np.minimum.at(edge, cell, start)
+    mean = np.where(total > 0, moment / np.maximum(total, 1.0), np.nan)
+    known = np.where(np.isfinite(edge), edge, np.nan)
+    row = {member: i for i, member in enumerate(members)}
+    return _Moments(row, mean.reshape(-1, steps), known.reshape(-1, steps))
+
+
+def _log_variation(moments: _Moments, pairs: list[Pair]) -> Float64:
+    result: Float64 = np.log(np.maximum(_variation(moments.edge, moments.row, pairs), FINEST_NS))
+    return result
+
+
+def _relative(apart: Float64, usual: float) -> Float64:
+    result: Float64 = np.log(np.maximum(apart, FINEST_NS) / max(usual, FINEST_NS))
+    return result if np.isfinite(usual) else np.full(apart.size, np.nan)
+
+
+def _quantile(values: Float64, quantile: float) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.quantile(known, quantile)) if known.size else float("nan")
+
+
+def _of_its_own(times: Float64) -> float:
+    """How far apart two members would be that vary from step to step as much as these do, each on its own."""
+    seen = times[np.isfinite(times).sum(axis=1) >= MIN_STEPS]
+    if not seen.size:
+        return float("nan")
+    alone = np.nanmedian(np.abs(seen - np.nanmedian(seen, axis=1)[:, None]), axis=1)
+    return float(np.sqrt(2.0) * np.median(alone))
+
+
+def _variation(times: Float64, row: dict[int, int], pairs: list[Pair]) -> Float64:
+    """Median deviation of the difference of two members' times from its median, for each pair; NaN if unknown."""
+    if not pairs:
+        return np.zeros(0)
+    one, other = (np.array([row[pair[end]] for pair in pairs], dtype=np.int64) for end in (0, 1))
+    apart = times[one] - times[other]
+    known = np.isfinite(apart).sum(axis=1) >= MIN_STEPS
+    result = np.full(len(pairs), np.nan)
+    if known.any():
+        part = apart[known]
+        result[known] = np.nanmedian(np.abs(part - np.nanmedian(part, axis=1)[:, None]), axis=1)
+    return result
