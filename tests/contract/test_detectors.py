@@ -18,7 +18,7 @@ from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.diagnose.slow_transfer import find_slow_transfers
 from llmprism.ingest import assemble_transfers, read_flows, read_topology
 from llmprism.model import Finding, FindingKind, FlowTable, Topology, TransferTable, WhereType, Window
-from llmprism.model.kind_facts import KIND_FACTS, Replay
+from llmprism.model.kind_facts import KIND_FACTS, Need, Replay
 from llmprism.parallelism import identify_layout
 from llmprism.pipeline import diagnose
 from llmprism.timeline import reconstruct_timeline
@@ -141,7 +141,8 @@ def test_every_kind_is_described_and_every_detector_keeps_to_its_kinds() -> None
         assert f"`{kind.value}`" in documented, f"{kind.value} is not explained"
     by_detectors = {kind for detector in JOB_DETECTORS for kind in detector.kinds}
     by_places = {kind for kind, facts in KIND_FACTS.items() if facts.replay is Replay.TRANSFERS}
-    assert by_detectors | by_places | {FindingKind.SLOW_STORAGE} == set(FindingKind)
+    by_logs = {kind for kind, facts in KIND_FACTS.items() if Need.LOGS in facts.needs}
+    assert by_detectors | by_places | by_logs | {FindingKind.SLOW_STORAGE} == set(FindingKind)
 
 
 def test_there_are_healthy_captures_among_the_examples() -> None:

@@ -14,6 +14,7 @@ from llmprism.errors import UsageError
 if TYPE_CHECKING:
     from llmprism.cli.screen import Progress
     from llmprism.model.report import Report
+    from llmprism.verdict import LogSources
 
 __all__ = ["diagnose", "diagnose_files", "exit_code", "moment_ns", "show"]
 
@@ -64,6 +65,17 @@ _Until = Annotated[
         help="When the collector stopped, as 2026-01-31T12:00:00Z or in ns since 1970: silence up to then counts.",
     ),
 ]
+_Logs = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="DIR",
+        help="Logs of the jobs: a folder, file or archive, or JOB=DIR: findings then name causes. Repeatable.",
+    ),
+]
+_Ranks = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Who is where in the logs: lines with rank, host, address; or a hosts file."),
+]
 
 
 def diagnose(
@@ -84,6 +96,8 @@ def diagnose(
     memory_limit: _MemoryLimit = None,
     jobs: _Cores = None,
     until: _Until = None,
+    logs: _Logs = None,
+    ranks: _Ranks = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no report and no progress.")] = False,
 ) -> int:
     """Say what is wrong with the training jobs in flow records.
@@ -97,10 +111,12 @@ def diagnose(
       llmprism diagnose examples/slow_nic/flows.parquet --topology examples/slow_nic/topology.json
       llmprism diagnose examples/crash/flows.parquet --json - --fail-on crash
       llmprism diagnose examples/slow_nic/flows.parquet --quiet --html report.html --trace report.pftrace
+      llmprism diagnose examples/crash/flows.parquet --logs examples/crash/logs.tar.gz --json report.json
     """
     kinds = _kinds(fail_on or [])
     outputs = Outputs(json, html, trace, timeline)
     outputs.check()
+    sources = _log_sources(logs or [], ranks)
     from llmprism.cli.screen import progress_bar
 
     with progress_bar(quiet=quiet) as progress:
@@ -118,6 +134,8 @@ def diagnose(
             watched_until_ns=None if until is None else moment_ns(until),
             progress=progress,
         )
+    if sources is not None:
+        report = _with_logs(report, sources)
     outputs.write(report)
     if not (quiet or outputs.takes_stdout()):
         show(report)
@@ -149,6 +167,26 @@ def diagnose_files(
     places = None if topology is None else read_topology(topology)
     options = RunOptions(method.value, mapping, file_format, with_events, memory_limit, watched_until_ns, jobs)
     return engine_named(engine.value, master).diagnose(flows, places, options, progress)
+
+
+def _log_sources(logs: list[str], ranks: str | None) -> LogSources | None:
+    """Where the logs are, found before any work is done; None where none were given."""
+    from pathlib import Path
+
+    if not logs:
+        if ranks is not None:
+            raise UsageError("--ranks says who is who in logs: give --logs with it")
+        return None
+    from llmprism.verdict import LogSources, find_log_folders, read_rank_file
+
+    listed = None if ranks is None else read_rank_file(Path(ranks))
+    return LogSources(tuple(folder for option in logs for folder in find_log_folders(option)), listed)
+
+
+def _with_logs(report: Report, sources: LogSources) -> Report:
+    from llmprism.verdict import read_logs, read_together
+
+    return read_together(report, read_logs(sources.folders), sources.listed)
 
 
 def moment_ns(text: str) -> int:

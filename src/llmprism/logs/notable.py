@@ -22,7 +22,9 @@ _MAX_CHARS: Final = 400
 class NotableLine:
     """The first of `count` such lines of one actor. `time_ns` 0: unknown; `own_time`: the line carries its time.
 
-    `survived`: the run went on after it. `late`: it came after the run had ended well.
+    `survived`: the run went on after it. `late`: it came after the run had ended well. `cause`, `meaning` and `advice`
+    are what the fault library says of such lines, None and empty where it says nothing. `node` is the host that the
+    line or its file names: kernel logs belong to a host, not to a rank.
     """
 
     actor: int
@@ -37,6 +39,9 @@ class NotableLine:
     survived: bool
     late: bool
     own_time: bool
+    node: str | None = None
+    meaning: str = ""
+    advice: str = ""
 
 
 def notable_lines(log: JobLog, members: Members, progress: Progress) -> tuple[NotableLine, ...]:
@@ -65,6 +70,9 @@ def notable_lines(log: JobLog, members: Members, progress: Progress) -> tuple[No
                 survived=not one.terminal and not one.late,
                 late=one.late,
                 own_time=one.timed,
+                node=log.writers[one.writer].identity.node or log.file_identity[one.file].node,
+                meaning=one.fault.summary if one.fault else "",
+                advice=one.fault.advice if one.fault else "",
             )
         )
     return tuple(lines)

@@ -21,6 +21,7 @@ class FindingKind(StrEnum):
     HANG = "hang"
     CRASH = "crash"
     SLOW_STORAGE = "slow_storage"
+    DIVERGED = "diverged"
 
 
 class WhereType(StrEnum):

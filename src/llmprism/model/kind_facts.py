@@ -36,6 +36,7 @@ class Need(StrEnum):
     PEERS = "replicas or groups"
     WATCHED = "silence that was watched (--until)"
     STORAGE = "transfers with storage servers"
+    LOGS = "logs of the job (--logs)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,5 +153,11 @@ KIND_FACTS: Final = {
         "load and network of the storage servers first, then the clients' mounts (nfsiostat)",
         Replay.PACE,
         (Need.STORAGE,),
+    ),
+    FindingKind.DIVERGED: KindFacts(
+        "Loss out of range",
+        "data and learning rate at that iteration; the checkpoint before it; the same step on other GPUs",
+        Replay.NONE,
+        (Need.LOGS,),
     ),
 }

@@ -10,6 +10,7 @@ from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
 from llmprism.model.topology import Topology
+from llmprism.model.verdict import LogReading
 
 __all__ = ["JobReport", "Report", "SwitchLoad"]
 
@@ -39,7 +40,10 @@ class SwitchLoad:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`addresses` names the address ids used everywhere; `notes` are sentences on what could not be decided."""
+    """`addresses` names the address ids used everywhere; `notes` are sentences on what could not be decided.
+
+    `reading` says what the logs of the jobs added to the findings; None where no logs were given.
+    """
 
     window: Window
     input: InputCounts
@@ -49,3 +53,4 @@ class Report:
     topology: Topology | None = None
     switches: tuple[SwitchLoad, ...] = ()
     notes: tuple[str, ...] = ()
+    reading: LogReading | None = None

@@ -6,7 +6,7 @@ break an encoder. Objects below the fourth level stand on one line each, which k
 lets the fast encoder write the long lists.
 
 Fields beyond the contract: `setup` on steps, `ring` on groups, `facts` on jobs, `notes` on jobs and on the report,
-`switches`, `watched_until_ns` on the window.
+`switches`, `watched_until_ns` on the window; with logs those of `verdict_json`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.report import JobReport, Report, SwitchLoad
 from llmprism.model.timeline import Steps
 from llmprism.report.job_facts import facts_document
+from llmprism.report.verdict_json import logs_document, verdict_document
 
 __all__ = ["SCHEMA", "document", "render"]
 
@@ -44,6 +45,15 @@ def render(report: Report) -> bytes:
 
 def document(report: Report) -> dict[str, Any]:
     """The document as JSON values."""
+    values = _without_logs(report)
+    if report.reading is not None:
+        for entry, verdict in zip(values["findings"], report.reading.verdicts, strict=True):
+            entry |= verdict_document(verdict, report.reading)
+        values["logs"] = logs_document(report.reading)
+    return values
+
+
+def _without_logs(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "window": {

@@ -41,6 +41,7 @@ from llmprism.report.text import (
     significant,
     sparkline,
 )
+from llmprism.report.verdict_text import log_job_lines, verdict_lines
 
 __all__ = ["NOTHING_WRONG", "print_report"]
 
@@ -79,6 +80,8 @@ class _Writer:
         self._sparkline_columns = max(1, min(_SPARKLINE_COLUMNS, width - _INDENT - _LABEL_COLUMNS))
         self._places = Places(report.topology)
         self._ascii = ascii_only
+        verdicts = report.reading.verdicts if report.reading is not None else ()
+        self._verdict_of = {id(one): verdict for one, verdict in zip(report.findings, verdicts, strict=False)}
 
     def blocks(self) -> Iterator[RenderableType]:
         yield self._verdict()
@@ -89,6 +92,7 @@ class _Writer:
             yield self._job(job)
         if listed:
             yield self._job_table(listed)
+        yield from self._logs()
         if self._report.switches:
             yield self._switches()
         yield self._input()
@@ -119,11 +123,24 @@ class _Writer:
         lines: list[RenderableType] = [Text(""), title, _Line(Text(clean(finding.summary)))]
         lines.append(_field("since", Text(self._since(finding))))
         lines.append(_field("cost", Text(_cost(finding))))
+        lines.extend(self._why(finding))
         lines.append(_field("check", Text(CHECKS[finding.kind])))
         lines.extend(_field("evidence", _evidence(item)) for item in finding.evidence[:_EVIDENCE_SHOWN])
         if len(finding.evidence) > _EVIDENCE_SHOWN:
             lines.append(_field("", Text(f"and {len(finding.evidence) - _EVIDENCE_SHOWN} more in the JSON report")))
         return Group(*lines)
+
+    def _why(self, finding: Finding) -> Iterator[RenderableType]:
+        """What the logs say of a finding; nothing where none were given."""
+        reading, verdict = self._report.reading, self._verdict_of.get(id(finding))
+        if reading is not None and verdict is not None:
+            for label, text in verdict_lines(verdict, reading, self._report.window.start_ns):
+                yield _field(label, Text(text))
+
+    def _logs(self) -> Iterator[RenderableType]:
+        for job in self._report.reading.jobs if self._report.reading is not None else ():
+            lines = [_field(label, Text(text)) for label, text in log_job_lines(job)]
+            yield Group(Text(""), Text.assemble(("Logs ", "bold"), (clean(job.name), "bold")), *lines)
 
     def _since(self, finding: Finding) -> str:
         origin = self._report.window.start_ns

@@ -86,9 +86,10 @@ def find_seats(view: JobView, members: Members) -> tuple[Seat, ...]:
     _from_order(view, members, draft)
     _left_over(view, members, draft)
     seats = []
+    several = len({rank.node for rank in view.ranks}) > 1  # a name that all hosts share names none
     for number, rank in enumerate(view.ranks):
         address, confidence, why = draft.found.get(number, (None, 0.0, "its logs name no address or host"))
-        seats.append(Seat(rank.rank, rank.node, address, round(confidence, 3), why))
+        seats.append(Seat(rank.rank, rank.node if several else None, address, round(confidence, 3), why))
     return tuple(seats)
 
 

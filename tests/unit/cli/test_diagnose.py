@@ -120,3 +120,31 @@ def test_a_time_that_is_none_is_refused(diagnosed, capsys):
     diagnosed(tiny_report())
     assert main(["diagnose", "a.csv", "--until", "yesterday"]) == 1
     assert "does not know the time 'yesterday'" in capsys.readouterr().err
+
+
+def test_logs_are_read_with_the_flows(tmp_path):
+    crash = EXAMPLES / "crash"
+    out = tmp_path / "r.json"
+    arguments = [str(crash / "flows.parquet"), "-t", str(crash / "topology.json"), "--until", "1794707819236619749"]
+    assert main(["diagnose", *arguments, "--logs", str(crash / "logs.tar.gz"), "--quiet", "--json", str(out)]) == 0
+    (finding,) = json.loads(out.read_text())["findings"]
+    assert (finding["kind"], finding["where"]["id"], finding["rank"]) == ("crash", "10.10.3.1", 6)
+    assert finding["cause"]["class"] == "hardware.node"
+    assert finding["source"] == "both"
+    (logs,) = json.loads(out.read_text())["logs"]
+    assert all(rank["confidence"] > 0.9 for rank in logs["ranks"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--logs", "no/such/folder"], "no such log file"),
+        (["--ranks", "x"], "--logs"),
+        (["--logs", "examples", "--ranks", "no/such/file"], "no/such/file"),
+    ],
+)
+def test_bad_logs_are_refused_before_any_work(diagnosed, capsys, options, says):
+    asked = diagnosed(tiny_report())
+    assert main(["diagnose", "flows.parquet", *options]) == 1
+    assert says in capsys.readouterr().err
+    assert not asked

@@ -1,0 +1,334 @@
+"""How a job ended: flows know when and who fell silent, logs know why; and which endings are no fault.
+
+The rules, by what each side says:
+
+    flows            logs                        verdict
+    stopped          failed, at that time        one finding with the logs' cause; place and kind as argued below
+    stopped          running, nobody complains   stopped; a "crash" that no peer reports is a hang: the processes live
+    stopped          cancelled, time limit       nothing, unless the job had hung long before
+    stopped          ended well                  nothing: silence after the end
+    goes on          failed                      nothing: the run survived it, or the lines are of something else
+    ends at rest     only complaints of peers    nothing: the job was ended, and its ranks say so one after the other
+    ends at rest     a rank with a cause         failed, between two steps
+    not watched      failed                      failed, by the logs alone
+    stands still     a rank behind the others    hangs, by the logs, and the flows do not contradict
+
+Kind: a rank that wrote its own fatal error has crashed, whatever the others' traffic looks like. Ranks that give up
+after a time-out and no process that died: it hung.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from llmprism.logs.notable import NotableLine
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.job import JobState
+from llmprism.model.log import Cause, CauseClass, Outcome, SignKind, Symptom
+from llmprism.model.verdict import Contradiction, Source, Verdict
+from llmprism.verdict.case import SECOND, Case, Judged, owner_of
+from llmprism.verdict.case import Outcome as Result
+from llmprism.verdict.quotes import select_lines
+from llmprism.verdict.sentences import ended_sentence, time_text
+from llmprism.verdict.suspects import Place, choose_place, has_own_cause, rank_suspects
+
+__all__ = ["judge_ending"]
+
+NEAR_NS: Final = 60 * SECOND
+"""Stops and failures further apart than this, and than twenty steps, are not the same event."""
+
+NEAR_STEPS: Final = 20
+
+TIME_OUT_NS: Final = 60 * SECOND
+"""The first complaint this long after the stop is a time-out that ran down: nobody had lost a connection before."""
+
+WATCHED_NS: Final = 5 * SECOND
+"""Silence in logs means something once a lost peer would have been reported: sockets that close are seen within it."""
+
+HUNG_BEFORE_NS: Final = 60 * SECOND
+"""A job that stood still for this long before it was cancelled had hung."""
+
+WEAK_CAUSE: Final = 0.4
+"""Causes of logs up to this sure name complaints, not a cause."""
+
+_STOPS: Final = (FindingKind.CRASH, FindingKind.HANG)
+
+
+def judge_ending(case: Case) -> Result:
+    """One finding for the end of the job, or none, with what was withdrawn and noted."""
+    result = Result()
+    stop = _stop_of(case)
+    outcome = case.diagnosis.outcome
+    if stop is not None:
+        if outcome in (Outcome.CANCELLED, Outcome.TIME_LIMIT) and not _hung_before(case, stop):
+            result.used.append(stop)
+            result.notes.append(_withdrawn(case, stop, f"the logs say that the run {_ended_how(outcome)}"))
+        elif outcome is Outcome.SUCCESS:
+            result.used.append(stop)
+            result.notes.append(_withdrawn(case, stop, "the logs say that the run ended well"))
+        else:
+            result.used.append(stop)
+            result.judged.append(_stopped(case, stop))
+    elif outcome is Outcome.FAILED:
+        _failed_without_a_stop(case, result)
+    elif case.diagnosis.symptom is Symptom.HANG and case.diagnosis.cause.cause_class is not CauseClass.NONE:
+        _hang_of_the_logs(case, result)
+    return result
+
+
+def _ended_how(outcome: Outcome) -> str:
+    return "hit its time limit" if outcome is Outcome.TIME_LIMIT else "was ended by somebody"
+
+
+def _withdrawn(case: Case, stop: Finding, why: str) -> str:
+    return f"{stop.job}: the flows alone call its end a {stop.kind.value}; {why}, so nothing is reported ({case.name})"
+
+
+def _stop_of(case: Case) -> Finding | None:
+    """The crash or hang of the flows that these logs are about, where there is one."""
+    stops = case.findings(*_STOPS)
+    if not stops:
+        return None
+    begin, end = case.log_span()
+    if begin is None or end is None:
+        return stops[-1]
+    slack = max(NEAR_NS, NEAR_STEPS * case.step_ns) + case.clock_error_ns
+    failed = case.failure_ns()
+    near = [one for one in stops if begin - case.clock_error_ns <= one.start_ns <= end + slack]
+    if failed is not None and case.diagnosis.outcome is Outcome.FAILED:
+        # a time-out may run down long after the stop; a failure before the stop is another event
+        near = [one for one in near if one.start_ns <= failed + slack]
+    return min(near, key=lambda one: abs(one.start_ns - (failed or end)), default=None)
+
+
+def _hung_before(case: Case, stop: Finding) -> bool:
+    """Whether the job stood still long before somebody ended it."""
+    ended = case.flow_time(case.view.last_ns)
+    return ended is not None and ended - stop.start_ns > max(HUNG_BEFORE_NS, NEAR_STEPS * case.step_ns)
+
+
+def _stopped(case: Case, stop: Finding) -> Judged:
+    """The flows saw the job stop; the logs failed, or say nothing of it."""
+    place = choose_place(case, stop)
+    kind, clashes = _kind_of(case, stop, place)
+    cause = _cause(case, kind, place)
+    source = Source.BOTH if case.diagnosis.outcome is Outcome.FAILED or place.source is Source.BOTH else Source.FLOWS
+    if kind is not stop.kind:
+        source = Source.BOTH
+    where = stop.where if place.address is None else Where(WhereType.GPU, place.address)
+    failed = case.failure_ns()
+    waited = _waited(case, stop.start_ns)
+    lost = max(stop.lost_gpu_seconds, max(case.size - 1, 0) * waited / SECOND if stop.end_ns is None else 0.0)
+    iteration = _iteration(case, stop)
+    evidence = [*stop.evidence, *_log_evidence(case)]
+    if failed is not None and case.diagnosis.outcome is Outcome.FAILED:
+        evidence.append(Evidence("seconds from the stop in the flows to the first line about it", (failed -
+        stop.start_ns) / SECOND))  # fmt: skip
+    confidence = max(place.confidence if place.address else 0.0, stop.confidence * (0.8 if clashes else 1.0))
+    finding = replace(
+        stop,
+        kind=kind,
+        where=where,
+        confidence=min(confidence, 0.99),
+        lost_gpu_seconds=lost,
+        summary=ended_sentence(
+            kind,
+            place,
+            cause,
+            topology=case.report.topology,
+            iteration=iteration,
+            others=case.size - 1,
+            waited_ns=waited if stop.end_ns is None else 0,
+            lost_gpu_seconds=lost,
+            back_after_ns=None if stop.end_ns is None else stop.end_ns - stop.start_ns,
+        ),
+        evidence=tuple(evidence),
+    )
+    verdict = Verdict(
+        source,
+        cause,
+        owner_of(cause.cause_class),
+        place.rank,
+        place.node,
+        iteration,
+        case.number,
+        rank_suspects(case, stop, place),
+        (*place.contradictions, *clashes),
+        _lines(case, place, stop),
+        stop,
+    )
+    return Judged(finding, verdict)
+
+
+def _kind_of(case: Case, stop: Finding, place: Place) -> tuple[FindingKind, tuple[Contradiction, ...]]:
+    """Crash or hang, where the two sides differ."""
+    found = case.diagnosis
+    failed = case.failure_ns()
+    own = bool(found.suspects) and has_own_cause(case, found.suspects[0])
+    if stop.kind is FindingKind.HANG and own and found.symptom is Symptom.CRASH:
+        why = "the rank wrote a fatal error of its own; others go on sending to it until they give up"
+        said = f"rank {place.rank} failed: {found.cause.summary}"
+        return FindingKind.CRASH, (Contradiction("kind", "the job hangs", said, Source.LOGS, why),)
+    if stop.kind is FindingKind.CRASH and found.outcome is Outcome.FAILED and not own and failed is not None:
+        late = failed - stop.start_ns
+        if found.symptom is Symptom.HANG and late > TIME_OUT_NS + case.clock_error_ns:
+            why = f"the first complaint came {time_text(late)} after the stop, as a time-out: no connection was lost"
+            clash = Contradiction("kind", "a rank died", "the ranks gave up waiting", Source.LOGS, why)
+            return FindingKind.HANG, (clash,)
+    if stop.kind is FindingKind.CRASH and _nobody_complains(case, stop):
+        watched = time_text(case.report.window.end_ns - stop.start_ns)
+        why = f"no rank reports a lost peer in the {watched} that were watched: a process that dies is missed"
+        said = f"all {len(case.view.ranks)} ranks stop without a word"
+        return FindingKind.HANG, (Contradiction("kind", "a rank died", said, Source.LOGS, why),)
+    return stop.kind, ()
+
+
+def _nobody_complains(case: Case, stop: Finding) -> bool:
+    """Whether all ranks have logs that reach the stop and none speaks of trouble, although there was time for it."""
+    whole = len(case.view.ranks) >= case.size and case.fit is not None
+    watched = case.report.window.end_ns - stop.start_ns > max(WATCHED_NS, 2 * case.step_ns)
+    last = case.flow_time(case.view.last_ns)
+    reaches = last is not None and last >= stop.start_ns - case.clock_error_ns - 2 * case.step_ns
+    troubled = any(not line.late and not line.survived for line in case.view.lines)
+    quiet = case.diagnosis.outcome in (Outcome.RUNNING, Outcome.UNKNOWN)
+    return whole and watched and reaches and quiet and not troubled and stop.end_ns is None
+
+
+def _cause(case: Case, kind: FindingKind, place: Place) -> Cause:
+    """The logs' cause where they have one; the silence of the flows supports a rank that died without a word."""
+    cause = case.diagnosis.cause
+    if cause.cause_class is CauseClass.NONE or case.diagnosis.outcome not in (
+        Outcome.FAILED,
+        Outcome.UNKNOWN,
+        Outcome.RUNNING,
+    ):
+        what = "no log says why" if kind is FindingKind.CRASH else "it waits or computes for ever; no log says why"
+        return Cause(CauseClass.UNKNOWN, None, 0.2, what, "")
+    if cause.cause_class is CauseClass.HARDWARE_NODE and cause.signature is None and place.source is Source.BOTH:
+        return replace(cause, confidence=round(1 - (1 - cause.confidence) * 0.7, 2))
+    return cause
+
+
+def _waited(case: Case, since_ns: int) -> int:
+    """How long the other ranks waited: until their last line about it, or until the flows were no longer watched."""
+    last = case.flow_time(case.view.last_ns)
+    by_logs = last - since_ns if last is not None and case.diagnosis.outcome is Outcome.FAILED else 0
+    by_flows = case.report.window.end_ns - since_ns if case.diagnosis.outcome is not Outcome.FAILED else 0
+    waited = max(by_logs, by_flows, 0)
+    return waited if waited > case.clock_error_ns + SECOND else 0
+
+
+def _iteration(case: Case, stop: Finding) -> int | None:
+    """The iteration by the job's own count: a log that failed says it, else the steps that the flows saw end."""
+    counted = case.fit is not None and case.fit.stride == 1 and case.diagnosis.outcome is not Outcome.FAILED
+    if counted and case.fit is not None and case.job is not None:
+        return int((case.job.timeline.steps.end_ns <= stop.start_ns).sum()) - case.fit.shift
+    return case.diagnosis.iteration
+
+
+def _log_evidence(case: Case) -> list[Evidence]:
+    complain = {line.actor for line in case.view.lines if not line.survived and not line.late and line.actor >= 0}
+    lines = sum(line.count for line in case.view.lines if not line.survived and not line.late)
+    found = []
+    if lines:
+        found.append(Evidence("log lines about it", lines, 0))
+        found.append(Evidence("ranks that write of it", len(complain)))
+    last = [rank.last_iteration for rank in case.view.ranks if rank.last_iteration is not None]
+    if last:
+        found.append(Evidence("last iteration in the logs, lowest and highest rank apart", max(last) - min(last), 0))
+    return found
+
+
+def _lines(case: Case, place: Place, stop: Finding | None) -> tuple[int, ...]:
+    actor = next(
+        (n for n, rank in enumerate(case.view.ranks) if place.rank is not None and rank.rank == place.rank), -1
+    )
+
+    def bears(line: NotableLine) -> bool:
+        when = case.line_time(line)
+        early = stop is not None and when is not None and when < stop.start_ns - NEAR_NS - NEAR_STEPS * case.step_ns
+        return not line.survived and not line.late and not early
+
+    return select_lines(case, bears, lambda line: line.actor == actor)
+
+
+def _failed_without_a_stop(case: Case, result: Result) -> None:
+    """The logs say that the run failed; the flows saw no crash and no hang."""
+    failed, cause = case.failure_ns(), case.diagnosis.cause
+    if case.job is not None and failed is not None:
+        after = case.steps_after(failed)
+        if after >= 2:
+            result.notes.append(
+                f"{case.name}: the logs speak of a failure ({cause.summary}), but the flows show {after} more steps: "
+                "nothing is reported"
+            )
+            return
+        at_rest = case.job.state in (JobState.ENDED, JobState.RUNNING)
+        watched = failed <= case.report.window.end_ns + case.clock_error_ns
+        weak = cause.confidence <= WEAK_CAUSE and not case.diagnosis.suspects
+        if at_rest and weak and watched:
+            result.notes.append(
+                f"{case.name}: ranks complain of each other ({cause.summary}), but the traffic shows no rank that "
+                "stopped before the others and ends at the end of a step: the job was ended, nothing is reported"
+            )
+            return
+    result.judged.append(_by_logs(case, FindingKind.CRASH, failed))
+
+
+def _hang_of_the_logs(case: Case, result: Result) -> None:
+    """The logs' numbers show a rank behind the others; the flows show no stop."""
+    sign = next((one for one in case.diagnosis.signs if one.kind is SignKind.HANG and one.lasts), None)
+    if case.job is not None and case.job.timeline.steps.count and sign is not None:
+        ends = case.job.timeline.steps.end_ns
+        idle = case.report.window.end_ns - int(ends[-1])
+        last = case.flow_time(case.view.last_ns)
+        if idle < 2 * case.step_ns + SECOND or (last is not None and case.steps_after(last) >= 2):
+            result.notes.append(f"{case.name}: {sign.summary}; the flows show steps up to the end: no hang is reported")
+            return
+        if case.job.state in (JobState.ENDED, JobState.RUNNING) and case.diagnosis.cause.confidence < 0.5:
+            result.notes.append(f"{case.name}: {sign.summary}; the traffic ends where it rests: no hang is reported")
+            return
+    result.judged.append(_by_logs(case, FindingKind.HANG, None))
+
+
+def _by_logs(case: Case, kind: FindingKind, failed_ns: int | None) -> Judged:
+    """A finding that rests on the logs alone."""
+    found = case.diagnosis
+    if found.symptom is Symptom.HANG:
+        kind = FindingKind.HANG
+    place = choose_place(case, None)
+    last = case.flow_time(case.view.last_ns)
+    start = failed_ns if failed_ns is not None else last if last is not None else case.report.window.start_ns
+    waited = max(0, (last or start) - start)
+    waited = waited if waited > case.clock_error_ns + SECOND else 0
+    lost = max(case.size - 1, 0) * waited / SECOND
+    job = case.job.job.id if case.job is not None else None
+    where = Where(WhereType.GPU, place.address) if place.address else Where(WhereType.JOB, job or case.name)
+    summary = ended_sentence(
+        kind,
+        place,
+        found.cause,
+        topology=case.report.topology,
+        iteration=found.iteration,
+        others=case.size - 1,
+        waited_ns=waited,
+        lost_gpu_seconds=lost,
+    )
+    confidence = max(found.cause.confidence, place.confidence if place.address else 0.0)
+    finding = Finding(
+        kind, job, where, start, None, 1.0, round(confidence, 3), lost, summary, tuple(_log_evidence(case))
+    )
+    verdict = Verdict(
+        Source.LOGS,
+        found.cause,
+        owner_of(found.cause.cause_class),
+        place.rank,
+        place.node,
+        found.iteration,
+        case.number,
+        rank_suspects(case, None, place),
+        (),
+        _lines(case, place, None),
+    )
+    return Judged(finding, verdict)

@@ -1,0 +1,196 @@
+"""Why a job is slow: what the logs say of the place that the flows found, and slowness that only one of them shows.
+
+The flows find slow GPUs, NICs, links and storage; kernel logs and libraries speak of thermal throttling, ECC errors,
+link flaps, retries and storage that does not answer. A line counts for a finding if its kind of trouble can make that
+kind of place slow, if it is from that place (the rank, or its host), and if it was written from a little before the
+slowness began until it ended. Lines that the run survived count here: slowness is survived. A finding without a place
+takes the place of such lines, where they are all of one host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from llmprism.logs.notable import NotableLine
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.log import Cause, CauseClass, Sign, SignKind
+from llmprism.model.verdict import NamedSuspect, Source, Verdict
+from llmprism.verdict.case import SECOND, Case, Judged, Outcome, cause_of_kind, owner_of
+from llmprism.verdict.quotes import MAX_QUOTED
+from llmprism.verdict.seats import short_host
+
+__all__ = ["judge_slowness"]
+
+BEFORE_NS: Final = 10 * 60 * SECOND
+"""How long before a slowdown a line may be its cause: throttling and retries last minutes."""
+
+AFTER_NS: Final = 60 * SECOND
+
+SURE_SEAT: Final = 0.7
+"""Seats less sure than this do not move a finding to a place."""
+
+_ENDINGS: Final = (FindingKind.CRASH, FindingKind.HANG, FindingKind.DIVERGED)
+
+_CAN_SLOW: Final = {
+    FindingKind.SLOW_GPU: ("hardware.gpu", "hardware.nvlink", "hardware.node", "storage", "platform"),
+    FindingKind.SLOW_NIC: ("hardware.nic", "network"),
+    FindingKind.SLOW_LINK: ("hardware.nic", "network"),
+    FindingKind.SLOW_SWITCH: ("network",),
+    FindingKind.SLOW_GROUP: ("hardware", "network"),
+    FindingKind.CONGESTION: ("network",),
+    FindingKind.SLOW_STORAGE: ("storage",),
+    FindingKind.STALL: ("hardware", "network", "storage", "platform"),
+    FindingKind.SLOW_STEP: ("hardware", "network", "storage", "platform"),
+}
+"""Classes of causes, whole or by family, that can make each kind of place slow."""
+
+_KIND_OF: Final = {
+    "hardware.gpu": FindingKind.SLOW_GPU,
+    "hardware.nvlink": FindingKind.SLOW_GPU,
+    "hardware.node": FindingKind.SLOW_GPU,
+    "hardware.nic": FindingKind.SLOW_NIC,
+}
+
+
+def judge_slowness(case: Case) -> Outcome:
+    result = Outcome()
+    for finding in case.findings():
+        if finding.kind not in _ENDINGS and case.covers(finding.start_ns):
+            result.used.append(finding)
+            result.judged.append(_explain(case, finding))
+    sign = next((one for one in case.diagnosis.signs if one.kind is SignKind.SLOW), None)
+    if (
+        sign is not None
+        and sign.lasts
+        and not any(one.finding.kind is not FindingKind.IMBALANCE for one in result.judged)
+    ):
+        _slow_by_logs(case, sign, result)
+    return result
+
+
+def _explain(case: Case, finding: Finding) -> Judged:
+    """A flow finding with what the logs say of it."""
+    lines = [at for at, line in enumerate(case.view.lines) if _bears(case, line, finding)]
+    sign = _slow_sign(case, finding)
+    evidence = list(finding.evidence)
+    if sign is not None and sign.value is not None and sign.expected is not None:
+        evidence.append(Evidence("seconds per iteration in the logs", sign.value, sign.expected))
+    cause = cause_of_kind(finding)
+    source = Source.BOTH if lines or sign is not None else Source.FLOWS
+    seen = finding
+    if lines:
+        cause, finding = _with_lines(case, finding, lines)
+        evidence.append(Evidence("log lines about it", sum(case.view.lines[at].count for at in lines), 0))
+    seat = case.seat_at(case.address_of(finding))
+    rank, node = (seat.rank, seat.node) if seat is not None else (None, None)
+    suspects: tuple[NamedSuspect, ...] = ()
+    if (address := case.address_of(finding)) is not None:
+        why = "flows" if not lines else "flows and logs"
+        suspects = (NamedSuspect(address, rank, node, round(finding.confidence, 3), why),)
+    verdict = Verdict(
+        source, cause, owner_of(cause.cause_class), rank, node, _iteration(case, finding), case.number, suspects, (),
+        tuple(lines[:MAX_QUOTED]), seen,
+    )  # fmt: skip
+    return Judged(replace(finding, evidence=tuple(evidence)), verdict)
+
+
+def _bears(case: Case, line: NotableLine, finding: Finding) -> bool:
+    """Whether a line can be about the cause of a finding: its kind of trouble, its time, its place."""
+    if line.late or line.cause is None or line.role == "cascade":
+        return False
+    family = line.cause.split(".", 1)[0]
+    if not {line.cause, family} & set(_CAN_SLOW.get(finding.kind, ())):
+        return False
+    when = case.line_time(line)
+    end = finding.end_ns if finding.end_ns is not None else case.report.window.end_ns
+    if when is not None and not finding.start_ns - BEFORE_NS <= when <= end + AFTER_NS:
+        return False
+    wanted = case.address_of(finding)
+    if wanted is None:
+        return when is not None
+    return wanted in _addresses(case, line) and (when is not None or line.cause.startswith("hardware"))
+
+
+def _addresses(case: Case, line: NotableLine) -> set[str]:
+    """Addresses that a line can be about: its rank's, or all of its host's."""
+    address, _ = case.line_address(line)
+    found = {address} if address is not None else set()
+    servers = case.report.topology.server_of() if case.report.topology else {}
+    hosts = {short_host(line.node)} if line.node else set()
+    if address is not None and line.cause is not None and line.cause.startswith(("hardware.node", "storage")):
+        hosts.add(short_host(servers.get(address, "")))
+    found |= {one for one, server in servers.items() if short_host(server) in hosts}
+    return found
+
+
+def _with_lines(case: Case, finding: Finding, lines: list[int]) -> tuple[Cause, Finding]:
+    """The cause that the lines name, and the finding with it in its sentence and, where it had no place, at theirs."""
+    first = min((case.view.lines[at] for at in lines), key=lambda line: (line.role != "root", line.time_ns))
+    confidence = round(min(0.9, 0.6 + 0.1 * len(lines)), 2)
+    cause = Cause(
+        CauseClass(first.cause or CauseClass.UNKNOWN), first.signature, confidence, first.meaning, first.advice
+    )
+    places = [_addresses(case, case.view.lines[at]) for at in lines]
+    shared = set.intersection(*places) if places else set()
+    _, sure = case.line_address(first)
+    movable = case.address_of(finding) is None and finding.kind in (FindingKind.SLOW_STEP, FindingKind.STALL)
+    if movable and len(shared) == 1 and (sure >= SURE_SEAT or first.node):
+        kind = _KIND_OF.get(str(first.cause), finding.kind) if finding.kind is FindingKind.SLOW_STEP else finding.kind
+        type_ = WhereType.NIC if kind is FindingKind.SLOW_NIC else WhereType.GPU
+        finding = replace(finding, kind=kind, where=Where(type_, next(iter(shared))), confidence=0.6)
+    host = f" on {first.node}" if first.node else ""
+    return cause, replace(finding, summary=f"{finding.summary.rstrip('.')}; logs{host}: {first.meaning}")
+
+
+def _iteration(case: Case, finding: Finding) -> int | None:
+    """The iteration, by the job's own count, in which a finding began."""
+    if case.fit is None or case.job is None or case.fit.stride != 1:
+        return None
+    return int((case.job.timeline.steps.end_ns <= finding.start_ns).sum()) - case.fit.shift
+
+
+def _slow_sign(case: Case, finding: Finding) -> Sign | None:
+    """The slowdown in the logs that began within the finding's time, where there is one."""
+    for sign in case.diagnosis.signs:
+        if sign.kind is not SignKind.SLOW or sign.time_ns is None:
+            continue
+        when = case.flow_time(sign.time_ns)
+        end = finding.end_ns if finding.end_ns is not None else case.report.window.end_ns
+        slack = case.clock_error_ns + 5 * case.step_ns
+        if when is not None and finding.start_ns - slack <= when <= end + slack:
+            return sign
+    return None
+
+
+def _slow_by_logs(case: Case, sign: Sign, result: Outcome) -> None:
+    """Iterations that became slower by the logs, and nothing that the flows found: reported if their steps show it."""
+    ratio = sign.value / sign.expected if sign.value and sign.expected else 1.0
+    when = case.flow_time(sign.time_ns) if sign.time_ns is not None else None
+    if case.job is None or case.job.timeline.steps.count < 10 or when is None:
+        seen = None
+    else:
+        steps = case.job.timeline.steps
+        lengths = np.diff(steps.end_ns)
+        after = steps.end_ns[1:] > when
+        seen = float(np.median(lengths[after]) / np.median(lengths[~after])) if after.any() and (~after).any() else None
+    if seen is not None and seen < 1 + (ratio - 1) / 2:
+        result.notes.append(
+            f"{case.name}: {sign.summary}; the flows show steps of {seen:.2f} times the length: nothing is reported"
+        )
+        return
+    start = when if when is not None else case.report.window.start_ns
+    job = case.job.job.id if case.job is not None else None
+    cause = case.diagnosis.cause
+    evidence = [Evidence("seconds per iteration in the logs", sign.value or 0.0, sign.expected)]
+    if seen is not None:
+        evidence.append(Evidence("length of steps in the flows, after to before", seen, 1))
+    finding = Finding(
+        FindingKind.SLOW_STEP, job, Where(WhereType.JOB, job or case.name), start, None, max(0.0, 1 - 1 / ratio),
+        sign.confidence, 0.0, f"The job became slower: {sign.summary}", tuple(evidence),
+    )  # fmt: skip
+    source = Source.LOGS if seen is None else Source.BOTH
+    verdict = Verdict(source, cause, owner_of(cause.cause_class), iteration=sign.iteration, log_job=case.number)
+    result.judged.append(Judged(finding, verdict))

@@ -1,0 +1,128 @@
+"""Ranked suspects of a job by both kinds of evidence, and which of the two is believed where they name different ones.
+
+The flows see who fell silent first; a log sees what its rank says. So a rank that wrote down its own fatal error is
+believed before the flows, if it is known where it sits. A rank that is blamed because others complain of it, or because
+it said nothing, is weaker evidence than the silence that the flows measured. Where the seat itself is a guess, the rank
+that failed and the address that fell silent are one and the same: each tells who the other is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from llmprism.model.finding import Finding
+from llmprism.model.log import EventRole, Suspect
+from llmprism.model.verdict import Contradiction, NamedSuspect, Seat, Source
+from llmprism.verdict.case import Case
+
+__all__ = ["Place", "choose_place", "has_own_cause", "rank_suspects"]
+
+SURE_SEAT: Final = 0.87
+"""Seats that are surer than this come from an address or a host, not from a usual order of ranks."""
+
+MAX_SUSPECTS: Final = 5
+WEAK_SCORE: Final = 0.5
+"""Factor on scores of ranks that are ranked but not named by the logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where it is: an address (None: not known), the rank there, how sure, and what had to be decided for it."""
+
+    address: str | None
+    rank: int | None
+    node: str | None
+    confidence: float
+    source: Source
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+def has_own_cause(case: Case, suspect: Suspect) -> bool:
+    """Whether the suspect itself wrote the line that started it."""
+    return any(
+        event.role is EventRole.ROOT and suspect.rank in event.ranks and suspect.rank is not None
+        for event in case.diagnosis.events
+    )
+
+
+def choose_place(case: Case, finding: Finding | None) -> Place:
+    """Who is to blame by the flow finding (None: there is none) and by the logs' first suspect."""
+    named = case.diagnosis.suspects[0] if case.diagnosis.suspects else None
+    address = case.address_of(finding) if finding is not None else None
+    seat = case.seat_of_rank(named.rank) if named is not None else None
+    if finding is not None and address is not None:
+        if named is None:
+            return _by_flows(case, finding, address)
+        return _by_both(case, finding, address, named)
+    if named is None:
+        return Place(None, None, None, 0.0, Source.FLOWS if finding is not None else Source.LOGS)
+    where = seat.address if seat is not None else None
+    confidence = named.score * (seat.confidence if seat is not None and where else 1.0)
+    return Place(where, named.rank, _node(seat, named), confidence, Source.LOGS)
+
+
+def _node(seat: Seat | None, named: Suspect) -> str | None:
+    return seat.node if seat is not None else named.node
+
+
+def _by_flows(case: Case, finding: Finding, address: str) -> Place:
+    seat = case.seat_at(address)
+    rank, node = (seat.rank, seat.node) if seat is not None else (None, None)
+    return Place(address, rank, node, finding.confidence, Source.FLOWS)
+
+
+def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Place:
+    seat = case.seat_of_rank(named.rank)
+    own = has_own_cause(case, named)
+    both = 1 - (1 - finding.confidence) * (1 - named.score)
+    if seat is None or seat.address is None:
+        return Place(address, named.rank, _node(seat, named), both if own else finding.confidence, Source.BOTH)
+    if seat.address == address:
+        return Place(address, named.rank, _node(seat, named), 1 - (1 - finding.confidence) * (1 - named.score *
+        seat.confidence),
+                     Source.BOTH)  # fmt: skip
+    flows = f"{address} fell silent first"
+    logs = f"rank {named.rank} at {seat.address}: {named.why}"
+    if own and seat.confidence > SURE_SEAT:
+        why = "the rank wrote its own fatal error before anybody complained, and its address is known"
+        clash = Contradiction("place", flows, logs, Source.LOGS, why)
+        return Place(seat.address, named.rank, _node(seat, named), named.score * seat.confidence, Source.LOGS, (clash,))
+    if own:
+        why = f"where rank {named.rank} sits is a guess ({seat.why}); the address that fell silent is taken for its own"
+        clash = Contradiction("place", flows, logs, Source.FLOWS, why)
+        return Place(address, named.rank, _node(seat, named), finding.confidence * 0.9, Source.BOTH, (clash,))
+    why = "the logs have only the word of others; the flows saw who fell silent first"
+    clash = Contradiction("place", flows, logs, Source.FLOWS, why)
+    there = case.seat_at(address)
+    rank, node = (there.rank, there.node) if there is not None else (None, None)
+    return Place(address, rank, node, finding.confidence * 0.8, Source.FLOWS, (clash,))
+
+
+def rank_suspects(case: Case, finding: Finding | None, place: Place) -> tuple[NamedSuspect, ...]:
+    """Everyone that either side names, the chosen place first, then by the scores of both put together."""
+    scores: dict[tuple[str | None, int | None], tuple[float, list[str], str | None]] = {}
+
+    def add(address: str | None, rank: int | None, node: str | None, score: float, why: str) -> None:
+        before, words, known = scores.get((address, rank), (0.0, [], node))
+        scores[address, rank] = (1 - (1 - before) * (1 - min(score, 0.99)), [*words, why], known or node)
+
+    if finding is not None and (address := case.address_of(finding)) is not None:
+        seat = case.seat_at(address)
+        rank = place.rank if address == place.address else seat.rank if seat is not None else None
+        add(address, rank, seat.node if seat is not None else None, finding.confidence, "flows: silent or late first")
+    named = {suspect.rank for suspect in case.diagnosis.suspects}
+    weaker = [one for one in case.diagnosis.ranking if one.rank not in named]
+    for suspect in (*case.diagnosis.suspects, *weaker):
+        seat = case.seat_of_rank(suspect.rank)
+        where = seat.address if seat is not None else None
+        if suspect.rank is not None and suspect.rank == place.rank:
+            where = place.address
+        sure = seat.confidence if seat is not None and seat.address else 1.0
+        score = suspect.score * sure * (1.0 if suspect.rank in named else WEAK_SCORE)
+        add(where, suspect.rank, _node(seat, suspect), score, f"logs: {suspect.why}")
+    ordered = sorted(scores.items(), key=lambda item: (item[0][0] != place.address or not place.address, -item[1][0]))
+    return tuple(
+        NamedSuspect(address, rank, node, round(score, 3), "; ".join(words))
+        for (address, rank), (score, words, node) in ordered[:MAX_SUSPECTS]
+    )

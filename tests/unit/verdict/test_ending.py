@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llmprism.model.finding import FindingKind
+from llmprism.model.job import JobState
+from llmprism.model.log import CauseClass
+from llmprism.model.report import Report
+from llmprism.model.verdict import Owner, Source
+from report_builders import job_report, report_of
+from verdict_builders import step_ends
+from written_logs import SECOND, stop_finding, together, write_job
+
+MEMBERS = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
+ENDS = step_ends(40)
+STOP = int(ENDS[-1]) + SECOND // 10
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+CLOSED = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [{}]:36039"
+TIMED_OUT = (
+    "[rank{0}]:[E1115 02:00:00.000000000 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=41, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600010 milliseconds before timing out."
+)
+
+
+def stopped(kind: FindingKind, place: str, *, end_s: float = 20, confidence: float = 0.7) -> Report:
+    state = JobState.CRASHED if kind is FindingKind.CRASH else JobState.HUNG
+    finding = stop_finding(kind, place, STOP, confidence)
+    return report_of(job_report("job-a", MEMBERS, ENDS, state), findings=(finding,), end_s=end_s)
+
+
+def complaints(dead: int, seconds: float = 0.5) -> dict[int, list[tuple[float, str]]]:
+    return {rank: [(seconds, CLOSED.format(MEMBERS[dead]))] for rank in range(4) if rank != dead}
+
+
+def test_a_crash_gains_its_cause(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={**complaints(2), 2: [(0.2, OOM)]})
+    report = together(stopped(FindingKind.CRASH, "10.0.0.3"), folder)
+    (finding,), reading = report.findings, report.reading
+    assert reading is not None
+    (verdict,) = reading.verdicts
+    assert (finding.kind, finding.where.id) == (FindingKind.CRASH, "10.0.0.3")
+    assert verdict.cause.cause_class is CauseClass.USER_RESOURCE
+    assert (verdict.rank, verdict.source, verdict.owner) == (2, Source.BOTH, Owner.JOB_OWNER)
+    assert verdict.iteration in (40, 41)
+    assert finding.confidence > 0.9
+    assert finding.summary.startswith("Rank 2 (10.0.0.3")
+    assert "out of GPU memory" in finding.summary
+    assert "the other 3 ranks" in finding.summary
+    assert reading.quotes[verdict.quotes[0]].address == "10.0.0.3"
+    assert "OutOfMemoryError" in reading.quotes[verdict.quotes[0]].text
+    assert not verdict.contradictions
+    assert verdict.suspects[0].address == "10.0.0.3"
+
+
+def test_a_known_rank_that_wrote_its_own_error_is_believed_before_the_flows(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={**complaints(2), 2: [(0.2, OOM)]})
+    report = together(stopped(FindingKind.CRASH, "10.0.0.4"), folder)
+    assert report.findings[0].where.id == "10.0.0.3"
+    assert report.reading is not None
+    (clash,) = report.reading.verdicts[0].contradictions
+    assert (clash.about, clash.believed) == ("place", Source.LOGS)
+    assert "10.0.0.4" in clash.flows
+    assert [one.address for one in report.reading.verdicts[0].suspects[:2]] == ["10.0.0.3", "10.0.0.4"]
+
+
+def test_a_rank_that_only_others_complain_of_is_not_believed_before_the_flows(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=complaints(2))
+    report = together(stopped(FindingKind.CRASH, "10.0.0.4", confidence=0.9), folder)
+    assert report.findings[0].where.id == "10.0.0.4"
+    assert report.reading is not None
+    (clash,) = report.reading.verdicts[0].contradictions
+    assert clash.believed is Source.FLOWS
+    assert report.reading.verdicts[0].rank == 3
+
+
+def test_logs_place_a_stop_that_the_flows_could_not(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={**complaints(1), 1: [(0.2, OOM)]})
+    assert together(stopped(FindingKind.CRASH, "job-a"), folder).findings[0].where.id == "10.0.0.2"
+
+
+def test_a_rank_that_died_while_others_still_sent_to_it_has_crashed(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={**complaints(1, 9), 1: [(0.2, OOM)]})
+    report = together(stopped(FindingKind.HANG, "10.0.0.2"), folder)
+    assert report.findings[0].kind is FindingKind.CRASH
+    assert report.jobs[0].state is JobState.CRASHED
+    assert "waited for" in report.findings[0].summary
+
+
+def test_silence_of_all_logs_makes_a_hang_of_a_crash(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS)
+    report = together(stopped(FindingKind.CRASH, "job-a"), folder)
+    assert report.findings[0].kind is FindingKind.HANG
+    assert report.jobs[0].state is JobState.HUNG
+    assert report.reading is not None
+    assert report.reading.verdicts[0].contradictions[0].about == "kind"
+    assert report.reading.verdicts[0].iteration == 41
+
+
+def test_silence_that_was_hardly_watched_changes_nothing(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS)
+    report = together(stopped(FindingKind.CRASH, "job-a", end_s=1), folder)
+    assert report.findings[0].kind is FindingKind.CRASH
+
+
+def test_time_outs_long_after_the_stop_are_of_a_hang(tmp_path: Path) -> None:
+    late = {rank: [(600, TIMED_OUT.format(rank))] for rank in range(4)}
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=late)
+    report = together(stopped(FindingKind.CRASH, "10.0.0.4", end_s=700), folder)
+    assert report.findings[0].kind is FindingKind.HANG
+    assert report.findings[0].where.id == "10.0.0.4"
+    assert "10 min" in report.findings[0].summary
+
+
+CANCELLED = "slurmstepd: error: *** STEP 7.0 ON node0 CANCELLED AT 2027-01-15T08:00:00 ***"
+
+
+@pytest.mark.parametrize("line", ["[after training is done] finished", CANCELLED])
+def test_an_end_that_is_no_fault_is_withdrawn(tmp_path: Path, line: str) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={rank: [(0.3, line)] for rank in range(4)})
+    report = together(stopped(FindingKind.CRASH, "job-a"), folder)
+    assert report.findings == ()
+    assert report.jobs[0].state is JobState.ENDED
+    assert any("nothing is reported" in note for note in report.notes)
+
+
+def test_errors_that_the_flows_outlive_are_no_finding(tmp_path: Path) -> None:
+    report = report_of(job_report("job-a", MEMBERS, step_ends(80)))
+    after = {**complaints(2), 2: [(0.2, OOM)]}
+    folder = write_job(tmp_path / "x", step_ends(80)[:40], addresses=MEMBERS, after=after)
+    found = together(report, folder)
+    assert found.findings == ()
+    assert any("more steps" in note for note in found.notes)
+
+
+def test_complaints_of_a_job_that_was_ended_are_no_finding(tmp_path: Path) -> None:
+    report = report_of(job_report("job-a", MEMBERS, ENDS, JobState.ENDED), end_s=20)
+    after = {rank: [(0.4, CLOSED.format(MEMBERS[(rank + 1) % 4]))] for rank in range(4)}
+    found = together(report, write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=after))
+    assert found.findings == ()
+    assert any("the job was ended" in note for note in found.notes)
+
+
+def test_a_cause_that_the_flows_did_not_see_is_reported_from_the_logs(tmp_path: Path) -> None:
+    report = report_of(job_report("job-a", MEMBERS, ENDS, JobState.ENDED), end_s=20)
+    after = {**complaints(2), 2: [(0.2, OOM)]}
+    found = together(report, write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=after))
+    (finding,) = found.findings
+    assert (finding.kind, finding.where.id, finding.job) == (FindingKind.CRASH, "10.0.0.3", "job-a")
+    assert found.reading is not None
+    assert found.reading.verdicts[0].source is Source.LOGS
+    assert abs(finding.start_ns - STOP) < SECOND
+
+
+def test_a_rank_behind_the_others_names_who_hangs(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, until={1: 39})
+    report = together(stopped(FindingKind.HANG, "10.0.0.2"), folder)
+    assert report.findings[0].confidence > 0.75
+    assert report.reading is not None
+    assert report.reading.verdicts[0].source is Source.BOTH
+    assert report.reading.verdicts[0].rank == 1
+
+
+def test_a_job_without_flows_is_reported_by_its_logs(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={**complaints(2), 2: [(0.2, OOM)]})
+    found = together(report_of(), folder)
+    (finding,) = found.findings
+    assert finding.job is None
+    assert finding.kind is FindingKind.CRASH
+    assert found.reading is not None
+    assert found.reading.jobs[0].job is None
