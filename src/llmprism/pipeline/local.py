@@ -29,7 +29,7 @@ from llmprism.model.timeline import Timeline
 from llmprism.parallelism import identify_layout
 from llmprism.pipeline.cluster import AnalysedJob, JobHead, PairGraph
 from llmprism.recognize.clock import cluster_clocks
-from llmprism.recognize.recognise_jobs import Draft, JobDraft, RailQuestion, rhythm_bits
+from llmprism.recognize.recognise_jobs import Draft, JobDraft, RailQuestion, question_bits
 from llmprism.recognize.segments import segments_of
 from llmprism.timeline import reconstruct_timeline
 
@@ -105,7 +105,7 @@ class LocalCluster:
 
     def rails(self, draft: Draft, questions: Sequence[RailQuestion]) -> list[float]:
         pieces, clusters = self.pieces(draft), draft.clusters
-        return [rhythm_bits(pieces, clusters[one.left], clusters[one.right], one.step_ns) for one in questions]
+        return [question_bits(pieces, one, clusters[one.left], clusters[one.right]) for one in questions]
 
     def analyse(
         self, draft: Draft, jobs: Sequence[JobDraft], report_share: Callable[[float], None]

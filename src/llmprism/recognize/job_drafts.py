@@ -74,10 +74,10 @@ def draft_jobs(draft: Draft, joined: Joined, answers: Sequence[float], topology:
     groups = [
         (group, [joined.clusters[i] for i in group.clusters])
         for group in job_groups(joined, answers)
-        if any(joined.clusters[i].training for i in group.clusters)
+        if group.trains > 0.0
     ]
     members = [np.unique(np.concatenate([cluster.members for cluster in clusters])) for _, clusters in groups]
-    clocks = [_majority([cluster.clocks[0] for cluster in clusters if cluster.clocks]) for _, clusters in groups]
+    clocks = [_majority([cluster for cluster in clusters if cluster.clocks]) for _, clusters in groups]
     paces = [
         JobPace(own, clock.clock if clock is not None else None) for own, clock in zip(members, clocks, strict=True)
     ]
@@ -149,21 +149,26 @@ def _job(
     )
 
 
-def _majority(candidates: list[ClockCandidate]) -> ClockCandidate | None:
-    """Of the clocks that have the period that most have, the one that tells most steps most plainly."""
-    if not candidates:
+def _majority(clusters: list[Cluster]) -> ClockCandidate | None:
+    """Of the clocks that have the period that most traffic has, the one that tells most steps most plainly."""
+    if not clusters:
         return None
-    usual = float(np.median([one.clock.period_ns for one in candidates]))
+    candidates = [cluster.clocks[0] for cluster in clusters]
+    periods = np.array([one.clock.period_ns for one in candidates])
+    order = np.argsort(periods, kind="stable")
+    below = np.cumsum(np.array([cluster.bytes for cluster in clusters], dtype=np.float64)[order])
+    usual = float(periods[order[np.searchsorted(below, below[-1] / 2.0)]])
     agreeing = [one for one in candidates if abs(one.clock.period_ns - usual) <= SAME_PERIOD * usual]
     return max(agreeing or candidates, key=lambda one: (one.clock.dominance * one.clock.steps, one.clock.dominance))
 
 
 def _confidence(candidate: ClockCandidate | None, group: JobGroup) -> float:
     """Without visible steps a cluster is only a guess; with them the doubt shrinks with their number, and what is left
-    is that of its joints: parts that hold together barely, others that are kept out barely."""
+    is that of its joints (parts that hold together barely, others that are kept out barely) and whether it trains."""
     if candidate is None:
         return 0.3
     clock = candidate.clock
     shown = (1.0 - UNCLEAR * (1.0 - clock.dominance)) * (1.0 - 0.5 / max(clock.steps, 1))
-    held, apart = (float(1.0 / (1.0 + np.exp2(-bits))) for bits in (group.held_by, group.kept_apart))
-    return round(shown * held * apart, 3)
+    doubts = (group.held_by, group.kept_apart, group.trains)
+    held, apart, trains = (float(1.0 / (1.0 + np.exp2(-bits))) for bits in doubts)
+    return round(shown * held * apart * trains, 3)

@@ -5,13 +5,15 @@ and where those do not settle it what the messages say (`rhythm`). Two sets of c
 measured between them speaks for it on average (rails see the same steps, so their answers do not add up): one chance
 likeness does not outweigh several differences.
 
+A cluster whose steps do not show is compared with itself too (`coherence`): what serves requests is no job.
+
 The comparison of messages needs transfers, which may lie elsewhere: `join_clusters` asks, `job_groups` hears.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,7 +29,7 @@ __all__ = ["JobGroup", "Joined", "RailQuestion", "job_groups", "joined_by_clocks
 class RailQuestion:
     """Are these two clusters (indices) of one job? Their transfers must answer, `bits` speak for it already.
 
-    `step_ns` is about one step, 0 where none is known.
+    `step_ns` is about one step, 0 where none is known. A cluster and itself: does it train at all?
     """
 
     left: int
@@ -48,11 +50,13 @@ class Joined:
 @dataclass(frozen=True, slots=True)
 class JobGroup:
     """Clusters (indices) of one job; `held_by` are the fewest bits that hold two parts of it together, `kept_apart` the
-    fewest that keep anything else out (infinite where nothing was in question)."""
+    fewest that keep anything else out, `trains` those for the surest of them training (infinite where nothing was in
+    question)."""
 
     clusters: tuple[int, ...]
     held_by: float
     kept_apart: float
+    trains: float = np.inf
 
 
 def joined_by_clocks(clusters: list[Cluster], found: Sequence[Candidate], rules: RecognitionRules = RULES) -> Joined:
@@ -78,7 +82,14 @@ def joined_by_clocks(clusters: list[Cluster], found: Sequence[Candidate], rules:
             step_ns = max(one.clock.period_ns if one.clock is not None else 0.0 for one in (a, b))
             questions.append(RailQuestion(i, j, step_ns, bits))
     still_open = [q for q in questions if root_of.python(job, q.left) != root_of.python(job, q.right)]
-    return Joined(tuple(clusters), (*sure, *_set_ups(clusters)), tuple(_affordable(still_open, rules)))
+    unclear = [RailQuestion(i, i, 0.0, rules.trains_bits) for i, one in enumerate(clusters) if _unclear(one, rules)]
+    questions = [*_affordable(still_open, rules), *unclear]
+    return Joined(tuple(clusters), (*sure, *_set_ups(clusters)), tuple(questions))
+
+
+def _unclear(cluster: Cluster, rules: RecognitionRules) -> bool:
+    """May it be training, though no clock shows steps enough that they cannot be chance?"""
+    return cluster.training and all(one.clock.steps < rules.few_steps for one in cluster.clocks)
 
 
 def _affordable(questions: list[RailQuestion], rules: RecognitionRules) -> list[RailQuestion]:
@@ -125,7 +136,11 @@ def job_groups(joined: Joined, answers: Sequence[float], rules: RecognitionRules
     for i, j in joined.sure:
         parent[root_of.python(parent, i)] = root_of.python(parent, j)
     between: dict[int, dict[int, tuple[float, int]]] = {}
+    trains = [np.inf if cluster.training else -np.inf for cluster in joined.clusters]
     for question, bits in zip(joined.questions, answers, strict=True):
+        if question.left == question.right:
+            trains[question.left] = question.bits + bits
+            continue
         one, two = root_of.python(parent, question.left), root_of.python(parent, question.right)
         total = float(np.clip(question.bits + bits, -rules.one_answer_bits, rules.one_answer_bits))
         if one != two:
@@ -148,14 +163,47 @@ def job_groups(joined: Joined, answers: Sequence[float], rules: RecognitionRules
     groups: dict[int, list[int]] = {}
     for index in range(len(joined.clusters)):
         groups.setdefault(root_of.python(parent, index), []).append(index)
-    return [
+    found = [
         JobGroup(
             tuple(clusters),
             held[root],
             -max((b / count for b, count in between.get(root, {}).values()), default=-np.inf),
+            max(trains[index] for index in clusters),
         )
         for root, clusters in groups.items()
     ]
+    return _with_phases(joined.clusters, found)
+
+
+def _with_phases(clusters: Sequence[Cluster], groups: list[JobGroup]) -> list[JobGroup]:
+    """The groups, those that are phases of another one joined with it: all of their members are among its members and
+    they lie within its time. Training does not go on without some of its members, so these have not left it; in the
+    first seconds of a window or of a job, or in the last ones, not all links of a member are seen."""
+    members = [frozenset(m for i in group.clusters for m in clusters[i].members.tolist()) for group in groups]
+    first = [min(clusters[i].first_ns for i in group.clusters) for group in groups]
+    last = [max(clusters[i].last_ns for i in group.clusters) for group in groups]
+    of_member: dict[int, list[int]] = {}
+    for number, own in enumerate(members):
+        for member in own:
+            of_member.setdefault(member, []).append(number)
+    parts: dict[int, list[int]] = {}
+    for number, own in enumerate(members):
+        for whole in of_member[min(own)]:
+            if own < members[whole] and first[whole] <= first[number] and last[number] <= last[whole]:
+                parts.setdefault(whole, []).append(number)
+                break
+    gone = {number for numbers in parts.values() for number in numbers}
+    return [
+        replace(group, clusters=tuple(sorted([*group.clusters, *_clusters_within(groups, parts, number)])))
+        for number, group in enumerate(groups)
+        if number not in gone
+    ]
+
+
+def _clusters_within(groups: list[JobGroup], parts: dict[int, list[int]], number: int) -> list[int]:
+    """The clusters of the groups that are parts of this one, and of their parts."""
+    inner = parts.get(number, [])
+    return [i for part in inner for i in (*groups[part].clusters, *_clusters_within(groups, parts, part))]
 
 
 def _add(between: dict[int, dict[int, tuple[float, int]]], one: int, two: int, more: tuple[float, int]) -> None:

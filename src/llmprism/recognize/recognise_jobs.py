@@ -1,8 +1,8 @@
 """Jobs from transfers: bulk pairs → clusters → step clocks → clusters that step together are one job.
 
 Only three steps look at transfers: their totals (`segments`), the clocks of the clusters, and the rhythm of clusters
-whose clocks do not settle whether they are one job. Everything between them is judged by totals and clocks alone, so
-that transfers may lie anywhere.
+whose clocks do not settle whether they are one job, or a job at all. Everything between them is judged by totals and
+clocks alone, so that transfers may lie anywhere.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llmprism.model.clock import ClockCandidate
+from llmprism.model.flows import Int32, TransferTable
 from llmprism.model.topology import Topology
 from llmprism.recognize.candidates import acquaintance, candidates
+from llmprism.recognize.coherence import coherence_bits
 from llmprism.recognize.draft import Draft, JobDraft, crossing_pairs, draft_clusters, unused_records
 from llmprism.recognize.job_drafts import described_clusters, draft_jobs
 from llmprism.recognize.joining import Joined, RailQuestion, joined_by_clocks
@@ -26,7 +28,7 @@ __all__ = [
     "draft_clusters",
     "draft_jobs",
     "join_clusters",
-    "rhythm_bits",
+    "question_bits",
     "unused_records",
 ]
 
@@ -36,3 +38,10 @@ def join_clusters(draft: Draft, clocks: Sequence[tuple[ClockCandidate, ...]], to
     clusters = described_clusters(draft, clocks, topology)
     known = acquaintance(draft.pieces, clusters)
     return joined_by_clocks(clusters, candidates(clusters, known, acquaintance(draft.pieces, clusters, draft.bulk)))
+
+
+def question_bits(transfers: TransferTable, question: RailQuestion, left: Int32, right: Int32) -> float:
+    """What the transfers of the question's two clusters say, in bits for one job; `left`, `right`: their pairs."""
+    if question.left == question.right:
+        return coherence_bits(transfers, left)
+    return rhythm_bits(transfers, left, right, question.step_ns)

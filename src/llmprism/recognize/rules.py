@@ -118,6 +118,18 @@ class RecognitionRules:
     no_repetition: float = 0.3
     """Of the correlation at its own period: what a series shows at most at a period that is not its own."""
 
+    # Does a cluster without steps work as a whole
+    chance_distance: float = 0.16
+    """Distance of two links' bytes, in units of what independent messages would make them differ by, that is as likely
+    for links of one program as for requests: the geometric middle between 0.67 (the median of chance) and 0.04 (99 %
+    of the clusters of training over all sources are nearer)."""
+
+    likeness_bits: float = 4.0
+    """What equal volumes count at most: two unlike links may have equal volumes by chance in one case of sixteen."""
+
+    trains_bits: float = 0.0
+    """Beforehand, for heavy traffic between equals without steps: it is as often something else as it is training."""
+
     # What is known before anything is measured, in bits for one job
     shared_servers_bits: float = -2.0
     """They share servers: rails of one job do, and so do jobs that were given half of the GPUs each."""

@@ -66,3 +66,37 @@ def test_very_many_questions_are_cut_to_a_few_of_each_cluster():
     asked = joined_by_clocks([cluster(i) for i in range(count)], found).questions
     assert len(found) > RULES.many_questions > len(asked)
     assert {side for q in asked for side in (q.left, q.right)} == set(range(count))
+
+
+def test_a_cluster_whose_steps_do_not_show_must_say_itself_whether_it_trains():
+    few, many = cluster(0, [0, 1000, 2000]), cluster(1, walk(1))
+    asked = joined_by_clocks([few, many], []).questions
+    assert [(q.left, q.right) for q in asked] == [(0, 0)]
+    serves, trains = job_groups(Joined((few, many), (), asked), [-RULES.trains_bits - 1.0])
+    assert serves.trains == -1.0
+    assert trains.trains == np.inf
+
+
+def test_what_trains_carries_the_clusters_that_it_is_joined_with():
+    questions = (RailQuestion(0, 0, 0.0), RailQuestion(0, 1, 1.0))
+    (both,) = job_groups(Joined((cluster(0), cluster(1)), (), questions), [-9.0, 5.0])
+    assert both.trains == np.inf
+
+
+def within(members, first_ns, last_ns):
+    return Cluster(np.zeros(0, dtype=np.int32), np.array(members), frozenset("s"), (), None, 100, first_ns, last_ns)
+
+
+@pytest.mark.parametrize(
+    ("part", "groups_found"),
+    [((10, 20), 1), ((0, 100), 1), ((90, 110), 2)],
+    ids=["inside", "the whole time", "beyond its end"],
+)
+def test_some_members_of_a_job_that_goes_on_have_not_left_it(part, groups_found):
+    clusters = within([1, 2, 3, 4], 0, 100), within([2, 3], *part)
+    assert len(job_groups(Joined(clusters, (), ()), [])) == groups_found
+
+
+def test_phases_of_phases_belong_to_the_whole():
+    clusters = within([2], 40, 50), within([2, 3], 30, 60), within([1, 2, 3], 0, 100), within([7], 40, 50)
+    assert [group.clusters for group in job_groups(Joined(clusters, (), ()), [])] == [(0, 1, 2), (3,)]

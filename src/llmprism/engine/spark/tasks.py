@@ -29,7 +29,7 @@ from llmprism.pipeline import analyse_job
 from llmprism.pipeline.cluster import AnalysedJob, JobHead
 from llmprism.recognize.bulk import PairTraffic
 from llmprism.recognize.clock import cluster_clocks
-from llmprism.recognize.recognise_jobs import RailQuestion, rhythm_bits
+from llmprism.recognize.recognise_jobs import RailQuestion, question_bits
 from llmprism.recognize.segments import segments_of
 
 __all__ = [
@@ -129,7 +129,7 @@ def rail_task(pieces: pa.Table, questions: pa.Table) -> pa.Table:
     rows = []
     for question in decode(questions["question"], RailQuestion):
         one, other = (np.flatnonzero(cluster == side).astype(np.int32) for side in (question.left, question.right))
-        rows.append((question.left, question.right, rhythm_bits(transfers, one, other, question.step_ns)))
+        rows.append((question.left, question.right, question_bits(transfers, question, one, other)))
     return pa.Table.from_pylist([dict(zip(RAILS.names, row, strict=True)) for row in rows], schema=RAILS)
 
 

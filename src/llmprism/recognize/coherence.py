@@ -1,0 +1,61 @@
+"""Does one cluster work as a whole, or do its links serve requests that have nothing to do with each other?
+
+Traffic that shows no steps may be training (a lossy collector hides them, a job has only begun) or something else that
+is as heavy: inference servers hand caches of attention from one to the next, whenever somebody asks. Two explanations
+are compared, in bits (log2 of how much likelier training makes what is seen):
+
+* *One program.* Its collectives start on all links at once and its stages follow each other at a constant delay, and
+  links of one kind carry the same bytes. So two halves of the links send at the same moments (`rhythm`), and each link
+  has another one that carries what it does.
+* *Requests.* They arrive by themselves, at random and of any size. The halves have no moments in common, and the
+  totals of two links differ by what sums of so many independent messages differ by: the root of the sum of their
+  squares (shot noise).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, TransferTable, ranges
+from llmprism.recognize.rhythm import rhythm_bits
+from llmprism.recognize.rules import RULES, RecognitionRules
+
+Float64 = NDArray[np.float64]
+
+__all__ = ["coherence_bits"]
+
+
+def coherence_bits(transfers: TransferTable, pairs: Int32, rules: RecognitionRules = RULES) -> float:
+    """Bits for these pairs being those of one program, against requests that arrive by themselves.
+
+    0 where there is one pair only: nothing can be compared with it. Clusters of training reach 2 to 40 over all
+    sources, with or without steps; inference servers -9 to -2.
+    """
+    if pairs.size < 2:
+        return 0.0
+    volume, noise = _volumes(transfers, pairs)
+    order = np.argsort(volume, kind="stable")
+    halves = pairs[order[::2]], pairs[order[1::2]]
+    together = rhythm_bits(transfers, *halves, 0.0, rules)
+    return together + _likeness_bits(volume[order], noise[order], rules)
+
+
+def _volumes(transfers: TransferTable, pairs: Int32) -> tuple[Float64, Float64]:
+    """Bytes of each pair in messages, and the sum of their squares."""
+    first, last = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
+    size = transfers.bytes[ranges(first, last)].astype(np.float64)
+    size[size < MESSAGE_FLOOR_BYTES] = 0.0
+    pair = np.repeat(np.arange(pairs.size), last - first)
+    total, squares = (np.bincount(pair, values, pairs.size).astype(np.float64) for values in (size, size**2))
+    return total, squares
+
+
+def _likeness_bits(volume: Float64, noise: Float64, rules: RecognitionRules) -> float:
+    """Bits by how near each volume (ascending) is to the nearest other one, in units of what chance makes them differ
+    by; of many volumes the nearest are nearer by their number."""
+    apart = np.diff(volume) / np.sqrt(np.maximum(noise[1:] + noise[:-1], 1.0))
+    nearest = np.minimum(np.append(apart, np.inf), np.append(np.inf, apart))
+    usual = float(np.median(nearest)) * volume.size / 2.0
+    bits = np.log2(rules.chance_distance / max(usual, 1e-9))
+    return float(np.clip(bits, -rules.likeness_bits, rules.likeness_bits))
