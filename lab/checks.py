@@ -17,6 +17,9 @@ STRAY = 0.02
 
 MIN_STEPS = 8
 
+GOES_ON_NS = 5_000_000_000
+"""A job that finishes a step so long after a fault that ends it was not ended."""
+
 
 def check_capture(run: dict[str, Any], jobs: list[JobNotes], truth: dict[str, Any], pair_bytes: Any) -> list[str]:
     """What is wrong, one line each; empty: the capture holds."""
@@ -47,6 +50,7 @@ def _check_job(run: dict[str, Any], job: JobNotes, described: dict[str, Any], pa
             problems.append(f"a rank is in two groups of the kind {name}")
     problems += _steps_agree(job)
     problems += _deaths(run, job)
+    problems += _went_on(run, job)
     problems += _strays(job, described, pair_bytes)
     return problems
 
@@ -71,6 +75,18 @@ def _deaths(run: dict[str, Any], job: JobNotes) -> list[str]:
     explained = any(fault["job"] == job.name and fault["kind"] in LASTING for fault in run["faults"])
     ended = [any(note["kind"] == "end_of_rank" for note in notes) for notes in job.attempts[-1]]
     return [] if all(ended) or explained else [f"{ended.count(False)} ranks died without a fault"]
+
+
+def _went_on(run: dict[str, Any], job: JobNotes) -> list[str]:
+    """After a fault that lasts, no further step ends: NCCL, for one, lets a stray all-reduce pass unnoticed."""
+    restarts = any(item["name"] == job.name and item["restart_s"] for item in run["scenario"]["jobs"])
+    ends = [note["end"] for _, note in job.of_kind("step")]
+    return [
+        f"the job went on after the fault {fault['kind']}"
+        for fault in run["faults"]
+        if fault["job"] == job.name and fault["kind"] in LASTING and not fault["for_s"] and not restarts
+        if ends and max(ends) > fault["start"] + GOES_ON_NS
+    ]
 
 
 def _strays(job: JobNotes, described: dict[str, Any], pair_bytes: Any) -> list[str]:

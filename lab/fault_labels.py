@@ -2,7 +2,8 @@
 
 A fault that a rank brings on itself begins with the rank's own note. Delay and loss are a sick link of one NIC:
 `slow_nic`; an uplink is `slow_link` between leaf and spine; a link that is down for a while is a `stall`, one that
-stays down a `hang` of the rank behind it. A slowdown that did not lengthen the steps by `VISIBLE` is no finding that
+stays down a `hang` of the rank behind it. A collective that one rank makes alone is a `hang` over NCCL; gloo compares
+sizes and ends the process: a `crash`. A slowdown that did not lengthen the steps by `VISIBLE` is no finding that
 anybody could make: the truth lists it under `faint`, not under `faults`.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 from lab.notes import JobNotes
 from lab.scenario import DEATHS, RANK_FAULTS
 
-__all__ = ["fault_labels", "step_effect", "visible"]
+__all__ = ["deadly", "fault_labels", "step_effect", "visible"]
 
 VISIBLE = 1.04
 """Steps with the fault are at least so many times as long as steps without it."""
@@ -48,9 +49,7 @@ def fault_labels(
     labels = []
     for fault in run["faults"]:
         job = jobs[fault["job"]]
-        kind, place = KINDS[fault["kind"]]
-        if fault["kind"] == "link_down" and fault["for_s"]:
-            kind, place = "stall", "job"
+        kind, place = _kind_and_place(fault, job)
         start, end = _interval(fault, job, window)
         if end is not None and end <= window[0]:
             continue
@@ -75,6 +74,19 @@ def fault_labels(
             }
         )
     return labels
+
+
+def _kind_and_place(fault: dict[str, Any], job: JobNotes) -> tuple[str, str]:
+    if fault["kind"] == "link_down" and fault["for_s"]:
+        return "stall", "job"
+    kind, place = KINDS[fault["kind"]]
+    return ("crash" if deadly(fault, job) else kind), place
+
+
+def deadly(fault: dict[str, Any], job: JobNotes) -> bool:
+    """Whether the fault ends the process of its rank."""
+    mismatched: bool = fault["kind"] == "mismatched_collective"
+    return fault["kind"] in DEATHS or (mismatched and job.ranks[0]["versions"].get("backend") == "gloo")
 
 
 def step_effect(steps: list[dict[str, Any]], start: int, end: int | None) -> float | None:

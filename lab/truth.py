@@ -13,9 +13,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from lab.fault_labels import fault_labels, visible
+from lab.fault_labels import deadly, fault_labels, visible
 from lab.notes import JobNotes
-from lab.scenario import DEATHS, LASTING
+from lab.scenario import LASTING
 
 __all__ = ["Window", "pair_kinds", "steady_times", "truth_document", "window_of"]
 
@@ -256,9 +256,9 @@ def _rank_steps(job: JobNotes, window: Window) -> dict[str, list[list[int]]]:
 def _state(run: dict[str, Any], job: JobNotes, steps: Steps, window: Window) -> str:
     mine = [fault for fault in run["faults"] if fault["job"] == job.name and not fault["for_s"]]
     spec = next(item for item in run["scenario"]["jobs"] if item["name"] == job.name)
-    if not spec["restart_s"] and any(fault["kind"] in DEATHS for fault in mine):
+    if not spec["restart_s"] and any(deadly(fault, job) for fault in mine):
         return "crashed"
-    if any(fault["kind"] in LASTING and fault["kind"] not in DEATHS for fault in mine):
+    if any(fault["kind"] in LASTING and not deadly(fault, job) for fault in mine):
         return "hung"
     if not steps:
         return "starting"

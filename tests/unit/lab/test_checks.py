@@ -9,7 +9,7 @@ from lab.checks import check_capture
 from lab.notes import JobNotes
 from lab.truth import truth_document, window_of
 
-from unit.lab.notes_of_a_run import ADDRESSES, bytes_of_steps, fault, job, run
+from unit.lab.notes_of_a_run import ADDRESSES, SECOND, bytes_of_steps, fault, job, run
 
 
 def problems(recorded: dict[str, Any], notes: JobNotes, pair_bytes: Any = None) -> list[str]:
@@ -24,7 +24,7 @@ def test_a_good_capture_has_no_problem() -> None:
 
 def test_a_death_needs_a_fault() -> None:
     assert problems(run(), job(ended=False)) == ["job train: 4 ranks died without a fault"]
-    assert problems(run(fault("crash")), job(ended=False)) == []
+    assert problems(run(fault("crash", start=40 * SECOND)), job(ended=False)) == []
 
 
 def test_traffic_outside_of_the_groups_is_found() -> None:
@@ -55,3 +55,10 @@ def test_a_fault_that_was_not_planted_is_a_problem() -> None:
     recorded = run(fault("crash"))
     recorded["faults"] = []
     assert "not every fault was planted" in problems(recorded, job())
+
+
+def test_a_job_that_goes_on_after_a_hang_is_a_problem() -> None:
+    went_on = "job train: the job went on after the fault hang"
+    assert went_on in problems(run(fault("hang", start=12 * SECOND)), job())
+    assert went_on not in problems(run(fault("hang", start=60 * SECOND)), job())
+    assert went_on not in problems(run(fault("hang", start=12 * SECOND), restart_s=3.0), job())

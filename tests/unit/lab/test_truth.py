@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -137,3 +138,11 @@ def test_the_truth_as_a_report_is_perfect_and_an_empty_report_is_not() -> None:
     nothing = score_report({"schema": "llmprism.report/1", "jobs": [], "findings": []}, truth)
     assert not nothing.jobs.exact.right
     assert not nothing.faults.exact.right
+
+
+def test_a_stray_collective_hangs_over_nccl_and_crashes_over_gloo() -> None:
+    recorded, notes = run(fault("mismatched_collective", rank=2)), job()
+    assert document(recorded, notes)["faults"][0]["kind"] == "hang"
+    over_gloo = tuple({**rank, "versions": {"backend": "gloo"}} for rank in notes.ranks)
+    truth = document(recorded, replace(notes, ranks=over_gloo))
+    assert (truth["faults"][0]["kind"], truth["jobs"][0]["state"]) == ("crash", "crashed")
