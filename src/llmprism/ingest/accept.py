@@ -22,11 +22,11 @@ from typing import Final
 import duckdb
 
 from llmprism import limits
-from llmprism.errors import FormatError, LimitError
+from llmprism.errors import FormatError, InputError, LimitError
 from llmprism.ingest.columns import REASONS, literal
-from llmprism.ingest.database import Database, open_database
+from llmprism.ingest.database import Database, open_database, scalar
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.relation import ReadOptions, create_records, explain
+from llmprism.ingest.relation import ReadOptions, create_records, explain, file_names
 from llmprism.ingest.resolve import file_list
 from llmprism.ingest.rules import RULES
 from llmprism.ingest.sources import Format, Source, expand, identify, parse_format
@@ -132,10 +132,12 @@ def accept_parts(
     try:
         _check_sizes(connection, [source for source in sources if source.format is Format.PARQUET], most)
         options = ReadOptions(mapping or ColumnMapping(), collector, RULES.burst_gap_ns)
-        relation = create_records(connection, spill, sources, options, all_columns=True)
-        if relation.rows > most:
-            raise LimitError(f"{sources[0].path}: {relation.rows:,} records; a batch holds {most:,} at most")
-        _keep(connection, part_of, len(parts))
+        relation = create_records(connection, spill, sources, options, all_columns=True, counted=False)
+        rows = _keep(connection, part_of, len(parts))
+        if rows > most:
+            raise LimitError(f"{sources[0].path}: {rows:,} records; a batch holds {most:,} at most")
+        if not rows + relation.unreadable:
+            raise InputError(f"{file_names(sources)}: holds no records")
         unreadable = _unreadable(connection, part_of, relation.unreadable)
         _apply(connection, judge)
     except duckdb.Error as error:
@@ -146,35 +148,35 @@ def accept_parts(
 def _check_sizes(connection: Database, sources: Sequence[Source], most: int) -> None:
     """What the footers of Parquet files promise, looked at before anything is unpacked."""
     for source in sources:
-        row = connection.execute(
-            "SELECT coalesce(sum(total_uncompressed_size), 0), coalesce(max(row_group_num_rows), 0), "
+        size, rows, values = connection.execute(
+            "SELECT coalesce(sum(total_uncompressed_size), 0), greatest(coalesce(max(row_group_num_rows), 0), "
+            f"(SELECT coalesce(max(num_rows), 0) FROM parquet_file_metadata({file_list([source])}))), "
             f"coalesce(sum(num_values), 0) FROM parquet_metadata({file_list([source])})"
         ).fetchone() or (0, 0, 0)
-        rows = connection.execute(
-            f"SELECT coalesce(max(num_rows), 0) FROM parquet_file_metadata({file_list([source])})"
-        ).fetchone() or (0,)
-        if max(rows[0], row[1]) > most:
-            raise LimitError(f"{source.path}: {max(rows[0], row[1]):,} records; a batch holds {most:,} at most")
-        if row[0] > limits.MAX_BATCH_BYTES or row[2] > 20 * most:
-            raise LimitError(f"{source.path}: unpacks to {row[0]:,} bytes in {row[2]:,} values; send smaller batches")
+        if rows > most:
+            raise LimitError(f"{source.path}: {rows:,} records; a batch holds {most:,} at most")
+        if size > limits.MAX_BATCH_BYTES or values > 20 * most:
+            raise LimitError(f"{source.path}: unpacks to {size:,} bytes in {values:,} values; send smaller batches")
 
 
-def _keep(connection: Database, part_of: dict[str, int], parts: int) -> None:
-    """Makes the table `accepted` of all rows with the number of their part."""
+def _keep(connection: Database, part_of: dict[str, int], parts: int) -> int:
+    """Makes the table `accepted` of all rows with the number of their part; returns how many there are."""
     if parts == 1:
-        connection.execute("CREATE TEMP TABLE accepted AS SELECT * EXCLUDE (origin), 0 AS part FROM records")
-        return
+        kept = "SELECT * EXCLUDE (origin, connection), 0 AS part FROM records"
+        return scalar(connection, f"CREATE TEMP TABLE accepted AS {kept}")
     connection.execute(
         "CREATE TEMP TABLE origins AS SELECT unnest($1::VARCHAR[]) AS origin, unnest($2::INTEGER[]) AS part",
         [list(part_of), list(part_of.values())],
     )
-    connection.execute(
-        "CREATE TEMP TABLE accepted AS SELECT records.* EXCLUDE (origin), origins.part FROM records "
-        "LEFT JOIN origins USING (origin)"
+    rows = scalar(
+        connection,
+        "CREATE TEMP TABLE accepted AS SELECT records.* EXCLUDE (origin, connection), origins.part FROM records "
+        "LEFT JOIN origins USING (origin)",
     )
     row = connection.execute("SELECT count(*) FROM accepted WHERE part IS NULL").fetchone()
     if row is None or row[0]:
         raise FormatError("a batch of several sources holds a format whose rows do not say their file")
+    return rows
 
 
 def _unreadable(connection: Database, part_of: dict[str, int], total: int) -> dict[int, int]:
@@ -263,19 +265,16 @@ def _arrivals(connection: Database, exporter: str) -> list[Arrival]:
 def _write(connection: Database, target: Path, names: Sequence[str], unreadable: dict[int, int]) -> list[Accepted]:
     reasons = (*REASONS, TOO_OLD, FUTURE)
     counts: list[dict[int, int]] = [{} for _ in names]
-    for part, reason, count in connection.execute(
-        "SELECT part, reason, count(*) FROM accepted GROUP BY part, reason"
+    spans: dict[int, tuple[int, int, int]] = {}
+    for part, reason, count, start, end, first in connection.execute(
+        "SELECT part, reason, count(*), min(start_ns), max(end_ns), min(end_ns) FROM accepted GROUP BY part, reason"
     ).fetchall():
         counts[part][reason] = count
+        if not reason:
+            spans[part] = start, end, first
     for part, count in unreadable.items():
         code = REASONS.index("unreadable")
         counts[part][code] = counts[part].get(code, 0) + count
-    spans = {
-        row[0]: row[1:]
-        for row in connection.execute(
-            "SELECT part, min(start_ns), max(end_ns), min(end_ns) FROM accepted WHERE reason = 0 GROUP BY part"
-        ).fetchall()
-    }
     lates = {row[0]: row[1:] for row in connection.execute("SELECT * FROM lates").fetchall()}
     if spans:
         _copy(connection, target, names)
@@ -290,7 +289,9 @@ def _write(connection: Database, target: Path, names: Sequence[str], unreadable:
 
 
 def _copy(connection: Database, target: Path, names: Sequence[str]) -> None:
-    """Writes the usable records; `names` are the parts' sources."""
+    """Writes the usable records; `names` are the parts' sources. Their order in the file is that of arrival: readers
+    sort by pair. LZ4 over the encodings of the second version takes half the time of zstd over the first's, and 5 %
+    more room."""
     kept, source = "accepted", literal(names[0])
     if len(names) > 1:
         connection.execute(
@@ -301,8 +302,8 @@ def _copy(connection: Database, target: Path, names: Sequence[str]) -> None:
     try:
         connection.execute(
             "COPY (SELECT start_ns, end_ns, src, dst, bytes, switches, sport, dport, protocol, packets, exporter, "
-            f"{source} AS source FROM {kept} WHERE reason = 0 ORDER BY end_ns) "
-            f"TO {literal(str(target))} (FORMAT parquet, COMPRESSION zstd)"
+            f"{source} AS source FROM {kept} WHERE reason = 0) "
+            f"TO {literal(str(target))} (FORMAT parquet, COMPRESSION lz4_raw, PARQUET_VERSION v2)"
         )
     except duckdb.Error as error:
         target.unlink(missing_ok=True)

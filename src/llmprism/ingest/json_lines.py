@@ -39,16 +39,38 @@ def json_lines_scans(
             f"read_json_objects({file_list(files)}, {shape}, compression={literal(compression)}, "
             "hive_partitioning=false)"
         )
-        table = f"(SELECT {_UNWRAPPED} AS json, line.filename FROM {lines} AS line)"
-        names = _keys(connection, table, mapping)
+        whole = f"(SELECT {_UNWRAPPED} AS json, line.filename FROM {lines} AS line)"
+        names = _keys(connection, whole, mapping)
         types = dict.fromkeys(names, "VARCHAR")
         for one in mappings_for(names, mapping, collector):
-            columns = resolve(files[0].path, one, types, _extract)
-            scans.append(Scan(str(files[0].path), table, columns, _UNREADABLE, "filename"))
+            values = _Values()
+            columns = resolve(files[0].path, one, types, values.expression)
+            scans.append(Scan(str(files[0].path), values.table(whole), columns, _UNREADABLE, "filename"))
     return scans
 
 
-_UNREADABLE: Final = "json IS NULL OR json_type(json) <> 'OBJECT'"
+class _Values:
+    """The keys that are wanted of a line, taken out of it together: every call of a JSON function parses the line."""
+
+    def __init__(self) -> None:
+        self._paths: list[str] = []
+
+    def expression(self, name: str) -> str:
+        found = [self._value(path) for path in _paths(name)]
+        return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
+
+    def _value(self, path: str) -> str:
+        if path not in self._paths:
+            self._paths.append(path)
+        return f"vals[{self._paths.index(path) + 1}]"
+
+    def table(self, whole: str) -> str:
+        paths = ", ".join(literal(path) for path in self._paths)
+        return f"(SELECT json, filename, json_extract_string(json, [{paths}]) AS vals FROM {whole})"
+
+
+_UNREADABLE: Final = "json IS NULL OR (CASE WHEN vals[1] IS NULL THEN json_type(json) <> 'OBJECT' ELSE false END)"
+_NO_OBJECT: Final = "json IS NULL OR json_type(json) <> 'OBJECT'"
 _UNWRAPPED: Final = (
     "CASE WHEN json_type(line.json, '$.payload') = 'VARCHAR' "
     "THEN TRY_CAST(json_extract_string(line.json, '$.payload') AS JSON) ELSE line.json END"
@@ -58,7 +80,7 @@ _UNWRAPPED: Final = (
 
 def _keys(connection: Database, table: str, mapping: ColumnMapping) -> list[str]:
     """The keys of the first lines, and the dotted names that lead somewhere."""
-    sample = f"(SELECT json FROM {table} LIMIT {SAMPLED_LINES}) WHERE NOT ({_UNREADABLE})"
+    sample = f"(SELECT json FROM {table} LIMIT {SAMPLED_LINES}) WHERE NOT ({_NO_OBJECT})"
     query = f"SELECT DISTINCT unnest(json_keys(json)) AS key FROM {sample} ORDER BY key"
     keys = [str(row[0]) for row in connection.execute(query).fetchall()]
     wanted = {name for target in TARGETS for name in mapping.source_of(target).column.split("|")} | nested_names()
@@ -71,15 +93,15 @@ def _keys(connection: Database, table: str, mapping: ColumnMapping) -> list[str]
 
 
 def _extract(name: str) -> str:
+    found = ", ".join(f"json_extract_string(json, {literal(path)})" for path in _paths(name))
+    return f"coalesce({found})"
+
+
+def _paths(name: str) -> list[str]:
+    """Where the key may be: at the top, or inside nested objects where the name has dots."""
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-    flat = _at(f'$."{quoted}"')
-    if "." not in name:
-        return flat
-    return f"coalesce({flat}, {_at('$.' + '.'.join(_quote(part) for part in quoted.split('.')))})"
-
-
-def _at(path: str) -> str:
-    return f"json_extract_string(json, {literal(path)})"
+    flat = f'$."{quoted}"'
+    return [flat, "$." + ".".join(_quote(part) for part in quoted.split("."))] if "." in name else [flat]
 
 
 def _quote(part: str) -> str:

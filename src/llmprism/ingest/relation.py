@@ -58,16 +58,28 @@ class ReadOptions:
 
 
 def create_records(
-    connection: Database, spill: Path, sources: Sequence[Source], options: ReadOptions, *, all_columns: bool = False
+    connection: Database,
+    spill: Path,
+    sources: Sequence[Source],
+    options: ReadOptions,
+    *,
+    all_columns: bool = False,
+    counted: bool = True,
 ) -> Relation:
-    """Creates `records`. With `all_columns` it has those of the contract besides the normalised ones."""
+    """Creates `records`. With `all_columns` it has those of the contract besides the normalised ones.
+
+    Whoever copies the rows anyway learns then how many there are: with `counted=False` neither rows nor sampling rates
+    nor the notes of captures are looked at beforehand (`rows` is 0).
+    """
     sources = [dumped(source, spill) if source.format is Format.NFCAPD else source for source in sources]
-    scans, captures = _scans(connection, sources, options)
+    scans, captures = _scans(connection, sources, options, with_notes=counted)
     formats = {source.format for source in sources}
     kind = "VIEW" if formats == {Format.PARQUET} else "TABLE"
     selects = (scan.select_all() if all_columns else scan.select() for scan in scans)
     connection.execute(f"CREATE TEMP {kind} records AS {' UNION ALL '.join(selects)}")
     unreadable = scalar(connection, _REJECTED) if Format.CSV in formats else 0
+    if not counted:
+        return Relation(tuple(scans), 0, unreadable, tuple(captures))
     rows = scalar(connection, "SELECT count(*) FROM records")
     if rows > limits.MAX_RECORDS:
         raise LimitError(f"{rows:,} records; at most {limits.MAX_RECORDS:,} fit in one run: read a shorter time range")
@@ -81,7 +93,7 @@ _REJECTED: Final = "SELECT count(*) FROM (SELECT DISTINCT scan_id, file_id, line
 
 
 def _scans(
-    connection: Database, sources: Sequence[Source], options: ReadOptions
+    connection: Database, sources: Sequence[Source], options: ReadOptions, *, with_notes: bool
 ) -> tuple[list[Scan], list[CaptureNotes]]:
     by_format = {kind: [source for source in sources if source.format is kind] for kind in Format}
     scans, notes = _packet_scans(connection, by_format[Format.PCAP], options)
@@ -91,7 +103,7 @@ def _scans(
         scans += json_lines_scans(connection, by_format[Format.JSONL], options.mapping, options.collector)
     if by_format[Format.PARQUET]:
         scans += parquet_scans(connection, by_format[Format.PARQUET], options.mapping, options.collector)
-        notes += stored_notes(connection, by_format[Format.PARQUET])
+        notes += stored_notes(connection, by_format[Format.PARQUET]) if with_notes else []
     return scans, notes
 
 

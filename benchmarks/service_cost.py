@@ -1,0 +1,148 @@
+"""Claim: live costs at most three CPU seconds per million records in all, near what `diagnose` costs on the same ones.
+
+Tenants (copies of a bundled healthy capture under names of their own, enough of them for the rate) send one Parquet
+body a second; every body is taken in and every due window is made at once, on a clock that runs with the records.
+Prints the CPU seconds of intake and windows per million records beside those of `diagnose` on all records together,
+how many windows and looks were made, and what was found in these healthy jobs. `--jobs` counts tenants instead;
+`--slow` makes one tenant slow for the second half; `--profile` prints where the time went.
+Usage: python benchmarks/service_cost.py [--seconds S] [--rate RECORDS_PER_S | --jobs N] [--producers N] [--slow]
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from llmprism.ingest import read_topology, read_transfers
+from llmprism.pipeline import diagnose
+from llmprism.service.config import Config, StoreSettings, TopologySettings
+from llmprism.service.evaluator import Evaluator
+from llmprism.service.history import History
+from llmprism.service.intake import Intake, Payload
+from llmprism.service.store import Store
+from tenants import BEGIN, SECOND, Tenants
+
+BOUND_S = 3.0
+"""CPU seconds per million records, intake and windows together."""
+
+WARM_S = 90
+"""Seconds of records before the measurement: kernels are compiled, and the jobs are known from a whole window."""
+
+
+@dataclass
+class Costs:
+    """CPU seconds by part, after the warm-up."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    records: int = 0
+    windows: int = 0
+
+    def add(self, part: str, seconds: float) -> None:
+        self.seconds[part] = self.seconds.get(part, 0.0) + seconds
+
+    def per_million(self, part: str) -> float:
+        return self.seconds.get(part, 0.0) / self.records * 1e6
+
+
+def play(folder: Path, tenants: Tenants, seconds: int, producers: int, profile: cProfile.Profile | None) -> Costs:
+    config = Config(
+        store=StoreSettings(folder=str(folder / "data")), topology=TopologySettings(file=str(folder / "topology.json"))
+    )
+    store = Store(config.store)
+    store.create()
+    now = [BEGIN]
+    intake = Intake(store, config, lambda: now[0])
+    worker = threading.Thread(target=intake.run)
+    worker.start()
+    evaluator = Evaluator(store, config, lambda: now[0])
+    costs = Costs()
+    for second in range(WARM_S + seconds):
+        bodies = [tenants.body(folder, second, share, producers) for share in range(producers)]
+        now[0] = BEGIN + (second + 1) * SECOND
+        measured = second >= WARM_S
+        begun = time.process_time()
+        waiting = [
+            intake.put(Payload(f"http:p{share}", path, path.stat().st_size), wait=True)
+            for share, (path, _) in enumerate(bodies)
+        ]
+        for future in waiting:
+            future.result()
+        taken = time.process_time()
+        if profile is not None and measured:
+            profile.enable()
+        made = 0
+        while evaluator.advance():
+            made += 1
+        if profile is not None:
+            profile.disable()
+        if measured:
+            costs.records += sum(count for _, count in bodies)
+            costs.windows += made
+            costs.add("intake", taken - begun)
+            costs.add("windows", time.process_time() - taken)
+    intake.stop()
+    worker.join()
+    _print_results(store)
+    print(f"layouts found {evaluator.layouts.found}, carried over {evaluator.layouts.carried}")
+    store.close()
+    return costs
+
+
+def _print_results(store: Store) -> None:
+    history = History(store)
+    states: dict[str, int] = {}
+    for run in history.runs(limit=1000)["items"]:
+        states[run["state"]] = states.get(run["state"], 0) + 1
+    found = [(one["kind"], one["where"]["id"], one["phase"]) for one in history.findings(None, None, None)["items"]]
+    counts = {name: value for source, name, _, value in store.counters() if source == "service"}
+    print(f"jobs by state {states}, findings {found[:8]}, service counts {counts}", flush=True)
+
+
+def whole(folder: Path, tenants: Tenants, seconds: int) -> float:
+    """CPU seconds per million records of `diagnose` on all records of the measured time, in one file."""
+    file = folder / "whole.parquet"
+    count = tenants.write(file, WARM_S, WARM_S + seconds)
+    topology = read_topology(folder / "topology.json")
+    begun = time.process_time()
+    diagnose(read_transfers([file]), topology, with_events=False)
+    return (time.process_time() - begun) / count * 1e6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=int, default=80)
+    parser.add_argument("--rate", type=int, default=10_000)
+    parser.add_argument("--jobs", type=int, default=0)
+    parser.add_argument("--producers", type=int, default=1)
+    parser.add_argument("--slow", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        slow = (WARM_S + options.seconds // 2) if options.slow else None
+        tenants = Tenants(folder, options.rate, options.jobs, slow_from_s=slow)
+        print(f"{tenants.count} jobs of 16 GPUs, {tenants.rate:,.0f} records/s, {options.seconds} s", flush=True)
+        profile = cProfile.Profile() if options.profile else None
+        costs = play(folder, tenants, options.seconds, options.producers, profile)
+        batch = whole(folder, tenants, options.seconds)
+    total = costs.per_million("intake") + costs.per_million("windows")
+    print(
+        f"{costs.records:,} records, {costs.windows} windows; CPU s per million records: intake "
+        f"{costs.per_million('intake'):.2f}, windows {costs.per_million('windows'):.2f}, in all {total:.2f}; "
+        f"diagnose {batch:.2f}",
+        flush=True,
+    )
+    if profile is not None:
+        pstats.Stats(profile).sort_stats("cumulative").print_stats(60)
+    sys.exit(total > BOUND_S)
+
+
+if __name__ == "__main__":
+    main()
