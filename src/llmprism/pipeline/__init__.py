@@ -16,12 +16,14 @@ from llmprism.ingest import assemble_transfers
 from llmprism.model.flows import AssembledFlows, FlowTable, Window
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
-from llmprism.pipeline.local import LocalCluster, Processes, analyse_job
+from llmprism.parallelism import identify_layout
+from llmprism.pipeline.local import FindLayout, LocalCluster, Processes, analyse_job
 from llmprism.pipeline.order import Progress, diagnose_cluster
 from llmprism.pipeline.published import diagnose_by_published_rules
 
 __all__ = [
     "METHODS",
+    "FindLayout",
     "LocalCluster",
     "Processes",
     "Progress",
@@ -44,6 +46,7 @@ def diagnose(
     watched_until_ns: int | None = None,
     progress: Progress | None = None,
     processes: Processes | None = None,
+    find_layout: FindLayout = identify_layout,
 ) -> Report:
     """Everything the records say about the jobs in them.
 
@@ -51,6 +54,7 @@ def diagnose(
     name of the stage and its share that is done (0..1). `window` is the time that was watched, where that is more than
     the records span, or `watched_until_ns` its end alone: then silence at its end counts. With `processes` copies of
     this process take part where there is much to do, which a process with threads of its own must not allow.
+    `find_layout` is for whoever knows the layouts of these jobs from before.
     """
     if method not in METHODS:
         raise UsageError(f"there is no method {method!r}; there are {' and '.join(METHODS)}")
@@ -63,5 +67,5 @@ def diagnose(
     report_progress("transfers", 0.0)
     if isinstance(flows, FlowTable):
         flows = AssembledFlows(assemble_transfers(flows), flows.counts, flows.window, flows.congestion)
-    cluster = LocalCluster(flows, watched, with_events=with_events, processes=processes)
+    cluster = LocalCluster(flows, watched, with_events=with_events, processes=processes, find_layout=find_layout)
     return diagnose_cluster(cluster, topology, report_progress)

@@ -33,7 +33,10 @@ from llmprism.recognize.recognise_jobs import Draft, JobDraft, RailQuestion, que
 from llmprism.recognize.segments import segments_of
 from llmprism.timeline import reconstruct_timeline
 
-__all__ = ["FORK_TRANSFERS", "LocalCluster", "Processes", "analyse_job"]
+__all__ = ["FORK_TRANSFERS", "FindLayout", "LocalCluster", "Processes", "analyse_job"]
+
+FindLayout = Callable[[Job], JobLayout]
+"""How the layout of a job is found: from its transfers alone, or with what is known from before."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -73,14 +76,20 @@ class LocalCluster:
     """All transfers, in this process."""
 
     def __init__(
-        self, flows: AssembledFlows, window: Window, *, with_events: bool, processes: Processes | None = None
+        self,
+        flows: AssembledFlows,
+        window: Window,
+        *,
+        with_events: bool,
+        processes: Processes | None = None,
+        find_layout: FindLayout = identify_layout,
     ) -> None:
         transfers = flows.transfers
         self.graph = PairGraph(
             transfers.addresses, transfers.pair_src, transfers.pair_dst, segments_of(transfers), flows.counts, window,
             flows.congestion,
         )  # fmt: skip
-        self._transfers, self._with_events = transfers, with_events
+        self._transfers, self._with_events, self._find_layout = transfers, with_events, find_layout
         forks = processes is not None and transfers.start_ns.size >= FORK_TRANSFERS
         self._processes = processes if forks and processes is not None else Processes()
         self._cut: tuple[Draft, TransferTable] | None = None
@@ -111,7 +120,9 @@ class LocalCluster:
         self, draft: Draft, jobs: Sequence[JobDraft], report_share: Callable[[float], None]
     ) -> list[AnalysedJob]:
         found = self.jobs(draft, jobs)
-        analyse = partial(analyse_job, window=self.graph.window, with_events=self._with_events)
+        analyse = partial(
+            analyse_job, window=self.graph.window, with_events=self._with_events, find_layout=self._find_layout
+        )
         processes = self._processes.for_work([_transfer_count(job) for job in found])
         if processes > 1:
             parts = forked_map(analyse, found, _transfer_count, report_share, processes=processes)
@@ -136,9 +147,11 @@ class LocalCluster:
         return _in_threads(find, jobs)
 
 
-def analyse_job(job: Job, window: Window, *, with_events: bool) -> tuple[JobLayout, Timeline, JobState]:
+def analyse_job(
+    job: Job, window: Window, *, with_events: bool, find_layout: FindLayout = identify_layout
+) -> tuple[JobLayout, Timeline, JobState]:
     """What one job's own transfers say about it; needs nothing of the other jobs."""
-    layout = identify_layout(job)
+    layout = find_layout(job)
     timeline = reconstruct_timeline(job, layout, with_events=with_events)
     return layout, timeline, job_state(job, timeline, window)
 

@@ -29,6 +29,7 @@ from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
 from llmprism.service.clocks import ACTIVE_NS, LONG_BATCH_NS
 from llmprism.service.config import Config
+from llmprism.service.layout_memory import LayoutMemory, documents_due
 from llmprism.service.looks import Look
 from llmprism.service.messages import messages_of
 from llmprism.service.picture import layout_documents, picture_document, summary_document
@@ -101,11 +102,16 @@ class Evaluator:
         self._took_ns = self._last_cost_ns = 0
         self._checked = 0
         self._topology = TopologyFile(config.topology.file)
+        self._layouts = LayoutMemory()
         self._state, self._plan = store.tracker()
 
     @property
     def state(self) -> TrackerState:
         return self._state
+
+    @property
+    def layouts(self) -> LayoutMemory:
+        return self._layouts
 
     def advance(self) -> bool:
         """True where a window was made."""
@@ -216,7 +222,7 @@ class Evaluator:
             took_ms=took,
             summary=summary_document(report, state, note),
             picture=picture_document(report, state, changes.report_run, topology, self._topology.trouble, note),
-            layouts=layout_documents(looks, changes.followed),
+            layouts=layout_documents(looks, changes.followed, documents_due(self._state, state, window, self._plan)),
             changes=changes,
             tracker=state,
             plan=plan,
@@ -305,8 +311,11 @@ class Evaluator:
         empty = Report(window, InputCounts(0, 0), (), (), (), topology=topology)
         if flows is None:
             return empty, ""
+        self._layouts.begin(window)
         try:
-            return diagnose(flows, topology, with_events=False, window=window), ""
+            report = diagnose(flows, topology, with_events=False, window=window, find_layout=self._layouts.layout_of)
+            self._layouts.end(report)
+            return report, ""
         except (LLMPrismError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             log.exception("a window could not be diagnosed", extra={"end_ns": window.end_ns})
             self._store.add_counts("service", [("windows_failed", "", 1)])

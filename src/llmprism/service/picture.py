@@ -6,6 +6,7 @@ Text from outside is cleaned where it is shown as text (`report.text.clean`); th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from llmprism.model.live import FindingPhase
@@ -31,7 +32,7 @@ def picture_document(
     note: str,
 ) -> dict[str, Any]:
     """What the page shows at once: window, input, servers with their GPUs, switches, notes."""
-    contract = document(report)
+    contract = document(replace(report, jobs=(), findings=()))
     run_of = {member: run.id for run in state.runs if run.state.alive for member in run.members}
     sick = sick_addresses(report)
     notes = [*contract["notes"], *([note] if note else [])]
@@ -85,11 +86,13 @@ def summary_document(report: Report, state: TrackerState, note: str) -> dict[str
     }
 
 
-def layout_documents(looks: Sequence[Look], followed: Sequence[dict[str, str]]) -> dict[str, dict[str, Any]]:
-    """Run id → layout, groups and pipelines of the contract, for the runs that these looks judged."""
+def layout_documents(
+    looks: Sequence[Look], followed: Sequence[dict[str, str]], due: frozenset[str]
+) -> dict[str, dict[str, Any]]:
+    """Run id → layout, groups and pipelines of the contract, for those of the runs due that these looks judged."""
     made: dict[str, dict[str, Any]] = {}
     for look, run_of in zip(looks, followed, strict=True):
-        for job in document(look.report)["jobs"]:
-            if job["id"] in run_of:
-                made[run_of[job["id"]]] = {key: job[key] for key in LAYOUT_KEYS}
+        jobs = tuple(job for job in look.report.jobs if run_of.get(job.job.id) in due)
+        for job in document(replace(look.report, jobs=jobs, findings=()))["jobs"]:
+            made[run_of[job["id"]]] = {key: job[key] for key in LAYOUT_KEYS}
     return made

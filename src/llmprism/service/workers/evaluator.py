@@ -13,6 +13,7 @@ from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
 from llmprism.service.config import Config
 from llmprism.service.evaluator import Evaluator, TopologyFile
+from llmprism.service.layout_memory import LayoutMemory
 from llmprism.service.looks import Look
 from llmprism.service.reading import affordable
 from llmprism.service.store import Segment
@@ -90,6 +91,7 @@ class Worker:
         self._topology = TopologyFile(config.topology.file)
         self._desk = Desk(store, self.answer)
         self._leader: SharedEvaluator | None = None
+        self._layouts = LayoutMemory()
         self._greeted_s = float("-inf")
 
     def advance(self) -> bool:
@@ -113,4 +115,7 @@ class Worker:
         flows = read_share(self._store.flows, share)
         if flows is None:
             return encode_piece(Report(share.window, InputCounts(0, 0), (), (), ()))
-        return encode_piece(diagnose(flows, topology, with_events=False, window=share.window))
+        self._layouts.begin(share.window)
+        report = diagnose(flows, topology, with_events=False, window=share.window, find_layout=self._layouts.layout_of)
+        self._layouts.end(report)
+        return encode_piece(report)

@@ -1,0 +1,116 @@
+"""What is known of the layouts of jobs from one window to the next.
+
+A job that goes on as before is not looked at again from the beginning: its layout is carried over
+(`parallelism.carried_layout`), which takes a thirtieth of the time and gives the same step ends and kinds. It is found
+anew where the job has changed, where anything is wrong with it, while it is young, and once in `REFRESH_NS` anyway.
+
+The memory is lost with the process. That changes nothing but the time that the next window takes, because whether the
+layout in a run's document is written again depends on the runs' state alone (`documents_due`), not on what is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from llmprism.model.flows import Window
+from llmprism.model.job import Job, JobState
+from llmprism.model.layout import JobLayout
+from llmprism.model.live import FindingPhase
+from llmprism.model.report import Report
+from llmprism.parallelism import identify_layout
+from llmprism.parallelism.carried_layout import LayoutPattern, carried_layout, layout_pattern
+from llmprism.service.runs import is_settled
+from llmprism.service.tracker import TrackerState
+from llmprism.service.windows import SECOND, WindowPlan
+
+__all__ = ["REFRESH_NS", "LayoutMemory", "documents_due"]
+
+REFRESH_NS: Final = 600 * SECOND
+"""A layout is found anew in every ten minutes, so that a mistake of one window does not last."""
+
+YOUNG: Final = 0.1
+"""Share of a window at its beginning in which a job must have sent something to be known from a whole window."""
+
+KEPT_WINDOWS: Final = 3
+"""Lengths of a window after which the pattern of a job that was not seen is forgotten."""
+
+Key = tuple[int, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class _Known:
+    pattern: LayoutPattern
+    seen_ns: int
+
+
+class LayoutMemory:
+    """`layout_of` is called for every job of a window, from several threads, between `begin` and `end`."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, _Known] = {}
+        self._window = Window(0, 0)
+        self.carried = 0
+        self.found = 0
+
+    def begin(self, window: Window) -> None:
+        self._window = window
+
+    def layout_of(self, job: Job) -> JobLayout:
+        key = self._key(job)
+        known = self._known.get(key)
+        if known is not None and known.pattern.found_ns // REFRESH_NS == self._window.end_ns // REFRESH_NS:
+            carried = carried_layout(known.pattern, job)
+            if carried is not None:
+                self.carried += 1
+                self._known[key] = _Known(carried[1], self._window.end_ns)
+                return carried[0]
+        self.found += 1
+        self._known.pop(key, None)
+        layout = identify_layout(job)
+        pattern = layout_pattern(job, layout, self._window.end_ns) if self._is_whole(job) else None
+        if pattern is not None:
+            self._known[key] = _Known(pattern, self._window.end_ns)
+        return layout
+
+    def end(self, report: Report) -> None:
+        """Forgets the jobs with which something is wrong, and those that are gone."""
+        troubled = {finding.job for finding in report.findings}
+        shared = any(finding.job is None for finding in report.findings)
+        for job in report.jobs:
+            if shared or job.job.id in troubled or job.state is not JobState.RUNNING:
+                self._known.pop(self._key(job.job), None)
+        now = self._window.end_ns
+        old = [key for key, known in self._known.items() if now - known.seen_ns > KEPT_WINDOWS * key[0]]
+        for key in old:
+            del self._known[key]
+
+    def _key(self, job: Job) -> Key:
+        names = tuple(job.transfers.addresses[member] for member in job.members)
+        return self._window.end_ns - self._window.start_ns, names
+
+    def _is_whole(self, job: Job) -> bool:
+        """Has the job been there since the beginning of the window?"""
+        length = self._window.end_ns - self._window.start_ns
+        start = job.transfers.start_ns
+        return bool(start.size) and int(start.min()) <= self._window.start_ns + YOUNG * length
+
+
+def documents_due(before: TrackerState, after: TrackerState, window: Window, plan: WindowPlan) -> frozenset[str]:
+    """The runs whose layout is written again after this window: young ones, changed ones, those with an open finding,
+    and all at the time at which layouts are found anew. `plan` is the one that this window was made by."""
+    if window.end_ns // REFRESH_NS != plan.last_end // REFRESH_NS:
+        return frozenset(run.id for run in after.runs)
+    known = {run.id: run for run in before.runs}
+    opened = {life.finding.job for life in after.lives if life.phase is not FindingPhase.CLOSED}
+    settled = window.start_ns - (window.end_ns - window.start_ns)
+    return frozenset(
+        run.id
+        for run in after.runs
+        if not is_settled(run)
+        or run.first_ns > settled
+        or run.id in opened
+        or run.id not in known
+        or known[run.id].members != run.members
+        or not is_settled(known[run.id])
+    )

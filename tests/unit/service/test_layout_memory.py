@@ -1,0 +1,90 @@
+"""Layouts are carried over from window to window, and found anew where something is wrong or much time has passed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from llmprism.ingest import read_flows, read_topology
+from llmprism.model.finding import Finding, FindingKind, Where, WhereType
+from llmprism.model.flows import Window
+from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife
+from llmprism.model.report import Report
+from llmprism.pipeline import diagnose
+from llmprism.service.layout_memory import REFRESH_NS, LayoutMemory, documents_due
+from llmprism.service.reading import cut
+from llmprism.service.tracker import TrackerState
+from llmprism.service.windows import WindowPlan
+from support.reports import EXAMPLES
+
+S = 1_000_000_000
+LENGTH = 16 * S
+
+
+class Looks:
+    """Windows of a capture, which is moved so that all of it lies between two refreshes."""
+
+    def __init__(self) -> None:
+        folder = EXAMPLES / "pp4dp2tp2"
+        flows, self.topology = read_flows([folder / "flows.parquet"]), read_topology(folder / "topology.json")
+        move = 100 * REFRESH_NS - flows.window.start_ns
+        self.flows = replace(flows, start_ns=flows.start_ns + move, end_ns=flows.end_ns + move)
+        self.end_ns = self.flows.window.end_ns
+
+    def look(self, memory: LayoutMemory, end_ns: int) -> Report:
+        window = Window(end_ns - LENGTH, end_ns)
+        memory.begin(window)
+        part = cut(self.flows, window)
+        return diagnose(part, self.topology, with_events=False, window=window, find_layout=memory.layout_of)
+
+
+@pytest.fixture(scope="module")
+def looks() -> Looks:
+    return Looks()
+
+
+def test_carried_over_with_the_same_report(looks: Looks) -> None:
+    memory = LayoutMemory()
+    memory.end(looks.look(memory, looks.end_ns - 8 * S))
+    report = looks.look(memory, looks.end_ns)
+    assert (memory.found, memory.carried) == (1, 1)
+    whole = looks.look(LayoutMemory(), looks.end_ns)
+    (job,), (same,) = report.jobs, whole.jobs
+    assert job.timeline.steps.start_ns.tolist() == same.timeline.steps.start_ns.tolist()
+    assert job.timeline.steps.end_ns.tolist() == same.timeline.steps.end_ns.tolist()
+    assert report.findings == whole.findings
+
+
+def test_found_anew_where_something_is_wrong(looks: Looks) -> None:
+    memory = LayoutMemory()
+    report = looks.look(memory, looks.end_ns - 8 * S)
+    where = Where(WhereType.JOB, report.jobs[0].job.id)
+    finding = Finding(FindingKind.STALL, report.jobs[0].job.id, where, 0, None, 0.5, 0.5, 0.0, "it stands")
+    memory.end(replace(report, findings=(finding,)))
+    looks.look(memory, looks.end_ns)
+    assert (memory.found, memory.carried) == (2, 0)
+
+
+def test_not_known_from_a_part_of_a_window(looks: Looks) -> None:
+    """A job that began in the middle of the window is looked at as a whole in the next one."""
+    memory = LayoutMemory()
+    memory.end(looks.look(memory, looks.flows.window.start_ns + LENGTH // 2))
+    assert not memory._known
+
+
+def test_documents_depend_on_the_runs_alone() -> None:
+    run = RunLife("job-1", ("a", "b"), (), LiveState.RUNNING, 0, 0, 0, 0, clear=5)
+    state = TrackerState(runs=(run,))
+    window = Window(1_000 * S, 1_060 * S)
+    plan = WindowPlan(1_060 * S, 1_056 * S)
+    assert documents_due(state, state, window, plan) == frozenset()
+    assert documents_due(TrackerState(), state, window, plan) == {"job-1"}
+    other = replace(run, members=("a", "b", "c"))
+    assert documents_due(state, TrackerState(runs=(other,)), window, plan) == {"job-1"}
+    young = replace(run, first_ns=950 * S)
+    assert documents_due(TrackerState(runs=(young,)), TrackerState(runs=(young,)), window, plan) == {"job-1"}
+    finding = Finding(FindingKind.STALL, "job-1", Where(WhereType.JOB, "job-1"), 0, None, 0.5, 0.5, 0.0, "it stands")
+    open_life = TrackerState(runs=(run,), lives=(FindingLife("f-1", finding, FindingPhase.OPEN),))
+    assert documents_due(state, open_life, window, plan) == {"job-1"}
+    assert documents_due(state, state, Window(1_200 * S, 1_260 * S), WindowPlan(0, 1_190 * S)) == {"job-1"}
