@@ -3,7 +3,8 @@
 *Channels.* Libraries send one collective over several rings, each in an order of its own. The links of such a group are
 one-way here and two-way there, and carry one, two or three times the same bytes; link by link they look like pipelines
 now and like rings then. But the bytes of all of them are whole multiples of what one ring carries, and every member
-sends and receives the same number of these. Where pipelines happen to do the same, their links still join groups that
+sends and receives the same number of these. Each ring leaves any two members at least once, so a link carries no more
+than that number in both directions together. Where pipelines happen to do the same, their links still join groups that
 nothing else joins. So rings in several orders are meant where no sort of links could be a pipeline's.
 
 *Branches.* A stage has two neighbours at most. Where a member exchanges exactly the same bytes with three and more
@@ -94,8 +95,8 @@ def _frequent(amount: Float64) -> Float64:
 
 
 def _balanced(low: Int64, high: Int64, there: Float64, back: Float64) -> Bool:
-    """Links of the components in which everybody sends and receives the same number of rings, three and more, and in
-    which no sort of links could be a pipeline's."""
+    """Links of the components in which everybody sends and receives the same number of rings, three and more, no link
+    carries more than that in both directions together, and no sort of links could be a pipeline's."""
     members = int(max(low.max(), high.max())) + 1
     sent = np.bincount(low, there, minlength=members) + np.bincount(high, back, minlength=members)
     received = np.bincount(high, there, minlength=members) + np.bincount(low, back, minlength=members)
@@ -104,6 +105,7 @@ def _balanced(low: Int64, high: Int64, there: Float64, back: Float64) -> Bool:
     for count in (sent, received):
         np.minimum.at(least, label, count)
         np.maximum.at(most, label, count)
+    np.maximum.at(most, label[low], there + back)
     even = (least == most) & (least >= LEAST_RINGS)
     for times in np.unique(there[there == back]):
         even[_pipelines_between(low, high, (there == times) & (back == times), label)] = False

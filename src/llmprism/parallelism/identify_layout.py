@@ -19,6 +19,7 @@ from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.context_lanes import context_lanes
+from llmprism.parallelism.exchanges import Exchanges, find_exchanges, reduced_apart
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
 from llmprism.parallelism.hybrid import shard_links
 from llmprism.parallelism.in_step import InStep, find_in_step, nothing_inside
@@ -80,6 +81,7 @@ class _Draft:
     clock: StepClock
     lead: float
     meshes: Meshes
+    exchanges: Exchanges
     links: Links
     features: PairFeatures
     kinds: LinkKinds
@@ -103,6 +105,11 @@ class _Draft:
         return self.pipes.forward + self.pipes.closing
 
     @property
+    def same_weights(self) -> tuple[Group, ...]:
+        """Ranks that exchange tokens hold the same dense weights."""
+        return self.meshes.groups + self.exchanges.groups
+
+    @property
     def inside(self) -> InStep:
         return self.in_step if self.in_step is not None else nothing_inside(self.job.transfers)
 
@@ -119,9 +126,16 @@ def _seen_links(job: Job, bulk: Bool, best: BestClock) -> _Draft:
     transfers = _muted(job.transfers, meshes.rows) if meshes.groups else job.transfers
     features = pair_features(transfers, clock)
     links = every_link.only(~meshes.inside | meshes.more)
-    kinds = judge_links(links, features, evidence_of(transfers, links, features, clock))
+    shown = evidence_of(transfers, links, features, clock)
+    exchanges = find_exchanges(transfers, links, features, shown.one_way, clock)
+    if exchanges.groups:
+        transfers = _muted(transfers, exchanges.rows)
+        features = pair_features(transfers, clock)
+        shown = evidence_of(transfers, links, features, clock)
+    kinds = judge_links(links, features, shown)
     kinds = _with_rings(kinds, meshes.more[~meshes.inside | meshes.more])
-    return _Draft(replace(job, clock=clock, transfers=transfers), clock, best.lead, meshes, links, features, kinds)
+    job = replace(job, clock=clock, transfers=transfers)
+    return _Draft(job, clock, best.lead, meshes, exchanges, links, features, kinds)
 
 
 def _consistent_kinds(draft: _Draft) -> _Draft:
@@ -129,7 +143,7 @@ def _consistent_kinds(draft: _Draft) -> _Draft:
     setup = only_set_up(draft.job.transfers, draft.links, draft.clock)
     steady = draft.links.only(~setup)
     kinds = without_false_pipelines(steady, reconcile(steady, draft.kinds.only(~setup)))
-    groups = joined_by(data_parallel_groups(steady, kinds, draft.features), draft.meshes.groups)
+    groups = joined_by(data_parallel_groups(steady, kinds, draft.features), draft.same_weights)
     return replace(draft, links=steady, kinds=kinds, groups=groups)
 
 
@@ -199,14 +213,17 @@ def _with_contexts(draft: _Draft) -> _Draft:
     lanes = context_lanes(draft.job, in_step.tensor)
     if lanes:
         in_step = replace(in_step, tensor=np.zeros_like(in_step.tensor))
-    contexts = _beyond(draft.meshes.groups, lanes or _context_rings(links, kinds, draft.features, in_step))
+    contexts = _beyond(draft.same_weights, lanes or _context_rings(links, kinds, draft.features, in_step))
     if not contexts and not in_step.tensor.any():
         in_step = nothing_inside(draft.job.transfers)
     groups = draft.groups
     if in_step.any:
         groups = data_parallel_groups(*_of_pairs(links, kinds, draft.collective & in_step.gradients), draft.features)
-        groups = joined_by(groups, draft.meshes.groups + contexts)
-    return replace(draft, in_step=in_step, contexts=contexts, groups=groups)
+        groups = joined_by(groups, draft.same_weights + contexts)
+    exchanges = draft.exchanges
+    if exchanges.groups and reduced_apart(exchanges, draft.job.transfers, draft.collective, draft.features):
+        exchanges = exchanges.of_experts()
+    return replace(draft, in_step=in_step, exchanges=exchanges, contexts=contexts, groups=groups)
 
 
 def _with_replicas(draft: _Draft) -> _Draft:
@@ -245,18 +262,19 @@ def _layout_of(draft: _Draft) -> JobLayout:
     if pipes.closing and batches is not None:
         batches = interleaved_batches(batches, _share_of_closing(draft.features, pipes.forward, pipes.closing))
     copies = _copies(groups) if sharded.hybrid else _most_common(len(group.members) for group in groups) or 1
-    contexts = _most_common(len(group.members) for group in draft.contexts)
+    inside = draft.contexts + draft.meshes.groups + draft.exchanges.groups
+    contexts = _most_common(len(group.members) for group in inside if group.kind is PairKind.CP)
     lost = bool((pair_kind == PairKind.PP).any()) and not pipes.members
     tp, pp, dp = _degrees(draft.job, copies, contexts or 1, stages, lost)
     order = Schedule.INTERLEAVED if pipes.rings else schedule(transfers, pipes.forward, clock, stages, batches)
-    experts = _most_common(len(group.members) for group in draft.meshes.groups)
+    experts = _most_common(len(group.members) for group in inside if group.kind is PairKind.EP)
     roles = link_roles(transfers, draft.links, draft.kinds)
     return JobLayout(
         layout=Layout(tp, pp, dp, experts, contexts, sharded.sharding, batches, order),
-        groups=groups + draft.contexts + draft.meshes.groups,
+        groups=groups + inside,
         pipelines=pipes.members,
-        pairs=all_roles(transfers, roles, draft.meshes, draft.inside),
-        transfer_kind=row_kinds(transfers, pair_kind, draft.meshes, draft.inside),
+        pairs=all_roles(transfers, roles, draft.meshes, draft.inside, draft.exchanges),
+        transfer_kind=row_kinds(transfers, pair_kind, draft.meshes, draft.inside, draft.exchanges),
         confidence=_confidence(draft),
         clock=clock,
     )

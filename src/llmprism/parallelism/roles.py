@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from llmprism.model.flows import Int32, Int64, TransferTable
 from llmprism.model.layout import PairKind, PairRoles
+from llmprism.parallelism.exchanges import Exchanges
 from llmprism.parallelism.features import Links
 from llmprism.parallelism.in_step import InStep
 from llmprism.parallelism.meshes import Meshes
@@ -87,26 +88,30 @@ def collective_pairs(transfers: TransferTable, links: Links, kinds: LinkKinds) -
     return result
 
 
-def all_roles(transfers: TransferTable, told: PairRoles, meshes: Meshes, in_step: InStep) -> PairRoles:
-    """Roles of the links, of the meshes, and of rings inside the forward pass; a pair may have two."""
+def all_roles(
+    transfers: TransferTable, told: PairRoles, meshes: Meshes, in_step: InStep, exchanges: Exchanges
+) -> PairRoles:
+    """Roles of the links, of the meshes, of exchanges and rings inside the forward pass; a pair may have two."""
     pair = transfers.pairs_between(told.src.astype(np.int64), told.dst.astype(np.int64))
     ring = in_step.inside[pair] if pair.size else np.zeros(0, dtype=np.bool_)
     keep = ~ring | in_step.gradients[pair] if pair.size else ring
-    mesh = np.flatnonzero(meshes.pairs)
+    mesh = np.concatenate([np.flatnonzero(meshes.pairs), np.flatnonzero(exchanges.pairs)])
+    mesh_kind = np.where(np.arange(mesh.size) < meshes.pairs.sum(), PairKind.EP, exchanges.kind)
     ring_kind = np.where(in_step.tensor[pair[ring]], PairKind.TP, PairKind.CP)
     src = np.concatenate([told.src[keep], told.src[ring], transfers.pair_src[mesh]])
     dst = np.concatenate([told.dst[keep], told.dst[ring], transfers.pair_dst[mesh]])
     kind = np.concatenate([
-        told.kind[keep], ring_kind, np.full(mesh.size, PairKind.EP)
+        told.kind[keep], ring_kind, mesh_kind
     ]).astype(np.int8)  # fmt: skip
     confidence = np.concatenate([told.confidence[keep], told.confidence[ring], np.full(mesh.size, MESH_CONFIDENCE)])
     order = np.lexsort((kind, dst, src))
     return PairRoles(src[order], dst[order], kind[order], confidence[order])
 
 
-def row_kinds(transfers: TransferTable, pair_kind: Int8, meshes: Meshes, in_step: InStep) -> Int8:
+def row_kinds(transfers: TransferTable, pair_kind: Int8, meshes: Meshes, in_step: InStep, exchanges: Exchanges) -> Int8:
     rows = np.repeat(pair_kind, np.diff(transfers.pair_offsets))
     in_ring = transfers.rows_of(in_step.inside) & ~in_step.gradient_row
     rows[in_ring] = np.where(transfers.rows_of(in_step.tensor), PairKind.TP, PairKind.CP)[in_ring]
     rows[meshes.rows] = PairKind.EP
+    rows[exchanges.rows] = exchanges.kind
     return rows

@@ -62,6 +62,11 @@ def test_tensor_peers_that_exchange_twice_what_the_stages_do_are_no_channels():
     assert not channel_links(links, amounts).any()
 
 
+def test_a_ring_of_twice_what_its_neighbours_exchange_is_no_channels():
+    links, amounts = links_of(ring(range(6), 20.0) + both_ways([(0, 1), (2, 3), (4, 5)]))
+    assert not channel_links(links, amounts).any()
+
+
 def test_a_tree_branches_and_a_pipeline_does_not():
     tree = both_ways([(i, (i - 1) // 2) for i in range(1, 7)])
     links, amounts = links_of(tree + both_ways([(k, k + 10) for k in range(7)], 33.0))

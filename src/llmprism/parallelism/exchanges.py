@@ -1,0 +1,176 @@
+"""What neighbours on a ring of gradients exchange besides: contexts or experts.
+
+Links that carry a hop of a ring and an exchange of its two ends (`open_rings`) are divided by time: all hops of a ring
+move together, so a transfer on such a link is the ring's when the hops next to it, which carry nothing else, are busy
+too. The rest is the exchange's and has no bytes for the passes that follow; those see a ring like any other.
+
+*Contexts or experts.* Both are exchanged in every pass, between ranks that hold the same dense weights. But tokens are
+routed: what goes one way differs from what comes back, another way in every step, while contexts are halves of a
+sequence. And the weights of experts are not those of the dense ring: their gradients are reduced apart, over groups
+that take one member from each exchange. Where neither shows, contexts are the simpler explanation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
+from llmprism.model.layout import Group, PairKind
+from llmprism.parallelism.channels import amounts_of, channel_links
+from llmprism.parallelism.features import Links, PairFeatures
+from llmprism.parallelism.open_rings import shared_hops
+from llmprism.stats.disjoint_sets import component_labels
+
+Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
+
+__all__ = ["Exchanges", "find_exchanges", "no_exchanges", "reduced_apart"]
+
+NEAR: Final = 0.01
+"""Share of a step by which a transfer of the ring may be apart from those of the next hop."""
+
+UNEVEN: Final = 0.01
+"""Median deviation from step to step of what goes there less what comes back, as a share of it, from which tokens are
+routed: contexts stay below 0.0003 where a collector loses nothing..."""
+
+UNEVEN_NOISE: Final = 4.0
+"""...and below this many times the same of two hops of the ring itself."""
+
+COVERED: Final = 0.9
+"""Share of the members whose expert gradients must show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanges:
+    """Per pair: takes part in an exchange; is a hop of the ring and nothing else. Per row: is a transfer of an
+    exchange. `groups` are of contexts unless they are uneven, or reduced apart."""
+
+    pairs: Bool
+    pure: Bool
+    rows: Bool
+    groups: tuple[Group, ...]
+
+    @property
+    def kind(self) -> PairKind:
+        return self.groups[0].kind if self.groups else PairKind.CP
+
+    def of_experts(self) -> Exchanges:
+        groups = tuple(Group(PairKind.EP, group.members) for group in self.groups)
+        return replace(self, groups=groups)
+
+
+def no_exchanges(transfers: TransferTable) -> Exchanges:
+    none = np.zeros(transfers.pair_count, dtype=np.bool_)
+    return Exchanges(none, none, np.zeros(transfers.start_ns.size, dtype=np.bool_), ())
+
+
+def find_exchanges(
+    transfers: TransferTable, links: Links, features: PairFeatures, one_way: Bool, clock: StepClock
+) -> Exchanges:
+    nothing = no_exchanges(transfers)
+    amounts = amounts_of(links, features)
+    shared = shared_hops(links, amounts, one_way)
+    own = np.flatnonzero(shared.links & ~channel_links(links, amounts))
+    if not own.size:
+        return nothing
+    hop = np.where(shared.upward[own], links.there[own], links.back[own])
+    back = np.where(shared.upward[own], links.back[own], links.there[own])
+    pure = _carrying(links.only(shared.pure), amounts.there[shared.pure] > amounts.back[shared.pure])
+    rows = transfers.rows_of(np.isin(np.arange(transfers.pair_count), back))
+    for pair in hop.tolist():
+        mine = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+        rows[mine] = ~_with_the_ring(transfers, mine, _next_hops(transfers, pair, pure), NEAR * clock.period_ns)
+    marked = [np.isin(np.arange(transfers.pair_count), listed) for listed in (np.concatenate([hop, back]), pure)]
+    found = Exchanges(marked[0], marked[1], rows, _groups(links, own))
+    return found.of_experts() if _is_uneven(transfers, hop, back, pure, clock) else found
+
+
+def _carrying(links: Links, upward: Bool) -> Int32:
+    """The pair of each one-way link that carries its bytes."""
+    pair: Int32 = np.where(upward, links.there, links.back).astype(np.int32)
+    return pair
+
+
+def _next_hops(transfers: TransferTable, pair: int, pure: Int32) -> Int32:
+    """The pure hops before and after a hop of the ring."""
+    src, dst = transfers.pair_src[pure], transfers.pair_dst[pure]
+    found: Int32 = pure[(dst == transfers.pair_src[pair]) | (src == transfers.pair_dst[pair])]
+    return found
+
+
+def _with_the_ring(transfers: TransferTable, mine: slice, hops: Int32, slack_ns: float) -> Bool:
+    """Which of these rows are sent while one of the hops is busy, or nearly so."""
+    offsets = transfers.pair_offsets
+    rows = np.concatenate([np.arange(0), *(np.arange(offsets[hop], offsets[hop + 1]) for hop in hops.tolist())])
+    rows = rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
+    rows = rows[np.argsort(transfers.start_ns[rows], kind="stable")]
+    start, until = transfers.start_ns[rows], np.maximum.accumulate(transfers.end_ns[rows]) if rows.size else rows
+    if not rows.size:
+        return np.zeros(mine.stop - mine.start, dtype=np.bool_)
+    begin, end = transfers.start_ns[mine], transfers.end_ns[mine]
+    before = np.searchsorted(start, end + slack_ns, side="right") - 1
+    near: Bool = (before >= 0) & (until[np.maximum(before, 0)] >= begin - slack_ns)
+    return near
+
+
+def _groups(links: Links, own: Int64) -> tuple[Group, ...]:
+    members, ends = np.unique(np.concatenate([links.low[own], links.high[own]]), return_inverse=True)
+    label = component_labels(members.size, ends[: own.size], ends[own.size :])
+    return tuple(
+        Group(PairKind.CP, tuple(int(member) for member in members[label == number]))
+        for number in range(int(label.max()) + 1)
+    )
+
+
+def _is_uneven(transfers: TransferTable, hop: Int32, back: Int32, pure: Int32, clock: StepClock) -> bool:
+    """Does the exchange differ between its two ways, another way in every step, and by more than the ring does?
+
+    What goes there is what the hop carries beyond the next hop of its ring; no row need be divided for that.
+    """
+    uneven, noise = [], []
+    for one, other in zip(hop.tolist(), back.tolist(), strict=True):
+        ring = [_by_step(transfers, pair, clock) for pair in _next_hops(transfers, one, pure).tolist()]
+        answered = _by_step(transfers, other, clock)
+        usual = max(float(np.median(answered)), 1.0)
+        if ring:
+            uneven.append(_deviation(_by_step(transfers, one, clock) - ring[0] - answered) / usual)
+            noise.append(_deviation(ring[0] - ring[-1]) / usual)
+    return bool(uneven) and float(np.median(uneven)) > max(UNEVEN, UNEVEN_NOISE * float(np.median(noise)))
+
+
+def _by_step(transfers: TransferTable, pair: int, clock: StepClock) -> Float64:
+    mine = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+    step = clock.step_at(transfers.start_ns[mine])
+    known = step >= 0
+    total = np.bincount(step[known], transfers.bytes[mine][known], minlength=clock.regular.size)
+    return total[clock.whole].astype(np.float64)
+
+
+def _deviation(amount: Float64) -> float:
+    return float(np.median(np.abs(amount - np.median(amount)))) if amount.size else 0.0
+
+
+def reduced_apart(exchanges: Exchanges, transfers: TransferTable, gradient: Bool, features: PairFeatures) -> bool:
+    """Are there gradients of experts: a second amount of bytes, reduced over groups with one member of each exchange?
+
+    `gradient` marks the pairs of gradients."""
+    exchange_of = np.full(len(transfers.addresses), -1)
+    for number, group in enumerate(exchanges.groups):
+        exchange_of[list(group.members)] = number
+    pairs = np.flatnonzero(gradient & (features.step_bytes > 0) & ~exchanges.pairs & ~exchanges.pure)
+    src, dst = transfers.pair_src[pairs], transfers.pair_dst[pairs]
+    level = np.log(np.maximum(features.step_bytes[pairs], 1.0))
+    for number in np.unique(np.round(level / np.log(1.1))):
+        own = np.round(level / np.log(1.1)) == number
+        label = component_labels(exchange_of.size, src[own], dst[own])
+        members = np.union1d(src[own], dst[own])
+        members = members[exchange_of[members] >= 0]
+        cells = np.unique(label[members] * (len(exchanges.groups) + 1) + exchange_of[members])
+        if cells.size == members.size >= COVERED * (exchange_of >= 0).sum():
+            return True
+    return False
