@@ -32,7 +32,8 @@ _NOT_LOGS: Final = frozenset(
 
 _ZIP_MAGIC: Final = b"PK\x03\x04"
 _TAR_MAGIC_AT: Final = 257
-_TAR_BYTES: Final = 1 << 20
+_TAR_BYTES: Final = 1 << 16
+"""What tarfile asks for at once: it copies the rest of it at every header, and joins as many as a log needs."""
 
 _DAMAGED: Final = frozenset(
     {
