@@ -56,6 +56,7 @@ bench: $(READY)
 bench-accuracy: $(READY)
 	$(BIN)/python benchmarks/accuracy_dataset.py --out docs/accuracy-dataset.md
 	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md
+	$(BIN)/python benchmarks/accuracy_logs.py --out docs/accuracy-logs.md
 
 bench-scale: $(READY)
 	$(BIN)/python benchmarks/scale.py

@@ -12,6 +12,7 @@ import gzip
 import json
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,32 +44,52 @@ def place_of(rank: int, ranked: list[int | None]) -> int | None:
     return ranked.index(rank) + 1 if rank in ranked else None
 
 
-def compare(library: Library) -> None:
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """On which place each method ranks the guilty rank of a run; `rank` None: nobody is to blame."""
+
+    run: str
+    rank: int | None
+    ours: int | None
+    l4: int | None
+    ours_blames: int
+    l4_blames: int
+
+
+def compared_runs(library: Library) -> list[Compared]:
+    """Runs with a truth, diagnosed by both methods."""
     good = Reference()
     for name in ("ok_a", "ok_b"):
         good.learn(read_job([DATA / "zoo" / name], library))
-    print("| run | guilty | ours: place | L4: place |\n| --- | --- | --- | --- |")
-    hits = {"ours": [0, 0], "L4": [0, 0]}
-    total = 0
+    made = []
     for name, paths, rank in zoo_cases():
         log, table = read_job_lines(paths, library)
         reference = good if name.startswith("zoo") else None
         ours = diagnose_log(log, normal=reference)
         l4 = diagnose_by_l4(log, table, reference)
-        if rank is None:
-            print(f"| {name} | nobody | {'nobody' if not ours.suspects else 'blamed'} | {len(l4.suspects)} ranked |")
-            continue
-        total += 1
-        places = {
-            "ours": place_of(rank, [s.rank for s in (ours.suspects or (None,)) if s] + [s.rank for s in ours.ranking]),
-            "L4": place_of(rank, [s.rank for s in l4.ranking]),
-        }
-        for who, place in places.items():
-            hits[who][0] += place == 1
-            hits[who][1] += place is not None and place <= 3
-        print(f"| {name} | rank {rank} | {places['ours']} | {places['L4']} |")
-    for who, (one, three) in hits.items():
-        print(f"{who}: top-1 {one}/{total}, top-3 {three}/{total}")
+        places: list[int | None] = [None, None]
+        if rank is not None:
+            ranked = [s.rank for s in (ours.suspects or (None,)) if s] + [s.rank for s in ours.ranking]
+            places = [place_of(rank, ranked), place_of(rank, [s.rank for s in l4.ranking])]
+        made.append(Compared(name, rank, places[0], places[1], len(ours.suspects), len(l4.suspects)))
+    return made
+
+
+def table_of_runs(runs: list[Compared]) -> list[str]:
+    """The comparison as a table with totals."""
+    lines = ["| run | guilty | ours: place | L4: place |", "| --- | --- | --- | --- |"]
+    for run in runs:
+        if run.rank is None:
+            lines.append(f"| {run.run} | nobody | {run.ours_blames} blamed | {run.l4_blames} blamed |")
+        else:
+            lines.append(f"| {run.run} | rank {run.rank} | {run.ours} | {run.l4} |")
+    guilty = [run for run in runs if run.rank is not None]
+    for most in (1, 3):
+        ours, l4 = (sum(place is not None and place <= most for place in places) for places in zip(
+            *((run.ours, run.l4) for run in guilty), strict=True
+        ))  # fmt: skip
+        lines.append(f"| guilty among the first {most} | {len(guilty)} runs | {ours} | {l4} |")
+    return lines
 
 
 def coloured(line: str) -> str:
@@ -125,7 +146,7 @@ def main() -> None:
         print("no ../shared/data by the project")
         return
     library = load_library()
-    compare(library)
+    print("\n".join(table_of_runs(compared_runs(library))))
     normal_runs(library)
 
 

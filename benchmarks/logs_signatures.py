@@ -104,13 +104,22 @@ def main() -> None:
         entries, known = ", ".join(one.entries), "yes" if one.known else "no"
         print(f"| {one.name} | {one.cause} | {one.role} | {entries} | {known} | {one.verdict} | {one.said} |")
     print()
-    for cause in sorted({one.cause for one in judged}):
-        these = [one for one in judged if one.cause == cause]
+    print("\n".join(table_of_classes(judged)))
+
+
+def table_of_classes(judged: list[Judged]) -> list[str]:
+    """Signatures by class of their cause."""
+    lines = [
+        "| class | signatures | known to the library | right | open | wrong |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for cause in [*sorted({one.cause for one in judged}), "all"]:
+        these = [one for one in judged if cause in (one.cause, "all")]
         verdicts = Counter(one.verdict for one in these)
-        count = sum(one.known for one in these)
-        print(f"{cause}: library {count}/{len(these)}, diagnosis {dict(sorted(verdicts.items()))}")
-    total = Counter(one.verdict for one in judged)
-    print(f"all: library {sum(one.known for one in judged)}/{len(judged)}, diagnosis {dict(sorted(total.items()))}")
+        wrong = verdicts["wrong"] + verdicts["missed"]
+        known = sum(one.known for one in these)
+        lines.append(f"| {cause} | {len(these)} | {known} | {verdicts['right']} | {verdicts['open']} | {wrong} |")
+    return lines
 
 
 if __name__ == "__main__":
