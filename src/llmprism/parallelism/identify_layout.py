@@ -305,7 +305,7 @@ def _with_rings(kinds: LinkKinds, rings: Bool) -> LinkKinds:
     """The judged kinds, links of a mesh that carry a ring besides made data-parallel."""
     kind = np.where(rings, PairKind.DP, kinds.kind).astype(np.int8)
     confidence = np.where(rings, MESH_CONFIDENCE, kinds.confidence)
-    return LinkKinds(kind, confidence, kinds.one_way, kinds.distance)
+    return LinkKinds(kind, confidence, kinds.one_way)
 
 
 def _unknown(transfers: TransferTable, bulk: Bool) -> JobLayout:

@@ -53,15 +53,14 @@ class LinkEvidence:
     """Per link. `sort` numbers links of the same bytes; `closed` says that the links of the sort around it form closed
     rings. The others are medians over the sort:
 
-    `distance` is the Kolmogorov distance between the profiles of the two directions over the step, `turns` the same in
-    messages, `lead` how far one direction stays ahead, in messages (`lead`), `together` the share of time at which both
-    are busy, `width` the shortest part of the step that holds nearly all of the bytes, `ends_apart` how far apart the
-    two directions end, as a share of the time that the link takes."""
+    `turns` is the Kolmogorov distance between the profiles of the two directions over the step, in messages, `lead` how
+    far one direction stays ahead, in messages (`lead`), `together` the share of time at which both are busy, `width`
+    the shortest part of the step that holds nearly all of the bytes, `ends_apart` how far apart the two directions end,
+    as a share of the time that the link takes."""
 
     one_way: Bool
     sort: Int64
     closed: Bool
-    distance: Float64
     turns: Float64
     lead: Float64
     together: Float64
@@ -83,7 +82,6 @@ def evidence_of(transfers: TransferTable, links: Links, features: PairFeatures, 
         one_way,
         sort,
         _closed(links, sort, one_way),
-        pooled(distance, sort),
         pooled(distance * messages, sort),
         pooled(lead, sort),
         pooled(simultaneity(transfers, links), sort),

@@ -22,13 +22,12 @@ __all__ = ["Meshes", "find_meshes"]
 
 @dataclass(frozen=True, slots=True)
 class Meshes:
-    """Per link: in a mesh, and carrying more than the mesh. Per directed pair of the table: in a mesh, carrying more.
-    Per row: a transfer of an all-to-all."""
+    """Per link: in a mesh, and carrying more than the mesh. Per directed pair of the table: in a mesh. Per row: a
+    transfer of an all-to-all."""
 
     inside: Bool
     more: Bool
     pairs: Bool
-    surplus: Bool
     rows: Bool
     groups: tuple[Group, ...]
 
@@ -49,7 +48,7 @@ def find_meshes(transfers: TransferTable, bulk: Bool, links: Links) -> Meshes:
             transfers.start_ns, transfers.end_ns, transfers.bytes,
         )  # fmt: skip
     groups = tuple(_group(transfers, mesh == number) for number in range(int(mesh.max(initial=-1)) + 1))
-    return Meshes(_either(links, mesh >= 0), _either(links, surplus), mesh >= 0, surplus, rows, groups)
+    return Meshes(_either(links, mesh >= 0), _either(links, surplus), mesh >= 0, rows, groups)
 
 
 def _either(links: Links, flags: Bool) -> Bool:

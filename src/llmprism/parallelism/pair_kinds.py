@@ -95,10 +95,9 @@ class LinkKinds:
     kind: Int8
     confidence: Float64
     one_way: Bool
-    distance: Float64
 
     def only(self, chosen: Bool) -> LinkKinds:
-        return LinkKinds(self.kind[chosen], self.confidence[chosen], self.one_way[chosen], self.distance[chosen])
+        return LinkKinds(self.kind[chosen], self.confidence[chosen], self.one_way[chosen])
 
 
 def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence) -> LinkKinds:
@@ -118,7 +117,7 @@ def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence) -> Li
     collective = shown.one_way | shown.closed | channel_links(links, amounts) | branching_links(links, amounts)
     odds = np.where(collective, ONE_WAY_ODDS, np.clip(odds, -6.0, 6.0))
     kind = np.where(odds > 0, PairKind.DP, PairKind.PP).astype(np.int8)
-    return LinkKinds(kind, 1.0 / (1.0 + np.exp(-np.abs(odds))), shown.one_way, shown.distance)
+    return LinkKinds(kind, 1.0 / (1.0 + np.exp(-np.abs(odds))), shown.one_way)
 
 
 def _rings_apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64:
@@ -209,7 +208,7 @@ def reconcile(links: Links, judged: LinkKinds) -> LinkKinds:
         int(PairKind.DP), int(PairKind.PP), int(PairKind.OTHER),
     )  # fmt: skip
     confidence = np.where(kind == judged.kind, judged.confidence, 1.0 - judged.confidence)
-    return LinkKinds(kind, confidence, judged.one_way, judged.distance)
+    return LinkKinds(kind, confidence, judged.one_way)
 
 
 def without_false_pipelines(links: Links, kinds: LinkKinds) -> LinkKinds:
@@ -235,4 +234,4 @@ def without_false_pipelines(links: Links, kinds: LinkKinds) -> LinkKinds:
     kind[wrong] = PairKind.DP
     confidence = kinds.confidence.copy()
     confidence[wrong] = 0.6
-    return LinkKinds(kind, confidence, kinds.one_way, kinds.distance)
+    return LinkKinds(kind, confidence, kinds.one_way)

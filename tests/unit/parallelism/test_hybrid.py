@@ -26,9 +26,7 @@ def found(flows):
     transfers = transfer_table(flows)
     links = links_of(transfers, np.ones(transfers.pair_count, dtype=np.bool_))
     count = links.low.size
-    kinds = LinkKinds(
-        np.full(count, PairKind.DP, dtype=np.int8), np.ones(count), np.ones(count, dtype=np.bool_), np.zeros(count)
-    )
+    kinds = LinkKinds(np.full(count, PairKind.DP, dtype=np.int8), np.ones(count), np.ones(count, dtype=np.bool_))
     clock = StepClock(np.arange(STEPS + 1, dtype=np.int64) * 100 * MS, np.ones(STEPS, dtype=np.bool_), 1.0)
     chosen = shard_links(links, kinds, pair_features(transfers, clock))
     if chosen is None:

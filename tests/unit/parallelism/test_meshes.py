@@ -37,8 +37,6 @@ def test_a_ring_over_the_mesh_keeps_its_links_pairs_and_transfers():
     hops = ["ab", "bc", "cd", "da"]
     ring = [Flow(a, b, k * 20 * MS + 10 * MS, k * 20 * MS + 12 * MS, 500_000) for k in range(10) for a, b in hops]
     transfers, meshes = job(*ring)
-    pairs = zip(transfers.pair_src, transfers.pair_dst, strict=True)
-    assert [NAMES[a] + NAMES[b] in hops for a, b in pairs] == meshes.surplus.tolist()
     assert meshes.more.sum() == len(hops)
     assert meshes.inside.sum() == len(list(combinations(NAMES, 2)))
     assert (transfers.bytes[~meshes.rows] == 500_000).all()

@@ -16,7 +16,7 @@ def shown(turns=0.0, lead=0.0, together=0.25, width=0.6, one_way=False, closed=F
     one = np.array([0], dtype=np.int32)
     links = Links(one, one + 1, one, one + 1)
     features = PairFeatures(np.full(2, 100.0), np.zeros(2), np.full((2, 4), 0.25), np.full(2, 1000.0))
-    values = (np.array([float(value)]) for value in (0.1, turns, lead, together, width, ends_apart))
+    values = (np.array([float(value)]) for value in (turns, lead, together, width, ends_apart))
     evidence = LinkEvidence(np.array([one_way]), np.array([0]), np.array([closed]), *values)
     judged = judge_links(links, features, evidence)
     return PairKind(judged.kind[0]), judged.confidence[0]
@@ -52,9 +52,7 @@ def links_and_kinds(edges):
         np.array(low, dtype=np.int32), np.array(high, dtype=np.int32),
         np.arange(count, dtype=np.int32), np.full(count, -1, dtype=np.int32),
     )  # fmt: skip
-    judged = LinkKinds(
-        np.array(kind, dtype=np.int8), np.array(confidence), np.zeros(count, dtype=np.bool_), np.zeros(count)
-    )
+    judged = LinkKinds(np.array(kind, dtype=np.int8), np.array(confidence), np.zeros(count, dtype=np.bool_))
     return links, judged
 
 

@@ -169,39 +169,44 @@ def _health(app: FastAPI, live: Live) -> None:
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
+def _first_page(live: Live) -> dict[str, Any]:
+    """Jobs that live or crashed lately, and what else the first page shows of now."""
+    history = live.history
+    picture = history.picture()
+    end = picture.get("window", {}).get("end_ns", 0)
+    living = ("started", "running", "slowed", "stalled", "hung", "restarted")
+    since = max(0, end - MAX_TIMELINE_NS)
+    runs = history.runs(states=living, limit=MAX_PAGE, since_ns=since)["items"]
+    runs += history.runs(states=("crashed",), limit=MAX_CRASHED, since_ns=since)["items"]
+    recent = history.recent_steps([run["id"] for run in runs], end - 300 * 10**9, 150)
+    for run in runs:
+        run["recent"] = recent[run["id"]]
+    ended = history.runs(states=("ended",), limit=20)["items"]
+    return {
+        "revision": history.revision(),
+        "now_ns": time.time_ns(),
+        "latest_ns": live.store.watermark()[0],
+        "picture": picture,
+        "window": history.last_window(),
+        "jobs": runs,
+        "ended": ended,
+        "findings": history.findings(phase="open", limit=MAX_PAGE)["items"],
+        "closed": history.findings(phase="closed", limit=20)["items"],
+        "transitions": history.transitions(None, None, None, 30),
+        "sources": history.sources(),
+        "shedding": live.intake.sheds_until > time.monotonic(),
+        "queued_bytes": live.intake.queued_bytes,
+        "troubles": live.troubles(),
+        "clocks": live.clock_sentences(),
+        "version": __version__,
+    }
+
+
 def _overview(app: FastAPI, live: Live) -> None:
     @app.get("/api/v1/overview", tags=["picture"])
     def overview() -> dict[str, Any]:
         """Everything that the first page shows: jobs, open findings, servers, switches, sources, troubles."""
-        history = live.history
-        picture = history.picture()
-        end = picture.get("window", {}).get("end_ns", 0)
-        living = ("started", "running", "slowed", "stalled", "hung", "restarted")
-        since = max(0, end - MAX_TIMELINE_NS)
-        runs = history.runs(states=living, limit=MAX_PAGE, since_ns=since)["items"]
-        runs += history.runs(states=("crashed",), limit=MAX_CRASHED, since_ns=since)["items"]
-        recent = history.recent_steps([run["id"] for run in runs], end - 300 * 10**9, 150)
-        for run in runs:
-            run["recent"] = recent[run["id"]]
-        ended = history.runs(states=("ended",), limit=20)["items"]
-        return {
-            "revision": history.revision(),
-            "now_ns": time.time_ns(),
-            "latest_ns": live.store.watermark()[0],
-            "picture": picture,
-            "window": history.last_window(),
-            "jobs": runs,
-            "ended": ended,
-            "findings": history.findings(phase="open", limit=MAX_PAGE)["items"],
-            "closed": history.findings(phase="closed", limit=20)["items"],
-            "transitions": history.transitions(None, None, None, 30),
-            "sources": history.sources(),
-            "shedding": live.intake.sheds_until > time.monotonic(),
-            "queued_bytes": live.intake.queued_bytes,
-            "troubles": live.troubles(),
-            "clocks": live.clock_sentences(),
-            "version": __version__,
-        }
+        return _first_page(live)
 
     @app.get("/api/v1/topology", tags=["picture"])
     def topology(request: Request) -> Response:
@@ -277,31 +282,36 @@ def _jobs(app: FastAPI, live: Live) -> None:
     )
     async def timeline(job: Name, from_ns: Time = None, to_ns: Time = None) -> Response:
         """Per-GPU events as binary columns (see the reference), made from the raw flows of the range."""
-        run = _found(await asyncio.to_thread(live.history.run, job), "job")
-        length = max(live.config.windows.rules().length, run.get("reach_ns", 0))
-        most = live.config.windows.max_records
-        end = to_ns if to_ns is not None else min(run["seen_ns"], run["silent_since_ns"] + 10**9)
-        start = from_ns if from_ns is not None else max(0, end - length // 2)
-        if end <= start or end - start > MAX_TIMELINE_NS:
-            raise HTTPException(422, "the range must be longer than nothing and at most an hour")
-        context = (max(0, min(start, end - length)), end)
-        segments = await asyncio.to_thread(live.store.segments, *context)
-        if sum(segment.records for segment in segments) > SCANNED * most:
-            raise HTTPException(422, "the range holds too many records; ask for a shorter one")
-        arguments = (
-            segments,
-            live.config.topology.file,
-            context,
-            (start, end),
-            run["members"],
-            live.store.incoming,
-            most,
-        )
-        try:
-            body = await asyncio.wrap_future(live.timelines.submit(timeline_bytes, *arguments))
-        except BrokenExecutor:
-            raise HTTPException(503, "the timeline's process was killed; ask again", {"retry-after": "2"}) from None
-        return Response(body, media_type="application/octet-stream")
+        return await _timeline(live, job, from_ns, to_ns)
+
+
+async def _timeline(live: Live, job: str, from_ns: int | None, to_ns: int | None) -> Response:
+    """The events of a run in a range, made by the process of the timelines; by default the end of what was seen."""
+    run = _found(await asyncio.to_thread(live.history.run, job), "job")
+    length = max(live.config.windows.rules().length, run.get("reach_ns", 0))
+    most = live.config.windows.max_records
+    end = to_ns if to_ns is not None else min(run["seen_ns"], run["silent_since_ns"] + 10**9)
+    start = from_ns if from_ns is not None else max(0, end - length // 2)
+    if end <= start or end - start > MAX_TIMELINE_NS:
+        raise HTTPException(422, "the range must be longer than nothing and at most an hour")
+    context = (max(0, min(start, end - length)), end)
+    segments = await asyncio.to_thread(live.store.segments, *context)
+    if sum(segment.records for segment in segments) > SCANNED * most:
+        raise HTTPException(422, "the range holds too many records; ask for a shorter one")
+    arguments = (
+        segments,
+        live.config.topology.file,
+        context,
+        (start, end),
+        run["members"],
+        live.store.incoming,
+        most,
+    )
+    try:
+        body = await asyncio.wrap_future(live.timelines.submit(timeline_bytes, *arguments))
+    except BrokenExecutor:
+        raise HTTPException(503, "the timeline's process was killed; ask again", {"retry-after": "2"}) from None
+    return Response(body, media_type="application/octet-stream")
 
 
 def _findings(app: FastAPI, live: Live) -> None:

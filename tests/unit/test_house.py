@@ -1,0 +1,30 @@
+"""How large files and functions may be, and that compiled thresholds and types are said once."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCES = sorted((Path(__file__).parents[2] / "src/llmprism").rglob("*.py"))
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
+
+
+@pytest.mark.parametrize("limit", [LONGEST_FILE])
+def test_no_file_is_longer_than_a_reader_holds_in_mind(limit):
+    assert len(SOURCES) > 300
+    long = {path.name: lines for path in SOURCES if (lines := len(path.read_text().splitlines())) > limit}
+    assert not long
+
+
+def test_no_function_is_longer_than_a_screen():
+    long = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno is not None:
+                lines = node.end_lineno - node.lineno + 1
+                if lines > LONGEST_FUNCTION:
+                    long[f"{path.name}:{node.name}"] = lines
+    assert not long
