@@ -6,6 +6,7 @@ import pytest
 
 from llmprism.report.html import render
 from support.browser import chromium
+from support.read_reports import read_report
 from support.reports import EXAMPLES, HOSTILE, empty_report, report_from_capture, tiny_report
 
 
@@ -161,3 +162,24 @@ def test_a_narrow_window_needs_no_sideways_scrolling(browser, tmp_path):
     page.wait_for_selector("html[data-ready=true]")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     context.close()
+
+
+def test_lines_of_logs_lead_to_the_timeline_and_back(open_page):
+    opened = open_page(read_report())
+    page = opened.page
+    assert opened.complaints == []
+    assert "out of GPU memory" in page.locator(".why").first.inner_text()
+    assert page.locator("#nav a[href='#logs']").count() == 1
+    assert "1 of 1 rank matched" in page.locator("#logs").inner_text()
+    page.locator(".log-line").first.click()
+    assert "CUDA out of memory" in page.locator(".timeline .hint").inner_text()
+    assert page.evaluate("document.activeElement.tagName") == "CANVAS"
+    assert opened.complaints == []
+
+
+def test_hostile_lines_are_text(open_page):
+    opened = open_page(read_report(HOSTILE, HOSTILE))
+    assert opened.complaints == []
+    assert opened.page.evaluate("window.pwned") is None
+    assert opened.page.locator("img").count() == 0
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 1280

@@ -133,7 +133,11 @@ class Case:
         return seat.address, seat.confidence
 
     def failure_ns(self) -> int | None:
-        """When the first line that stopped the run was written, in flow time."""
+        """When the first line that stopped the run was written, in flow time.
+
+        Lines that quote a time before the first iteration (a date inside a message) do not count.
+        """
+        begin, _ = self.log_span()
         times = [
             when
             for line in self.view.lines
@@ -142,7 +146,7 @@ class Case:
             and line.role in ("root", "cascade")
             and (when := self.line_time(line))
         ]
-        return min(times, default=None)
+        return min((when for when in times if begin is None or when >= begin - self.clock_error_ns), default=None)
 
     def log_span(self) -> tuple[int | None, int | None]:
         """From the first iteration to the last line of the logs, in flow time; None where they carry no time."""

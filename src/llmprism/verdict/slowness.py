@@ -17,8 +17,9 @@ import numpy as np
 from llmprism.logs.notable import NotableLine
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.log import Cause, CauseClass, Sign, SignKind
-from llmprism.model.verdict import NamedSuspect, Source, Verdict
+from llmprism.model.verdict import Contradiction, NamedSuspect, Source, Verdict
 from llmprism.verdict.case import SECOND, Case, Judged, Outcome, cause_of_kind, owner_of
+from llmprism.verdict.effect import Effect, measure_effect
 from llmprism.verdict.quotes import MAX_QUOTED
 from llmprism.verdict.seats import short_host
 
@@ -28,6 +29,13 @@ BEFORE_NS: Final = 10 * 60 * SECOND
 """How long before a slowdown a line may be its cause: throttling and retries last minutes."""
 
 AFTER_NS: Final = 60 * SECOND
+
+UNCONFIRMED: Final = 0.7
+"""What is left of the doubt about a finding when the logs measure the slowdown that it predicts."""
+
+SURE_FINDING: Final = 0.9
+"""Findings less sure than this are withdrawn where the logs measure no slowdown; surer ones stay, with half the
+confidence: a part may be sick before it hurts."""
 
 SURE_SEAT: Final = 0.7
 """Seats less sure than this do not move a finding to a place."""
@@ -60,7 +68,11 @@ def judge_slowness(case: Case) -> Outcome:
     for finding in case.findings():
         if finding.kind not in _ENDINGS and case.covers(finding.start_ns):
             result.used.append(finding)
-            result.judged.append(_explain(case, finding))
+            effect = measure_effect(case, finding)
+            if effect is not None and effect.contradicts and finding.confidence < SURE_FINDING:
+                result.notes.append(_withdrawn(case, finding, effect))
+            else:
+                result.judged.append(_explain(case, finding, effect))
     sign = next((one for one in case.diagnosis.signs if one.kind is SignKind.SLOW), None)
     if (
         sign is not None
@@ -71,16 +83,28 @@ def judge_slowness(case: Case) -> Outcome:
     return result
 
 
-def _explain(case: Case, finding: Finding) -> Judged:
+def _withdrawn(case: Case, finding: Finding, effect: Effect) -> str:
+    return (
+        f"{finding.job}: the flows alone report a {finding.kind.value} ({finding.summary.rstrip('.')}); by the logs of "
+        f"{case.name} iterations took {effect.inside_s:.3g} s then and {effect.outside_s:.3g} s otherwise: nothing is "
+        "reported"
+    )
+
+
+def _explain(case: Case, finding: Finding, effect: Effect | None) -> Judged:
     """A flow finding with what the logs say of it."""
     lines = [at for at, line in enumerate(case.view.lines) if _bears(case, line, finding)]
     sign = _slow_sign(case, finding)
     evidence = list(finding.evidence)
-    if sign is not None and sign.value is not None and sign.expected is not None:
+    clashes: tuple[Contradiction, ...] = ()
+    seen = finding
+    if effect is not None:
+        evidence.append(Evidence("seconds per iteration in the logs", effect.inside_s, effect.outside_s))
+        finding, clashes = _with_effect(finding, effect)
+    elif sign is not None and sign.value is not None and sign.expected is not None:
         evidence.append(Evidence("seconds per iteration in the logs", sign.value, sign.expected))
     cause = cause_of_kind(finding)
-    source = Source.BOTH if lines or sign is not None else Source.FLOWS
-    seen = finding
+    source = Source.BOTH if lines or sign is not None or effect is not None else Source.FLOWS
     if lines:
         cause, finding = _with_lines(case, finding, lines)
         evidence.append(Evidence("log lines about it", sum(case.view.lines[at].count for at in lines), 0))
@@ -91,10 +115,23 @@ def _explain(case: Case, finding: Finding) -> Judged:
         why = "flows" if not lines else "flows and logs"
         suspects = (NamedSuspect(address, rank, node, round(finding.confidence, 3), why),)
     verdict = Verdict(
-        source, cause, owner_of(cause.cause_class), rank, node, _iteration(case, finding), case.number, suspects, (),
-        tuple(lines[:MAX_QUOTED]), seen,
+        source, cause, owner_of(cause.cause_class), rank, node, _iteration(case, finding), case.number, suspects,
+        clashes, tuple(lines[:MAX_QUOTED]), seen,
     )  # fmt: skip
     return Judged(replace(finding, evidence=tuple(evidence)), verdict)
+
+
+def _with_effect(finding: Finding, effect: Effect) -> tuple[Finding, tuple[Contradiction, ...]]:
+    """The finding surer where the logs measure the slowdown that it predicts, less sure where they do not."""
+    if effect.confirms:
+        return replace(finding, confidence=round(1 - (1 - finding.confidence) * UNCONFIRMED, 4)), ()
+    if not effect.contradicts:
+        return finding, ()
+    said = f"iterations took {effect.inside_s:.3g} s then and {effect.outside_s:.3g} s otherwise"
+    why = "the place stands out clearly, but the job hardly lost time by it"
+    clash = Contradiction("effect", f"{effect.predicted:.0%} longer steps", said, Source.LOGS, why)
+    lost = max(0.0, effect.slowdown / (1 + effect.slowdown))
+    return replace(finding, confidence=finding.confidence / 2, severity=lost), (clash,)
 
 
 def _bears(case: Case, line: NotableLine, finding: Finding) -> bool:
@@ -178,7 +215,7 @@ def _slow_by_logs(case: Case, sign: Sign, result: Outcome) -> None:
         seen = float(np.median(lengths[after]) / np.median(lengths[~after])) if after.any() and (~after).any() else None
     if seen is not None and seen < 1 + (ratio - 1) / 2:
         result.notes.append(
-            f"{case.name}: {sign.summary}; the flows show steps of {seen:.2f} times the length: nothing is reported"
+            f"{case.name}: {sign.summary}; the flows show steps of {seen:.2f} times the length: nothing reported"
         )
         return
     start = when if when is not None else case.report.window.start_ns

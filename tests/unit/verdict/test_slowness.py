@@ -19,7 +19,7 @@ THROTTLED = "node{0} kernel: NVRM: GPU at PCI:0000:3b:00: GPU thermal slowdown; 
 
 
 def slow(kind: FindingKind, place: str | tuple[str, ...], type_: WhereType = WhereType.GPU) -> Finding:
-    return Finding(kind, "job-a", Where(type_, place), SINCE, int(ENDS[45]), 0.4, 0.9, 12.0, "GPU is slow.", ())
+    return Finding(kind, "job-a", Where(type_, place), SINCE, int(ENDS[45]), 0.03, 0.9, 12.0, "GPU is slow.", ())
 
 
 def reported(finding: Finding) -> Report:

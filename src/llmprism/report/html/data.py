@@ -13,9 +13,11 @@ from llmprism import __version__
 from llmprism.model.finding import Finding
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import EventKind
+from llmprism.model.verdict import LogReading
 from llmprism.report.facts import degrees, notes_beside_jobs, ranked_findings, sick_addresses, step_times
 from llmprism.report.html.events import MAX_EVENTS, choose_rows, pack_events, tick_ns
 from llmprism.report.html.grid import layout_grid
+from llmprism.report.html.logs import chosen_quotes, logs_data, why_data
 from llmprism.report.job_facts import model_text, network_text
 from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.places import Places
@@ -26,7 +28,8 @@ __all__ = ["page_data"]
 
 def page_data(report: Report, max_events: int = MAX_EVENTS) -> dict[str, Any]:
     """Everything that the page shows, as JSON values."""
-    return _PageData(report, max_events).build()
+    page = _PageData(report, max_events)
+    return page.build() if report.reading is None else page.with_logs(page.build(), report.reading)
 
 
 class _PageData:
@@ -70,6 +73,16 @@ class _PageData:
             },
             "notes": [clean(note) for note in notes_beside_jobs(report)],
         }
+
+    def with_logs(self, data: dict[str, Any], reading: LogReading) -> dict[str, Any]:
+        """The data with why each finding came about and what the logs hold."""
+        chosen = chosen_quotes(reading)
+        addresses = {address: index for index, address in enumerate(self._report.addresses)}
+        verdicts = {id(one): verdict for one, verdict in zip(self._report.findings, reading.verdicts, strict=True)}
+        for entry, finding in zip(data["findings"], ranked_findings(self._report), strict=True):
+            entry["why"] = why_data(verdicts[id(finding)], chosen, addresses)
+        data["logs"] = logs_data(reading, chosen, addresses, self._job_index, self._ms)
+        return data
 
     def _ms(self, time_ns: int) -> float:
         return round((time_ns - self._origin) / 1e6, 3)

@@ -19,7 +19,7 @@ from llmprism import __version__
 from llmprism.model.report import Report
 from llmprism.report.html.data import page_data
 
-__all__ = ["SCRIPTS", "render", "script_safe_json"]
+__all__ = ["LOG_SCRIPT", "SCRIPTS", "render", "script_safe_json"]
 
 SCRIPTS: Final = (
     "elements.js",
@@ -41,14 +41,20 @@ SCRIPTS: Final = (
 )
 """In the order in which they run; together they are one closed function, in which nothing is exported."""
 
+LOG_SCRIPT: Final = "logs.js"
+LOG_STYLE: Final = "logs.css"
+"""In the page, the script before the last one, only where logs were read: without them the page is as it was."""
+
 
 def render(report: Report) -> bytes:
     """The page as UTF-8 bytes; equal reports give equal pages."""
     style = _static("tokens.css") + _static("page.css")
+    names: tuple[str, ...] = SCRIPTS
+    if report.reading is not None:
+        style += _static(LOG_STYLE)
+        names = (*SCRIPTS[:-1], LOG_SCRIPT, SCRIPTS[-1])
     script = (
-        '(() => {\n"use strict";\n'
-        + "\n".join(_static(name) for name in SCRIPTS).replace("\nexport ", "\n")
-        + "})();\n"
+        '(() => {\n"use strict";\n' + "\n".join(_static(name) for name in names).replace("\nexport ", "\n") + "})();\n"
     )
     parts = {
         "csp": html.escape(_policy(style, script)),

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmprism.report.html.data import page_data
-from llmprism.report.html.page import SCRIPTS, render, script_safe_json
+from llmprism.report.html.page import LOG_SCRIPT, SCRIPTS, render, script_safe_json
 from support.gold import assert_gold
+from support.read_reports import read_report
 from support.reports import EXAMPLES, HOSTILE, empty_report, report_from_capture, tiny_report
 
 STATIC = files("llmprism.report.html").joinpath("static")
@@ -68,8 +69,8 @@ def test_equal_reports_give_equal_pages():
 
 def test_every_script_of_the_folder_is_in_the_page_and_none_writes_markup():
     names = {entry.name for entry in STATIC.iterdir() if entry.name.endswith(".js")}
-    assert names == set(SCRIPTS)
-    for name in SCRIPTS:
+    assert names == {*SCRIPTS, LOG_SCRIPT}
+    for name in names:
         source = STATIC.joinpath(name).read_text(encoding="utf-8")
         for forbidden in (
             "innerHTML",
@@ -93,3 +94,21 @@ def test_the_cap_is_stated_in_the_data(cap):
 def test_an_unknown_job_in_a_finding_does_not_break_the_page():
     assert page_data(tiny_report())["findings"][0]["job"] == 0
     assert page_data(empty_report())["servers"] == []
+
+
+def test_logs_are_in_the_page_only_where_they_were_read():
+    assert "log-line" not in render(tiny_report()).decode()
+    assert "logs" not in page_data(tiny_report())
+    page = render(read_report()).decode()
+    assert "log-line" in page
+    data = json.loads(embedded(page))
+    assert data["findings"][0]["why"]["lines"] == [0]
+    assert data["logs"]["lines"][0]["text"] == "CUDA out of memory"
+    assert data["logs"]["jobs"][0]["ranks"][0][2] == 0
+
+
+def test_hostile_lines_stand_nowhere_outside_the_data():
+    page = render(read_report(HOSTILE, HOSTILE)).decode()
+    assert "onerror" not in page.replace(embedded(page), "")
+    assert page.count("<script") == 2
+    assert "\u202e" not in page

@@ -1,0 +1,73 @@
+"""Whether a slow place slowed the job: the durations that the logs print while it lasted, against those before and
+after.
+
+A flow finding says which share of the job's speed was lost, by playing steps again without the fault. The ranks' own
+clocks measure the same directly. Where the iterations took their usual time, nothing was lost, whatever a transfer
+looked like.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from llmprism.model.finding import Finding
+from llmprism.verdict.case import Case
+
+__all__ = ["Effect", "measure_effect"]
+
+MIN_INSIDE: Final = 3
+MIN_OUTSIDE: Final = 6
+"""Iterations while it lasted and apart from it that a comparison needs: one slow iteration may be anything."""
+
+LEAST_SEVERITY: Final = 0.05
+"""Losses below this are within what iterations vary by anyway."""
+
+CONTRADICTS: Final = 0.25
+CONFIRMS: Final = 0.5
+"""Shares of the slowdown that the finding predicts below and above which the logs contradict and confirm it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Seconds per iteration while a finding lasted and apart from it, and the slowdown that the finding predicts."""
+
+    inside_s: float
+    outside_s: float
+    predicted: float
+
+    @property
+    def slowdown(self) -> float:
+        return self.inside_s / self.outside_s - 1
+
+    @property
+    def contradicts(self) -> bool:
+        return self.slowdown < CONTRADICTS * self.predicted
+
+    @property
+    def confirms(self) -> bool:
+        return self.slowdown >= CONFIRMS * self.predicted
+
+
+def measure_effect(case: Case, finding: Finding) -> Effect | None:
+    """None where the logs print no durations, or not both while it lasted and apart from it."""
+    if case.job is None or case.fit is None or finding.severity < LEAST_SEVERITY:
+        return None
+    steps = case.job.timeline.steps
+    ends, seconds = [], []
+    for rank in case.view.ranks:
+        step = case.fit.step_of(rank.iterations)
+        good = (step >= 0) & (step < steps.count) & np.isfinite(rank.iteration_seconds)
+        good[good] = ~steps.setup[step[good]]
+        ends.append(steps.end_ns[step[good]])
+        seconds.append(rank.iteration_seconds[good])
+    end = np.concatenate(ends) if ends else np.zeros(0)
+    duration = np.concatenate(seconds) if seconds else np.zeros(0)
+    until = finding.end_ns if finding.end_ns is not None else case.report.window.end_ns
+    inside = (end > finding.start_ns) & (end <= until + case.step_ns)
+    if np.unique(end[inside]).size < MIN_INSIDE or np.unique(end[~inside]).size < MIN_OUTSIDE:
+        return None
+    predicted = 1 / (1 - min(finding.severity, 0.99)) - 1
+    return Effect(float(np.median(duration[inside])), float(np.median(duration[~inside])), predicted)
