@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+from llmprism.model.flows import Int64, TransferTable
+from llmprism.parallelism.beside_pipelines import MIN_SHARE, beside_pipelines, enough, rows_of_pairs
 from llmprism.parallelism.features import PROFILE_BINS, PairFeatures
 from llmprism.stats.disjoint_sets import component_labels
 
@@ -32,18 +33,8 @@ Float64 = NDArray[np.float64]
 
 __all__ = ["InStep", "find_in_step", "nothing_inside"]
 
-MIN_SHARE: Final = 0.01
-"""Share of a pair's bytes in the forward-only part of the steps: one micro-batch of many is enough."""
-
-MIN_STEPS: Final = 0.5
-"""Share of the steps in which it shows: set-up traffic and prefetching do not come every time."""
-
 GRADIENT_SHARE: Final = 0.05
 """Share of a pair's bytes after the last pipeline message that makes it carry gradients too."""
-
-MIDDLE: Final = 0.15
-"""Share of a pair's bytes in the middle half of its member's passes: what every pass needs is sent throughout, what a
-step needs once (parameters after the optimizer) at its beginning."""
 
 BACKWARD: Final = 2.0 / 3.0
 """Share of the backward pass in what a pass of a micro-batch exchanges."""
@@ -122,7 +113,7 @@ def find_in_step(
     if clock.boundary_ns.size < 2:
         return nothing
     if forward:
-        inside, late, late_row = _beside_pipelines(transfers, asked, forward, clock)
+        inside, late, late_row = beside_pipelines(transfers, asked, forward, clock)
         last_pass = BACKWARD / max(batches or USUAL_BATCHES, 1)
         busy = np.flatnonzero(inside)
         apart = busy.size > 0 and not _touched(transfers, busy, np.setdiff1d(asked, busy)).any()
@@ -171,37 +162,6 @@ def _touched(transfers: TransferTable, pairs: Int64, others: Int64) -> Bool:
     return np.isin(transfers.pair_src[pairs], ends) | np.isin(transfers.pair_dst[pairs], ends)
 
 
-def _beside_pipelines(
-    transfers: TransferTable, asked: Int64, forward: list[tuple[int, int]], clock: StepClock
-) -> tuple[Bool, Float64, Bool]:
-    """Pairs with bytes in the forward-only time of their sender, their share of late bytes, and the late rows."""
-    steps = clock.boundary_ns.size - 1
-    inside = np.zeros(transfers.pair_count, dtype=np.bool_)
-    share = np.zeros(transfers.pair_count)
-    late_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
-    rows, pair = _rows_of(transfers, asked)
-    if not rows.size:
-        return inside, share, late_row
-    there, back = np.array(forward, dtype=np.int64).T
-    start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
-    step = np.clip(np.searchsorted(clock.boundary_ns, start, side="right") - 1, 0, steps - 1)
-    node = transfers.pair_src[asked][pair]
-    early = start > _extreme(transfers, there, clock, latest=False).at(node, step)
-    early &= start < _extreme(transfers, back, clock, latest=False).at(node, step)
-    late = start >= _extreme(transfers, np.concatenate([there, back]), clock, latest=True).at(node, step)
-    busy = _busy(pair, size, early, step, asked.size, steps)
-    total = np.maximum(np.bincount(pair, size, minlength=asked.size), 1.0)
-    every = np.concatenate([there, back])
-    begin = _extreme(transfers, every, clock, latest=False).at(node, step)
-    length = _extreme(transfers, every, clock, latest=True).at(node, step) - begin
-    middle = (start > begin + length // 4) & (start < begin + length - length // 4)
-    busy &= np.bincount(pair[middle], size[middle], minlength=asked.size) >= MIDDLE * total
-    inside[asked[busy]] = True
-    share[asked[busy]] = (np.bincount(pair[late], size[late], minlength=asked.size) / total)[busy]
-    late_row[rows[busy[pair]]] = late[busy[pair]]
-    return inside, share, late_row
-
-
 def _by_contrast(
     transfers: TransferTable, asked: Int64, features: PairFeatures, clock: StepClock
 ) -> tuple[Bool, Float64, Bool]:
@@ -218,10 +178,10 @@ def _by_contrast(
     total, early, seen = _early_bytes(
         transfers.pair_offsets, transfers.start_ns, transfers.bytes, asked, boundary, silent
     )
-    busy = _enough(total, early, seen, steps)
+    busy = enough(total, early, seen, steps)
     pairs = asked[busy]
     if pairs.size:
-        rows, _ = _rows_of(transfers, pairs)
+        rows, _ = rows_of_pairs(transfers, pairs)
         start = transfers.start_ns[rows]
         step = np.clip(np.searchsorted(boundary, start, side="right") - 1, 0, steps - 1)
         length = np.maximum(np.diff(boundary), 1)
@@ -311,59 +271,3 @@ def _longest_arc(flags: Bool) -> tuple[int, int]:
     runs = np.diff(np.append(unset, unset[0] + flags.size)) - 1
     longest = int(np.argmax(runs))
     return int(unset[longest] + 1) % flags.size, int(runs[longest])
-
-
-def _rows_of(transfers: TransferTable, asked: Int64) -> tuple[Int64, Int64]:
-    """The rows of the asked pairs, and for each the index of its pair among them."""
-    first, last = transfers.pair_offsets[asked], transfers.pair_offsets[asked + 1]
-    return ranges(first, last), np.repeat(np.arange(asked.size), last - first)
-
-
-def _busy(pair: Int64, size: Float64, early: Bool, step: Int64, pairs: int, steps: int) -> Bool:
-    """Per pair: does it send enough of its bytes early, in enough of the steps?"""
-    total = np.bincount(pair, size, minlength=pairs).astype(np.float64)
-    sent_early = np.bincount(pair[early], size[early], minlength=pairs).astype(np.float64)
-    seen = np.bincount(np.unique(pair[early] * steps + step[early]) // steps, minlength=pairs)
-    return _enough(total, sent_early, seen, steps)
-
-
-def _enough(total: Float64, early: Float64, seen: Int64, steps: int) -> Bool:
-    """Per pair: are the early bytes enough of all, and seen in enough of the steps?"""
-    result: Bool = (early / np.maximum(total, 1.0) >= MIN_SHARE) & (seen >= MIN_STEPS * steps)
-    return result
-
-
-@dataclass(frozen=True, slots=True)
-class _Times:
-    """Time per step of each node; `row` of a node that takes no part is the last, a time that nothing is after."""
-
-    row: Int64
-    times: Int64
-
-    def at(self, node: NDArray[np.int32], step: Int64) -> Int64:
-        return self.times[self.row[node], step]
-
-
-def _extreme(transfers: TransferTable, pairs: Int64, clock: StepClock, *, latest: bool) -> _Times:
-    """First start (or last end) of these pairs' messages in each step, for both of their ends."""
-    steps = clock.boundary_ns.size - 1
-    missing = np.iinfo(np.int64).max
-    ends = np.stack([transfers.pair_src[pairs], transfers.pair_dst[pairs]])
-    nodes, index = np.unique(ends, return_inverse=True)
-    index = index.reshape(ends.shape)
-    row = np.full(len(transfers.addresses), nodes.size, dtype=np.int64)
-    row[nodes] = np.arange(nodes.size)
-    times = np.full((nodes.size + 1) * steps, -1 if latest else missing, dtype=np.int64)
-    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
-    pair = np.repeat(np.arange(pairs.size), transfers.pair_offsets[pairs + 1] - transfers.pair_offsets[pairs])
-    step = clock.step_at(transfers.start_ns[rows])
-    kept = (transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES) & (step >= 0)
-    rows, pair, step = rows[kept], pair[kept], step[kept]
-    for end in index:
-        if latest:
-            np.maximum.at(times, end[pair] * steps + step, transfers.end_ns[rows])
-        else:
-            np.minimum.at(times, end[pair] * steps + step, transfers.start_ns[rows])
-    by_node = times.reshape(nodes.size + 1, steps)
-    by_node[-1] = missing
-    return _Times(row, by_node)

@@ -25,7 +25,7 @@ def seen(places, size=1_000_000, pipeline=True, heartbeat_ms=None):
     Its members have gradient pairs besides.
     """
     flows = [message("a", "c", step, at, size) for step in range(STEPS) for at in places(step)]
-    flows += [message(*ends, step, 90, 3_000_000) for step in range(STEPS) for ends in ("ad", "ce")]
+    flows += [message(*ends, step, 90, 3_700_000) for step in range(STEPS) for ends in ("ad", "ce")]
     for step in range(STEPS):
         flows += [message("a", "b", step, at, 2_000_000) for at in (FORWARD_MS, 30)]
         flows += [message("b", "a", step, at, 2_000_000) for at in (BACKWARD_MS, LAST_MS - 1)]

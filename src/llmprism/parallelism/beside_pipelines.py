@@ -1,0 +1,176 @@
+"""What collectives do while pipelines pass activations on: busy in the passes, throughout them, or after the last one.
+
+Each member has its own time: from its first pipeline message of a step to its last one. What is sent after the first
+activation and before the first gradient comes back serves the forward pass. What every pass needs is sent throughout,
+as the pipeline's own messages are; parameters that are gathered once a step come in two or three bursts, however many
+micro-batches there are. The two directions of a link are looked at together, since rings may gather one way round and
+reduce the other, and so are all hops of the same bytes in one group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+from llmprism.parallelism.link_evidence import pooled
+from llmprism.stats.disjoint_sets import component_labels
+
+Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
+
+__all__ = ["MIN_SHARE", "beside_pipelines", "enough", "rows_of_pairs"]
+
+MIN_SHARE: Final = 0.01
+"""Share of a pair's bytes in the forward-only part of the steps: one micro-batch of many is enough."""
+
+
+MIN_STEPS: Final = 0.5
+"""Share of the steps in which it shows: set-up traffic and prefetching do not come every time."""
+
+
+MIDDLE: Final = 0.15
+"""Share of a pair's bytes in the middle half of its member's passes: what every pass needs is sent throughout, what a
+step needs once (parameters after the optimizer) at its beginning."""
+
+
+SAME_BYTES: Final = 0.08
+"""Difference of the logarithms of the bytes of two hops that do the same."""
+
+PLACES: Final = 32
+"""Places of a member's passes that are told apart: as many as passes of sixteen micro-batches."""
+
+THROUGHOUT: Final = 0.5
+"""Places that a collective of every pass is spread over, relative to the pipelines' own messages."""
+
+
+def beside_pipelines(
+    transfers: TransferTable, asked: Int64, forward: list[tuple[int, int]], clock: StepClock
+) -> tuple[Bool, Float64, Bool]:
+    """Pairs that are busy in the forward-only time of their senders and throughout the passes, their share of bytes
+    after the last pipeline message, and the rows of these."""
+    steps = clock.boundary_ns.size - 1
+    inside = np.zeros(transfers.pair_count, dtype=np.bool_)
+    share = np.zeros(transfers.pair_count)
+    late_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
+    rows, pair = rows_of_pairs(transfers, asked)
+    if not rows.size:
+        return inside, share, late_row
+    there, back = np.array(forward, dtype=np.int64).T
+    every = np.concatenate([there, back])
+    first, last = (_extreme(transfers, every, clock, latest=latest) for latest in (False, True))
+    link_of = _links(transfers, asked)
+    link, links = link_of[pair], int(link_of.max()) + 1
+    start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
+    step = np.clip(np.searchsorted(clock.boundary_ns, start, side="right") - 1, 0, steps - 1)
+    node = transfers.pair_src[asked][pair]
+    early = start > _extreme(transfers, there, clock, latest=False).at(node, step)
+    early &= start < _extreme(transfers, back, clock, latest=False).at(node, step)
+    begin, end = first.at(node, step), last.at(node, step)
+    late = start >= end
+    total = np.maximum(np.bincount(link, size, minlength=links), 1.0)
+    length = end - begin
+    middle = (start > begin + length // 4) & (start < begin + length - length // 4)
+    hops = _hops(transfers, asked, link_of, total)
+    sent_early = np.bincount(link[early], size[early], minlength=links)
+    seen = np.bincount(np.unique(link[early] * steps + step[early]) // steps, minlength=links)
+    busy = enough(np.ones(links), pooled(sent_early / total, hops), pooled(seen.astype(np.float64), hops), steps)
+    busy &= pooled(np.bincount(link[middle], size[middle], minlength=links) / total, hops) >= MIDDLE
+    usual = float(np.median(_places(transfers, every, first, last, clock)))
+    busy &= pooled(_places(transfers, asked, first, last, clock), hops) >= THROUGHOUT * usual
+    inside[asked] = busy[link_of]
+    late_share = np.bincount(link[late], size[late], minlength=links) / total
+    share[asked] = np.where(busy[link_of], late_share[link_of], 0.0)
+    late_row[rows[busy[link]]] = late[busy[link]]
+    return inside, share, late_row
+
+
+def _links(transfers: TransferTable, asked: Int64) -> Int64:
+    """The number of the link that each pair is a direction of."""
+    src, dst = transfers.pair_src[asked].astype(np.int64), transfers.pair_dst[asked].astype(np.int64)
+    key = np.minimum(src, dst) * len(transfers.addresses) + np.maximum(src, dst)
+    number: Int64 = np.unique(key, return_inverse=True)[1]
+    return number
+
+
+def _hops(transfers: TransferTable, asked: Int64, link_of: Int64, total: Float64) -> Int64:
+    """For each link the number of the hops that do the same: of the same bytes, in the same component."""
+    label = component_labels(len(transfers.addresses), transfers.pair_src[asked], transfers.pair_dst[asked])
+    component = np.zeros(total.size, dtype=np.int64)
+    component[link_of] = label[transfers.pair_src[asked]]
+    level = np.log(total)
+    order = np.lexsort((level, component))
+    new = (np.diff(component[order]) != 0) | (np.diff(level[order]) > SAME_BYTES)
+    number = np.zeros(total.size, dtype=np.int64)
+    number[order] = np.concatenate([[0], np.cumsum(new)])
+    return number
+
+
+def _places(transfers: TransferTable, pairs: Int64, first: _Times, last: _Times, clock: StepClock) -> Float64:
+    """Over how many places of its sender's passes each link of these pairs spreads its bytes (the exponential of their
+    entropy); what follows the passes does not count."""
+    rows, pair = rows_of_pairs(transfers, pairs)
+    link = _links(transfers, pairs)
+    start = transfers.start_ns[rows]
+    step = clock.step_at(start)
+    node = transfers.pair_src[pairs][pair]
+    begin, end = first.at(node, np.maximum(step, 0)), last.at(node, np.maximum(step, 0))
+    known = (step >= 0) & (start >= begin) & (start < end)
+    place = (start[known] - begin[known]) * PLACES // np.maximum(end[known] - begin[known], 1)
+    key = link[pair[known]] * PLACES + place.clip(0, PLACES - 1)
+    sent = np.bincount(key, transfers.bytes[rows][known], minlength=(int(link.max()) + 1) * PLACES).reshape(-1, PLACES)
+    part = sent / np.maximum(sent.sum(axis=1, keepdims=True), 1.0)
+    spread: Float64 = np.exp(-(part * np.log(np.maximum(part, 1e-12))).sum(axis=1))
+    return spread
+
+
+def rows_of_pairs(transfers: TransferTable, asked: Int64) -> tuple[Int64, Int64]:
+    """The rows of the asked pairs, and for each the index of its pair among them."""
+    first, last = transfers.pair_offsets[asked], transfers.pair_offsets[asked + 1]
+    return ranges(first, last), np.repeat(np.arange(asked.size), last - first)
+
+
+def enough(total: Float64, early: Float64, seen: Int64 | Float64, steps: int) -> Bool:
+    """Per pair or link: are the early bytes enough of all, and seen in enough of the steps?"""
+    result: Bool = (early / np.maximum(total, 1.0) >= MIN_SHARE) & (seen >= MIN_STEPS * steps)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Time per step of each node; `row` of a node that takes no part is the last, a time that nothing is after."""
+
+    row: Int64
+    times: Int64
+
+    def at(self, node: NDArray[np.int32], step: Int64) -> Int64:
+        return self.times[self.row[node], step]
+
+
+def _extreme(transfers: TransferTable, pairs: Int64, clock: StepClock, *, latest: bool) -> _Times:
+    """First start (or last end) of these pairs' messages in each step, for both of their ends."""
+    steps = clock.boundary_ns.size - 1
+    missing = np.iinfo(np.int64).max
+    ends = np.stack([transfers.pair_src[pairs], transfers.pair_dst[pairs]])
+    nodes, index = np.unique(ends, return_inverse=True)
+    index = index.reshape(ends.shape)
+    row = np.full(len(transfers.addresses), nodes.size, dtype=np.int64)
+    row[nodes] = np.arange(nodes.size)
+    times = np.full((nodes.size + 1) * steps, -1 if latest else missing, dtype=np.int64)
+    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
+    pair = np.repeat(np.arange(pairs.size), transfers.pair_offsets[pairs + 1] - transfers.pair_offsets[pairs])
+    step = clock.step_at(transfers.start_ns[rows])
+    kept = (transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES) & (step >= 0)
+    rows, pair, step = rows[kept], pair[kept], step[kept]
+    for end in index:
+        if latest:
+            np.maximum.at(times, end[pair] * steps + step, transfers.end_ns[rows])
+        else:
+            np.minimum.at(times, end[pair] * steps + step, transfers.start_ns[rows])
+    by_node = times.reshape(nodes.size + 1, steps)
+    by_node[-1] = missing
+    return _Times(row, by_node)
