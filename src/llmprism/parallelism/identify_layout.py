@@ -39,6 +39,7 @@ from llmprism.parallelism.roles import (
     pairs_of_kind,
     row_kinds,
 )
+from llmprism.parallelism.schedule_fit import fitting_schedule
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
 from llmprism.parallelism.shared_links import collective_rows
 from llmprism.parallelism.stage_links import Pipelines, find_pipelines
@@ -256,17 +257,12 @@ def _layout_of(draft: _Draft) -> JobLayout:
     sharded = draft.sharded or ShardedJob(Sharding.UNKNOWN, groups, clock)
     pair_kind = draft.pair_kind
     stages = _most_common(len(pipeline) for pipeline in pipes.members) or 1
-    batches = sharded.passes if sharded.passes > 1 else None
-    if pipes.forward:
-        batches = micro_batches(transfers, pipes.forward, clock)
-    if pipes.closing and batches is not None:
-        batches = interleaved_batches(batches, _share_of_closing(draft.features, pipes.forward, pipes.closing))
+    batches, order = _batches_and_schedule(draft, sharded, stages)
     copies = _copies(groups) if sharded.hybrid else _most_common(len(group.members) for group in groups) or 1
     inside = draft.contexts + draft.meshes.groups + draft.exchanges.groups
     contexts = _most_common(len(group.members) for group in inside if group.kind is PairKind.CP)
     lost = bool((pair_kind == PairKind.PP).any()) and not pipes.members
     tp, pp, dp = _degrees(draft.job, copies, contexts or 1, stages, lost)
-    order = Schedule.INTERLEAVED if pipes.rings else schedule(transfers, pipes.forward, clock, stages, batches)
     experts = _most_common(len(group.members) for group in inside if group.kind is PairKind.EP)
     roles = link_roles(transfers, draft.links, draft.kinds)
     return JobLayout(
@@ -278,6 +274,22 @@ def _layout_of(draft: _Draft) -> JobLayout:
         confidence=_confidence(draft),
         clock=clock,
     )
+
+
+def _batches_and_schedule(draft: _Draft, sharded: ShardedJob, stages: int) -> tuple[int | None, Schedule]:
+    """Micro-batches of a step, and the order in which a pipeline takes them."""
+    transfers, pipes, clock = draft.job.transfers, draft.pipes, draft.clock
+    if not pipes.forward:
+        return (sharded.passes if sharded.passes > 1 else None), Schedule.UNKNOWN
+    messages = micro_batches(transfers, pipes.forward, clock)
+    if messages is not None and pipes.closing:
+        messages = interleaved_batches(messages, _share_of_closing(draft.features, pipes.forward, pipes.closing))
+    if pipes.rings or messages is None:
+        return messages, Schedule.INTERLEAVED if pipes.rings else Schedule.UNKNOWN
+    fit = fitting_schedule(transfers, pipes.members, clock, messages)
+    if fit is None or fit.micro_batches == messages:
+        return messages, schedule(transfers, pipes.forward, clock, stages, messages)
+    return fit.micro_batches, fit.schedule
 
 
 def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, LinkKinds]:

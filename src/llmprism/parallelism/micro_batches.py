@@ -36,6 +36,12 @@ USUAL_MEDIANS: Final = 3.0
 USUAL_LENGTHS: Final = 0.9
 """...unless this share of the silences is not as long."""
 
+USUAL_BYTES: Final = 0.005
+"""Share by which the bytes of a step differ from the usual where no record is missing."""
+
+MIN_COMPLETE: Final = 0.2
+"""Share of complete steps from which on the others are left out; with sequences of many lengths no two are alike."""
+
 GPIPE_SHARE: Final = 0.9
 """Share of the activations sent before the first gradient comes back: all of them under GPipe."""
 
@@ -50,10 +56,9 @@ def micro_batches(transfers: TransferTable, links: list[tuple[int, int]], clock:
     places, then for places that vary with the length of the sequences or the collector's losses.
     """
     forward, backward = (np.array([link[way] for link in links[:MAX_LINKS]], dtype=np.int64) for way in (0, 1))
-    there, back = (interior_silences(transfers, pairs, clock) for pairs in (forward, backward))
+    there, back = (interior_silences(transfers, pairs, clock, complete=True) for pairs in (forward, backward))
     found = [there.with_those_of(back), there, back]
-    enough = MIN_INTERIOR_SILENCE * 2 * forward.size * max(clock.steps, 1) * clock.period_ns
-    if found[0].length.sum() < enough:
+    if found[0].length.sum() < MIN_INTERIOR_SILENCE * max(found[0].steps, 1) * clock.period_ns:
         return 1
     for count in (_exact, scattered_parts):
         for silences in found:
@@ -79,20 +84,24 @@ def interleaved_batches(messages: int, closing_share: float) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class InteriorSilences:
-    """Silences of some pairs inside steps: place as a share of the pair's bytes in the step, and length in ns."""
+    """Silences of some pairs inside steps: place as a share of the pair's bytes in the step, and length in ns; `steps`
+    counts the steps of all the pairs that were looked at."""
 
     place: Float64
     length: Float64
+    steps: int
 
     def with_those_of(self, others: InteriorSilences) -> InteriorSilences:
-        return InteriorSilences(
-            np.concatenate([self.place, others.place]), np.concatenate([self.length, others.length])
-        )
+        places, lengths = ([getattr(part, name) for part in (self, others)] for name in ("place", "length"))
+        return InteriorSilences(np.concatenate(places), np.concatenate(lengths), self.steps + others.steps)
 
 
-def interior_silences(transfers: TransferTable, pairs: Int64, clock: StepClock) -> InteriorSilences:
+def interior_silences(
+    transfers: TransferTable, pairs: Int64, clock: StepClock, *, complete: bool = False
+) -> InteriorSilences:
     """The silences of these pairs, those of one pair after those of another; lengths are cut at what is usual for the
-    pair: a multiple of the median or a high quantile, whichever is more."""
+    pair: a multiple of the median or a high quantile, whichever is more. `complete`: only of steps in which the pair
+    sends what it usually sends, where that is so of enough of them."""
     first, after = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
     rows, pair = ranges(first, after), np.repeat(np.arange(pairs.size), after - first)
     step = clock.step_at(transfers.start_ns[rows])
@@ -102,12 +111,27 @@ def interior_silences(transfers: TransferTable, pairs: Int64, clock: StepClock) 
     total = np.bincount(cell, size, minlength=pairs.size * clock.regular.size)
     sent = np.cumsum(size) - (np.cumsum(total) - total)[cell]
     before = np.flatnonzero((cell[1:] == cell[:-1]) & clock.regular[step[1:]])
+    steps = pairs.size * clock.steps
+    if complete:
+        cells = _complete_cells(total.reshape(pairs.size, -1).astype(np.float64), clock)
+        if cells.sum() >= MIN_COMPLETE * steps:
+            before, steps = before[cells.ravel()[cell[before]]], int(cells.sum())
     place = sent[before] / np.maximum(total[cell[before]], 1.0)
     length = (transfers.start_ns[rows[before + 1]] - transfers.end_ns[rows[before]]).astype(np.float64)
     of_pair = pair[before]
     offsets = np.searchsorted(of_pair, np.arange(pairs.size + 1))
     median, longest = segment_quantiles(length, offsets, 0.5, USUAL_LENGTHS)
-    return InteriorSilences(place, np.minimum(length, np.maximum(USUAL_MEDIANS * median, longest)[of_pair]))
+    return InteriorSilences(place, np.minimum(length, np.maximum(USUAL_MEDIANS * median, longest)[of_pair]), steps)
+
+
+def _complete_cells(total: Float64, clock: StepClock) -> NDArray[np.bool_]:
+    """The steps (columns) of each pair (rows) in which it sends its usual bytes."""
+    seen = np.where(clock.regular & (total > 0), total, np.nan)
+    usual = np.full(total.shape[0], np.nan)
+    some = np.isfinite(seen).any(axis=1)
+    usual[some] = np.nanmedian(seen[some], axis=1)
+    complete: NDArray[np.bool_] = np.abs(seen - usual[:, None]) <= USUAL_BYTES * usual[:, None]
+    return complete
 
 
 def schedule(transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, stages: int,

@@ -86,3 +86,11 @@ def test_a_little_more_on_the_closing_link_is_something_else():
 @pytest.mark.parametrize(("messages", "closing"), [(1, 0.9), (8, 0.3), (7, 0.5), (8, 0.0)])
 def test_messages_that_no_number_of_virtual_stages_explains_have_no_number(messages, closing):
     assert interleaved_batches(messages, closing) is None
+
+
+def test_steps_of_which_records_are_lost_do_not_count():
+    lost = np.random.default_rng(3).random((30, 4)) < 0.15
+    transfers, links, clock = both_ways(
+        lambda step: [(10 * i, 1_000_000) for i in range(4) if not lost[step, i]]  # three, two or four of four
+    )
+    assert micro_batches(transfers, links, clock) == 4

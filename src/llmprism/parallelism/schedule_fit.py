@@ -1,0 +1,165 @@
+"""Which schedule explains when the messages of a pipeline pass, and so how many micro-batches a step has.
+
+The links of a pipeline show how many equal messages pass in a step, but not whose they are: 18 messages each way
+between two stages are 18 micro-batches, or 6 of a model in two interleaved chunks per rank (each passes the link three
+times each way). The schedules predict different moments for them (`schedules.py`). Every schedule that makes this
+number of messages is played through; the one whose moments fit those seen best, up to the unit of time, explains them.
+Others than one micro-batch per message have to be better by a margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import TransferTable
+from llmprism.model.layout import Schedule
+from llmprism.parallelism.pair_ends import pair_index
+from llmprism.parallelism.schedules import (
+    PassOrder,
+    gpipe,
+    interleaved,
+    message_times,
+    one_f_one_b,
+    v_shaped,
+)
+
+Float64 = NDArray[np.float64]
+
+__all__ = ["ScheduleFit", "fitting_schedule"]
+
+MOST_PIPELINES: Final = 8
+"""Pipelines whose moments are put together: all do the same."""
+
+MOST_MESSAGES: Final = 2048
+"""Messages of one pipeline in a step up to which schedules are played through."""
+
+MOST_CHUNKS: Final = 8
+"""Chunks of the model per rank that are tried."""
+
+USUAL_BYTES: Final = 0.01
+"""Share by which the bytes of a step differ from the usual where no message is missing."""
+
+BACKWARD: Final = (1.0, 2.0, 3.0)
+"""Lengths of a backward pass in forward passes: twice as much work, more with recomputation, less with waiting."""
+
+DELAY: Final = (0.0, 0.5)
+"""Time that a message takes, in forward passes."""
+
+JITTER: Final = 0.15
+"""Spread of the moments in mean distances of messages: 0.05 to 0.3 in real captures."""
+
+MARGIN: Final = 3.0
+"""Nats by which another explanation than one micro-batch per message has to be better; real ones are by 9 to 40."""
+
+CHANCE: Final = 0.9
+"""Nats per message from which on a fit is no better than that of messages at random moments (1.1 and more)."""
+
+NAMES: Final = {"gpipe": Schedule.GPIPE, "1f1b": Schedule.ONE_F_ONE_B, "interleaved": Schedule.INTERLEAVED}
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFit:
+    """The schedule, the micro-batches of a step, and by how many nats per message it is off the moments seen."""
+
+    schedule: Schedule
+    micro_batches: int
+    misfit: float
+
+
+def fitting_schedule(
+    transfers: TransferTable, pipelines: tuple[tuple[int, ...], ...], clock: StepClock, messages: int
+) -> ScheduleFit | None:
+    """The schedule under which `messages` pass each link of these pipelines each way; None where too little is seen."""
+    stages = len(pipelines[0]) if pipelines else 0
+    alike = [pipeline for pipeline in pipelines if len(pipeline) == stages]
+    if stages < 2 or messages < 2 or 2 * (stages - 1) * messages > MOST_MESSAGES:
+        return None
+    seen = _seen_moments(transfers, alike[:MOST_PIPELINES], clock, messages)
+    known = np.concatenate([seen[link] for link in sorted(seen)]) if seen else np.zeros(0)
+    if known.size < 2 * messages or not np.isfinite(known).all() or not np.ptp(known) > 0:
+        return None
+    spread = JITTER * float(np.ptp(known)) / messages
+    fits = []
+    for order in _candidates(stages, messages):
+        misfit = min(_misfit(order, sorted(seen), known, spread, r, d) for r in BACKWARD for d in DELAY)
+        usual = order.micro_batches == messages
+        if usual or misfit < CHANCE:
+            fits.append((misfit + (0.0 if usual else MARGIN / messages), misfit, order))
+    _, misfit, best = min(fits, key=lambda fit: fit[0])
+    return ScheduleFit(NAMES.get(best.name, Schedule.UNKNOWN), best.micro_batches, misfit)
+
+
+def _candidates(stages: int, messages: int) -> Iterator[PassOrder]:
+    """The schedules that send so many messages over every link of an open pipeline each way."""
+    yield one_f_one_b(stages, messages)
+    yield gpipe(stages, messages)
+    if messages % 2 == 0 and messages // 2 >= 2 * stages:
+        yield v_shaped(stages, messages // 2)
+    if stages == 2:  # the way back to the first rank takes the same link
+        for chunks in range(2, MOST_CHUNKS + 1):
+            if messages % (2 * chunks - 1) == 0 and messages // (2 * chunks - 1) >= stages:
+                order = interleaved(stages, messages // (2 * chunks - 1), chunks)
+                if order.micro_batches * (2 * chunks - 1) == messages:
+                    yield order
+
+
+def _misfit(
+    order: PassOrder, links: list[tuple[int, int]], seen: Float64, spread: float, backward: float, delay: float
+) -> float:
+    """Nats per message of one link by which the moments seen are off those of the order, scaled and moved to fit."""
+    times = message_times(order, backward, delay)
+    played = np.concatenate([times.get(link, np.zeros(0)) for link in links])
+    if played.size != seen.size or not np.isfinite(played).all():
+        return float("inf")
+    weight = np.ones(seen.size)
+    for _ in range(6):  # reweighted: some messages stall
+        played_mean, seen_mean = (float(np.average(values, weights=weight)) for values in (played, seen))
+        centred = played - played_mean
+        slope = float((weight * centred * (seen - seen_mean)).sum() / (weight * centred**2).sum())
+        off = (seen - seen_mean - slope * centred) / spread
+        weight = 1.0 / (1.0 + off**2)
+    return float(0.5 * np.log1p(off**2).mean())
+
+
+def _seen_moments(
+    transfers: TransferTable, pipelines: list[tuple[int, ...]], clock: StepClock, messages: int
+) -> dict[tuple[int, int], Float64]:
+    """When each message passes each link, by the ranks of its ends: medians over steps, then over pipelines."""
+    pair_of = pair_index(transfers)
+    found: dict[tuple[int, int], list[Float64]] = {}
+    for pipeline in pipelines:
+        links = [link for i, j in pairwise(range(len(pipeline))) for link in ((i, j), (j, i))]
+        pairs = {link: pair_of.get((pipeline[link[0]], pipeline[link[1]])) for link in links}
+        moments = {link: _moments(transfers, p, clock, messages) for link, p in pairs.items() if p is not None}
+        if len(moments) < len(links):
+            continue
+        whole = np.logical_and.reduce([np.isfinite(times[:, 0]) for times in moments.values()])
+        if not whole.any():
+            continue
+        begin = moments[0, 1][whole, :1]
+        for link, times in moments.items():
+            found.setdefault(link, []).append(np.median(times[whole] - begin, axis=0))
+    return {link: np.median(times, axis=0) for link, times in found.items()}
+
+
+def _moments(transfers: TransferTable, pair: int, clock: StepClock, messages: int) -> Float64:
+    """When the middle of each message starts in each step (rows), in ns after the first tick; NaN where the bytes of
+    the step are not the usual."""
+    first, after = int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1])
+    start, sent = transfers.start_ns[first:after], np.cumsum(transfers.bytes[first:after]).astype(np.float64)
+    before = np.concatenate([[0.0], sent])[np.searchsorted(start, clock.boundary_ns)]
+    total = np.diff(before)
+    usual = float(np.median(total[clock.regular])) if clock.regular.any() else 0.0
+    whole = clock.regular & (total > 0) & (np.abs(total - usual) <= USUAL_BYTES * usual)
+    result = np.full((total.size, messages), np.nan)
+    middle = before[:-1][whole, None] + total[whole, None] * (np.arange(messages) + 0.5) / messages
+    row = np.minimum(np.searchsorted(sent, middle), max(start.size - 1, 0))
+    result[whole] = start[row] - clock.boundary_ns[0]
+    return result
