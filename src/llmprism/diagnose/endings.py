@@ -1,4 +1,4 @@
-"""How a job's traffic ends, at the end of the window or inside it: normally, by the window, by a crash, by a hang.
+"""How a job's traffic ends, at the end of the window or before it comes back: normally, by the window, crashed, hung.
 
 *At rest.* A job that ends or pauses does so where it rests in every step: the same bytes before, the usual silence of
 the step after them. One that breaks off stands at another point. If all members are heard again afterwards, if only by
@@ -29,7 +29,7 @@ from llmprism.model.timeline import Steps, Timeline
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
 
-__all__ = ["Ending", "final_ending", "inner_endings"]
+__all__ = ["Ending", "ending_at", "final_ending"]
 
 QUIET_FACTOR: Final = 2.0
 """A silence is unusual when it is this many times the usual one at that point of the step,"""
@@ -77,7 +77,10 @@ NOT_BEGUN: Final = 0.05
 """that it pauses at least before it begins something new,"""
 
 SAME_TIME: Final = 0.015
-"""and by which two due times must differ to be told apart."""
+"""and by which two due times must differ, or by twice the spread of the pauses before them, to be told apart,"""
+
+MOST_UNSURE: Final = 0.1
+"""up to this many steps."""
 
 FEW_SUSPECTS: Final = 0.75
 """Share of the members that may be to blame up to which one can stand out."""
@@ -108,18 +111,6 @@ WITHOUT_SHARE: Final = 0.3
 
 WITHOUT_NS: Final = 200_000_000
 """and at least 200 ms: a crash stops the others within that."""
-
-CONNECTS: Final = 3.0
-"""Times as many messages before a job trains again as at other times of the same length that it was away."""
-
-AWAY_STEPS: Final = 5.0
-"""Silence inside the window, in steps, after which a job has been away."""
-
-GONE: Final = 0.5
-"""Share of the time that a job was away after which control messages may be those of its start."""
-
-AWAY_FLOOR_NS: Final = 3_000_000_000
-"""And at least three seconds: no job restarts faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,44 +147,23 @@ def final_ending(job: Job, timeline: Timeline, window: Window) -> Ending | None:
         return None
     last = int(job.transfers.end_ns[training].max())
     alive = int(job.transfers.end_ns.max())
-    return _ending(job, timeline.steps, last, window.end_ns, alive, None)
+    return ending_at(job, timeline.steps, last, window.end_ns, alive, None)
 
 
-def inner_endings(job: Job, timeline: Timeline) -> list[Ending]:
-    """Where the job broke off inside the window and came back."""
-    steps = timeline.steps
-    if steps.count < 2:
-        return []
-    away = max(AWAY_FLOOR_NS, AWAY_STEPS * float(np.median(steps.duration_ns)))
-    found = []
-    before = np.append(steps.start_ns[0], steps.end_ns[:-1])
-    for step in np.flatnonzero(steps.end_ns - before > away).tolist():
-        gap = _longest_silence(job, int(before[step]), int(steps.end_ns[step])) if step else None
-        if gap is None or gap[1] - gap[0] <= away:
-            continue
-        if gap[0] > steps.start_ns[step] and not _starts_again(job, gap):
-            continue  # it went on where it had stopped
-        talked = gap[0] + int(GONE * (gap[1] - gap[0]))
-        heard = job.transfers.end_ns[job.transfers.end_ns <= talked]
-        ending = _ending(job, steps, gap[0], gap[1], int(heard.max()), gap[1], talked)
-        if ending.broken_off:
-            found.append(ending)
-    return found
-
-
-def _starts_again(job: Job, gap: tuple[int, int]) -> bool:
-    """Do the members talk a lot before they train again, as a job does that connects its ranks?"""
-    when = job.transfers.start_ns
-    quarter = (gap[1] - gap[0]) // 4
-    late = np.count_nonzero((when >= gap[1] - quarter) & (when < gap[1]))
-    middle = np.count_nonzero((when >= gap[0] + quarter) & (when < gap[1] - quarter)) / 2.0
-    return bool(late >= max(len(job.members), CONNECTS * middle))
-
-
-def _ending(
-    job: Job, steps: Steps, last: int, until: int, alive: int, resumed: int | None, talked: int | None = None
+def ending_at(
+    job: Job,
+    steps: Steps,
+    last: int,
+    until: int,
+    alive: int,
+    resumed: int | None,
+    talked: int | None = None,
+    *,
+    connects: bool = False,
 ) -> Ending:
-    """`talked` is up to when control messages are signs of life: before a job comes back they are its successor's."""
+    """How the traffic stands whose last message ends at `last`, followed by silence up to `until`. `talked` is up to
+    when control messages are signs of life: before a job comes back they are its successor's. `connects`: the members
+    connected anew before they went on."""
     period = float(np.median(steps.duration_ns))
     step = int(np.searchsorted(steps.end_ns, last, side="right"))
     begun = int(steps.end_ns[step - 1]) if step else int(steps.start_ns[0])
@@ -210,7 +180,7 @@ def _ending(
     stopped = plain.silence_ns > quiet
     if not stopped and not _missing(state, first, until, period):
         return plain
-    if _at_rest(state, steps, period) or _all_said_goodbye(state, period, alive):
+    if _at_rest(state, steps, period, connects) or _all_said_goodbye(state, period, alive):
         return _as(plain, JobState.ENDED) if stopped else plain
     if not _went_on_without(state, first) and plain.silence_ns <= TOGETHER_STEPS * period:
         return plain  # all stand at the same point: the next message may be late
@@ -252,13 +222,17 @@ def _missing(state: LastState, first: int, until: int, period: float) -> bool:
     return long_ago and until - float(state.sent_ns[first]) > QUIET_FACTOR * float(state.longest_ns[first])
 
 
-def _at_rest(state: LastState, steps: Steps, period: float) -> bool:
+def _at_rest(state: LastState, steps: Steps, period: float, connects: bool) -> bool:
     """Does the job rest at this point in every step, with nobody missing when the last message was sent?
 
-    Where steps have several long silences the clock must agree that this is the one between two of them.
+    Where steps have several long silences the clock must agree that this is the one between two of them; so must it for
+    a job whose members connect anew afterwards: none ends in the middle of a step to begin again.
     """
     ended = steps.end_ns[int(np.argmin(np.abs(steps.end_ns - state.last_ns)))]
-    rests = RESTING if abs(int(ended) - state.last_ns) <= AT_STEP_END * period else SURELY_RESTING
+    between = abs(int(ended) - state.last_ns) <= AT_STEP_END * period
+    if connects and not between:
+        return False
+    rests = RESTING if between else SURELY_RESTING
     if not (state.exact and state.rest_ns >= rests * state.longest_rest_ns > 0.0):
         return False
     silent = (state.heard_ns <= state.last_ns) & (
@@ -304,7 +278,8 @@ def _overdue_first(state: LastState, period: float) -> int:
         begun = np.where(state.pause_ns > NOT_BEGUN * period, due, np.nan)
         if np.isfinite(begun).any() and np.nanmin(begun) - state.due_ns[first] <= SAME_TIME * period:
             first, due = int(np.nanargmin(begun)), begun
-    tied = due <= state.due_ns[first] + SAME_TIME * period
+    unsure = 2.0 * np.nan_to_num(np.hypot(state.spread_ns, state.spread_ns[first]))
+    tied = due <= state.due_ns[first] + np.maximum(SAME_TIME * period, np.minimum(unsure, MOST_UNSURE * period))
     return int(np.argmin(np.where(tied, _involved_ns(state), np.inf)))
 
 
@@ -383,15 +358,3 @@ def _stands_out(state: LastState, first: int, period: float) -> bool:
     alike = tied & (involved <= involved[first] + max(HEARD_NS, IN_FLOW * period))
     known = float(np.isfinite(state.due_ns).mean())
     return not alike.any() and np.isfinite(due).mean() <= FEW_SUSPECTS <= known
-
-
-def _longest_silence(job: Job, first: int, last: int) -> tuple[int, int] | None:
-    """Begin and end of the longest silence of the training between two times."""
-    transfers = job.transfers
-    rows = np.flatnonzero(training_messages(job) & (transfers.start_ns >= first) & (transfers.start_ns <= last))
-    if rows.size < 2:
-        return None
-    rows = rows[np.argsort(transfers.start_ns[rows], kind="stable")]
-    begin, horizon = transfers.start_ns[rows], np.maximum.accumulate(transfers.end_ns[rows])
-    longest = int(np.argmax(begin[1:] - horizon[:-1]))
-    return int(horizon[longest]), int(begin[longest + 1])

@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.diagnose.endings import Ending, final_ending, inner_endings
+from llmprism.diagnose.endings import Ending, final_ending
+from llmprism.diagnose.restarts import inner_endings
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Window
 from llmprism.model.job import Job, JobState

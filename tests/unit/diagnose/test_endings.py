@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from llmprism.diagnose.endings import final_ending, inner_endings
+from llmprism.diagnose.endings import final_ending
 from llmprism.model import Events, Job, JobState, Steps, Timeline, Window
 from unit.builders import MS, SECOND, Flow, transfer_table
 
@@ -126,24 +126,3 @@ def test_a_job_without_steps_has_no_ending():
     job, _ = job_of(WHOLE)
     none = Timeline(Steps.empty(), np.zeros((3, 0), dtype=np.int64), Events.empty())
     assert final_ending(job, none, Window(0, LAST)) is None
-    assert inner_endings(job, none) == []
-
-
-def away(cut, seconds):
-    """A job that sends `cut` rounds of step 10 (the third member none), is silent, then starts again with that step."""
-    shift = int(seconds * SECOND)
-    flows = [flow for step in range(STEPS) for flow in ring(step, shift=shift if step >= 10 else 0)]
-    flows += ring(10, ROUNDS[:cut], ("a", "b"))
-    return inner_endings(*job_of(flows, 10, shift))
-
-
-def test_a_job_that_broke_off_and_came_back_is_seen_inside_the_window():
-    (told,) = away(1, 6.0)
-    assert (told.step, told.culprit) == (10, NAMES.index("c"))
-    assert told.resumed_ns == 10 * PERIOD + 6 * SECOND + ROUNDS[0] * MS
-    assert told.silence_ns == told.resumed_ns - told.last_ns
-
-
-def test_pauses_between_steps_and_short_ones_are_no_endings():
-    assert away(0, 6.0) == [], "a checkpoint"
-    assert away(1, 2.0) == [], "no job restarts that fast"

@@ -1,0 +1,95 @@
+"""Where a job broke off inside the window and came back.
+
+A job that only pauses goes on where it stopped, and its ranks are heard all the while. One that starts again connects
+its ranks first, which takes many small messages, and falls silent altogether before. How it broke off is asked of the
+moment before, as of the end of the window (`endings`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from llmprism.diagnose.byte_curves import training_messages
+from llmprism.diagnose.endings import Ending, ending_at
+from llmprism.model.job import Job
+from llmprism.model.timeline import Timeline
+
+__all__ = ["inner_endings"]
+
+CONNECTS: Final = 3.0
+"""Times as many small messages when a job begins to train again as at other times of the same length,"""
+
+SILENT: Final = 0.05
+"""and share of the usual ones that may be left while its ranks are gone."""
+
+AWAY_STEPS: Final = 5.0
+"""Silence inside the window, in steps, after which a job has been away."""
+
+GONE: Final = 0.5
+"""Share of the time that a job was away after which control messages may be those of its start."""
+
+AWAY_FLOOR_NS: Final = 3_000_000_000
+"""And at least three seconds: pauses for evaluation and checkpoints are as long."""
+
+SHORT_FLOOR_NS: Final = 1_000_000_000
+"""A shorter silence, of a step and a second at least, is a restart where the members connect again."""
+
+
+def inner_endings(job: Job, timeline: Timeline) -> list[Ending]:
+    """Where the job broke off inside the window and came back."""
+    steps = timeline.steps
+    if steps.count < 2:
+        return []
+    period = float(np.median(steps.duration_ns))
+    away, least = max(AWAY_FLOOR_NS, AWAY_STEPS * period), max(SHORT_FLOOR_NS, period)
+    found = []
+    before = np.append(steps.start_ns[0], steps.end_ns[:-1])
+    for step in np.flatnonzero(steps.end_ns - before > least).tolist():
+        gap = _longest_silence(job, int(before[step]), int(steps.end_ns[step])) if step else None
+        if gap is None or gap[1] - gap[0] <= least:
+            continue
+        went_on = gap[0] > steps.start_ns[step] or gap[1] - gap[0] <= away
+        connects = _starts_again(job, gap)
+        if went_on and not connects:
+            continue  # it went on where it had stopped, or only paused
+        talked = gap[0] + int(GONE * (gap[1] - gap[0]))
+        heard = job.transfers.end_ns[job.transfers.end_ns <= talked]
+        ending = ending_at(job, steps, gap[0], gap[1], int(heard.max()), gap[1], talked, connects=connects)
+        if ending.broken_off:
+            found.append(ending)
+    return found
+
+
+def _starts_again(job: Job, gap: tuple[int, int]) -> bool:
+    """Do the members talk a lot when they begin to train again, as a job does that connects its ranks?
+
+    Before the first message of the training; or with it, after the ranks had fallen silent altogether, which living
+    ones do not.
+    """
+    small = ~training_messages(job)
+    when = np.sort(job.transfers.start_ns[small])
+    quarter = (gap[1] - gap[0]) // 4
+
+    def between(first: int, last: int) -> int:
+        return int(np.diff(np.searchsorted(when, [first, last]))[0])
+
+    middle = between(gap[0] + quarter, gap[1] - quarter) / 2.0
+    if between(gap[1] - quarter, gap[1]) >= max(len(job.members), CONNECTS * middle):
+        return True
+    usual = between(gap[0] - quarter, gap[0])
+    again = between(gap[1] - quarter // 2, gap[1] + quarter // 2)
+    return middle <= SILENT * usual and again >= max(len(job.members), CONNECTS * usual)
+
+
+def _longest_silence(job: Job, first: int, last: int) -> tuple[int, int] | None:
+    """Begin and end of the longest silence of the training between two times."""
+    transfers = job.transfers
+    rows = np.flatnonzero(training_messages(job) & (transfers.start_ns >= first) & (transfers.start_ns <= last))
+    if rows.size < 2:
+        return None
+    rows = rows[np.argsort(transfers.start_ns[rows], kind="stable")]
+    begin, horizon = transfers.start_ns[rows], np.maximum.accumulate(transfers.end_ns[rows])
+    longest = int(np.argmax(begin[1:] - horizon[:-1]))
+    return int(horizon[longest]), int(begin[longest + 1])

@@ -1,0 +1,49 @@
+"""Jobs that broke off inside the window and came back, against those that only paused."""
+
+import numpy as np
+
+from llmprism.diagnose.restarts import inner_endings
+from llmprism.model import Events, Steps, Timeline
+from unit.builders import MS, SECOND, Flow
+from unit.diagnose.test_endings import NAMES, PERIOD, ROUNDS, STEPS, WHOLE, job_of, ring
+
+
+def talk(first_ns, last_ns, every_ns):
+    """Small messages of everybody to everybody."""
+    moments = range(int(first_ns), int(last_ns), int(every_ns))
+    return [Flow(a, b, when, when + 1_000, 60) for when in moments for a in NAMES for b in NAMES if a != b]
+
+
+def away(cut, seconds, small=()):
+    """A job that sends `cut` rounds of step 10 (the third member none), is silent, then starts again with that step."""
+    shift = int(seconds * SECOND)
+    flows = [flow for step in range(STEPS) for flow in ring(step, shift=shift if step >= 10 else 0)]
+    flows += [*ring(10, ROUNDS[:cut], ("a", "b")), *small]
+    return inner_endings(*job_of(flows, 10, shift))
+
+
+def test_a_job_that_broke_off_and_came_back_is_seen_inside_the_window():
+    (told,) = away(1, 6.0)
+    assert (told.step, told.culprit) == (10, NAMES.index("c"))
+    assert told.resumed_ns == 10 * PERIOD + 6 * SECOND + ROUNDS[0] * MS
+    assert told.silence_ns == told.resumed_ns - told.last_ns
+
+
+def test_pauses_between_steps_and_short_ones_are_no_endings():
+    assert away(0, 6.0) == [], "a checkpoint"
+    assert away(1, 2.0) == [], "nobody was gone"
+
+
+def test_a_short_silence_is_a_restart_where_the_ranks_were_gone_and_connect_anew():
+    gone, back = 10 * PERIOD, 10 * PERIOD + 2 * SECOND
+    before, anew = talk(0, gone, 100 * MS), talk(back + 60 * MS, back + 300 * MS, 10 * MS)
+    (told,) = away(1, 2.0, [*before, *anew])
+    assert told.culprit == NAMES.index("c")
+    assert away(1, 2.0, [*before, *talk(gone, back, 100 * MS), *anew]) == [], "they were heard all the while"
+    assert away(1, 2.0, [*before, *talk(back, back + 300 * MS, 100 * MS)]) == [], "no more than usual"
+
+
+def test_a_job_without_steps_was_never_away():
+    job, _ = job_of(WHOLE)
+    none = Timeline(Steps.empty(), np.zeros((3, 0), dtype=np.int64), Events.empty())
+    assert inner_endings(job, none) == []
