@@ -51,7 +51,7 @@ def inner_endings(job: Job, timeline: Timeline) -> list[Ending]:
         if gap is None or gap[1] - gap[0] <= least:
             continue
         went_on = gap[0] > steps.start_ns[step] or gap[1] - gap[0] <= away
-        connects = _starts_again(job, gap)
+        connects = _starts_again(job, gap, long=gap[1] - gap[0] > away)
         if went_on and not connects:
             continue  # it went on where it had stopped, or only paused
         talked = gap[0] + int(GONE * (gap[1] - gap[0]))
@@ -62,11 +62,11 @@ def inner_endings(job: Job, timeline: Timeline) -> list[Ending]:
     return found
 
 
-def _starts_again(job: Job, gap: tuple[int, int]) -> bool:
+def _starts_again(job: Job, gap: tuple[int, int], *, long: bool) -> bool:
     """Do the members talk a lot when they begin to train again, as a job does that connects its ranks?
 
-    Before the first message of the training; or with it, after the ranks had fallen silent altogether, which living
-    ones do not.
+    After a `long` silence before the first message of the training; or with it, after the ranks had fallen silent
+    altogether, which living ones do not.
     """
     small = ~training_messages(job)
     when = np.sort(job.transfers.start_ns[small])
@@ -76,7 +76,7 @@ def _starts_again(job: Job, gap: tuple[int, int]) -> bool:
         return int(np.diff(np.searchsorted(when, [first, last]))[0])
 
     middle = between(gap[0] + quarter, gap[1] - quarter) / 2.0
-    if between(gap[1] - quarter, gap[1]) >= max(len(job.members), CONNECTS * middle):
+    if long and between(gap[1] - quarter, gap[1]) >= max(len(job.members), CONNECTS * middle):
         return True
     usual = between(gap[0] - quarter, gap[0])
     again = between(gap[1] - quarter // 2, gap[1] + quarter // 2)

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from llmprism.diagnose.byte_curves import training_messages
+from llmprism.diagnose.byte_curves import ByteCurve, training_messages
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
@@ -21,12 +22,17 @@ from llmprism.stats.order import stable_order
 
 __all__ = ["find_standstills"]
 
-MIN_STEPS: Final = 4.0
+MIN_STEPS: Final = 2.0
 """Silence, in normal steps, that is a stall."""
 
-MIN_NS: Final = 2_000_000_000
-"""And at least two seconds."""
+MIN_NS: Final = 1_000_000_000
+"""And at least a second: shorter stand-stills are the operating system's."""
 
+MOMENT: Final = 0.02
+"""Share of a step's bytes within which two points of it are the same."""
+
+RESTS: Final = 0.8
+"""Share of the longest silence of a usual step from which the job rests at a point."""
 
 BEGUN: Final = 0.02
 """Share of the step's bytes that lies before and after the silence: else it is a pause between steps."""
@@ -40,9 +46,34 @@ def find_standstills(evidence: JobEvidence, known: Sequence[Finding]) -> list[Fi
     findings = []
     for step in suspects:
         silence = _longest_inside(evidence, int(steps.start_ns[step]), int(steps.end_ns[step]))
-        if silence is not None and silence[1] - silence[0] >= least and not _explained(evidence, silence, known):
+        if silence is None or silence[1] - silence[0] < least or _explained(evidence, silence, known):
+            continue
+        if not _between_steps(evidence, silence, suspects):
             findings.append(_finding(evidence, int(step), silence))
     return findings
+
+
+def _between_steps(evidence: JobEvidence, silence: tuple[int, int], suspects: NDArray[np.int64]) -> bool:
+    """Is this where the job rests between its steps, and nowhere else in them? Then the clock cut them elsewhere, and
+    it is a checkpoint or an evaluation."""
+    steps, rows = evidence.timeline.steps, training_messages(evidence.job)
+    transfers = evidence.job.transfers
+    curve = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
+    usual = np.setdiff1d(np.flatnonzero(evidence.counted), suspects)
+    bounds = np.stack([steps.start_ns[usual], steps.end_ns[usual]]).astype(np.float64)
+    amount = float(np.median(np.diff(curve.at(bounds), axis=0))) if usual.size else 0.0
+    if amount <= 0.0:
+        return False
+    flat = np.flatnonzero((np.diff(curve.passed) <= 0.0) & (np.diff(curve.when_ns) > 0.0))
+    length = np.diff(curve.when_ns)[flat]
+    inside = np.isin(steps.at(curve.when_ns[flat].astype(np.int64)), usual)
+    here = float(curve.at(np.array([silence[0]], dtype=np.float64))[0])
+    point = ((curve.passed[flat] - here) / amount + 0.5) % 1.0 - 0.5
+    near = inside & (np.abs(point) <= MOMENT)
+    rest = float(np.median(length[near])) if near.any() else 0.0
+    others = length[inside & ~near]
+    alone = np.count_nonzero(others >= RESTS * rest) < 0.5 * usual.size
+    return rest > 0.0 and near.sum() >= 0.5 * usual.size and alone
 
 
 def _longest_inside(evidence: JobEvidence, first: int, last: int) -> tuple[int, int] | None:
