@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
+from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.holding import held_ns
 from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
@@ -161,11 +161,12 @@ def _bouts(
 ) -> list[_Bout]:
     """The runs of flagged steps that are long, dense and slow enough."""
     found, steps = [], evidence.timeline.steps
+    least = long_enough_ns(MIN_TIME_NS, steps)
     for row in np.flatnonzero(flagged.any(axis=1)):
         for first, last in runs_of(flagged[row], bridge=2, shortest=MIN_STEPS):
             affected = np.zeros(evidence.steps, dtype=np.bool_)
             affected[first:last] = flagged[row, first:last]
-            lasting = steps.end_ns[last - 1] - steps.start_ns[first] >= MIN_TIME_NS
+            lasting = steps.end_ns[last - 1] - steps.start_ns[first] >= least
             if lasting and affected.sum() >= consistent * (last - first) and _slows(evidence, affected):
                 late = float(np.nanmedian(lateness_ns[row, affected]))
                 found.append(_Bout(int(row), first, last, affected, late, how))
@@ -202,8 +203,9 @@ def _slows(evidence: JobEvidence, affected: Bool) -> bool:
 def _slower_for_a_while(evidence: JobEvidence) -> bool:
     slow = evidence.counted & (evidence.duration_ns >= MIN_SLOWDOWN * evidence.normal_ns)
     steps = evidence.timeline.steps
+    least = long_enough_ns(MIN_TIME_NS, steps)
     return any(
-        slow[first:last].mean() >= CONSISTENT and steps.end_ns[last - 1] - steps.start_ns[first] >= MIN_TIME_NS
+        slow[first:last].mean() >= CONSISTENT and steps.end_ns[last - 1] - steps.start_ns[first] >= least
         for first, last in runs_of(slow, bridge=2, shortest=MIN_STEPS)
     )
 

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
+from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place
 from llmprism.diagnose.slow_cells import MIN_CELLS, MIN_STEPS, LinkUse, SlowCells, judge_transfers
@@ -108,22 +108,28 @@ def find_slow_places(cells: Sequence[SlowCells]) -> list[Finding]:
         if suspect.cells >= MIN_CELLS and share >= MIN_COVER:
             step = max(cell.normal_ns for cell in tally.cells)
             accused = _accuse(suspect, tally.cells, whole)
-            findings += [f for f in accused if share >= SAME_TIME_COVER or not _same_time(f, findings, step)]
+            findings += [f for f in accused if not _same_time(f, findings, step, small=share < SAME_TIME_COVER)]
             together.append(concerned)
         tally.take_away(suspect)
     return _one_per_lanes(findings)
 
 
-def _same_time(finding: Finding, earlier: Sequence[Finding], step_ns: float) -> bool:
-    """Does it begin and end, within two steps, with a finding that explains more? Lanes of one group do."""
+def _same_time(finding: Finding, earlier: Sequence[Finding], step_ns: float, *, small: bool) -> bool:
+    """Does it begin and end, within two steps, with a finding that explains more? Then these are pairs whose records
+    show but one of their paths: where it explains little, or is of the same sort, as two spines are."""
     reach = 2.0 * step_ns
-    if finding.where.type is WhereType.GROUP:
+    if finding.where.type is WhereType.GROUP:  # lanes of one group do
         return False
 
     def near(a: int | None, b: int | None) -> bool:
         return a == b if a is None or b is None else abs(a - b) <= reach
 
-    return any(near(finding.start_ns, e.start_ns) and near(finding.end_ns, e.end_ns) for e in earlier)
+    alike = (WhereType.SWITCH, WhereType.LINK)
+    return any(
+        near(finding.start_ns, e.start_ns) and near(finding.end_ns, e.end_ns)
+        for e in earlier
+        if small or (finding.where.type is e.where.type and finding.where.type in alike)
+    )
 
 
 def _both_ways(place: Place) -> Place:
@@ -198,7 +204,8 @@ class _Case:
         """The steps of one job in which the place is sick, if these are slower steps."""
         through = cell.through(self.place)
         plain = self._plain(cell, through, affected)
-        if cell.steps.end_ns[affected][-1] - cell.steps.start_ns[affected][0] < MIN_TIME_NS:
+        lasts = cell.steps.end_ns[affected][-1] - cell.steps.start_ns[affected][0]
+        if lasts < long_enough_ns(MIN_TIME_NS, cell.steps):
             return
         if not (plain or _slows(cell, affected)):
             return

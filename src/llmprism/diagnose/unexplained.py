@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
+from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.segments import best_stretches
@@ -67,7 +67,7 @@ def _plainly_slower(evidence: JobEvidence, steps: Bool) -> bool:
     taken, usual = evidence.duration_ns[steps], evidence.duration_ns[others]
     lasting = _span(evidence, steps)
     return bool(
-        lasting[1] - lasting[0] >= MIN_TIME_NS
+        lasting[1] - lasting[0] >= long_enough_ns(MIN_TIME_NS, evidence.timeline.steps)
         and np.median(taken) >= MIN_SLOWDOWN * np.median(usual)
         and np.quantile(taken, 0.25) >= APART * np.quantile(usual, 0.9)
     )
