@@ -67,6 +67,12 @@ LONG_MISSING: Final = 0.4
 TALK_ON: Final = 2.5
 """Times as long as the talk of living ranks: the processes of a job that has ended are gone by then."""
 
+STRETCHES: Final = 8
+"""Stretches of time before that are looked at to know whether members are heard all the time,"""
+
+ALWAYS: Final = 0.8
+"""and share of members and stretches that must be."""
+
 STARVED: Final = 0.008
 """Share of a step's bytes that a member must lack to wait for somebody,"""
 
@@ -180,7 +186,7 @@ def ending_at(
     stopped = plain.silence_ns > quiet
     if not stopped and not _missing(state, first, until, period):
         return plain
-    if _at_rest(state, steps, period, connects) or _all_said_goodbye(state, period, alive):
+    if _at_rest(state, steps, period, connects) or _all_said_goodbye(job, state, period, alive):
         return _as(plain, JobState.ENDED) if stopped else plain
     if not _went_on_without(state, first) and plain.silence_ns <= TOGETHER_STEPS * period:
         return plain  # all stand at the same point: the next message may be late
@@ -252,14 +258,28 @@ def _heard_again(state: LastState) -> Bool:
     return np.asarray(state.heard_ns > state.last_ns + HEARD_NS)
 
 
-def _all_said_goodbye(state: LastState, period: float, alive: int) -> bool:
+def _all_said_goodbye(job: Job, state: LastState, period: float, alive: int) -> bool:
     """Was everybody heard again after the last message? That is no goodbye where they talk on and on, or talk on after
-    one of them had long been missing."""
-    if not _heard_again(state).all():
+    one of them had long been missing, or are heard as often at any time."""
+    if not _heard_again(state).all() or _always_heard(job, state):
         return False
     missing = state.last_ns - float(np.nanmin(state.due_ns, initial=np.inf)) > LONG_MISSING * period
     beats = Heartbeats(state.last_ns, period, None)
     return not ((missing and beats.go_on(alive)) or (state.exact and beats.go_on(alive, TALK_ON)))
+
+
+def _always_heard(job: Job, state: LastState) -> bool:
+    """Are nearly all members heard by small messages in every stretch of the same length before?"""
+    transfers = job.transfers
+    length = max(int(state.heard_ns.max()) - state.last_ns, 1)
+    since = state.last_ns - STRETCHES * length
+    rows = np.flatnonzero(
+        ~training_messages(job) & (transfers.start_ns > since) & (transfers.start_ns <= state.last_ns)
+    )
+    member = transfers.pair_src[transfers.pair_of_row[rows]].astype(np.int64)
+    stretch = (transfers.start_ns[rows] - since) // length
+    heard = np.unique(member * (STRETCHES + 1) + stretch).size
+    return heard >= ALWAYS * STRETCHES * len(job.members)
 
 
 def _overdue_first(state: LastState, period: float) -> int:
@@ -304,7 +324,7 @@ def _suspects(state: LastState) -> Float64:
 
 def _blamed(plain: Ending, job: Job, state: LastState, first: int, until: int) -> Ending:
     beats = Heartbeats.of(job, state.last_ns, plain.period_ns)
-    named = first if _went_on_without(state, first) or _stands_out(state, first, plain.period_ns) else -1
+    named = first if _went_on_without(state, first) or _stands_out(job, state, first, plain.period_ns) else -1
     due = float(state.due_ns[named]) if named >= 0 else float(plain.last_ns)
     hung = beats.go_on(plain.alive_ns)
     if named >= 0:
@@ -347,7 +367,7 @@ def _went_on_without(state: LastState, first: int) -> bool:
     return bool(heard.mean() >= MOST and not heard[first])
 
 
-def _stands_out(state: LastState, first: int, period: float) -> bool:
+def _stands_out(job: Job, state: LastState, first: int, period: float) -> bool:
     """Were all others that may be to blame in the middle of a message, due later, or heard or written to after this
     one? A job that is killed as a whole leaves many in the middle of something."""
     if first < 0 or not state.exact or state.pause_ns[first] < IN_FLOW * period:
@@ -355,6 +375,9 @@ def _stands_out(state: LastState, first: int, period: float) -> bool:
     due, involved = _suspects(state), _involved_ns(state)
     tied = (due <= state.due_ns[first] + SAME_TIME * period) & (state.pause_ns >= IN_FLOW * period)
     tied[first] = False
-    alike = tied & (involved <= involved[first] + max(HEARD_NS, IN_FLOW * period))
+    reach = max(HEARD_NS, IN_FLOW * period)
+    if _always_heard(job, state):  # then who is heard last is chance
+        reach = max(reach, float(involved.max()) - state.last_ns)
+    alike = tied & (involved <= involved[first] + reach)
     known = float(np.isfinite(state.due_ns).mean())
     return not alike.any() and np.isfinite(due).mean() <= FEW_SUSPECTS <= known

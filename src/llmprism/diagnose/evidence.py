@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.diagnose.rates import pair_rates, timed_pairs
+from llmprism.diagnose.restarts import inner_endings
 from llmprism.diagnose.unseen_steps import with_unseen_steps
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job, JobState
@@ -72,7 +73,7 @@ def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobS
     timeline = with_unseen_steps(job, timeline)
     steps = timeline.steps
     duration = steps.duration_ns.astype(np.float64)
-    counted = ~steps.setup & ~_started_again(steps)
+    counted = ~steps.setup & ~_started_again(job, timeline)
     pair_kind = _pair_kind(job, layout)
     return JobEvidence(
         job=job,
@@ -90,13 +91,20 @@ def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobS
     )
 
 
-def _started_again(steps: Steps) -> Bool:
-    """Long first steps after the job was away: they set up again, like the very first."""
+def _started_again(job: Job, timeline: Timeline) -> Bool:
+    """Long first steps after the job was away: they set up again, like the very first; and the steps that it broke off
+    and began with where it came back."""
+    steps = timeline.steps
     again = np.zeros(steps.count, dtype=np.bool_)
     if steps.count > 1:
         usual = float(np.median(steps.duration_ns))
         away = steps.start_ns[1:] - steps.end_ns[:-1] > AWAY_STEPS * usual
         again[1:] = away & (steps.duration_ns[1:] > SETUP_FACTOR * usual)
+        for ending in inner_endings(job, timeline):
+            moments = [ending.last_ns, ending.resumed_ns or ending.last_ns]
+            broken, first = np.clip(np.searchsorted(steps.end_ns, moments, side="right"), 0, steps.count - 1)
+            again[[broken, first]] = True
+            again[first + 1 : first + 2] |= steps.duration_ns[first + 1 : first + 2] > SETUP_FACTOR * usual
     return again
 
 

@@ -33,6 +33,9 @@ GONE: Final = 0.5
 AWAY_FLOOR_NS: Final = 3_000_000_000
 """And at least three seconds: pauses for evaluation and checkpoints are as long."""
 
+HEARD: Final = 0.8
+"""Share of the members, and of the quarters of a silence, in which living ranks are heard."""
+
 SHORT_FLOOR_NS: Final = 1_000_000_000
 """A shorter silence, of a step and a second at least, is a restart where the members connect again."""
 
@@ -54,6 +57,8 @@ def inner_endings(job: Job, timeline: Timeline) -> list[Ending]:
         connects = _starts_again(job, gap, long=gap[1] - gap[0] > away)
         if went_on and not connects:
             continue  # it went on where it had stopped, or only paused
+        if not connects and _heard_all_the_while(job, gap):
+            continue  # nobody was gone
         talked = gap[0] + int(GONE * (gap[1] - gap[0]))
         heard = job.transfers.end_ns[job.transfers.end_ns <= talked]
         ending = ending_at(job, steps, gap[0], gap[1], int(heard.max()), gap[1], talked, connects=connects)
@@ -81,6 +86,15 @@ def _starts_again(job: Job, gap: tuple[int, int], *, long: bool) -> bool:
     usual = between(gap[0] - quarter, gap[0])
     again = between(gap[1] - quarter // 2, gap[1] + quarter // 2)
     return middle <= SILENT * usual and again >= max(len(job.members), CONNECTS * usual)
+
+
+def _heard_all_the_while(job: Job, gap: tuple[int, int]) -> bool:
+    """Do nearly all members send small messages in every quarter of a silence?"""
+    transfers = job.transfers
+    rows = np.flatnonzero((transfers.start_ns > gap[0]) & (transfers.start_ns < gap[1]))
+    quarter = 4 * (transfers.start_ns[rows] - gap[0]) // (gap[1] - gap[0])
+    heard = np.unique(4 * transfers.pair_src[transfers.pair_of_row[rows]].astype(np.int64) + quarter).size
+    return heard >= HEARD * 4 * len(job.members)
 
 
 def _longest_silence(job: Job, first: int, last: int) -> tuple[int, int] | None:
