@@ -180,7 +180,8 @@ def ending_at(
     if state is None:
         return _as(plain, JobState.ENDED) if plain.silence_ns > VARYING_QUIET_STEPS * period else plain
     first = _overdue_first(state, period)
-    quiet = QUIET_SHARE * period + QUIET_FACTOR * (state.rest_ns if np.isfinite(state.rest_ns) else 0.0)
+    usual = QUIET_FACTOR * (state.rest_ns if np.isfinite(state.rest_ns) else 0.0)
+    quiet = QUIET_SHARE * period + max(usual, GREW * state.most_rest_ns)
     if not state.exact:
         quiet = VARYING_QUIET_STEPS * period
     stopped = plain.silence_ns > quiet

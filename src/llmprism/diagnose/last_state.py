@@ -66,7 +66,8 @@ class LastState:
     `sent_ns` is the end of a member's last message, `pause_ns` how long it usually pauses there, `spread_ns` how much
     that varies, `longest_ns` the longest that it paused there. `heard_ns` and `addressed_ns` are the last times that
     anything, be it a control message, was sent by it and to it (0: never). `rest_ns` is the usual silence of the whole
-    job at this point, `longest_rest_ns` the longest that a step usually has.
+    job at this point, `most_rest_ns` the longest that it ever was (checkpoints come every few steps),
+    `longest_rest_ns` the longest that a step usually has.
     """
 
     last_ns: int
@@ -79,6 +80,7 @@ class LastState:
     heard_ns: Int64
     addressed_ns: Int64
     rest_ns: float
+    most_rest_ns: float
     longest_rest_ns: float
     exact: bool
 
@@ -134,6 +136,7 @@ def last_state(job: Job, steps: Steps, until_ns: int, heard_until_ns: int, perio
         heard_ns=_last_of(job, talk, transfers.pair_src),
         addressed_ns=_last_of(job, talk, transfers.pair_dst),
         rest_ns=float(known_median(end - begin)),
+        most_rest_ns=float(np.nanmax(end - begin, initial=0.0)),
         longest_rest_ns=_longest_rest(transfers, rows, ends),
         exact=bool(np.nanmedian(spread) <= EXACT) if np.isfinite(spread).any() else False,
     )
