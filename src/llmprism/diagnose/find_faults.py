@@ -11,7 +11,7 @@ from llmprism.diagnose.detectors import detect
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.diagnose.slow_transfer import find_slow_places
-from llmprism.diagnose.trust import trusted
+from llmprism.diagnose.trust import is_permanent, trusted, waited_for
 from llmprism.diagnose.what_if import lost_in_job, priced
 from llmprism.model.finding import Finding, FindingKind, WhereType
 from llmprism.model.flows import TransferTable, Window
@@ -108,24 +108,21 @@ def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> Jo
     Nothing is said of a job that has hardly begun: what is usual for it is not known.
     """
     findings = trusted(evidence, detect(evidence, window, shared.accused(), shared.findings))
-    lost = lost_in_job(evidence, [*shared.findings, *findings])
     own = len(shared.findings)
+    lost = lost_in_job(evidence, [*shared.findings, *findings])
+    real = [f for i, f in enumerate(findings, own) if i not in lost or waited_for(evidence, f, lost[i])]
+    if len(real) < len(findings):
+        findings, lost = real, lost_in_job(evidence, [*shared.findings, *real])
+    costs = [(i - own, lost[i]) for i in lost if i >= own and not _no_before(evidence, findings[i - own])]
     return JobFaults(
-        tuple(
-            priced(
-                findings, [(i - own, lost[i]) for i in lost if i >= own and not _no_before(evidence, findings[i - own])]
-            )
-        ),
+        tuple(priced(findings, costs)),
         tuple((shared.numbers[i], seconds) for i, seconds in lost.items() if i < own),
     )
 
 
 def _no_before(evidence: JobEvidence, finding: Finding) -> bool:
     """Does a slow GPU leave no healthy step to play the others against? Then its detector's estimate stands."""
-    steps = evidence.timeline.steps
-    before = evidence.counted & (steps.end_ns <= finding.start_ns)
-    after = evidence.counted & (steps.start_ns >= (finding.end_ns or steps.end_ns[-1]))
-    return finding.kind is FindingKind.SLOW_GPU and not (before | after).any()
+    return finding.kind is FindingKind.SLOW_GPU and is_permanent(evidence, finding)
 
 
 def with_costs(shared: Shared, jobs: Sequence[JobFaults]) -> tuple[Finding, ...]:

@@ -73,7 +73,7 @@ def _between_steps(evidence: JobEvidence, silence: tuple[int, int], suspects: ND
     rest = float(np.median(length[near])) if near.any() else 0.0
     others = length[inside & ~near]
     alone = np.count_nonzero(others >= RESTS * rest) < 0.5 * usual.size
-    return rest > 0.0 and near.sum() >= 0.5 * usual.size and alone
+    return bool(rest > 0.0 and near.sum() >= 0.5 * usual.size and alone)
 
 
 def _longest_inside(evidence: JobEvidence, first: int, last: int) -> tuple[int, int] | None:

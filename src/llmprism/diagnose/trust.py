@@ -2,8 +2,9 @@
 
 Whoever is compared with its own past needs no layout: only who was late is read from it. Whoever is compared with its
 peers from the first record on is as doubtful as the statement that they are its peers: two ranks of different roles
-differ all the time, and neither is ill. Such a finding is no surer than the layout, and one that is less likely than
-not is no finding.
+differ all the time, and neither is ill. Such a finding is no surer than the layout; so is one on who stood still in a
+step, which needs to know what a step is. One that is less likely than not is no finding. Nor is a GPU slow that costs
+nothing when the steps are played again without it: the others did not wait for it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from llmprism.diagnose.evidence import JobEvidence
-from llmprism.model.finding import Finding, FindingKind
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["LIKELY", "trusted"]
+from llmprism.diagnose.evidence import JobEvidence
+from llmprism.model.finding import Finding, FindingKind, WhereType
+
+__all__ = ["LIKELY", "is_permanent", "trusted", "waited_for"]
 
 LIKELY: Final = 0.5
 """Confidence below which a finding is less likely than not."""
+
+FEW_HEALTHY: Final = 0.1
+"""Share of the steps without a fault up to which it was there all the time,"""
+
+MIN_HEALTHY: Final = 3
+"""and so many of them."""
+
+HIDDEN: Final = 0.02
+"""Share of the GPU-seconds of the steps that a slow GPU touches below which nobody waited for it."""
 
 _BY_PEERS: Final = (FindingKind.SLOW_GPU, FindingKind.IMBALANCE, FindingKind.SLOW_GROUP)
 """Kinds that compare members with those that do the same."""
@@ -28,16 +41,32 @@ def trusted(evidence: JobEvidence, findings: Sequence[Finding]) -> list[Finding]
     """The findings of one job that its layout bears, with the confidence that it leaves them."""
     kept = []
     for finding in findings:
-        confidence = finding.confidence
+        confidence, trust = finding.confidence, evidence.layout.confidence
         if finding.kind in _BY_PEERS:
-            trust = evidence.layout.confidence
-            confidence = min(confidence, trust if _from_the_first(evidence, finding) else max(trust, LIKELY))
+            confidence = min(confidence, trust if is_permanent(evidence, finding) else max(trust, LIKELY))
+        elif finding.kind is FindingKind.STALL and finding.where.type is WhereType.GPU:
+            confidence = min(confidence, trust)
         if confidence >= LIKELY:
             kept.append(replace(finding, confidence=round(confidence, 3)))
     return kept
 
 
-def _from_the_first(evidence: JobEvidence, finding: Finding) -> bool:
-    """Was it there in the first step that counts?"""
-    starts = evidence.timeline.steps.start_ns[evidence.counted]
-    return bool(starts.size and finding.start_ns <= starts[0])
+def waited_for(evidence: JobEvidence, finding: Finding, lost_gpu_seconds: float) -> bool:
+    """Does a fault cost what a slow GPU must? Others are not asked, nor those that leave nothing to compare with."""
+    if finding.kind is not FindingKind.SLOW_GPU or is_permanent(evidence, finding):
+        return True
+    touched = evidence.counted & ~_healthy(evidence, finding)
+    return lost_gpu_seconds >= HIDDEN * float(evidence.duration_ns[touched].sum()) / 1e9 * evidence.gpus
+
+
+def is_permanent(evidence: JobEvidence, finding: Finding) -> bool:
+    """Are there hardly any steps without it?"""
+    healthy, counted = int(_healthy(evidence, finding).sum()), int(evidence.counted.sum())
+    return healthy < max(MIN_HEALTHY, FEW_HEALTHY * counted)
+
+
+def _healthy(evidence: JobEvidence, finding: Finding) -> NDArray[np.bool_]:
+    """The steps that count before and after a fault."""
+    steps = evidence.timeline.steps
+    after = steps.start_ns >= (finding.end_ns if finding.end_ns is not None else np.iinfo(np.int64).max)
+    return evidence.counted & ((steps.end_ns <= finding.start_ns) | after)
