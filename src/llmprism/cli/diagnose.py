@@ -43,6 +43,7 @@ _Columns = Annotated[
 _Format = Annotated[
     str | None, typer.Option("--format", metavar="NAME", help="Format of the flows where the content does not show it.")
 ]
+_Engine = Annotated[EngineName, typer.Option(help="local, or spark for Parquet on a cluster's storage.")]
 _Master = Annotated[
     str | None, typer.Option(metavar="URL", help="Spark's master; all cores of this machine by default.")
 ]
@@ -88,9 +89,7 @@ def diagnose(
     method: Annotated[Method, typer.Option(help="prism, or paper for the published rules.")] = Method.PRISM,
     column_map: _Columns = None,
     file_format: _Format = None,
-    engine: Annotated[EngineName, typer.Option(help="local, or spark for Parquet on a cluster's storage.")] = (
-        EngineName.LOCAL
-    ),
+    engine: _Engine = EngineName.LOCAL,
     master: _Master = None,
     fail_on: _FailOn = None,
     memory_limit: _MemoryLimit = None,

@@ -16,19 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.diagnose.published_switch_rules import abnormal_switches
-from llmprism.model import (
-    EventKind,
-    Evidence,
-    Finding,
-    FindingKind,
-    Job,
-    JobLayout,
-    PairKind,
-    Timeline,
-    Topology,
-    Where,
-    WhereType,
-)
+from llmprism.model import EventKind, Job, JobLayout, PairKind, Timeline, Topology
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.sigma_rule import beyond_sigmas
 
 __all__ = ["diagnose_paper"]

@@ -13,18 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.model import (
-    Evidence,
-    Finding,
-    FindingKind,
-    Job,
-    JobLayout,
-    PairKind,
-    Topology,
-    TransferTable,
-    Where,
-    WhereType,
-)
+from llmprism.model import Job, JobLayout, PairKind, Topology, TransferTable
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import ranges
 from llmprism.stats.sigma_rule import beyond_sigmas
 

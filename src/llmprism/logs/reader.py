@@ -25,7 +25,7 @@ from llmprism.logs.kernels import fill_times, pair_keys
 from llmprism.logs.library import Library
 from llmprism.logs.linetext import line_text
 from llmprism.logs.scan import Lines, scan_block
-from llmprism.logs.series import SeriesReader, joined
+from llmprism.logs.series import ScannedLines, SeriesReader, joined
 from llmprism.logs.shape_store import ShapeStore, place_of
 from llmprism.logs.shapes import Place, ShapeFlag
 from llmprism.logs.sources import Dropped, LogFile, OpenLog, open_logs
@@ -202,14 +202,14 @@ class _Reader:
             self.line_table.append((shape, writer, files, lines.number.copy()))
         wanted = np.flatnonzero(flags & int(ShapeFlag.ROW))
         self.keep_rows(buf, lines, wanted, shape, writer, times, state)
-        file = state.number
+        scanned = ScannedLines(buf, lines, shape, writer, times, state.number)
         rows = np.flatnonzero(flags & int(ShapeFlag.ITERATION))
         if rows.size:
-            values = self.series.take_iterations(buf, lines, rows, shape, writer, times, self.store, file)
+            values = self.series.take_iterations(scanned, rows, self.store)
             self.counts.take_iterations(pair[rows], values, times[rows])
         rows = np.flatnonzero(flags & int(ShapeFlag.METRIC))
         if rows.size:
-            self.series.take_metrics(buf, lines, rows, shape, writer, times, self.store, file)
+            self.series.take_metrics(scanned, rows, self.store)
 
     def times(self, lines: Lines, state: _FileState) -> Int64:
         times = lines.time_ns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from llmprism.logs.metrics import METRICS, metric_values
 from llmprism.logs.scan import Lines
 from llmprism.logs.shape_store import ShapeStore
 
-__all__ = ["SeriesReader", "joined"]
+__all__ = ["ScannedLines", "SeriesReader", "joined"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -58,23 +58,25 @@ def _changed(values: Int64, which: Int32, writer: Int32) -> NDArray[np.bool_]:
     return changed
 
 
+class ScannedLines(NamedTuple):
+    """Lines of one file that were scanned together, with the shape, the writer and the time of each."""
+
+    buf: NDArray[np.uint8]
+    lines: Lines
+    shape: Int32
+    writer: Int32
+    times: Int64
+    file: int
+
+
 @dataclass(slots=True)
 class SeriesReader:
     iterations: list[tuple[Any, ...]] = field(default_factory=list)
     metrics: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def take_iterations(
-        self,
-        buf: NDArray[np.uint8],
-        lines: Lines,
-        rows: Int64,
-        shape: Int32,
-        writer: Int32,
-        times: Int64,
-        store: ShapeStore,
-        file: int,
-    ) -> Int64:
+    def take_iterations(self, scanned: ScannedLines, rows: Int64, store: ShapeStore) -> Int64:
         """Keep the iteration numbers of these rows; all of them, -1 where a line has none."""
+        buf, lines, shape, writer, times, file = scanned
         values = np.empty(rows.size, dtype=np.int64)
         which = shape[rows]
         numbers_after(buf, lines.text_start[rows], lines.end[rows], which, store.anchors, store.anchor_sizes, values)
@@ -86,17 +88,9 @@ class SeriesReader:
             self.iterations.append((which[kept], writer[at], files, lines.number[at], times[at], values[kept]))
         return values
 
-    def take_metrics(
-        self,
-        buf: NDArray[np.uint8],
-        lines: Lines,
-        rows: Int64,
-        shape: Int32,
-        writer: Int32,
-        times: Int64,
-        store: ShapeStore,
-        file: int,
-    ) -> None:
+    def take_metrics(self, scanned: ScannedLines, rows: Int64, store: ShapeStore) -> None:
+        """Keep the losses, norms, scales and times of these rows."""
+        buf, lines, shape, writer, times, file = scanned
         rows = rows[_thinned(np.arange(rows.size), writer[rows], _METRICS_PER_SCAN)]
         which = shape[rows]
         for metric in range(METRICS):

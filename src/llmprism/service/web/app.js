@@ -1,6 +1,7 @@
 // The page's frame: routes in the address, live updates, keys, theme, and the one way to ask the service.
 
 import { byId, el, tooltip } from "./dom.js";
+import { applyTheme, nextTheme, onPreference } from "./elements.js";
 import { format } from "./format.js";
 import { overviewPage } from "./overview.js";
 import { jobPage } from "./job.js";
@@ -162,18 +163,14 @@ async function listen() {
   }
 }
 
-const THEMES = ["auto", "light", "dark"];
 function theme(name) {
-  if (name === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = name;
-  byId("theme").textContent = `Theme: ${name}`;
+  applyTheme(name);
   localStorage.setItem("llmprism-theme", name);
-  if (current && current.nodes) window.dispatchEvent(new Event("resize"));
+  redraw();
 }
 
-function nextTheme() {
-  const now = localStorage.getItem("llmprism-theme") || "auto";
-  theme(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
+function redraw() {
+  if (current && current.nodes) window.dispatchEvent(new Event("resize"));
 }
 
 function keys(event) {
@@ -184,7 +181,7 @@ function keys(event) {
     g: () => { location.hash = "#/"; },
     s: () => { location.hash = "#/switches"; },
     h: () => { location.hash = "#/history"; },
-    t: nextTheme,
+    t: () => theme(nextTheme()),
     j: () => items[Math.min(items.length - 1, at + 1)]?.focus(),
     k: () => items[Math.max(0, at - 1)]?.focus(),
   };
@@ -194,7 +191,8 @@ function keys(event) {
 }
 
 theme(localStorage.getItem("llmprism-theme") || "auto");
-byId("theme").addEventListener("click", nextTheme);
+byId("theme").addEventListener("click", () => theme(nextTheme()));
+onPreference(redraw);
 document.addEventListener("keydown", keys);
 document.addEventListener("visibilitychange", () => refresh());
 window.addEventListener("hashchange", route);

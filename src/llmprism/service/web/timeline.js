@@ -5,6 +5,7 @@
 // that is copied into a picture, not thousands of rectangles. So zoom and pan follow the hand over a million events.
 
 import { el, tooltip } from "./dom.js";
+import { pointIn } from "./elements.js";
 import { format } from "./format.js";
 
 const LABELS = { compute: "Compute", pp_send: "Pipeline send", pp_recv: "Pipeline receive", dp: "Gradients", ep: "Experts", cp: "Context", idle: "Idle" };
@@ -299,18 +300,14 @@ export class TimelineView {
   listen() {
     const { canvas } = this;
     let grip = null;
-    const point = (event) => {
-      const box = canvas.getBoundingClientRect();
-      return [event.clientX - box.left, event.clientY - box.top];
-    };
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       grip = { x: event.clientX, from: this.from, to: this.to };
-      const [x, y] = point(event);
+      const [x, y] = pointIn(canvas, event);
       this.choose(this.rowAt(y), x);
     });
     canvas.addEventListener("pointermove", (event) => {
-      const [x, y] = point(event);
+      const [x, y] = pointIn(canvas, event);
       if (!grip) return this.hover(event, x, y);
       const moved = ((event.clientX - grip.x) / (this.width - GUTTER)) * (grip.to - grip.from);
       this.view(grip.from - moved, grip.to - moved);
@@ -320,9 +317,9 @@ export class TimelineView {
     canvas.addEventListener("pointerup", release);
     canvas.addEventListener("pointercancel", release);
     canvas.addEventListener("pointerleave", tooltip.hide);
-    canvas.addEventListener("dblclick", (event) => this.zoom(0.4, this.tickAt(point(event)[0])));
+    canvas.addEventListener("dblclick", (event) => this.zoom(0.4, this.tickAt(pointIn(canvas, event)[0])));
     canvas.addEventListener("wheel", (event) => {
-      if (event.ctrlKey || event.metaKey) this.zoom(1.0015 ** event.deltaY, this.tickAt(point(event)[0]));
+      if (event.ctrlKey || event.metaKey) this.zoom(1.0015 ** event.deltaY, this.tickAt(pointIn(canvas, event)[0]));
       else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((event.deltaX || event.deltaY) / this.width);
       else return;
       event.preventDefault();

@@ -30,3 +30,32 @@ export function svg(tag, attributes, ...children) {
 export function byId(id) {
   return document.getElementById(id);
 }
+
+// Colours: the reader's choice, or what the system prefers, always as one of the two that the style sheet knows.
+const THEMES = ["auto", "light", "dark"];
+const PREFERS_DARK = matchMedia("(prefers-color-scheme: dark)");
+
+export function applyTheme(choice) {
+  const root = document.documentElement;
+  root.dataset.choice = choice;
+  root.dataset.theme = choice === "auto" ? (PREFERS_DARK.matches ? "dark" : "light") : choice;
+  byId("theme").textContent = `Theme: ${choice}`;
+}
+
+export function nextTheme() {
+  const now = document.documentElement.dataset.choice;
+  return THEMES[(THEMES.indexOf(now) + 1) % THEMES.length];
+}
+
+export function onPreference(redraw) {
+  PREFERS_DARK.addEventListener("change", () => {
+    applyTheme(document.documentElement.dataset.choice);
+    redraw();
+  });
+}
+
+// Where in a canvas a pointer is.
+export function pointIn(canvas, event) {
+  const box = canvas.getBoundingClientRect();
+  return [event.clientX - box.left, event.clientY - box.top];
+}

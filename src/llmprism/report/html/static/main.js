@@ -1,18 +1,13 @@
 // Puts the page together.
 
-const THEMES = ["auto", "light", "dark"];
-
 function themeButton() {
-  const button = byId("theme");
-  button.addEventListener("click", () => {
-    const now = document.documentElement.dataset.theme || "auto";
-    const next = THEMES[(THEMES.indexOf(now) + 1) % THEMES.length];
-    if (next === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = next;
-    button.textContent = `Theme: ${next}`;
-    if (openJob.view) openJob.view.draw();
+  const redraw = () => openJob.view && openJob.view.draw();
+  applyTheme("auto");
+  byId("theme").addEventListener("click", () => {
+    applyTheme(nextTheme());
+    redraw();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => openJob.view && openJob.view.draw());
+  onPreference(redraw);
 }
 
 function navigation() {

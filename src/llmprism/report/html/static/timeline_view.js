@@ -224,14 +224,10 @@ class TimelineView {
   listen() {
     const canvas = this.canvas;
     let grip = null;
-    const point = (event) => {
-      const box = canvas.getBoundingClientRect();
-      return [event.clientX - box.left, event.clientY - box.top];
-    };
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       grip = { x: event.clientX, from: this.timeline.from, to: this.timeline.to };
-      const [x, y] = point(event);
+      const [x, y] = pointIn(canvas, event);
       this.choose(this.rowAt(y), x);
     });
     canvas.addEventListener("pointermove", (event) => {
@@ -240,16 +236,16 @@ class TimelineView {
         this.timeline.view(grip.from - ms, grip.to - ms);
         tooltip.hide();
         this.draw();
-      } else this.hover(event, ...point(event));
+      } else this.hover(event, ...pointIn(canvas, event));
     });
     const release = () => { grip = null; };
     canvas.addEventListener("pointerup", release);
     canvas.addEventListener("pointercancel", release);
     canvas.addEventListener("pointerleave", tooltip.hide);
-    canvas.addEventListener("dblclick", (event) => this.move(() => this.timeline.zoom(0.4, this.time(point(event)[0]))));
+    canvas.addEventListener("dblclick", (event) => this.move(() => this.timeline.zoom(0.4, this.time(pointIn(canvas, event)[0]))));
     canvas.addEventListener("wheel", (event) => {
       const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) ? event.deltaX : event.shiftKey ? event.deltaY : 0;
-      if (event.ctrlKey || event.metaKey) this.move(() => this.timeline.zoom(1.0015 ** event.deltaY, this.time(point(event)[0])));
+      if (event.ctrlKey || event.metaKey) this.move(() => this.timeline.zoom(1.0015 ** event.deltaY, this.time(pointIn(canvas, event)[0])));
       else if (sideways) this.move(() => this.timeline.pan((sideways / this.width) * this.timeline.span));
       else return;
       event.preventDefault();
