@@ -124,7 +124,20 @@ class Case:
         return self.view.step_ns or SECOND
 
     def line_time(self, line: NotableLine) -> int | None:
-        return self.flow_time(line.time_ns, line.actor)
+        """When a line was written, in flow time.
+
+        Times cut to seconds, and those of lines without a time of their own, are too early: a line that follows the
+        one of an iteration was written after that iteration's step had ended.
+        """
+        when = self.flow_time(line.time_ns, line.actor)
+        if when is None or line.iteration is None or self.fit is None or self.job is None:
+            return when
+        ends = self.job.timeline.steps.end_ns
+        step = int(self.fit.step_of(np.array([line.iteration]))[0])
+        if not 0 <= step < ends.size:
+            return when
+        ended = int(ends[step])
+        return ended if when < ended <= when + self.clock_error_ns + SECOND else when
 
     def line_address(self, line: NotableLine) -> tuple[str | None, float]:
         if not 0 <= line.actor < len(self.seats):
