@@ -29,6 +29,7 @@ from llmprism.model.log import Cause, CauseClass, Outcome, SignKind, Symptom
 from llmprism.model.verdict import Contradiction, Source, Verdict
 from llmprism.verdict.case import SECOND, Case, Judged, owner_of
 from llmprism.verdict.case import Outcome as Result
+from llmprism.verdict.nearby import lines_about
 from llmprism.verdict.quotes import select_lines
 from llmprism.verdict.sentences import ended_sentence, time_text
 from llmprism.verdict.suspects import Place, choose_place, has_own_cause, rank_suspects
@@ -48,6 +49,9 @@ WATCHED_NS: Final = 5 * SECOND
 
 HUNG_BEFORE_NS: Final = 60 * SECOND
 """A job that stood still for this long before it was cancelled had hung."""
+
+NEARBY_CAUSE: Final = 0.5
+"""How sure a line about hardware or storage that nobody died of is as the cause of a stop at that place and time."""
 
 WEAK_CAUSE: Final = 0.4
 """Causes of logs up to this sure name complaints, not a cause."""
@@ -112,7 +116,7 @@ def _stopped(case: Case, stop: Finding) -> Judged:
     """The flows saw the job stop; the logs failed, or say nothing of it."""
     place = choose_place(case, stop)
     kind, clashes = _kind_of(case, stop, place)
-    cause = _cause(case, kind, place)
+    cause = _cause(case, stop, kind, place)
     source = Source.BOTH if case.diagnosis.outcome is Outcome.FAILED or place.source is Source.BOTH else Source.FLOWS
     if kind is not stop.kind:
         source = Source.BOTH
@@ -195,14 +199,20 @@ def _nobody_complains(case: Case, stop: Finding) -> bool:
     return whole and watched and reaches and quiet and not troubled and stop.end_ns is None
 
 
-def _cause(case: Case, kind: FindingKind, place: Place) -> Cause:
-    """The logs' cause where they have one; the silence of the flows supports a rank that died without a word."""
+def _cause(case: Case, stop: Finding, kind: FindingKind, place: Place) -> Cause:
+    """The logs' cause where they have one; the silence of the flows supports a rank that died without a word.
+
+    Where the logs blame nothing, a line about hardware or storage of that place and time may be the cause.
+    """
     cause = case.diagnosis.cause
-    if cause.cause_class is CauseClass.NONE or case.diagnosis.outcome not in (
-        Outcome.FAILED,
-        Outcome.UNKNOWN,
-        Outcome.RUNNING,
-    ):
+    if cause.cause_class in (CauseClass.NONE, CauseClass.UNKNOWN):
+        where = stop.where if place.address is None else Where(WhereType.GPU, place.address)
+        near = [case.view.lines[at] for at in lines_about(case, replace(stop, where=where))]
+        known = [line for line in near if line.cause is not None]
+        if known:
+            first = min(known, key=lambda line: (line.role != "root", line.time_ns))
+            return Cause(CauseClass(first.cause or ""), first.signature, NEARBY_CAUSE, first.meaning, first.advice)
+    if cause.cause_class is CauseClass.NONE:
         what = "no log says why" if kind is FindingKind.CRASH else "it waits or computes for ever; no log says why"
         return Cause(CauseClass.UNKNOWN, None, 0.2, what, "")
     if cause.cause_class is CauseClass.HARDWARE_NODE and cause.signature is None and place.source is Source.BOTH:
@@ -221,7 +231,8 @@ def _waited(case: Case, since_ns: int) -> int:
 
 def _iteration(case: Case, stop: Finding) -> int | None:
     """The iteration by the job's own count: a log that failed says it, else the steps that the flows saw end."""
-    counted = case.fit is not None and case.fit.stride == 1 and case.diagnosis.outcome is not Outcome.FAILED
+    said = case.diagnosis.outcome is Outcome.FAILED or case.diagnosis.symptom is Symptom.HANG
+    counted = case.fit is not None and case.fit.stride == 1 and not said
     if counted and case.fit is not None and case.job is not None:
         return int((case.job.timeline.steps.end_ns <= stop.start_ns).sum()) - case.fit.shift
     return case.diagnosis.iteration
@@ -245,7 +256,11 @@ def _lines(case: Case, place: Place, stop: Finding | None) -> tuple[int, ...]:
         (n for n, rank in enumerate(case.view.ranks) if place.rank is not None and rank.rank == place.rank), -1
     )
 
+    near = {id(case.view.lines[at]) for at in lines_about(case, stop)} if stop is not None else set()
+
     def bears(line: NotableLine) -> bool:
+        if id(line) in near:
+            return True
         when = case.line_time(line)
         early = stop is not None and when is not None and when < stop.start_ns - NEAR_NS - NEAR_STEPS * case.step_ns
         return not line.survived and not line.late and not early

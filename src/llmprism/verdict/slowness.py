@@ -1,10 +1,9 @@
 """Why a job is slow: what the logs say of the place that the flows found, and slowness that only one of them shows.
 
 The flows find slow GPUs, NICs, links and storage; kernel logs and libraries speak of thermal throttling, ECC errors,
-link flaps, retries and storage that does not answer. A line counts for a finding if its kind of trouble can make that
-kind of place slow, if it is from that place (the rank, or its host), and if it was written from a little before the
-slowness began until it ended. Lines that the run survived count here: slowness is survived. A finding without a place
-takes the place of such lines, where they are all of one host.
+link flaps, retries and storage that does not answer (`nearby`). Lines that the run survived count here: slowness is
+survived. A finding without a place takes the place of such lines, where they are all of one host. Where the logs print
+how long iterations took, a finding must show in them (`effect`).
 """
 
 from __future__ import annotations
@@ -14,21 +13,15 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.logs.notable import NotableLine
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.log import Cause, CauseClass, Sign, SignKind
 from llmprism.model.verdict import Contradiction, NamedSuspect, Source, Verdict
-from llmprism.verdict.case import SECOND, Case, Judged, Outcome, cause_of_kind, owner_of
+from llmprism.verdict.case import Case, Judged, Outcome, cause_of_kind, owner_of
 from llmprism.verdict.effect import Effect, measure_effect
+from llmprism.verdict.nearby import addresses_of, lines_about
 from llmprism.verdict.quotes import MAX_QUOTED
-from llmprism.verdict.seats import short_host
 
 __all__ = ["judge_slowness"]
-
-BEFORE_NS: Final = 10 * 60 * SECOND
-"""How long before a slowdown a line may be its cause: throttling and retries last minutes."""
-
-AFTER_NS: Final = 60 * SECOND
 
 UNCONFIRMED: Final = 0.7
 """What is left of the doubt about a finding when the logs measure the slowdown that it predicts."""
@@ -41,19 +34,6 @@ SURE_SEAT: Final = 0.7
 """Seats less sure than this do not move a finding to a place."""
 
 _ENDINGS: Final = (FindingKind.CRASH, FindingKind.HANG, FindingKind.DIVERGED)
-
-_CAN_SLOW: Final = {
-    FindingKind.SLOW_GPU: ("hardware.gpu", "hardware.nvlink", "hardware.node", "storage", "platform"),
-    FindingKind.SLOW_NIC: ("hardware.nic", "network"),
-    FindingKind.SLOW_LINK: ("hardware.nic", "network"),
-    FindingKind.SLOW_SWITCH: ("network",),
-    FindingKind.SLOW_GROUP: ("hardware", "network"),
-    FindingKind.CONGESTION: ("network",),
-    FindingKind.SLOW_STORAGE: ("storage",),
-    FindingKind.STALL: ("hardware", "network", "storage", "platform"),
-    FindingKind.SLOW_STEP: ("hardware", "network", "storage", "platform"),
-}
-"""Classes of causes, whole or by family, that can make each kind of place slow."""
 
 _KIND_OF: Final = {
     "hardware.gpu": FindingKind.SLOW_GPU,
@@ -93,7 +73,7 @@ def _withdrawn(case: Case, finding: Finding, effect: Effect) -> str:
 
 def _explain(case: Case, finding: Finding, effect: Effect | None) -> Judged:
     """A flow finding with what the logs say of it."""
-    lines = [at for at, line in enumerate(case.view.lines) if _bears(case, line, finding)]
+    lines = lines_about(case, finding)
     sign = _slow_sign(case, finding)
     evidence = list(finding.evidence)
     clashes: tuple[Contradiction, ...] = ()
@@ -134,35 +114,6 @@ def _with_effect(finding: Finding, effect: Effect) -> tuple[Finding, tuple[Contr
     return replace(finding, confidence=finding.confidence / 2, severity=lost), (clash,)
 
 
-def _bears(case: Case, line: NotableLine, finding: Finding) -> bool:
-    """Whether a line can be about the cause of a finding: its kind of trouble, its time, its place."""
-    if line.late or line.cause is None or line.role == "cascade":
-        return False
-    family = line.cause.split(".", 1)[0]
-    if not {line.cause, family} & set(_CAN_SLOW.get(finding.kind, ())):
-        return False
-    when = case.line_time(line)
-    end = finding.end_ns if finding.end_ns is not None else case.report.window.end_ns
-    if when is not None and not finding.start_ns - BEFORE_NS <= when <= end + AFTER_NS:
-        return False
-    wanted = case.address_of(finding)
-    if wanted is None:
-        return when is not None
-    return wanted in _addresses(case, line) and (when is not None or line.cause.startswith("hardware"))
-
-
-def _addresses(case: Case, line: NotableLine) -> set[str]:
-    """Addresses that a line can be about: its rank's, or all of its host's."""
-    address, _ = case.line_address(line)
-    found = {address} if address is not None else set()
-    servers = case.report.topology.server_of() if case.report.topology else {}
-    hosts = {short_host(line.node)} if line.node else set()
-    if address is not None and line.cause is not None and line.cause.startswith(("hardware.node", "storage")):
-        hosts.add(short_host(servers.get(address, "")))
-    found |= {one for one, server in servers.items() if short_host(server) in hosts}
-    return found
-
-
 def _with_lines(case: Case, finding: Finding, lines: list[int]) -> tuple[Cause, Finding]:
     """The cause that the lines name, and the finding with it in its sentence and, where it had no place, at theirs."""
     first = min((case.view.lines[at] for at in lines), key=lambda line: (line.role != "root", line.time_ns))
@@ -170,7 +121,7 @@ def _with_lines(case: Case, finding: Finding, lines: list[int]) -> tuple[Cause, 
     cause = Cause(
         CauseClass(first.cause or CauseClass.UNKNOWN), first.signature, confidence, first.meaning, first.advice
     )
-    places = [_addresses(case, case.view.lines[at]) for at in lines]
+    places = [addresses_of(case, case.view.lines[at]) for at in lines]
     shared = set.intersection(*places) if places else set()
     _, sure = case.line_address(first)
     movable = case.address_of(finding) is None and finding.kind in (FindingKind.SLOW_STEP, FindingKind.STALL)

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from report_builders import job_report, report_of
-from verdict_builders import SECOND, job_view, rank_view, step_ends
-
 from llmprism.logs.notable import NotableLine
 from llmprism.model.log import CauseClass
 from llmprism.model.verdict import Owner
 from llmprism.verdict.case import Case, owner_of
 from llmprism.verdict.clock import fit_clock
+from report_builders import job_report, report_of
+from verdict_builders import SECOND, job_view, rank_view, step_ends
 
 ENDS = step_ends(40)
 MEMBERS = ("10.0.0.1",)

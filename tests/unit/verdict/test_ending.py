@@ -170,3 +170,26 @@ def test_a_job_without_flows_is_reported_by_its_logs(tmp_path: Path) -> None:
     assert finding.kind is FindingKind.CRASH
     assert found.reading is not None
     assert found.reading.jobs[0].job is None
+
+
+STORAGE = "kernel: nfs: server storage01 not responding, still trying"
+
+
+def test_a_hang_beside_storage_that_does_not_answer(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={1: [(0.3, STORAGE)]})
+    report = together(stopped(FindingKind.HANG, "10.0.0.2"), folder)
+    assert report.reading is not None
+    (verdict,) = report.reading.verdicts
+    assert verdict.cause.cause_class is CauseClass.STORAGE
+    assert any("not responding" in report.reading.quotes[at].text for at in verdict.quotes)
+
+
+XID = "NVRM: Xid (PCI:0000:3b:00): 63, pid=1234, Row Remapper: New row marked for remapping, reset gpu to activate."
+
+
+@pytest.mark.parametrize(("rank", "cause"), [(1, CauseClass.HARDWARE_GPU), (3, CauseClass.UNKNOWN)])
+def test_a_warning_explains_a_hang_of_its_own_rank_only(tmp_path: Path, rank: int, cause: CauseClass) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={rank: [(0.3, XID)]})
+    report = together(stopped(FindingKind.HANG, "10.0.0.2"), folder)
+    assert report.reading is not None
+    assert report.reading.verdicts[0].cause.cause_class is cause
