@@ -13,12 +13,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
 from llmprism.model.job import Job
 from llmprism.stats.order import stable_order
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
 
 __all__ = ["ByteCurve", "curves_of", "training_messages"]
 

@@ -17,17 +17,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.heartbeats import Heartbeats
 from llmprism.diagnose.last_state import LastState, last_state
 from llmprism.model.flows import Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.timeline import Steps, Timeline
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
 
 __all__ = ["Ending", "ending_at", "final_ending"]
 

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.rates import pair_rates, timed_pairs
 from llmprism.diagnose.restarts import inner_endings
 from llmprism.diagnose.unseen_steps import with_unseen_steps
@@ -21,9 +22,6 @@ from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps, Timeline
 from llmprism.stats.runs import run_starts
-
-Float64 = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 __all__ = ["JobEvidence", "first_messages_ns", "first_of_members", "gather_evidence"]
 

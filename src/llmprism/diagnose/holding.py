@@ -12,14 +12,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.byte_curves import ByteCurve, curves_of, training_messages
 from llmprism.model.job import Job
 from llmprism.model.timeline import Steps
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
 
 __all__ = ["held_ns"]
 

@@ -16,15 +16,13 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, ranges
 from llmprism.model.layout import Schedule
 from llmprism.stats.runs import run_starts
-
-Float64 = NDArray[np.float64]
 
 __all__ = ["find_imbalance"]
 

@@ -15,16 +15,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.byte_curves import ByteCurve, curves_of, training_messages
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.timeline import Steps
 from llmprism.stats.order import stable_order
 from llmprism.stats.robust import known_max, known_median
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 __all__ = ["LastState", "last_state"]
 

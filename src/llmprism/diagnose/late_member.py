@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.holding import held_ns
@@ -28,9 +28,6 @@ from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereT
 from llmprism.model.layout import PairKind, Sharding
 from llmprism.stats.robust import known_median
 from llmprism.stats.runs import runs_of
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
 
 __all__ = ["find_late_members"]
 

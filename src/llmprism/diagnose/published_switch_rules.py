@@ -11,16 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.model import Job, JobLayout, PairKind, Topology, TransferTable
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import ranges
 from llmprism.stats.sigma_rule import beyond_sigmas
 
 __all__ = ["abnormal_switches"]
-
-Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

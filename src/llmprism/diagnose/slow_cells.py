@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import Passes, Place, passes_of
 from llmprism.model.finding import WhereType
@@ -26,9 +26,6 @@ from llmprism.model.timeline import Steps
 from llmprism.stats.order import stable_order
 from llmprism.stats.robust import known_median, mad
 from llmprism.stats.runs import runs_of
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
 
 __all__ = ["MIN_CELLS", "MIN_STEPS", "LinkUse", "SlowCells", "judge_transfers"]
 

@@ -19,17 +19,13 @@ from math import log
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.kernel import kernel
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import TransferTable, ranges
 from llmprism.stats.order import stable_order
 from llmprism.stats.segments import best_stretches
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 __all__ = ["find_slow_storage"]
 

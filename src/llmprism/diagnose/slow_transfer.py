@@ -19,8 +19,8 @@ from math import exp
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place
@@ -29,9 +29,6 @@ from llmprism.diagnose.tally import Suspect, Tally
 from llmprism.diagnose.trust import LIKELY
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.runs import runs_of
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
 
 __all__ = ["find_slow_places", "find_slow_transfers"]
 

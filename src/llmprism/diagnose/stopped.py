@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llmprism.diagnose.endings import Ending, final_ending
 from llmprism.diagnose.restarts import inner_endings
@@ -20,8 +19,6 @@ from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereT
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.timeline import Timeline
-
-Float64 = NDArray[np.float64]
 
 __all__ = ["SETTLED_STEPS", "find_stopped", "is_settled", "job_state"]
 

@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.kernel import kernel
 from llmprism.model.flows import Int32, Int64, TransferTable, ranges
 from llmprism.model.report import SwitchLoad
 from llmprism.model.topology import Topology
-
-Float64 = NDArray[np.float64]
 
 __all__ = ["PathLoads", "path_loads", "switch_loads"]
 

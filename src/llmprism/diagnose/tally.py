@@ -18,13 +18,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place
 from llmprism.diagnose.slow_cells import MIN_STEPS, SlowCells
 from llmprism.model.finding import WhereType
 from llmprism.stats.segments import best_stretches
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
 
 __all__ = ["Suspect", "Tally"]
 

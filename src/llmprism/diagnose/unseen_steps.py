@@ -11,14 +11,11 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.diagnose.byte_curves import ByteCurve, training_messages
 from llmprism.model.job import Job
 from llmprism.model.timeline import Steps, Timeline
-
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 __all__ = ["with_unseen_steps"]
 

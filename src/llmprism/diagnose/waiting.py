@@ -17,15 +17,13 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_median, known_median_of_others
-
-Float64 = NDArray[np.float64]
 
 __all__ = ["beyond_others", "falling_behind_ns", "stage_work_ns"]
 

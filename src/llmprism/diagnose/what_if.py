@@ -28,16 +28,13 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.evidence import JobEvidence, first_messages_ns, first_of_members
 from llmprism.model.finding import Finding, Where, WhereType
 from llmprism.model.kind_facts import KIND_FACTS, Replay
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_max, known_median
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
 
 __all__ = ["StepGraph", "Touched", "lost_in_job", "priced", "saved_ns"]
 

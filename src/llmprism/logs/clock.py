@@ -11,14 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int64, UInt8
 from llmprism.kernel_cache import compiled
 
 __all__ = ["YEARLESS_END_NS", "find_time", "set_year", "year_of"]
 
-UInt8 = NDArray[np.uint8]
-Int64 = NDArray[np.int64]
 
 _SECOND: Final = 1_000_000_000
 _DAY_SECONDS: Final = 86_400

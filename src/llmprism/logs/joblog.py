@@ -7,15 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, Int64
 from llmprism.logs.flight import FlightRecord
 from llmprism.logs.shapes import Place, Shape
 from llmprism.logs.sources import Dropped, LogFile
 from llmprism.logs.tags import Identity
 
 __all__ = ["IterationSeries", "JobLog", "LineTable", "MetricSeries", "Rows", "Writer"]
-
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

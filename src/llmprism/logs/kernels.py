@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, Int64, UInt64
 from llmprism.kernel_cache import compiled
 
 __all__ = ["fill_times", "numbers_after", "pair_keys"]
-
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
-UInt64 = NDArray[np.uint64]
 
 
 @compiled

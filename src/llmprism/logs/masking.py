@@ -21,13 +21,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, UInt8, UInt64
 from llmprism.kernel_cache import compiled
 
 __all__ = ["BYTE_CLASSES", "hash_masked", "mask_text", "mix_bytes", "shape_hash", "skip_escape"]
 
-UInt8 = NDArray[np.uint8]
-Int32 = NDArray[np.int32]
-UInt64 = NDArray[np.uint64]
 
 _OTHER, _LETTER, _HEX, _DIGIT, _JOINER, _SIGN, _BLANK, _CONTROL, _SPECIAL, _WIDE = range(10)
 _NEUTRAL, _BLANKED, _WORD, _HEX_WORD, _NUMBER, _JOINED, _SIGNED = range(0, 7 * 256, 256)

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int32
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.launcher_reports import ExitReport, Launcher, read_launcher_reports
 
 __all__ = ["Actor", "Members", "identify_members"]
 
-Int32 = NDArray[np.int32]
 
 _MIN_LINES_PER_LISTED_RANK: Final = 2.0
 """Numbers before lines that occur once each are line numbers, not ranks."""

@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64, Int64
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.metrics import Metric
 from llmprism.logs.progress import Progress
 
 __all__ = ["SLOW_RATIO", "IterationTimes", "Slowdown", "find_slowdown", "iteration_times", "smoothed"]
 
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 SLOW_RATIO: Final = 2.0
 """A level this many times longer than before is a slowdown: levels of healthy captures differ by up to 1.7."""

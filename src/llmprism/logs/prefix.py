@@ -12,15 +12,14 @@ through without stepping over them. What a tag means is worked out once per tag 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import UInt8
 from llmprism.kernel_cache import compiled
 from llmprism.logs.clock import find_time
 from llmprism.logs.masking import mix_bytes, skip_escape
 
 __all__ = ["line_head"]
 
-UInt8 = NDArray[np.uint8]
 
 _ESCAPE = 27
 _HASH_SEED = np.uint64(0xCBF29CE484222325)

@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Meaning
 from llmprism.model.log import Stage
 
 __all__ = ["Progress", "measure_progress"]
 
-Int64 = NDArray[np.int64]
 
 _MIN_RISING_SHARE: Final = 0.8
 """Share of steps between printed numbers that must not fall for them to count iterations."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llmprism import limits
+from llmprism.arrays import Int32, Int64, UInt8
 from llmprism.errors import InputError
 from llmprism.logs.blocks import read_blocks
 from llmprism.logs.clock import YEARLESS_END_NS, set_year, year_of
@@ -34,9 +34,6 @@ from llmprism.logs.tags import Identity, identity_of_file, identity_of_prefix, l
 
 __all__ = ["read_job", "read_job_lines"]
 
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
-UInt8 = NDArray[np.uint8]
 
 LINES_PER_SCAN: Final = 1 << 17
 _MAX_TEXTS: Final = 100_000

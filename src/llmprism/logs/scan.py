@@ -10,17 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int64, UInt8, UInt64
 from llmprism.kernel_cache import compiled
 from llmprism.logs.masking import BYTE_CLASSES, hash_masked
 from llmprism.logs.prefix import line_head
 
 __all__ = ["Lines", "scan_block"]
 
-UInt8 = NDArray[np.uint8]
-UInt64 = NDArray[np.uint64]
-Int64 = NDArray[np.int64]
 
 _LINE_BREAK, _CARRIAGE_RETURN = 10, 13
 

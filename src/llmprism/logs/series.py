@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, Int64
 from llmprism.logs.joblog import IterationSeries, MetricSeries
 from llmprism.logs.kernels import numbers_after
 from llmprism.logs.metrics import METRICS, metric_values
@@ -16,8 +17,6 @@ from llmprism.logs.shape_store import ShapeStore
 
 __all__ = ["ScannedLines", "SeriesReader", "joined"]
 
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
 
 _ITERATIONS_PER_SCAN: Final = 1_024
 _METRICS_PER_SCAN: Final = 512

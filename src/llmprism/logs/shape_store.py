@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, UInt8
 from llmprism.logs.library import Library
 from llmprism.logs.linetext import is_quoted_code, line_text, printable_text
 from llmprism.logs.masking import mask_text, shape_hash
@@ -26,8 +26,6 @@ from llmprism.logs.shapes import (
 
 __all__ = ["ShapeStore", "place_of"]
 
-Int32 = NDArray[np.int32]
-UInt8 = NDArray[np.uint8]
 
 CONTEXT_LINES: Final = 3
 _CONTEXT_REACH: Final = 400

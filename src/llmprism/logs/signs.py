@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.members import Members
 from llmprism.logs.metrics import Metric
@@ -26,8 +27,6 @@ from llmprism.model.log import Sign, SignKind, Suspect
 
 __all__ = ["actor_iterations", "find_signs"]
 
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 MIN_NAN_VALUES: Final = 3
 """NaN values in a row at the end that are no accident: a skipped step of mixed precision shows one or two."""

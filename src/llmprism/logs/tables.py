@@ -8,14 +8,12 @@ the key are the slot.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, UInt64
 from llmprism.kernel_cache import compiled
 
 __all__ = ["KeyTable", "assign", "find", "insert"]
 
-UInt64 = NDArray[np.uint64]
-Int32 = NDArray[np.int32]
 
 _FIRST_SLOTS = 1 << 12
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64, Int64
 from llmprism.logs.diagnose import Expected, diagnose_log
 from llmprism.logs.incidents import Normality
 from llmprism.logs.joblog import JobLog
@@ -21,9 +21,6 @@ from llmprism.logs.reader import read_job
 from llmprism.model.log import LogDiagnosis
 
 __all__ = ["JobView", "RankView", "view_job", "view_log"]
-
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

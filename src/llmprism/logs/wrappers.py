@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import UInt8
 from llmprism.kernel_cache import compiled
 from llmprism.logs.masking import skip_escape
 
 __all__ = ["is_json_wrapped", "strip_escapes", "unwrap_json"]
 
-UInt8 = NDArray[np.uint8]
 
 _TEXT, _TIME, _RANK, _NODE, _MORE = range(5)
 _FIELDS: Final = (

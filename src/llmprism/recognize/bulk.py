@@ -21,16 +21,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, TransferTable
 from llmprism.model.topology import Topology
 from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.stats.robust import segment_medians
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 __all__ = ["PairEnds", "PairTraffic", "bulk_pairs", "outside_nodes", "pair_traffic", "strong_pairs"]
 

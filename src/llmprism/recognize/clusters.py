@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool
 from llmprism.model.flows import Int32, Int64
 from llmprism.recognize.bulk import PairEnds, PairTraffic
 from llmprism.stats.bursts import running_max
 from llmprism.stats.disjoint_sets import component_labels
-
-Bool = NDArray[np.bool_]
 
 __all__ = ["cluster_pairs"]
 

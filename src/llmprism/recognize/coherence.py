@@ -15,13 +15,11 @@ are compared, in bits (log2 of how much likelier training makes what is seen):
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, TransferTable, ranges
 from llmprism.recognize.rhythm import rhythm_bits
 from llmprism.recognize.rules import RULES, RecognitionRules
-
-Float64 = NDArray[np.float64]
 
 __all__ = ["coherence_bits"]
 

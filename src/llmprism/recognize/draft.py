@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool
 from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.flows import Int32, TransferTable
 from llmprism.model.job import Job
@@ -16,8 +16,6 @@ from llmprism.recognize.bulk import PairEnds, bulk_pairs, outside_nodes, strong_
 from llmprism.recognize.clusters import cluster_pairs
 from llmprism.recognize.epochs import reused_segments
 from llmprism.recognize.segments import PairPieces, PairSegments
-
-Bool = NDArray[np.bool_]
 
 __all__ = ["Draft", "JobDraft", "crossing_pairs", "draft_clusters", "unused_records"]
 

@@ -11,13 +11,11 @@ seconds of a window not everybody has sent yet, or again.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool
 from llmprism.model.flows import Int32, Int64
 from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.recognize.segments import MIN_SILENCE_NS, PairSegments
-
-Bool = NDArray[np.bool_]
 
 __all__ = ["reused_segments"]
 

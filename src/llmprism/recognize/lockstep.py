@@ -21,10 +21,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.model.clock import StepClock
 from llmprism.recognize.rules import RULES, RecognitionRules
-
-Float64 = NDArray[np.float64]
 
 __all__ = ["lockstep_bits", "without_holes"]
 

@@ -23,10 +23,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, TransferTable, ranges
 from llmprism.recognize.rules import RULES, RecognitionRules
-
-Float64 = NDArray[np.float64]
 
 __all__ = ["rhythm_bits"]
 

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
 from llmprism.recognize.bulk import PairTraffic
 from llmprism.recognize.rules import RULES
-
-Bool = NDArray[np.bool_]
 
 __all__ = ["MIN_SILENCE_NS", "PairPieces", "PairSegments", "segments_of"]
 

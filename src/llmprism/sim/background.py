@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.sim.cluster import Cluster
 
 __all__ = ["Life", "Mice", "background"]
@@ -38,7 +39,6 @@ BULK_BYTES, BULK_NS_PER_BYTE = 65_536, 0.16
 """Larger records take their time: 50 Gb/s."""
 
 Connect = Callable[[int, int, int, int], int]
-Int64 = NDArray[np.int64]
 Part = tuple[NDArray[np.int32], Int64, Int64]
 
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int32
 from llmprism.model import Nic, Server, Switch, Topology
 from llmprism.sim.scenario import ClusterSpec
 
 __all__ = ["Cluster", "build_cluster"]
-
-Int32 = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)

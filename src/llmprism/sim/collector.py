@@ -11,12 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, Int64
 from llmprism.sim.scenario import CollectorSpec
 
 __all__ = ["Batch", "Collector"]
 
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000

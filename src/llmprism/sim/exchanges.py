@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from llmprism.arrays import Int64
 from llmprism.sim.compiled import kernel
 from llmprism.sim.noise import uniform
 from llmprism.sim.ops import Flag
-from llmprism.sim.tables import NEVER, Counter, Int64, World
+from llmprism.sim.tables import NEVER, Counter, World
 from llmprism.sim.transfer import LATENCY_NS, slow_down, transfer, write_row
 
 __all__ = ["all_to_all", "arrivals", "ring", "send", "storage", "tree"]

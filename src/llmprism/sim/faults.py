@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llmprism.errors import UsageError
 from llmprism.model import FindingKind, PairKind, Where, WhereType
@@ -23,8 +22,6 @@ __all__ = ["FaultLabel", "FaultPlan", "SharedLink", "plan_faults"]
 NS = 1_000_000_000
 CRASH_SPREAD_NS = 300_000_000
 """The others go on until they need the dead rank, or until the launcher that watches the job kills them."""
-
-Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

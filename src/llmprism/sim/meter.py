@@ -11,15 +11,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, Int64
 from llmprism.sim.compiled import inlined, kernel
 from llmprism.sim.noise import uniform
 
 __all__ = ["Connections", "Meter", "Records", "close_idle", "measure", "new_meter"]
 
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
 
 BURST_BYTES = 96_000
 """What a sender hands to its NIC at once; the size of the records of a throttled NIC in the real captures."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.sim.background import Mice
 from llmprism.sim.collector import Batch, Collector
 from llmprism.sim.meter import Connections, Records, close_idle, measure, new_meter
@@ -17,8 +18,6 @@ __all__ = ["Recorder", "TransferBatch"]
 
 BATCH_RECORDS = 1_000_000
 """Records that are in memory at once."""
-
-Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

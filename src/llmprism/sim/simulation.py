@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.model import PairKind
 from llmprism.sim import engine, tables
 from llmprism.sim.background import Life, Mice, background
@@ -35,8 +36,6 @@ ROCE_PORT = 4791
 
 SHORTEST_STEP_S = 0.025
 """The truth has room for steps of this length through the whole window."""
-
-Int64 = NDArray[np.int64]
 
 
 class Simulation:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64, Int8, Int32, Int64
 from llmprism.sim.ops import Ops
 
 __all__ = [
@@ -27,10 +27,6 @@ __all__ = [
     "new_transfers",
 ]
 
-Int8 = NDArray[np.int8]
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
 
 NEVER = np.iinfo(np.int64).max // 4
 

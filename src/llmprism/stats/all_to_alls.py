@@ -18,13 +18,9 @@ from math import lgamma, log
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.stats.disjoint_sets import component_labels
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 __all__ = ["OTHER_AMOUNT", "all_to_all_parts", "has_same_peers", "rings_are_cheaper"]
 

@@ -13,14 +13,13 @@ gaps finds those pauses without a fixed limit; the event behind a changed gap op
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from llmprism.arrays import Int64
 from llmprism.kernel import kernel
 from llmprism.stats.change_points import DEFAULT_THRESHOLD, change_points
 
 __all__ = ["burst_labels", "running_max"]
-
-Int64 = NDArray[np.int64]
 
 
 def burst_labels(times: ArrayLike, offsets: ArrayLike, *, threshold: float = DEFAULT_THRESHOLD) -> Int64:

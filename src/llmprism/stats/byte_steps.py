@@ -21,13 +21,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Float64, Int64
 from llmprism.kernel import kernel
 from llmprism.stats.chain_bound import ROUNDING, last_as_long, most_links, next_as_long
 from llmprism.stats.chains import GUARD, cap_of, judge, least_kept, link, longest, mean_link
 from llmprism.stats.silences import Silences
-
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
 
 __all__ = ["Chain", "chain_at", "find_rhythms", "find_steps"]
 

@@ -10,12 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64, Int64
 from llmprism.kernel import kernel
-
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
 
 __all__ = ["GUARD", "cap_of", "judge", "least_kept", "link", "longest", "mean_link"]
 

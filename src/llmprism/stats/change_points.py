@@ -34,6 +34,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from llmprism.arrays import Float64, Int64
 from llmprism.kernel import compiled_kernel
 
 __all__ = [
@@ -58,9 +59,6 @@ most on noise, steps, walks and heavy tails alike, and no decision at 0.95 diffe
 NEGLIGIBLE: Final = 1e-8
 """Weight, relative to the heaviest beginning, below which a beginning is dropped: it would need eight decades of
 evidence to come back."""
-
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,12 @@ Worst-case Analysis of Set Union Algorithms, J. ACM 31, 1984).
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from llmprism.arrays import Int64
 from llmprism.kernel import kernel
 
 __all__ = ["component_labels", "root_of"]
-
-Int64 = NDArray[np.int64]
 
 
 def component_labels(count: int, left: ArrayLike, right: ArrayLike) -> Int64:

@@ -17,18 +17,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64, Int64, UInt64
 from llmprism.kernel import kernel
 from llmprism.stats.all_to_alls import OTHER_AMOUNT, all_to_all_parts
 from llmprism.stats.disjoint_sets import component_labels
 from llmprism.stats.order import stable_order
 from llmprism.stats.robust import segment_medians
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
-UInt64 = NDArray[np.uint64]
 
 __all__ = ["MeshPairs", "mesh_pairs", "mesh_rows"]
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-Int64 = NDArray[np.int64]
+from llmprism.arrays import Int64
 
 __all__ = ["stable_order"]
 

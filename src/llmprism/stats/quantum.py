@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float64 = NDArray[np.float64]
+from llmprism.arrays import Float64
 
 __all__ = ["equal_parts", "scattered_parts"]
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from llmprism.arrays import Float64, Int64
 from llmprism.kernel import kernel
 
 __all__ = [
@@ -28,10 +29,6 @@ __all__ = [
 
 MAD_TO_SIGMA: Final = 1.4826
 """1 / Φ⁻¹(3/4): makes the MAD of normal values estimate their standard deviation."""
-
-
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 
 def mad(values: ArrayLike) -> float:

@@ -9,11 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.kernel import kernel
-
-Int64 = NDArray[np.int64]
 
 __all__ = ["Silences", "silences_of"]
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int8
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import EventKind, Events, Steps
-
-Int8 = NDArray[np.int8]
 
 __all__ = ["events_of"]
 

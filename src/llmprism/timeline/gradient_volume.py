@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout
@@ -26,7 +27,6 @@ from llmprism.timeline.gradient_traffic import GradientTraffic
 
 __all__ = ["GroupVolume", "group_volumes", "stage_volumes"]
 
-Float64 = NDArray[np.float64]
 
 EVEN_SENDERS: Final = 1.1
 """Largest over smallest sender of a ring, in which all send the same; the inner members of a tree send twice as much as

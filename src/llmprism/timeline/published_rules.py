@@ -17,12 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.model import EventKind, Events, Job, JobLayout, PairKind, Steps, Timeline
 from llmprism.stats.bursts import burst_labels, running_max
 
 __all__ = ["timeline_paper"]
-
-Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
