@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int32
 
-__all__ = ["Group", "JobLayout", "Layout", "PairKind", "PairRoles", "Schedule", "Sharding"]
+__all__ = ["Group", "JobLayout", "Layout", "LayoutAlternative", "PairKind", "PairRoles", "Schedule", "Sharding"]
 
 
 class PairKind(IntEnum):
@@ -59,6 +59,15 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
+class LayoutAlternative:
+    """Another layout that the evidence leaves open: how likely it is, and `why` one would have it ("if ...")."""
+
+    layout: Layout
+    confidence: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """Members (address ids) that exchange collectives; in ring order when `ring` is true."""
 
@@ -87,7 +96,8 @@ class JobLayout:
     """Result of the parallelism stage. `pipelines` list address ids in stage order.
 
     `transfer_kind` has one PairKind per row of the job's transfers. `clock` ticks at the end of every step's gradient
-    synchronisation (None: no steps are visible).
+    synchronisation (None: no steps are visible). `alternatives` are the next best layouts, the likeliest first;
+    `evidence` holds what the confidence was made of, by name.
     """
 
     layout: Layout
@@ -98,6 +108,8 @@ class JobLayout:
     confidence: float = 0.0
     notes: tuple[str, ...] = field(default=())
     clock: StepClock | None = None
+    alternatives: tuple[LayoutAlternative, ...] = ()
+    evidence: tuple[tuple[str, float], ...] = ()
 
     def stage_of(self) -> dict[int, int]:
         """Address id → pipeline stage, for members of pipelines."""

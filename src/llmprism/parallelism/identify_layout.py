@@ -23,6 +23,13 @@ from llmprism.parallelism.exchanges import Exchanges, find_exchanges, reduced_ap
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
 from llmprism.parallelism.hybrid import shard_links
 from llmprism.parallelism.in_step import InStep, find_in_step, nothing_inside
+from llmprism.parallelism.layout_evidence import (
+    LayoutEvidence,
+    layout_confidence,
+    named_share,
+    other_layouts,
+    terms_of,
+)
 from llmprism.parallelism.link_evidence import evidence_of, only_set_up
 from llmprism.parallelism.meshes import Meshes, find_meshes
 from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
@@ -52,12 +59,6 @@ Int8 = NDArray[np.int8]
 
 __all__ = ["identify_layout"]
 
-CLEAR_LEAD = 0.1
-"""Bits per pause by which the best clock leads where doubt about it has shrunk to a third."""
-
-CLOCK_DOUBT = 0.2
-"""Doubt about a clock that is no better than its next rival. Clocks were right in 168 of 177 jobs of all sources."""
-
 NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
 
 
@@ -70,7 +71,7 @@ def identify_layout(job: Job) -> JobLayout:
     draft = _seen_links(job, bulk, best)
     for one_pass in PASSES:
         draft = one_pass(draft)
-    return _layout_of(draft)
+    return _judged(_layout_of(draft), job, bulk, draft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class _Draft:
 
     job: Job
     clock: StepClock
-    lead: float
+    best: BestClock
     meshes: Meshes
     exchanges: Exchanges
     links: Links
@@ -136,7 +137,7 @@ def _seen_links(job: Job, bulk: Bool, best: BestClock) -> _Draft:
     kinds = judge_links(links, features, shown)
     kinds = _with_rings(kinds, meshes.more[~meshes.inside | meshes.more])
     job = replace(job, clock=clock, transfers=transfers)
-    return _Draft(job, clock, best.lead, meshes, exchanges, links, features, kinds)
+    return _Draft(job, clock, best, meshes, exchanges, links, features, kinds)
 
 
 def _consistent_kinds(draft: _Draft) -> _Draft:
@@ -271,7 +272,6 @@ def _layout_of(draft: _Draft) -> JobLayout:
         pipelines=pipes.members,
         pairs=all_roles(transfers, roles, draft.meshes, draft.inside, draft.exchanges),
         transfer_kind=row_kinds(transfers, pair_kind, draft.meshes, draft.inside, draft.exchanges),
-        confidence=_confidence(draft),
         clock=clock,
     )
 
@@ -358,13 +358,24 @@ def _most_common(sizes: Iterable[int]) -> int | None:
     return max(counted, key=lambda size: (counted[size], size)) if counted else None
 
 
-def _confidence(draft: _Draft) -> float:
-    """Mean confidence of the links, times that of the width of tensor groups, less where the clock has a near rival,
-    and halved when the groups or pipelines are not all of one length."""
-    if not draft.kinds.confidence.size:
-        return 0.0
+def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout:
+    """The layout with how sure it is and what else it might be."""
     sizes = {len(group.members) for group in draft.groups}, {len(pipeline) for pipeline in draft.pipes.members}
-    even = all(len(lengths) <= 1 for lengths in sizes)
-    peers = draft.peers.confidence if draft.peers is not None else 1.0
-    clock = 1.0 - CLOCK_DOUBT * float(np.exp(-max(draft.lead, 0.0) / CLEAR_LEAD))
-    return round(float(draft.kinds.confidence.mean()) * peers * clock * (1.0 if even else 0.5), 3)
+    links, peers = draft.kinds.confidence, draft.peers
+    replicas = [member for group in draft.groups for member in group.members]
+    evidence = LayoutEvidence(
+        links=float(links.mean()) if links.size else 0.0,
+        weakest=float(links.min()) if links.size else 0.0,
+        width=peers.confidence if peers is not None else 1.0,
+        widths=peers.others if peers is not None else (),
+        lead=draft.best.lead,
+        rival_period=draft.best.rival_period,
+        steps=draft.clock.steps,
+        named=named_share(job.transfers, bulk, layout.pairs),
+        even=all(len(lengths) <= 1 for lengths in sizes),
+        hybrid=len(replicas) > len(set(replicas)),
+    )
+    confidence = layout_confidence(layout.layout, evidence) if links.size else 0.0
+    others = other_layouts(layout.layout, evidence, confidence)
+    terms = tuple(terms_of(layout.layout, evidence).items())
+    return replace(layout, confidence=confidence, alternatives=others, evidence=terms)

@@ -76,10 +76,12 @@ COVERED: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class BestClock:
-    """The clock, and how many bits per pause the best clock of another period is behind (infinite without any)."""
+    """The clock, and how many bits per pause the best clock of another period is behind (infinite without any), whose
+    period is `rival_period` times its own (0 without any)."""
 
     clock: StepClock
     lead: float
+    rival_period: float = 0.0
 
 
 def best_clock(job: Job, bulk: Bool) -> BestClock | None:
@@ -109,14 +111,21 @@ def best_clock(job: Job, bulk: Bool) -> BestClock | None:
         fine = [i for i, clock in enumerate(variants) if _divides(clock, covering[best])]
         chosen = min(fine, key=lambda i: costs[i])
         if costs[chosen] <= costs.min() + MARGIN:
-            return BestClock(variants[chosen], float(np.delete(costs, fine).min() - costs[chosen]))
+            ratio = covering[best].period_ns / variants[chosen].period_ns
+            return BestClock(variants[chosen], float(np.delete(costs, fine).min() - costs[chosen]), ratio)
         chosen = int(np.argmin(costs))
-        return BestClock(variants[chosen], float(costs[fine].min() - costs[chosen]))
+        ratio = covering[finer[0]].period_ns / max(variants[chosen].period_ns, 1.0)
+        return BestClock(variants[chosen], float(costs[fine].min() - costs[chosen]), ratio)
     period = covering[best].period_ns
     others = [
-        cost for clock, cost in zip(covering, price, strict=True) if abs(clock.period_ns / period - 1.0) > SAME_PERIOD
+        (float(cost), clock.period_ns / period)
+        for clock, cost in zip(covering, price, strict=True)
+        if abs(clock.period_ns / period - 1.0) > SAME_PERIOD
     ]
-    return BestClock(covering[best], float(min(others) - price[best]) if others else float("inf"))
+    if not others:
+        return BestClock(covering[best], float("inf"))
+    cost, ratio = min(others)
+    return BestClock(covering[best], cost - float(price[best]), ratio)
 
 
 def _divides(fine: StepClock, coarse: StepClock) -> bool:

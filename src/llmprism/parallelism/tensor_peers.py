@@ -78,11 +78,13 @@ PARTLY_PEERS: Final = -1.0
 @dataclass(frozen=True, slots=True)
 class TensorPeers:
     """`width` tensor-parallel peers stand next to each other in the order of `cells`, the members of one stage on one
-    server. `confidence` is the probability of this width among all that were considered."""
+    server. `confidence` is the probability of this width among all that were considered, `others` are the others with
+    theirs."""
 
     width: int
     cells: tuple[tuple[int, ...], ...]
     confidence: float
+    others: tuple[tuple[int, float], ...] = ()
 
 
 def find_tensor_peers(
@@ -107,7 +109,9 @@ def find_tensor_peers(
     scores[0 if sharded else -1] += AS_SEEN + PARTLY_SEEN * (most > widths[-1] > 1)
     odds = np.exp(scores - scores.max())
     best = int(np.argmax(scores))
-    return TensorPeers(widths[best], tuple(cells), float(odds[best] / odds.sum()))
+    shares = (odds / odds.sum()).tolist()
+    others = tuple((width, share) for width, share in zip(widths, shares, strict=True) if width != widths[best])
+    return TensorPeers(widths[best], tuple(cells), shares[best], others)
 
 
 def joined_replicas(groups: tuple[Group, ...], peers: TensorPeers) -> tuple[Group, ...]:

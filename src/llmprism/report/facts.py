@@ -9,11 +9,14 @@ import numpy as np
 
 from llmprism.model.finding import Finding, FindingKind
 from llmprism.model.flows import Int64
+from llmprism.model.layout import Layout
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import Steps
+from llmprism.report.text import percent, plural
 
 __all__ = [
     "StepTimes",
+    "alternative_texts",
     "degrees",
     "notes_beside_jobs",
     "ranked_findings",
@@ -66,7 +69,27 @@ def step_times(steps: Steps) -> StepTimes | None:
 
 def degrees(job: JobReport) -> str:
     """`tp 2 x pp 4 x dp 2`; degrees that the evidence does not decide are left out, `unknown` when all are."""
-    layout = job.layout.layout
+    return _degrees(job.layout.layout)
+
+
+def alternative_texts(job: JobReport) -> list[str]:
+    """What else the layout might be, each with how likely it is and under which condition."""
+    said = job.layout.layout
+    return [f"{_difference(said, one.layout)} ({percent(one.confidence)}) {one.why}" for one in job.layout.alternatives]
+
+
+def _difference(said: Layout, other: Layout) -> str:
+    """The degrees of the other layout where they differ, else what does."""
+    if _degrees(said) != _degrees(other):
+        return _degrees(other)
+    if said.micro_batches != other.micro_batches:
+        if other.micro_batches is None:
+            return "another number of micro-batches"
+        return plural(other.micro_batches, "micro-batch", "micro-batches")
+    return f"sharding {other.sharding.value}, schedule {other.schedule.value}"
+
+
+def _degrees(layout: Layout) -> str:
     known = (("tp", layout.tp), ("pp", layout.pp), ("cp", layout.cp), ("ep", layout.ep), ("dp", layout.dp))
     parts = [f"{name} {degree}" for name, degree in known if degree is not None]
     return " x ".join(parts) or "unknown"

@@ -5,8 +5,9 @@ in one, so that equal reports give equal bytes. The text is ASCII: a hostile nam
 break an encoder. Objects below the fourth level stand on one line each, which keeps the document readable and
 lets the fast encoder write the long lists.
 
-Fields beyond the contract: `setup` on steps, `ring` on groups, `facts` on jobs, `notes` on jobs and on the report,
-`switches`, `watched_until_ns` on the window; with logs those of `verdict_json`.
+Fields beyond the contract: `confidence` and `alternatives` on layouts, `setup` on steps, `ring` on groups, `facts` on
+jobs, `notes` on jobs and on the report, `switches`, `watched_until_ns` on the window; with logs those of
+`verdict_json`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from llmprism.model.finding import Finding
-from llmprism.model.layout import JobLayout, PairKind
+from llmprism.model.layout import JobLayout, Layout, PairKind
 from llmprism.model.report import JobReport, Report, SwitchLoad
 from llmprism.model.timeline import Steps
 from llmprism.report.job_facts import facts_document
@@ -74,7 +75,6 @@ def _without_logs(report: Report) -> dict[str, Any]:
 
 
 def _job(job: JobReport, addresses: tuple[str, ...]) -> dict[str, Any]:
-    layout = job.layout.layout
     return {
         "id": job.job.id,
         "members": [addresses[member] for member in job.job.members],
@@ -83,15 +83,10 @@ def _job(job: JobReport, addresses: tuple[str, ...]) -> dict[str, Any]:
         "confidence": _rounded(job.job.confidence, _CONFIDENCE_DECIMALS),
         "lost_gpu_seconds": _rounded(job.lost_gpu_seconds, _SECONDS_DECIMALS),
         "layout": {
-            "tp": layout.tp,
-            "pp": layout.pp,
-            "dp": layout.dp,
-            "ep": layout.ep,
-            "cp": layout.cp,
-            "sharding": layout.sharding.value,
-            "micro_batches": layout.micro_batches,
-            "schedule": layout.schedule.value,
-            "confidence": _rounded(job.layout.confidence, _CONFIDENCE_DECIMALS),
+            **_layout(job.layout.layout, job.layout.confidence),
+            "alternatives": [
+                {**_layout(one.layout, one.confidence), "why": one.why} for one in job.layout.alternatives
+            ],
         },
         "groups": [
             {"kind": group.kind.label, "members": [addresses[member] for member in group.members], "ring": group.ring}
@@ -102,6 +97,20 @@ def _job(job: JobReport, addresses: tuple[str, ...]) -> dict[str, Any]:
         "steps": _steps(job.timeline.steps),
         "facts": facts_document(job.timeline.facts),
         "notes": [*job.layout.notes, *job.timeline.notes],
+    }
+
+
+def _layout(layout: Layout, confidence: float) -> dict[str, Any]:
+    return {
+        "tp": layout.tp,
+        "pp": layout.pp,
+        "dp": layout.dp,
+        "ep": layout.ep,
+        "cp": layout.cp,
+        "sharding": layout.sharding.value,
+        "micro_batches": layout.micro_batches,
+        "schedule": layout.schedule.value,
+        "confidence": _rounded(confidence, _CONFIDENCE_DECIMALS),
     }
 
 

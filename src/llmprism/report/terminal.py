@@ -19,6 +19,7 @@ from llmprism.model.finding import Evidence, Finding
 from llmprism.model.job import JobState
 from llmprism.model.report import JobReport, Report, SwitchLoad
 from llmprism.report.facts import (
+    alternative_texts,
     degrees,
     notes_beside_jobs,
     ranked_findings,
@@ -164,6 +165,7 @@ class _Writer:
         )
         lines: list[RenderableType] = [_field("servers", Text(self._servers(job)))]
         lines.append(_field("layout", Text(_layout(job))))
+        lines.extend(_field("or", Text(clean(text), style="dim")) for text in alternative_texts(job))
         lines.extend(self._steps(job))
         facts = (("model", model_text(job.timeline.facts)), ("network", network_text(job.timeline.facts)))
         lines.extend(_field(label, Text(text)) for label, text in facts if text != "unknown")
@@ -317,4 +319,5 @@ def _layout(job: JobReport) -> str:
     if layout.sharding.value not in ("unknown", "none"):
         parts.append(f"sharding {layout.sharding.value}")
     parts.append(f"{plural(len(job.layout.pipelines), 'pipeline')}, {plural(len(job.layout.groups), 'group')}")
+    parts.append(f"confidence {significant(job.layout.confidence, 2)}")
     return "; ".join(parts)

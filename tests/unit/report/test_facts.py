@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 
 from llmprism.model import FindingKind, Layout, Steps
+from llmprism.model.layout import LayoutAlternative
 from llmprism.report import facts
 from support.reports import EXAMPLES, empty_report, report_from_capture, tiny_report
 
@@ -34,6 +35,20 @@ def test_degrees_name_only_what_is_known():
     job = tiny_report().jobs[0]
     assert facts.degrees(job) == "dp 2"
     assert facts.degrees(replace(job, layout=replace(job.layout, layout=Layout()))) == "unknown"
+
+
+def test_alternatives_say_what_differs_how_likely_and_when():
+    job = tiny_report().jobs[0]
+    said = Layout(tp=2, pp=4, dp=2, micro_batches=8)
+    others = (
+        LayoutAlternative(replace(said, tp=1, dp=4), 0.21, "if no GPUs are peers"),
+        LayoutAlternative(replace(said, micro_batches=16), 0.1, "if a step is twice as long"),
+    )
+    shown = replace(job, layout=replace(job.layout, layout=said, alternatives=others))
+    assert facts.alternative_texts(shown) == [
+        "tp 1 x pp 4 x dp 4 (21 %) if no GPUs are peers",
+        "16 micro-batches (10 %) if a step is twice as long",
+    ]
 
 
 def test_a_job_that_is_down_comes_before_what_costs_more():

@@ -14,7 +14,14 @@ from llmprism.model.finding import Finding
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import EventKind
 from llmprism.model.verdict import LogReading
-from llmprism.report.facts import degrees, notes_beside_jobs, ranked_findings, sick_addresses, step_times
+from llmprism.report.facts import (
+    alternative_texts,
+    degrees,
+    notes_beside_jobs,
+    ranked_findings,
+    sick_addresses,
+    step_times,
+)
 from llmprism.report.html.events import MAX_EVENTS, choose_rows, pack_events, tick_ns
 from llmprism.report.html.grid import layout_grid
 from llmprism.report.html.logs import chosen_quotes, logs_data, why_data
@@ -118,6 +125,7 @@ class _PageData:
             "confidence": _number(job.job.confidence),
             "layout_confidence": _number(job.layout.confidence),
             "degrees": degrees(job),
+            "alternatives": [clean(text) for text in alternative_texts(job)],
             "tp": layout.tp,
             "sharding": layout.sharding.value,
             "schedule": layout.schedule.value,

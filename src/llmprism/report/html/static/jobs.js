@@ -10,6 +10,7 @@ function jobFacts(job) {
     { class: "facts" },
     fact("State", el("span", { class: `state ${job.state}` }, job.state)),
     fact("Layout", job.degrees),
+    job.alternatives.length > 0 && fact("Or", job.alternatives.join("; ")),
     fact("Micro-batches", job.micro_batches === null ? unknown : String(job.micro_batches)),
     fact("Schedule", job.schedule),
     fact("Sharding", job.sharding),

@@ -1,0 +1,194 @@
+"""Fits the confidence of layouts to layouts whose truth is known, and says how it does on others.
+
+    python benchmarks/calibration_fit.py --gather out/layouts.json     diagnose all cases and keep what was said
+    python benchmarks/calibration_fit.py --use out/layouts.json        fit, check, print
+    python benchmarks/calibration_fit.py --use out/layouts.json --write   and write the numbers into the package
+
+Fitted to: the `dev` cases of the dataset and the odd ones of the random scenarios (seeds from 3001 on). Checked on what
+the fit has not seen: the even seeds, the `test` cases, and the sources of ../shared/data. The log odds of a layout are
+a weighted sum of its evidence (`parallelism/layout_evidence.py`); a weight whose sign contradicts its meaning (more
+steps must not make a layout less sure) is set to zero. The weights are kept small by a penalty, because a few dozen
+wrong layouts say little about ten of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration import DATA, SOURCES
+from llmprism.cli.diagnose import diagnose_files
+from llmprism.dataset import cases
+from llmprism.report.json_report import document
+from llmprism.score import read_truth
+from llmprism.score.calibration import Claim, claims_of, reliability
+from llmprism.sim import simulate
+from robust_draw import draw_scenario
+
+ROOT = Path(__file__).parents[1]
+TARGET = ROOT / "src" / "llmprism" / "parallelism" / "fitted_confidence.py"
+FIRST_SEED, SEEDS = 3001, 120
+
+SIGNS = {
+    "constant": 0, "links": 1, "weakest_link": 1, "width": 1, "clock": 1, "steps": 1, "unnamed_bytes": -1, "uneven": -1,
+    "pipelines": 0, "interleaved": -1, "micro_batch_bits": -1, "hybrid": -1, "experts": -1, "contexts": -1,
+    "open_degrees": -1, "unknown_sharding": -1,
+}  # fmt: skip
+"""Which way each term may speak; 0: either."""
+
+PENALTY = 1.0
+"""Weight of the squares of the weights, as if one more layout of average evidence spoke against each."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """One layout that was stated: where, on what evidence, how sure, and whether it is true."""
+
+    part: str
+    case: str
+    evidence: dict[str, float]
+    confidence: float
+    right: bool
+
+
+def gather(seeds: int, jobs: int, parts: Sequence[str]) -> list[Said]:
+    """Every layout of the chosen parts (dev, test, random, sources)."""
+    tasks: list[tuple[str, str | int]] = []
+    for split in ("dev", "test"):
+        tasks += [(split, str(case.folder)) for case in cases(split=split) if split in parts]
+    for source in SOURCES if "sources" in parts else ():
+        tasks += [(source, str(path.parent)) for path in sorted((DATA / source).glob("*/flows.parquet"))]
+    if "random" in parts:
+        last = FIRST_SEED + seeds
+        tasks += [("odd seeds" if seed % 2 else "even seeds", seed) for seed in range(FIRST_SEED, last)]
+    with ProcessPoolExecutor(jobs) as pool:
+        return [said for found in pool.map(_said, tasks) for said in found]
+
+
+def _said(task: tuple[str, str | int]) -> list[Said]:
+    part, place = task
+    if isinstance(place, str):
+        return _layouts(part, Path(place).name, Path(place))
+    with tempfile.TemporaryDirectory(prefix="calibration-") as work:
+        simulate(draw_scenario(place), Path(work))
+        return _layouts(part, str(place), Path(work))
+
+
+def _layouts(part: str, case: str, folder: Path) -> list[Said]:
+    report = diagnose_files([str(folder / "flows.parquet")], str(folder / "topology.json"), with_events=False)
+    claims = [c for c in claims_of(document(report), read_truth(folder / "truth.json.gz")) if c.kind == "layout"]
+    return [
+        Said(part, case, dict(job.layout.evidence), claim.confidence, claim.right)
+        for job, claim in zip(report.jobs, claims, strict=True)
+    ]
+
+
+def fit(said: Iterable[Said]) -> dict[str, float]:
+    """Weights by name; layouts without evidence (no steps seen) say nothing."""
+    known = [one for one in said if one.evidence]
+    right = np.array([one.right for one in known], dtype=np.float64)
+    names = list(SIGNS)
+    while True:
+        terms = np.array([[one.evidence[name] for name in names] for one in known])
+        weights = _logistic(terms, right)
+        wrong = [i for i, name in enumerate(names) if SIGNS[name] * weights[i] < 0.0]
+        if not wrong:
+            found = dict(zip(names, weights.tolist(), strict=True))
+            return {name: round(found.get(name, 0.0), 3) + 0.0 for name in SIGNS}
+        names.pop(max(wrong, key=lambda i: abs(weights[i])))
+
+
+def _logistic(terms: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Newton's method; the first column is the constant and has no penalty."""
+    weights = np.zeros(terms.shape[1])
+    penalty = np.full(terms.shape[1], PENALTY)
+    penalty[0] = 1e-6
+    for _ in range(100):
+        share = 1.0 / (1.0 + np.exp(-terms @ weights))
+        slope = terms.T @ (share - right) + penalty * weights
+        curve = (terms * (share * (1.0 - share))[:, None]).T @ terms + np.diag(penalty)
+        weights = weights - np.linalg.solve(curve, slope)
+    return weights
+
+
+def confidence(weights: dict[str, float], evidence: dict[str, float]) -> float:
+    odds = sum(weight * evidence.get(name, 0.0) for name, weight in weights.items())
+    return float(1.0 / (1.0 + np.exp(-odds))) if evidence else 0.0
+
+
+def table(said: Sequence[Said], weights: dict[str, float]) -> list[str]:
+    """Reliability by part, as stated when it was gathered and with these weights."""
+    lines = ["| layouts of | number | right | error as stated | wrong above 0.9 | error fitted | wrong above 0.9 |"]
+    lines.append("| --- | --- | --- | --- | --- | --- | --- |")
+    rows = [(part, [one for one in said if one.part == part]) for part in dict.fromkeys(one.part for one in said)]
+    unseen = [one for one in said if one.part not in ("dev", "odd seeds")]
+    for name, chosen in [*rows, ("all sources", [o for o in said if o.part in SOURCES]), ("not fitted to", unseen),
+                         ("all", list(said))]:  # fmt: skip
+        if not chosen:
+            continue
+        before = reliability(Claim("layout", one.confidence, one.right) for one in chosen)
+        after = reliability(Claim("layout", confidence(weights, one.evidence), one.right) for one in chosen)
+        lines.append(
+            f"| {name} | {len(chosen)} | {100 * (before.right or 0.0):.0f} % | {before.error:.3f} | "
+            f"{100 * (before.sure_and_wrong or 0.0):.1f} % | {after.error:.3f} | "
+            f"{100 * (after.sure_and_wrong or 0.0):.1f} % |"
+        )
+    return lines
+
+
+def written(source: str, weights: dict[str, float], fitted_to: str) -> str:
+    """The module with these numbers."""
+    head = source[: source.index("FITTED: Final")]
+    rows = "".join(f'        ("{name}", {weight}),\n' for name, weight in weights.items())
+    return f'{head}FITTED: Final = FittedConfidence(\n    fitted_to="{fitted_to}",\n    weights=(\n{rows}    ),\n)\n'
+
+
+def _commit() -> str:
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()
+
+
+def _read(paths: Sequence[Path]) -> tuple[str, list[Said]]:
+    documents: list[dict[str, Any]] = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    return documents[0]["commit"], [Said(**one) for content in documents for one in content["layouts"]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gather", type=Path, help="diagnose the cases and write what was said here")
+    parser.add_argument("--use", type=Path, action="append", help="fit to what was gathered (may be given again)")
+    parser.add_argument("--write", action="store_true", help="write the fitted numbers into the package")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"random scenarios (default {SEEDS})")
+    parser.add_argument("--part", action="append", choices=["dev", "test", "random", "sources"], help="default: all")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
+    arguments = parser.parse_args()
+    if arguments.gather is not None:
+        said = gather(arguments.seeds, arguments.jobs, arguments.part or ["dev", "test", "random", "sources"])
+        content = {"commit": _commit(), "layouts": [asdict(one) for one in said]}
+        arguments.gather.parent.mkdir(parents=True, exist_ok=True)
+        arguments.gather.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    if arguments.use is not None:
+        commit, said = _read(arguments.use)
+        known = [one for one in said if one.part in ("dev", "odd seeds")]
+        weights = fit(known)
+        print("\n".join([f"{name} {weight}" for name, weight in weights.items()]), "\n")
+        print("\n".join(table(said, weights)))
+        if arguments.write:
+            fitted_to = f"{len(known)} layouts of dev cases and odd seeds from {FIRST_SEED} on, at commit {commit}"
+            TARGET.write_text(written(TARGET.read_text(encoding="utf-8"), weights, fitted_to), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

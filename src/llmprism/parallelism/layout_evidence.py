@@ -1,0 +1,182 @@
+"""How sure a layout is, and what else it might be.
+
+A layout is right when all of its parts are: the kinds of the links, the width of tensor groups, the clock. Each part
+has a doubt of its own, and what a part leaves open is an alternative layout. Doubts are not probabilities of mistakes
+yet: they are measured on evidence, and mistakes mostly come from what nobody thought of. So the evidence is summed up
+as log odds, with a price for every claim beyond plain data parallelism, and mapped to the share of layouts that were
+right with as much evidence (`fitted_confidence`, where the numbers and their origin stand).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.model.flows import TransferTable
+from llmprism.model.layout import Layout, LayoutAlternative, PairKind, PairRoles, Schedule, Sharding
+from llmprism.parallelism.fitted_confidence import FITTED
+
+__all__ = ["LayoutEvidence", "layout_confidence", "named_share", "other_layouts", "terms_of"]
+
+CLEAR_LEAD: Final = 0.1
+"""Bits per pause by which the best clock leads where doubt about it has shrunk to a third."""
+
+CLOCK_DOUBT: Final = 0.2
+"""Doubt about a clock that is no better than its next rival."""
+
+LEAST: Final = 0.01
+"""Doubts and confidences below this are not told apart: so rare are mistakes that the evidence itself shows."""
+
+WORTH_SAYING: Final = 0.02
+"""Probability from which an alternative is listed: one job in fifty."""
+
+USUAL_STEPS: Final = 20
+"""Steps that a window usually shows."""
+
+SOMETHING_ELSE: Final = 0.3
+"""Share of the wrong layouts whose truth is none of the alternatives listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutEvidence:
+    """What speaks for a layout.
+
+    `links` is the mean confidence in the kinds of the links and `weakest` that of the least sure one, `width` the
+    probability of the width of tensor groups and `widths` the other widths with theirs. The best clock leads by `lead`
+    bits per pause, over one with a period of `rival_period` of its own (0: there is none), and shows `steps`. `named`
+    is the share of the bytes whose kind is known. `even`: all groups, and all pipelines, are of one length; `hybrid`:
+    some members are in two gradient groups.
+    """
+
+    links: float
+    weakest: float
+    width: float
+    lead: float
+    steps: int
+    named: float
+    even: bool
+    hybrid: bool = False
+    rival_period: float = 0.0
+    widths: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def clock_doubt(self) -> float:
+        return CLOCK_DOUBT * float(np.exp(-max(self.lead, 0.0) / CLEAR_LEAD))
+
+
+def layout_confidence(layout: Layout, evidence: LayoutEvidence) -> float:
+    """The share of layouts with as much evidence, for claims as dear, that were right."""
+    odds = sum(FITTED.weight(name) * value for name, value in terms_of(layout, evidence).items())
+    return round(float(1.0 / (1.0 + np.exp(-odds))), 3)
+
+
+def named_share(transfers: TransferTable, bulk: NDArray[np.bool_], pairs: PairRoles) -> float:
+    """Share of the bytes of the bulk pairs that some kind of training traffic was named for."""
+    known = ~np.isin(pairs.kind, (PairKind.UNKNOWN, PairKind.OTHER))
+    ends = [src.astype(np.int64) << 32 | dst for src, dst in
+            ((transfers.pair_src, transfers.pair_dst), (pairs.src[known], pairs.dst[known]))]  # fmt: skip
+    size = transfers.pair_bytes[bulk].astype(np.float64)
+    return float(size[np.isin(ends[0][bulk], ends[1])].sum() / max(float(size.sum()), 1.0))
+
+
+def terms_of(layout: Layout, evidence: LayoutEvidence) -> dict[str, float]:
+    """What the log odds of a layout are made of, by the names of `fitted_confidence`."""
+    return {
+        "constant": 1.0,
+        "links": _log_odds(evidence.links),
+        "weakest_link": _log_odds(evidence.weakest),
+        "width": _log_odds(evidence.width),
+        "clock": _log_odds(1.0 - evidence.clock_doubt),
+        "steps": float(np.log2(max(evidence.steps, 1) / USUAL_STEPS)),
+        "unnamed_bytes": 1.0 - evidence.named,
+        "uneven": float(not evidence.even),
+        "pipelines": float((layout.pp or 1) > 1),
+        "interleaved": float(layout.schedule is Schedule.INTERLEAVED),
+        "micro_batch_bits": _micro_batch_bits(layout),
+        "hybrid": float(evidence.hybrid),
+        "experts": float(layout.ep is not None),
+        "contexts": float(layout.cp is not None),
+        "open_degrees": float(None in (layout.tp, layout.pp, layout.dp)),
+        "unknown_sharding": float(layout.sharding is Sharding.UNKNOWN and (layout.dp or 1) > 1),
+    }
+
+
+def _micro_batch_bits(layout: Layout) -> float:
+    """What it takes to say how many micro-batches there are beyond a power of two and the stages: nobody sets 59, and
+    messages that are no micro-batches make such numbers."""
+    stages, batches = layout.pp or 1, layout.micro_batches
+    if batches is None or batches < 1 or stages <= 1:
+        return 0.0
+    rest = batches // math.gcd(batches, stages)
+    return math.log2(rest // (rest & -rest))
+
+
+def other_layouts(layout: Layout, evidence: LayoutEvidence, confidence: float) -> tuple[LayoutAlternative, ...]:
+    """The layouts that the doubts leave open, the likeliest first; together as likely as the layout is not."""
+    found = [*_other_widths(layout, evidence), *_other_clock(layout, evidence), *_other_kinds(layout, evidence)]
+    total = sum(one.confidence for one in found)
+    if total <= 0.0:
+        return ()
+    share = min((1.0 - confidence) * (1.0 - SOMETHING_ELSE) / total, 1.0)
+    scaled = [replace(one, confidence=round(one.confidence * share, 3)) for one in found]
+    listed = [one for one in scaled if one.confidence >= WORTH_SAYING and one.layout != layout]
+    return tuple(sorted(listed, key=lambda one: -one.confidence))
+
+
+def _other_widths(layout: Layout, evidence: LayoutEvidence) -> list[LayoutAlternative]:
+    if layout.tp is None or layout.dp is None:
+        return []
+    both = layout.tp * layout.dp
+    return [
+        LayoutAlternative(
+            replace(layout, tp=width, dp=both // width),
+            probability,
+            f"if {width} GPUs of a server are one tensor-parallel group" if width > 1 else "if no GPUs of a server "
+            "are tensor-parallel peers",
+        )
+        for width, probability in evidence.widths
+        if both % width == 0 and width != layout.tp
+    ]  # fmt: skip
+
+
+def _other_clock(layout: Layout, evidence: LayoutEvidence) -> list[LayoutAlternative]:
+    """A step of another length holds other numbers of micro-batches."""
+    batches, ratio = layout.micro_batches, evidence.rival_period
+    if batches is None:
+        return []
+    found = []
+    if round(batches * ratio) >= 1:
+        other = replace(layout, micro_batches=round(batches * ratio))
+        found.append(LayoutAlternative(other, evidence.clock_doubt, f"if a step is {ratio:.3g} times as long"))
+    if _micro_batch_bits(layout) > 0.0:
+        other, doubt = replace(layout, micro_batches=None), LEAST * 2.0 ** _micro_batch_bits(layout)
+        found.append(LayoutAlternative(other, doubt, "if not all messages between stages are micro-batches"))
+    return found
+
+
+def _other_kinds(layout: Layout, evidence: LayoutEvidence) -> list[LayoutAlternative]:
+    """What it is if a kind is another: gradients for activations, for contexts or for experts."""
+    doubt = max(1.0 - evidence.links, LEAST)
+    found = []
+    if layout.cp is not None:
+        copies = None if layout.dp is None else layout.dp * layout.cp
+        found.append(LayoutAlternative(replace(layout, cp=None, dp=copies), doubt, "if the rings of contexts carry "
+                                       "gradients"))  # fmt: skip
+    if layout.ep is not None:
+        found.append(LayoutAlternative(replace(layout, ep=None), doubt, "if the all-to-alls carry gradients"))
+    if (layout.pp or 1) > 1:
+        other = replace(layout, tp=None, pp=1, dp=None, micro_batches=None)
+        found.append(LayoutAlternative(other, doubt, "if the links between stages carry gradients"))
+    elif layout.cp is None and layout.ep is None and (layout.dp or 1) > 1:
+        other = replace(layout, tp=None, pp=None, dp=None)
+        found.append(LayoutAlternative(other, doubt, "if some links carry activations"))
+    return found
+
+
+def _log_odds(share: float) -> float:
+    kept = min(max(share, LEAST), 1.0 - LEAST)
+    return float(np.log2(kept / (1.0 - kept)))

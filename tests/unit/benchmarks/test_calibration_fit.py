@@ -1,0 +1,57 @@
+"""The fit finds what evidence is worth, and the numbers that it writes are read back."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calibration_fit import SIGNS, TARGET, Said, confidence, fit, table, written
+
+
+def layouts(count: int, weights: dict[str, float], seed: int = 1) -> list[Said]:
+    """Layouts whose terms are random and which are right as often as these weights say."""
+    random = np.random.default_rng(seed)
+    found = []
+    for number in range(count):
+        evidence = dict.fromkeys(SIGNS, 0.0) | {"constant": 1.0}
+        evidence |= {name: float(random.normal()) for name in ("links", "steps", "contexts")}
+        right = bool(random.uniform() < confidence(weights, evidence))
+        found.append(Said("dev", str(number), evidence, 0.99, right))
+    return found
+
+
+def test_the_fit_finds_the_weights_that_made_the_layouts() -> None:
+    made = {"constant": 0.5, "links": 1.0, "steps": 0.7, "contexts": -1.5}
+    found = fit(layouts(3000, made))
+    assert {name: found[name] for name in made} == pytest.approx(made, abs=0.2)
+
+
+def test_a_weight_against_its_meaning_is_left_out() -> None:
+    found = fit(layouts(3000, {"constant": 0.5, "links": 1.0, "steps": -0.7, "contexts": -1.5}))
+    assert found["steps"] == 0.0
+    assert found["links"] > 0.5
+
+
+def test_layouts_without_evidence_say_nothing() -> None:
+    made = layouts(300, {"constant": 0.5, "links": 1.0})
+    assert fit([*made, Said("dev", "dark", {}, 0.0, right=False)]) == fit(made)
+
+
+def test_the_table_compares_what_was_stated_with_what_is_fitted() -> None:
+    made = layouts(2000, {"constant": 0.5, "links": 1.0})
+    row = next(line for line in table(made, fit(made)) if line.startswith("| dev "))
+    stated, fitted = (float(cell) for cell in (row.split("|")[4], row.split("|")[6]))
+    assert stated > 0.3
+    assert fitted < 0.05
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    weights = dict.fromkeys(SIGNS, 0.25)
+    place = tmp_path / "written_confidence.py"
+    place.write_text(written(TARGET.read_text(encoding="utf-8"), weights, "a test"), encoding="utf-8")
+    values = runpy.run_path(str(place))
+    assert dict(values["FITTED"].weights) == weights
+    assert values["FITTED"].fitted_to == "a test"

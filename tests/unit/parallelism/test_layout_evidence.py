@@ -1,0 +1,83 @@
+"""How sure a layout is follows its evidence; what its doubts leave open is listed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from llmprism.model.layout import Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.parallelism.fitted_confidence import FITTED
+from llmprism.parallelism.layout_evidence import (
+    LayoutEvidence,
+    layout_confidence,
+    named_share,
+    other_layouts,
+    terms_of,
+)
+from unit.builders import MS, Flow, transfer_table
+
+PLAIN = Layout(1, 1, 8, None, None, Sharding.NONE, None, Schedule.UNKNOWN)
+STAGED = Layout(2, 4, 2, None, None, Sharding.NONE, 8, Schedule.ONE_F_ONE_B)
+CLEAR = LayoutEvidence(links=0.99, weakest=0.98, width=1.0, lead=2.0, steps=40, named=1.0, even=True)
+
+
+def test_every_term_has_a_weight_and_no_weight_is_idle_for_want_of_a_term():
+    assert {name for name, _ in FITTED.weights} == set(terms_of(PLAIN, CLEAR))
+    assert FITTED.fitted_to, "the numbers must say where they come from"
+
+
+@pytest.mark.parametrize(
+    "weaker",
+    [{"links": 0.6}, {"width": 0.5}, {"lead": 0.0}, {"steps": 4}, {"named": 0.5}, {"even": False}, {"weakest": 0.1}],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_less_evidence_never_makes_a_layout_surer(weaker):
+    assert layout_confidence(STAGED, replace(CLEAR, **weaker)) <= layout_confidence(STAGED, CLEAR)
+
+
+def test_doubt_shows():
+    doubtful = replace(CLEAR, links=0.55, weakest=0.1, width=0.5, lead=0.0, steps=4)
+    assert layout_confidence(STAGED, doubtful) < layout_confidence(STAGED, CLEAR) - 0.1
+
+
+@pytest.mark.parametrize(("stages", "batches", "odd"), [(4, 8, 1), (3, 9, 3), (3, 6, 1), (4, 12, 3), (2, 59, 59)])
+def test_micro_batches_cost_what_it_takes_to_say_how_many(stages, batches, odd):
+    layout = replace(STAGED, pp=stages, micro_batches=batches)
+    assert terms_of(layout, CLEAR)["micro_batch_bits"] == pytest.approx(np.log2(odd))
+
+
+def test_other_widths_share_the_gpus_out_otherwise():
+    layout = replace(PLAIN, tp=4, dp=2)
+    (other,) = other_layouts(layout, replace(CLEAR, links=1.0, width=0.6, widths=((1, 0.4),)), 0.5)[:1]
+    assert (other.layout.tp, other.layout.dp) == (1, 8)
+    assert 0.3 < other.confidence < 0.5
+
+
+def test_a_step_of_another_length_holds_other_micro_batches():
+    (other, *_) = other_layouts(STAGED, replace(CLEAR, lead=0.0, rival_period=2.0), 0.5)
+    assert other.layout == replace(STAGED, micro_batches=16)
+    assert other.why == "if a step is 2 times as long"
+
+
+def test_contexts_may_be_gradients():
+    layout = replace(STAGED, cp=2, dp=4)
+    alternatives = other_layouts(layout, replace(CLEAR, links=0.8), 0.6)
+    assert any((one.layout.cp, one.layout.dp) == (None, 8) for one in alternatives)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 0.3, 0.9, 0.999])
+def test_alternatives_are_as_likely_as_the_layout_is_not_at_most(confidence):
+    evidence = replace(CLEAR, links=0.6, width=0.4, widths=((1, 0.4), (4, 0.2)), lead=0.0, rival_period=0.5)
+    alternatives = other_layouts(STAGED, evidence, confidence)
+    assert sum(one.confidence for one in alternatives) <= 1.0 - confidence + 0.01
+    assert [one.confidence for one in alternatives] == sorted((o.confidence for o in alternatives), reverse=True)
+    assert all(one.layout != STAGED for one in alternatives)
+
+
+def test_named_share_counts_bytes_of_pairs_that_carry_training():
+    flows = [Flow("a", "b", 0, MS, 3_000_000), Flow("b", "c", 0, MS, 1_000_000), Flow("c", "a", 0, MS, 9_000_000)]
+    transfers = transfer_table(flows)
+    kind = np.array([PairKind.DP, PairKind.UNKNOWN], dtype=np.int8)
+    pairs = PairRoles(transfers.pair_src[:2], transfers.pair_dst[:2], kind, np.ones(2))
+    bulk = np.array([True, True, False])
+    assert named_share(transfers, bulk, pairs) == pytest.approx(0.75)
