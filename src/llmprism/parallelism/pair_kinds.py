@@ -87,6 +87,17 @@ of shards do the same at the same time (0.07 and less)."""
 RINGS_ODDS: Final = 3.0
 """Log odds for each doubling of that distance, and at most."""
 
+AVOIDED: Final = 1.5
+"""How many times more of a link's bytes than by chance pass while the rings of its ends are silent, from which on that
+tells. Collectives of all sources stay below 1.4; passes of network-bound jobs, whose rings are busy for most of the
+step, reach 4 to 6."""
+
+AVOIDED_ODDS: Final = 3.0
+"""Log odds for a pipeline for each doubling of that."""
+
+QUIET: Final = 0.1
+"""Share of their mean rate up to which the rings are silent."""
+
 
 @dataclass(frozen=True, slots=True)
 class LinkKinds:
@@ -109,10 +120,13 @@ def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence) -> Li
     rings = np.where(
         apart > 0, np.clip(RINGS_ODDS * np.log2((apart + 0.005) / RINGS_APART), -RINGS_ODDS, RINGS_ODDS), 0
     )
+    avoided, left = (pooled(value, shown.sort) for value in _beside_rings(features, links, shown))
+    passes = np.where(avoided >= AVOIDED, np.minimum(AVOIDED_ODDS * np.log2(np.maximum(avoided, 1.0)), 6.0), 0.0)
+    width = np.where(avoided >= AVOIDED, shown.width / np.maximum(left, 1e-9), shown.width)
     ended = np.where(shown.ends_apart <= ENDS_TOGETHER, ENDS_ODDS, 0.0)
-    narrow = NARROW_ODDS * np.clip((NARROW - shown.width) / (NARROW - BURST), 0.0, 1.0)
-    odds = ended + narrow - (turns + lead + together + rings)
-    odds = np.where(shown.width <= BURST, np.maximum(odds, BURST_ODDS), odds)
+    narrow = NARROW_ODDS * np.clip((NARROW - width) / (NARROW - BURST), 0.0, 1.0)
+    odds = ended + narrow - (turns + lead + together + rings + passes)
+    odds = np.where(width <= BURST, np.maximum(odds, BURST_ODDS), odds)
     amounts = amounts_of(links, features)
     collective = shown.one_way | shown.closed | channel_links(links, amounts) | branching_links(links, amounts)
     odds = np.where(collective, ONE_WAY_ODDS, np.clip(odds, -6.0, 6.0))
@@ -132,6 +146,25 @@ def _rings_apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64
     gap = _distribution(rings[low[known]]) - _distribution(rings[high[known]])
     result[known] = np.abs(gap).max(axis=1, initial=0.0)
     return result
+
+
+def _beside_rings(features: PairFeatures, links: Links, shown: LinkEvidence) -> tuple[Float64, Float64]:
+    """How many times more than by chance of each link's bytes pass while the rings of its two ends are silent, and
+    which share of the step that is; NaN where its ends have no rings, which surely are collectives.
+
+    Gradients that fill the step leave the passes of a pipeline little of it, and these keep to what is left.
+    """
+    members, low, high = links.numbered_ends()
+    sure = shown.one_way | shown.closed
+    own = _over_the_step(features, links.there) + _over_the_step(features, links.back)
+    rings = np.zeros((members, features.profile.shape[1]))
+    for end in (low, high):
+        np.add.at(rings, end[sure], own[sure])
+    both = rings[low] + rings[high]
+    silent = both <= QUIET * both.mean(axis=1, keepdims=True)
+    left = np.where(both.any(axis=1) & ~sure, silent.mean(axis=1), np.nan)
+    share = (own * silent).sum(axis=1) / np.maximum(own.sum(axis=1), 1e-9)
+    return share / np.maximum(left, 1.0 / features.profile.shape[1]), left
 
 
 def _distribution(profile: Float64) -> Float64:

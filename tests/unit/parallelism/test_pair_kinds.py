@@ -40,6 +40,29 @@ def test_a_pipeline_takes_turns_by_a_message_and_stays_ahead_a_collective_does_n
     assert shown(**evidence)[0] is kind
 
 
+@pytest.mark.parametrize(
+    ("silent", "inside", "kind"),
+    [
+        (2, True, PP),  # the rings fill the step, and the link keeps to what they leave
+        (2, False, DP),  # as narrow, but while the rings are busy
+        (8, True, DP),  # the rings leave most of the step: a burst there tells nothing
+    ],
+)
+def test_passes_of_a_network_bound_job_keep_to_the_time_that_the_rings_leave(silent, inside, kind):
+    slots, rings = 10, 3
+    busy = np.where(np.arange(slots) < silent, 0.0, 1.0 / (slots - silent))
+    burst = np.zeros(slots)
+    burst[:2] = 0.5
+    profile = np.stack([busy] * rings + [burst if inside else burst[::-1]] * 2)
+    low, high = np.array([0, 1, 2, 0], dtype=np.int32), np.array([1, 2, 3, 2], dtype=np.int32)
+    there, back = np.array([0, 1, 2, 3], dtype=np.int32), np.array([-1, -1, -1, 4], dtype=np.int32)
+    features = PairFeatures(np.full(5, 100.0), np.zeros(5), profile, np.full(5, 1000.0))
+    one_way = np.array([True, True, True, False])
+    values = (np.full(4, value) for value in (0.6, 0.5, 0.25, 0.2, 0.1))
+    evidence = LinkEvidence(one_way, np.array([0, 0, 0, 1]), np.zeros(4, dtype=np.bool_), *values)
+    assert PairKind(judge_links(Links(low, high, there, back), features, evidence).kind[3]) is kind
+
+
 def test_more_evidence_is_surer():
     sure, unsure = shown(turns=3.0, lead=2.0, together=0.05)[1], shown(turns=0.6, lead=0.5, together=0.25)[1]
     assert 0.5 <= unsure < sure <= 1.0
