@@ -36,6 +36,7 @@ __all__ = [
     "Config",
     "DirectorySettings",
     "HttpSettings",
+    "JobLogSettings",
     "KafkaSettings",
     "LogSettings",
     "ServerSettings",
@@ -167,6 +168,21 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class JobLogSettings:
+    """Logs of jobs, which explain findings: `POST /api/v1/logs`, and `folders` that are followed (a folder per job).
+    The last `writer_mb` of every writer and `total_mb` of all are kept for `keep_h` hours; what matches `redact` (RE2)
+    is blotted out before."""
+
+    enabled: bool = False
+    folders: tuple[str, ...] = ()
+    writer_mb: float = 8.0
+    total_mb: float = 512.0
+    keep_h: float = 24.0
+    max_body_mb: float = 16.0
+    redact: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """Several `llmprism serve` that share one consumer group, one PostgreSQL database and one folder.
 
@@ -199,6 +215,7 @@ class Config:
     http: HttpSettings = field(default_factory=HttpSettings)
     alerts: AlertSettings = field(default_factory=AlertSettings)
     log: LogSettings = field(default_factory=LogSettings)
+    job_logs: JobLogSettings = field(default_factory=JobLogSettings)
     workers: WorkerSettings = field(default_factory=WorkerSettings)
     directory: tuple[DirectorySettings, ...] = ()
     kafka: tuple[KafkaSettings, ...] = ()
@@ -321,6 +338,10 @@ def _check(config: Config, origin: str) -> None:
     demand(config.log.format in ("json", "text"), "log.format", "json or text")
     for index, directory in enumerate(config.directory):
         demand(directory.after in ("keep", "delete"), f"directory[{index}].after", "keep or delete")
+    logs = config.job_logs
+    demand(0 < logs.writer_mb <= logs.total_mb, "job_logs.writer_mb", "above 0 and at most total_mb")
+    demand(0 < logs.max_body_mb <= 256, "job_logs.max_body_mb", "above 0 and at most 256")
+    demand(logs.enabled or not logs.folders, "job_logs.folders", "need job_logs.enabled = true")
     _check_workers(config, demand)
     for index, token in enumerate(config.token):
         where = f"token[{index}]"

@@ -29,6 +29,7 @@ from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
 from llmprism.service.clocks import ACTIVE_NS, LONG_BATCH_NS
 from llmprism.service.config import Config
+from llmprism.service.joblogs.settings import JobLogs
 from llmprism.service.layout_memory import LayoutMemory, documents_due
 from llmprism.service.looks import Look
 from llmprism.service.messages import messages_of
@@ -103,6 +104,7 @@ class Evaluator:
         self._checked = 0
         self._topology = TopologyFile(config.topology.file)
         self._layouts = LayoutMemory()
+        self._logs = JobLogs.of(config, store)
         self._state, self._plan = store.tracker()
 
     @property
@@ -200,6 +202,8 @@ class Evaluator:
 
     def _make(self, window: Window, mark: int, latest: int) -> None:
         begun, begun_cpu = time.monotonic(), time.process_time_ns()
+        if self._logs is not None:
+            self._logs.poll()
         through = self._store.passed_at(window.end_ns + self._rules.lateness)
         topology = self._topology.refresh()
         base, note = self._base_look(window, through, topology)
@@ -226,7 +230,7 @@ class Evaluator:
             changes=changes,
             tracker=state,
             plan=plan,
-            messages=messages_of(changes, self._config.alerts, window, topology),
+            messages=messages_of(changes, self._config.alerts, window, topology, self._state.lives),
         )
         self._store.commit_window(result)
         self._state, self._plan = state, plan
@@ -315,7 +319,7 @@ class Evaluator:
         try:
             report = diagnose(flows, topology, with_events=False, window=window, find_layout=self._layouts.layout_of)
             self._layouts.end(report)
-            return report, ""
+            return report if self._logs is None else self._logs.explainer.explain(report), ""
         except (LLMPrismError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             log.exception("a window could not be diagnosed", extra={"end_ns": window.end_ns})
             self._store.add_counts("service", [("windows_failed", "", 1)])

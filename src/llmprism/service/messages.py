@@ -1,4 +1,5 @@
-"""What is sent when a finding opens or closes: one message per target, built once, in the window's transaction.
+"""What is sent when a finding opens, gains its cause or closes: one message per target, built once, in the window's
+transaction.
 
 The identity of an alert is the finding's id: it never changes, so Alertmanager and receivers recognise repeats, and
 the message that closes a finding resolves the alert that its opening fired.
@@ -6,24 +7,38 @@ the message that closes a finding resolves the alert that its opening fired.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Window
-from llmprism.model.live import FindingLife
+from llmprism.model.live import FindingLife, FindingPhase
 from llmprism.model.topology import Topology
 from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.text import clean
 from llmprism.service.config import AlertSettings
 from llmprism.service.tracker import Changes
+from llmprism.verdict.case import LOG_LINES
 
-__all__ = ["ALERTMANAGER", "CLOSED", "OPENED", "WEBHOOK", "alert_document", "messages_of", "shown_target", "targets_of"]
+__all__ = [
+    "ALERTMANAGER",
+    "CLOSED",
+    "EXPLAINED",
+    "OPENED",
+    "WEBHOOK",
+    "alert_document",
+    "messages_of",
+    "shown_target",
+    "targets_of",
+]
 
 OPENED: Final = "opened"
 CLOSED: Final = "closed"
+EXPLAINED: Final = "explained"
+"""A finding that was open gained its cause: lines of its job's logs have come."""
+
 ALERTMANAGER: Final = "alertmanager"
 WEBHOOK: Final = "webhook"
 
@@ -48,17 +63,33 @@ def shown_target(target: str) -> str:
 
 
 def messages_of(
-    changes: Changes, settings: AlertSettings, window: Window, topology: Topology | None = None
+    changes: Changes,
+    settings: AlertSettings,
+    window: Window,
+    topology: Topology | None = None,
+    before: Sequence[FindingLife] = (),
 ) -> tuple[tuple[str, str, str, Mapping[str, Any]], ...]:
-    """(target, finding id, event, document) for every finding that this window opened or closed."""
+    """(target, finding id, event, document) for every finding that this window opened, explained or closed; `before`
+    are the findings as they were."""
     targets = targets_of(settings)
+    explained = _explained(changes, before)
     messages = []
     for life in changes.findings:
-        for event, names in ((OPENED, changes.opened), (CLOSED, changes.closed)):
+        for event, names in ((OPENED, changes.opened), (EXPLAINED, explained), (CLOSED, changes.closed)):
             if life.id in names:
                 document = alert_document(life, event, settings, window.end_ns, topology)
                 messages += [(target, life.id, event, document) for target in targets]
     return tuple(messages)
+
+
+def _explained(changes: Changes, before: Sequence[FindingLife]) -> tuple[str, ...]:
+    """Findings that were open without a word of logs and have it now."""
+    silent = {life.id for life in before if life.phase is FindingPhase.OPEN and not _by_logs(life.finding)}
+    return tuple(life.id for life in changes.findings if life.id in silent and _by_logs(life.finding))
+
+
+def _by_logs(finding: Finding) -> bool:
+    return any(item.what == LOG_LINES for item in finding.evidence)
 
 
 def alert_document(
@@ -91,7 +122,7 @@ def alert_document(
         "start_ns": finding.start_ns,
         "end_ns": finding.end_ns,
         "starts_at": _iso(finding.start_ns),
-        "ends_at": None if event == OPENED else _iso(finding.end_ns or now_ns),
+        "ends_at": _iso(finding.end_ns or now_ns) if event == CLOSED else None,
         "reason": life.reason,
     }
 

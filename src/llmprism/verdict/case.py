@@ -15,9 +15,12 @@ from llmprism.model.report import JobReport, Report
 from llmprism.model.verdict import HostClock, Owner, Seat, Verdict
 from llmprism.verdict.clock import ClockFit
 
-__all__ = ["Case", "Judged", "Outcome", "cause_of_kind", "owner_of"]
+__all__ = ["LOG_LINES", "SECOND", "Case", "Judged", "Outcome", "cause_of_kind", "owner_of"]
 
 SECOND: Final = 1_000_000_000
+
+LOG_LINES: Final = "log lines about it"
+"""Evidence that a finding has once logs speak of it."""
 
 _CLASS_OF_KIND: Final = {
     FindingKind.SLOW_GPU: CauseClass.HARDWARE_GPU,

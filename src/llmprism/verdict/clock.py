@@ -43,6 +43,9 @@ CLOCK_NS: Final = 1_000_000_000
 """How far clocks of a cluster usually are apart, apart from zones: within a second with or without NTP's full
 service."""
 
+NEAR_CLOCK_NS: Final = 30 * 1_000_000_000
+"""Clocks further apart than this, beyond whole zones, are believed only where the steps vary alike."""
+
 MAX_STRIDE: Final = 64
 """Steps per iteration that are looked for: accumulation over 64 is much."""
 
@@ -81,6 +84,12 @@ class ClockFit:
     @property
     def same_pace(self) -> bool:
         return self.rest is not None and self.rest < GOOD_FIT
+
+    @property
+    def trusted(self) -> bool:
+        """Whether log times may be moved by it: the same run, or the same pace with clocks that are not far apart."""
+        rest = (self.offset_ns + ZONE_NS // 2) % ZONE_NS - ZONE_NS // 2
+        return self.same_run or (self.same_pace and abs(rest) <= NEAR_CLOCK_NS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereT
 from llmprism.model.job import JobState
 from llmprism.model.log import Cause, CauseClass, Outcome, SignKind, Symptom
 from llmprism.model.verdict import Contradiction, Source, Verdict
-from llmprism.verdict.case import SECOND, Case, Judged, owner_of
+from llmprism.verdict.case import LOG_LINES, SECOND, Case, Judged, owner_of
 from llmprism.verdict.case import Outcome as Result
 from llmprism.verdict.nearby import lines_about
 from llmprism.verdict.quotes import select_lines
@@ -243,7 +243,7 @@ def _log_evidence(case: Case) -> list[Evidence]:
     lines = sum(line.count for line in case.view.lines if not line.survived and not line.late)
     found = []
     if lines:
-        found.append(Evidence("log lines about it", lines, 0))
+        found.append(Evidence(LOG_LINES, lines, 0))
         found.append(Evidence("ranks that write of it", len(complain)))
     last = [rank.last_iteration for rank in case.view.ranks if rank.last_iteration is not None]
     if last:

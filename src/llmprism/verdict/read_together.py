@@ -111,7 +111,7 @@ def _case(number: int, logged: LoggedJob, match: Match, report: Report, listed: 
     job = report.jobs[match.job]
     addresses = tuple(report.addresses[member] for member in job.job.members)
     fit = match.fit
-    trusted = fit is not None and (fit.same_run or fit.same_pace)
+    trusted = fit is not None and fit.trusted
     apart = step_differences(view.ranks, job.timeline.member_end_ns, fit) if fit is not None and trusted else None
     seats = find_seats(view, Members(addresses, report.topology, listed, apart))
     hosts = host_of(view, seats, report.topology)

@@ -16,7 +16,7 @@ import numpy as np
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.log import Cause, CauseClass, Sign, SignKind
 from llmprism.model.verdict import Contradiction, NamedSuspect, Source, Verdict
-from llmprism.verdict.case import Case, Judged, Outcome, cause_of_kind, owner_of
+from llmprism.verdict.case import LOG_LINES, Case, Judged, Outcome, cause_of_kind, owner_of
 from llmprism.verdict.effect import Effect, measure_effect
 from llmprism.verdict.nearby import addresses_of, lines_about
 from llmprism.verdict.quotes import MAX_QUOTED
@@ -87,7 +87,7 @@ def _explain(case: Case, finding: Finding, effect: Effect | None) -> Judged:
     source = Source.BOTH if lines or sign is not None or effect is not None else Source.FLOWS
     if lines:
         cause, finding = _with_lines(case, finding, lines)
-        evidence.append(Evidence("log lines about it", sum(case.view.lines[at].count for at in lines), 0))
+        evidence.append(Evidence(LOG_LINES, sum(case.view.lines[at].count for at in lines), 0))
     seat = case.seat_at(case.address_of(finding))
     rank, node = (seat.rank, seat.node) if seat is not None else (None, None)
     suspects: tuple[NamedSuspect, ...] = ()

@@ -44,7 +44,19 @@ def test_another_run_of_the_same_pace_is_not_the_same_run() -> None:
     assert same is not None
     assert other is not None
     assert same.same_run
+    assert same.trusted
     assert not other.same_run
+
+
+def test_a_clock_far_off_is_trusted_only_for_the_same_run() -> None:
+    ends = step_ends(60)
+    far = 700 * SECOND
+    same = fit_clock(job_view([rank_view(0, ends, offset_ns=far)]), steps_of(ends))
+    other = fit_clock(job_view([rank_view(0, step_ends(60, seed=9), offset_ns=far)]), steps_of(ends))
+    assert same is not None
+    assert other is not None
+    assert same.trusted
+    assert not other.trusted
 
 
 def test_too_little_in_common_is_no_clock() -> None:

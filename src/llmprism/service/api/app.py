@@ -26,6 +26,7 @@ from llmprism import __version__
 from llmprism.errors import StoreError
 from llmprism.service.api.guard import Guard
 from llmprism.service.api.ingest import add_ingest, clean_producer, push_source
+from llmprism.service.api.job_logs import add_job_logs
 from llmprism.service.api.live import Live
 from llmprism.service.history import MAX_PAGE
 from llmprism.service.metrics import ServiceGauges, render
@@ -98,6 +99,7 @@ def create_app(live: Live, lifespan: Lifespan | None = None) -> FastAPI:
     _jobs(app, live)
     _findings(app, live)
     add_ingest(app, live)
+    add_job_logs(app, live)
     _events(app, live)
     _page(app)
     return app
