@@ -1,7 +1,8 @@
 """Many tenants for benchmarks of the service: copies of the bundled healthy capture, played in a loop.
 
 Every tenant has 16 GPUs and names of its own and stands at another point of the loop; the switches are shared. The loop
-is cut at the ends of steps, so that a job steps on evenly where it begins again.
+is cut at the ends of steps, so that a job steps on evenly where it begins again, and every message is moved by chance a
+little in each round: what repeats to the nanosecond is no job's step but a recording's end.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ ROOT = Path(__file__).parents[1]
 CAPTURE = ROOT / "examples" / "pp4dp2tp2"
 SECOND = 1_000_000_000
 BEGIN = 1_790_000_000 * SECOND
-SETUP_STEPS = 20
+SETUP_STEPS = 3
 """Steps at the beginning of the capture that are left out: its set-up."""
 
 APART_NS = 370_000_000
 """How far tenants are apart in the loop."""
+
+JITTER_NS = 3_000_000
+"""How far a message is moved by chance, at most: a two-hundredth of a step."""
 
 SLOWER = 4
 """How many times longer the messages of the slow NIC take."""
@@ -83,10 +87,14 @@ class Tenants:
         length = "length"
         if self._slow_ns is not None and start >= self._slow_ns:
             length = f"(CASE WHEN src = '{self._slow_src}' THEN {SLOWER} * length ELSE length END)"
-        now = f"at_ns + (({end} - at_ns) // {loop}) * {loop}"
+        far = 1_000 * loop  # division of integers rounds towards zero
+        round_of = f"(({end} + {far} - at_ns) // {loop} - 1000)"
+        chance = f"(hash(src, dst, at_ns // {JITTER_NS}, {round_of}) % {JITTER_NS})::BIGINT"
+        now = f"at_ns + {round_of} * {loop} - {chance}"
         return (
             f"SELECT {BEGIN} + now_ns - {length} AS start_ns, {BEGIN} + now_ns AS end_ns, src, dst, bytes, switches, "
-            f"sport, dport FROM (SELECT *, {now} AS now_ns FROM moved) WHERE now_ns > {start} AND {where}"
+            f"sport, dport FROM (SELECT *, {chance} AS chance, {now} AS now_ns FROM moved) "
+            f"WHERE now_ns + chance > {start} AND {where}"
         )
 
     def body(self, folder: Path, second: int, share: int = 0, shares: int = 1) -> tuple[Path, int]:

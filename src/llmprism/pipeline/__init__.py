@@ -42,6 +42,7 @@ def diagnose(
     *,
     method: str = "prism",
     with_events: bool = True,
+    with_facts: bool = True,
     window: Window | None = None,
     watched_until_ns: int | None = None,
     progress: Progress | None = None,
@@ -50,7 +51,8 @@ def diagnose(
 ) -> Report:
     """Everything the records say about the jobs in them.
 
-    `with_events=False` leaves the per-GPU events out, which are as many as the transfers; `progress` is called with the
+    `with_events=False` leaves the per-GPU events out, which are as many as the transfers, `with_facts=False` the facts
+    of the jobs; `progress` is called with the
     name of the stage and its share that is done (0..1). `window` is the time that was watched, where that is more than
     the records span, or `watched_until_ns` its end alone: then silence at its end counts. With `processes` copies of
     this process take part where there is much to do, which a process with threads of its own must not allow.
@@ -67,5 +69,12 @@ def diagnose(
     report_progress("transfers", 0.0)
     if isinstance(flows, FlowTable):
         flows = AssembledFlows(assemble_transfers(flows), flows.counts, flows.window, flows.congestion)
-    cluster = LocalCluster(flows, watched, with_events=with_events, processes=processes, find_layout=find_layout)
+    cluster = LocalCluster(
+        flows,
+        watched,
+        with_events=with_events,
+        with_facts=with_facts,
+        processes=processes,
+        find_layout=find_layout,
+    )
     return diagnose_cluster(cluster, topology, report_progress)

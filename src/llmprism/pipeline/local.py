@@ -81,6 +81,7 @@ class LocalCluster:
         window: Window,
         *,
         with_events: bool,
+        with_facts: bool = True,
         processes: Processes | None = None,
         find_layout: FindLayout = identify_layout,
     ) -> None:
@@ -89,7 +90,8 @@ class LocalCluster:
             transfers.addresses, transfers.pair_src, transfers.pair_dst, segments_of(transfers), flows.counts, window,
             flows.congestion,
         )  # fmt: skip
-        self._transfers, self._with_events, self._find_layout = transfers, with_events, find_layout
+        self._transfers, self._with_events, self._with_facts = transfers, with_events, with_facts
+        self._find_layout = find_layout
         forks = processes is not None and transfers.start_ns.size >= FORK_TRANSFERS
         self._processes = processes if forks and processes is not None else Processes()
         self._cut: tuple[Draft, TransferTable] | None = None
@@ -121,7 +123,11 @@ class LocalCluster:
     ) -> list[AnalysedJob]:
         found = self.jobs(draft, jobs)
         analyse = partial(
-            analyse_job, window=self.graph.window, with_events=self._with_events, find_layout=self._find_layout
+            analyse_job,
+            window=self.graph.window,
+            with_events=self._with_events,
+            with_facts=self._with_facts,
+            find_layout=self._find_layout,
         )
         processes = self._processes.for_work([_transfer_count(job) for job in found])
         if processes > 1:
@@ -148,11 +154,16 @@ class LocalCluster:
 
 
 def analyse_job(
-    job: Job, window: Window, *, with_events: bool, find_layout: FindLayout = identify_layout
+    job: Job,
+    window: Window,
+    *,
+    with_events: bool,
+    with_facts: bool = True,
+    find_layout: FindLayout = identify_layout,
 ) -> tuple[JobLayout, Timeline, JobState]:
     """What one job's own transfers say about it; needs nothing of the other jobs."""
     layout = find_layout(job)
-    timeline = reconstruct_timeline(job, layout, with_events=with_events)
+    timeline = reconstruct_timeline(job, layout, with_events=with_events, with_facts=with_facts)
     return layout, timeline, job_state(job, timeline, window)
 
 

@@ -83,7 +83,8 @@ class StoreSettings:
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
     """In seconds; see `windows.WindowRules`. `idle_after_s`: without any record for so long, time passes anyway.
-    `busy`: share of the time that making windows may take before they are made less often."""
+    `busy`: share of the time that making windows may take before they are made less often; `per_million_s`: processor
+    time that they may take per million records, once a window takes more than 0.6 s."""
 
     length_s: float = 60.0
     hop_s: float = 4.0
@@ -94,6 +95,7 @@ class WindowSettings:
     future_s: float = 300.0
     max_records: int = 6_000_000
     busy: float = 0.3
+    per_million_s: float = 1.3
 
     def rules(self) -> WindowRules:
         return WindowRules(
@@ -103,6 +105,7 @@ class WindowSettings:
             steps=self.steps,
             longest=int(self.longest_s * SECOND),
             busy=self.busy,
+            per_million=int(self.per_million_s * SECOND),
         )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -23,20 +23,21 @@ from typing import Final
 from llmprism.errors import LLMPrismError
 from llmprism.ingest import read_topology
 from llmprism.model.flows import FlowTable, InputCounts, Window
-from llmprism.model.live import FindingPhase, LiveState, RunLife
+from llmprism.model.live import FindingPhase, RunLife
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
+from llmprism.service.checks import STANDING, Sent, SentSince, last_sent, newcomers, undecided, wanted_runs
 from llmprism.service.clocks import ACTIVE_NS, LONG_BATCH_NS
 from llmprism.service.config import Config
 from llmprism.service.joblogs.settings import JobLogs
 from llmprism.service.layout_memory import LayoutMemory, documents_due
 from llmprism.service.looks import Look
 from llmprism.service.messages import messages_of
-from llmprism.service.picture import layout_documents, picture_document, summary_document
+from llmprism.service.picture import check_document, layout_documents, picture_document, summary_document
 from llmprism.service.reading import affordable, read_members, read_window
 from llmprism.service.runs import is_settled, stop_silence
-from llmprism.service.silence import activity, gap_of, marked, silent_groups, unreported
+from llmprism.service.silence import gap_of, marked, silent_groups, unreported
 from llmprism.service.store import Store, WindowResult
 from llmprism.service.tracker import Changes, TrackerState, track
 from llmprism.service.windows import (
@@ -60,7 +61,8 @@ IDLE_WINDOWS: Final = 3
 IDLE_INTERVALS: Final = 3
 """A source is idle after so many of its usual intervals without a batch."""
 
-STANDING: Final = (LiveState.STALLED, LiveState.HUNG)
+WHOLE: Final = 0.5
+"""Share of all addresses from which looks at single runs cost as much as a window of everybody."""
 
 
 class TopologyFile:
@@ -101,7 +103,9 @@ class Evaluator:
         self._latest_seen: tuple[int, int] = (0, 0)
         self._latest_seen_at = self._elapsed_ns()
         self._took_ns = self._last_cost_ns = 0
-        self._checked = 0
+        self._addresses: frozenset[str] = frozenset()
+        self._rates: dict[str, float] = {}
+        self._sent = SentSince()
         self._topology = TopologyFile(config.topology.file)
         self._layouts = LayoutMemory()
         self._logs = JobLogs.of(config, store)
@@ -131,9 +135,7 @@ class Evaluator:
         coming = self._store.next_after(self._plan.next_end - 1)
         window = due_window(self._plan, mark, coming, self._rules)
         if window is None:
-            window = self._early_window(mark)
-        if window is None:
-            return False
+            return self._check(mark, latest)
         window = self._left_out(window, mark)
         self._make(window, mark, latest)
         return True
@@ -173,19 +175,60 @@ class Evaluator:
     def _longest(self) -> int:
         return max((run.reach_ns for run in self._state.runs if run.state.alive), default=0) or self._rules.length
 
-    def _early_window(self, mark: int) -> Window | None:
-        """A window before its time where a run has fallen silent since the last one: a hang must be told soon, also
-        where windows are made seldom."""
+    def _check(self, mark: int, latest: int) -> bool:
+        """Between two windows that are made seldom: looks at the runs that have changed, or makes the window of
+        everybody at once where there is somebody new. False where no check is due."""
         end = check_ends(self._plan, mark, self._rules)
-        if not end or end == self._checked:
-            return None
-        self._checked = end
-        runs = [run for run in self._state.runs if run.state.alive and is_settled(run) and run.state not in STANDING]
-        start = self._plan.last_end
+        if not end:
+            return False
+        begun = time.monotonic()
+        start, window = self._plan.last_end, Window(end - self._rules.length, end)
         through = self._store.passed_at(end + self._rules.lateness)
-        last = activity(self._store.segments(start, end, through), runs, start, end)
-        silent = [run for run in runs if end - max(run.silent_since_ns, last.get(run.id, 0)) >= stop_silence(run)]
-        return Window(end - self._rules.length, end) if silent else None
+        if self._sent.start_ns != start:
+            self._sent.begin(start)
+        since = self._sent.end_ns
+        segments = self._store.segments(since, end, through)
+        sent = self._sent.read(segments, end)
+        wanted = wanted_runs(self._state.runs, self._state.lives, sent, self._rates, start, end, self._rules)
+        asked = sum(len(run.members) for run in wanted)
+        if asked > WHOLE * len(self._addresses) or newcomers(sent, self._addresses) or undecided(self._state.lives):
+            self._make(window, mark, latest)
+            return True
+        topology = self._topology.refresh()
+        look = self._look_at(wanted, self._rules.length, window, through, topology) if wanted else None
+        looks = [look] if look is not None else []
+        looks += self._longer_looks(window, through, topology, silent_only=True)
+        state, changes = self._judged(looks, wanted, sent, through) if looks else (self._state, Changes())
+        result = WindowResult(
+            start_ns=since,
+            end_ns=end,
+            records=sum(segment.records for segment in segments),
+            through_seq=through,
+            wall_ns=self._wall_ns(),
+            took_ms=int(1000 * (time.monotonic() - begun)),
+            summary=check_document(state, f"a check between two windows; jobs looked at: {len(wanted)}"),
+            picture=None,
+            layouts=layout_documents(looks, changes.followed, documents_due(self._state, state, window, self._plan)),
+            changes=changes,
+            tracker=state,
+            plan=replace(self._plan, mark_ns=latest, checked_ns=end),
+            messages=messages_of(changes, self._config.alerts, window, topology),
+        )
+        self._commit(result, len(looks))
+        return True
+
+    def _judged(
+        self, looks: list[Look], wanted: Sequence[RunLife], sent: Mapping[str, Sent], through: int
+    ) -> tuple[TrackerState, Changes]:
+        """What looks at some runs change. Of the others only their activity is known, and nothing is concluded."""
+        looked = {run.id for run in wanted}
+        active = tuple(run if run.id in looked else _active(run, sent) for run in self._state.runs)
+        state, changes, _ = self._tracked(replace(self._state, runs=active), looks, through)
+        judged = {run for one in changes.followed for run in one.values()}
+        before = {run.id: run for run in self._state.runs if run.id not in judged}
+        runs = tuple(before.get(run.id, run) for run in state.runs)
+        changed = tuple(run for run in changes.runs if run.id in judged)
+        return replace(state, runs=runs), replace(changes, runs=changed)
 
     def _left_out(self, window: Window, mark: int) -> Window:
         """The latest due window where the machine cannot keep up at all, else this one. What is left out is counted."""
@@ -209,13 +252,15 @@ class Evaluator:
         base, note = self._base_look(window, through, topology)
         looks = [base, *self._longer_looks(window, through, topology)]
         report = base.report
-        state, changes, unwatched = self._tracked(looks, through)
+        state, changes, unwatched = self._tracked(self._state, looks, through)
+        self._remember(report, changes.report_run)
         if unwatched:
             names = ", ".join(sorted(unwatched)[:3])
             more = f" and {len(unwatched) - 3} more" if len(unwatched) > 3 else ""
             note = note or f"nobody reports on {names}{more} any more: look at their collector"
         self._note_cost(time.process_time_ns() - begun_cpu)
-        plan = replace(following(window, mark, self._took_ns, self._rules), mark_ns=latest)
+        plan = following(window, mark, self._took_ns, self._rules, report.input.records)
+        plan = replace(plan, mark_ns=latest)
         took = int(1000 * (time.monotonic() - begun))
         result = WindowResult(
             start_ns=window.start_ns,
@@ -232,18 +277,14 @@ class Evaluator:
             plan=plan,
             messages=messages_of(changes, self._config.alerts, window, topology, self._state.lives),
         )
+        self._commit(result, len(looks))
+
+    def _commit(self, result: WindowResult, looks: int) -> None:
         self._store.commit_window(result)
-        self._state, self._plan = state, plan
-        log.info(
-            "window",
-            extra={
-                "end_ns": window.end_ns,
-                "records": report.input.records,
-                "jobs": len(report.jobs),
-                "looks": len(looks),
-                "took_ms": took,
-            },
-        )
+        self._state, self._plan = result.tracker, result.plan
+        about = {"end_ns": result.end_ns, "records": result.records, "looks": looks, "took_ms": result.took_ms}
+        log.info("check" if result.picture is None else "window", extra=about)
+        changes = result.changes
         for life in changes.findings:
             if life.id in changes.opened or life.id in changes.closed:
                 log.warning("finding", extra={"id": life.id, "phase": life.phase.value, "what": life.finding.summary})
@@ -253,11 +294,19 @@ class Evaluator:
         is counted, because a machine that is busy otherwise must not change which windows are made."""
         self._took_ns, self._last_cost_ns = min(cpu_ns, self._last_cost_ns), cpu_ns
 
-    def _tracked(self, looks: list[Look], through: int) -> tuple[TrackerState, Changes, frozenset[str]]:
+    def _remember(self, report: Report, report_run: dict[str, str]) -> None:
+        """Who was there and how much each run sent, for the checks that follow."""
+        self._addresses = frozenset(report.addresses)
+        seconds = max(report.window.seconds, 1e-3)
+        whole = {job.job.id: float(job.job.transfers.bytes.sum()) / seconds for job in report.jobs}
+        self._rates = {report_run[name]: rate for name, rate in whole.items() if name in report_run}
+
+    def _tracked(
+        self, before: TrackerState, looks: list[Look], through: int
+    ) -> tuple[TrackerState, Changes, frozenset[str]]:
         """What these looks change, without concluding anything about runs that nobody reports on."""
         window = looks[0].window
         segments = self._store.segments(window.start_ns, window.end_ns, through)
-        before = self._state
         gap = gap_of(segments)
         living = [run.id for run in before.runs if run.state.alive]
         if gap is not None and len(living) > 1:
@@ -281,31 +330,40 @@ class Evaluator:
         report, failed = self._report(read_window(segments, window), window, topology)
         return Look(report, self._rules.length), note or failed
 
-    def _longer_looks(self, window: Window, through: int, topology: Topology | None) -> list[Look]:
-        """Looks at the slow jobs whose time has come, one per length; shorter where there are too many records."""
-        made = []
-        for length, runs in self._due_looks(window.end_ns):
-            members = sorted({name for run in runs for name in run.members})
-            flows, reach = None, length
-            while flows is None and reach > self._rules.length:
-                longer = Window(window.end_ns - reach, window.end_ns)
-                segments = self._store.segments(longer.start_ns, longer.end_ns, through)
-                most = self._config.windows.max_records
-                flows, _ = read_members(segments, longer, members, self._store.incoming, most)
-                reach //= 2
-            if flows is not None:
-                report, _ = self._report(flows, longer, topology)
-                made.append(Look(report, length, frozenset(run.id for run in runs)))
-        return made
+    def _longer_looks(
+        self, window: Window, through: int, topology: Topology | None, *, silent_only: bool = False
+    ) -> list[Look]:
+        """Looks at the slow jobs whose time has come, one per length."""
+        due = self._due_looks(window.end_ns, silent_only=silent_only)
+        looks = (self._look_at(runs, length, window, through, topology) for length, runs in due)
+        return [look for look in looks if look is not None]
 
-    def _due_looks(self, end_ns: int) -> list[tuple[int, list[RunLife]]]:
+    def _look_at(
+        self, runs: Sequence[RunLife], length: int, window: Window, through: int, topology: Topology | None
+    ) -> Look | None:
+        """A look at the records of these runs alone; a shorter one where there are too many."""
+        members = sorted({name for run in runs for name in run.members})
+        flows, reach, least = None, length, min(length, 2 * self._rules.length)
+        while flows is None and reach >= least:
+            longer = Window(window.end_ns - reach, window.end_ns)
+            segments = self._store.segments(longer.start_ns, longer.end_ns, through)
+            most = self._config.windows.max_records
+            flows, _ = read_members(segments, longer, members, self._store.incoming, most)
+            reach //= 2
+        if flows is None:
+            return None
+        report, _ = self._report(flows, longer, topology)
+        return Look(report, length, frozenset(run.id for run in runs))
+
+    def _due_looks(self, end_ns: int, *, silent_only: bool) -> list[tuple[int, list[RunLife]]]:
         """(length, runs) of the looks to be made now: at their own hop, and at once where a run has fallen silent."""
         due: dict[int, list[RunLife]] = {}
         for run in self._state.runs:
             if not run.state.alive or run.reach_ns <= self._rules.length:
                 continue
             silent = end_ns - run.silent_since_ns >= stop_silence(run) and run.state not in STANDING
-            if look_due(run.reach_ns, self._plan, end_ns, self._rules) or (silent and is_settled(run)):
+            timely = not silent_only and look_due(run.reach_ns, self._plan, end_ns, self._rules)
+            if timely or (silent and is_settled(run)):
                 due.setdefault(run.reach_ns, []).append(run)
         return sorted(due.items())
 
@@ -317,10 +375,17 @@ class Evaluator:
             return empty, ""
         self._layouts.begin(window)
         try:
-            report = diagnose(flows, topology, with_events=False, window=window, find_layout=self._layouts.layout_of)
+            report = diagnose(
+                flows, topology, with_events=False, with_facts=False, window=window, find_layout=self._layouts.layout_of
+            )
             self._layouts.end(report)
             return report if self._logs is None else self._logs.explainer.explain(report), ""
         except (LLMPrismError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             log.exception("a window could not be diagnosed", extra={"end_ns": window.end_ns})
             self._store.add_counts("service", [("windows_failed", "", 1)])
             return empty, f"this window could not be diagnosed ({type(error).__name__}); the next one is tried"
+
+
+def _active(run: RunLife, sent: Mapping[str, Sent]) -> RunLife:
+    """The run with its latest activity."""
+    return replace(run, silent_since_ns=max(run.silent_since_ns, last_sent(sent, run).last_ns))

@@ -92,11 +92,14 @@ def follow_findings(
     judged: frozenset[str],
     looked: frozenset[str],
     window: Window,
+    *,
+    everybody: bool = True,
 ) -> tuple[tuple[FindingLife, ...], tuple[FindingLife, ...]]:
     """(all lives to keep in mind, those that changed) after this round of looks.
 
     `judged` are the runs of which a look shows enough steps: with fewer, nothing new is believed of them. `looked` are
-    the runs that were looked at: what is known about others is neither seen nor missed.
+    the runs that were looked at: what is known about others is neither seen nor missed. Without `everybody` there were
+    looks at some runs only: nothing is missed of findings about several jobs or about jobs that are gone.
     """
     by_id = {run.id: run for run in runs}
     after: dict[str, FindingLife] = {life.id: life for life in lives}
@@ -123,7 +126,7 @@ def follow_findings(
     for key, life in list(after.items()):
         if key in sighted:
             life = replace(life, slow=_slower(life.finding, runs))
-        if life.finding.job is None or life.finding.job in looked or not _is_alive(life, by_id):
+        if life.finding.job in looked or (everybody and (life.finding.job is None or not _is_alive(life, by_id))):
             life = _judged(life, key in sighted, by_id, runs, window)
         after[key] = life
     longest = max((run.reach_ns for run in runs), default=0)

@@ -7,6 +7,7 @@ show a run in pieces, a longer one several pieces as one job: a job whose member
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -25,10 +26,15 @@ def match(members: Mapping[str, tuple[str, ...]], runs: Sequence[RunLife]) -> di
     """Job id → run id: greatest agreement first; the living before the dead, the latest before older ones."""
     pairs = []
     sets = [(run, frozenset(run.members)) for run in runs]
+    runs_of: dict[str, list[int]] = {}
+    for number, (_, there) in enumerate(sets):
+        for address in there:
+            runs_of.setdefault(address, []).append(number)
     for name, names in members.items():
         here = frozenset(names)
-        for run, there in sets:
-            common = len(here & there)
+        shared = Counter(number for address in here for number in runs_of.get(address, ()))
+        for number, common in shared.items():
+            run, there = sets[number]
             agreement = common / max(len(here) + len(there) - common, 1)
             if agreement >= SAME_JOB:
                 pairs.append((-agreement, not run.state.alive, -run.first_ns, name, run.id))

@@ -17,7 +17,7 @@ from llmprism.report.json_report import document
 from llmprism.service.looks import Look
 from llmprism.service.tracker import TrackerState
 
-__all__ = ["LAYOUT_KEYS", "layout_documents", "picture_document", "summary_document"]
+__all__ = ["LAYOUT_KEYS", "check_document", "layout_documents", "picture_document", "summary_document"]
 
 LAYOUT_KEYS: Final = ("layout", "groups", "pipelines", "confidence", "notes")
 """What a run's document takes over from the report of a look."""
@@ -82,6 +82,20 @@ def summary_document(report: Report, state: TrackerState, note: str) -> dict[str
         "open": sum(life.phase is FindingPhase.OPEN for life in state.lives),
         "used": report.input.used,
         "dropped": dict(report.input.dropped),
+        "note": note,
+    }
+
+
+def check_document(state: TrackerState, note: str) -> dict[str, Any]:
+    """The same for a check between two windows."""
+    alive = [run for run in state.runs if run.state.alive]
+    return {
+        "jobs": len(alive),
+        "gpus": sum(len(run.members) for run in alive),
+        "states": {run.id: run.state.value for run in alive},
+        "open": sum(life.phase is FindingPhase.OPEN for life in state.lives),
+        "used": 0,
+        "dropped": {},
         "note": note,
     }
 

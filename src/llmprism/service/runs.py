@@ -124,7 +124,8 @@ def follow_runs(
     follow = _Follow(runs, candidates, looks[0], troubled, rules, taken, unwatched)
     for look in looks:
         follow.sighted(look)
-    follow.unsighted()
+    if looks[0].runs is None:
+        follow.unsighted()
     return follow.update()
 
 

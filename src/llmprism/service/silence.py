@@ -19,11 +19,10 @@ import duckdb
 
 from llmprism.ingest.database import Database, open_database
 from llmprism.model.live import LiveState, RunLife
-from llmprism.service.looks import TRAINING_BYTES
 from llmprism.service.store import Segment
 from llmprism.service.windows import SECOND
 
-__all__ = ["TOGETHER_NS", "activity", "gap_of", "marked", "silent_groups", "unreported"]
+__all__ = ["TOGETHER_NS", "gap_of", "marked", "silent_groups", "unreported"]
 
 TOGETHER_NS: Final = 3 * SECOND
 """Runs that fall silent within this time of each other did so together."""
@@ -69,25 +68,6 @@ def silent_groups(before: Sequence[RunLife], after: Sequence[RunLife], end_ns: i
         for group in groups
         if len(group) > 1 and any(run.state in _STOPPED and old[run.id] not in _STOPPED for run in group)
     ]
-
-
-def activity(segments: Sequence[Segment], runs: Sequence[RunLife], start_ns: int, end_ns: int) -> dict[str, int]:
-    """Run → end of its last training message in (start, end], for the runs that have one. One scan, no diagnosis."""
-    files = [segment.path for segment in segments if segment.path.exists()]
-    if not files or not runs:
-        return {}
-    members = [(name, run.id) for run in runs for name in run.members]
-    try:
-        with open_database() as (connection, _):
-            _members_table(connection, members)
-            rows = connection.execute(
-                f"SELECT run, max(end_ns) FROM read_parquet([{_listed(files)}], union_by_name=true) "
-                "JOIN mine USING (src) "
-                f"WHERE end_ns > {start_ns} AND end_ns <= {end_ns} AND bytes >= {TRAINING_BYTES} GROUP BY run"
-            ).fetchall()
-    except duckdb.Error:
-        return {}
-    return {run: int(last) for run, last in rows}
 
 
 def unreported(segments: Sequence[Segment], group: Sequence[RunLife]) -> frozenset[str]:

@@ -48,8 +48,9 @@ def track(
     taken: Callable[[str], bool] = nobody,
     unwatched: frozenset[str] = frozenset(),
 ) -> tuple[TrackerState, Changes]:
-    """The state after this round of looks, and what changed; the first look is the base one. `unwatched` are the runs
-    that nobody reports on now. Pure: the same looks give the same states."""
+    """The state after this round of looks, and what changed; the first look is the base one, where there is one (a
+    check between two windows looks at some runs only, and says nothing of the others). `unwatched` are the runs that
+    nobody reports on now. Pure: the same looks give the same states."""
     runs = follow_runs(state.runs, state.candidates, looks, _troubled(state.lives), rules, taken, unwatched)
     settled = {run.id for run in runs.runs if is_settled(run)}
     sightings: list[Sighting] = []
@@ -63,7 +64,10 @@ def track(
         )
     looked = frozenset(run for followed in runs.followed for run in followed.values())
     window = looks[0].window
-    lives, changed = follow_findings(state.lives, sightings, runs.runs, frozenset(judged), looked, window)
+    everybody = looks[0].runs is None
+    lives, changed = follow_findings(
+        state.lives, sightings, runs.runs, frozenset(judged), looked, window, everybody=everybody
+    )
     before = {life.id: life.phase for life in state.lives}
     followed_runs, slowed = _slowed_by(runs.runs, lives, window.end_ns)
     moved = {move.run for move in slowed}

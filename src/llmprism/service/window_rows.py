@@ -24,7 +24,8 @@ __all__ = ["WindowResult", "write_window"]
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
-    """All that one window leaves behind. `picture` is the latest state of everything, for the page."""
+    """All that one window leaves behind. `picture` is the latest state of everything, for the page; None where only
+    some jobs were looked at, and the last one stays."""
 
     start_ns: int
     end_ns: int
@@ -33,7 +34,7 @@ class WindowResult:
     wall_ns: int
     took_ms: int
     summary: Mapping[str, Any]
-    picture: Mapping[str, Any]
+    picture: Mapping[str, Any] | None
     layouts: Mapping[str, Any]
     changes: Changes
     tracker: TrackerState
@@ -43,7 +44,8 @@ class WindowResult:
 
 def write_window(connection: Connection, result: WindowResult) -> None:
     put_state(connection, "tracker", encode_state(result.tracker, result.plan))
-    put_state(connection, "picture", _json(result.picture))
+    if result.picture is not None:
+        put_state(connection, "picture", _json(result.picture))
     put_state(connection, "revision", str(int(get_state(connection, "revision") or 0) + 1))
     window = {
         "end_ns": result.end_ns,

@@ -4,10 +4,11 @@ The watermark is how far the sources that agree have come (`clocks`), less the l
 when the watermark has passed its end. Windows end at multiples of the hop and have one length. A gap without records is
 jumped over in one go.
 
-The hop is as short as the machine can afford: it grows while windows take more than their share of it, or while too
-many of them are due at once (a file of five minutes arrives). It never grows beyond half a window, so that no time is
-left out. Where it is longer than the base hop, the runs' activity is checked in between (`check_ends`): a window is
-made at once when one has fallen silent.
+The hop is as short as the machine can afford: it grows while windows take more than their share of it, while too
+many of them are due at once (a file of five minutes arrives), and, once windows take so much that it matters, while
+they take more than their budget per record. It never grows beyond three quarters of a window, so that no time is left
+out. Where it is longer than the base hop, everybody's activity is checked in between (`check_ends`, `checks`), and runs
+that have changed get looks of their own at once.
 
 A job whose steps do not show in one window gets looks of its own: at its own records only, over a span that doubles
 until enough steps show. A look twice as long is made half as often, so that all lengths cost the same per second. A
@@ -42,6 +43,9 @@ __all__ = [
 
 SECOND: Final = 1_000_000_000
 
+LONGEST_HOP: Final = 0.75
+"""Share of a window by which the next one moves at most: eight steps fit into a window, two of them into the rest."""
+
 CATCH_UP_NS: Final = 30 * SECOND
 """Work that may be due at once before the hop grows: windows are then at most this far behind."""
 
@@ -54,6 +58,7 @@ class WindowRules:
     15 s in which a hang must be told. `lateness`: exporters flush every second or two. `steps`: the methods need about
     eight steps to tell a slow step from a usual one. `longest`: ten steps of the longest step known (46.6 s), twice.
     `busy`: share of a hop that making its window may take; the rest of the time is the intake's and other programs'.
+    `per_million`: processor time that windows may take per million records, where one takes more than `idle` of a hop.
     """
 
     length: int = 60 * SECOND
@@ -62,16 +67,19 @@ class WindowRules:
     steps: int = 8
     longest: int = 960 * SECOND
     busy: float = 0.3
+    per_million: int = 13 * SECOND // 10
+    idle: float = 0.15
 
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """Where the service stands: the end of the next window (0: no record yet) and of the last one that was made, and
-    the watermark that it was made behind."""
+    """Where the service stands: the end of the next window (0: no record yet) and of the last one that was made, the
+    watermark that it was made behind, and the end of the last check since."""
 
     next_end: int = 0
     last_end: int = 0
     mark_ns: int = 0
+    checked_ns: int = 0
 
 
 def watermark(latest_end_ns: int, rules: WindowRules) -> int:
@@ -104,25 +112,32 @@ def due_window(plan: WindowPlan, mark_ns: int, next_record_ns: int | None, rules
     return Window(end - rules.length, end)
 
 
-def affordable_hop(behind_ns: int, took_ns: int, rules: WindowRules) -> int:
-    """The shortest hop for which windows that take so long each keep up, given how far behind they are."""
+def affordable_hop(behind_ns: int, took_ns: int, rules: WindowRules, records: int = 0) -> int:
+    """The shortest hop for which windows of so many records that take so long each keep up, given how far behind they
+    are, and stay within their budget."""
     hop = rules.hop
-    most = max(rules.hop, rules.length // 2 // rules.hop * rules.hop)
-    while hop < most and (took_ns > rules.busy * hop or behind_ns / hop * took_ns > CATCH_UP_NS):
+    most = max(rules.hop, int(LONGEST_HOP * rules.length) // rules.hop * rules.hop)
+    budget = rules.per_million * records / 1e6 / rules.length if took_ns > rules.idle * rules.hop else 0.0
+
+    def too_short() -> bool:
+        busy = took_ns > rules.busy * hop or behind_ns / hop * took_ns > CATCH_UP_NS
+        return busy or (budget > 0.0 and took_ns > budget * hop)
+
+    while hop < most and too_short():
         hop = min(2 * hop, most)
     return hop
 
 
 def check_ends(plan: WindowPlan, mark_ns: int, rules: WindowRules) -> int:
-    """The latest multiple of the base hop between the last window and the next one that the watermark has passed; 0
-    where there is none."""
+    """The latest multiple of the base hop between the last window or check and the next window that the watermark has
+    passed; 0 where there is none."""
     end = min(mark_ns, plan.next_end - 1) // rules.hop * rules.hop
-    return end if plan.last_end and end > plan.last_end else 0
+    return end if plan.last_end and end > max(plan.last_end, plan.checked_ns) else 0
 
 
-def following(done: Window, mark_ns: int, took_ns: int, rules: WindowRules) -> WindowPlan:
-    """The plan after a window that took so long to make, with the watermark where it is."""
-    hop = affordable_hop(max(0, mark_ns - done.end_ns), took_ns, rules)
+def following(done: Window, mark_ns: int, took_ns: int, rules: WindowRules, records: int = 0) -> WindowPlan:
+    """The plan after a window of so many records that took so long to make, with the watermark where it is."""
+    hop = affordable_hop(max(0, mark_ns - done.end_ns), took_ns, rules, records)
     return WindowPlan(_next_multiple(done.end_ns + 1, hop), done.end_ns, mark_ns)
 
 

@@ -71,7 +71,15 @@ def test_a_fast_machine_keeps_the_hop_whatever_the_number_of_records():
 def test_many_windows_due_at_once_are_fewer_and_still_overlap():
     assert affordable_hop(300 * SECOND, SECOND // 10, RULES) == RULES.hop, "cheap windows are all made"
     hop = affordable_hop(300 * SECOND, 5 * SECOND, RULES)
-    assert RULES.hop < hop <= RULES.length // 2
+    assert RULES.hop < hop <= 0.75 * RULES.length
+
+
+def test_dear_windows_keep_to_their_budget_per_record():
+    """A window of a million records that takes a second may be made once per 46 s (1.3 s per million), not once per
+    4 s; one that takes half a second is nothing to save at."""
+    assert affordable_hop(0, SECOND, RULES, 1_000_000) == 44 * SECOND
+    assert affordable_hop(0, SECOND // 2, RULES, 1_000_000) == RULES.hop
+    assert affordable_hop(0, SECOND, RULES, 20_000_000) == RULES.hop, "cheap for so many records"
 
 
 def test_windows_begin_also_with_a_record_of_1970():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from llmprism.model.flows import InputCounts, Window
+from llmprism.model.live import RunLife
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
@@ -44,23 +45,24 @@ class SharedEvaluator(Evaluator):
         report, failed = self._shared_report(self._shares(segments, window), window, topology)
         return Look(report, self._rules.length), note or failed
 
-    def _longer_looks(self, window: Window, through: int, topology: Topology | None) -> list[Look]:
-        made = []
-        for length, runs in self._due_looks(window.end_ns):
-            names = sorted({name for run in runs for name in run.members})
-            members = Members(tuple(names), tuple(places_of(names, address_places(topology))))
-            reach, shares, longer = length, list[Share](), window
-            while not shares and reach > self._rules.length:
-                longer = Window(window.end_ns - reach, window.end_ns)
-                segments = self._store.segments(longer.start_ns, longer.end_ns, through)
-                shares = self._shares(segments, longer, members)
-                if sum(share.records for share in shares) > self._config.windows.max_records:
-                    shares = []
-                reach //= 2
-            if shares:
-                report, _ = self._shared_report(shares, longer, topology)
-                made.append(Look(report, length, frozenset(run.id for run in runs)))
-        return made
+    def _look_at(
+        self, runs: Sequence[RunLife], length: int, window: Window, through: int, topology: Topology | None
+    ) -> Look | None:
+        names = sorted({name for run in runs for name in run.members})
+        members = Members(tuple(names), tuple(places_of(names, address_places(topology))))
+        reach, shares, longer = length, list[Share](), window
+        least = min(length, 2 * self._rules.length)
+        while not shares and reach >= least:
+            longer = Window(window.end_ns - reach, window.end_ns)
+            segments = self._store.segments(longer.start_ns, longer.end_ns, through)
+            shares = self._shares(segments, longer, members)
+            if sum(share.records for share in shares) > self._config.windows.max_records:
+                shares = []
+            reach //= 2
+        if not shares:
+            return None
+        report, _ = self._shared_report(shares, longer, topology)
+        return Look(report, length, frozenset(run.id for run in runs))
 
     def _shares(self, segments: list[Segment], window: Window, members: Members | None = None) -> list[Share]:
         paths = [str(segment.path.relative_to(self._flows)) for segment in segments]
@@ -116,6 +118,13 @@ class Worker:
         if flows is None:
             return encode_piece(Report(share.window, InputCounts(0, 0), (), (), ()))
         self._layouts.begin(share.window)
-        report = diagnose(flows, topology, with_events=False, window=share.window, find_layout=self._layouts.layout_of)
+        report = diagnose(
+            flows,
+            topology,
+            with_events=False,
+            with_facts=False,
+            window=share.window,
+            find_layout=self._layouts.layout_of,
+        )
         self._layouts.end(report)
         return encode_piece(report)

@@ -1,0 +1,136 @@
+"""Between two windows: who needs to be looked at now.
+
+Where windows are dear they are made seldom (`windows.affordable_hop`), and in between one scan of the new records says
+when each address last sent something and how much. A run gets a look of its own at once where it fell silent, goes on
+again or sends less than it used to, and while something about it is undecided. Addresses that nobody has seen before
+are a new job, which only a window of everybody can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+
+from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife
+from llmprism.service.looks import TRAINING_BYTES
+from llmprism.service.runs import is_settled, stop_silence
+from llmprism.service.store import Segment
+from llmprism.service.windows import SECOND, WindowRules
+
+__all__ = ["STANDING", "Sent", "SentSince", "last_sent", "newcomers", "undecided", "wanted_runs"]
+
+STANDING: Final = (LiveState.STALLED, LiveState.HUNG)
+
+LESS: Final = 0.9
+"""Share of its usual bytes below which a run sends less than it used to..."""
+
+LESS_STEPS: Final = 2.0
+"""...if this many steps' worth is missing too: bytes come in bursts."""
+
+OPEN_HOPS: Final = 3
+"""A run with an open finding, or one that stands still but for a few messages, is looked at every so many hops."""
+
+YOUNG_HOPS: Final = 2
+"""The same for a run whose steps have not shown plainly twice."""
+
+NEWCOMERS: Final = 2
+"""Addresses that nobody has seen before that are worth a window of everybody: a job has two at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What an address, or a run, has sent: when its last training message ended, and the bytes of all of them."""
+
+    last_ns: int = 0
+    bytes: int = 0
+
+
+class SentSince:
+    """What everybody has sent since the last window. Every record is read once; nothing is diagnosed."""
+
+    def __init__(self) -> None:
+        self._database = duckdb.connect(config={"threads": 1, "autoload_known_extensions": "false"})
+        self._sent: dict[str, Sent] = {}
+        self.start_ns = self.end_ns = 0
+
+    def begin(self, start_ns: int) -> None:
+        self._sent = {}
+        self.start_ns = self.end_ns = start_ns
+
+    def read(self, segments: Sequence[Segment], end_ns: int) -> Mapping[str, Sent]:
+        """What each address has sent from the beginning to this time, given the segments with what is new."""
+        for name, last, size in self._new(segments, end_ns):
+            before = self._sent.get(name, Sent())
+            self._sent[name] = Sent(max(last, before.last_ns), size + before.bytes)
+        self.end_ns = end_ns
+        return self._sent
+
+    def _new(self, segments: Sequence[Segment], end_ns: int) -> list[tuple[str, int, int]]:
+        """(address, end of its last message, bytes) of the new records; none where a segment cannot be read."""
+        files = [segment.path for segment in segments if segment.path.exists()]
+        if not files:
+            return []
+        listed = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+        try:
+            return self._database.execute(
+                f"SELECT src, max(end_ns), sum(bytes)::BIGINT FROM read_parquet([{listed}], union_by_name=true) "
+                f"WHERE end_ns > {self.end_ns} AND end_ns <= {end_ns} AND bytes >= {TRAINING_BYTES} GROUP BY src"
+            ).fetchall()
+        except duckdb.Error:
+            return []
+
+
+def last_sent(sent: Mapping[str, Sent], run: RunLife) -> Sent:
+    """The same for a run."""
+    found = [sent[name] for name in run.members if name in sent]
+    return Sent(max((one.last_ns for one in found), default=0), sum(one.bytes for one in found))
+
+
+def newcomers(sent: Mapping[str, Sent], known: frozenset[str]) -> bool:
+    return sum(name not in known for name in sent) >= NEWCOMERS
+
+
+def undecided(lives: Sequence[FindingLife]) -> bool:
+    """Is a finding about no single job waiting for its second sighting?"""
+    return any(life.phase is FindingPhase.PENDING and life.finding.job is None for life in lives)
+
+
+def wanted_runs(
+    runs: Sequence[RunLife],
+    lives: Sequence[FindingLife],
+    sent: Mapping[str, Sent],
+    rates: Mapping[str, float],
+    start_ns: int,
+    end_ns: int,
+    rules: WindowRules,
+) -> list[RunLife]:
+    """The runs to be looked at now, given what everybody sent in (start, end]. `rates` are the bytes per second that
+    runs used to send."""
+    hops = end_ns // rules.hop
+    pending = {life.finding.job for life in lives if life.phase is FindingPhase.PENDING}
+    opened = {life.finding.job for life in lives if life.phase is FindingPhase.OPEN}
+    found = []
+    for run in runs:
+        if not run.state.alive or run.reach_ns > rules.length:
+            continue
+        own = last_sent(sent, run)
+        if not is_settled(run):
+            wanted = hops % YOUNG_HOPS == 0
+        elif run.state in STANDING:
+            wanted = own.last_ns > run.silent_since_ns and hops % OPEN_HOPS == 0
+        else:
+            silence = end_ns - max(run.silent_since_ns, own.last_ns)
+            less = _sends_less(run, own, rates.get(run.id, 0.0), end_ns - start_ns)
+            wanted = silence >= stop_silence(run) or less or (run.id in opened and hops % OPEN_HOPS == 0)
+        if wanted or run.id in pending:
+            found.append(run)
+    return found
+
+
+def _sends_less(run: RunLife, own: Sent, rate: float, span_ns: int) -> bool:
+    usual = rate * span_ns / SECOND
+    burst = rate * LESS_STEPS * run.period_ns / SECOND
+    return own.bytes < LESS * usual and own.bytes < usual - burst

@@ -1,0 +1,93 @@
+"""Where windows are dear: checks in between, and looks at single jobs."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from llmprism.ingest.accept import TimeBounds, accept_flows
+from llmprism.model.live import FindingPhase, LiveState
+from llmprism.service.config import Config
+from llmprism.service.evaluator import Evaluator
+from llmprism.service.history import History
+from llmprism.service.store import Batch, SourceBatch, Store
+from support.live_cluster import BEGIN, RingJob, S, write_records
+
+
+class Played:
+    """Jobs, second by second, with an evaluator for which every window is dear."""
+
+    def __init__(self, folder: Path, store: Store, config: Config) -> None:
+        self.folder, self.store, self.now = folder, store, BEGIN
+        self.database = duckdb.connect()
+        self.evaluator = Evaluator(store, config, lambda: self.now)
+        self.evaluator._rules = replace(self.evaluator._rules, idle=0.0, per_million=1)
+        self.notes: list[str] = []
+
+    def play(self, jobs: list[RingJob], start_s: int, end_s: int, each_s: int = 4) -> None:
+        for second in range(start_s, end_s, each_s):
+            self.now = BEGIN + (second + each_s) * S
+            records = [row for job in jobs for row in job.records(second, second + each_s)]
+            file, target = self.folder / "body.parquet", self.store.flows / f"{second}.parquet"
+            write_records(self.database, file, records, 0.0)
+            accepted = accept_flows([file], target, TimeBounds(0, 2**62))
+            self.store.commit_batch(Batch(f"{second}", (SourceBatch("one", accepted),), target, self.now))
+            while self.evaluator.advance():
+                window = History(self.store).last_window()
+                assert window is not None
+                self.notes.append(window["note"])
+
+    def state(self, name: str) -> LiveState:
+        (run,) = [run for run in self.evaluator.state.runs if run.members[0].startswith(name)]
+        return run.state
+
+
+@pytest.fixture
+def played(tmp_path: Path, store: Store, config: Config) -> Played:
+    return Played(tmp_path, store, config)
+
+
+def jobs(**changes: object) -> list[RingJob]:
+    made = [RingJob(f"j{number}", period_s=0.4 + 0.07 * number, begin_ns=BEGIN) for number in range(5)]
+    for name, value in changes.items():
+        setattr(made[1], name, value)
+    return made
+
+
+def test_checks_in_between_and_steps_without_a_gap(played: Played) -> None:
+    played.play(jobs(), 0, 150)
+    checks = [note for note in played.notes if note.startswith("a check")]
+    assert len(checks) > 2 * (len(played.notes) - len(checks)), "windows of everybody are made seldom"
+    assert all(run.state is LiveState.RUNNING for run in played.evaluator.state.runs)
+    history = History(played.store)
+    for run in history.runs()["items"]:
+        steps = history.steps(run["id"], None, None)
+        gaps = [after[1] - before[2] for before, after in itertools.pairwise(steps)]
+        assert len(steps) > 100
+        assert max(gaps) <= 0.1 * run["period_ns"], "every step is there"
+
+
+def test_a_crash_is_told_within_15_s_by_a_look_at_one_job(played: Played) -> None:
+    played.play(jobs(crashes_at_s=120.69), 0, 120)
+    played.play(jobs(crashes_at_s=120.69), 120, 121, 1)
+    played.notes.clear()
+    second = 121
+    while played.state("j1") is not LiveState.CRASHED:
+        played.play(jobs(crashes_at_s=120.69), second, second + 1, 1)
+        second += 1
+        assert second < 136
+    assert "jobs looked at: 1" in played.notes[-1]
+    (life,) = [one for one in played.evaluator.state.lives if one.phase is FindingPhase.OPEN]
+    assert abs(life.finding.start_ns - BEGIN - 120.69 * S) < S
+    assert {run.state for run in played.evaluator.state.runs} == {LiveState.RUNNING, LiveState.CRASHED}
+
+
+def test_a_new_job_gets_a_window_of_everybody(played: Played) -> None:
+    played.play(jobs(), 0, 100)
+    before = len(played.evaluator.state.runs)
+    played.play([*jobs(), RingJob("late", period_s=0.6, begin_ns=BEGIN)], 100, 112)
+    assert len(played.evaluator.state.runs) == before + 1
