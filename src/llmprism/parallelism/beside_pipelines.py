@@ -26,17 +26,22 @@ Float64 = NDArray[np.float64]
 __all__ = ["MIN_SHARE", "beside_pipelines", "enough", "rows_of_pairs"]
 
 MIN_SHARE: Final = 0.01
-"""Share of a pair's bytes in the forward-only part of the steps: one micro-batch of many is enough."""
-
+"""Share of a pair's bytes in the passes that is sent in their forward-only part: one micro-batch of many is enough."""
 
 MIN_STEPS: Final = 0.5
 """Share of the steps in which it shows: set-up traffic and prefetching do not come every time."""
 
 
 MIDDLE: Final = 0.15
-"""Share of a pair's bytes in the middle half of its member's passes: what every pass needs is sent throughout, what a
-step needs once (parameters after the optimizer) at its beginning."""
+"""Share of its bytes in the passes that a pair sends in their middle half: what every pass needs is sent throughout,
+what a step needs once (parameters after the optimizer) at its beginning."""
 
+LEAST: Final = 0.005
+"""Share of a pair's bytes that is sent in the passes at least: gradients may be hundreds of times as large as what the
+passes exchange, but strays and heartbeats are smaller still."""
+
+IN_STAGES: Final = 0.5
+"""Share of the groups of one shape in which an exchange shows, from which all of them exchange."""
 
 SAME_BYTES: Final = 0.08
 """Difference of the logarithms of the bytes of two hops that do the same."""
@@ -75,13 +80,16 @@ def beside_pipelines(
     total = np.maximum(np.bincount(link, size, minlength=links), 1.0)
     length = end - begin
     middle = (start > begin + length // 4) & (start < begin + length - length // 4)
-    hops = _hops(transfers, asked, link_of, total)
+    component, hops = _hops(transfers, asked, link_of, total)
     sent_early = np.bincount(link[early], size[early], minlength=links)
     seen = np.bincount(np.unique(link[early] * steps + step[early]) // steps, minlength=links)
-    busy = enough(np.ones(links), pooled(sent_early / total, hops), pooled(seen.astype(np.float64), hops), steps)
-    busy &= pooled(np.bincount(link[middle], size[middle], minlength=links) / total, hops) >= MIDDLE
+    in_passes = np.maximum(np.bincount(link[~late], size[~late], minlength=links), 1.0)
+    busy = enough(np.ones(links), pooled(sent_early / in_passes, hops), pooled(seen.astype(np.float64), hops), steps)
+    busy &= pooled(np.bincount(link[middle], size[middle], minlength=links) / in_passes, hops) >= MIDDLE
+    busy &= pooled(in_passes / total, hops) >= LEAST
     usual = float(np.median(_places(transfers, every, first, last, clock)))
     busy &= pooled(_places(transfers, asked, first, last, clock), hops) >= THROUGHOUT * usual
+    busy = _in_all_stages(busy, component, hops)
     inside[asked] = busy[link_of]
     late_share = np.bincount(link[late], size[late], minlength=links) / total
     share[asked] = np.where(busy[link_of], late_share[link_of], 0.0)
@@ -97,8 +105,24 @@ def _links(transfers: TransferTable, asked: Int64) -> Int64:
     return number
 
 
-def _hops(transfers: TransferTable, asked: Int64, link_of: Int64, total: Float64) -> Int64:
-    """For each link the number of the hops that do the same: of the same bytes, in the same component."""
+def _in_all_stages(busy: Bool, component: Int64, hops: Int64) -> Bool:
+    """What the passes exchange in half of the groups of one shape, they exchange in all; in fewer, nowhere.
+
+    Only groups all of whose hops carry the same are asked: where some take part and others do not, each has shown it.
+    """
+    first = np.unique(component * (hops.max() + 1) + hops) // (hops.max() + 1)
+    sorts, size = np.bincount(first, minlength=component.max() + 1), np.bincount(component)
+    sharing = np.bincount(component, busy) > 0
+    result = busy.copy()
+    for links in np.unique(size[sharing & (sorts == 1)]):
+        alike = (size == links) & (sorts == 1)
+        result[alike[component]] = sharing[alike].mean() >= IN_STAGES
+    return result
+
+
+def _hops(transfers: TransferTable, asked: Int64, link_of: Int64, total: Float64) -> tuple[Int64, Int64]:
+    """For each link the number of its component, and of the hops that do the same: of the same bytes, in the same
+    component."""
     label = component_labels(len(transfers.addresses), transfers.pair_src[asked], transfers.pair_dst[asked])
     component = np.zeros(total.size, dtype=np.int64)
     component[link_of] = label[transfers.pair_src[asked]]
@@ -107,7 +131,7 @@ def _hops(transfers: TransferTable, asked: Int64, link_of: Int64, total: Float64
     new = (np.diff(component[order]) != 0) | (np.diff(level[order]) > SAME_BYTES)
     number = np.zeros(total.size, dtype=np.int64)
     number[order] = np.concatenate([[0], np.cumsum(new)])
-    return number
+    return component, number
 
 
 def _places(transfers: TransferTable, pairs: Int64, first: _Times, last: _Times, clock: StepClock) -> Float64:

@@ -29,17 +29,20 @@ from llmprism.stats.disjoint_sets import component_labels
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
 
-__all__ = ["Exchanges", "find_exchanges", "no_exchanges", "reduced_apart"]
+__all__ = ["Exchanges", "find_exchanges", "no_exchanges", "reduced_apart", "routed"]
 
 NEAR: Final = 0.01
 """Share of a step by which a transfer of the ring may be apart from those of the next hop."""
 
-UNEVEN: Final = 0.01
+UNEVEN: Final = 0.004
 """Median deviation from step to step of what goes there less what comes back, as a share of it, from which tokens are
 routed: contexts stay below 0.0003 where a collector loses nothing..."""
 
 UNEVEN_NOISE: Final = 4.0
 """...and below this many times the same of two hops of the ring itself."""
+
+ASKED: Final = 16
+"""Links that show how much even traffic varies: a median needs no more."""
 
 COVERED: Final = 0.9
 """Share of the members whose expert gradients must show."""
@@ -80,14 +83,22 @@ def find_exchanges(
         return nothing
     hop = np.where(shared.upward[own], links.there[own], links.back[own])
     back = np.where(shared.upward[own], links.back[own], links.there[own])
+    both_ways = bool(shared.both_ways[own].any())
     pure = _carrying(links.only(shared.pure), amounts.there[shared.pure] > amounts.back[shared.pure])
+    if both_ways:
+        pure = np.concatenate([links.there[shared.pure], links.back[shared.pure]])
     rows = transfers.rows_of(np.isin(np.arange(transfers.pair_count), back))
-    for pair in hop.tolist():
+    for pair in np.concatenate([hop, back]).tolist() if both_ways else hop.tolist():
         mine = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
         rows[mine] = ~_with_the_ring(transfers, mine, _next_hops(transfers, pair, pure), NEAR * clock.period_ns)
     marked = [np.isin(np.arange(transfers.pair_count), listed) for listed in (np.concatenate([hop, back]), pure)]
     found = Exchanges(marked[0], marked[1], rows, _groups(links, own))
-    return found.of_experts() if _is_uneven(transfers, hop, back, pure, clock) else found
+    if both_ways:
+        beside = list(zip(links.there[shared.pure].tolist(), links.back[shared.pure].tolist(), strict=True))
+        uneven = routed(transfers, rows, found.pairs, beside, clock)
+    else:
+        uneven = _is_uneven(transfers, hop, back, pure, clock)
+    return found.of_experts() if uneven else found
 
 
 def _carrying(links: Links, upward: Bool) -> Int32:
@@ -143,11 +154,38 @@ def _is_uneven(transfers: TransferTable, hop: Int32, back: Int32, pure: Int32, c
     return bool(uneven) and float(np.median(uneven)) > max(UNEVEN, UNEVEN_NOISE * float(np.median(noise)))
 
 
-def _by_step(transfers: TransferTable, pair: int, clock: StepClock) -> Float64:
+def routed(
+    transfers: TransferTable, exchanged: Bool, pairs: Bool, others: list[tuple[int, int]], clock: StepClock
+) -> bool:
+    """Is what these pairs exchange uneven as routed tokens are? Asked of links both of whose directions exchange.
+
+    `exchanged` marks the rows; gradients of two members are the same both ways and need not be told apart for the
+    difference. `others` are the two directions of links that carry something even, such as activations.
+    """
+    every = np.flatnonzero(pairs)
+    back = transfers.pairs_between(
+        transfers.pair_dst[every].astype(np.int64), transfers.pair_src[every].astype(np.int64)
+    )
+    own = [(a, b) for a, b in zip(every.tolist(), back.tolist(), strict=True) if a < b and pairs[b]]
+    if not own:
+        return False
+    size = np.where(exchanged, transfers.bytes, 0)
+    usual = [max(float(np.median(_by_step(transfers, a, clock, size))), 1.0) for a, _ in own]
+    uneven = [_deviation(_by_step(transfers, a, clock) - _by_step(transfers, b, clock)) / amount
+              for (a, b), amount in zip(own, usual, strict=True)]  # fmt: skip
+    noise = [_deviation(_by_step(transfers, a, clock) - _by_step(transfers, b, clock))
+             / max(float(np.median(_by_step(transfers, a, clock))), 1.0) for a, b in others[:ASKED]]  # fmt: skip
+    return float(np.median(uneven)) > max(UNEVEN, UNEVEN_NOISE * float(np.median(noise) if noise else 0.0))
+
+
+def _by_step(transfers: TransferTable, pair: int, clock: StepClock, size: Int64 | None = None) -> Float64:
+    """Bytes of a pair in each whole step, of its rows or as given."""
     mine = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
     step = clock.step_at(transfers.start_ns[mine])
     known = step >= 0
-    total = np.bincount(step[known], transfers.bytes[mine][known], minlength=clock.regular.size)
+    total = np.bincount(
+        step[known], (transfers.bytes if size is None else size)[mine][known], minlength=clock.regular.size
+    )
     return total[clock.whole].astype(np.float64)
 
 

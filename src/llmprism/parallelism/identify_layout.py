@@ -19,7 +19,7 @@ from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.context_lanes import context_lanes
-from llmprism.parallelism.exchanges import Exchanges, find_exchanges, reduced_apart
+from llmprism.parallelism.exchanges import Exchanges, find_exchanges, reduced_apart, routed
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
 from llmprism.parallelism.hybrid import shard_links
 from llmprism.parallelism.in_step import InStep, find_in_step, nothing_inside
@@ -171,6 +171,7 @@ def _without_exchanges(draft: _Draft) -> _Draft:
     in_step = find_in_step(draft.job.transfers, asked, [], draft.features, draft.clock)
     if not in_step.any:
         return draft
+    in_step = _with_kind(draft, in_step)
     exchanged = draft.job.transfers.rows_of(in_step.inside) & ~in_step.gradient_row
     groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), draft.features)
     return replace(draft.without(exchanged), in_step=in_step, groups=groups)
@@ -206,7 +207,15 @@ def _with_exchanges_of_stages(draft: _Draft) -> _Draft:
         stage_pairs = np.isin(np.arange(transfers.pair_count), [pair for link in draft.stage_links for pair in link])
         clock = longest_rest_clock(transfers, stage_pairs, pairs_inside(transfers, draft.groups), clock)
         sharded = replace(sharded, sharding=Sharding.FSDP)
-    return replace(draft, in_step=in_step, sharded=sharded, clock=clock)
+    return replace(draft, in_step=_with_kind(draft, in_step), sharded=sharded, clock=clock)
+
+
+def _with_kind(draft: _Draft, in_step: InStep) -> InStep:
+    """What members of one gradient group exchange: experts where it is uneven, else contexts."""
+    transfers, pairs = draft.job.transfers, in_step.inside & ~in_step.tensor
+    exchanged = transfers.rows_of(pairs) & ~in_step.gradient_row
+    uneven = routed(transfers, exchanged, pairs, draft.pipes.forward, draft.clock)
+    return replace(in_step, kind=PairKind.EP) if uneven else in_step
 
 
 def _with_contexts(draft: _Draft) -> _Draft:
@@ -305,7 +314,7 @@ def _muted(transfers: TransferTable, rows: Bool) -> TransferTable:
 
 def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_step: InStep) -> tuple[Group, ...]:
     rings = data_parallel_groups(*_of_pairs(links, kinds, in_step.inside & ~in_step.tensor), features)
-    return tuple(Group(PairKind.CP, ring.members, ring.ring) for ring in rings)
+    return tuple(Group(in_step.kind, ring.members, ring.ring) for ring in rings)
 
 
 def _beyond(meshes: tuple[Group, ...], rings: tuple[Group, ...]) -> tuple[Group, ...]:

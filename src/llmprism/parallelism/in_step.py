@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.layout import PairKind
 from llmprism.parallelism.beside_pipelines import MIN_SHARE, beside_pipelines, enough, rows_of_pairs
 from llmprism.parallelism.features import PROFILE_BINS, PairFeatures
 from llmprism.stats.disjoint_sets import component_labels
@@ -79,7 +80,8 @@ change the bytes of a step by a few percent."""
 @dataclass(frozen=True, slots=True)
 class InStep:
     """Per pair: carries collectives of the forward pass, carries gradients, is between members that share no gradient
-    group (tensor parallelism). Per row of the table: is a gradient. `gathers`: collectives fill the passes of the
+    group (tensor parallelism). Per row of the table: is a gradient. `kind` is that of the exchanges between members
+    of one gradient group, contexts or experts. `gathers`: collectives fill the passes of the
     pipelines and no synchronisation follows, so they gather and scatter the parameters of sharded stages."""
 
     inside: Bool
@@ -87,6 +89,7 @@ class InStep:
     tensor: Bool
     gradient_row: Bool
     gathers: bool = False
+    kind: PairKind = PairKind.CP
 
     @property
     def any(self) -> bool:

@@ -74,7 +74,7 @@ def evidence_of(transfers: TransferTable, links: Links, features: PairFeatures, 
     sort = _sorts(np.maximum(there, back), one_way)
     distance = np.abs(_cumulative(features, links.there) - _cumulative(features, links.back)).max(axis=1, initial=0.0)
     sampled = _some_of_each(sort)
-    messages = _messages(transfers, links, sort, sampled) / max(clock.boundary_ns.size - 1, 1)
+    messages = _messages(transfers, links, sort, sampled, clock.regular.size) / max(clock.regular.size, 1)
     lead, apart = np.full(links.low.size, np.nan), np.full(links.low.size, np.nan)
     lead[sampled] = leads(transfers, links.only(sampled), clock)
     apart[sampled] = ends_apart(transfers, links.only(sampled), clock)
@@ -178,10 +178,11 @@ def _closed(links: Links, sort: Int64, one_way: Bool) -> Bool:
     return result
 
 
-def _messages(transfers: TransferTable, links: Links, sort: Int64, sampled: Int64) -> Float64:
+def _messages(transfers: TransferTable, links: Links, sort: Int64, sampled: Int64, steps: int) -> Float64:
     """Messages of the direction that has more of them, the pieces of one message taken together.
 
-    Where the pauses of a sort are of two kinds, far apart, the short ones lie within messages.
+    Where the pauses of a sort are of two kinds, far apart, the short ones lie within messages. The longest pauses, one
+    for each of the `steps`, lie between steps and tell nothing about messages.
     """
     count = np.zeros(links.low.size)
     whole = np.zeros(links.low.size)
@@ -191,7 +192,7 @@ def _messages(transfers: TransferTable, links: Links, sort: Int64, sampled: Int6
                 pauses = _pauses(transfers, pair)
                 messages = pauses.size + 1.0
                 if messages > count[index]:
-                    count[index], whole[index] = messages, 1.0 + _long_pauses(pauses)
+                    count[index], whole[index] = messages, 1.0 + _long_pauses(pauses, steps)
     both = np.full(links.low.size, np.nan)
     both[sampled] = whole[sampled]
     return pooled(both, sort)
@@ -205,12 +206,12 @@ def _pauses(transfers: TransferTable, pair: int) -> Float64:
     return pauses
 
 
-def _long_pauses(pauses: Float64) -> int:
-    """Pauses of the longer kind; all of them where there is one kind only."""
-    ordered = np.sort(pauses)
+def _long_pauses(pauses: Float64, steps: int) -> int:
+    """Pauses of the longer kind, those between steps included; all of them where there is one kind only."""
+    ordered = np.sort(pauses)[: max(pauses.size - steps, 0)]
     count = ordered.size
     if count < 8:
-        return count
+        return pauses.size
     total = np.cumsum(ordered)
     below = np.arange(1, count)
     low, high = total[:-1] / below, (total[-1] - total[:-1]) / (count - below)
@@ -218,8 +219,8 @@ def _long_pauses(pauses: Float64) -> int:
     split = int(np.argmax(between))
     explained = between[split] / max(float(((ordered - ordered.mean()) ** 2).sum()), 1e-9)
     if explained < TWO_KINDS or high[split] - low[split] < FAR_APART:
-        return count
-    return count - split - 1
+        return pauses.size
+    return pauses.size - split - 1
 
 
 def _cumulative(features: PairFeatures, pair: Int32) -> Float64:

@@ -7,12 +7,18 @@ member that receives and sends nothing on, another that sends and receives nothi
 which carries more one way than the other by just what the ring carries, is the missing hop. Nothing in training ends
 like this, so all ends of the paths of one ring find each other, or none.
 
+*Both ways.* Rings that go both ways round leave no such ends. But all hops of a ring carry the same; a closed ring in
+which every member has one neighbour of less bytes and one of more is a ring of gradients in which every second hop is
+shared. Pipelines do not close like this, except two replicas of two stages, and those are left to the evidence of their
+links.
+
 A ring and the exchange of its neighbours cannot be a pipeline: members of one ring hold the same weights.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -20,6 +26,7 @@ from numpy.typing import NDArray
 
 from llmprism.parallelism.channels import Amounts
 from llmprism.parallelism.features import Links
+from llmprism.stats.disjoint_sets import component_labels
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
@@ -34,29 +41,32 @@ MORE: Final = 0.5
 """Share of a ring's bytes by which a shared hop carries more one way than the other at least, in the median: nearer to
 what the ring adds than to nothing. Uneven routing makes single links differ."""
 
+LEAST_RING: Final = 6
+"""Members of a ring both ways in which lighter and heavier hops take turns: four are two replicas of two stages too."""
+
+MOST_SORTS: Final = 12
+"""Sorts of two-way links that are tried, two by two."""
+
 JOINED: Final = 0.9
 """Share of the open ends of a ring that must find each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedHops:
-    """Links that are a hop of a ring and carry an exchange besides; `upward` says that the hop goes from low to high,
-    `ring` what it carries of the link's bytes per step, `pure` which links are hops and nothing else."""
+    """Links that are a hop of a ring and carry an exchange besides; `upward` says that the hop goes from low to high
+    (the heavier way, where it goes both), `ring` what it carries of the link's bytes per step, `pure` which links are
+    hops and nothing else, `both_ways` that the ring goes round both ways."""
 
     links: Bool
     upward: Bool
     ring: Float64
     pure: Bool
+    both_ways: Bool
 
 
 def shared_hops(links: Links, amounts: Amounts, one_way: Bool) -> SharedHops:
-    count = links.low.size
-    found = SharedHops(
-        np.zeros(count, dtype=np.bool_),
-        np.zeros(count, dtype=np.bool_),
-        np.zeros(count),
-        np.zeros(count, dtype=np.bool_),
-    )
+    none = np.zeros(links.low.size, dtype=np.bool_)
+    found = SharedHops(none.copy(), none.copy(), np.zeros(links.low.size), none.copy(), none.copy())
     members, low, high = links.numbered_ends()
     hops = np.flatnonzero(one_way)
     level = np.log(np.maximum(np.maximum(amounts.there, amounts.back), 1e-9))
@@ -64,7 +74,32 @@ def shared_hops(links: Links, amounts: Amounts, one_way: Bool) -> SharedHops:
     for own in np.split(hops, np.flatnonzero(np.diff(level[hops]) > SAME_RING) + 1):
         if own.size:
             _close(members, low, high, amounts, own, found)
+    if not found.links.any():
+        _close_both_ways(members, low, high, amounts, np.flatnonzero(~one_way), found)
     return found
+
+
+def _close_both_ways(
+    members: int, low: Int64, high: Int64, amounts: Amounts, two_way: Int64, found: SharedHops
+) -> None:
+    """Marks the heavier of the links that close rings in turn with lighter ones."""
+    level = np.log(np.maximum(np.maximum(amounts.there, amounts.back), 1e-9))
+    order = two_way[np.argsort(level[two_way], kind="stable")]
+    sorts = [own for own in np.split(order, np.flatnonzero(np.diff(level[order]) > SAME_RING) + 1) if own.size > 2]
+    for light, heavy in combinations(sorts[:MOST_SORTS], 2):
+        ends = [np.concatenate([low[own], high[own]]) for own in (light, heavy)]
+        count = [np.bincount(own, minlength=members) for own in ends]
+        if light.size != heavy.size or max(count[0].max(), count[1].max()) > 1 or (count[0] != count[1]).any():
+            continue
+        both = np.concatenate([light, heavy])
+        label = component_labels(members, low[both], high[both])
+        if np.bincount(label[low[both]])[label[low[both]]].min() < LEAST_RING:
+            continue
+        ring = float(np.median(np.maximum(amounts.there[light], amounts.back[light])))
+        found.links[heavy] = found.pure[light] = found.both_ways[both] = True
+        found.upward[heavy] = amounts.there[heavy] >= amounts.back[heavy]
+        found.ring[heavy] = ring
+        return
 
 
 def _close(members: int, low: Int64, high: Int64, amounts: Amounts, own: Int64, found: SharedHops) -> None:

@@ -97,7 +97,7 @@ def all_roles(
     keep = ~ring | in_step.gradients[pair] if pair.size else ring
     mesh = np.concatenate([np.flatnonzero(meshes.pairs), np.flatnonzero(exchanges.pairs)])
     mesh_kind = np.where(np.arange(mesh.size) < meshes.pairs.sum(), PairKind.EP, exchanges.kind)
-    ring_kind = np.where(in_step.tensor[pair[ring]], PairKind.TP, PairKind.CP)
+    ring_kind = np.where(in_step.tensor[pair[ring]], PairKind.TP, in_step.kind)
     src = np.concatenate([told.src[keep], told.src[ring], transfers.pair_src[mesh]])
     dst = np.concatenate([told.dst[keep], told.dst[ring], transfers.pair_dst[mesh]])
     kind = np.concatenate([
@@ -111,7 +111,7 @@ def all_roles(
 def row_kinds(transfers: TransferTable, pair_kind: Int8, meshes: Meshes, in_step: InStep, exchanges: Exchanges) -> Int8:
     rows = np.repeat(pair_kind, np.diff(transfers.pair_offsets))
     in_ring = transfers.rows_of(in_step.inside) & ~in_step.gradient_row
-    rows[in_ring] = np.where(transfers.rows_of(in_step.tensor), PairKind.TP, PairKind.CP)[in_ring]
+    rows[in_ring] = np.where(transfers.rows_of(in_step.tensor), PairKind.TP, in_step.kind)[in_ring]
     rows[meshes.rows] = PairKind.EP
     rows[exchanges.rows] = exchanges.kind
     return rows

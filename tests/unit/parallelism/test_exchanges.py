@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.model import PairKind, StepClock
 from llmprism.parallelism.channels import amounts_of
-from llmprism.parallelism.exchanges import find_exchanges, reduced_apart
+from llmprism.parallelism.exchanges import find_exchanges, reduced_apart, routed
 from llmprism.parallelism.features import links_of, pair_features
 from llmprism.parallelism.link_evidence import evidence_of
 from llmprism.parallelism.open_rings import shared_hops
@@ -82,6 +82,30 @@ def test_routed_tokens_are_uneven_and_contexts_are_not(skew, kind):
     assert {(names(transfers, group.members), group.kind) for group in exchanges.groups} == {
         (ends, kind) for ends in EXCHANGING
     }
+
+
+def test_rings_both_ways_whose_hops_take_turns_are_shared_at_every_second():
+    both_ways = HOPS + [hop[::-1] for hop in HOPS]
+    transfers, exchanges = found(records(hops=both_ways))
+    assert {names(transfers, group.members) for group in exchanges.groups} == set(EXCHANGING)
+    own = transfers.rows_of(exchanges.pairs)
+    assert (exchanges.rows[own] == (transfers.bytes[own] == 2_000_000)).all()
+
+
+def test_two_replicas_of_two_stages_close_a_ring_too_and_are_left_alone():
+    square = ["ab", "bc", "cd", "da"]
+    flows = records(hops=square + [hop[::-1] for hop in square], exchanging=("ab", "cd"))
+    assert found(flows)[1].groups == ()
+
+
+def test_links_of_two_whose_ways_differ_from_step_to_step_route_tokens():
+    for skew, told in ((0.3, True), (0.0, False)):
+        transfers, links, _, _ = seen(records(skew=skew, hops=[], exchanging=("ab", "cd")))
+        every = np.ones(transfers.pair_count, dtype=np.bool_)
+        rows = np.ones(transfers.start_ns.size, dtype=np.bool_)
+        assert routed(transfers, rows, every, [], CLOCK) is told
+        same = list(zip(links.there.tolist(), links.back.tolist(), strict=True))
+        assert not routed(transfers, rows, every, same, CLOCK)  # even traffic varies as much here
 
 
 def test_gradients_of_experts_are_reduced_over_one_member_of_each_exchange():
