@@ -7,8 +7,6 @@ are one event: a synchronisation is one thing to a person, however many messages
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Int8
@@ -17,25 +15,20 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import EventKind, Events, Steps
+from llmprism.timeline.rules import RULES, TimelineRules
 
 __all__ = ["events_of"]
-
-FUSE_NS: Final = 2_000_000
-"""Collective messages of one member closer than 2 ms are one event."""
-
-SHORTEST_GAP_NS: Final = 100_000
-"""A gap below 0.1 ms between two messages is neither computation nor idleness worth showing."""
 
 _COLLECTIVE = {PairKind.DP: EventKind.DP, PairKind.EP: EventKind.EP, PairKind.CP: EventKind.CP}
 
 
-def events_of(job: Job, layout: JobLayout, steps: Steps) -> Events:
+def events_of(job: Job, layout: JobLayout, steps: Steps, rules: TimelineRules = RULES) -> Events:
     """Events of all members within the steps, sorted by (address, start)."""
     if not steps.count:
         return Events.empty()
     messages = _messages(job, layout)
-    address, kind, start, end, peer, size = _fuse(*messages)
-    return _fill_gaps(address, kind, start, end, peer, size, steps)
+    address, kind, start, end, peer, size = _fuse(*messages, rules.fuse_ns)
+    return _fill_gaps(address, kind, start, end, peer, size, steps, rules.shortest_gap_ns)
 
 
 def _messages(job: Job, layout: JobLayout) -> tuple[Int32, Int8, Int64, Int64, Int32, Int64]:
@@ -60,7 +53,7 @@ def _messages(job: Job, layout: JobLayout) -> tuple[Int32, Int8, Int64, Int64, I
 
 @kernel
 def _fuse_kernel(
-    address: Int32, kind: Int8, start: Int64, end: Int64, peer: Int32, size: Int64, first_collective: int
+    address: Int32, kind: Int8, start: Int64, end: Int64, peer: Int32, size: Int64, first_collective: int, fuse_ns: int
 ) -> Int64:
     """In place; returns the rows that stay."""
     keep = np.empty(address.size, dtype=np.int64)
@@ -69,7 +62,7 @@ def _fuse_kernel(
         if count:
             last = keep[count - 1]
             same = address[i] == address[last] and kind[i] == kind[last]
-            if same and kind[i] >= first_collective and start[i] - end[last] <= FUSE_NS:
+            if same and kind[i] >= first_collective and start[i] - end[last] <= fuse_ns:
                 end[last] = max(end[last], end[i])
                 if size[i] > 0 and size[last] == 0:
                     peer[last] = peer[i]
@@ -81,10 +74,10 @@ def _fuse_kernel(
 
 
 def _fuse(
-    address: Int32, kind: Int8, start: Int64, end: Int64, peer: Int32, size: Int64
+    address: Int32, kind: Int8, start: Int64, end: Int64, peer: Int32, size: Int64, fuse_ns: int
 ) -> tuple[Int32, Int8, Int64, Int64, Int32, Int64]:
     end, peer, size = end.copy(), peer.copy(), size.copy()
-    keep = _fuse_kernel(address, kind, start, end, peer, size, int(EventKind.DP))
+    keep = _fuse_kernel(address, kind, start, end, peer, size, int(EventKind.DP), fuse_ns)
     keep = keep[np.lexsort((start[keep], address[keep]))]
     return address[keep], kind[keep], start[keep], end[keep], peer[keep], size[keep]
 
@@ -92,7 +85,7 @@ def _fuse(
 @kernel
 def _gap_kernel(
     address: Int32, kind: Int8, start: Int64, end: Int64, step: Int32, step_start: Int64, step_end: Int64,
-    send: int, receive: int, compute: int, idle: int,
+    send: int, receive: int, compute: int, idle: int, shortest_gap_ns: int,
 ) -> tuple[Int32, Int32, Int8, Int64, Int64]:  # fmt: skip
     n = address.size
     limit = 2 * n + 2 * step_start.size + 2
@@ -105,7 +98,7 @@ def _gap_kernel(
         k = step[i]
         if i == 0 or address[i] != address[i - 1] or step[i - 1] != k:
             horizon, before = (step_start[k] if k >= 0 else start[i]), -1
-        if k >= 0 and start[i] - horizon > SHORTEST_GAP_NS:
+        if k >= 0 and start[i] - horizon > shortest_gap_ns:
             out_address[count], out_step[count] = address[i], k
             out_kind[count] = idle if kind[i] == receive and before == send else compute
             out_start[count], out_end[count] = horizon, start[i]
@@ -113,18 +106,20 @@ def _gap_kernel(
         if end[i] > horizon:
             horizon, before = end[i], kind[i]
         last_of_step = i + 1 == n or address[i + 1] != address[i] or step[i + 1] != k
-        if k >= 0 and last_of_step and step_end[k] - horizon > SHORTEST_GAP_NS:
+        if k >= 0 and last_of_step and step_end[k] - horizon > shortest_gap_ns:
             out_address[count], out_step[count], out_kind[count] = address[i], k, idle
             out_start[count], out_end[count] = horizon, step_end[k]
             count += 1
     return out_address[:count], out_step[:count], out_kind[:count], out_start[:count], out_end[:count]
 
 
-def _fill_gaps(address: Int32, kind: Int8, start: Int64, end: Int64, peer: Int32, size: Int64, steps: Steps) -> Events:
+def _fill_gaps(
+    address: Int32, kind: Int8, start: Int64, end: Int64, peer: Int32, size: Int64, steps: Steps, shortest_gap_ns: int
+) -> Events:
     step = steps.at(start).astype(np.int32)
     kinds = (int(EventKind.PP_SEND), int(EventKind.PP_RECV), int(EventKind.COMPUTE), int(EventKind.IDLE))
     gap_address, gap_step, gap_kind, gap_start, gap_end = _gap_kernel(
-        address, kind, start, end, step, steps.start_ns, steps.end_ns, *kinds
+        address, kind, start, end, step, steps.start_ns, steps.end_ns, *kinds, shortest_gap_ns
     )
     none = np.full(gap_address.size, -1, dtype=np.int32)
     columns = (

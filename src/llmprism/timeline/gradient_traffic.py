@@ -16,11 +16,9 @@ from llmprism.model.flows import Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps
+from llmprism.timeline.rules import RULES, TimelineRules
 
 __all__ = ["GradientTraffic", "gradient_traffic", "training_steps"]
-
-GROUPS_OF_A_KIND: Final = 8
-"""Groups of one stage and size that are looked at: the median of eight is not moved by three that are sick."""
 
 _COUNTED: Final = (PairKind.DP, PairKind.UNKNOWN, PairKind.OTHER)
 
@@ -50,11 +48,11 @@ def training_steps(steps: Steps) -> Int64:
     return chosen[chosen > 0] if chosen.size > 1 else chosen
 
 
-def gradient_traffic(job: Job, layout: JobLayout, steps: Steps) -> GradientTraffic | None:
+def gradient_traffic(job: Job, layout: JobLayout, steps: Steps, rules: TimelineRules = RULES) -> GradientTraffic | None:
     """None where no gradients are seen."""
     counted = training_steps(steps)
     transfers = job.transfers
-    groups, stages = _chosen_groups(layout)
+    groups, stages = _chosen_groups(layout, rules.groups_of_a_kind)
     if not counted.size or not groups or layout.transfer_kind.size != transfers.bytes.size:
         return None
     group_of_pair = _group_of_pairs(job, layout, groups)
@@ -72,7 +70,7 @@ def gradient_traffic(job: Job, layout: JobLayout, steps: Steps) -> GradientTraff
     return GradientTraffic(groups, stages, rows, step, group_of_pair[pair], pair, counted, unexplained)
 
 
-def _chosen_groups(layout: JobLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _chosen_groups(layout: JobLayout, most: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     stage_of = layout.stage_of()
     kinds: dict[tuple[int, int], list[int]] = defaultdict(list)
     for index, group in enumerate(layout.groups):
@@ -81,7 +79,7 @@ def _chosen_groups(layout: JobLayout) -> tuple[tuple[int, ...], tuple[int, ...]]
             kinds[stages.pop(), len(group.members)].append(index)
     chosen: list[tuple[int, int]] = []
     for (stage, _), found in kinds.items():
-        spread = np.unique(np.linspace(0, len(found) - 1, min(GROUPS_OF_A_KIND, len(found))).astype(int))
+        spread = np.unique(np.linspace(0, len(found) - 1, min(most, len(found))).astype(int))
         chosen += [(found[place], stage) for place in spread.tolist()]
     chosen.sort()
     return tuple(index for index, _ in chosen), tuple(stage for _, stage in chosen)

@@ -13,7 +13,6 @@ step repeat to a tenth of a percent; the median over the steps is taken.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +23,9 @@ from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout
 from llmprism.stats.disjoint_sets import component_labels
 from llmprism.timeline.gradient_traffic import GradientTraffic
+from llmprism.timeline.rules import RULES, TimelineRules
 
 __all__ = ["GroupVolume", "group_volumes", "stage_volumes"]
-
-
-EVEN_SENDERS: Final = 1.1
-"""Largest over smallest sender of a ring, in which all send the same; the inner members of a tree send twice as much as
-its leaves. Real rings stay below 1.02."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +44,9 @@ class GroupVolume:
         return 2.0 * (len(self.members) - 1) / len(self.members) * self.volume
 
 
-def group_volumes(job: Job, layout: JobLayout, traffic: GradientTraffic) -> list[GroupVolume]:
+def group_volumes(
+    job: Job, layout: JobLayout, traffic: GradientTraffic, rules: TimelineRules = RULES
+) -> list[GroupVolume]:
     """The volume of every group of the traffic that has one."""
     transfers = job.transfers
     pairs, place = np.unique(traffic.pair, return_inverse=True)
@@ -66,7 +63,7 @@ def group_volumes(job: Job, layout: JobLayout, traffic: GradientTraffic) -> list
         members = layout.groups[index].members
         own = (group == number) & (per_pair > 0.0)
         ends = _numbers(members, transfers.pair_src[pairs[own]]), _numbers(members, transfers.pair_dst[pairs[own]])
-        volume = _volume(*ends, per_pair[own], [homes.get(member, "") for member in members])
+        volume = _volume(*ends, per_pair[own], [homes.get(member, "") for member in members], rules)
         if volume >= MESSAGE_FLOOR_BYTES:
             spread = _spread(per_step[group == number].sum(axis=0))
             volumes.append(GroupVolume(traffic.stage[number], members, volume, spread))
@@ -85,7 +82,7 @@ def _numbers(members: tuple[int, ...], addresses: NDArray[np.int32]) -> Int64:
     return order[np.searchsorted(ids[order], addresses)]
 
 
-def _volume(src: Int64, dst: Int64, sent: Float64, homes: list[str]) -> float:
+def _volume(src: Int64, dst: Int64, sent: Float64, homes: list[str], rules: TimelineRules) -> float:
     """`src` and `dst` count the members of the group, `homes` names the server of each."""
     size = len(homes)
     if not sent.size:
@@ -95,7 +92,7 @@ def _volume(src: Int64, dst: Int64, sent: Float64, homes: list[str]) -> float:
         sender = np.unique(homes, return_inverse=True)[1]
     totals = np.bincount(sender[src], weights=sent, minlength=int(sender.max()) + 1)
     active = totals[totals > 0.0]
-    if active.size == totals.size and active.max() > EVEN_SENDERS * active.min():
+    if active.size == totals.size and active.max() > rules.even_senders * active.min():
         return float(totals.sum()) / (2.0 * (totals.size - 1))
     return float(np.median(active)) * size / (2.0 * (size - 1))
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.model.facts import ModelSize, Synchronisation
 from llmprism.model.flows import Int64
 from llmprism.model.job import Job
@@ -25,19 +25,9 @@ from llmprism.model.layout import JobLayout, Layout, Sharding
 from llmprism.stats.bursts import running_max
 from llmprism.stats.runs import run_starts
 from llmprism.timeline.gradient_traffic import GradientTraffic
+from llmprism.timeline.rules import RULES, TimelineRules
 
 __all__ = ["Phases", "model_sizes", "phases_of"]
-
-SHARE_TOLERANCE: Final = 0.005
-"""Share of a step's bytes within which a silence lies at a third or at two thirds: control messages and norms come to
-less than a thousandth of the bytes in real jobs."""
-
-SILENT_STEPS: Final = 0.75
-"""Share of the steps that must show the silence: 0.86 to 1 in real jobs with a sharded optimizer, up to 0.8 where
-three equal buckets are reduced one after the other (which are then silent at one third as well)."""
-
-OPTIMIZER_PAUSE: Final = 3.0
-"""The silence of the optimizer is longer than that between two buckets by this factor: 4 and more in real jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +39,11 @@ class Phases:
     at_one_third: float
     one_third_ns: float
 
-    @property
-    def gathers_after_optimizer(self) -> bool:
-        bucket_like = self.two_thirds_ns < OPTIMIZER_PAUSE * self.one_third_ns
-        return self.at_two_thirds >= SILENT_STEPS and not (bucket_like and 2 * self.at_one_third > self.at_two_thirds)
+    def gathers_after_optimizer(self, rules: TimelineRules) -> bool:
+        bucket_like = self.two_thirds_ns < rules.optimizer_pause * self.one_third_ns
+        return self.at_two_thirds >= rules.silent_steps and not (
+            bucket_like and 2 * self.at_one_third > self.at_two_thirds
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +78,7 @@ _SHARDED_PARAMETERS: Final = (
 )
 
 
-def phases_of(job: Job, traffic: GradientTraffic) -> Phases:
+def phases_of(job: Job, traffic: GradientTraffic, rules: TimelineRules = RULES) -> Phases:
     """Silences of whole groups at a third and at two thirds of the bytes of their steps."""
     transfers = job.transfers
     key = traffic.group * (int(traffic.step.max()) + 1) + traffic.step
@@ -103,19 +94,22 @@ def phases_of(job: Job, traffic: GradientTraffic) -> Phases:
     silence = np.zeros(rows.size, dtype=np.int64)
     silence[1:] = transfers.start_ns[rows][1:] - busy_until[:-1]
     silence[first] = 0
-    return Phases(*_silences(share, silence, cell, 2 / 3), *_silences(share, silence, cell, 1 / 3))
+    near = rules.share_tolerance
+    return Phases(*_silences(share, silence, cell, 2 / 3, near), *_silences(share, silence, cell, 1 / 3, near))
 
 
-def _silences(share: NDArray[np.float64], silence: Int64, cell: Int64, where: float) -> tuple[float, float]:
-    """The share of cells with a silence there, and its usual length."""
+def _silences(share: Float64, silence: Int64, cell: Int64, where: float, near: float) -> tuple[float, float]:
+    """The share of cells with a silence near there, and its usual length."""
     longest = np.zeros(int(cell.max()) + 1, dtype=np.int64)
-    hit = (silence > 0) & (np.abs(share - where) < SHARE_TOLERANCE)
+    hit = (silence > 0) & (np.abs(share - where) < near)
     np.maximum.at(longest, cell[hit], silence[hit])
     found = longest > 0
     return float(found.mean()), float(np.median(longest[found])) if found.any() else 0.0
 
 
-def model_sizes(volumes: dict[int, tuple[float, float]], layout: JobLayout, phases: Phases) -> tuple[ModelSize, ...]:
+def model_sizes(
+    volumes: dict[int, tuple[float, float]], layout: JobLayout, *, optimizer_inside: bool
+) -> tuple[ModelSize, ...]:
     """The sizes that explain the volume of every stage, the most plausible first; none where some of it cannot be seen:
     the gradients of experts that only one GPU holds are never sent, and a stage without a group shows nothing."""
     degrees = layout.layout
@@ -123,13 +117,13 @@ def model_sizes(volumes: dict[int, tuple[float, float]], layout: JobLayout, phas
     if set(volumes) != set(range(stages)) or (degrees.ep or 1) > 1:
         return ()
     volume = [volumes[stage][0] for stage in range(stages)]
-    return tuple(_size(one, volume, degrees, layout.confidence) for one in _hypotheses(degrees, phases))
+    return tuple(_size(one, volume, degrees, layout.confidence) for one in _hypotheses(degrees, optimizer_inside))
 
 
-def _hypotheses(degrees: Layout, phases: Phases) -> tuple[_Hypothesis, ...]:
+def _hypotheses(degrees: Layout, optimizer_inside: bool) -> tuple[_Hypothesis, ...]:
     if degrees.sharding == Sharding.FSDP:
         return _SHARDED_PARAMETERS
-    if phases.gathers_after_optimizer:
+    if optimizer_inside:
         return _SHARDED_OPTIMIZER
     return _EQUAL_HALVES if degrees.sharding == Sharding.ZERO else _ALL_REDUCE
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 
@@ -29,18 +28,9 @@ from llmprism.model.timeline import Steps
 from llmprism.stats.bursts import running_max
 from llmprism.stats.runs import run_starts
 from llmprism.timeline.gradient_traffic import GradientTraffic, training_steps
+from llmprism.timeline.rules import RULES, TimelineRules
 
 __all__ = ["ExposedSync", "bus_bandwidth_gbps", "exposed_synchronisation", "pipeline_bubble"]
-
-WAITING_PAUSE: Final = 0.02
-"""Share of a step. A shorter pause does not part two bursts: it changes the result by less than itself."""
-
-BEFORE_OPTIMIZER: Final = 0.6
-"""Share of the bytes of a sharded optimizer's synchronisation that is certainly sent before the optimizer runs: two
-thirds are, less half of the distance to the last bucket's begin."""
-
-PIPELINES_LOOKED_AT: Final = 16
-"""Pipelines of a job do the same at the same time; the median of sixteen is not moved by a few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +49,13 @@ class ExposedSync:
 
 
 def exposed_synchronisation(
-    job: Job, layout: JobLayout, steps: Steps, traffic: GradientTraffic, *, optimizer_inside: bool
+    job: Job,
+    layout: JobLayout,
+    steps: Steps,
+    traffic: GradientTraffic,
+    rules: TimelineRules = RULES,
+    *,
+    optimizer_inside: bool,
 ) -> ExposedSync | None:
     """None where parameters are sharded, or no gradients are seen. With `optimizer_inside` the last pause, before the
     last third of the bytes, is that of the optimizer and belongs to the synchronisation."""
@@ -79,11 +75,11 @@ def exposed_synchronisation(
     duration = steps.duration_ns[key[first] % steps.count]
     start, busy_until = transfers.start_ns[twice], running_max(transfers.end_ns[twice], offsets)
     opens = np.ones(twice.size, dtype=np.bool_)
-    opens[1:] = start[1:] - busy_until[:-1] > WAITING_PAUSE * duration[cell[1:]]
+    opens[1:] = start[1:] - busy_until[:-1] > rules.waiting_pause * duration[cell[1:]]
     if optimizer_inside:
         size = transfers.bytes[twice].astype(np.float64)
         sent = np.cumsum(size) - size
-        opens &= sent - sent[first][cell] < BEFORE_OPTIMIZER * np.add.reduceat(size, first)[cell]
+        opens &= sent - sent[first][cell] < rules.before_optimizer * np.add.reduceat(size, first)[cell]
     opens[first] = True
     begin = start[np.maximum.reduceat(np.where(opens, np.arange(twice.size), 0), first)]
     begin = np.maximum(begin, _last_pipeline_message(job, layout, steps, key[first]))
@@ -129,7 +125,9 @@ def _last_pipeline_message(job: Job, layout: JobLayout, steps: Steps, wanted: In
     return last
 
 
-def pipeline_bubble(job: Job, layout: JobLayout, steps: Steps, exposed: ExposedSync | None) -> float | None:
+def pipeline_bubble(
+    job: Job, layout: JobLayout, steps: Steps, exposed: ExposedSync | None, rules: TimelineRules = RULES
+) -> float | None:
     """Share of a step up to its exposed synchronisation (None: there is none); median over the steps. None where the
     schedule is not known. Of the pipelines the busiest counts: the others wait for it, which is not of the schedule."""
     counted = training_steps(steps)
@@ -137,7 +135,7 @@ def pipeline_bubble(job: Job, layout: JobLayout, steps: Steps, exposed: ExposedS
         return None
     pipelines = [pipeline for pipeline in layout.pipelines if len(pipeline) > 1]
     until = steps.end_ns if exposed is None else np.where(exposed.end_ns > 0, exposed.begin_ns, steps.end_ns)
-    spread = np.unique(np.linspace(0, len(pipelines) - 1, min(PIPELINES_LOOKED_AT, len(pipelines))).astype(int))
+    spread = np.unique(np.linspace(0, len(pipelines) - 1, min(rules.pipelines_looked_at, len(pipelines))).astype(int))
     usual = [_usual_bubble(job.transfers, layout, steps, pipelines[place], until, counted) for place in spread.tolist()]
     return min((one for one in usual if one is not None), default=None)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,42 +11,27 @@ from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps
 from llmprism.stats.runs import run_starts
+from llmprism.timeline.rules import RULES, TimelineRules
 
 __all__ = ["member_ends", "steps_of"]
 
-SETUP_FACTOR: Final = 2.0
-"""The first step counts as set-up when it takes this many times the median: it compiles, allocates and connects, and
-takes 3-20 times as long in real runs."""
 
-PAUSE_FACTOR: Final = 4.0
-"""A step's traffic that begins this many usual lead times after the last step's end follows a pause (checkpoint,
-evaluation); the pause belongs to neither step."""
-
-
-OPTIMIZER_AND_FORWARD: Final = 0.35
-"""Share of the rest between the last gradient and the first activation that the optimizer takes; the first stage's
-first forward pass takes the rest. 0.24 to 0.67 in real and simulated pipelines."""
-
-OPTIMIZER_AND_PASS: Final = 0.05
-"""The same where the rest goes on through the whole forward pass: 0.005 to 0.19 in real and simulated jobs."""
-
-
-def steps_of(job: Job, layout: JobLayout) -> Steps:
+def steps_of(job: Job, layout: JobLayout, rules: TimelineRules = RULES) -> Steps:
     """The regular steps of the layout's clock, pauses and set-up told apart."""
     clock = layout.clock
     if clock is None or not clock.steps:
         return Steps.empty()
     first = _first_activity(job.transfers, clock)
-    boundary = _with_optimizer(_settled_first_end(clock, first), first, layout)
+    boundary = _with_optimizer(_settled_first_end(clock, first), first, layout, rules)
     regular = np.flatnonzero(clock.regular)
     start, end = boundary[regular], boundary[regular + 1]
     lead = first[regular] - start
     usual = np.median(lead)
-    pause = (lead > PAUSE_FACTOR * usual) & (lead - usual > np.median(end - start))
+    pause = (lead > rules.pause_factor * usual) & (lead - usual > np.median(end - start))
     start = np.where(pause, first[regular] - usual.astype(np.int64), start)
     setup = np.zeros(regular.size, dtype=np.bool_)
     duration = end - start
-    setup[0] = bool(regular[0] == 0 and duration[0] > SETUP_FACTOR * np.median(duration))
+    setup[0] = bool(regular[0] == 0 and duration[0] > rules.setup_factor * np.median(duration))
     return Steps(start.astype(np.int64), end.astype(np.int64), setup)
 
 
@@ -62,11 +45,11 @@ def _first_activity(transfers: TransferTable, clock: StepClock) -> Int64:
     return np.minimum(first, clock.boundary_ns[1:]).astype(np.int64)
 
 
-def _with_optimizer(boundary: Int64, first: Int64, layout: JobLayout) -> Int64:
+def _with_optimizer(boundary: Int64, first: Int64, layout: JobLayout, rules: TimelineRules) -> Int64:
     """The boundaries, moved on by the optimizer, of which nothing is sent: a usual share of the rest that follows."""
     if not layout.groups:  # the end was not seen and has been estimated already
         return boundary
-    share = OPTIMIZER_AND_FORWARD if layout.pipelines else OPTIMIZER_AND_PASS
+    share = rules.optimizer_and_forward if layout.pipelines else rules.optimizer_and_pass
     rest = np.maximum(first - boundary[:-1], 0)
     usual = float(np.median(rest))
     delay = share * np.append(np.minimum(rest, usual), usual)

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from llmprism.model import EventKind, Job, JobLayout, Layout, PairKind, PairRoles, Steps
 from llmprism.parallelism import identify_layout
-from llmprism.timeline.events import FUSE_NS, SHORTEST_GAP_NS, events_of
+from llmprism.timeline.events import events_of
+from llmprism.timeline.rules import RULES
 from llmprism.timeline.steps import steps_of
 from support.stages import recognize
 from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
@@ -56,7 +57,7 @@ def test_a_wait_for_the_answer_to_what_was_handed_on_is_idleness():
 
 
 def test_gradient_messages_close_to_each_other_are_one_event():
-    near = FUSE_NS // MS
+    near = RULES.fuse_ns // MS
     flows = [("ab", 10, 20, 5_000), ("ab", 20 + near, 30, 4_000), ("ab", 40, 50, 3_000)]
     names, found = events(flows, {"ab": PairKind.DP}, [(0, 50)])
     assert story(names, found, "a") == [
@@ -88,7 +89,7 @@ def test_messages_outside_the_steps_belong_to_none_and_gaps_there_are_not_filled
 
 
 def test_a_short_gap_is_not_shown():
-    flows = [Flow("a", "b", 0, 10 * MS, 5_000), Flow("a", "b", 10 * MS + SHORTEST_GAP_NS, 20 * MS, 5_000)]
+    flows = [Flow("a", "b", 0, 10 * MS, 5_000), Flow("a", "b", 10 * MS + RULES.shortest_gap_ns, 20 * MS, 5_000)]
     transfers = transfer_table(flows)
     layout = JobLayout(
         Layout(), (), (), PairRoles.empty(), np.full(2, PairKind.PP, dtype=np.int8)[: transfers.bytes.size]
@@ -138,7 +139,7 @@ def assert_covered(found, steps):
             start, end = found.start_ns[own][order], found.end_ns[own][order]
             horizon = np.maximum.accumulate(np.concatenate([[steps.start_ns[step]], end]))
             holes = np.append(start, steps.end_ns[step]) - horizon
-            assert holes.max() <= SHORTEST_GAP_NS
+            assert holes.max() <= RULES.shortest_gap_ns
 
 
 @pytest.mark.parametrize("shape", [{}, {"pp": 1, "dp": 4}, {"pp": 3, "dp": 2, "order": "gpipe"}])
