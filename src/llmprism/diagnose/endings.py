@@ -220,7 +220,7 @@ def _goes_on(job: Job, last: int, until: int, period: float) -> bool:
 
 def _missing(state: LastState, first: int, until: int, period: float) -> bool:
     """Has one member stopped while others go on, so that the job as a whole has not been silent?"""
-    if first < 0 or not _surely_overdue(state)[first]:
+    if first < 0 or not state.exact or not _surely_overdue(state)[first]:
         return False
     long_ago = until - float(state.due_ns[first]) > OVERDUE_STEPS * period
     return long_ago and until - float(state.sent_ns[first]) > QUIET_FACTOR * float(state.longest_ns[first])

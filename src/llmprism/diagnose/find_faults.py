@@ -108,11 +108,10 @@ def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> Jo
     Nothing is said of a job that has hardly begun: what is usual for it is not known.
     """
     findings = trusted(evidence, detect(evidence, window, shared.accused(), shared.findings))
+    alone = [lost_in_job(evidence, [finding]) for finding in findings]
+    findings = [f for f, cost in zip(findings, alone, strict=True) if not cost or waited_for(evidence, f, cost[0])]
     own = len(shared.findings)
     lost = lost_in_job(evidence, [*shared.findings, *findings])
-    real = [f for i, f in enumerate(findings, own) if i not in lost or waited_for(evidence, f, lost[i])]
-    if len(real) < len(findings):
-        findings, lost = real, lost_in_job(evidence, [*shared.findings, *real])
     costs = [(i - own, lost[i]) for i in lost if i >= own and not _no_before(evidence, findings[i - own])]
     return JobFaults(
         tuple(priced(findings, costs)),

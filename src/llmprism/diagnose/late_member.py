@@ -23,6 +23,7 @@ from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.holding import held_ns
+from llmprism.diagnose.stalls import stalls
 from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind, Sharding
@@ -78,6 +79,12 @@ MIN_BEHIND: Final = 0.005
 MIN_HELD: Final = 0.03
 """Holding the others up at the worst points of a step, in normal steps; healthy members stay below 0.01."""
 
+FEW_SLOW: Final = 4
+"""Slower steps of a job, anywhere in the window, from which those that come and go tell something,"""
+
+BY_CHANCE: Final = 0.05
+"""and share of the other steps in which a member may work as long."""
+
 ALONE: Final = 0.6
 """Share of the time that one member holds which no other may reach."""
 
@@ -87,12 +94,6 @@ EXCHANGE: Final = "is {late} behind its peers at every exchange"
 
 STALL_STEPS: Final = 4.0
 """A single step's lateness, in normal steps, that is a stall."""
-
-ALIKE: Final = 0.8
-"""Share of a member's lateness from which another one is as late."""
-
-MANY: Final = 0.2
-"""Share of a job's members that are as late: then all stood still, and the groups' medians fell among the late ones."""
 
 STALL_FLOOR_NS: Final = 1_000_000_000
 """And at least a second: shorter stand-stills are the operating system's."""
@@ -130,7 +131,7 @@ def find_late_members(evidence: JobEvidence, accused: dict[str, list[tuple[int, 
     late, cut = _in_steps(evidence, evidence.lateness_ns, MIN_LATE)
     flagged = (np.nan_to_num(late, nan=-1.0) > cut) & ~excused
     stalled = flagged & (late > STALL_STEPS) & (evidence.lateness_ns > STALL_FLOOR_NS)
-    findings = _stalls(evidence, stalled)
+    findings = stalls(evidence, stalled)
     bouts = _bouts(evidence, evidence.lateness_ns, flagged & ~stalled, SYNCHRONISE)
     bouts += _always_late(evidence, late, excused)
     bouts = _one_per_time([bout for bout in bouts if _delays_the_job(evidence, bout)])
@@ -142,6 +143,7 @@ def find_late_members(evidence: JobEvidence, accused: dict[str, list[tuple[int, 
         bouts = bouts or _one_per_time(little) or _holders(evidence, excused)
     else:
         bouts = _one_per_time([bout for bout in _long_workers(evidence, excused) if _from_the_first(evidence, bout)])
+    bouts = bouts or ([] if findings else _comes_and_goes(evidence, late, excused))
     return findings + [_slow(evidence, bout) for bout in bouts]
 
 
@@ -233,6 +235,36 @@ def _stragglers(evidence: JobEvidence, excused: Bool) -> list[_Bout]:
     return _bouts(evidence, behind, (np.nan_to_num(late, nan=-1.0) > cut) & ~excused, EXCHANGE)
 
 
+def _comes_and_goes(evidence: JobEvidence, late: Float64, excused: Bool) -> list[_Bout]:
+    """The member that works longer than its peers in nearly all of the job's slower steps and in hardly any other: too
+    short each time to show alone. Steps that another fault explains are left aside."""
+    steps = evidence.timeline.steps
+    slow = evidence.counted & ~excused[0] & (evidence.duration_ns >= MIN_SLOWDOWN * evidence.normal_ns)
+    others = evidence.counted & ~excused[0] & ~slow
+    if slow.sum() < FEW_SLOW or others.sum() < slow.sum():
+        return []
+    taken = float(evidence.duration_ns[slow | (excused[0] & evidence.counted)].sum())
+    if taken < long_enough_ns(MIN_TIME_NS, steps):
+        return []
+    work = stage_work_ns(evidence)
+    excess = beyond_others(evidence, work)
+    share = excess / np.maximum(work - excess, 1.0)
+    values, cut, by, how = (share, MIN_EXCESS, excess, COMPUTE)
+    if not np.isfinite(share).any():
+        values, cut, by, how = (late, MIN_LATE, evidence.lateness_ns, SYNCHRONISE)
+    compared = [m for group in evidence.layout.groups if group.kind == PairKind.DP for m in group.members]
+    flagged = (np.nan_to_num(values, nan=-1.0) > cut) & np.isin(evidence.job.members, compared)[:, None]
+    with_it, without = flagged[:, slow].mean(axis=1), flagged[:, others].mean(axis=1)
+    found = []
+    for row in np.flatnonzero((with_it >= CONSISTENT) & (without <= BY_CHANCE)).tolist():
+        affected = slow & flagged[row]
+        weight = float(np.median(values[row, affected])) if how == COMPUTE else 0.0
+        if weight <= MAX_EXCESS:
+            first, last = np.flatnonzero(affected)[[0, -1]].tolist()
+            found.append(_Bout(row, first, last + 1, affected, float(np.median(by[row, affected])), how, weight))
+    return _one_per_time([bout for bout in found if how == COMPUTE or _delays_the_job(evidence, bout)])
+
+
 def _holders(evidence: JobEvidence, excused: Bool) -> list[_Bout]:
     """The member of a job without pipelines that alone holds the others up while its steps are longer."""
     usual = evidence.counted & (evidence.duration_ns < MIN_SLOWDOWN * evidence.normal_ns)
@@ -279,7 +311,7 @@ def _excused(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -
     names = {evidence.job.transfers.addresses[member] for member in evidence.job.members}
     for address, times in accused.items():
         for start, end in times if address in names else ():
-            excused |= (steps.end_ns >= start) & (steps.start_ns <= end)
+            excused |= (steps.end_ns > start) & (steps.start_ns < end)
     return np.broadcast_to(excused, evidence.lateness_ns.shape)
 
 
@@ -333,58 +365,6 @@ def _late_cost(evidence: JobEvidence, bout: _Bout) -> float:
         return _late_share(evidence, bout) * taken / 1e9 * evidence.gpus
     most = float(evidence.duration_ns[bout.affected].sum())
     return min(bout.late_ns * int(bout.affected.sum()), most) / 1e9 * evidence.gpus
-
-
-def _stalls(evidence: JobEvidence, stalled: Bool) -> list[Finding]:
-    """One finding per time: of members that stand still together, the latest."""
-    kept: list[Finding] = []
-    cells = [(int(row), int(step)) for row, step in zip(*np.nonzero(stalled), strict=True)]
-    for row, step in sorted(cells, key=lambda cell: -evidence.lateness_ns[cell]):
-        if _stand_still_together(evidence, row, step):
-            continue
-        finding = _stall(evidence, row, step)
-        if not any(finding.start_ns < (k.end_ns or 0) and k.start_ns < (finding.end_ns or 0) for k in kept):
-            kept.append(finding)
-    return kept
-
-
-def _stand_still_together(evidence: JobEvidence, row: int, step: int) -> bool:
-    """Are many members that neither share its server nor its pipelines as late as this one? Then it is nobody's."""
-    members, places = evidence.job.members, evidence.job.places
-    near = {m for pipeline in evidence.layout.pipelines if members[row] in pipeline for m in pipeline}
-    alike = [
-        other
-        for other in np.flatnonzero(evidence.lateness_ns[:, step] >= ALIKE * evidence.lateness_ns[row, step])
-        if members[other] not in near and not (places and places[row] and places[other] == places[row])
-    ]
-    return len(alike) > MANY * len(members)
-
-
-def _stall(evidence: JobEvidence, row: int, step: int) -> Finding:
-    name = evidence.job.transfers.addresses[evidence.job.members[row]]
-    steps = evidence.timeline.steps
-    waited = float(evidence.lateness_ns[row, step])
-    affected = np.zeros(evidence.steps, dtype=np.bool_)
-    affected[step] = True
-    return Finding(
-        kind=FindingKind.STALL,
-        job=evidence.job.id,
-        where=Where(WhereType.GPU, name),
-        start_ns=int(steps.start_ns[step]),
-        end_ns=int(steps.end_ns[step]),
-        severity=round(share_lost(evidence, affected), 3),
-        confidence=0.9,
-        lost_gpu_seconds=round(lost_gpu_seconds(evidence, affected), 3),
-        summary=(
-            f"GPU {name} stood still for {waited / 1e9:.1f} s in step {step} while all of its peers waited: "
-            "look for a paused process, a data-loader wait or a GPU reset on its server at that time."
-        ),
-        evidence=(
-            Evidence("seconds behind its group", round(waited / 1e9, 3), 0.0),
-            Evidence("duration of the step, s", round(float(evidence.duration_ns[step]) / 1e9, 3),
-                     round(evidence.normal_ns / 1e9, 3)),
-        ),
-    )  # fmt: skip
 
 
 def _one_per_time(bouts: list[_Bout]) -> list[_Bout]:

@@ -133,3 +133,30 @@ def test_a_stage_that_works_longer_than_its_replicas_from_the_first_step_on_is_f
     (finding,) = report.findings
     assert finding.severity > 0.2
     assert finding.lost_gpu_seconds > 0.2 * 12 * (job.step_ends_ns[-1] - job.step_ends_ns[0]) / 1e9
+
+
+def bouts_of_two(value, otherwise=0.0):
+    """Steps 3 and 4, 8 and 9, 14 and 15: each bout is too short to show alone."""
+    return np.maximum.reduce([during(first, first + 2, value, otherwise) for first in (3, 8, 14)])
+
+
+def test_a_gpu_that_is_slow_again_and_again_is_one_finding():
+    (finding,) = found({"c": bouts_of_two(300.0)}, bouts_of_two(1.3 * STEP, STEP))
+    assert (finding.kind, finding.where.id) == (FindingKind.SLOW_GPU, "c")
+    assert (finding.start_ns, finding.end_ns) == (3 * STEP, int(15 * STEP + 6 * 0.3 * STEP) + STEP)
+
+
+def test_one_that_is_as_late_in_other_steps_is_not_why_some_are_longer():
+    late = bouts_of_two(300.0)
+    late[[6, 12]] = 300.0
+    assert found({"c": late}, bouts_of_two(1.3 * STEP, STEP)) == []
+
+
+def test_steps_that_a_slow_nic_explains_are_left_aside():
+    """The NIC is slow in the middle of what the GPU is; the GPU shows before and after it."""
+    slow = during(4, 12, 1.3 * STEP, STEP)
+    job = late_job({"c": during(4, 6, 300.0) + during(10, 12, 300.0)}, slow)
+    steps = job.timeline.steps
+    excused = {"a": [(int(steps.start_ns[6]), int(steps.end_ns[9]))]}
+    (finding,) = find_late_members(job, excused)
+    assert (finding.where.id, finding.start_ns, finding.end_ns) == ("c", steps.start_ns[4], steps.end_ns[11])

@@ -1,9 +1,11 @@
 """How much of a finding's confidence its layout leaves."""
 
+from dataclasses import replace
+
 import pytest
 
 from llmprism.diagnose.slow_transfer import find_slow_transfers
-from llmprism.diagnose.trust import trusted
+from llmprism.diagnose.trust import trusted, waited_for
 from llmprism.model import Finding, FindingKind, Where, WhereType
 from unit.diagnose.evidence_builder import STEPS, during, evidence_of, ring_pairs
 
@@ -35,3 +37,21 @@ def test_pairs_that_were_always_slower_than_others_are_sick_only_if_these_are_th
     slower = during(8, STEPS, 1.5e9, 1e9)
     evidence = evidence_of(ring_pairs("abcdefgh"), rate=later, duration=slower, trust=trust)
     assert len(find_slow_transfers([evidence])) == 1, "compared with their own past"
+
+
+@pytest.mark.parametrize(("lost", "said"), [(5.0, True), (0.1, False)])
+def test_a_gpu_that_costs_nothing_when_the_steps_are_played_again_is_not_slow(lost, said):
+    evidence = evidence_of(ring_pairs("abcd"), groups=("abcd",))
+    finding = replace(
+        slow_gpu(int(evidence.timeline.steps.start_ns[8])), end_ns=int(evidence.timeline.steps.end_ns[13])
+    )
+    assert waited_for(evidence, finding, lost) is said
+    assert waited_for(evidence, slow_gpu(0), lost), "nothing healthy to play it against"
+    assert waited_for(evidence, replace(finding, kind=FindingKind.SLOW_NIC), lost)
+
+
+@pytest.mark.parametrize(("trust", "found"), [(0.9, 1), (0.3, 0)])
+def test_who_stood_still_in_a_step_needs_steps_that_are_sure(trust, found):
+    evidence = evidence_of(ring_pairs("abcd"), groups=("abcd",), trust=trust)
+    start = int(evidence.timeline.steps.start_ns[8])
+    assert len(trusted(evidence, [slow_gpu(start, FindingKind.STALL)])) == found

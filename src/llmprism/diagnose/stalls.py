@@ -1,0 +1,78 @@
+"""Stall of one member: it stands still once for much longer than a step, and its peers wait.
+
+Who is late by how much is `late_member`'s; here, of members that stand still together the latest is named, and nobody
+where many that have neither server nor pipeline in common are as late: then the whole job stood still.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
+from llmprism.diagnose.evidence import JobEvidence
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+
+Bool = NDArray[np.bool_]
+
+__all__ = ["stalls"]
+
+ALIKE: Final = 0.8
+"""Share of a member's lateness from which another one is as late."""
+
+MANY: Final = 0.2
+"""Share of a job's members that are as late: then all stood still, and the groups' medians fell among the late ones."""
+
+
+def stalls(evidence: JobEvidence, stalled: Bool) -> list[Finding]:
+    """One finding per time: of members that stand still together, the latest."""
+    kept: list[Finding] = []
+    cells = [(int(row), int(step)) for row, step in zip(*np.nonzero(stalled), strict=True)]
+    for row, step in sorted(cells, key=lambda cell: -evidence.lateness_ns[cell]):
+        if _stand_still_together(evidence, row, step):
+            continue
+        finding = _stall(evidence, row, step)
+        if not any(finding.start_ns < (k.end_ns or 0) and k.start_ns < (finding.end_ns or 0) for k in kept):
+            kept.append(finding)
+    return kept
+
+
+def _stand_still_together(evidence: JobEvidence, row: int, step: int) -> bool:
+    """Are many members that neither share its server nor its pipelines as late as this one? Then it is nobody's."""
+    members, places = evidence.job.members, evidence.job.places
+    near = {m for pipeline in evidence.layout.pipelines if members[row] in pipeline for m in pipeline}
+    alike = [
+        other
+        for other in np.flatnonzero(evidence.lateness_ns[:, step] >= ALIKE * evidence.lateness_ns[row, step])
+        if members[other] not in near and not (places and places[row] and places[other] == places[row])
+    ]
+    return len(alike) > MANY * len(members)
+
+
+def _stall(evidence: JobEvidence, row: int, step: int) -> Finding:
+    name = evidence.job.transfers.addresses[evidence.job.members[row]]
+    steps = evidence.timeline.steps
+    waited = float(evidence.lateness_ns[row, step])
+    affected = np.zeros(evidence.steps, dtype=np.bool_)
+    affected[step] = True
+    return Finding(
+        kind=FindingKind.STALL,
+        job=evidence.job.id,
+        where=Where(WhereType.GPU, name),
+        start_ns=int(steps.start_ns[step]),
+        end_ns=int(steps.end_ns[step]),
+        severity=round(share_lost(evidence, affected), 3),
+        confidence=0.9,
+        lost_gpu_seconds=round(lost_gpu_seconds(evidence, affected), 3),
+        summary=(
+            f"GPU {name} stood still for {waited / 1e9:.1f} s in step {step} while all of its peers waited: "
+            "look for a paused process, a data-loader wait or a GPU reset on its server at that time."
+        ),
+        evidence=(
+            Evidence("seconds behind its group", round(waited / 1e9, 3), 0.0),
+            Evidence("duration of the step, s", round(float(evidence.duration_ns[step]) / 1e9, 3),
+                     round(evidence.normal_ns / 1e9, 3)),
+        ),
+    )  # fmt: skip
