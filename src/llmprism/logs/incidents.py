@@ -188,6 +188,9 @@ def _survived(log: JobLog, progress: Progress, rows: NDArray[np.int64]) -> NDArr
     files, starts = np.unique(file_of[by_file], return_index=True)
     for file, own in zip(files.tolist(), np.split(by_file, starts[1:]), strict=True):
         lines, times = log.rows.line[rows[own]], log.rows.time_ns[rows[own]]
+        # nothing with a time follows in the file: the time of an earlier line does not say when this one was written
+        stale = ~log.rows.timed[rows[own]] & (times >= log.file_last_ns[file])
+        times = np.where(stale, 0, times)
         order = np.argsort(lines, kind="stable")
         low, high = 0, own.size
         while low < high:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from llmprism.logs.reader import read_job
 from llmprism.model.log import LogDiagnosis
 
 __all__ = ["JobView", "RankView", "view_job", "view_log"]
+
+MIN_TIMED: Final = 4
+"""Iteration lines that cannot all be of one moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +133,16 @@ def _rank(
         int(log.writer_last_ns[writers].max()) if writers.size else 0,
         int(values.max()) if values.size else None,
         values,
-        series.time_ns[own],
+        _own_times(series.time_ns[own]),
         np.array([seconds.get(place, np.nan) for place in places], dtype=np.float64),
         _local_rank(log, writers),
         tuple(sorted(members.named.get(actor, ()))),
     )
+
+
+def _own_times(times: Int64) -> Int64:
+    """Times of iteration lines; none where all have the one of some line before them."""
+    return np.zeros_like(times) if times.size >= MIN_TIMED and np.unique(times).size == 1 else times
 
 
 def _local_rank(log: JobLog, writers: Int64) -> int | None:

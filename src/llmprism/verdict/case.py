@@ -69,7 +69,8 @@ class Outcome:
 class Case:
     """`number` is the place of the logs in the reading; `job` None: they belong to no job of the flows.
 
-    `hosts` names the host of every rank of the view; `clocks` their offsets.
+    `hosts` names the host of every rank of the view; `clocks` their offsets; `zone_ns` is taken off the times where the
+    clocks could not be compared.
     """
 
     number: int
@@ -81,6 +82,7 @@ class Case:
     seats: tuple[Seat, ...] = ()
     hosts: tuple[str, ...] = ()
     clocks: tuple[HostClock, ...] = ()
+    zone_ns: int = 0
 
     @property
     def diagnosis(self) -> LogDiagnosis:
@@ -109,7 +111,7 @@ class Case:
         """A log's time in flow time, by the clock of the rank's host, else the job's; None where the log has none."""
         if not time_ns:
             return None
-        offset = self.fit.offset_ns if self.fit is not None else 0
+        offset = self.fit.offset_ns if self.fit is not None else self.zone_ns
         if actor is not None and 0 <= actor < len(self.hosts):
             offset = next((one.offset_ns for one in self.clocks if one.host == self.hosts[actor]), offset)
         return time_ns - offset
@@ -130,16 +132,19 @@ class Case:
         """When a line was written, in flow time.
 
         Times cut to seconds, and those of lines without a time of their own, are too early: a line that follows the
-        one of an iteration was written after that iteration's step had ended.
+        one of an iteration was written after that iteration's step had ended. Logs without times are placed by that
+        alone.
         """
         when = self.flow_time(line.time_ns, line.actor)
-        if when is None or line.iteration is None or self.fit is None or self.job is None:
+        if line.iteration is None or self.fit is None or self.job is None:
             return when
         ends = self.job.timeline.steps.end_ns
         step = int(self.fit.step_of(np.array([line.iteration]))[0])
         if not 0 <= step < ends.size:
             return when
         ended = int(ends[step])
+        if when is None:
+            return ended
         return ended if when < ended <= when + self.clock_error_ns + SECOND else when
 
     def line_address(self, line: NotableLine) -> tuple[str | None, float]:

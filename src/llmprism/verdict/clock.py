@@ -89,7 +89,8 @@ class ClockFit:
     def trusted(self) -> bool:
         """Whether log times may be moved by it: the same run, or the same pace with clocks that are not far apart."""
         rest = (self.offset_ns + ZONE_NS // 2) % ZONE_NS - ZONE_NS // 2
-        return self.same_run or (self.same_pace and abs(rest) <= NEAR_CLOCK_NS)
+        near = abs(rest) <= NEAR_CLOCK_NS and (self.rest is not None or self.error_ns <= NEAR_CLOCK_NS // 10)
+        return self.same_run or (near and (self.rest is None or self.same_pace))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,9 @@ OTHER_ZONE: Final = 0.5
 OTHER_TIME: Final = -5.0
 """Nats for and against; each is what such an agreement is worth among the jobs of one cluster, not of the world."""
 
+GIVEN_TOGETHER: Final = 1.5
+"""Logs that somebody gives with flows mostly belong to a job of them."""
+
 LEAST_SCORE: Final = 0.5
 """Evidence below this is no match."""
 
@@ -43,12 +46,14 @@ MAX_ZONE_NS: Final = 14 * 3600 * 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """`job` is the index into the report's jobs, None where the logs belong to none."""
+    """`job` is the index into the report's jobs, None where the logs belong to none. `zone_ns` is how far the log's
+    times are off as whole time zones, by the time that both cover."""
 
     job: int | None
     confidence: float
     why: str
     fit: ClockFit | None = None
+    zone_ns: int = 0
 
 
 def match_logs(views: list[tuple[JobView, str | None]], report: Report) -> list[Match]:
@@ -60,7 +65,8 @@ def match_logs(views: list[tuple[JobView, str | None]], report: Report) -> list[
     for number, (_, given) in enumerate(views):
         if given is not None:
             job = _by_id(report, given)
-            matches[number] = Match(job, 1.0, "the job was given with the logs", scores[number][job][2])
+            fit, zone = scores[number][job][2], _zone(views[number][0], report)
+            matches[number] = Match(job, 1.0, "the job was given with the logs", fit, zone)
     pairs = sorted(
         ((score, v, j) for v, row in enumerate(scores) for j, (score, _, _) in enumerate(row)),
         key=lambda item: -item[0],
@@ -72,7 +78,7 @@ def match_logs(views: list[tuple[JobView, str | None]], report: Report) -> list[
         others = [scores[v][other][0] for other in range(len(report.jobs)) if other != j]
         others += [scores[other][j][0] for other in range(len(views)) if other != v and not _apart(views, v, other)]
         rival = max([0.0, *others])
-        matches[v] = Match(j, round(1 / (1 + math.exp(-(score - rival))), 3), why, fit)
+        matches[v] = Match(j, round(1 / (1 + math.exp(-(score - rival))), 3), why, fit, _zone(views[v][0], report))
     return [match or Match(None, 0.0, "no job of the flows fits these logs") for match in matches]
 
 
@@ -138,7 +144,7 @@ def _score(view: JobView, job: JobReport, report: Report) -> tuple[float, str, C
     points, text = _clock_points(view, fit, report)
     if text:
         words.append(text)
-    return score + points, "the same " + ", ".join(words) if words else "nothing in common", fit
+    return score + points + GIVEN_TOGETHER, "the same " + ", ".join(words) if words else "nothing in common", fit
 
 
 def _clock_points(view: JobView, fit: ClockFit | None, report: Report) -> tuple[float, str]:
@@ -165,11 +171,18 @@ def _time_points(view: JobView, report: Report) -> float:
         return 0.0
     if _overlaps(span[0], span[1], window.start_ns, window.end_ns):
         return SAME_TIME
+    return OTHER_ZONE if _zone(view, report) else OTHER_TIME
+
+
+def _zone(view: JobView, report: Report) -> int:
+    """The whole zones between the log's times and the window of the flows; 0 where they overlap, or none makes them."""
+    span, window = _span(view), report.window
+    if span is None or _overlaps(span[0], span[1], window.start_ns, window.end_ns):
+        return 0
     away = (span[0] + span[1] - window.start_ns - window.end_ns) // 2
     zone = round(away / ZONE_NS) * ZONE_NS
-    if abs(zone) <= MAX_ZONE_NS and _overlaps(span[0] - zone, span[1] - zone, window.start_ns, window.end_ns):
-        return OTHER_ZONE
-    return OTHER_TIME
+    fits = _overlaps(span[0] - zone, span[1] - zone, window.start_ns, window.end_ns)
+    return zone if fits and abs(zone) <= MAX_ZONE_NS else 0
 
 
 def _overlaps(low: int, high: int, start: int, end: int) -> bool:

@@ -117,7 +117,7 @@ def _case(number: int, logged: LoggedJob, match: Match, report: Report, listed: 
     hosts = host_of(view, seats, report.topology)
     fit = fit if trusted else None
     clocks = host_clocks(view, job.timeline.steps, fit, hosts) if fit is not None else ()
-    return Case(number, logged.name, view, report, job, fit, seats, hosts, clocks)
+    return Case(number, logged.name, view, report, job, fit, seats, hosts, clocks, match.zone_ns)
 
 
 def _unseated(view: JobView) -> tuple[Seat, ...]:

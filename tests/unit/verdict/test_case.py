@@ -31,7 +31,8 @@ def test_a_line_is_written_after_the_iteration_before_it_ended() -> None:
     cut = int(ENDS[29]) // SECOND * SECOND
     assert one.line_time(line(cut, 30)) == int(ENDS[29])
     assert one.line_time(line(int(ENDS[29]) + 3 * SECOND, 30)) != int(ENDS[29])
-    assert one.line_time(line(0, 30)) is None
+    assert one.line_time(line(0, 30)) == int(ENDS[29])
+    assert one.line_time(line(0, None)) is None
     early = one.line_time(line(cut, None))
     assert early is not None
     assert early < int(ENDS[29])
