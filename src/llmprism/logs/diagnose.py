@@ -32,6 +32,7 @@ from llmprism.logs.outcome import (
 from llmprism.logs.progress import Progress, measure_progress
 from llmprism.logs.ranking import rank_members, rank_nodes
 from llmprism.logs.reader import read_job
+from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.sequences import Lag, find_lags
 from llmprism.logs.signs import find_signs
 from llmprism.logs.suspects import Blame, find_blame
@@ -49,9 +50,6 @@ from llmprism.model.log import (
 )
 
 __all__ = ["Expected", "diagnose_log", "diagnose_paths"]
-
-PRECURSOR_NS: Final = 10 * 60 * 1_000_000_000
-"""How long before the first complaint a survived hardware line may be its cause: retries and watchdogs take minutes."""
 
 _ADVICE: Final = {
     SignKind.HANG: "Take stacks of that rank (py-spy dump), look at its GPU and at the kernel log of its node.",
@@ -86,6 +84,7 @@ class _Case:
     lags: list[Lag]
     signs: list[Sign]
     expected: Expected | None
+    rules: LogRules
 
     @property
     def terminal(self) -> list[Incident]:
@@ -109,26 +108,32 @@ def diagnose_paths(
     return diagnose_log(read_job(paths, library or load_library()), normal=normal, expected=expected)
 
 
-def diagnose_log(log: JobLog, *, normal: Normality | None = None, expected: Expected | None = None) -> LogDiagnosis:
+def diagnose_log(
+    log: JobLog,
+    *,
+    normal: Normality | None = None,
+    expected: Expected | None = None,
+    rules: LogRules = RULES,
+) -> LogDiagnosis:
     members = identify_members(log)
-    progress = measure_progress(log)
+    progress = measure_progress(log, rules)
     ends = find_end_marks(log, progress)
     incidents = find_incidents(log, members, progress, ends, normal)
     lags = find_lags(log, members)
     sign = _EXPECTED_SIGN.get(expected) if expected else None
-    signs = find_signs(log, members, progress, lags, expected=sign)
-    case = _Case(log, members, progress, ends, incidents, lags, signs, expected)
-    outcome = decide_outcome(log, members, progress, ends, incidents)
+    signs = find_signs(log, members, progress, lags, rules, expected=sign)
+    case = _Case(log, members, progress, ends, incidents, lags, signs, expected, rules)
+    outcome = decide_outcome(log, members, progress, ends, incidents, rules)
     return _failed(case) if outcome is Outcome.FAILED else _not_failed(case, outcome)
 
 
 def _failed(case: _Case) -> LogDiagnosis:
     log, progress, terminal = case.log, case.progress, case.terminal
-    blame = find_blame(log, case.members, terminal, case.lags, progress.step_ns)
+    blame = find_blame(log, case.members, terminal, case.lags, progress.step_ns, case.rules)
     if blame.root is None and not blame.suspects:
         blame = _with_precursor(blame, case)
     first = blame.root or first_proof(terminal)
-    stage = failure_stage(log, progress, case.ends, first, blame, terminal)
+    stage = failure_stage(log, progress, case.ends, first, blame, terminal, case.rules)
     symptom = failure_symptom(terminal, blame, stage, first)
     cause = explain_failure(log, blame, terminal, progress, case.ends)
     return _finished(
@@ -187,10 +192,10 @@ def _with_precursor(blame: Blame, case: _Case) -> Blame:
         fault = incident.fault
         if incident.terminal or incident.late or fault is None or fault.role is not FaultRole.ROOT or fault.echo:
             continue
-        near = 0 <= first.time_ns - incident.time_ns <= PRECURSOR_NS
+        near = 0 <= first.time_ns - incident.time_ns <= case.rules.precursor_ns
         if near and fault.cause.value.split(".")[0] in ("hardware", "network", "storage"):
             widened = [replace(incident, terminal=True), *terminal]
-            found = find_blame(case.log, case.members, widened, case.lags, case.progress.step_ns)
+            found = find_blame(case.log, case.members, widened, case.lags, case.progress.step_ns, case.rules)
             if found.root is not None:
                 return found
     return blame
@@ -198,7 +203,7 @@ def _with_precursor(blame: Blame, case: _Case) -> Blame:
 
 def _not_failed(case: _Case, outcome: Outcome) -> LogDiagnosis:
     stage = last_stage(case.progress, case.ends, outcome)
-    confidence, doubts = quiet_confidence(case.log, case.progress, case.ends, outcome)
+    confidence, doubts = quiet_confidence(case.log, case.progress, case.ends, outcome, case.rules)
     cause = Cause(CauseClass.NONE, None, confidence, "nothing wrong was found", "")
     symptom, iteration = Symptom.NONE, None
     suspects: tuple[Suspect, ...] = ()
@@ -257,7 +262,7 @@ def _from_sign(sign: Sign, case: _Case) -> tuple[Cause, Symptom, tuple[Suspect, 
         fault = incident.fault
         if fault is None or incident.late or fault.role is FaultRole.CASCADE or fault.echo:
             continue
-        near = sign.time_ns and incident.time_ns and abs(sign.time_ns - incident.time_ns) <= PRECURSOR_NS
+        near = sign.time_ns and incident.time_ns and abs(sign.time_ns - incident.time_ns) <= case.rules.precursor_ns
         if near and fault.cause.value.split(".")[0] in ("hardware", "network", "storage"):
             summary = f"{sign.summary}; {fault.summary}"
             cause = Cause(fault.cause, fault.id, min(sign.confidence, 0.6), summary, fault.advice)

@@ -16,6 +16,7 @@ from llmprism.logs.library import FaultRole, Meaning
 from llmprism.logs.members import Members
 from llmprism.logs.metrics import Metric
 from llmprism.logs.progress import ORDER, Progress
+from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.suspects import Blame
 from llmprism.model.log import Outcome, Stage, Symptom
 
@@ -31,20 +32,10 @@ __all__ = [
     "stop_mark",
 ]
 
-STOP_SLACK_NS: Final = 5 * 1_000_000_000
-"""Complaints this short before the first sign of a stop are part of it: processes of a job do not end at once."""
-
 _SHARPEST: Final = (Stage.CHECKPOINT, Stage.EVAL, Stage.DATA, Stage.TRAIN, Stage.INIT, *Stage)
 """Which stage to believe when stacks of one cause suggest several: the one that fewest stacks show by chance."""
 
 BEFORE_TRAINING: Final = frozenset({Stage.LAUNCH, Stage.INIT, Stage.DATA})
-
-MANY_ITERATIONS: Final = 20
-FEW_ITERATIONS: Final = 5
-"""Iterations without a complaint from which a running job is probably well, and below which it is too early to say."""
-
-_TRAINING_COLLECTIVES: Final = 50
-"""Collectives that no start-up makes: a time-out of a later one happened in training."""
 
 _SEQUENCE: Final = re.compile(
     r"WorkNCCL\(SeqNum=(\d{1,15})|work sequence id: (\d{1,15})|[Ll]ast enqueued (?:NCCL )?work: (\d{1,15})"
@@ -52,7 +43,12 @@ _SEQUENCE: Final = re.compile(
 
 
 def decide_outcome(
-    log: JobLog, members: Members, progress: Progress, ends: EndMarks, incidents: list[Incident]
+    log: JobLog,
+    members: Members,
+    progress: Progress,
+    ends: EndMarks,
+    incidents: list[Incident],
+    rules: LogRules = RULES,
 ) -> Outcome:
     """How the run ended; only what came before someone ended it from outside counts against it."""
     proof = [i for i in incidents if i.terminal and i.proves_failure]
@@ -63,7 +59,7 @@ def decide_outcome(
     limit = ends.first(Meaning.TIME_LIMIT)
     stop = stop_mark(ends)
     if stop:
-        before = any(_is_before(i, stop.file, stop.line, stop.time_ns) for i in proof)
+        before = any(_is_before(i, stop, rules) for i in proof)
         killed = any(
             report.own_death and report.file == stop.file and report.line < stop.line
             for report in first_deaths(members.exits)
@@ -94,13 +90,13 @@ def _may_be_teardown(incident: Incident) -> bool:
     return incident.fault is not None and (incident.fault.role is FaultRole.CASCADE or incident.fault.echo)
 
 
-def _is_before(incident: Incident, file: int, line: int, time_ns: int) -> bool:
+def _is_before(incident: Incident, stop: EndMark, rules: LogRules) -> bool:
     """Whether something was wrong before someone ended the run; complaints right then are its consequence."""
-    if incident.file == file and (incident.is_root or not time_ns or not incident.time_ns):
-        return incident.line < line
-    if incident.time_ns and time_ns:
-        slack = 0 if incident.is_root else STOP_SLACK_NS
-        return incident.time_ns < time_ns - slack
+    if incident.file == stop.file and (incident.is_root or not stop.time_ns or not incident.time_ns):
+        return incident.line < stop.line
+    if incident.time_ns and stop.time_ns:
+        slack = 0 if incident.is_root else rules.stop_slack_ns
+        return incident.time_ns < stop.time_ns - slack
     return incident.is_root
 
 
@@ -109,7 +105,13 @@ def first_proof(terminal: list[Incident]) -> Incident | None:
 
 
 def failure_stage(
-    log: JobLog, progress: Progress, ends: EndMarks, first: Incident | None, blame: Blame, terminal: list[Incident]
+    log: JobLog,
+    progress: Progress,
+    ends: EndMarks,
+    first: Incident | None,
+    blame: Blame,
+    terminal: list[Incident],
+    rules: LogRules = RULES,
 ) -> Stage:
     """The stage at the first line, made sharper by the stacks and texts of all lines with the same cause."""
     if first is None:
@@ -123,7 +125,7 @@ def failure_stage(
         stage = min(sharper, key=_SHARPEST.index) if sharper else stage
     if stage is Stage.SHUTDOWN and progress.last_iteration is not None and blame.root is not None:
         return Stage.TRAIN
-    if stage in (Stage.UNKNOWN, Stage.LAUNCH, Stage.INIT) and _shows_training(log, terminal):
+    if stage in (Stage.UNKNOWN, Stage.LAUNCH, Stage.INIT) and _shows_training(log, terminal, rules):
         return Stage.TRAIN
     if stage in (Stage.UNKNOWN, Stage.LAUNCH) and first.fault is not None and first.fault.stage is not Stage.UNKNOWN:
         return first.fault.stage
@@ -132,7 +134,7 @@ def failure_stage(
     return stage
 
 
-def _shows_training(log: JobLog, terminal: list[Incident]) -> bool:
+def _shows_training(log: JobLog, terminal: list[Incident], rules: LogRules) -> bool:
     """Whether the lines show a training loop although none counts iterations: losses, step functions, collectives."""
     if (log.metrics.metric == Metric.LOSS).any():
         return True
@@ -140,7 +142,7 @@ def _shows_training(log: JobLog, terminal: list[Incident]) -> bool:
     if any(stage_from_frames(log.shapes[shape], Stage.UNKNOWN, training=False) is Stage.TRAIN for shape in shapes):
         return True
     numbers = [int(n) for text in log.texts.values() for found in _SEQUENCE.findall(text) for n in found if n]
-    return max(numbers, default=0) >= _TRAINING_COLLECTIVES
+    return max(numbers, default=0) >= rules.training_collectives
 
 
 def _is_launch(first: Incident) -> bool:
@@ -187,7 +189,9 @@ def last_stage(progress: Progress, ends: EndMarks, outcome: Outcome) -> Stage:
     return max(stages, key=ORDER.index) if stages else Stage.UNKNOWN
 
 
-def quiet_confidence(log: JobLog, progress: Progress, ends: EndMarks, outcome: Outcome) -> tuple[float, list[str]]:
+def quiet_confidence(
+    log: JobLog, progress: Progress, ends: EndMarks, outcome: Outcome, rules: LogRules = RULES
+) -> tuple[float, list[str]]:
     """How sure "nothing wrong" is, with what speaks against being surer.
 
     A log that is damaged, cut or too short cannot show that nothing was wrong: never above 0.5 then.
@@ -201,10 +205,10 @@ def quiet_confidence(log: JobLog, progress: Progress, ends: EndMarks, outcome: O
         return (0.5 if damaged else 0.9 if ends.any_success(strong=True) else 0.85), doubts
     counted = [np.unique(track.value).size for track in progress.tracks]
     iterations = max(counted, default=0)
-    if iterations < FEW_ITERATIONS:
+    if iterations < rules.few_iterations:
         doubts.append(f"only {iterations} iterations were seen: too few to tell")
     if any(log.file_cut):
         doubts.append("the last line is unfinished: the log was cut, or is still being written")
     if doubts:
         return 0.3, doubts
-    return (0.7 if iterations >= MANY_ITERATIONS else 0.5), doubts
+    return (0.7 if iterations >= rules.many_iterations else 0.5), doubts

@@ -17,16 +17,11 @@ from numpy.typing import NDArray
 from llmprism.arrays import Int64
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Meaning
+from llmprism.logs.rules import RULES, LogRules
 from llmprism.model.log import Stage
 
 __all__ = ["Progress", "measure_progress"]
 
-
-_MIN_RISING_SHARE: Final = 0.8
-"""Share of steps between printed numbers that must not fall for them to count iterations."""
-
-GOES_ON_ITERATIONS: Final = 2
-"""Iterations a run must complete after a line for that line not to have stopped it: one may have been under way."""
 
 _TOTAL: Final = re.compile(r"(?:iteration|iter|step)\s*[:=]?\s*\[?\s*(\d+)\s*/\s*(\d+)", re.I)
 
@@ -82,6 +77,7 @@ class Progress:
     last_ns: int
     shapes: frozenset[int] = frozenset()
     """Shapes whose lines count iterations."""
+    rules: LogRules = RULES
 
     def iteration_at(self, file: int, line: int, time_ns: int) -> int | None:
         """The last iteration completed before a line: in its own file, else by time, else the last of the job."""
@@ -139,14 +135,13 @@ class Progress:
             )
         return False
 
-    @staticmethod
-    def _advanced(track: _FileTrack, place: np.intp) -> bool:
+    def _advanced(self, track: _FileTrack, place: np.intp) -> bool:
         at = int(place)
         if at >= track.value.size:
             return False
         before = int(track.value[:at].max()) if at else -1
         after = np.unique(track.value[at:])
-        return int((after > before).sum()) >= GOES_ON_ITERATIONS
+        return int((after > before).sum()) >= self.rules.goes_on_iterations
 
     def _reached_later_stage(self, track: _FileTrack, line: int) -> bool:
         place = int(np.searchsorted(track.stage_line, line, side="right"))
@@ -155,8 +150,8 @@ class Progress:
         return any(stage in (Stage.TRAIN, Stage.EVAL, Stage.CHECKPOINT) for stage in later) and now in _BEFORE_TRAINING
 
 
-def measure_progress(log: JobLog) -> Progress:
-    chosen, total = _iteration_shapes(log)
+def measure_progress(log: JobLog, rules: LogRules = RULES) -> Progress:
+    chosen, total = _iteration_shapes(log, rules)
     keep = np.isin(log.iterations.shape, list(chosen))
     counted = _by_file(log.iterations.file, np.flatnonzero(keep), len(log.files))
     meanings = _meanings(log)
@@ -166,10 +161,10 @@ def measure_progress(log: JobLog) -> Progress:
     last = int(values.max()) if values.size else None
     times = log.iterations.time_ns[keep]
     last_ns = int(times.max()) if times.size else 0
-    return Progress(tuple(tracks), last, total, _step_ns(tracks), last_ns, frozenset(chosen))
+    return Progress(tuple(tracks), last, total, _step_ns(tracks), last_ns, frozenset(chosen), rules)
 
 
-def _iteration_shapes(log: JobLog) -> tuple[set[int], int | None]:
+def _iteration_shapes(log: JobLog, rules: LogRules) -> tuple[set[int], int | None]:
     """Shapes whose number counts iterations, and the total where the lines say `30/60`."""
     series = log.iterations
     chosen: dict[int, int] = {}
@@ -181,7 +176,7 @@ def _iteration_shapes(log: JobLog) -> tuple[set[int], int | None]:
         steps = np.diff(values)[np.diff(writers) == 0]
         rising, falling = int((steps >= 0).sum()), int((steps < 0).sum())
         distinct = np.unique(values).size
-        if distinct >= 2 and rising >= _MIN_RISING_SHARE * (rising + falling):
+        if distinct >= 2 and rising >= rules.rising_share * (rising + falling):
             chosen[shape] = int(of_shape.sum())
         elif distinct == 1 and _SPEAKS_OF_WORK.search(log.shapes[shape].text):
             single[shape] = int(of_shape.sum())

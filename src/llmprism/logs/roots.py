@@ -9,10 +9,10 @@ from llmprism.logs.incidents import Incident
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole
 from llmprism.logs.members import Members
+from llmprism.logs.rules import RULES, LogRules
 from llmprism.model.log import CauseClass, Stage
 
 __all__ = [
-    "WIDESPREAD_SHARE",
     "actors_with",
     "choose_root",
     "has_complaints",
@@ -27,13 +27,6 @@ _EXIT_ONLY: Final = frozenset(
     {"node.sigkill", "node.segfault", "node.bus_error", "node.fpe", "node.illegal_instruction"}
 )
 """Entries that may come from a launcher's report of an exit code: true, but a better word on the cause wins."""
-
-WIDESPREAD_SHARE: Final = 0.5
-"""Share of the actors above which a fault hits everyone."""
-
-CHAIN_LINES: Final = 80
-"""Lines of one writer within which exceptions are one chain, and from its end within which one ended it: a launcher's
-report after the exception has some 40 lines, a long stack some 60."""
 
 _REPORT_TAIL: Final = 3
 """Lines of a launcher's report after the one with the exit code: torchrun's `error_file` and `traceback`."""
@@ -84,7 +77,7 @@ def _signature(incident: Incident) -> str:
     return incident.fault.id if incident.fault else f"exception {incident.exception}"
 
 
-def choose_root(roots: list[Incident], log: JobLog) -> tuple[Incident, set[int]]:
+def choose_root(roots: list[Incident], log: JobLog, rules: LogRules = RULES) -> tuple[Incident, set[int]]:
     """The root signature nearest to the cause, and the actors it hit.
 
     Nearer: no echo; not a launcher's report of an exit when something better is known; near the end of what its writer
@@ -101,8 +94,8 @@ def choose_root(roots: list[Incident], log: JobLog) -> tuple[Incident, set[int]]
             fault is not None and fault.echo,
             "exitcode" in _signature(first) or _signature(first) in _EXIT_ONLY,
             fault is None and not any(i.actor >= 0 for i in incidents),
-            min(_lines_to_end(i, log) for i in incidents) > CHAIN_LINES,
-            _follows_in_chain(first, roots, log),
+            min(_lines_to_end(i, log) for i in incidents) > rules.chain_lines,
+            _follows_in_chain(first, roots, log, rules),
             -(fault.weight if fault else 0.9),
             when(first)[1],
         )
@@ -122,9 +115,9 @@ def _lines_to_end(incident: Incident, log: JobLog) -> float:
     return float(log.writer_last_line[incident.writer] - incident.line) * _share(incident, log)
 
 
-def _follows_in_chain(first: Incident, roots: list[Incident], log: JobLog) -> bool:
+def _follows_in_chain(first: Incident, roots: list[Incident], log: JobLog, rules: LogRules) -> bool:
     """Whether another root of the same writer came shortly before (chained exceptions print the innermost first)."""
-    reach = CHAIN_LINES / max(_share(first, log), 1e-9)
+    reach = rules.chain_lines / max(_share(first, log), 1e-9)
     return any(r.writer == first.writer and 0 < first.line - r.line <= reach for r in roots)
 
 
@@ -132,11 +125,13 @@ def when(incident: Incident) -> tuple[bool, int, int, int]:
     return (incident.time_ns == 0, incident.time_ns, incident.file, incident.line)
 
 
-def is_widespread(hit: set[int], log: JobLog, members: Members, root: Incident, complaining: set[int]) -> bool:
+def is_widespread(
+    hit: set[int], log: JobLog, members: Members, root: Incident, complaining: set[int], rules: LogRules = RULES
+) -> bool:
     """Whether a root hits everyone. `complaining`: the actors that speak of failure at all."""
     actors = len(members.actors)
     if hit:
-        if len(hit) < 2 or len(hit) <= WIDESPREAD_SHARE * actors:
+        if len(hit) < 2 or len(hit) <= rules.widespread_share * actors:
             return not complaining - hit and _deterministic_start(root, hit, members)
         nodes = {members.actors[a].node for a in hit}
         return not (len(nodes) == 1 and len(members.nodes) > 2)

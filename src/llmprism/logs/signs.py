@@ -11,8 +11,6 @@ healthy runs whose iterations alternate between two durations, a log copied whil
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,48 +18,31 @@ from llmprism.arrays import Int64
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.members import Members
 from llmprism.logs.metrics import Metric
-from llmprism.logs.pace import SLOW_RATIO, find_slowdown, iteration_times, smoothed
+from llmprism.logs.pace import find_slowdown, iteration_times, smoothed
 from llmprism.logs.progress import Progress
+from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.sequences import Lag
 from llmprism.model.log import Sign, SignKind, Suspect
 
 __all__ = ["actor_iterations", "find_signs"]
 
 
-MIN_NAN_VALUES: Final = 3
-"""NaN values in a row at the end that are no accident: a skipped step of mixed precision shows one or two."""
-
-LONG_NAN_VALUES: Final = 10
-"""NaN values in a row that are worth a note although the run recovered."""
-
-BEHIND_SHARE: Final = 1 / 3
-"""Share of the ranks that may be behind for them to be the ones that hang; more is a log copied in mid-step."""
-
-RARE_COPY: Final = 0.2
-"""Share of moments at which a copied log would show a healthy rank one line behind; below it a hang is five times as
-likely an explanation. Healthy runs of the captures print within 0.05 of a step, one host's clock for all."""
-
-SILENCE_STEPS: Final = 20
-SILENCE_NS: Final = 300 * 1_000_000_000
-"""Logs that go on this long after the last iteration show a hang: shorter pauses are checkpoints and evaluations."""
-
-SCALE_FALL: Final = 256.0
-"""A loss scale that fell by this factor (eight halvings) and stays met an overflow in every try since."""
-
-DIVERGED_RATIO: Final = 2.0
-DIVERGED_VALUES: Final = 5
-
-
 def find_signs(
-    log: JobLog, members: Members, progress: Progress, lags: list[Lag], *, expected: SignKind | None = None
+    log: JobLog,
+    members: Members,
+    progress: Progress,
+    lags: list[Lag],
+    rules: LogRules = RULES,
+    *,
+    expected: SignKind | None = None,
 ) -> list[Sign]:
     """All signs, the most certain first. `expected`: what the user says happened; weaker evidence is then enough."""
     found = [
-        *_hangs(log, members, progress, lags, expected is SignKind.HANG),
-        *_slow(log, progress, expected is SignKind.SLOW),
-        *_not_numbers(log, members, progress),
-        *_loss_scale(log, progress),
-        *_diverged(log, progress),
+        *_hangs(log, members, progress, lags, rules, expected is SignKind.HANG),
+        *_slow(log, progress, rules, expected is SignKind.SLOW),
+        *_not_numbers(log, members, progress, rules),
+        *_loss_scale(log, progress, rules),
+        *_diverged(log, progress, rules),
     ]
     return sorted(found, key=lambda sign: (not sign.lasts, -sign.confidence))
 
@@ -79,7 +60,9 @@ def actor_iterations(log: JobLog, members: Members, progress: Progress) -> tuple
     return last, when
 
 
-def _hangs(log: JobLog, members: Members, progress: Progress, lags: list[Lag], expected: bool) -> list[Sign]:
+def _hangs(
+    log: JobLog, members: Members, progress: Progress, lags: list[Lag], rules: LogRules, expected: bool
+) -> list[Sign]:
     found: list[Sign] = []
     if lags:
         lag = lags[0]
@@ -89,19 +72,21 @@ def _hangs(log: JobLog, members: Members, progress: Progress, lags: list[Lag], e
         found.append(
             Sign(SignKind.HANG, summary, 0.7, progress.last_iteration, None, lag.own, lag.others, True, suspects)
         )
-    behind = _behind_the_others(log, members, progress, expected)
+    behind = _behind_the_others(log, members, progress, rules, expected)
     if behind is not None:
         found.append(behind)
     last_line = int(log.file_last_ns.max()) if log.file_last_ns.size else 0
     if progress.last_ns and progress.step_ns:
         pause = last_line - progress.last_ns
-        if pause > max(SILENCE_NS, SILENCE_STEPS * progress.step_ns):
+        if pause > max(rules.silence_ns, rules.silence_steps * progress.step_ns):
             summary = f"the logs go on for {pause / 1e9:.0f} s after the last iteration without another one"
             found.append(Sign(SignKind.HANG, summary, 0.5, progress.last_iteration, progress.last_ns))
     return found
 
 
-def _behind_the_others(log: JobLog, members: Members, progress: Progress, expected: bool) -> Sign | None:
+def _behind_the_others(
+    log: JobLog, members: Members, progress: Progress, rules: LogRules, expected: bool
+) -> Sign | None:
     """A few ranks whose last iteration lies behind the one that all the others reached."""
     last, when = actor_iterations(log, members, progress)
     counting = np.flatnonzero(last >= 0)
@@ -110,7 +95,7 @@ def _behind_the_others(log: JobLog, members: Members, progress: Progress, expect
     front = int(np.median(last[counting]))
     behind = counting[last[counting] < front]
     at_front = counting[last[counting] >= front]
-    if not behind.size or behind.size > BEHIND_SHARE * counting.size:
+    if not behind.size or behind.size > rules.behind_share * counting.size:
         return None
     every = _print_interval(progress)
     prints = float(front - last[behind].max()) / every
@@ -119,7 +104,7 @@ def _behind_the_others(log: JobLog, members: Members, progress: Progress, expect
         return None
     confidence = 0.7 if prints >= 2 else 0.5 if expected else 0.45
     chance = _chance_of_a_copy(log, members, progress, behind, at_front)
-    if chance is not None and chance <= RARE_COPY:
+    if chance is not None and chance <= rules.rare_copy:
         confidence = max(confidence, 0.6)
     order = behind[np.lexsort((when[behind], last[behind]))]
     why = f"it stopped at iteration {int(last[order[0]])} while the others reached {front}"
@@ -170,11 +155,11 @@ def _suspect(members: Members, actor: int, score: float, why: str) -> Suspect:
     return Suspect(members.actors[actor].rank, members.actors[actor].node, round(score, 3), why)
 
 
-def _slow(log: JobLog, progress: Progress, expected: bool) -> list[Sign]:
-    times = iteration_times(log, progress)
+def _slow(log: JobLog, progress: Progress, rules: LogRules, expected: bool) -> list[Sign]:
+    times = iteration_times(log, progress, rules)
     if times is None:
         return []
-    slowdown = find_slowdown(times.seconds, least=1.15 if expected else SLOW_RATIO)
+    slowdown = find_slowdown(times.seconds, rules, least=rules.expected_slow_ratio if expected else None)
     if slowdown is None:
         return []
     begin = int(times.iteration[slowdown.start])
@@ -201,13 +186,13 @@ def _series(log: JobLog, metric: Metric) -> list[NDArray[np.int64]]:
     return sorted(parts, key=lambda part: -part.size)
 
 
-def _not_numbers(log: JobLog, members: Members, progress: Progress) -> list[Sign]:
+def _not_numbers(log: JobLog, members: Members, progress: Progress, rules: LogRules) -> list[Sign]:
     found: list[Sign] = []
     for metric, name in ((Metric.LOSS, "loss"), (Metric.GRAD_NORM, "gradient norm")):
         bad: list[tuple[int, int, int, bool]] = []
         writers = _series(log, metric)
         for rows in writers:
-            run = _bad_run(~np.isfinite(log.metrics.value[rows]))
+            run = _bad_run(~np.isfinite(log.metrics.value[rows]), rules)
             if run is not None:
                 bad.append((int(rows[run[0]]), run[1] - run[0], int(log.metrics.writer[rows[0]]), run[1] == rows.size))
         if not bad:
@@ -226,41 +211,45 @@ def _not_numbers(log: JobLog, members: Members, progress: Progress) -> list[Sign
     return found
 
 
-def _bad_run(bad: NDArray[np.bool_]) -> tuple[int, int] | None:
+def _bad_run(bad: NDArray[np.bool_], rules: LogRules) -> tuple[int, int] | None:
     """The last run of bad values that counts: long, or at the end."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], bad, [False]]).astype(np.int8)))
     for start, stop in reversed(list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))):
-        needed = MIN_NAN_VALUES if stop == bad.size else LONG_NAN_VALUES
+        needed = rules.nan_values if stop == bad.size else rules.long_nan_values
         if stop - start >= needed:
             return start, stop
     return None
 
 
-def _loss_scale(log: JobLog, progress: Progress) -> list[Sign]:
+def _loss_scale(log: JobLog, progress: Progress, rules: LogRules) -> list[Sign]:
     for rows in _series(log, Metric.LOSS_SCALE)[:1]:
         values = log.metrics.value[rows]
         values = values[np.isfinite(values) & (values > 0)]
-        if values.size < 2 * DIVERGED_VALUES:
+        if values.size < 2 * rules.diverged_values:
             continue
         last, most = float(values[-1]), float(values.max())
-        if most >= SCALE_FALL * last and (values[-DIVERGED_VALUES:] <= last).all() and last <= values.min():
+        if (
+            most >= rules.scale_fall * last
+            and (values[-rules.diverged_values :] <= last).all()
+            and last <= values.min()
+        ):
             summary = f"the loss scale fell from {most:g} to {last:g} and stays: every step overflows"
             return [Sign(SignKind.LOSS_SCALE, summary, 0.6, progress.last_iteration, None, last, most)]
     return []
 
 
-def _diverged(log: JobLog, progress: Progress) -> list[Sign]:
+def _diverged(log: JobLog, progress: Progress, rules: LogRules) -> list[Sign]:
     for rows in _series(log, Metric.LOSS)[:1]:
         values = log.metrics.value[rows]
         good = np.isfinite(values) & (values > 0)
         rows, values = rows[good], values[good]
-        if values.size < 4 * DIVERGED_VALUES:
+        if values.size < 4 * rules.diverged_values:
             continue
-        level = smoothed(values, DIVERGED_VALUES)
-        high = level > DIVERGED_RATIO * np.minimum.accumulate(level)
+        level = smoothed(values, rules.diverged_values)
+        high = level > rules.diverged_ratio * np.minimum.accumulate(level)
         begin = int(np.flatnonzero(~high)[-1]) + 1 if (~high).any() else 0
         after, usual = values[begin:], float(level[:begin].min()) if begin else 0.0
-        if after.size >= DIVERGED_VALUES and begin and (after > values[:DIVERGED_VALUES].max()).all():
+        if after.size >= rules.diverged_values and begin and (after > values[: rules.diverged_values].max()).all():
             row = int(rows[begin])
             done = progress.iteration_at(int(log.metrics.file[row]), int(log.metrics.line[row]) + 1, 0)
             summary = f"the loss left its range: {float(np.median(after)):.3g} after {usual:.3g}"

@@ -28,7 +28,6 @@ from llmprism.logs.joblog import JobLog
 from llmprism.logs.launcher_reports import ExitReport, Launcher, first_deaths
 from llmprism.logs.members import Members
 from llmprism.logs.roots import (
-    WIDESPREAD_SHARE,
     actors_with,
     choose_root,
     has_complaints,
@@ -38,25 +37,14 @@ from llmprism.logs.roots import (
     own_roots,
     when,
 )
+from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.sequences import Lag
 from llmprism.model.log import CauseClass, Stage, Suspect
 
 __all__ = ["Blame", "Death", "find_blame", "without_teardown"]
 
-_MIN_ACCUSER_SHARE: Final = 0.5
-"""Share of all accusations that must name the same actor for it to be a suspect by hearsay alone."""
-
 MAX_SUSPECTS: Final = 8
 _STORE_LOST: Final = "nccl.store_lost"
-_STORE_LEAD_NS: Final = 1_000_000_000
-"""How much earlier than all other complaints a lost store must be: rank 0 closes it for everyone when it ends."""
-
-TEARDOWN_NS: Final = 20 * 1_000_000_000
-"""Complaints later than this after the first are of the ending job: time-outs of one collective fire within seconds of
-each other, and a launcher ends the others 30 s after the signal to stop (torchrun, srun)."""
-
-TEARDOWN_STEPS: Final = 2
-"""The same in iterations, for jobs with long ones: ranks enter a collective at most one iteration apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,34 +68,39 @@ class Blame:
 
 
 def find_blame(
-    log: JobLog, members: Members, terminal: list[Incident], lags: list[Lag], step_ns: int | None = None
+    log: JobLog,
+    members: Members,
+    terminal: list[Incident],
+    lags: list[Lag],
+    step_ns: int | None = None,
+    rules: LogRules = RULES,
 ) -> Blame:
     """The root and the suspects among terminal incidents (in order of time)."""
-    terminal = without_teardown(terminal, step_ns)
+    terminal = without_teardown(terminal, step_ns, rules)
     deaths = find_deaths(members)
     roots = own_roots(terminal, {(death.report.file, death.report.line) for death in deaths})
     complaining = {i.actor for i in terminal if i.actor >= 0 and i.proves_failure and not is_launcher_line(i)}
     silent = [actor for actor in range(len(members.actors)) if actor not in complaining]
     accused = count_accusations(log, members, terminal)
     if not roots:
-        return _blame_without_root(log, members, terminal, silent, accused, lags, deaths)
-    chosen, hit = choose_root(roots, log)
-    if _outweighs(deaths, chosen, members):
+        return _blame_without_root(log, members, terminal, silent, accused, lags, deaths, rules)
+    chosen, hit = choose_root(roots, log, rules)
+    if _outweighs(deaths, chosen, members, rules):
         return _blame_of_death(deaths, members, chosen)
     echoes = chosen.fault is not None and chosen.fault.echo and len(actors_with(chosen, terminal)) > 1
     if echoes and (silent or lags) and has_complaints(terminal):
-        found = _blame_without_root(log, members, terminal, silent, accused, lags, deaths)
+        found = _blame_without_root(log, members, terminal, silent, accused, lags, deaths, rules)
         if found.suspects or silent:
             return found
     if chosen.fault is not None and chosen.fault.accuses and accused.total():
         return Blame(chosen, _named_suspects(accused, members))
-    wide = is_widespread(hit, log, members, chosen, complaining)
+    wide = is_widespread(hit, log, members, chosen, complaining, rules)
     if not wide and hit:
         return Blame(chosen, _root_suspects(chosen, hit, roots, members))
     return Blame(chosen, () if wide else _unattributed(chosen, log, members, deaths), widespread=wide)
 
 
-def without_teardown(terminal: list[Incident], step_ns: int | None) -> list[Incident]:
+def without_teardown(terminal: list[Incident], step_ns: int | None, rules: LogRules = RULES) -> list[Incident]:
     """The incidents without complaints that came when the job was already being ended.
 
     A line without a time of its own has that of the line before it: it came at that time or later.
@@ -115,7 +108,7 @@ def without_teardown(terminal: list[Incident], step_ns: int | None) -> list[Inci
     times = [i.time_ns for i in terminal if i.proves_failure and i.timed]
     if not times:
         return terminal
-    limit = min(times) + max(TEARDOWN_NS, TEARDOWN_STEPS * (step_ns or 0))
+    limit = min(times) + max(rules.teardown_ns, rules.teardown_steps * (step_ns or 0))
     return [i for i in terminal if i.time_ns <= limit or _names_a_cause(i)]
 
 
@@ -145,10 +138,10 @@ def actor_of_report(report: ExitReport, members: Members) -> int | None:
     return on_node[0] if len(on_node) == 1 else None
 
 
-def _outweighs(deaths: list[Death], root: Incident, members: Members) -> bool:
+def _outweighs(deaths: list[Death], root: Incident, members: Members, rules: LogRules) -> bool:
     """Whether a death that a launcher saw is nearer to the cause than a root line of somebody else."""
     strong = [death for death in deaths if death.report.own_death]
-    if not strong or len(strong) > max(WIDESPREAD_SHARE * len(members.actors), 1):
+    if not strong or len(strong) > max(rules.widespread_share * len(members.actors), 1):
         return False
     if root.actor < 0 or any(death.actor in (None, root.actor) for death in strong):
         return False
@@ -233,37 +226,40 @@ def _blame_without_root(
     accused: Counter[Accused],
     lags: list[Lag],
     deaths: list[Death],
+    rules: LogRules,
 ) -> Blame:
     actors = len(members.actors)
     complaints = [i for i in terminal if i.proves_failure and i.actor >= 0 and not is_launcher_line(i)]
     own = [death for death in deaths if death.report.own_death]
-    if own and len(own) <= max(WIDESPREAD_SHARE * actors, 1):
+    if own and len(own) <= max(rules.widespread_share * actors, 1):
         return _blame_of_death(own, members, None)
     if actors < 2 or not complaints:
         return _blame_of_death(deaths, members, None) if len(deaths) == 1 else Blame(None, ())
     quiet = _truly_silent(log, members, silent, complaints)
-    if quiet and len(quiet) < WIDESPREAD_SHARE * actors:
+    if quiet and len(quiet) < rules.widespread_share * actors:
         ordered = sorted(quiet, key=lambda a: (-accused[a], _last_word(log, members, a)))
         return Blame(None, _silent_suspects(members, ordered, accused), silent=True)
-    if lags and len(lags) <= WIDESPREAD_SHARE * actors:
+    if lags and len(lags) <= rules.widespread_share * actors:
         return Blame(None, _lag_suspects(lags, members), silent=True, lagging=True)
-    cut_off = _cut_off(members, complaints)
+    cut_off = _cut_off(members, complaints, rules)
     if cut_off:
         why = "it lost the connection to the store before anyone complained: its node or network was gone first"
         return Blame(None, tuple(_suspect(members, actor, 0.5 * 0.8**n, why) for n, actor in enumerate(cut_off)))
-    if accused.total() and max(accused.values()) >= _MIN_ACCUSER_SHARE * accused.total():
+    if accused.total() and max(accused.values()) >= rules.accuser_share * accused.total():
         return Blame(None, _named_suspects(accused, members))
     return Blame(None, ())
 
 
-def _cut_off(members: Members, complaints: list[Incident]) -> list[int]:
+def _cut_off(members: Members, complaints: list[Incident], rules: LogRules) -> list[int]:
     """The few that lost the store while the others still had it: those that were cut off, in order of time."""
     lost: dict[int, int] = {}
     for incident in complaints:
         if incident.fault is not None and incident.fault.id == _STORE_LOST and incident.timed:
             lost[incident.actor] = min(lost.get(incident.actor, incident.time_ns), incident.time_ns)
     others = [i.time_ns for i in complaints if i.actor not in lost and i.timed]
-    early = sorted((since, actor) for actor, since in lost.items() if others and since < min(others) - _STORE_LEAD_NS)
+    early = sorted(
+        (since, actor) for actor, since in lost.items() if others and since < min(others) - rules.store_lead_ns
+    )
     return [actor for _, actor in early] if len(early) <= 0.25 * len(members.actors) else []
 
 

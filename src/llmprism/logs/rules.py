@@ -1,0 +1,117 @@
+"""Every constant by which the diagnosis of logs decides, in one place.
+
+Each field says its unit and where the value comes from; `benchmarks/logs_rules.py` tries other values on planted
+faults and real runs. Limits on what is read and shown are in their files and in `limits.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["RULES", "LogRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogRules:
+    """Passed to every function that judges a job by its logs."""
+
+    # How far the job got
+    rising_share: float = 0.8
+    """Share of steps between printed numbers that must not fall for them to count iterations."""
+
+    goes_on_iterations: int = 2
+    """Iterations a run must complete after a line for that line not to have stopped it: one may have been under way."""
+
+    many_iterations: int = 20
+    """Iterations without a complaint from which a running job is probably well."""
+
+    few_iterations: int = 5
+    """Iterations below which it is too early to say."""
+
+    # How it ended
+    stop_slack_ns: int = 5 * 1_000_000_000
+    """Nanoseconds. Complaints this short before the first sign of a stop are part of it: processes of a job do not end
+    at once."""
+
+    training_collectives: int = 50
+    """Collectives that no start-up makes: a time-out of a later one happened in training."""
+
+    precursor_ns: int = 10 * 60 * 1_000_000_000
+    """Nanoseconds. How long before the first complaint a survived hardware line may be its cause: retries and watchdogs
+    take minutes."""
+
+    # Who is to blame
+    widespread_share: float = 0.5
+    """Share of the actors above which a fault hits everyone."""
+
+    chain_lines: int = 80
+    """Lines of one writer within which exceptions are one chain, and from its end within which one ended it: a
+    launcher's report after the exception has some 40 lines, a long stack some 60."""
+
+    accuser_share: float = 0.5
+    """Share of all accusations that must name the same actor for it to be a suspect by hearsay alone."""
+
+    store_lead_ns: int = 1_000_000_000
+    """Nanoseconds. How much earlier than all other complaints a lost store must be: rank 0 closes it for everyone when
+    it ends."""
+
+    teardown_ns: int = 20 * 1_000_000_000
+    """Nanoseconds. Complaints later than this after the first are of the ending job: time-outs of one collective fire
+    within seconds of each other, and a launcher ends the others 30 s after the signal to stop (torchrun, srun)."""
+
+    teardown_steps: int = 2
+    """The same in iterations, for jobs with long ones: ranks enter a collective at most one iteration apart."""
+
+    # What the numbers show: hang
+    behind_share: float = 1 / 3
+    """Share of the ranks that may be behind for them to be the ones that hang; more is a log copied in mid-step."""
+
+    rare_copy: float = 0.2
+    """Share of moments at which a copied log would show a healthy rank one line behind; below it a hang is five times
+    as likely an explanation. Healthy runs of the captures print within 0.05 of a step, one host's clock for all."""
+
+    silence_steps: int = 20
+    """Iterations. Logs that go on longer after the last iteration show a hang, where it is more than `silence_ns`."""
+
+    silence_ns: int = 300 * 1_000_000_000
+    """Nanoseconds. The least such time: shorter pauses are checkpoints and evaluations."""
+
+    # Slow
+    slow_ratio: float = 2.0
+    """A level this many times longer than before is a slowdown: levels of healthy captures differ by up to 1.7."""
+
+    expected_slow_ratio: float = 1.15
+    """The same where the user says that the job is slow."""
+
+    pace_segment: int = 5
+    """Iterations of a level: fewer are a checkpoint or an evaluation."""
+
+    pace_window: int = 10
+    """Iterations of which the median is the level: half of them may be evaluations or checkpoints. Even: of values that
+    alternate between two levels the median is then the middle between them."""
+
+    warm_up: int = 2
+    """First values left out: compilation and connection set-up."""
+
+    coarse_step_ns: int = 3 * 1_000_000_000
+    """Nanoseconds. Differences of times that lines print in whole seconds say nothing of shorter iterations."""
+
+    # NaN and divergence
+    nan_values: int = 3
+    """NaN values in a row at the end that are no accident: a skipped step of mixed precision shows one or two."""
+
+    long_nan_values: int = 10
+    """NaN values in a row that are worth a note although the run recovered."""
+
+    scale_fall: float = 256.0
+    """A loss scale that fell by this factor (eight halvings) and stays met an overflow in every try since."""
+
+    diverged_ratio: float = 2.0
+    """Of its lowest level so far: a loss above it has left its range."""
+
+    diverged_values: int = 5
+    """Values that such a level must last."""
+
+
+RULES: Final = LogRules()
