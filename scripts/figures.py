@@ -15,12 +15,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-PAGES = ("README.md", "docs/accuracy.md", "docs/performance.md")
-MUST_BE_FRESH = ("docs/accuracy.md",)
+PAGES = ("README.md", "docs/accuracy.md", "docs/accuracy-dataset.md", "docs/accuracy-logs.md", "docs/performance.md")
+MUST_BE_FRESH = ("docs/accuracy.md", "docs/accuracy-dataset.md", "docs/accuracy-logs.md")
 
 STAGES = ("ingest", "recognize", "parallelism", "timeline", "diagnose", "stats", "model", "pipeline")
 INFERENCE = tuple(f"src/llmprism/{part}" for part in (*STAGES, "sim", "score"))
 """What the figures of the accuracy depend on: the stages, and the simulator and the score that measure them."""
+
+LOGS = ("src/llmprism/logs",)
+"""What the figures of the log diagnosis depend on."""
 
 _COMMIT = re.compile(r"commit `([0-9a-f]{7,40})`")
 
@@ -48,7 +51,8 @@ def age_of(page: str, root: Path) -> Age:
     found = _COMMIT.search((root / page).read_text(encoding="utf-8"))
     if found is None:
         return Age(page, None, ())
-    listed = _git(root, "log", "--format=%h %s", f"{found[1]}..HEAD", "--", *INFERENCE)
+    measured = LOGS if page == "docs/accuracy-logs.md" else INFERENCE
+    listed = _git(root, "log", "--format=%h %s", f"{found[1]}..HEAD", "--", *measured)
     return Age(page, found[1], tuple(listed.splitlines()))
 
 

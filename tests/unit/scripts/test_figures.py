@@ -59,6 +59,16 @@ def test_figures_older_than_the_inference_are_refused(script, repository):
     assert not other.trouble
 
 
+def test_figures_of_the_log_diagnosis_age_with_the_logs_only(script, repository):
+    root, commit = repository
+    measured = commit("src/llmprism/logs/signs.py")
+    (root / "docs" / "accuracy-logs.md").write_text(f"Written at commit `{measured}`.")
+    commit("src/llmprism/stats/runs.py")
+    assert not script.age_of("docs/accuracy-logs.md", root).trouble
+    commit("src/llmprism/logs/library/gpu.toml")
+    assert "older than 1 changes" in script.age_of("docs/accuracy-logs.md", root).trouble
+
+
 def test_a_page_that_does_not_say_of_which_commit_it_is_is_refused(script, repository):
     root, _ = repository
     (root / "docs" / "performance.md").write_text("It takes 5 s.")
