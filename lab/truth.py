@@ -195,14 +195,20 @@ def _possible_kinds(job: JobNotes) -> dict[tuple[str, str], dict[str, bool]]:
 
 
 def _groups(job: JobNotes, pairs: set[tuple[str, str, str]]) -> list[dict[str, Any]]:
-    """Communicators of the kinds that a report lists, with those of their members that use the network for it."""
+    """Communicators of the kinds that a report lists, with those of their members that use the network for it.
+
+    Hybrid sharding moves its parameters in shard groups and its gradients over replicas; the communicator of all ranks
+    carries a loss at most.
+    """
     result = []
-    for name in LISTED:
-        busy = {end for src, dst, kind in pairs if kind == name for end in (src, dst)}
-        for group in job.groups(name):
-            shown = [address for address in group if address in busy]
-            if len(shown) > 1:
-                result.append({"kind": name, "members": shown})
+    hybrid = {"shard", "replicate"} <= set(job.group_names())
+    for kind in LISTED:
+        busy = {end for src, dst, carried in pairs if carried == kind for end in (src, dst)}
+        for name in ("shard", "replicate") if kind == "dp" and hybrid else (kind,):
+            for group in job.groups(name):
+                shown = [address for address in group if address in busy]
+                if len(shown) > 1:
+                    result.append({"kind": kind, "members": shown})
     return result
 
 

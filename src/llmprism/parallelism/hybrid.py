@@ -1,18 +1,26 @@
-"""Hybrid sharding: the parameters are sharded over a few servers, the shards are replicated over many.
+"""Hybrid sharding: the parameters are sharded over a few members, the shards are replicated over many.
 
-Every member is then in two rings at once: one that gathers and scatters all layers within the shard group, and one that
-reduces the member's own shard over the replicas, which is many times smaller. As links alone they make one large
-component. They come apart by their bytes per step: the heavier links form the shard groups, the lighter ones the
-replica groups, and the two cross like rows and columns: a row and a column never share two members.
+Every member is then in two groups at once: one that gathers and scatters all layers within the shard group, and one
+that reduces the member's own shard over the replicas. As links alone they make one large component. They come apart by
+their bytes per step, and the two cross like rows and columns: a row and a column never share two members.
+
+*What they carry.* Of parameters P over s shards and r replicas a member gathers (s - 1) / s P twice and scatters it
+once, and reduces 2 (r - 1) / r P / s over its replicas. So what it sends in its shard group is 3/2 (s - 1) r / (r - 1)
+times what it sends to replicas: a prediction without a free parameter, but for the last layer, which is kept and not
+gathered again, and for gathers in half the precision. Where the amounts fit it, the grid is hybrid sharding however its
+moments look. Where shards also go over the NICs of one server, whose hops do not show, each rail carries its part;
+which of the two is meant, rails of one shard group or groups of tensor ranks, is decided by the same prediction.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.model.job import Job
 from llmprism.model.layout import PairKind
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.pair_kinds import LinkKinds
@@ -22,41 +30,135 @@ Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-__all__ = ["shard_links"]
+__all__ = ["Grid", "shard_grid"]
 
 MIN_RATIO: Final = 1.5
-"""Bytes of a gathering link relative to a replica's: three passes over a ring of n against one n-th of two passes, so
-2.25 and more for shards of two members."""
+"""Bytes of a gathering link relative to a replica's where nothing else is known: three passes over a ring of n against
+one n-th of two passes."""
+
+ANOTHER_AMOUNT: Final = 0.05
+"""Difference of the logarithms of two links' bytes per step from which they are of two sorts."""
+
+FITS: Final = (0.55, 1.08)
+"""What a member sends its shard group, relative to the prediction: 2/3 where parameters are gathered in half the
+precision of gradients, eleven twelfths where the last of four layers is kept, some percent of noise."""
+
+USUAL: Final = 0.95
+"""The same where layers are many and of one precision."""
+
+MOST_SORTS: Final = 16
+"""Sorts of links that are tried as shard groups and replicas."""
 
 
-def shard_links(links: Links, kinds: LinkKinds, features: PairFeatures) -> Bool | None:
-    """The data-parallel links that would be inside shard groups, one value per link; None where nothing crosses."""
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """`shards`: per link, inside a shard group. `predicted`: the bytes are those of hybrid sharding. `rails`: groups of
+    links on the same servers are rails of one shard group."""
+
+    shards: Bool
+    predicted: bool
+    rails: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Links:
+    """The data-parallel links, their ends numbered from 0 on, the bytes of both directions, and the servers of the
+    numbered members (-1 where they are not known)."""
+
+    low: Int64
+    high: Int64
+    there: Float64
+    back: Float64
+    server: Int64
+
+
+def shard_grid(job: Job, links: Links, kinds: LinkKinds, features: PairFeatures) -> Grid | None:
+    """The data-parallel links as shard groups and replicas, where they cross; None where nothing does."""
     chosen = np.flatnonzero(kinds.kind == PairKind.DP)
     if chosen.size < 4:
         return None
-    amount = _amount(links, features)[chosen]
-    heavy = _heavy(amount)
-    if heavy is None:
+    own = _numbered(job, links.only(chosen), features)
+    level = np.log(np.maximum(np.maximum(own.there, own.back), 1e-9))
+    order = np.argsort(level, kind="stable")
+    cuts = np.flatnonzero(np.diff(level[order]) > ANOTHER_AMOUNT)[-MOST_SORTS:]
+    best: tuple[float, Bool, bool] | None = None
+    for cut in cuts:
+        upper = level > level[order[cut]]
+        if not _crossing(own.low, own.high, upper):
+            continue
+        for shards in (upper, ~upper):
+            for rails in (False, True):
+                share = _of_prediction(own, shards, rails)
+                off = abs(float(np.log(share / USUAL)))
+                if FITS[0] <= share <= FITS[1] and (best is None or off < best[0]):
+                    best = (off, shards, rails)
+    if best is not None:
+        return Grid(_spread(links, chosen, best[1]), predicted=True, rails=best[2])
+    heavy = _heavy(np.exp(level))
+    if heavy is None or not _crossing(own.low, own.high, heavy):
         return None
-    _, ends = np.unique(np.concatenate([links.low[chosen], links.high[chosen]]), return_inverse=True)
-    low, high = ends[: chosen.size].astype(np.int64), ends[chosen.size :].astype(np.int64)
-    if not _crossing(low, high, heavy):
-        return None
+    return Grid(_spread(links, chosen, heavy), predicted=False, rails=True)
+
+
+def _numbered(job: Job, links: Links, features: PairFeatures) -> _Links:
+    place = dict(zip(job.members, job.places, strict=False))
+    members, ends = np.unique(np.concatenate([links.low, links.high]), return_inverse=True)
+    names = sorted({place.get(int(member), "") for member in members} - {""})
+    server = np.array([names.index(place[int(m)]) if place.get(int(m)) else -1 for m in members], dtype=np.int64)
+    there, back = (np.where(side >= 0, features.step_bytes[side], 0.0) for side in (links.there, links.back))
+    return _Links(ends[: links.low.size], ends[links.low.size :], there, back, server)
+
+
+def _spread(links: Links, chosen: Int64, shards: Bool) -> Bool:
     result = np.zeros(links.low.size, dtype=np.bool_)
-    result[chosen[heavy]] = True
+    result[chosen[shards]] = True
     return result
 
 
-def _amount(links: Links, features: PairFeatures) -> Float64:
-    there = np.where(links.there >= 0, features.step_bytes[links.there], 0.0)
-    back = np.where(links.back >= 0, features.step_bytes[links.back], 0.0)
-    return np.maximum(there, back)
+def _of_prediction(own: _Links, shards: Bool, rails: bool) -> float:
+    """What members send in their shard groups, relative to what hybrid sharding of these sizes would make them send; 0
+    where the groups are not of one size or no rails can be joined."""
+    members = own.server.size
+    row = component_labels(members, own.low[shards], own.high[shards])
+    column = component_labels(members, own.low[~shards], own.high[~shards])
+    size, copies = np.bincount(row), np.bincount(column)
+    if size.min() != size.max() or copies.min() != copies.max():
+        return 1e-9
+    joined = 1
+    if rails:
+        joined = _rails(own, row)
+        if joined < 2:
+            return 1e-9
+    inside, across = _sent(own, shards, members), _sent(own, ~shards, members)
+    s, r = float(size[0] * joined), float(copies[0])
+    predicted = 1.5 * (s - 1.0) * r / (r - 1.0) / joined
+    return max(inside / max(across, 1.0) / predicted, 1e-9)
+
+
+def _rails(own: _Links, row: Int64) -> int:
+    """Shard groups on the same servers, more than one of them; 1 where servers are not known or differ in that."""
+    if (own.server < 0).any():
+        return 1
+    count = int(own.server.max()) + 1
+    where = np.zeros((int(row.max()) + 1, count), dtype=np.int64)
+    where[row, own.server] = 1
+    if (where.sum(axis=1) < 2).any():
+        return 1
+    _, same = np.unique(where, axis=0, return_counts=True)
+    return int(same[0]) if (same == same[0]).all() else 1
+
+
+def _sent(own: _Links, chosen: Bool, members: int) -> float:
+    """Bytes that a member sends over the chosen links in a step, the median."""
+    total = np.bincount(own.low[chosen], own.there[chosen], minlength=members)
+    total += np.bincount(own.high[chosen], own.back[chosen], minlength=members)
+    return float(np.median(total))
 
 
 def _heavy(amount: Float64) -> Bool | None:
     """The links above the widest gap in the order of amounts, where it is wide enough."""
     ordered = np.sort(amount)
-    if ordered[0] <= 0:
+    if ordered[0] <= 1e-6:
         return None
     ratio = ordered[1:] / ordered[:-1]
     widest = int(np.argmax(ratio))

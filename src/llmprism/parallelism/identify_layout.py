@@ -21,7 +21,7 @@ from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles,
 from llmprism.parallelism.context_lanes import context_lanes
 from llmprism.parallelism.exchanges import Exchanges, find_exchanges, reduced_apart, routed
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
-from llmprism.parallelism.hybrid import shard_links
+from llmprism.parallelism.hybrid import shard_grid
 from llmprism.parallelism.in_step import InStep, find_in_step, nothing_inside
 from llmprism.parallelism.layout_evidence import (
     LayoutEvidence,
@@ -166,7 +166,7 @@ def _with_pipelines(draft: _Draft) -> _Draft:
 def _without_exchanges(draft: _Draft) -> _Draft:
     """Without pipelines: what the forward pass exchanges is taken away from the gradients."""
     links, kinds, collective = draft.links, draft.kinds, draft.collective
-    contrast = not draft.pipes.forward and shard_links(links, kinds, draft.features) is None
+    contrast = not draft.pipes.forward and shard_grid(draft.job, links, kinds, draft.features) is None
     asked = np.flatnonzero(collective & contrast)
     in_step = find_in_step(draft.job.transfers, asked, [], draft.features, draft.clock)
     if not in_step.any:

@@ -14,7 +14,7 @@ from llmprism.model.layout import Group, PairKind, Sharding
 from llmprism.parallelism.accumulation import accumulated
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.heavy_end import heavy_end
-from llmprism.parallelism.hybrid import shard_links
+from llmprism.parallelism.hybrid import Grid, shard_grid
 from llmprism.parallelism.pair_kinds import LinkKinds
 from llmprism.parallelism.phase import shifted_clock, usable_clock
 from llmprism.parallelism.sharding import sharding_of
@@ -42,11 +42,15 @@ def find_sharding(
     clock: StepClock, *, has_pipelines: bool,
 ) -> ShardedJob:  # fmt: skip
     transfers = job.transfers
-    shards = shard_links(links, kinds, features)
+    grid = None if has_pipelines else shard_grid(job, links, kinds, features)
+    shards = grid.shards if grid is not None else None
     gathered = _pairs_in(transfers, pair_kind == PairKind.DP, links, shards)
     found = sharding_of(transfers, np.flatnonzero(gathered), features, clock, has_pipelines=has_pipelines)
     heavy = None if has_pipelines else heavy_end(transfers, gathered, clock)
     if found.sharding is not Sharding.FSDP and heavy is None:
+        if grid is not None and grid.predicted:
+            groups = _shard_groups(job, links, kinds, features, grid)
+            return ShardedJob(Sharding.FSDP, groups, clock, hybrid=True)
         return ShardedJob(found.sharding, groups, clock)
     everyone, before = pairs_inside(transfers, groups), clock
     pattern = everyone if shards is None else gathered
@@ -56,7 +60,7 @@ def find_sharding(
         clock = shifted_clock(transfers, pattern, everyone, clock, found.shift, found.collectives)
     clock, passes = accumulated(transfers, everyone, clock)
     clock = usable_clock(clock, before)
-    groups = _shard_groups(job, links, kinds, features, shards)
+    groups = _shard_groups(job, links, kinds, features, grid)
     return ShardedJob(Sharding.FSDP, groups, clock, passes, shards is not None)
 
 
@@ -70,14 +74,15 @@ def _pairs_in(transfers: TransferTable, pairs: Bool, links: Links, chosen: Bool 
 
 
 def _shard_groups(
-    job: Job, links: Links, kinds: LinkKinds, features: PairFeatures, shards: Bool | None
+    job: Job, links: Links, kinds: LinkKinds, features: PairFeatures, grid: Grid | None
 ) -> tuple[Group, ...]:
     """Groups of sharded training, with those of the replicas where sharding is hybrid."""
-    if shards is None:
+    if grid is None:
         return data_parallel_groups(links, kinds, features)
+    shards = grid.shards
     inside = data_parallel_groups(links.only(shards), kinds.only(shards), features)
     across = data_parallel_groups(links.only(~shards), kinds.only(~shards), features)
-    return _one_per_servers(job, inside) + across
+    return (_one_per_servers(job, inside) if grid.rails else inside) + across
 
 
 def _one_per_servers(job: Job, groups: tuple[Group, ...]) -> tuple[Group, ...]:

@@ -33,6 +33,18 @@ def test_groups_pipelines_and_pairs_follow_the_framework() -> None:
     assert truth["framework"] == "test 1.0"
 
 
+def test_groups_of_hybrid_sharding_are_shards_and_replicas() -> None:
+    a, b, c, d = ADDRESSES
+    notes = job()
+    parts = [
+        {"dp": [0, 1, 2, 3], "shard": [rank // 2 * 2, rank // 2 * 2 + 1], "replicate": [rank % 2, rank % 2 + 2]}
+        for rank in range(4)
+    ]
+    ranks = tuple({**note, "groups": groups} for note, groups in zip(notes.ranks, parts, strict=True))
+    truth = document(run(), JobNotes(notes.name, notes.addresses, ranks, notes.attempts))["jobs"][0]
+    assert [group["members"] for group in truth["groups"]] == [[a, b], [c, d], [a, c], [b, d]]
+
+
 def test_a_broadcast_before_the_first_step_is_marked_as_setup() -> None:
     a, b, *_ = ADDRESSES
     steady = {pair: count for pair, count in bytes_of_steps().items() if pair != (b, a)}

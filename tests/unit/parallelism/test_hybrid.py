@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from llmprism.model import PairKind, StepClock
+from llmprism.model.job import Job
 from llmprism.parallelism.features import links_of, pair_features
-from llmprism.parallelism.hybrid import shard_links
+from llmprism.parallelism.hybrid import MIN_RATIO, shard_grid
 from llmprism.parallelism.pair_kinds import LinkKinds
 from unit.builders import MS, Flow, transfer_table
 
@@ -22,17 +23,25 @@ def ring(members, size):
     ]
 
 
-def found(flows):
+def seen(flows, place=None):
     transfers = transfer_table(flows)
     links = links_of(transfers, np.ones(transfers.pair_count, dtype=np.bool_))
     count = links.low.size
     kinds = LinkKinds(np.full(count, PairKind.DP, dtype=np.int8), np.ones(count), np.ones(count, dtype=np.bool_))
     clock = StepClock(np.arange(STEPS + 1, dtype=np.int64) * 100 * MS, np.ones(STEPS, dtype=np.bool_), 1.0)
-    chosen = shard_links(links, kinds, pair_features(transfers, clock))
-    if chosen is None:
+    members = tuple(range(len(transfers.addresses)))
+    places = tuple(place(name) for name in transfers.addresses) if place else ()
+    job = Job("job", members, (), 1.0, transfers, places=places)
+    return transfers, links, shard_grid(job, links, kinds, pair_features(transfers, clock))
+
+
+def found(flows):
+    transfers, links, told = seen(flows)
+    if told is None:
         return None
     name = transfers.addresses
-    return {frozenset((name[a], name[b])) for a, b in zip(links.low[chosen], links.high[chosen], strict=True)}
+    ends = zip(links.low[told.shards], links.high[told.shards], strict=True)
+    return {frozenset((name[a], name[b])) for a, b in ends}
 
 
 def grid(rows, columns, row_bytes, column_bytes):
@@ -56,3 +65,40 @@ def test_rings_of_one_weight_do_not_come_apart():
 def test_one_slow_link_in_a_ring_makes_no_shards():
     flows = [flow if flow.src != "a" else flow._replace(bytes=flow.bytes * 3) for flow in ring("abcdef", 6_000_000)]
     assert found(flows) is None
+
+
+def sent(shards, replicas, rails=1):
+    """Bytes of a hop in a shard group of which `rails` share a server, and of one between replicas: 12 equal layers."""
+    whole = 24_000_000
+    inside = 3 * (shards - 1) / shards * whole * 35 / 36 / rails
+    return int(inside), int(2 * (replicas - 1) / replicas * whole / shards)
+
+
+@pytest.mark.parametrize(("replicas", "shards"), [(3, 3), (4, 8), (8, 3), (16, 3)])
+def test_bytes_of_hybrid_sharding_are_predicted(replicas, shards):
+    told = seen(grid(replicas, shards, *sent(shards, replicas)))[2]
+    assert told.predicted
+    inside, across = sent(shards, replicas)
+    assert not seen(grid(replicas, shards, 10 * inside, across))[2].predicted
+
+
+def test_shards_of_two_carry_little_more_than_replicas_do():
+    pairs = [flow for r in range(16) for flow in ring([f"{r}.0", f"{r}.1"], sent(2, 16)[0])]
+    columns = [flow for c in range(2) for flow in ring([f"{r}.{c}" for r in range(16)], sent(2, 16)[1])]
+    assert sent(2, 16)[0] < MIN_RATIO * sent(2, 16)[1] * 1.07
+    links = found(pairs + columns)
+    assert links == {frozenset((f"{r}.0", f"{r}.1")) for r in range(16)}
+
+
+@pytest.mark.parametrize("rails", [1, 2])
+def test_rails_of_one_shard_group_carry_their_part_and_groups_of_tensor_ranks_all(rails):
+    """Shards over four servers of two GPUs each, whose hops inside a server do not show, against two tensor ranks."""
+    inside, across = sent(4 * rails, 3, rails)
+    flows = []
+    for lane in "ab":
+        cell = [[f"{lane}{r}.{c}" for c in range(4)] for r in range(3)]
+        flows += [flow for row in cell for flow in ring(row, inside)]
+        flows += [flow for column in zip(*cell, strict=True) for flow in ring(list(column), across)]
+    told = seen(flows, place=lambda name: name[1:])[2]
+    assert told.predicted
+    assert told.rails is (rails == 2)
