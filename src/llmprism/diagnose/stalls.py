@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
-
-Bool = NDArray[np.bool_]
 
 __all__ = ["stalls"]
 

@@ -12,14 +12,11 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.parallelism.phase import rests_after
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
 
 __all__ = ["accumulated"]
 

@@ -19,15 +19,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Int8
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, PairKind
 from llmprism.parallelism.features import pair_features
 from llmprism.parallelism.step_ends import step_ends
-
-Bool = NDArray[np.bool_]
-Int8 = NDArray[np.int8]
 
 __all__ = ["LayoutPattern", "carried_layout", "layout_pattern"]
 

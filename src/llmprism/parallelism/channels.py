@@ -17,15 +17,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.link_evidence import step_bytes
 from llmprism.stats.disjoint_sets import component_labels
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 __all__ = ["Amounts", "amounts_of", "branching_links", "channel_links"]
 

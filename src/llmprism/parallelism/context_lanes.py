@@ -13,15 +13,13 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool
 from llmprism.model.flows import Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.pair_ends import natural_order
 from llmprism.stats.disjoint_sets import component_labels
-
-Bool = NDArray[np.bool_]
 
 __all__ = ["context_lanes"]
 

@@ -13,13 +13,11 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
 from llmprism.stats.order import stable_order
-
-Float64 = NDArray[np.float64]
 
 __all__ = ["in_stage_order"]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
 from llmprism.model.layout import Group, PairKind
@@ -25,9 +25,6 @@ from llmprism.parallelism.channels import amounts_of, channel_links
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.open_rings import shared_hops
 from llmprism.stats.disjoint_sets import component_labels
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
 
 __all__ = ["Exchanges", "find_exchanges", "no_exchanges", "reduced_apart", "routed"]
 

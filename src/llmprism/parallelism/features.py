@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int32, Int64, TransferTable
-
-Float64 = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 __all__ = ["PROFILE_BINS", "Links", "PairFeatures", "links_of", "pair_features", "simultaneity"]
 

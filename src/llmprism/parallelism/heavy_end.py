@@ -17,15 +17,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.stats.silences import Silences
-
-Float64 = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 __all__ = ["HeavyEnd", "heavy_end"]
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
@@ -28,9 +28,6 @@ from llmprism.model.layout import PairKind
 from llmprism.parallelism.beside_pipelines import MIN_SHARE, beside_pipelines, enough, rows_of_pairs
 from llmprism.parallelism.features import PROFILE_BINS, PairFeatures
 from llmprism.stats.disjoint_sets import component_labels
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
 
 __all__ = ["InStep", "find_in_step", "nothing_inside"]
 

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
 from llmprism.parallelism.features import Links, PairFeatures, simultaneity
 from llmprism.parallelism.lead import ends_apart, leads
 from llmprism.stats.disjoint_sets import component_labels
-
-Float64 = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 __all__ = ["LinkEvidence", "evidence_of", "only_set_up", "pooled", "profile_of", "step_bytes"]
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool
 from llmprism.model.flows import Int32, TransferTable
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.features import Links
 from llmprism.stats.meshes import MeshPairs, mesh_pairs, mesh_rows
-
-Bool = NDArray[np.bool_]
 
 __all__ = ["Meshes", "find_meshes"]
 

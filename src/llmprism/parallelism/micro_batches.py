@@ -8,13 +8,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
 from llmprism.model.layout import Schedule
 from llmprism.stats.quantum import equal_parts, scattered_parts
 from llmprism.stats.robust import segment_quantiles
-
-Float64 = NDArray[np.float64]
 
 __all__ = ["InteriorSilences", "interior_silences", "interleaved_batches", "micro_batches", "schedule"]
 

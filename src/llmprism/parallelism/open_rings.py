@@ -22,15 +22,11 @@ from itertools import combinations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.parallelism.channels import Amounts
 from llmprism.parallelism.features import Links
 from llmprism.stats.disjoint_sets import component_labels
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 __all__ = ["SharedHops", "shared_hops"]
 

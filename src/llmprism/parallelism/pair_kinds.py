@@ -20,20 +20,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64, Int8, Int32, Int64
 from llmprism.kernel import kernel
 from llmprism.model.layout import PairKind
 from llmprism.parallelism.channels import amounts_of, branching_links, channel_links
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.link_evidence import LinkEvidence, pooled, profile_of, step_bytes
 from llmprism.stats.disjoint_sets import component_labels, root_of
-
-Float64 = NDArray[np.float64]
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
-Int8 = NDArray[np.int8]
-Bool = NDArray[np.bool_]
 
 __all__ = ["LinkKinds", "judge_links", "reconcile", "without_false_pipelines"]
 

@@ -17,13 +17,12 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.model import Group, Job, JobLayout, Layout, PairKind, PairRoles, TransferTable
 from llmprism.stats.bursts import burst_labels
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["layout_paper"]
-
-Int64 = NDArray[np.int64]
 
 
 def layout_paper(job: Job) -> JobLayout:

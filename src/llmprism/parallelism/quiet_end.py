@@ -15,13 +15,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.parallelism.phase import rests_after
-
-Float64 = NDArray[np.float64]
 
 __all__ = ["quiet_ends"]
 

@@ -7,8 +7,8 @@ and then has a role for each. The trickle back over a one-way link is no pair of
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Int8
 from llmprism.model.flows import Int32, Int64, TransferTable
 from llmprism.model.layout import PairKind, PairRoles
 from llmprism.parallelism.exchanges import Exchanges
@@ -16,9 +16,6 @@ from llmprism.parallelism.features import Links
 from llmprism.parallelism.in_step import InStep
 from llmprism.parallelism.meshes import Meshes
 from llmprism.parallelism.pair_kinds import LinkKinds
-
-Bool = NDArray[np.bool_]
-Int8 = NDArray[np.int8]
 
 __all__ = [
     "MESH_CONFIDENCE",

@@ -15,8 +15,8 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Schedule
@@ -29,8 +29,6 @@ from llmprism.parallelism.schedules import (
     one_f_one_b,
     v_shaped,
 )
-
-Float64 = NDArray[np.float64]
 
 __all__ = ["ScheduleFit", "fitting_schedule"]
 

@@ -15,12 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64, Int64
 from llmprism.kernel import kernel
-
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 __all__ = ["PassOrder", "gpipe", "interleaved", "message_times", "one_f_one_b", "v_shaped"]
 

@@ -20,16 +20,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.layout import Sharding
 from llmprism.parallelism.features import PROFILE_BINS, PairFeatures
 from llmprism.parallelism.micro_batches import interior_silences
 from llmprism.stats.quantum import equal_parts
-
-Float64 = NDArray[np.float64]
 
 __all__ = ["Sharded", "sharding_of"]
 

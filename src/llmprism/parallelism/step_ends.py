@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool
 from llmprism.model.clock import StepClock
 from llmprism.model.job import Job
 from llmprism.model.layout import Group
@@ -12,8 +12,6 @@ from llmprism.parallelism.dark_pairs import without_dark_pairs
 from llmprism.parallelism.features import PairFeatures, pair_features
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock, usable_clock
 from llmprism.parallelism.structure import pairs_inside
-
-Bool = NDArray[np.bool_]
 
 __all__ = ["step_ends"]
 

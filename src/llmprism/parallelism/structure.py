@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Int64
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.pair_kinds import LinkKinds
 from llmprism.stats.disjoint_sets import component_labels
-
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 __all__ = ["data_parallel_groups", "joined_by", "pairs_inside", "pipeline_paths"]
 

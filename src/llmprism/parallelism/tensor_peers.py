@@ -25,6 +25,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
@@ -32,7 +33,6 @@ from llmprism.parallelism.pair_ends import natural_order
 from llmprism.parallelism.peer_signs import MIN_STEPS, PeerSigns, peer_signs
 from llmprism.stats.disjoint_sets import component_labels
 
-Float64 = NDArray[np.float64]
 Level = tuple[tuple[float, float, float], ...]
 
 __all__ = ["TensorPeers", "find_tensor_peers", "joined_replicas"]

@@ -19,16 +19,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64, Int64
 from llmprism.logs.view import JobView, RankView
 from llmprism.model.timeline import Steps
 from llmprism.model.verdict import HostClock
 
 __all__ = ["ZONE_NS", "ClockFit", "fit_clock", "host_clocks", "resolution_ns"]
 
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
 
 MIN_STEPS: Final = 6
 """Steps that both sides must see: fewer fit too many shifts."""

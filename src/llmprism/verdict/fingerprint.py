@@ -11,15 +11,13 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64, Int64
 from llmprism.logs.view import RankView
 from llmprism.verdict.clock import ClockFit
 
 __all__ = ["order_support", "step_differences"]
 
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
 
 MIN_STEPS: Final = 12
 """Steps compared: the median difference of fewer is luck."""
