@@ -41,9 +41,9 @@ TARGET = ROOT / "src" / "llmprism" / "parallelism" / "fitted_confidence.py"
 FIRST_SEED, SEEDS = 3001, 120
 
 SIGNS = {
-    "constant": 0, "links": 1, "weakest_link": 1, "width": 1, "clock": 1, "steps": 1, "unnamed_bytes": -1, "uneven": -1,
-    "pipelines": 0, "interleaved": -1, "micro_batch_bits": -1, "hybrid": -1, "experts": -1, "contexts": -1,
-    "open_degrees": -1, "unknown_sharding": -1,
+    "constant": 0, "links": 1, "weakest_link": 1, "overruled_links": -1, "width": 1, "clock": 1, "steps": 1,
+    "unnamed_bytes": -1, "uneven": -1, "pipelines": 0, "interleaved": -1, "micro_batch_bits": -1, "hybrid": -1,
+    "experts": -1, "contexts": -1, "open_degrees": -1, "unknown_sharding": -1,
 }  # fmt: skip
 """Which way each term may speak; 0: either."""
 

@@ -157,7 +157,7 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
         expected=expected,
         passes=passes,
         links=_links(evidence, sick, known, passes),
-        trust=evidence.layout.confidence,
+        trust=evidence.layout.peers_confidence,
     )
 
 

@@ -41,7 +41,7 @@ def trusted(evidence: JobEvidence, findings: Sequence[Finding]) -> list[Finding]
     """The findings of one job that its layout bears, with the confidence that it leaves them."""
     kept = []
     for finding in findings:
-        confidence, trust = finding.confidence, evidence.layout.confidence
+        confidence, trust = finding.confidence, evidence.layout.peers_confidence
         if finding.kind in _BY_PEERS:
             confidence = min(confidence, trust if is_permanent(evidence, finding) else max(trust, LIKELY))
         elif finding.kind is FindingKind.STALL and finding.where.type is WhereType.GPU:

@@ -96,8 +96,9 @@ class JobLayout:
     """Result of the parallelism stage. `pipelines` list address ids in stage order.
 
     `transfer_kind` has one PairKind per row of the job's transfers. `clock` ticks at the end of every step's gradient
-    synchronisation (None: no steps are visible). `alternatives` are the next best layouts, the likeliest first;
-    `evidence` holds what the confidence was made of, by name.
+    synchronisation (None: no steps are visible). `confidence` is in all that the layout says, `grouping` in
+    who belongs to which group and pipeline (None: the same). `alternatives` are the next best layouts, the likeliest
+    first; `evidence` holds what the confidence was made of, by name.
     """
 
     layout: Layout
@@ -110,6 +111,12 @@ class JobLayout:
     clock: StepClock | None = None
     alternatives: tuple[LayoutAlternative, ...] = ()
     evidence: tuple[tuple[str, float], ...] = ()
+    grouping: float | None = None
+
+    @property
+    def peers_confidence(self) -> float:
+        """How sure it is who does the same work as whom."""
+        return self.confidence if self.grouping is None else self.grouping
 
     def stage_of(self) -> dict[int, int]:
         """Address id → pipeline stage, for members of pipelines."""

@@ -29,6 +29,7 @@ FITTED: Final = FittedConfidence(
         ("constant", -4.316),
         ("links", 0.67),
         ("weakest_link", 0.0),
+        ("overruled_links", -1.0),
         ("width", 0.521),
         ("clock", 0.0),
         ("steps", 0.0),

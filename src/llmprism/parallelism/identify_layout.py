@@ -370,11 +370,13 @@ def _most_common(sizes: Iterable[int]) -> int | None:
 def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout:
     """The layout with how sure it is and what else it might be."""
     sizes = {len(group.members) for group in draft.groups}, {len(pipeline) for pipeline in draft.pipes.members}
-    links, peers = draft.kinds.confidence, draft.peers
+    peers, judged = draft.peers, draft.kinds.confidence
+    links = judged[judged >= 0.5]
     replicas = [member for group in draft.groups for member in group.members]
     evidence = LayoutEvidence(
         links=float(links.mean()) if links.size else 0.0,
         weakest=float(links.min()) if links.size else 0.0,
+        overruled=1.0 - links.size / max(judged.size, 1),
         width=peers.confidence if peers is not None else 1.0,
         widths=peers.others if peers is not None else (),
         lead=draft.best.lead,
@@ -385,6 +387,7 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout
         hybrid=len(replicas) > len(set(replicas)),
     )
     confidence = layout_confidence(layout.layout, evidence) if links.size else 0.0
+    grouping = layout_confidence(replace(layout.layout, micro_batches=None), evidence) if links.size else 0.0
     others = other_layouts(layout.layout, evidence, confidence)
     terms = tuple(terms_of(layout.layout, evidence).items())
-    return replace(layout, confidence=confidence, alternatives=others, evidence=terms)
+    return replace(layout, confidence=confidence, grouping=grouping, alternatives=others, evidence=terms)

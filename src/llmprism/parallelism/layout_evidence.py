@@ -45,15 +45,17 @@ SOMETHING_ELSE: Final = 0.3
 class LayoutEvidence:
     """What speaks for a layout.
 
-    `links` is the mean confidence in the kinds of the links and `weakest` that of the least sure one, `width` the
-    probability of the width of tensor groups and `widths` the other widths with theirs. The best clock leads by `lead`
-    bits per pause, over one with a period of `rival_period` of its own (0: there is none), and shows `steps`. `named`
-    is the share of the bytes whose kind is known. `even`: all groups, and all pipelines, are of one length; `hybrid`:
-    some members are in two gradient groups.
+    `links` is the mean confidence in the kinds of the links that were judged as they were named, `weakest` that of the
+    least sure of them, and `overruled` the share of the links that the whole graph names otherwise than they were
+    judged by themselves. `width` is the probability of the width of tensor groups, `widths` are the others with theirs.
+    The best clock leads by `lead` bits per pause, over one with a period of `rival_period` of its own (0: there is
+    none), and shows `steps`. `named` is the share of the bytes whose kind is known. `even`: all groups, and all
+    pipelines, are of one length; `hybrid`: some members are in two gradient groups.
     """
 
     links: float
     weakest: float
+    overruled: float
     width: float
     lead: float
     steps: int
@@ -89,6 +91,7 @@ def terms_of(layout: Layout, evidence: LayoutEvidence) -> dict[str, float]:
         "constant": 1.0,
         "links": _log_odds(evidence.links),
         "weakest_link": _log_odds(evidence.weakest),
+        "overruled_links": evidence.overruled,
         "width": _log_odds(evidence.width),
         "clock": _log_odds(1.0 - evidence.clock_doubt),
         "steps": float(np.log2(max(evidence.steps, 1) / USUAL_STEPS)),
@@ -160,7 +163,7 @@ def _other_clock(layout: Layout, evidence: LayoutEvidence) -> list[LayoutAlterna
 
 def _other_kinds(layout: Layout, evidence: LayoutEvidence) -> list[LayoutAlternative]:
     """What it is if a kind is another: gradients for activations, for contexts or for experts."""
-    doubt = max(1.0 - evidence.links, LEAST)
+    doubt = max(1.0 - evidence.links, evidence.overruled, LEAST)
     found = []
     if layout.cp is not None:
         copies = None if layout.dp is None else layout.dp * layout.cp

@@ -117,7 +117,8 @@ def model_sizes(
     if set(volumes) != set(range(stages)) or (degrees.ep or 1) > 1:
         return ()
     volume = [volumes[stage][0] for stage in range(stages)]
-    return tuple(_size(one, volume, degrees, layout.confidence) for one in _hypotheses(degrees, optimizer_inside))
+    sure = layout.peers_confidence
+    return tuple(_size(one, volume, degrees, sure) for one in _hypotheses(degrees, optimizer_inside))
 
 
 def _hypotheses(degrees: Layout, optimizer_inside: bool) -> tuple[_Hypothesis, ...]:

@@ -18,7 +18,7 @@ from unit.builders import MS, Flow, transfer_table
 
 PLAIN = Layout(1, 1, 8, None, None, Sharding.NONE, None, Schedule.UNKNOWN)
 STAGED = Layout(2, 4, 2, None, None, Sharding.NONE, 8, Schedule.ONE_F_ONE_B)
-CLEAR = LayoutEvidence(links=0.99, weakest=0.98, width=1.0, lead=2.0, steps=40, named=1.0, even=True)
+CLEAR = LayoutEvidence(links=0.99, weakest=0.98, overruled=0.0, width=1.0, lead=2.0, steps=40, named=1.0, even=True)
 
 
 def test_every_term_has_a_weight_and_no_weight_is_idle_for_want_of_a_term():
@@ -28,7 +28,16 @@ def test_every_term_has_a_weight_and_no_weight_is_idle_for_want_of_a_term():
 
 @pytest.mark.parametrize(
     "weaker",
-    [{"links": 0.6}, {"width": 0.5}, {"lead": 0.0}, {"steps": 4}, {"named": 0.5}, {"even": False}, {"weakest": 0.1}],
+    [
+        {"links": 0.6},
+        {"width": 0.5},
+        {"lead": 0.0},
+        {"steps": 4},
+        {"named": 0.5},
+        {"even": False},
+        {"weakest": 0.1},
+        {"overruled": 0.4},
+    ],
     ids=lambda changed: next(iter(changed)),
 )
 def test_less_evidence_never_makes_a_layout_surer(weaker):
