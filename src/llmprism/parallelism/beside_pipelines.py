@@ -190,11 +190,12 @@ def _extreme(transfers: TransferTable, pairs: Int64, clock: StepClock, *, latest
     step = clock.step_at(transfers.start_ns[rows])
     kept = (transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES) & (step >= 0)
     rows, pair, step = rows[kept], pair[kept], step[kept]
-    for end in index:
-        if latest:
-            np.maximum.at(times, end[pair] * steps + step, transfers.end_ns[rows])
-        else:
-            np.minimum.at(times, end[pair] * steps + step, transfers.start_ns[rows])
+    begins = np.flatnonzero(np.diff(pair * steps + step, prepend=-1))  # the rows of a pair are in order of time
+    if begins.size:
+        update, ends_of = (np.maximum, transfers.end_ns) if latest else (np.minimum, transfers.start_ns)
+        extreme = update.reduceat(ends_of[rows], begins)
+        for end in index:
+            update.at(times, end[pair[begins]] * steps + step[begins], extreme)
     by_node = times.reshape(nodes.size + 1, steps)
     by_node[-1] = missing
     return _Times(row, by_node)

@@ -182,7 +182,7 @@ def _of_its_own(times: Float64) -> float:
     seen = times[np.isfinite(times).sum(axis=1) >= MIN_STEPS]
     if not seen.size:
         return float("nan")
-    alone = np.nanmedian(np.abs(seen - np.nanmedian(seen, axis=1)[:, None]), axis=1)
+    alone = _medians(np.abs(seen - _medians(seen)[:, None]))
     return float(np.sqrt(2.0) * np.median(alone))
 
 
@@ -196,5 +196,13 @@ def _variation(times: Float64, row: dict[int, int], pairs: list[Pair]) -> Float6
     result = np.full(len(pairs), np.nan)
     if known.any():
         part = apart[known]
-        result[known] = np.nanmedian(np.abs(part - np.nanmedian(part, axis=1)[:, None]), axis=1)
+        result[known] = _medians(np.abs(part - _medians(part)[:, None]))
+    return result
+
+
+def _medians(values: Float64) -> Float64:
+    """Median of the numbers in each row, each of which has some; NaNs are sorted to the end and left out."""
+    ordered, count = np.sort(values, axis=1), np.isfinite(values).sum(axis=1)
+    row = np.arange(values.shape[0])
+    result: Float64 = 0.5 * (ordered[row, (count - 1) // 2] + ordered[row, count // 2])
     return result

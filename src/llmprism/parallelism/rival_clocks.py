@@ -209,21 +209,27 @@ def _joined(clock: StepClock) -> list[StepClock]:
 
 def _distinct(clocks: list[StepClock]) -> list[StepClock]:
     """The clocks with some steps, one of each period and phase."""
-    kept: list[StepClock] = []
+    kept: list[tuple[StepClock, float, int]] = []
     for clock in clocks:
-        if clock.steps >= LEAST_STEPS and clock.period_ns > 0 and not any(_same(clock, other) for other in kept):
-            kept.append(clock)
-    return kept
+        steps, period = clock.steps, clock.period_ns
+        if steps < LEAST_STEPS or period <= 0.0:
+            continue
+        near = (other for other, own, count in kept if abs(steps - count) <= 1 and _close(period, own))
+        if not any(_same_phase(clock, other, period) for other in near):
+            kept.append((clock, period, steps))
+    return [clock for clock, _, _ in kept]
 
 
-def _same(one: StepClock, other: StepClock) -> bool:
-    if abs(one.period_ns / other.period_ns - 1.0) > SAME_PERIOD or abs(one.steps - other.steps) > 1:
-        return False
+def _close(period: float, other: float) -> bool:
+    return abs(period / other - 1.0) <= SAME_PERIOD
+
+
+def _same_phase(one: StepClock, other: StepClock, period_ns: float) -> bool:
     nearest = np.searchsorted(other.boundary_ns, one.boundary_ns).clip(1, other.boundary_ns.size - 1)
     off = np.minimum(
         np.abs(other.boundary_ns[nearest] - one.boundary_ns), np.abs(other.boundary_ns[nearest - 1] - one.boundary_ns)
     )
-    return float(np.median(off)) <= SAME_PERIOD * one.period_ns
+    return float(np.median(off)) <= SAME_PERIOD * period_ns
 
 
 def _covers(clock: StepClock, window: tuple[int, int]) -> bool:

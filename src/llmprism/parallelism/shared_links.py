@@ -26,6 +26,10 @@ __all__ = ["collective_rows"]
 MOST_LINKS: Final = 256
 """Links that are looked at one by one; larger jobs have more stages."""
 
+PROBES: Final = 16
+"""Links, spread over all, that are looked at first: where the two stages of a pipeline reduce their embeddings, all of
+its links do. None of these, none at all."""
+
 MESSAGES_EXPLAIN: Final = 0.6
 """Share of the silence that must lie between equal messages."""
 
@@ -56,8 +60,15 @@ def collective_rows(transfers: TransferTable, links: list[tuple[int, int]], cloc
     result = np.zeros(transfers.start_ns.size, dtype=np.bool_)
     if len(links) > MOST_LINKS or clock.steps < 3:
         return result
+    found: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    probed = [links[i] for i in np.unique(np.linspace(0, len(links) - 1, min(PROBES, len(links))).astype(int))]
+    for link in probed:
+        found[link] = _arcs(transfers, link, clock)
+    if not any(len(arcs) == 2 for arcs in found.values()):
+        return result
     for there, back in links:
-        arcs = [arc for pair in (there, back) if (arc := _arc(transfers, pair, clock)) is not None]
+        known = found.get((there, back))
+        arcs = known if known is not None else _arcs(transfers, (there, back), clock)
         if len(arcs) < 2 or abs((arcs[0][1] - arcs[0][0]) - (arcs[1][1] - arcs[1][0])) > SAME_SIZE:
             continue
         rows = [slice(int(transfers.pair_offsets[p]), int(transfers.pair_offsets[p + 1])) for p in (there, back)]
@@ -68,6 +79,11 @@ def collective_rows(transfers: TransferTable, links: list[tuple[int, int]], cloc
             for own, mask in zip(rows, inside, strict=True):
                 result[own] = mask
     return result
+
+
+def _arcs(transfers: TransferTable, link: tuple[int, int], clock: StepClock) -> list[tuple[float, float]]:
+    """The arcs of both directions; fewer where one has none."""
+    return [arc for pair in link if (arc := _arc(transfers, pair, clock)) is not None]
 
 
 def _mean_start(transfers: TransferTable, rows: slice, mask: Bool, clock: StepClock) -> Float64:
