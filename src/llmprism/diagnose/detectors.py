@@ -12,7 +12,8 @@ from typing import Final
 
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.imbalance import find_imbalance
-from llmprism.diagnose.late_member import find_late_members
+from llmprism.diagnose.late_member import excused_steps, find_late_members
+from llmprism.diagnose.slow_stage import find_slow_stages
 from llmprism.diagnose.standstill import find_standstills
 from llmprism.diagnose.stopped import SETTLED_STEPS, find_stopped, is_settled
 from llmprism.diagnose.unexplained import find_unexplained
@@ -66,11 +67,16 @@ def _imbalanced(view: JobView) -> list[Finding]:
     return find_imbalance(view.evidence) if view.has_steps else []
 
 
+def _slow_stages(view: JobView) -> list[Finding]:
+    return find_slow_stages(view.evidence, excused_steps(view.evidence, view.accused)) if view.has_steps else []
+
+
 def _unexplained(view: JobView) -> list[Finding]:
     return find_unexplained(view.evidence, view.known, view.accused) if view.has_steps else []
 
 
 JOB_DETECTORS: Final = (
+    Detector("slow_stage", (FindingKind.IMBALANCE,), _slow_stages),
     Detector("late_member", (FindingKind.SLOW_GPU, FindingKind.STALL), _late),
     Detector("stopped", (FindingKind.HANG, FindingKind.CRASH), _stopped),
     Detector("standstill", (FindingKind.STALL,), _standing_still),

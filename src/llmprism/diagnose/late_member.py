@@ -30,7 +30,7 @@ from llmprism.model.layout import PairKind, Sharding
 from llmprism.stats.robust import known_median
 from llmprism.stats.runs import runs_of
 
-__all__ = ["find_late_members"]
+__all__ = ["excused_steps", "find_late_members"]
 
 MIN_LATE: Final = 0.15
 """Lateness, in normal steps, from which a member counts as late; healthy members reach 0.1 in one step of ten."""
@@ -48,7 +48,10 @@ SPREADS: Final = 5.0
 """Lateness must also exceed this many robust spreads of the whole job's lateness."""
 
 MIN_STEPS: Final = 3
-"""Late steps before a GPU is called slow."""
+"""Late steps before a GPU is called slow,"""
+
+LONG_STEP: Final = 2.0
+"""or two that each take so many times as long as usual."""
 
 MIN_TIME_NS: Final = 4_000_000_000
 """And for so long: shorter bouts are data loading, garbage collection or a neighbour on the host."""
@@ -127,7 +130,7 @@ def find_late_members(evidence: JobEvidence, accused: dict[str, list[tuple[int, 
     """
     if evidence.steps < MIN_STEPS or evidence.normal_ns <= 0:
         return []
-    excused = _excused(evidence, accused)
+    excused = np.broadcast_to(excused_steps(evidence, accused), evidence.lateness_ns.shape)
     late, cut = _in_steps(evidence, evidence.lateness_ns, MIN_LATE)
     flagged = (np.nan_to_num(late, nan=-1.0) > cut) & ~excused
     stalled = flagged & (late > STALL_STEPS) & (evidence.lateness_ns > STALL_FLOOR_NS)
@@ -162,9 +165,11 @@ def _bouts(
     found, steps = [], evidence.timeline.steps
     least = long_enough_ns(MIN_TIME_NS, steps)
     for row in np.flatnonzero(flagged.any(axis=1)):
-        for first, last in runs_of(flagged[row], bridge=2, shortest=MIN_STEPS):
+        for first, last in runs_of(flagged[row], bridge=2, shortest=2):
             affected = np.zeros(evidence.steps, dtype=np.bool_)
             affected[first:last] = flagged[row, first:last]
+            if affected.sum() < MIN_STEPS and evidence.duration_ns[affected].min() < LONG_STEP * evidence.normal_ns:
+                continue
             lasting = steps.end_ns[last - 1] - steps.start_ns[first] >= least
             if lasting and affected.sum() >= consistent * (last - first) and _slows(evidence, affected):
                 late = float(np.nanmedian(lateness_ns[row, affected]))
@@ -304,7 +309,7 @@ def _traced(evidence: JobEvidence, bouts: list[_Bout]) -> list[_Bout]:
     return traced
 
 
-def _excused(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -> Bool:
+def excused_steps(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -> Bool:
     """Steps during which a slow NIC of the job explains whoever is late."""
     steps = evidence.timeline.steps
     excused = np.zeros(evidence.steps, dtype=np.bool_)
@@ -312,7 +317,7 @@ def _excused(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -
     for address, times in accused.items():
         for start, end in times if address in names else ():
             excused |= (steps.end_ns > start) & (steps.start_ns < end)
-    return np.broadcast_to(excused, evidence.lateness_ns.shape)
+    return excused
 
 
 def _slow(evidence: JobEvidence, bout: _Bout) -> Finding:

@@ -25,7 +25,10 @@ MIN_SLOWDOWN: Final = 1.15
 """Slower steps against the others, in the median: what costs a tenth of the speed is worth a word, with a margin."""
 
 MIN_STEPS: Final = 5
-"""Slower steps, and others, that must have been seen,"""
+"""Slower steps, and others, that must have been seen, those that take several times as long counting for as many,"""
+
+FEW_STEPS: Final = 3
+"""but no fewer than these,"""
 
 MIN_TIME_NS: Final = 5_000_000_000
 """and how long the slower ones last."""
@@ -35,6 +38,9 @@ APART: Final = 1.05
 
 PRICE: Final = 4.0
 """Steps' worth of evidence that a stretch must bring: single long steps are nobody's news."""
+
+MOST_WEIGHT: Final = 3.0
+"""Steps that one which takes as many times as long counts for at most."""
 
 EXPLAINED: Final = 0.25
 """Share of the stretch that other findings may cover before it is theirs."""
@@ -48,9 +54,10 @@ def find_unexplained(
     counted = np.flatnonzero(evidence.counted)
     if counted.size < 2 * MIN_STEPS or evidence.normal_ns <= 0:
         return []
-    slower = evidence.duration_ns[counted] >= MIN_SLOWDOWN * evidence.normal_ns
+    times = evidence.duration_ns[counted] / evidence.normal_ns
+    slower = times >= MIN_SLOWDOWN
     findings = []
-    for first, after, _ in best_stretches(np.where(slower, 1.0, -1.0), PRICE):
+    for first, after, _ in best_stretches(np.where(slower, np.clip(np.floor(times), 1.0, MOST_WEIGHT), -1.0), PRICE):
         steps = np.zeros(evidence.steps, dtype=np.bool_)
         steps[counted[first:after]] = True
         if _plainly_slower(evidence, steps) and not _explained(evidence, steps, known, accused):
@@ -60,7 +67,8 @@ def find_unexplained(
 
 def _plainly_slower(evidence: JobEvidence, steps: Bool) -> bool:
     others = evidence.counted & ~steps
-    if steps.sum() < MIN_STEPS or others.sum() < MIN_STEPS or steps[evidence.counted][0]:
+    worth = np.clip(np.floor(evidence.duration_ns[steps] / evidence.normal_ns), 1.0, MOST_WEIGHT).sum()
+    if steps.sum() < FEW_STEPS or worth < MIN_STEPS or others.sum() < MIN_STEPS or steps[evidence.counted][0]:
         return False
     taken, usual = evidence.duration_ns[steps], evidence.duration_ns[others]
     lasting = _span(evidence, steps)

@@ -1,0 +1,120 @@
+"""Imbalance for a while: one stage of all replicas works longer than it did, and the job waits for it.
+
+A slow GPU is one member of a stage; here all of them work longer at the same time, and those of the other stages do
+not: a stage got more layers or longer sequences, or all of its servers have something in common. What each member works
+is compared with its own usual steps (`waiting`), so stages need not be alike.
+
+Catches: a stage that takes a third longer for three steps, or for two that take twice as long. Must not shout at: a
+single long step, late data (first stages in single steps), jitter, jobs whose steps are as long as ever, one replica.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
+from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.waiting import stage_work_ns
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.stats.robust import known_median
+from llmprism.stats.runs import runs_of
+
+Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
+
+__all__ = ["find_slow_stages"]
+
+MIN_LONGER: Final = 0.3
+"""Work beyond a member's usual, in shares of it, from which it works longer,"""
+
+SPREADS: Final = 5.0
+"""and robust spreads of the job's work."""
+
+AGREEMENT: Final = 0.8
+"""Share of the stage's members that work longer,"""
+
+OTHERS: Final = 0.2
+"""and of the others that may."""
+
+MIN_SLOWDOWN: Final = 1.1
+"""Steps are this many times as long then."""
+
+MIN_STEPS: Final = 3
+LONG_STEP: Final = 2.0
+"""Steps that it must last, or two that take so many times as long as usual,"""
+
+MIN_TIME_NS: Final = 4_000_000_000
+"""and how long."""
+
+
+def find_slow_stages(evidence: JobEvidence, excused: Bool) -> list[Finding]:
+    """One finding for each time that one stage of all replicas works longer, outside of the steps that slow transfers
+    explain (`excused`)."""
+    pipelines = evidence.layout.pipelines
+    if len(pipelines) < 2 or len({len(pipeline) for pipeline in pipelines}) != 1 or evidence.normal_ns <= 0:
+        return []
+    work = np.where(evidence.counted[None, :], stage_work_ns(evidence), np.nan)
+    usual = known_median(work, axis=1)
+    share = work / np.maximum(usual, 1.0)[:, None] - 1.0
+    known = np.isfinite(share)
+    if not known.any():
+        return []
+    longer = known & (np.nan_to_num(share) > max(MIN_LONGER, SPREADS * 1.4826 * float(np.median(np.abs(share[known])))))
+    slower = evidence.counted & ~excused & (evidence.duration_ns >= MIN_SLOWDOWN * evidence.normal_ns)
+    row_of = {member: row for row, member in enumerate(evidence.job.members)}
+    findings = []
+    for stage in range(len(pipelines[0])):
+        own = np.zeros(len(evidence.job.members), dtype=np.bool_)
+        own[[row_of[pipeline[stage]] for pipeline in pipelines]] = True
+        sick = slower & (_agree(longer, known, own) >= AGREEMENT) & ~(_agree(longer, known, ~own) > OTHERS)
+        findings += [_finding(evidence, share, own, steps, stage) for steps in _lasting(evidence, sick)]
+    return findings
+
+
+def _agree(longer: Bool, known: Bool, rows: Bool) -> Float64:
+    """Share of these members that work longer, per step; 0 where fewer than two are known."""
+    seen = known[rows].sum(axis=0)
+    return np.where(seen >= 2, longer[rows].sum(axis=0) / np.maximum(seen, 1), 0.0)
+
+
+def _lasting(evidence: JobEvidence, sick: Bool) -> list[Bool]:
+    found, steps = [], evidence.timeline.steps
+    for first, last in runs_of(sick, bridge=1, shortest=2):
+        affected = np.zeros(evidence.steps, dtype=np.bool_)
+        affected[first:last] = sick[first:last]
+        short = affected.sum() < MIN_STEPS and evidence.duration_ns[affected].min() < LONG_STEP * evidence.normal_ns
+        elapsed = float(steps.end_ns[last - 1] - steps.start_ns[first])
+        others = evidence.counted & ~affected
+        usual = float(np.median(evidence.duration_ns[others])) if others.any() else np.inf
+        jitter = elapsed < MIN_SLOWDOWN * usual * (last - first)  # ends that come now early, now late
+        if not short and not jitter and elapsed >= long_enough_ns(MIN_TIME_NS, steps):
+            found.append(affected)
+    return found
+
+
+def _finding(evidence: JobEvidence, share: Float64, own: Bool, steps: Bool, stage: int) -> Finding:
+    bounds, job = evidence.timeline.steps, evidence.job
+    first, last = np.flatnonzero(steps)[[0, -1]].tolist()
+    times = 1.0 + float(np.nanmedian(share[own][:, steps]))
+    names = tuple(job.transfers.addresses[member] for member, one in zip(job.members, own, strict=True) if one)
+    return Finding(
+        kind=FindingKind.IMBALANCE,
+        job=job.id,
+        where=Where(WhereType.STAGE, names),
+        start_ns=int(bounds.start_ns[first]),
+        end_ns=None if last == evidence.steps - 1 else int(bounds.end_ns[last]),
+        severity=round(share_lost(evidence, steps), 3),
+        confidence=round(1.0 - 0.5 / (int(steps.sum()) * int(own.sum())) ** 0.5, 3),
+        lost_gpu_seconds=round(lost_gpu_seconds(evidence, steps), 3),
+        summary=(
+            f"Stage {stage} of {job.id} works {times:.1f} times as long as usual in all {int(own.sum())} members, "
+            "the other stages do not, and all pipelines wait for it: ask the tenant what changed in it then."
+        ),
+        evidence=(
+            Evidence("work of the stage's members, in their usual", round(times, 3), 1.0),
+            Evidence("steps", int(steps.sum())),
+        ),
+    )
