@@ -23,6 +23,9 @@ from llmprism.model.log import LogDiagnosis
 
 __all__ = ["JobView", "RankView", "view_job", "view_log"]
 
+MAX_SECONDS: Final = 1e7
+"""No iteration takes months: what is longer is another number."""
+
 MIN_TIMED: Final = 4
 """Iteration lines that cannot all be of one moment."""
 
@@ -113,7 +116,7 @@ def _printed_seconds(log: JobLog) -> dict[tuple[int, int], float]:
     factor = scale[log.metrics.shape[rows]] if rows.size else values
     seconds = np.where(factor > 0, values * np.abs(factor), 1.0 / np.maximum(values, 1e-12))
     columns = (log.metrics.file[rows].tolist(), log.metrics.line[rows].tolist(), seconds.tolist())
-    return {(file, line): value for file, line, value in zip(*columns, strict=True)}
+    return {(file, line): value for file, line, value in zip(*columns, strict=True) if value < MAX_SECONDS}
 
 
 def _rank(

@@ -48,6 +48,9 @@ ORDER_MISS: Final = 0.02
 """Factor on an order's weight for every rank that is known to be elsewhere. One that is known to be where the order has
 it counts as many times as there are members: that often it would not be there by chance."""
 
+NUMBERED_NAMES: Final = 0.5
+"""Factor on an order's weight where numbers in names of pods or hosts stand for ranks."""
+
 SUPPORT_WORTH: Final = 0.5
 """Nats per standard deviation of support: less than a normal law gives, for members' ends are not independent."""
 
@@ -211,7 +214,7 @@ def _from_order(view: JobView, members: Members, draft: _Draft) -> None:
     """The ranks that are left, by the order that fits best."""
     world = max(view.world or 0, len(view.ranks))
     count = len(members.addresses)
-    ranks = [rank.rank for rank in view.ranks]
+    ranks, named = _numbers(view)
     if not count or all(rank is None for rank in ranks) or (world % count and count % world):
         return
     index = {address: number for number, address in enumerate(members.addresses)}
@@ -226,6 +229,7 @@ def _from_order(view: JobView, members: Members, draft: _Draft) -> None:
         if members.apart is not None:
             of_rank = np.array([-1 if seat is None else index[seat] for seat in seats], dtype=np.int64)
             support += max(-MAX_SUPPORT, min(MAX_SUPPORT, order_support(members.apart, of_rank)))
+        prior *= NUMBERED_NAMES if named else 1.0
         weight = prior * np.exp(SUPPORT_WORTH * support) * count ** min(hits, 5) * ORDER_MISS ** min(misses, 5)
         weights += weight
         if best is None or weight > best[0]:
@@ -238,6 +242,18 @@ def _from_order(view: JobView, members: Members, draft: _Draft) -> None:
     for actor, seat in enumerate(best[2]):
         if seat is not None:
             draft.put(actor, seat, float(confidence), f"ranks are taken to be in the order {best[1]}")
+
+
+def _numbers(view: JobView) -> tuple[list[int | None], bool]:
+    """The rank of every actor; where no rank is known, the place of its name among all (`worker-0`, `worker-1`, ...:
+    pods of Kubernetes, hosts of one process each). Second, whether names stand for ranks."""
+    ranks = [rank.rank for rank in view.ranks]
+    names = [rank.node for rank in view.ranks if rank.node]
+    distinct = len(set(names)) == len(view.ranks) and all(re.search(r"\d", name) for name in names)
+    if any(rank is not None for rank in ranks) or not distinct:
+        return ranks, False
+    order = {name: place for place, name in enumerate(sorted(names, key=natural))}
+    return [order[rank.node or ""] for rank in view.ranks], True
 
 
 def _best_support(members: Members) -> float:

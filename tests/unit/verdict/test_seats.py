@@ -136,3 +136,12 @@ def test_names_are_compared_as_people_read_them() -> None:
     assert sorted(["node10", "node9"], key=natural) == ["node9", "node10"]
     assert short_host("Node1.Example.COM") == "node1"
     assert short_host("10.0.0.1") == "10.0.0.1"
+
+
+def test_numbers_in_names_of_pods_stand_for_ranks_that_nobody_prints() -> None:
+    topology = cluster(11, 1)
+    view = job_view([rank_view(None, ENDS, node=f"llama-worker-{number}") for number in (10, *range(10))])
+    seats = find_seats(view, Members(addresses(topology), topology))
+    assert seats[0].address == "10.10.10.1"
+    assert seats[1].address == "10.10.0.1"
+    assert 0.25 < seats[0].confidence < 0.55
