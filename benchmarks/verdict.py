@@ -55,9 +55,12 @@ CLASSES: Final = {
     "hang": {"unknown", "framework"},
     "killed": {"hardware.node", "platform"},
     "crash": {"user.data", "user.config", "user.code"},
+    "bad_sample": {"user.data", "user.config", "user.code"},
+    "mismatched_collective": {"user.code", "framework"},
     "out_of_memory": {"user.resource"},
 }
-"""Classes that each planted fault can have: `killed` ranks leave no word, `crash` raises on a damaged sample."""
+"""Classes that each planted fault can have: `killed` ranks leave no word, `crash` and `bad_sample` raise on a damaged
+sample."""
 
 
 @dataclass(frozen=True, slots=True)

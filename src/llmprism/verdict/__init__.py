@@ -10,6 +10,7 @@ The road of the data, one file per step:
     matching     which logs belong to which job of the flows
     case         all of the above for one job, as the rules see it
     suspects, quotes, sentences   who, by both; lines of the logs; a verdict in one sentence
+    collectives  ranks that wait for each other in different collectives
     nearby       lines that can be about the cause of a finding
     effect       whether a slow place slowed the job, by the durations that the logs print
     ending, slowness, numbers   rules: how a job ended, why it is slow, what its numbers show

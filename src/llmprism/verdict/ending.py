@@ -29,6 +29,7 @@ from llmprism.model.log import Cause, CauseClass, Outcome, SignKind, Symptom
 from llmprism.model.verdict import Contradiction, Source, Verdict
 from llmprism.verdict.case import LOG_LINES, SECOND, Case, Judged, owner_of
 from llmprism.verdict.case import Outcome as Result
+from llmprism.verdict.collectives import find_mismatch
 from llmprism.verdict.nearby import lines_about
 from llmprism.verdict.quotes import select_lines
 from llmprism.verdict.sentences import ended_sentence, time_text
@@ -206,6 +207,9 @@ def _cause(case: Case, stop: Finding, kind: FindingKind, place: Place) -> Cause:
     """
     cause = case.diagnosis.cause
     if cause.cause_class in (CauseClass.NONE, CauseClass.UNKNOWN):
+        mismatch = find_mismatch(case, place.rank)
+        if mismatch is not None:
+            return mismatch
         where = stop.where if place.address is None else Where(WhereType.GPU, place.address)
         near = [case.view.lines[at] for at in lines_about(case, replace(stop, where=where))]
         known = [line for line in near if line.cause is not None]

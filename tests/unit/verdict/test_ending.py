@@ -193,3 +193,23 @@ def test_a_warning_explains_a_hang_of_its_own_rank_only(tmp_path: Path, rank: in
     report = together(stopped(FindingKind.HANG, "10.0.0.2"), folder)
     assert report.reading is not None
     assert report.reading.verdicts[0].cause.cause_class is cause
+
+
+SET_UP = (
+    "[rank2]: torch.distributed.DistBackendError: [2] is setting up NCCL communicator and retrieving ncclUniqueId from "
+    "[0] via c10d key-value store by key '0:2', but store->get('0:2') got error: wait timeout after 60000ms"
+)
+
+
+@pytest.mark.parametrize(("own", "found"), [(SET_UP, True), (TIMED_OUT.format(2), False), ("", False)])
+def test_a_rank_that_waits_in_another_collective_than_the_others(tmp_path: Path, own: str, found: bool) -> None:
+    after = {rank: [(90, TIMED_OUT.format(rank))] for rank in (0, 1, 3)}
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={**after, 2: [(80, own)] if own else []})
+    report = together(stopped(FindingKind.HANG, "10.0.0.3", end_s=120), folder)
+    assert report.reading is not None
+    (verdict,) = report.reading.verdicts
+    assert report.findings[0].where.id == "10.0.0.3"
+    assert (verdict.cause.signature == "verdict.mismatched_collective") is found
+    if found:
+        assert verdict.cause.cause_class is CauseClass.USER_CODE
+        assert "ALLREDUCE" in verdict.cause.summary

@@ -1,0 +1,61 @@
+"""Ranks that wait for each other in different collectives.
+
+The flows say who fell silent first. If that rank's own log says that it waits too, and in something else than all the
+others (another operation, a communicator that nobody else sets up), nobody died: the ranks made different collectives,
+which is a fault of the program. A rank that is behind in the same operations, or that does not say that it waits, is no
+such case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Final
+
+from llmprism.model.log import Cause, CauseClass
+from llmprism.verdict.case import Case
+
+__all__ = ["find_mismatch"]
+
+SIGNATURE: Final = "verdict.mismatched_collective"
+CONFIDENCE: Final = 0.6
+WITNESSES: Final = 2
+"""Other ranks that must say where they wait, and agree; those that were ended before their time-out say nothing."""
+
+_WORK: Final = re.compile(r"WorkNCCL\(SeqNum=(\d{1,15}), OpType=(\w{1,40})")
+_SET_UP: Final = re.compile(
+    r"setting up NCCL communicator|retrieving ncclUniqueId|wait(?:ed|ing) for (?:keys?|others) at the store"
+)
+_ADVICE: Final = (
+    "Look for code that only some ranks run (a branch on the rank, on data or on a loss) and that communicates; "
+    "TORCH_DISTRIBUTED_DEBUG=DETAIL names the first collective that differs."
+)
+
+
+def find_mismatch(case: Case, rank: int | None) -> Cause | None:
+    """The cause where the silent rank waits in another collective than the others; None where it does not."""
+    if rank is None:
+        return None
+    waits: dict[int, str] = {}
+    for line in case.view.lines:
+        if line.late or line.survived or not 0 <= line.actor < len(case.view.ranks):
+            continue
+        operation = _operation(line.text)
+        who = case.view.ranks[line.actor].rank
+        if operation is not None and who is not None:
+            waits.setdefault(who, operation)
+    own = waits.pop(rank, None)
+    if own is None or not waits:
+        return None
+    others, count = Counter(waits.values()).most_common(1)[0]
+    if others == own or count < len(waits) or count < min(WITNESSES, case.size - 1):
+        return None
+    summary = f"rank {rank} waits in {own} while the other ranks wait in {others}: they make different collectives"
+    return Cause(CauseClass.USER_CODE, SIGNATURE, CONFIDENCE, summary, _ADVICE)
+
+
+def _operation(text: str) -> str | None:
+    """What a rank waits in: the operation of its collective, or the set-up of a communicator."""
+    if match := _WORK.search(text):
+        return match[2]
+    return "the set-up of a communicator" if _SET_UP.search(text) else None
