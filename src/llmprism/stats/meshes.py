@@ -42,11 +42,21 @@ TRICKLE: Final = 0.02
 """And on nine links of ten at least this share: acknowledgements are below it. A ring beside a tree of four members
 joins everyone to everyone, but the ring's links send one way."""
 
+NINE_OF_TEN: Final = 0.9
+"""Share of the links that must answer alike: the rest is for what a collector lost."""
+
 EXCESS: Final = 1.08
 """Bytes relative to what sender and receiver explain, from which a pair carries something else too..."""
 
 EXCESS_SPREADS: Final = 6.0
 """...if it is this many robust spreads above the others."""
+
+MOST_AMOUNTS: Final = 5
+"""Amounts of an even all-to-all with rings over it: none, one, two or three of them over a pair. Uneven ones of a few
+members have more, those of many members no gaps."""
+
+LEAST_PLAIN: Final = 1.0 / 8.0
+"""Share of the pairs of the least amount at least: rings in three orders leave two pairs of twelve."""
 
 PASSED_ON: Final = 0.75
 """Share of the ends of such pairs that both send and receive beside the mesh: rings and trees pass on what they get."""
@@ -114,11 +124,27 @@ def _mesh_of_links(low: Int64, high: Int64, carried: Float64) -> Int64:
     answered = carried.min(axis=0) / np.maximum(carried.max(axis=0), 1.0)
     for label in np.unique(labels):
         links = inside[labels == label]
-        if np.quantile(answered[links], 0.75) >= ANSWERED and np.quantile(answered[links], 0.1) >= TRICKLE:
+        if np.quantile(answered[links], 0.75) >= ANSWERED and _all_answer(carried[:, links]):
             parts = all_to_all_parts(low[links], high[links], carried[:, links])
             for part in range(int(parts.max()) + 1):
                 mesh[_all_among(low, high, carried, links[parts == part])] = mesh.max() + 1
     return mesh
+
+
+def _all_answer(carried: Float64) -> bool:
+    """Do nine links in ten answer more than acknowledgements, or as much as the links that carry the same both ways?
+
+    A ring may carry a hundred times what an all-to-all over the same links does; but what comes back over its links is
+    then the all-to-all's, as large as on all others, and not a share of the ring's.
+    """
+    less, more = carried.min(axis=0), np.maximum(carried.max(axis=0), 1.0)
+    if np.quantile(less / more, 0.1) >= TRICKLE:
+        return True
+    even = less >= 0.5 * more
+    if not even.any() or not (less > 0.0).all():
+        return False
+    alike = np.abs(np.log(less) - np.median(np.log(less[even]))) <= OTHER_AMOUNT
+    return bool(alike.mean() >= NINE_OF_TEN)
 
 
 def _all_among(low: Int64, high: Int64, carried: Float64, links: Int64) -> Int64:
@@ -200,16 +226,33 @@ def _surplus_pairs(src: Int64, dst: Int64, size: Float64, beside: tuple[Int64, I
     None does when the ends of such pairs do not pass on what they get, over one of them or over the pairs `beside` the
     mesh (their senders, their receivers).
     """
-    rest = np.log(np.maximum(size, 1.0))
-    for _ in range(SWEEPS):
-        for end in (src, dst):
-            rest = rest - _medians(end, rest)
-    spread = 1.4826 * float(np.median(np.abs(rest)))
-    large: Bool = rest > max(float(np.log(EXCESS)), EXCESS_SPREADS * spread)
+    large = _above_the_least(size)
+    if large is None:
+        rest = np.log(np.maximum(size, 1.0))
+        for _ in range(SWEEPS):
+            for end in (src, dst):
+                rest = rest - _medians(end, rest)
+        spread = 1.4826 * float(np.median(np.abs(rest)))
+        large = rest > max(float(np.log(EXCESS)), EXCESS_SPREADS * spread)
     either = np.union1d(src[large], dst[large])
     sends = np.isin(either, src[large]) | np.isin(either, beside[0])
     receives = np.isin(either, dst[large]) | np.isin(either, beside[1])
     return large if (sends & receives).sum() >= PASSED_ON * either.size else np.zeros(src.size, dtype=np.bool_)
+
+
+def _above_the_least(size: Float64) -> Bool | None:
+    """The pairs that carry more than the least amount, where all are of a few amounts clearly apart; None where not.
+
+    An even all-to-all carries one amount; each ring over it adds its own to the pairs of its hops, be they few or most.
+    """
+    level = np.log(np.maximum(size, 1.0))
+    order = np.argsort(level, kind="stable")
+    cuts = np.flatnonzero(np.diff(level[order]) > np.log(EXCESS)) + 1
+    if not 1 <= cuts.size < MOST_AMOUNTS or cuts[0] < max(2.0, LEAST_PLAIN * size.size):
+        return None
+    large = np.ones(size.size, dtype=np.bool_)
+    large[order[: cuts[0]]] = False
+    return large
 
 
 def _medians(group: Int64, value: Float64) -> Float64:
@@ -223,12 +266,14 @@ def _medians(group: Int64, value: Float64) -> Float64:
 def mesh_rows(pairs: MeshPairs, src: Int64, offsets: Int64, start: Int64, end: Int64, size: Int64) -> Bool:
     """The transfers that are the meshes' own: all of the plain pairs, of the others those in bursts with plain ones.
 
-    The transfers of pair `p`, which `src[p]` sends, are `offsets[p]:offsets[p + 1]`.
+    The transfers of pair `p`, which `src[p]` sends, are `offsets[p]:offsets[p + 1]`. Where all pairs of a sender carry
+    more, the plain pairs of the others show the bursts: all members take part in each.
     """
     result: Bool = np.repeat(pairs.plain, np.diff(offsets))
     plain_of, mixed_of = (_by_sender(src, chosen) for chosen in (pairs.plain, pairs.surplus & (pairs.mesh >= 0)))
+    mesh_of = {int(src[pair]): int(pairs.mesh[pair]) for pair in np.flatnonzero(pairs.mesh >= 0)}
     for member, mixed in mixed_of.items():
-        others = plain_of.get(member, [])
+        others = plain_of.get(member) or np.flatnonzero(pairs.plain & (pairs.mesh == mesh_of[member])).tolist()
         plain, asked = _rows_of(others, offsets), _rows_of(mixed, offsets)
         plain = plain[stable_order(start[plain])]
         shown = (start[plain], end[plain], size[plain])

@@ -5,7 +5,7 @@ from itertools import combinations, pairwise, product
 import numpy as np
 import pytest
 
-from llmprism.stats.meshes import EXCESS, MIN_PEERS, _common, _common_by_arrays, mesh_pairs, mesh_rows
+from llmprism.stats.meshes import EXCESS, MIN_PEERS, MeshPairs, _common, _common_by_arrays, mesh_pairs, mesh_rows
 
 MS = 1_000_000
 
@@ -90,6 +90,20 @@ def test_little_more_or_more_on_a_few_pairs_that_lead_nowhere_is_no_ring():
     assert found(mesh, {(0, 1): 100.0, (2, 3): 100.0})[1] == set()
 
 
+def test_rings_in_several_orders_over_most_pairs_of_an_even_mesh_all_show():
+    mesh = both_ways(list(combinations(range(4), 2)))
+    hops = ring(range(4)) + ring([0, 3, 2, 1]) + ring([0, 2, 1, 3])
+    extra = {pair: 200.0 * hops.count(pair) for pair in set(hops)}
+    assert found(mesh, extra) == ([set(range(4))], set(hops))
+
+
+def test_a_ring_that_carries_hundreds_of_times_what_the_mesh_does_hides_no_mesh():
+    mesh = both_ways(list(combinations(range(4), 2)))
+    assert found(mesh, dict.fromkeys(ring(range(4)), 20_000.0)) == ([set(range(4))], set(ring(range(4))))
+    trickle = {pair: 2_000_000.0 if pair in ring(range(4)) else 0.0 for pair in both_ways(ring(range(4)))}
+    assert found(both_ways(ring(range(4))), trickle) == ([], set())
+
+
 def test_a_ring_may_go_on_outside_the_mesh():
     """Two meshes, and rings through both: only every second hop is a link of a mesh."""
     meshes = between(range(4), range(4, 8)) + between(range(8, 12), range(12, 16))
@@ -108,6 +122,17 @@ def test_transfers_of_the_ring_are_those_that_nobody_else_sends_with():
     pairs = type(mesh_pairs(src, src + 1, np.ones(3)))(np.zeros(3, dtype=np.int64), np.array([True, False, False]))
     told = mesh_rows(pairs, src, np.searchsorted(peer, np.arange(4)), start, start + MS // 100, size)
     assert told.tolist() == [p > 0 or s == 100_000 for p, _, s in rows]
+
+
+def test_where_all_pairs_of_a_sender_carry_a_ring_those_of_the_others_show_the_bursts():
+    """Sender 0 has one pair, which carries a ring besides; the all-to-alls of sender 1 are at 0, 10, 20 ... ms."""
+    rows = [(pair, k * 10 * MS, 100_000) for pair in range(2) for k in range(8)]
+    rows += [(0, k * 10 * MS + 5 * MS, 100_000) for k in range(8)]
+    rows.sort()
+    pair, start, size = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+    pairs = MeshPairs(np.zeros(2, dtype=np.int64), np.array([True, False]))
+    told = mesh_rows(pairs, np.array([0, 1]), np.searchsorted(pair, np.arange(3)), start, start + MS // 100, size)
+    assert told.tolist() == [at % (10 * MS) == 0 for _, at, _ in rows]
 
 
 def test_bits_in_common_are_counted_alike_in_both_forms():
