@@ -6,7 +6,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 
-.PHONY: demo test check lint unit docs wheel figures bench bench-accuracy bench-logs bench-scale lab lab-score clean
+.PHONY: demo test check lint unit docs wheel figures bench bench-accuracy bench-logs bench-verdict bench-scale lab lab-score clean
 
 # What the demo and `llmprism serve` need: a minute on a usual line.
 $(CORE): pyproject.toml constraints.txt
@@ -67,6 +67,10 @@ bench-logs: $(READY)
 	$(BIN)/python benchmarks/logs_signatures.py
 	$(BIN)/python benchmarks/logs_templates.py
 	$(BIN)/python benchmarks/logs_speed.py
+
+bench-verdict: $(READY)
+	$(BIN)/python benchmarks/verdict.py --split all --noisy
+	$(BIN)/python benchmarks/verdict_scale.py
 
 # make lab SCENARIO=gloo-ddp4-delay [LAB_FLAGS=--gpu] [LAB_OUT=folder]: one labelled capture of real training (root)
 SCENARIO ?= gloo-short

@@ -15,7 +15,7 @@ added.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -31,8 +31,11 @@ __all__ = ["ZONE_NS", "ClockFit", "fit_clock", "host_clocks", "resolution_ns"]
 MIN_STEPS: Final = 6
 """Steps that both sides must see: fewer fit too many shifts."""
 
-MAX_STEPS: Final = 4_096
+MAX_STEPS: Final = 1_024
 """Of longer runs the last steps that both may have seen are compared: a few hundred decide."""
+
+AROUND_NS: Final = 600 * 1_000_000_000
+"""Iterations so long before and after the steps of the flows are compared: clocks may be off by minutes."""
 
 ZONE_NS: Final = 15 * 60 * 1_000_000_000
 """Time zones differ by multiples of a quarter of an hour."""
@@ -114,7 +117,7 @@ def fit_clock(view: JobView, steps: Steps) -> ClockFit | None:
     """Which step each iteration is; None where the two have too little in common."""
     if steps.count < MIN_STEPS:
         return None
-    series = _series(view.ranks)
+    series = _series(_around(view.ranks, steps))
     if series is None:
         return None
     best = _fit(series, steps.end_ns, 1, 0)
@@ -213,6 +216,26 @@ def _clock_price(offset_ns: float) -> float:
     zones = abs(offset_ns - rest) / ZONE_NS
     price += 3.0 if zones else 0.0
     return float(price + (6.0 if zones > 14 * 4 else 0.0))
+
+
+def _around(ranks: tuple[RankView, ...], steps: Steps) -> tuple[RankView, ...]:
+    """The ranks with their iterations around the steps of the flows only, where their times say which these are: logs
+    of a job are weeks long, flows a minute."""
+    kept = []
+    for rank in ranks:
+        when = rank.iteration_ns
+        near = (when >= steps.start_ns[0] - AROUND_NS) & (when <= steps.end_ns[-1] + AROUND_NS)
+        if near.sum() < MIN_STEPS or near.all():
+            return ranks
+        kept.append(
+            replace(
+                rank,
+                iterations=rank.iterations[near],
+                iteration_ns=when[near],
+                iteration_seconds=rank.iteration_seconds[near],
+            )
+        )
+    return tuple(kept)
 
 
 def _series(ranks: tuple[RankView, ...]) -> _Series | None:

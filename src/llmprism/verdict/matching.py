@@ -34,6 +34,9 @@ OTHER_ZONE: Final = 0.5
 OTHER_TIME: Final = -5.0
 """Nats for and against; each is what such an agreement is worth among the jobs of one cluster, not of the world."""
 
+DECIDED: Final = 8.0
+"""Evidence that clocks cannot turn: the same lengths of steps at the same time are worth as much."""
+
 GIVEN_TOGETHER: Final = 1.5
 """Logs that somebody gives with flows mostly belong to a job of them."""
 
@@ -58,9 +61,7 @@ class Match:
 
 def match_logs(views: list[tuple[JobView, str | None]], report: Report) -> list[Match]:
     """A match for every view; second, the job's id that the user gave for it."""
-    scores: list[list[tuple[float, str, ClockFit | None]]] = []
-    for view, _ in views:
-        scores.append([_score(view, job, report) for job in report.jobs])
+    scores = [_scores(view, report, given) for view, given in views]
     matches: list[Match | None] = [None] * len(views)
     for number, (_, given) in enumerate(views):
         if given is not None:
@@ -116,8 +117,26 @@ def _span(view: JobView) -> tuple[int, int] | None:
     return (min(first), max(last)) if first and last else None
 
 
-def _score(view: JobView, job: JobReport, report: Report) -> tuple[float, str, ClockFit | None]:
-    """Evidence in nats, in words, and how the clocks fit."""
+_Score = tuple[float, str, ClockFit | None]
+
+
+def _scores(view: JobView, report: Report, given: str | None) -> list[_Score]:
+    """Evidence for every job. Clocks are compared only where what is cheap to know leaves the question open."""
+    cheap = [_names_and_sizes(view, job, report) for job in report.jobs]
+    best = max((score for score, _ in cheap), default=0.0)
+    scores: list[_Score] = []
+    for job, (score, words) in zip(report.jobs, cheap, strict=True):
+        open_question = score >= best - DECIDED or (given is not None and job.job.id.endswith(given))
+        fit = fit_clock(view, job.timeline.steps) if open_question else None
+        points, text = _clock_points(view, fit, report)
+        words = [*words, text] if text else words
+        said = "the same " + ", ".join(words) if words else "nothing in common"
+        scores.append((score + points + GIVEN_TOGETHER, said, fit))
+    return scores
+
+
+def _names_and_sizes(view: JobView, job: JobReport, report: Report) -> tuple[float, list[str]]:
+    """Evidence in nats, and in words, of the addresses and hosts that the logs name and of the number of ranks."""
     words: list[str] = []
     members = {report.addresses[member] for member in job.job.members}
     printed = {address for rank in view.ranks for address in rank.addresses}
@@ -140,11 +159,7 @@ def _score(view: JobView, job: JobReport, report: Report) -> tuple[float, str, C
         score += SAME_SIZE if world == len(members) else SAME_SIZE / 2 if fits else OTHER_SIZE
         if world == len(members):
             words.append(f"{world} ranks")
-    fit = fit_clock(view, job.timeline.steps)
-    points, text = _clock_points(view, fit, report)
-    if text:
-        words.append(text)
-    return score + points + GIVEN_TOGETHER, "the same " + ", ".join(words) if words else "nothing in common", fit
+    return score, words
 
 
 def _clock_points(view: JobView, fit: ClockFit | None, report: Report) -> tuple[float, str]:

@@ -91,3 +91,14 @@ def test_resolution_of_times() -> None:
     assert resolution_ns(np.array([0, 5 * SECOND])) == SECOND
     assert resolution_ns(np.array([5 * SECOND + 1_000_000])) == 1_000_000
     assert resolution_ns(np.array([7])) == 1
+
+
+def test_a_minute_of_flows_is_found_in_the_log_of_a_long_run() -> None:
+    ends = step_ends(20_000, jitter=0.05)
+    fit = fit_clock(job_view([rank_view(0, ends, printed=False)]), steps_of(ends[9_000:9_120]))
+    assert fit is not None
+    assert abs(fit.shift + 9_001) <= 2  # whole seconds of half-second steps
+    assert abs(fit.offset_ns) < SECOND
+    printed = fit_clock(job_view([rank_view(0, ends)]), steps_of(ends[9_000:9_120]))
+    assert printed is not None
+    assert printed.shift == -9_001
