@@ -21,7 +21,7 @@ from llmprism.ingest import read_flows, read_topology
 from llmprism.ingest.accept import TimeBounds, accept_flows
 from llmprism.ingest.database import open_database
 from llmprism.model.finding import Finding
-from llmprism.model.live import FindingLife, FindingPhase
+from llmprism.model.live import FindingPhase, TrackedFinding
 from llmprism.pipeline import diagnose
 from llmprism.service.config import Config, StoreSettings, TopologySettings
 from llmprism.service.evaluator import Evaluator
@@ -37,7 +37,7 @@ SETUP_S = 12
 class Told:
     """What the service said about one capture. `opened` and `closed` are on the clock, in ns."""
 
-    lives: tuple[FindingLife, ...]
+    lives: tuple[TrackedFinding, ...]
     opened: dict[str, int]
     closed: dict[str, int]
     states: tuple[tuple[str, str], ...]
@@ -75,7 +75,7 @@ def play(flows: Path, topology: Path | None, folder: Path, loop_s: int = 0, quie
     evaluator: Evaluator | None = None
     opened: dict[str, int] = {}
     closed: dict[str, int] = {}
-    lives: dict[str, FindingLife] = {}
+    lives: dict[str, TrackedFinding] = {}
 
     def look() -> None:
         nonlocal evaluator
@@ -109,7 +109,7 @@ def play(flows: Path, topology: Path | None, folder: Path, loop_s: int = 0, quie
     return Told(tuple(lives.values()), opened, closed, states, periods, ended, cpu)
 
 
-def compare(told: Told, whole: tuple[Finding, ...]) -> tuple[int, list[Finding], list[FindingLife]]:
+def compare(told: Told, whole: tuple[Finding, ...]) -> tuple[int, list[Finding], list[TrackedFinding]]:
     """(how many agree in kind and place, findings that the service did not tell, findings that only it told)."""
     missing, extra = list(whole), []
     for life in told.lives:

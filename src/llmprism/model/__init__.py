@@ -8,7 +8,7 @@ from llmprism.model.fitness import Answer, ClockOffset, Fitness, Question, Verdi
 from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
-from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife, StepMark
+from llmprism.model.live import FindingPhase, LiveState, StepMark, TrackedFinding, TrackedRun
 from llmprism.model.report import JobReport, Report, SwitchLoad
 from llmprism.model.timeline import EventKind, Events, Steps, Timeline
 from llmprism.model.topology import Nic, Server, Switch, Topology
@@ -23,7 +23,6 @@ __all__ = [
     "Evidence",
     "Finding",
     "FindingKind",
-    "FindingLife",
     "FindingPhase",
     "Fitness",
     "FlowTable",
@@ -42,7 +41,6 @@ __all__ = [
     "PairRoles",
     "Question",
     "Report",
-    "RunLife",
     "Schedule",
     "Server",
     "Sharding",
@@ -54,6 +52,8 @@ __all__ = [
     "Synchronisation",
     "Timeline",
     "Topology",
+    "TrackedFinding",
+    "TrackedRun",
     "TransferTable",
     "Verdict",
     "Where",

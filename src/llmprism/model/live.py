@@ -1,4 +1,4 @@
-"""What the live service remembers from window to window: runs of jobs and findings with a life."""
+"""What the live service remembers from window to window: runs of jobs, and findings from their first to their last."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from llmprism.model.finding import Finding
 
-__all__ = ["FindingLife", "FindingPhase", "LiveState", "RunLife", "StepMark"]
+__all__ = ["FindingPhase", "LiveState", "StepMark", "TrackedFinding", "TrackedRun"]
 
 
 class LiveState(StrEnum):
@@ -46,7 +46,7 @@ class StepMark:
 
 
 @dataclass(frozen=True, slots=True)
-class RunLife:
+class TrackedRun:
     """One run of a job. `id` never changes; `members` are names. Times are event times in ns.
 
     `baseline_ns` is the step time while nothing was wrong (0: not known yet), `usual_high_ns` what nine of ten such
@@ -81,7 +81,7 @@ class RunLife:
 
 
 @dataclass(frozen=True, slots=True)
-class FindingLife:
+class TrackedFinding:
     """A finding from its first sighting to its close.
 
     `sightings` counts windows that showed it, `missed` the windows in a row that did not although they should have.

@@ -25,7 +25,7 @@ import sqlalchemy as sql
 
 from llmprism import __version__
 from llmprism.errors import StoreError
-from llmprism.model.live import FindingLife, FindingPhase
+from llmprism.model.live import FindingPhase, TrackedFinding
 from llmprism.service import schema
 from llmprism.service.codec import decode_finding
 from llmprism.service.config import AlertSettings
@@ -143,7 +143,7 @@ class AlertSender:
 
     def _tell_late(self, target: str, row: Any) -> None:
         finding = decode_finding(json.loads(row.document))
-        life = FindingLife(row.id, finding, FindingPhase.OPEN, opened_ns=row.opened_ns, updated_ns=row.updated_ns)
+        life = TrackedFinding(row.id, finding, FindingPhase.OPEN, opened_ns=row.opened_ns, updated_ns=row.updated_ns)
         document = alert_document(life, OPENED, self._settings, row.updated_ns)
         now = self._now_ns()
         values = {"target": target, "finding": row.id, "event": OPENED, "status": "waiting", "attempts": 0}

@@ -14,7 +14,7 @@ from typing import Final
 
 import duckdb
 
-from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife
+from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.service.looks import TRAINING_BYTES
 from llmprism.service.runs import is_settled, stop_silence
 from llmprism.service.store import Segment
@@ -83,7 +83,7 @@ class SentSince:
             return []
 
 
-def last_sent(sent: Mapping[str, Sent], run: RunLife) -> Sent:
+def last_sent(sent: Mapping[str, Sent], run: TrackedRun) -> Sent:
     """The same for a run."""
     found = [sent[name] for name in run.members if name in sent]
     return Sent(max((one.last_ns for one in found), default=0), sum(one.bytes for one in found))
@@ -93,20 +93,20 @@ def newcomers(sent: Mapping[str, Sent], known: frozenset[str]) -> bool:
     return sum(name not in known for name in sent) >= NEWCOMERS
 
 
-def undecided(lives: Sequence[FindingLife]) -> bool:
+def undecided(lives: Sequence[TrackedFinding]) -> bool:
     """Is a finding about no single job waiting for its second sighting?"""
     return any(life.phase is FindingPhase.PENDING and life.finding.job is None for life in lives)
 
 
 def wanted_runs(
-    runs: Sequence[RunLife],
-    lives: Sequence[FindingLife],
+    runs: Sequence[TrackedRun],
+    lives: Sequence[TrackedFinding],
     sent: Mapping[str, Sent],
     rates: Mapping[str, float],
     start_ns: int,
     end_ns: int,
     rules: WindowRules,
-) -> list[RunLife]:
+) -> list[TrackedRun]:
     """The runs to be looked at now, given what everybody sent in (start, end]. `rates` are the bytes per second that
     runs used to send."""
     hops = end_ns // rules.hop
@@ -130,7 +130,7 @@ def wanted_runs(
     return found
 
 
-def _sends_less(run: RunLife, own: Sent, rate: float, span_ns: int) -> bool:
+def _sends_less(run: TrackedRun, own: Sent, rate: float, span_ns: int) -> bool:
     usual = rate * span_ns / SECOND
     burst = rate * LESS_STEPS * run.period_ns / SECOND
     return own.bytes < LESS * usual and own.bytes < usual - burst

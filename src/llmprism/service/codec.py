@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from llmprism.errors import StoreError
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife
+from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.service.runs import Candidate
 from llmprism.service.tracker import TrackerState
 from llmprism.service.windows import WindowPlan
@@ -64,12 +64,12 @@ def decode_finding(item: dict[str, Any]) -> Finding:
     )
 
 
-def _run(item: dict[str, Any]) -> RunLife:
+def _run(item: dict[str, Any]) -> TrackedRun:
     lists = {"members": tuple(item["members"]), "servers": tuple(item["servers"]), "state": LiveState(item["state"])}
-    return RunLife(**{**item, **lists})
+    return TrackedRun(**{**item, **lists})
 
 
-def _life(item: dict[str, Any]) -> FindingLife:
+def _life(item: dict[str, Any]) -> TrackedFinding:
     slow = tuple((str(run), int(step_ns)) for run, step_ns in item["slow"])
     parts = {"finding": decode_finding(item["finding"]), "phase": FindingPhase(item["phase"]), "slow": slow}
-    return FindingLife(**{**item, **parts})
+    return TrackedFinding(**{**item, **parts})

@@ -23,7 +23,7 @@ from typing import Final
 from llmprism.errors import LLMPrismError
 from llmprism.ingest import read_topology
 from llmprism.model.flows import FlowTable, InputCounts, Window
-from llmprism.model.live import FindingPhase, RunLife
+from llmprism.model.live import FindingPhase, TrackedRun
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
@@ -218,7 +218,7 @@ class Evaluator:
         return True
 
     def _judged(
-        self, looks: list[Look], wanted: Sequence[RunLife], sent: Mapping[str, Sent], through: int
+        self, looks: list[Look], wanted: Sequence[TrackedRun], sent: Mapping[str, Sent], through: int
     ) -> tuple[TrackerState, Changes]:
         """What looks at some runs change. Of the others only their activity is known, and nothing is concluded."""
         looked = {run.id for run in wanted}
@@ -339,7 +339,7 @@ class Evaluator:
         return [look for look in looks if look is not None]
 
     def _look_at(
-        self, runs: Sequence[RunLife], length: int, window: Window, through: int, topology: Topology | None
+        self, runs: Sequence[TrackedRun], length: int, window: Window, through: int, topology: Topology | None
     ) -> Look | None:
         """A look at the records of these runs alone; a shorter one where there are too many."""
         members = sorted({name for run in runs for name in run.members})
@@ -355,9 +355,9 @@ class Evaluator:
         report, _ = self._report(flows, longer, topology)
         return Look(report, length, frozenset(run.id for run in runs))
 
-    def _due_looks(self, end_ns: int, *, silent_only: bool) -> list[tuple[int, list[RunLife]]]:
+    def _due_looks(self, end_ns: int, *, silent_only: bool) -> list[tuple[int, list[TrackedRun]]]:
         """(length, runs) of the looks to be made now: at their own hop, and at once where a run has fallen silent."""
-        due: dict[int, list[RunLife]] = {}
+        due: dict[int, list[TrackedRun]] = {}
         for run in self._state.runs:
             if not run.state.alive or run.reach_ns <= self._rules.length:
                 continue
@@ -386,6 +386,6 @@ class Evaluator:
             return empty, f"this window could not be diagnosed ({type(error).__name__}); the next one is tried"
 
 
-def _active(run: RunLife, sent: Mapping[str, Sent]) -> RunLife:
+def _active(run: TrackedRun, sent: Mapping[str, Sent]) -> TrackedRun:
     """The run with its latest activity."""
     return replace(run, silent_since_ns=max(run.silent_since_ns, last_sent(sent, run).last_ns))

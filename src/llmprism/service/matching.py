@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from llmprism.model.live import RunLife
+from llmprism.model.live import TrackedRun
 
 __all__ = ["SAME_JOB", "inside", "match", "whole_of"]
 
@@ -22,7 +22,7 @@ PART: Final = 0.8
 """Share of the members that must belong to a larger set for the smaller one to be a part of it."""
 
 
-def match(members: Mapping[str, tuple[str, ...]], runs: Sequence[RunLife]) -> dict[str, str]:
+def match(members: Mapping[str, tuple[str, ...]], runs: Sequence[TrackedRun]) -> dict[str, str]:
     """Job id → run id: greatest agreement first; the living before the dead, the latest before older ones."""
     pairs = []
     sets = [(run, frozenset(run.members)) for run in runs]
@@ -53,7 +53,7 @@ def inside(names: Iterable[str], larger: frozenset[str]) -> bool:
     return len(chosen) < len(larger) and sum(name in larger for name in chosen) >= PART * len(chosen)
 
 
-def whole_of(names: Sequence[str], runs: Sequence[RunLife]) -> RunLife | None:
+def whole_of(names: Sequence[str], runs: Sequence[TrackedRun]) -> TrackedRun | None:
     """The run that these members are a part of: the living before the dead, then the latest."""
     wholes = [run for run in runs if inside(names, frozenset(run.members))]
     return max(wholes, key=lambda run: (run.state.alive, run.first_ns), default=None)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Window
-from llmprism.model.live import FindingLife, FindingPhase
+from llmprism.model.live import FindingPhase, TrackedFinding
 from llmprism.model.topology import Topology
 from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.text import clean
@@ -67,7 +67,7 @@ def messages_of(
     settings: AlertSettings,
     window: Window,
     topology: Topology | None = None,
-    before: Sequence[FindingLife] = (),
+    before: Sequence[TrackedFinding] = (),
 ) -> tuple[tuple[str, str, str, Mapping[str, Any]], ...]:
     """(target, finding id, event, document) for every finding that this window opened, explained or closed; `before`
     are the findings as they were."""
@@ -82,7 +82,7 @@ def messages_of(
     return tuple(messages)
 
 
-def _explained(changes: Changes, before: Sequence[FindingLife]) -> tuple[str, ...]:
+def _explained(changes: Changes, before: Sequence[TrackedFinding]) -> tuple[str, ...]:
     """Findings that were open without a word of logs and have it now."""
     silent = {life.id for life in before if life.phase is FindingPhase.OPEN and not _by_logs(life.finding)}
     return tuple(life.id for life in changes.findings if life.id in silent and _by_logs(life.finding))
@@ -93,7 +93,7 @@ def _by_logs(finding: Finding) -> bool:
 
 
 def alert_document(
-    life: FindingLife, event: str, settings: AlertSettings, now_ns: int, topology: Topology | None = None
+    life: TrackedFinding, event: str, settings: AlertSettings, now_ns: int, topology: Topology | None = None
 ) -> dict[str, Any]:
     """One finding as the webhook's body; Alertmanager's alert is made of the same parts."""
     finding = life.finding

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from llmprism.model.flows import Int64
-from llmprism.model.live import RunLife, StepMark
+from llmprism.model.live import StepMark, TrackedRun
 from llmprism.model.report import JobReport
 from llmprism.service.looks import CLEAR_STEPS
 from llmprism.service.windows import SECOND
@@ -49,18 +49,18 @@ REBASE_NS: Final = 1_800 * SECOND
 """A job that has been slower for half an hour with nothing found has changed its work: that is its new baseline."""
 
 
-def paced(run: RunLife, usual: Int64) -> RunLife:
+def paced(run: TrackedRun, usual: Int64) -> TrackedRun:
     """The run with the step times of this look; as it was where the look shows none."""
     if not usual.size:
         return run
     return replace(run, period_ns=int(np.median(usual)), recent_ns=int(np.median(usual[-RECENT_STEPS:])))
 
 
-def is_slow(run: RunLife) -> bool:
+def is_slow(run: TrackedRun) -> bool:
     return run.recent_ns > max(SLOWED * run.baseline_ns, SLOWED_HIGH * run.usual_high_ns) > 0
 
 
-def recorded(run: RunLife, job: JobReport, end_ns: int) -> tuple[RunLife, list[StepMark]]:
+def recorded(run: TrackedRun, job: JobReport, end_ns: int) -> tuple[TrackedRun, list[StepMark]]:
     """The run with the steps that have settled and lie after the last recorded one, and those steps."""
     steps = job.timeline.steps
     settled = end_ns - max(SECOND, run.period_ns)
@@ -75,7 +75,7 @@ def recorded(run: RunLife, job: JobReport, end_ns: int) -> tuple[RunLife, list[S
     return replace(run, steps=count, last_step_end_ns=last), marks
 
 
-def with_baseline(run: RunLife, usual: Int64, end_ns: int, *, troubled: bool) -> RunLife:
+def with_baseline(run: TrackedRun, usual: Int64, end_ns: int, *, troubled: bool) -> TrackedRun:
     """The run with its usual step time and its spread."""
     if usual.size < CLEAR_STEPS or not run.recent_ns or (troubled and run.baseline_ns):
         return run

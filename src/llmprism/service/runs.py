@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from llmprism.model.job import JobState
-from llmprism.model.live import LiveState, RunLife, StepMark
+from llmprism.model.live import LiveState, StepMark, TrackedRun
 from llmprism.model.report import JobReport
 from llmprism.service.looks import Look, is_clear, last_active, longest_pause, member_names, usual_steps
 from llmprism.service.matching import inside, match, whole_of
@@ -86,9 +86,9 @@ class RunUpdate:
     `report_run` maps the base look's job ids to runs; `followed` does so per look for the runs that it judged.
     """
 
-    runs: tuple[RunLife, ...]
+    runs: tuple[TrackedRun, ...]
     candidates: tuple[Candidate, ...]
-    changed: tuple[RunLife, ...]
+    changed: tuple[TrackedRun, ...]
     transitions: tuple[Transition, ...]
     steps: tuple[tuple[str, StepMark], ...]
     report_run: dict[str, str]
@@ -99,18 +99,18 @@ def nobody(_name: str) -> bool:
     return False
 
 
-def is_settled(run: RunLife) -> bool:
+def is_settled(run: TrackedRun) -> bool:
     return run.clear >= SETTLED_LOOKS
 
 
-def stop_silence(run: RunLife) -> float:
+def stop_silence(run: TrackedRun) -> float:
     """Silence in ns from which this run may have stopped."""
     pause = min(run.period_ns, run.pause_ns) if run.pause_ns else run.period_ns
     return max(STOP_SILENCE_NS, STOP_SILENCE_STEPS * pause)
 
 
 def follow_runs(
-    runs: Sequence[RunLife],
+    runs: Sequence[TrackedRun],
     candidates: Sequence[Candidate],
     looks: Sequence[Look],
     troubled: frozenset[str],
@@ -132,7 +132,7 @@ def follow_runs(
 class _Follow:
     def __init__(
         self,
-        runs: Sequence[RunLife],
+        runs: Sequence[TrackedRun],
         candidates: Sequence[Candidate],
         base: Look,
         troubled: frozenset[str],
@@ -181,7 +181,7 @@ class _Follow:
             else:
                 self._sighted_longer(look, job, names, run, asked)
 
-    def _sighted_at_base(self, look: Look, job: JobReport, names: tuple[str, ...], run: RunLife | None) -> None:
+    def _sighted_at_base(self, look: Look, job: JobReport, names: tuple[str, ...], run: TrackedRun | None) -> None:
         whole = self._kin(look, job, names, run) or self._whole(names, run)
         if whole is not None and self._is_piece(whole, job):
             self._pulse(whole, job, names)
@@ -198,7 +198,7 @@ class _Follow:
         if not self._runs[run.id].state.alive and _trains_again(run, job):
             self._perhaps_new(look, job, names, run)
 
-    def _kin(self, look: Look, job: JobReport, names: tuple[str, ...], run: RunLife | None) -> RunLife | None:
+    def _kin(self, look: Look, job: JobReport, names: tuple[str, ...], run: TrackedRun | None) -> TrackedRun | None:
         """A run that is not settled and shares half of its members with this job, whose steps are not plain either: the
         window is too short for both, and shows another part of the same job each time."""
         if (run is not None and run.state.alive) or is_clear(job, 0, look.window):
@@ -209,7 +209,7 @@ class _Follow:
         kin = [one for one in unsettled if 2 * shared[one.id] >= min(len(here), len(one.members)) > 0]
         return max(kin, key=lambda one: (shared[one.id], -one.first_ns), default=None)
 
-    def _whole(self, names: tuple[str, ...], run: RunLife | None) -> RunLife | None:
+    def _whole(self, names: tuple[str, ...], run: TrackedRun | None) -> TrackedRun | None:
         """The run that this job may be only a piece of, although it fits another one that is dead, or the same one."""
         if run is None:
             return whole_of(names, list(self._runs.values()))
@@ -218,7 +218,7 @@ class _Follow:
         small = len(names) <= PIECE * len(run.members) and inside(names, frozenset(run.members))
         return run if small and is_settled(run) else None
 
-    def _is_piece(self, whole: RunLife, job: JobReport) -> bool:
+    def _is_piece(self, whole: TrackedRun, job: JobReport) -> bool:
         """Is this only a piece of a run? Of a dead one when it shows nothing new, of a living one unless that has not
         been seen as a whole for long."""
         if not whole.state.alive or whole.state is LiveState.HUNG:
@@ -226,7 +226,7 @@ class _Follow:
         reach = max(whole.reach_ns, self._rules.length)
         return self._end - max(whole.whole_ns, whole.first_ns) <= PIECES_WINDOWS * reach
 
-    def _pulse(self, run: RunLife, job: JobReport, names: tuple[str, ...]) -> None:
+    def _pulse(self, run: TrackedRun, job: JobReport, names: tuple[str, ...]) -> None:
         """The run is active; no more can be said from this look."""
         self._report_run[job.job.id] = run.id
         if not run.state.alive:
@@ -240,7 +240,7 @@ class _Follow:
         else:
             self._runs[run.id] = run
 
-    def _perhaps_new(self, look: Look, job: JobReport, names: tuple[str, ...], before: RunLife | None) -> None:
+    def _perhaps_new(self, look: Look, job: JobReport, names: tuple[str, ...], before: TrackedRun | None) -> None:
         seen = 1 + max((c.windows for c in self._candidates if c.members == names), default=0)
         since = before.silent_since_ns if before else 0
         if not is_clear(job, since, look.window) and seen < BELIEVED_WINDOWS:
@@ -248,7 +248,7 @@ class _Follow:
             return
         starts = job.job.transfers.start_ns[job.job.transfers.start_ns > since]
         first = int(starts.min()) if starts.size else max(look.window.start_ns, since)
-        run = RunLife(
+        run = TrackedRun(
             id=self._free_id(job.job.id),
             members=names,
             servers=job.job.servers,
@@ -274,7 +274,7 @@ class _Follow:
         return name
 
     def _sighted_longer(
-        self, look: Look, job: JobReport, names: tuple[str, ...], run: RunLife | None, asked: list[RunLife]
+        self, look: Look, job: JobReport, names: tuple[str, ...], run: TrackedRun | None, asked: list[TrackedRun]
     ) -> None:
         everybody = frozenset(names)
         pieces = [one for one in asked if not is_settled(one) and one.state.alive and inside(one.members, everybody)]
@@ -287,7 +287,7 @@ class _Follow:
             if piece.id != run.id:
                 self._set(self._runs[piece.id], LiveState.ENDED, piece.silent_since_ns, f"it is a part of {run.id}")
 
-    def _follow(self, look: Look, run: RunLife, job: JobReport, names: tuple[str, ...]) -> None:
+    def _follow(self, look: Look, run: TrackedRun, job: JobReport, names: tuple[str, ...]) -> None:
         if look.runs is None:
             self._report_run[job.job.id] = run.id
         self._followed[-1][job.job.id] = run.id
@@ -310,7 +310,7 @@ class _Follow:
         run = self._stepped(run, job, moves=not silent)
         self._set(run, *self._judged(run, job, slow_before=since > 0))
 
-    def _stepped(self, run: RunLife, job: JobReport, *, moves: bool) -> RunLife:
+    def _stepped(self, run: TrackedRun, job: JobReport, *, moves: bool) -> TrackedRun:
         """The run with its latest steps. While it is silent the look loses the beginning of what it knew, and no step
         can be new except the last."""
         usual = usual_steps(job, run.first_ns)
@@ -323,7 +323,7 @@ class _Follow:
         run = with_baseline(run, usual, self._end, troubled=run.id in self._troubled)
         return replace(run, slow_since_ns=(run.slow_since_ns or self._end) if is_slow(run) else 0)
 
-    def _cleared(self, run: RunLife, job: JobReport, look: Look) -> RunLife:
+    def _cleared(self, run: TrackedRun, job: JobReport, look: Look) -> TrackedRun:
         """The run with what this look is worth: steps that show plainly settle it, else its looks grow longer."""
         if is_clear(job, run.first_ns, look.window):
             period = paced(run, usual_steps(job, run.first_ns)).period_ns
@@ -336,7 +336,7 @@ class _Follow:
         reach = reach_longer(look.reach_ns, self._rules) if aged else max(run.reach_ns, look.reach_ns)
         return replace(run, clear=0, reach_ns=reach)
 
-    def _judged(self, run: RunLife, job: JobReport, slow_before: bool) -> tuple[LiveState, int, str]:
+    def _judged(self, run: TrackedRun, job: JobReport, slow_before: bool) -> tuple[LiveState, int, str]:
         """State, since when, and why. A job is slowed in the second slow window in a row."""
         silence = self._end - run.silent_since_ns
         if silence >= stop_silence(run):
@@ -350,7 +350,7 @@ class _Follow:
             return LiveState.SLOWED, run.slow_since_ns, f"steps take {ratio:.2f} times as long as usual"
         return LiveState.RUNNING, self._end, "steps as usual"
 
-    def _stopped(self, run: RunLife, job: JobReport, silence: int) -> tuple[LiveState, int, str]:
+    def _stopped(self, run: TrackedRun, job: JobReport, silence: int) -> tuple[LiveState, int, str]:
         at = run.silent_since_ns
         told = f"silent for {silence / SECOND:.0f} s"
         if job.state is JobState.CRASHED:
@@ -376,14 +376,14 @@ class _Follow:
             elif silence > self._longest_silence(run):
                 self._set(run, LiveState.ENDED, run.silent_since_ns, f"silent for {silence / SECOND:.0f} s")
 
-    def _longest_silence(self, run: RunLife) -> int:
+    def _longest_silence(self, run: TrackedRun) -> int:
         if run.state is LiveState.HUNG:
             return HUNG_NS
         if not is_settled(run):
             return max(UNSETTLED_WINDOWS * self._rules.length, run.reach_ns)
         return max(self._rules.length, run.reach_ns)
 
-    def _set(self, run: RunLife, state: LiveState, at: int, why: str) -> None:
+    def _set(self, run: TrackedRun, state: LiveState, at: int, why: str) -> None:
         if state is not run.state:
             self._transitions.append(Transition(run.id, at, run.state, state, why))
             run = replace(run, state=state, since_ns=at)
@@ -394,5 +394,5 @@ def _joined(members: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*members, *more)))
 
 
-def _trains_again(run: RunLife, job: JobReport) -> bool:
+def _trains_again(run: TrackedRun, job: JobReport) -> bool:
     return bool((job.timeline.steps.start_ns > run.silent_since_ns).any())

@@ -18,7 +18,7 @@ from typing import Final
 import duckdb
 
 from llmprism.ingest.database import Database, open_database
-from llmprism.model.live import LiveState, RunLife
+from llmprism.model.live import LiveState, TrackedRun
 from llmprism.service.store import Segment
 from llmprism.service.windows import SECOND
 
@@ -50,14 +50,14 @@ def gap_of(segments: Sequence[Segment]) -> tuple[int, int] | None:
     return longest if longest[1] else None
 
 
-def silent_groups(before: Sequence[RunLife], after: Sequence[RunLife], end_ns: int) -> list[list[RunLife]]:
+def silent_groups(before: Sequence[TrackedRun], after: Sequence[TrackedRun], end_ns: int) -> list[list[TrackedRun]]:
     """Runs that fell silent together, two at least, of which this round would stop one that worked before. Runs with
     long steps reach the silence after which they are stopped later than others, so all that are silent count."""
     old = {run.id: run.state for run in before}
     silent = [
         run for run in after if run.id in old and old[run.id].alive and end_ns - run.silent_since_ns >= TOGETHER_NS
     ]
-    groups: list[list[RunLife]] = []
+    groups: list[list[TrackedRun]] = []
     for run in sorted(silent, key=lambda one: one.silent_since_ns):
         if groups and run.silent_since_ns - groups[-1][-1].silent_since_ns <= TOGETHER_NS:
             groups[-1].append(run)
@@ -70,7 +70,7 @@ def silent_groups(before: Sequence[RunLife], after: Sequence[RunLife], end_ns: i
     ]
 
 
-def unreported(segments: Sequence[Segment], group: Sequence[RunLife]) -> frozenset[str]:
+def unreported(segments: Sequence[Segment], group: Sequence[TrackedRun]) -> frozenset[str]:
     """The runs of a group that fell silent together of which nobody reports any more: all sources and exporters that
     reported on them have fallen silent, and one of them reported on another run of the group too. (A run that is alone
     with its source has stopped.) None where the segments do not say who reported."""
@@ -111,7 +111,7 @@ def _members_table(connection: Database, members: Sequence[tuple[str, str]]) -> 
     )
 
 
-def marked(run: RunLife, from_ns: int, to_ns: int) -> RunLife:
+def marked(run: TrackedRun, from_ns: int, to_ns: int) -> TrackedRun:
     """The run with this time noted as unwatched; joined with what was noted before where they meet."""
     start = run.unwatched_from_ns if from_ns <= run.unwatched_to_ns + TOGETHER_NS else from_ns
     return replace(run, unwatched_from_ns=start or from_ns, unwatched_to_ns=max(to_ns, run.unwatched_to_ns))

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife, StepMark
-from llmprism.service.lives import STOPPED_KINDS, Sighting, follow_findings, sightings_of
+from llmprism.model.live import FindingPhase, LiveState, StepMark, TrackedFinding, TrackedRun
 from llmprism.service.looks import Look
 from llmprism.service.runs import Candidate, Transition, follow_runs, is_settled, nobody
+from llmprism.service.tracked_findings import STOPPED_KINDS, Sighting, follow_findings, sightings_of
 from llmprism.service.windows import WindowRules
 
 __all__ = ["Changes", "TrackerState", "track"]
@@ -21,9 +21,9 @@ JUDGED_STEPS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class TrackerState:
-    runs: tuple[RunLife, ...] = ()
+    runs: tuple[TrackedRun, ...] = ()
     candidates: tuple[Candidate, ...] = ()
-    lives: tuple[FindingLife, ...] = ()
+    lives: tuple[TrackedFinding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Changes:
     """What one round of looks changed. `report_run` maps the base look's job ids to run ids, `followed` does so per
     look for the runs that it judged."""
 
-    runs: tuple[RunLife, ...] = ()
+    runs: tuple[TrackedRun, ...] = ()
     transitions: tuple[Transition, ...] = ()
     steps: tuple[tuple[str, StepMark], ...] = ()
-    findings: tuple[FindingLife, ...] = ()
+    findings: tuple[TrackedFinding, ...] = ()
     opened: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     report_run: dict[str, str] = field(default_factory=dict)
@@ -88,15 +88,15 @@ def track(
     )
 
 
-def _troubled(lives: tuple[FindingLife, ...]) -> frozenset[str]:
+def _troubled(lives: tuple[TrackedFinding, ...]) -> frozenset[str]:
     """The runs that an open finding slows."""
     slowing = [life.finding for life in lives if life.phase is FindingPhase.OPEN and life.finding.end_ns is None]
     return frozenset(finding.job for finding in slowing if finding.job and finding.kind not in STOPPED_KINDS)
 
 
 def _slowed_by(
-    runs: tuple[RunLife, ...], lives: tuple[FindingLife, ...], now_ns: int
-) -> tuple[tuple[RunLife, ...], tuple[Transition, ...]]:
+    runs: tuple[TrackedRun, ...], lives: tuple[TrackedFinding, ...], now_ns: int
+) -> tuple[tuple[TrackedRun, ...], tuple[Transition, ...]]:
     """Running jobs are slowed from the window in which a finding about them opens."""
     troubled = _troubled(lives)
     hit = [run.id for run in runs if run.state is LiveState.RUNNING and run.id in troubled]

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
-from llmprism.model.live import FindingLife
+from llmprism.model.live import TrackedFinding
 from llmprism.service import schema
 from llmprism.service.codec import encode_finding, encode_state
 from llmprism.service.picture import LAYOUT_KEYS
@@ -109,7 +109,7 @@ def _transition_row(moved: Transition, told_ns: int) -> dict[str, Any]:
     }
 
 
-def _finding_row(life: FindingLife) -> dict[str, Any]:
+def _finding_row(life: TrackedFinding) -> dict[str, Any]:
     finding = life.finding
     return {
         "id": life.id,

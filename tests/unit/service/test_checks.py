@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
-from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife
+from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.service.checks import Sent, newcomers, undecided, wanted_runs
 from llmprism.service.windows import SECOND, WindowRules
 
 RULES = WindowRules()
 START, END = 1_000 * SECOND, 1_008 * SECOND
-RUN = RunLife("job-1", ("a", "b"), (), LiveState.RUNNING, 0, 0, START, START, period_ns=SECOND // 2, clear=5)
+RUN = TrackedRun("job-1", ("a", "b"), (), LiveState.RUNNING, 0, 0, START, START, period_ns=SECOND // 2, clear=5)
 FINDING = Finding(FindingKind.SLOW_NIC, "job-1", Where(WhereType.NIC, "a"), 0, None, 0.5, 0.5, 0.0, "slow")
 
 
-def wanted(run: RunLife, last_s: float, size: int, phase: FindingPhase | None = None, end: int = END) -> bool:
-    lives = [] if phase is None else [FindingLife("f-1", FINDING, phase)]
+def wanted(run: TrackedRun, last_s: float, size: int, phase: FindingPhase | None = None, end: int = END) -> bool:
+    lives = [] if phase is None else [TrackedFinding("f-1", FINDING, phase)]
     sent = {"a": Sent(int(last_s * SECOND), size), "stranger": Sent(END, 10**9)}
     return bool(wanted_runs([run], lives, sent, {"job-1": 1e6}, START, end, RULES))
 
@@ -60,6 +60,6 @@ def test_newcomers_and_shared_findings_need_everybody():
     assert newcomers({"x": Sent(), "y": Sent(), "a": Sent()}, frozenset({"a"}))
     assert not newcomers({"x": Sent(), "a": Sent()}, frozenset({"a"}))
     shared = replace(FINDING, job=None)
-    assert undecided([FindingLife("f-1", shared, FindingPhase.PENDING)])
-    opened = FindingLife("f-1", shared, FindingPhase.OPEN)
-    assert not undecided([opened, FindingLife("f-2", FINDING, FindingPhase.PENDING)])
+    assert undecided([TrackedFinding("f-1", shared, FindingPhase.PENDING)])
+    opened = TrackedFinding("f-1", shared, FindingPhase.OPEN)
+    assert not undecided([opened, TrackedFinding("f-2", FINDING, FindingPhase.PENDING)])

@@ -9,7 +9,7 @@ import pytest
 from llmprism.ingest import read_flows, read_topology
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import Window
-from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife
+from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.model.report import Report
 from llmprism.pipeline import diagnose
 from llmprism.service.layout_memory import REFRESH_NS, LayoutMemory, documents_due
@@ -74,7 +74,7 @@ def test_not_known_from_a_part_of_a_window(looks: Looks) -> None:
 
 
 def test_documents_depend_on_the_runs_alone() -> None:
-    run = RunLife("job-1", ("a", "b"), (), LiveState.RUNNING, 0, 0, 0, 0, clear=5)
+    run = TrackedRun("job-1", ("a", "b"), (), LiveState.RUNNING, 0, 0, 0, 0, clear=5)
     state = TrackerState(runs=(run,))
     window = Window(1_000 * S, 1_060 * S)
     plan = WindowPlan(1_060 * S, 1_056 * S)
@@ -85,6 +85,6 @@ def test_documents_depend_on_the_runs_alone() -> None:
     young = replace(run, first_ns=950 * S)
     assert documents_due(TrackerState(runs=(young,)), TrackerState(runs=(young,)), window, plan) == {"job-1"}
     finding = Finding(FindingKind.STALL, "job-1", Where(WhereType.JOB, "job-1"), 0, None, 0.5, 0.5, 0.0, "it stands")
-    open_life = TrackerState(runs=(run,), lives=(FindingLife("f-1", finding, FindingPhase.OPEN),))
+    open_life = TrackerState(runs=(run,), lives=(TrackedFinding("f-1", finding, FindingPhase.OPEN),))
     assert documents_due(state, open_life, window, plan) == {"job-1"}
     assert documents_due(state, state, Window(1_200 * S, 1_260 * S), WindowPlan(0, 1_190 * S)) == {"job-1"}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from llmprism.model.flows import InputCounts, Window
-from llmprism.model.live import RunLife
+from llmprism.model.live import TrackedRun
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
@@ -19,8 +19,8 @@ from llmprism.service.looks import Look
 from llmprism.service.reading import affordable
 from llmprism.service.store import Segment
 from llmprism.service.workers.desk import FAILED, Desk
-from llmprism.service.workers.pieces import decode_piece, encode_piece, merge_reports
 from llmprism.service.workers.places import address_places, places_of
+from llmprism.service.workers.share_reports import decode_share_report, encode_share_report, merge_reports
 from llmprism.service.workers.shares import Members, Share, plan_shares, read_share
 from llmprism.service.workers.store import SharedStore
 
@@ -46,7 +46,7 @@ class SharedEvaluator(Evaluator):
         return Look(report, self._rules.length), note or failed
 
     def _look_at(
-        self, runs: Sequence[RunLife], length: int, window: Window, through: int, topology: Topology | None
+        self, runs: Sequence[TrackedRun], length: int, window: Window, through: int, topology: Topology | None
     ) -> Look | None:
         names = sorted({name for run in runs for name in run.members})
         members = Members(tuple(names), tuple(places_of(names, address_places(topology))))
@@ -74,7 +74,7 @@ class SharedEvaluator(Evaluator):
     def _shared_report(self, shares: list[Share], window: Window, topology: Topology | None) -> tuple[Report, str]:
         """The report of all shares, and a note where some could not be diagnosed."""
         answers = self._desk.work_off(shares) if shares else []
-        good = [decode_piece(answer, topology) for answer in answers if not answer.startswith(FAILED)]
+        good = [decode_share_report(answer, topology) for answer in answers if not answer.startswith(FAILED)]
         report = merge_reports(good, window, topology)
         if len(good) == len(answers):
             return report, ""
@@ -116,7 +116,7 @@ class Worker:
         topology = self._topology.refresh()
         flows = read_share(self._store.flows, share)
         if flows is None:
-            return encode_piece(Report(share.window, InputCounts(0, 0), (), (), ()))
+            return encode_share_report(Report(share.window, InputCounts(0, 0), (), (), ()))
         self._layouts.begin(share.window)
         report = diagnose(
             flows,
@@ -127,4 +127,4 @@ class Worker:
             find_layout=self._layouts.layout_of,
         )
         self._layouts.end(report)
-        return encode_piece(report)
+        return encode_share_report(report)

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from llmprism.ingest.accept import TimeBounds, accept_flows
 from llmprism.model.finding import Evidence, FindingKind, Where, WhereType
-from llmprism.model.live import FindingLife, FindingPhase
+from llmprism.model.live import FindingPhase, TrackedFinding
 from llmprism.service.api.app import Live, create_app
 from llmprism.service.config import AlertSettings, Config, JobLogSettings, StoreSettings, WindowSettings, parse_config
 from llmprism.service.evaluator import Evaluator
@@ -87,7 +87,7 @@ def test_an_alert_says_that_the_cause_is_known():
     where = Where(WhereType.GPU, "a")
     before = replace(report.findings[0], kind=FindingKind.CRASH, where=where, evidence=())
     after = replace(before, summary="out of GPU memory", evidence=(Evidence("log lines about it", 3, 0),))
-    old, new = (FindingLife("f-1", finding, FindingPhase.OPEN) for finding in (before, after))
+    old, new = (TrackedFinding("f-1", finding, FindingPhase.OPEN) for finding in (before, after))
     settings = AlertSettings(webhook=("http://x/",))
     ((_, name, event, document),) = messages_of(Changes(findings=(new,)), settings, report.window, None, (old,))
     assert (name, event, document["event"]) == ("f-1", EXPLAINED, "explained")

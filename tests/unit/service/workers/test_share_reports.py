@@ -16,8 +16,8 @@ from llmprism.report.json_report import document
 from llmprism.service.config import WindowSettings
 from llmprism.service.looks import Look
 from llmprism.service.tracker import TrackerState, track
-from llmprism.service.workers.pieces import decode_piece, encode_piece, merge_reports
 from llmprism.service.workers.places import address_places, mark_places
+from llmprism.service.workers.share_reports import decode_share_report, encode_share_report, merge_reports
 from llmprism.service.workers.shares import plan_shares, read_share
 from support.workers import BEGIN_NS, busy_cluster
 
@@ -36,10 +36,10 @@ def reports(tmp_path_factory):
     shares = plan_shares(folder, ["flows.parquet"], WINDOW, records=1000, most=8)
     assert len(shares) == 3
     pieces = [
-        encode_piece(diagnose(read_share(folder, share), topology, with_events=False, window=WINDOW))
+        encode_share_report(diagnose(read_share(folder, share), topology, with_events=False, window=WINDOW))
         for share in shares
     ]
-    return whole, merge_reports([decode_piece(piece, topology) for piece in pieces], WINDOW, topology)
+    return whole, merge_reports([decode_share_report(piece, topology) for piece in pieces], WINDOW, topology)
 
 
 def test_the_documents_are_equal(reports):
@@ -89,16 +89,16 @@ def test_no_share_is_an_empty_report():
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"window":[1]}', '{"addresses":3}'])
 def test_a_broken_piece_is_a_clear_error(text):
     with pytest.raises(StoreError):
-        decode_piece(text, None)
+        decode_share_report(text, None)
 
 
 def test_numbers_that_cannot_be_are_a_clear_error(reports):
     whole, _ = reports
-    good = json.loads(encode_piece(whole))
-    assert decode_piece(json.dumps(good), None).addresses == whole.addresses
+    good = json.loads(encode_share_report(whole))
+    assert decode_share_report(json.dumps(good), None).addresses == whole.addresses
     wrong_member, wrong_shape = copy.deepcopy(good), copy.deepcopy(good)
     wrong_member["report"]["jobs"][0]["job"]["members"][0] = len(whole.addresses)
     wrong_shape["report"]["jobs"][0]["job"]["transfers"]["bytes"]["shape"] = [1 << 60]
     for item in (wrong_member, wrong_shape):
         with pytest.raises(StoreError):
-            decode_piece(json.dumps(item), None)
+            decode_share_report(json.dumps(item), None)

@@ -22,7 +22,7 @@ from typing import Final
 
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import Window
-from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife
+from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.service.looks import Look
 from llmprism.service.windows import SECOND
 
@@ -86,15 +86,15 @@ def sightings_of(look: Look, followed: dict[str, str]) -> list[Sighting]:
 
 
 def follow_findings(
-    lives: Sequence[FindingLife],
+    lives: Sequence[TrackedFinding],
     sightings: Sequence[Sighting],
-    runs: Sequence[RunLife],
+    runs: Sequence[TrackedRun],
     judged: frozenset[str],
     looked: frozenset[str],
     window: Window,
     *,
     everybody: bool = True,
-) -> tuple[tuple[FindingLife, ...], tuple[FindingLife, ...]]:
+) -> tuple[tuple[TrackedFinding, ...], tuple[TrackedFinding, ...]]:
     """(all lives to keep in mind, those that changed) after this round of looks.
 
     `judged` are the runs of which a look shows enough steps: with fewer, nothing new is believed of them. `looked` are
@@ -102,7 +102,7 @@ def follow_findings(
     looks at some runs only: nothing is missed of findings about several jobs or about jobs that are gone.
     """
     by_id = {run.id: run for run in runs}
-    after: dict[str, FindingLife] = {life.id: life for life in lives}
+    after: dict[str, TrackedFinding] = {life.id: life for life in lives}
     sighted: set[str] = set()
     for sighting in sightings:
         finding, seen_in = sighting.finding, sighting.window
@@ -139,7 +139,7 @@ def follow_findings(
     return kept, changed
 
 
-def _is_alive(life: FindingLife, runs: dict[str, RunLife]) -> bool:
+def _is_alive(life: TrackedFinding, runs: dict[str, TrackedRun]) -> bool:
     run = runs.get(life.finding.job or "")
     return run is not None and run.state.alive and run.state is not LiveState.HUNG
 
@@ -150,14 +150,14 @@ def _is_old(finding: Finding, window: Window) -> bool:
     return finding.end_ns is not None and window.end_ns - finding.end_ns > OLD * (window.end_ns - window.start_ns)
 
 
-def _may_be_born(finding: Finding, runs: dict[str, RunLife], judged: frozenset[str]) -> bool:
+def _may_be_born(finding: Finding, runs: dict[str, TrackedRun], judged: frozenset[str]) -> bool:
     """The first steps of a job differ for many reasons, so they accuse nobody. Once a job is over, the silence after
     it is all that is new: it tells why the job stopped and nothing else."""
     run = runs.get(finding.job or "")
     return run is None or finding.kind in STOPPED_KINDS or (run.state.alive and run.id in judged)
 
 
-def _believable(finding: Finding, runs: dict[str, RunLife]) -> bool:
+def _believable(finding: Finding, runs: dict[str, TrackedRun]) -> bool:
     """A job is not said to have stopped before its silence is believed, and nothing that begins while nobody reported
     on it is its fault."""
     run = runs.get(finding.job or "")
@@ -168,12 +168,12 @@ def _believable(finding: Finding, runs: dict[str, RunLife]) -> bool:
     return finding.kind not in STOPPED_KINDS or run.state in (LiveState.HUNG, LiveState.CRASHED)
 
 
-def _began_unwatched(finding: Finding, run: RunLife) -> bool:
+def _began_unwatched(finding: Finding, run: TrackedRun) -> bool:
     slack = max(SECOND, run.period_ns)
     return run.unwatched_from_ns - slack <= finding.start_ns <= run.unwatched_to_ns + slack
 
 
-def _same(finding: Finding, lives: list[FindingLife], sighted: set[str]) -> FindingLife | None:
+def _same(finding: Finding, lives: list[TrackedFinding], sighted: set[str]) -> TrackedFinding | None:
     """The life this is a sighting of: living ones first, then the latest."""
     fitting = [life for life in lives if life.id not in sighted and _fits(life.finding, finding)]
     living = [life for life in fitting if life.phase is not FindingPhase.CLOSED]
@@ -200,7 +200,7 @@ def _same_place(old: Where, new: Where) -> bool:
     return len(here & there) >= SAME_PLACE * len(here | there)
 
 
-def _again(life: FindingLife, finding: Finding, window: Window) -> Finding | None:
+def _again(life: TrackedFinding, finding: Finding, window: Window) -> Finding | None:
     """The part of a finding that lies clearly after the close of its earlier life."""
     end = life.finding.end_ns or life.closed_ns
     last = finding.end_ns if finding.end_ns is not None else window.end_ns
@@ -209,7 +209,7 @@ def _again(life: FindingLife, finding: Finding, window: Window) -> Finding | Non
     return replace(finding, start_ns=max(finding.start_ns, end))
 
 
-def _born(finding: Finding, window: Window, others: dict[str, FindingLife]) -> FindingLife:
+def _born(finding: Finding, window: Window, others: dict[str, TrackedFinding]) -> TrackedFinding:
     text = json.dumps([finding.job, finding.kind, finding.where.type, finding.where.id, finding.start_ns])
     number, name = 0, ""
     while not name or name in others:
@@ -217,10 +217,10 @@ def _born(finding: Finding, window: Window, others: dict[str, FindingLife]) -> F
         number += 1
     phase = FindingPhase.OPEN if finding.kind in STOPPED_KINDS else FindingPhase.PENDING
     opened = window.end_ns if phase is FindingPhase.OPEN else 0
-    return FindingLife(name, finding, phase, opened_ns=opened, updated_ns=window.end_ns)
+    return TrackedFinding(name, finding, phase, opened_ns=opened, updated_ns=window.end_ns)
 
 
-def _seen_again(life: FindingLife, finding: Finding, window: Window) -> FindingLife:
+def _seen_again(life: TrackedFinding, finding: Finding, window: Window) -> TrackedFinding:
     sightings = life.sightings + 1
     opens = life.phase is FindingPhase.PENDING and sightings >= OPEN_SIGHTINGS
     return replace(
@@ -234,7 +234,7 @@ def _seen_again(life: FindingLife, finding: Finding, window: Window) -> FindingL
     )
 
 
-def _merged(life: FindingLife, new: Finding, window: Window) -> Finding:
+def _merged(life: TrackedFinding, new: Finding, window: Window) -> Finding:
     """The newest view. Where the window has lost the start, the oldest start and the cost since last time added."""
     old = life.finding
     cut_off = new.start_ns > old.start_ns + SECOND and old.start_ns < window.start_ns
@@ -246,7 +246,7 @@ def _merged(life: FindingLife, new: Finding, window: Window) -> Finding:
     return replace(new, start_ns=old.start_ns, lost_gpu_seconds=lost)
 
 
-def _judges_start(life: FindingLife, new: Finding, window: Window) -> bool:
+def _judges_start(life: TrackedFinding, new: Finding, window: Window) -> bool:
     """Is the new start a better view of the same onset?
 
     It is where the window shows at least as much time before the finding as since it began: an early view had fewer
@@ -258,8 +258,8 @@ def _judges_start(life: FindingLife, new: Finding, window: Window) -> bool:
 
 
 def _judged(
-    life: FindingLife, sighted: bool, by_id: dict[str, RunLife], runs: Sequence[RunLife], window: Window
-) -> FindingLife:
+    life: TrackedFinding, sighted: bool, by_id: dict[str, TrackedRun], runs: Sequence[TrackedRun], window: Window
+) -> TrackedFinding:
     if life.phase is FindingPhase.CLOSED:
         return life
     run = by_id.get(life.finding.job or "")
@@ -279,7 +279,7 @@ def _judged(
     return life
 
 
-def _slower(finding: Finding, runs: Sequence[RunLife]) -> tuple[tuple[str, int], ...]:
+def _slower(finding: Finding, runs: Sequence[TrackedRun]) -> tuple[tuple[str, int], ...]:
     """The living runs that the finding may slow and that are slower than usual, with the step time half way back."""
     return tuple(
         (run.id, (run.recent_ns + run.baseline_ns) // 2)
@@ -288,7 +288,7 @@ def _slower(finding: Finding, runs: Sequence[RunLife]) -> tuple[tuple[str, int],
     )
 
 
-def _persists(life: FindingLife, runs: dict[str, RunLife], window: Window) -> bool:
+def _persists(life: TrackedFinding, runs: dict[str, TrackedRun], window: Window) -> bool:
     """Is what the finding did to the runs still going on?"""
     if life.phase is not FindingPhase.OPEN or life.finding.end_ns is not None:
         return False
@@ -297,7 +297,9 @@ def _persists(life: FindingLife, runs: dict[str, RunLife], window: Window) -> bo
     return any(name in runs and runs[name].state.alive and runs[name].recent_ns > least for name, least in life.slow)
 
 
-def _stopped_judged(life: FindingLife, run: RunLife | None, runs: Sequence[RunLife], window: Window) -> FindingLife:
+def _stopped_judged(
+    life: TrackedFinding, run: TrackedRun | None, runs: Sequence[TrackedRun], window: Window
+) -> TrackedFinding:
     if run is not None and run.state not in (LiveState.HUNG, LiveState.CRASHED) and life.missed >= RESUMED_MISSED:
         return _closed(life, run.since_ns, f"the job is {run.state.value}", window)
     restarted = next((one for one in runs if one.restart_of is not None and one.restart_of == life.finding.job), None)
@@ -311,7 +313,7 @@ def _stopped_judged(life: FindingLife, run: RunLife | None, runs: Sequence[RunLi
     return replace(life, finding=replace(life.finding, lost_gpu_seconds=lost))
 
 
-def _closed(life: FindingLife, end_ns: int, reason: str, window: Window) -> FindingLife:
+def _closed(life: TrackedFinding, end_ns: int, reason: str, window: Window) -> TrackedFinding:
     finding = replace(life.finding, end_ns=max(end_ns, life.finding.start_ns))
     return replace(
         life,
@@ -323,7 +325,7 @@ def _closed(life: FindingLife, end_ns: int, reason: str, window: Window) -> Find
     )
 
 
-def _worth_keeping(life: FindingLife, start_ns: int) -> bool:
+def _worth_keeping(life: TrackedFinding, start_ns: int) -> bool:
     if life.phase is FindingPhase.PENDING:
         return life.missed < PENDING_MISSED
     if life.phase is FindingPhase.CLOSED:

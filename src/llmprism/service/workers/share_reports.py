@@ -1,7 +1,7 @@
 """Reports of shares on their way to the leader, as JSON text, and the one report made of them.
 
-A piece holds all that the tracker and the documents of the page use: jobs with their transfers, layouts and steps; no
-per-GPU events, no paths. It is the report itself in the plain values that travel between machines of a Spark cluster
+Such a report holds all that the tracker and the documents of the page use: jobs with their transfers, layouts and
+steps; no per-GPU events, no paths. It is the report itself in the plain values that travel between machines of a Spark cluster
 too (`engine.plain_codec`), with arrays as packed text. Merging puts everything into the order in which one diagnosis of
 the whole window gives it.
 
@@ -29,33 +29,34 @@ from llmprism.model.report import JobReport, Report, SwitchLoad
 from llmprism.model.timeline import Events
 from llmprism.model.topology import Topology
 
-__all__ = ["decode_piece", "encode_piece", "merge_reports"]
+__all__ = ["decode_share_report", "encode_share_report", "merge_reports"]
 
 MAX_COLUMN_BYTES: Final = 1 << 30
 """One column of a job's transfers: beyond a hundred million transfers no window goes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ShareReport:
     """A share's report without its topology, which the leader has too; `placed` says whether the report had one."""
 
     report: Report
     placed: bool
 
 
-def encode_piece(report: Report) -> str:
+def encode_share_report(report: Report) -> str:
     slim = replace(report, jobs=tuple(_slim(job) for job in report.jobs), topology=None)
-    return json.dumps(to_plain(Piece(slim, report.topology is not None), Piece, _packed), separators=(",", ":"))
+    plain = to_plain(ShareReport(slim, report.topology is not None), ShareReport, _packed)
+    return json.dumps(plain, separators=(",", ":"))
 
 
-def decode_piece(text: str, topology: Topology | None) -> Report:
+def decode_share_report(text: str, topology: Topology | None) -> Report:
     try:
-        piece: Piece = from_plain(json.loads(text), Piece, _unpacked)
-        report = piece.report
+        read: ShareReport = from_plain(json.loads(text), ShareReport, _unpacked)
+        report = read.report
         jobs = tuple(_whole(job, report.addresses) for job in report.jobs)
-        return replace(report, jobs=jobs, topology=topology if piece.placed else None)
+        return replace(report, jobs=jobs, topology=topology if read.placed else None)
     except (KeyError, TypeError, ValueError, AttributeError, zlib.error) as error:
-        raise StoreError(f"a piece of a report cannot be read ({type(error).__name__}: {error})") from error
+        raise StoreError(f"the report of a share cannot be read ({type(error).__name__}: {error})") from error
 
 
 def _slim(report: JobReport) -> JobReport:
