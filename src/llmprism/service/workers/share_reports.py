@@ -1,9 +1,9 @@
 """Reports of shares on their way to the leader, as JSON text, and the one report made of them.
 
 Such a report holds all that the tracker and the documents of the page use: jobs with their transfers, layouts and
-steps; no per-GPU events, no paths. It is the report itself in the plain values that travel between machines of a Spark cluster
-too (`engine.plain_codec`), with arrays as packed text. Merging puts everything into the order in which one diagnosis of
-the whole window gives it.
+steps; no per-GPU events, no paths. It is the report itself in the plain values that travel between machines of a Spark
+cluster too (`engine.plain_codec`), with arrays as packed text. Merging puts everything into the order in which one
+diagnosis of the whole window gives it.
 
 Findings that belong to no job (storage, a switch that slows several jobs) may come from several shares: those of one
 kind and place become one. The rate of a switch that several shares use is the one of the share that moves most.
