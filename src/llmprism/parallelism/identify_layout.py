@@ -48,7 +48,7 @@ from llmprism.parallelism.roles import (
 )
 from llmprism.parallelism.schedule_fit import fitting_schedule
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
-from llmprism.parallelism.shared_links import collective_rows
+from llmprism.parallelism.shared_links import after_collectives, collective_rows
 from llmprism.parallelism.stage_links import Pipelines, find_pipelines
 from llmprism.parallelism.step_ends import step_ends
 from llmprism.parallelism.structure import data_parallel_groups, joined_by, pairs_inside
@@ -88,6 +88,7 @@ class _Draft:
     features: PairFeatures
     kinds: LinkKinds
     groups: tuple[Group, ...] = ()
+    shared: Bool | None = None
     pipes: Pipelines = field(default_factory=lambda: Pipelines((), [], [], [], rings=False))
     in_step: InStep | None = None
     sharded: ShardedJob | None = None
@@ -155,7 +156,7 @@ def _without_shared_collectives(draft: _Draft) -> _Draft:
     passing = np.flatnonzero((draft.kinds.kind == PairKind.PP) & (links.there >= 0) & (links.back >= 0))
     both = list(zip(links.there[passing].tolist(), links.back[passing].tolist(), strict=True))
     shared = collective_rows(draft.job.transfers, both, draft.clock)
-    return draft.without(shared) if shared.any() else draft
+    return replace(draft.without(shared), shared=shared) if shared.any() else draft
 
 
 def _with_pipelines(draft: _Draft) -> _Draft:
@@ -182,6 +183,8 @@ def _with_step_ends(draft: _Draft) -> _Draft:
     transfers, pipes = draft.job.transfers, draft.pipes
     between = pairs_of_kind(transfers, draft.links, draft.kinds, PairKind.OTHER)
     clock = step_ends(draft.job, draft.groups, draft.stage_links, draft.features, between)
+    if draft.shared is not None:
+        clock = after_collectives(transfers, draft.stage_links, draft.shared, clock)
     if pipes.forward and not draft.groups:
         batches = micro_batches(transfers, pipes.forward, clock)
         clock = quiet_ends(transfers, draft.stage_links, pipes.last, batches, clock)

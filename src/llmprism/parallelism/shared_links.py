@@ -2,8 +2,9 @@
 
 Tied embeddings are reduced between the first and the last stage at the end of every step. With two stages that is the
 link of the activations too: a step of it is then a number of equal messages, one per micro-batch, and one large
-message. In byte-space the equal messages leave a silence at every multiple of their size, and the large one an arc
-without silences. The rows in that arc are the collective's, and must not be counted as activations.
+message. In byte-space, taken round from one step to the next, the equal messages leave silences at equal distances.
+What is left of the round is the large one, of any size, with or without pauses of its own. Its rows are the
+collective's, and must not be counted as activations. Links that are too noisy to show it take the arcs of the others.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import TransferTable
-from llmprism.parallelism.micro_batches import MAX_MICRO_BATCHES, interior_silences
-from llmprism.stats.quantum import equal_parts
+from llmprism.model.flows import Int64, TransferTable
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
 
-__all__ = ["collective_rows"]
+_Arc = tuple[float, float]
+
+__all__ = ["after_collectives", "collective_rows"]
 
 MOST_LINKS: Final = 256
 """Links that are looked at one by one; larger jobs have more stages."""
@@ -30,26 +31,42 @@ PROBES: Final = 16
 """Links, spread over all, that are looked at first: where the two stages of a pipeline reduce their embeddings, all of
 its links do. None of these, none at all."""
 
-MESSAGES_EXPLAIN: Final = 0.6
-"""Share of the silence that must lie between equal messages."""
+LEAST_MESSAGES: Final = 3
+"""Equal messages that must follow each other."""
 
-LEAST_VISITED: Final = 0.0
-"""No silence is asked of any place: the arc has none."""
+MOST_PAUSES: Final = 0.5
+"""Places with silence inside the large message, relative to the number of equal ones: more are noise."""
+
+SAME_MESSAGE: Final = 0.15
+"""Share by which their sizes may differ."""
 
 VISITED: Final = 0.2
-"""Silence at a place relative to the longest one, from which a message ended there."""
+"""Silence at a place relative to that of the places with most of it, from which on messages end there."""
 
-ARC: Final = 0.3
-"""Share of a step's bytes that the large message takes at least."""
+MOST: Final = 0.9
+"""Quantile of the silence at places that have any, which shows how much those with most of it have."""
 
-LEAST_PARTS: Final = 6
-"""Messages of the activations' size that a step of the link would hold at least; fewer make an arc by chance."""
+FEW: Final = 8
+"""Silences in all, with fewer of which nothing is said."""
+
+ARC: Final = 1.5
+"""Messages of the activations' size that the large message holds at least; two that follow each other at once make two,
+but not at the same time both ways."""
 
 SAME_SIZE: Final = 0.1
-"""Share of a step's bytes by which the large messages of the two directions may differ."""
+"""Share by which the large messages of the two directions may differ."""
 
 SAME_TIME: Final = 0.05
-"""Share of the step by which their mean moments may differ."""
+"""Share of the step by which their middles may differ in the median."""
+
+MOST_TRIED: Final = 4
+"""Arcs of other links that a link without its own is tried with."""
+
+NEIGHBOURS: Final = 9
+"""Ticks over which the place of a tick in the bytes is evened out."""
+
+SLOTS: Final = 1024
+"""Places that are told apart in the bytes of a step."""
 
 
 def collective_rows(transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock) -> Bool:
@@ -60,72 +77,171 @@ def collective_rows(transfers: TransferTable, links: list[tuple[int, int]], cloc
     result = np.zeros(transfers.start_ns.size, dtype=np.bool_)
     if len(links) > MOST_LINKS or clock.steps < 3:
         return result
-    found: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    probed = [links[i] for i in np.unique(np.linspace(0, len(links) - 1, min(PROBES, len(links))).astype(int))]
-    for link in probed:
-        found[link] = _arcs(transfers, link, clock)
-    if not any(len(arcs) == 2 for arcs in found.values()):
+    probed = np.unique(np.linspace(0, len(links) - 1, min(PROBES, len(links))).astype(int)).tolist() if links else []
+    found: list[tuple[_Arc, _Arc]] = []
+    missed = [link for i, link in enumerate(links) if i not in probed]
+    for link in (links[i] for i in probed):
+        arcs = _arc(transfers, link[0], clock), _arc(transfers, link[1], clock)
+        if arcs[0] is not None and arcs[1] is not None and _taken(transfers, link, (arcs[0], arcs[1]), clock, result):
+            found.append((arcs[0], arcs[1]))
+        else:
+            missed.append(link)
+    if 3 * len(found) < len(probed):
         return result
-    for there, back in links:
-        known = found.get((there, back))
-        arcs = known if known is not None else _arcs(transfers, (there, back), clock)
-        if len(arcs) < 2 or abs((arcs[0][1] - arcs[0][0]) - (arcs[1][1] - arcs[1][0])) > SAME_SIZE:
-            continue
-        rows = [slice(int(transfers.pair_offsets[p]), int(transfers.pair_offsets[p + 1])) for p in (there, back)]
-        inside = [_inside(transfers, own, clock, *arc) for own, arc in zip(rows, arcs, strict=True)]
-        when = [_mean_start(transfers, own, mask, clock) for own, mask in zip(rows, inside, strict=True)]
-        apart = np.abs(when[0] - when[1])
-        if np.isfinite(apart).sum() >= 3 and float(np.nanmedian(apart)) <= SAME_TIME * clock.period_ns:
-            for own, mask in zip(rows, inside, strict=True):
-                result[own] = mask
+    for link in missed:
+        either = (way for there, back in found[:MOST_TRIED] for way in ((there, back), (back, there)))
+        any(_taken(transfers, link, arcs, clock, result) for arcs in either)
     return result
 
 
-def _arcs(transfers: TransferTable, link: tuple[int, int], clock: StepClock) -> list[tuple[float, float]]:
-    """The arcs of both directions; fewer where one has none."""
-    return [arc for pair in link if (arc := _arc(transfers, pair, clock)) is not None]
+def after_collectives(
+    transfers: TransferTable, links: list[tuple[int, int]], shared: Bool, clock: StepClock
+) -> StepClock:
+    """The clock with each step ending no sooner than the collective that follows the last gradient of its pipelines.
+
+    `shared` marks the rows of these collectives, which have no bytes in `transfers`.
+    """
+    passing = np.isin(np.arange(transfers.pair_count), [pair for link in links for pair in link])
+    start = np.sort(transfers.start_ns[transfers.messages_of(passing)])
+    end = np.sort(transfers.end_ns[shared])
+    if not start.size or not end.size:
+        return clock
+    following = np.searchsorted(start, clock.boundary_ns, side="right")
+    awake = np.where(following < start.size, start[np.minimum(following, start.size - 1)], np.iinfo(np.int64).max)
+    last = end[np.maximum(np.searchsorted(end, awake) - 1, 0)]
+    boundary = np.where(last < awake, np.maximum(clock.boundary_ns, last), clock.boundary_ns)
+    boundary[:-1] = np.minimum(boundary[:-1], clock.boundary_ns[1:])
+    return StepClock(boundary, clock.regular, clock.dominance)
 
 
-def _mean_start(transfers: TransferTable, rows: slice, mask: Bool, clock: StepClock) -> Float64:
-    """Mean start of the masked rows of each step, by bytes; NaN where a step has none."""
-    start, size = transfers.start_ns[rows][mask], transfers.bytes[rows][mask].astype(np.float64)
-    step = clock.step_at(start)
-    start, size, step = start[step >= 0], size[step >= 0], step[step >= 0]
-    steps = clock.boundary_ns.size - 1
-    total = np.bincount(step, size, minlength=steps)
-    moment = np.bincount(step, size * (start - clock.boundary_ns[0]), minlength=steps)
-    return np.where(total > 0, moment / np.maximum(total, 1.0), np.nan)
+def _taken(
+    transfers: TransferTable, link: tuple[int, int], arcs: tuple[_Arc, _Arc], clock: StepClock, result: Bool
+) -> bool:
+    """Whether the two arcs of a link are a collective; if so, `result` marks their rows."""
+    sizes = [end - begin for begin, end in arcs]
+    if abs(sizes[0] - sizes[1]) > SAME_SIZE * max(sizes):
+        return False
+    rows = [slice(int(transfers.pair_offsets[p]), int(transfers.pair_offsets[p + 1])) for p in link]
+    cycles = [_cycle(transfers, own, clock, *arc) for own, arc in zip(rows, arcs, strict=True)]
+    when = [_middles(transfers, own, cycle) for own, cycle in zip(rows, cycles, strict=True)]
+    if _apart(*when) > SAME_TIME * clock.period_ns:
+        return False
+    for own, cycle in zip(rows, cycles, strict=True):
+        result[own] = cycle >= 0
+    return True
 
 
-def _arc(transfers: TransferTable, pair: int, clock: StepClock) -> tuple[float, float] | None:
+def _middles(transfers: TransferTable, rows: slice, cycle: Int64) -> Float64:
+    """Mean start of the rows of each cycle, by bytes; of those with most of the usual bytes."""
+    inside = cycle >= 0
+    if not inside.any():
+        return np.zeros(0)
+    start, size = transfers.start_ns[rows][inside], transfers.bytes[rows][inside].astype(np.float64)
+    total = np.bincount(cycle[inside], size)
+    moment = np.bincount(cycle[inside], size * (start - start[0])) / np.maximum(total, 1.0)
+    result: Float64 = moment[total >= 0.5 * total.max()] + float(start[0])
+    return result
+
+
+def _apart(one: Float64, other: Float64) -> float:
+    """Median time from each of these moments to the nearest of the others."""
+    if one.size < 3 or other.size < 3:
+        return float("inf")
+    after = np.searchsorted(other, one)
+    nearest = np.minimum(
+        np.abs(one - other[np.minimum(after, other.size - 1)]), np.abs(one - other[np.maximum(after - 1, 0)])
+    )
+    return float(np.median(nearest))
+
+
+def _arc(transfers: TransferTable, pair: int, clock: StepClock) -> _Arc | None:
     """Where the large message begins and ends, as shares of the step's bytes (the end may lie beyond 1)."""
-    silences = interior_silences(transfers, np.array([pair], dtype=np.int64), clock)
-    parts = equal_parts(silences.place, silences.length, MAX_MICRO_BATCHES, MESSAGES_EXPLAIN, LEAST_VISITED)
-    if parts is None or parts < LEAST_PARTS:
+    place, length = _silences(transfers, pair, clock)
+    if place.size < FEW:
         return None
-    nearest = np.rint(silences.place * parts).astype(np.int64)
-    hit = np.abs(silences.place * parts - nearest) <= 0.2
-    weight = np.bincount(nearest[hit] % parts, silences.length[hit], minlength=parts)
-    visited = np.flatnonzero(weight[1:] >= VISITED * weight[1:].max(initial=0.0)) + 1
-    if visited.size < 2:
+    length = np.minimum(length, _usual(length, clock.steps))
+    ended = _places(place, length)
+    gaps = np.diff(np.append(ended, ended[:1] + 1.0))
+    if gaps.size < LEAST_MESSAGES:
         return None
-    gaps = np.diff(np.append(visited, visited[0] + parts))
-    widest = int(np.argmax(gaps))
-    size = int(gaps[widest]) - 1  # the last message of the gap is an activation again
-    if size < ARC * parts or visited.size < 0.7 * (parts - size):
+    message = float(np.median(gaps))
+    first, count = _longest_run(np.abs(gaps - message) <= SAME_MESSAGE * message)
+    if count < LEAST_MESSAGES or count == gaps.size or gaps.size - count - 1 > MOST_PAUSES * count:
         return None
-    begin = int(visited[widest])
-    return begin / parts, (begin + size) / parts
+    begin, end = ended[(first + count) % gaps.size], ended[first]
+    size = float((end - begin) % 1.0)
+    return (float(begin), float(begin) + size) if size >= ARC * message else None
 
 
-def _inside(transfers: TransferTable, rows: slice, clock: StepClock, begin: float, end: float) -> Bool:
-    size, step = transfers.bytes[rows], clock.step_at(transfers.start_ns[rows])
-    known = step >= 0
-    total = np.bincount(step[known], size[known], minlength=clock.boundary_ns.size - 1)
-    before = np.cumsum(size) - size
-    first = np.full(clock.boundary_ns.size - 1, np.iinfo(np.int64).max)
-    np.minimum.at(first, step[known], before[known])
-    index = np.maximum(step, 0)
-    place = (before - first[index] + 0.5 * size) / np.maximum(total[index], 1.0)
-    inside: Bool = known & (((place > begin) & (place < end)) | (place + 1.0 < end))
-    return inside
+def _places(place: Float64, length: Float64) -> Float64:
+    """Where messages end, ascending: the middles of neighbouring slots with enough silence."""
+    weight = np.bincount((place * SLOTS).astype(np.int64) % SLOTS, length, minlength=SLOTS)
+    near = weight + np.roll(weight, 1)
+    enough = near >= VISITED * np.quantile(near[near > 0], MOST) if near.any() else near > 0
+    starts = np.flatnonzero(enough & ~np.roll(enough, 1))
+    if not starts.size:
+        return np.zeros(0)
+    run = (np.cumsum(np.roll(enough & ~np.roll(enough, 1), -int(starts[0]))) - 1)[
+        (np.arange(SLOTS) - starts[0]) % SLOTS
+    ]
+    angle = np.exp(2j * np.pi * (np.arange(SLOTS) + 0.5) / SLOTS) * np.where(enough, weight, 0.0)
+    total = np.bincount(run, angle.real, starts.size) + 1j * np.bincount(run, angle.imag, starts.size)
+    middle: Float64 = np.sort(np.angle(total) / (2 * np.pi) % 1.0)
+    return middle
+
+
+def _longest_run(even: Bool) -> tuple[int, int]:
+    """First and length of the longest run of true values, taken round."""
+    if even.all():
+        return 0, even.size
+    turned = int(np.flatnonzero(~even)[0]) + 1
+    values = np.roll(even, -turned)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], values.astype(np.int8), [0]])))
+    if not edges.size:
+        return 0, 0
+    lengths = edges[1::2] - edges[::2]
+    best = int(np.argmax(lengths))
+    return int((edges[2 * best] + turned) % even.size), int(lengths[best])
+
+
+def _usual(length: Float64, steps: int) -> float:
+    """The silence such that half of the time lies in longer ones, without the longest of each step."""
+    ordered = np.sort(length)[: max(length.size - steps, 1)]
+    return float(ordered[np.searchsorted(np.cumsum(ordered), 0.5 * ordered.sum())]) if ordered.any() else 1.0
+
+
+def _silences(transfers: TransferTable, pair: int, clock: StepClock) -> tuple[Float64, Float64]:
+    """Place in the bytes of a step and length of each silence of a pair in its usual steps."""
+    rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+    start, end, sent = transfers.start_ns[rows], transfers.end_ns[rows], np.cumsum(transfers.bytes[rows])
+    ticks = _ticks_in_bytes(start, sent, clock)
+    position = np.interp(sent[:-1], ticks, np.arange(ticks.size), left=-1.0, right=-1.0)
+    inside = (position >= 0) & clock.regular[np.clip(position, 0, clock.regular.size - 1).astype(np.int64)]
+    length = np.maximum(start[1:] - end[:-1], 0).astype(np.float64)
+    return position[inside] % 1.0, length[inside]
+
+
+def _ticks_in_bytes(start: Int64, sent: Int64, clock: StepClock) -> Float64:
+    """The bytes that a pair has sent when the clock ticks, evened out: every step sends the same, and a tick that falls
+    into a message now and then before it is moved to where its neighbours are."""
+    at = np.concatenate([[0], sent])[np.searchsorted(start, clock.boundary_ns)].astype(np.float64)
+    usual = float(np.median(np.diff(at)[clock.regular])) if clock.regular.any() else 0.0
+    steady = np.arange(at.size) * usual
+    window = min(NEIGHBOURS, at.size)
+    padded = np.pad(at - steady, window // 2, mode="edge")
+    off = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * (window // 2) + 1), axis=1)
+    ticks: Float64 = np.maximum.accumulate(steady + off)
+    return ticks
+
+
+def _cycle(transfers: TransferTable, rows: slice, clock: StepClock, begin: float, end: float) -> Int64:
+    """The step in which the arc of a row begins, counted from 1, 0 for an arc that goes on from before the first, -1
+    for rows outside the arc; the arc may go on in the next step."""
+    size = transfers.bytes[rows]
+    sent = np.cumsum(size)
+    ticks = _ticks_in_bytes(transfers.start_ns[rows], sent, clock)
+    position = np.interp(sent - 0.5 * size, ticks, np.arange(ticks.size), left=-1.0, right=-1.0)
+    step, place = np.floor(position).astype(np.int64), position % 1.0
+    known = position >= 0
+    own, goes_on = known & (place > begin) & (place < end), known & (place + 1.0 < end)
+    return np.where(own, step + 1, np.where(goes_on, step, -1)).astype(np.int64)

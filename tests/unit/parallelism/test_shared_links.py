@@ -1,27 +1,31 @@
 import numpy as np
+import pytest
 
 from llmprism.model import StepClock
-from llmprism.parallelism.shared_links import collective_rows
+from llmprism.parallelism.shared_links import after_collectives, collective_rows
 from unit.builders import MS, Flow, transfer_table
 
 STEPS = 12
 CLOCK = StepClock(np.arange(STEPS + 1, dtype=np.int64) * 200 * MS, np.ones(STEPS, dtype=np.bool_), 1.0)
 
 
-def rows_of(large_ms):
-    """Which rows are a collective's, and which were made so: eight activations each way and, where asked, one large
-    message each way at these moments."""
-    flows, made = [], []
+def rows_of(large_ms, large=(12_000_000,), moved_ms=0):
+    """Which rows are a collective's, and which were made so: eight activations each way and, where asked, large
+    messages each way from these moments on. The clock ticks `moved_ms` later."""
+    flows = []
     for step in range(STEPS):
         base = step * 200 * MS
         for k in range(8):
             flows.append(Flow("a", "b", base + (5 + 15 * k) * MS, base + (6 + 15 * k) * MS, 1_000_000))
             flows.append(Flow("b", "a", base + (12 + 15 * k) * MS, base + (13 + 15 * k) * MS, 1_000_000))
         for ends, at in zip(("ab", "ba"), large_ms, strict=False):
-            flows.append(Flow(*ends, base + at * MS, base + (at + 10) * MS, 12_000_000))
+            for i, size in enumerate(large):
+                begin = base + (at + 15 * i) * MS
+                flows.append(Flow(*ends, begin, begin + 10 * MS, size))
     transfers = transfer_table(flows)
     made = transfers.bytes > 2_000_000
-    return collective_rows(transfers, [(0, 1)], CLOCK), made
+    clock = StepClock(CLOCK.boundary_ns + moved_ms * MS, CLOCK.regular, 1.0)
+    return collective_rows(transfers, [(0, 1)], clock), made
 
 
 def test_a_large_message_both_ways_at_once_is_a_collective_on_the_activations_link():
@@ -36,3 +40,29 @@ def test_large_messages_at_different_times_are_none():
 
 def test_without_a_large_message_nothing_is_taken_away():
     assert not rows_of(())[0].any()
+
+
+@pytest.mark.parametrize("large", [(3_300_000,), (12_345_678,), (40_700_000,), (6_200_000, 9_900_000)])
+@pytest.mark.parametrize("moved_ms", [0, 60, 168])
+def test_it_may_have_any_size_and_a_pause_and_the_clock_may_tick_anywhere(large, moved_ms):
+    found, made = rows_of((160, 161), large, moved_ms)
+    inside = slice(None) if not moved_ms else slice(12, -30)  # what lies outside all steps has no place in one
+    assert made.any()
+    half = found.size // 2
+    for rows in (slice(0, half), slice(half, None)):
+        assert found[rows][inside].tolist() == made[rows][inside].tolist()
+
+
+def test_a_step_ends_after_the_collective_that_follows_its_last_gradient():
+    flows = []
+    for step in range(3):
+        base = step * 200 * MS
+        flows += [Flow("a", "b", base + at * MS, base + (at + 5) * MS, 1_000_000) for at in (20, 60)]
+        flows += [Flow("b", "a", base + at * MS, base + (at + 5) * MS, 1_000_000) for at in (40, 80)]
+        flows.append(Flow("a", "b", base + 150 * MS, base + 170 * MS, 0))  # explained: it has no bytes any more
+    transfers = transfer_table(flows)
+    shared = transfers.bytes == 0
+    early = StepClock(np.array([85, 285, 485], dtype=np.int64) * MS, np.ones(2, dtype=np.bool_), 1.0)
+    assert after_collectives(transfers, [(0, 1)], shared, early).boundary_ns.tolist() == [170 * MS, 370 * MS, 570 * MS]
+    nothing = after_collectives(transfers, [(0, 1)], np.zeros_like(shared), early)
+    assert nothing.boundary_ns.tolist() == early.boundary_ns.tolist()
