@@ -47,9 +47,10 @@ def find_pipelines(
 
 
 def _sides(job: Job, groups: tuple[Group, ...]) -> dict[int, str]:
-    """For each member of a group the servers that the group is on; its own number where the servers are not known."""
+    """For each member of a group the servers that the group is on, for others their own server; the number of the group
+    where servers are not known."""
     place = dict(zip(job.members, job.places, strict=False))
-    sides: dict[int, str] = {}
+    sides = {member: server for member, server in place.items() if server}
     for index, group in enumerate(groups):
         servers = {place.get(member, "") for member in group.members}
         name = f"group {index}" if "" in servers else " ".join(sorted(servers))
