@@ -28,7 +28,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, rang
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-__all__ = ["Pauses", "pauses_of", "price_of"]
+__all__ = ["Pauses", "pauses_of", "price_of", "sent_by_ticks"]
 
 LEAST_PAUSE_NS: Final = 10_000
 """Shorter pauses are not told apart: a collector's time stamps and a NIC's scheduling are no finer."""
@@ -119,7 +119,7 @@ def price_of(pauses: Pauses, clocks: list[Int64], window: tuple[int, int]) -> Fl
 def _price(pauses: Pauses, ticks: Int64, window: tuple[int, int]) -> _Priced:
     pairs, steps = pauses.offsets.size - 1, ticks.size - 1
     pair = pauses.pair
-    sent = _sent_by(pauses, ticks)
+    sent = sent_by_ticks(pauses, ticks)
     step_bytes = np.diff(sent, axis=1).astype(np.float64)
     step = np.searchsorted(ticks, pauses.start_ns, side="right") - 1
     judged = np.isfinite(pauses.pause) & (pauses.start_ns >= window[0]) & (pauses.start_ns <= window[1])
@@ -204,7 +204,7 @@ def _middle(value: Float64, bounds: Int64, *, upper: bool) -> Float64:
     return result
 
 
-def _sent_by(pauses: Pauses, ticks: Int64) -> Int64:
+def sent_by_ticks(pauses: Pauses, ticks: Int64) -> Int64:
     """Bytes that each pair had sent by each tick."""
     sent = np.empty((pauses.offsets.size - 1, ticks.size), dtype=np.int64)
     for index in range(sent.shape[0]):

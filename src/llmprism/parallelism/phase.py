@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.parallelism.one_phase import Ticks, in_one_phase
 from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.stats.byte_steps import Chain, chain_at
 from llmprism.stats.order import stable_order
@@ -74,14 +75,15 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
         return None
     chain = _resting_chain(silences, outstanding(transfers, sign, silences.begin_ns, clock.period_ns), transfers, sign,
                            step_bytes, clock)  # fmt: skip
-    if chain is None:
+    ticks = None if chain is None else in_one_phase(Ticks(chain.boundaries, chain.regular), silences, clock)
+    if chain is None or ticks is None:
         return None
-    asleep = silences.begin_ns[chain.boundaries]
-    awake = asleep + silences.length_ns[chain.boundaries]
+    asleep = silences.begin_ns[ticks.silence]
+    awake = asleep + silences.length_ns[ticks.silence]
     end = np.maximum(asleep, _last_end_before(transfers, gradient, awake))
     end = _with_stragglers(transfers, gradient, end)
-    regular = chain.regular
-    if silences.bytes_before[chain.boundaries[0]] >= (1.0 - TOLERANCE) * chain.bytes_per_step:
+    regular = ticks.regular
+    if silences.bytes_before[ticks.silence[0]] >= (1.0 - TOLERANCE) * chain.bytes_per_step:
         lead = int(np.median(awake[:-1] - end[:-1])) if end.size > 1 else 0
         first = int(transfers.start_ns[transfers.rows_of(sign != 0)].min()) - lead
         end, regular = np.concatenate([[first], end]), np.concatenate([[True], regular])
@@ -182,8 +184,11 @@ def gradient_clock(transfers: TransferTable, group: Bool, step_bytes: float, clo
     chain = chain_at(silences, step_bytes, TOLERANCE)
     if not _agrees(chain, clock):
         return None
-    end = _with_stragglers(transfers, group, silences.begin_ns[chain.boundaries])
-    return StepClock(end, chain.regular, chain.dominance)
+    ticks = in_one_phase(Ticks(chain.boundaries, chain.regular), silences, clock)
+    if ticks is None:
+        return None
+    end = _with_stragglers(transfers, group, silences.begin_ns[ticks.silence])
+    return StepClock(end, ticks.regular, chain.dominance)
 
 
 @kernel

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable, ranges
 from llmprism.model.job import Job
-from llmprism.parallelism.clock_score import pauses_of, price_of
+from llmprism.parallelism.clock_score import Pauses, pauses_of, price_of
+from llmprism.parallelism.part_sizes import bits_of_unlike_parts
 from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.stats.byte_periods import fundamental_spacings, repeating_lags
 from llmprism.stats.byte_steps import chain_at
@@ -62,7 +63,14 @@ RIVAL: Final = 1.5
 """Bits per pause by which a finer clock may be behind its multiple and still be compared with it at all phases."""
 
 MARGIN: Final = 0.1
-"""Bits per pause by which a multiple must be better than the finer clock: it has fewer ticks to misplace."""
+"""Bits per pause by which a multiple must be better than the finer clock: it has fewer ticks to misplace..."""
+
+UNLIKE: Final = 0.1
+"""...unless its parts, one for each finer tick, send unlike messages: by so many bits per message. Equal steps reach
+0.08, the parts of real sharded steps 0.2 to 0.9."""
+
+PARTS: Final = 8
+"""Parts of a step, of equal bytes, whose messages are compared: collectives of one sort fill a part or more."""
 
 PHASES: Final = 8
 """Phases of the step at which the two are compared."""
@@ -100,40 +108,59 @@ def best_clock(job: Job, bulk: Bool) -> BestClock | None:
     if not covering:
         return None
     pauses = pauses_of(transfers, judges)
-    price = price_of(pauses, [clock.boundary_ns for clock in covering], window)
+    price = _price(pauses, covering, window)
     best = int(np.argmin(price))
     finer = [i for i in np.argsort(price) if _divides(covering[i], covering[best]) and price[i] < price[best] + RIVAL]
     if finer:
-        quiet = _silences(transfers, judges)
-        variants = [covering[best], covering[finer[0]]]
-        variants += [shifted for clock in variants for shifted in _phases(clock, quiet)]
-        costs = price_of(pauses, [clock.boundary_ns for clock in variants], window)
-        fine = [i for i, clock in enumerate(variants) if _divides(clock, covering[best])]
-        chosen = min(fine, key=lambda i: costs[i])
-        if costs[chosen] <= costs.min() + MARGIN:
-            ratio = covering[best].period_ns / variants[chosen].period_ns
-            return BestClock(variants[chosen], float(np.delete(costs, fine).min() - costs[chosen]), ratio)
-        chosen = int(np.argmin(costs))
-        ratio = covering[finer[0]].period_ns / max(variants[chosen].period_ns, 1.0)
-        return BestClock(variants[chosen], float(costs[fine].min() - costs[chosen]), ratio)
-    period = covering[best].period_ns
-    others = [
-        (float(cost), clock.period_ns / period)
-        for clock, cost in zip(covering, price, strict=True)
-        if abs(clock.period_ns / period - 1.0) > SAME_PERIOD
-    ]
-    if not others:
-        return BestClock(covering[best], float("inf"))
-    cost, ratio = min(others)
-    return BestClock(covering[best], cost - float(price[best]), ratio)
+        return _at_best_phases(pauses, covering[best], covering[finer[0]], _silences(transfers, judges), window)
+    period = np.array([clock.period_ns for clock in covering])
+    same = np.abs(period / period[best] - 1.0) <= SAME_PERIOD
+    by_pauses = price_of(pauses, [covering[i].boundary_ns for i in np.flatnonzero(same)], window)
+    chosen = covering[int(np.flatnonzero(same)[np.argmin(by_pauses)])]
+    if same.all():
+        return BestClock(chosen, float("inf"))
+    rival = int(np.argmin(np.where(same, np.inf, price)))
+    return BestClock(chosen, float(price[rival] - price[best]), float(period[rival] / period[best]))
+
+
+def _at_best_phases(
+    pauses: Pauses, coarse: StepClock, fine: StepClock, quiet: Silences, window: tuple[int, int]
+) -> BestClock:
+    """The better of a clock and a finer one that divides it, each at its best phase."""
+    variants = [coarse, fine]
+    variants += [shifted for clock in variants for shifted in _phases(clock, quiet)]
+    costs = _price(pauses, variants, window)
+    is_fine = np.array([False, True] + [False] * (PHASES - 1) + [True] * (PHASES - 1))
+    best_fine, best_coarse = (np.flatnonzero(which)[np.argmin(costs[which])] for which in (is_fine, ~is_fine))
+    times = round(_mean_step(coarse) / max(_mean_step(fine), 1.0))
+    alike = times > PARTS or bits_of_unlike_parts(pauses, coarse.boundary_ns, max(times, 2)) < UNLIKE
+    ahead = costs[best_fine] <= costs[best_coarse] + (MARGIN if alike else 0.0)
+    chosen, other = (best_fine, best_coarse) if ahead else (best_coarse, best_fine)
+    ratio = variants[other].period_ns / max(variants[chosen].period_ns, 1.0)
+    return BestClock(variants[chosen], float(costs[other] - costs[chosen]), ratio)
+
+
+def _price(pauses: Pauses, clocks: list[StepClock], window: tuple[int, int]) -> Float64:
+    """Bits per message under each clock: for its pause, less what the place in the step tells about its size."""
+    ticks = [clock.boundary_ns for clock in clocks]
+    told = [max(0.0, bits_of_unlike_parts(pauses, one, PARTS)) for one in ticks]
+    price: Float64 = price_of(pauses, ticks, window) - np.array(told)
+    return price
+
+
+def _mean_step(clock: StepClock) -> float:
+    return float(clock.boundary_ns[-1] - clock.boundary_ns[0]) / max(clock.boundary_ns.size - 1, 1)
 
 
 def _divides(fine: StepClock, coarse: StepClock) -> bool:
-    """Does the finer clock tick a whole number of times, two and more, in each step of the coarser one?"""
+    """Does the finer clock tick a whole number of times, two and more, in each step of the coarser one? The medians
+    of the steps tell where some ticks are missing, their means where parts of a step are of unlike length."""
     if fine.period_ns <= 0.0:
         return False
-    times = coarse.period_ns / fine.period_ns
-    return round(times) > 1 and abs(times / round(times) - 1.0) <= SAME_PERIOD
+    for times in (coarse.period_ns / fine.period_ns, _mean_step(coarse) / max(_mean_step(fine), 1.0)):
+        if round(times) > 1 and abs(times / round(times) - 1.0) <= SAME_PERIOD:
+            return True
+    return False
 
 
 def _phases(clock: StepClock, quiet: Silences) -> list[StepClock]:
