@@ -26,7 +26,7 @@ from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place
 from llmprism.diagnose.slow_cells import MIN_CELLS, MIN_STEPS, LinkUse, SlowCells, judge_transfers
 from llmprism.diagnose.tally import Suspect, Tally
-from llmprism.diagnose.trust import LIKELY
+from llmprism.diagnose.trust import LIKELY, MOST_SURE
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.runs import runs_of
 
@@ -331,7 +331,7 @@ def _named(case: _Case, *, shared: bool) -> Place:
 
 def _confidence(suspect: Suspect) -> float:
     """That it is this place and not its rival: as likely as not where both explain the same."""
-    return round(min(0.99, 1.0 - 0.5 * exp(-(suspect.score - suspect.rival_score) / LEAD)), 3)
+    return round(min(MOST_SURE, 1.0 - 0.5 * exp(-(suspect.score - suspect.rival_score) / LEAD)), 3)
 
 
 def _odds(suspect: Suspect) -> Evidence:
