@@ -304,6 +304,10 @@ def print_totals(name: str, rows: list[Row]) -> None:
     right, total = sum(row.ranks[0] for row in rows), sum(row.ranks[1] for row in rows)
     named = [row for row in rows if row.ranks[2]]
     print(f"  all {counts[0]} {counts[1]} {counts[2]} of {len(rows)}; both worse than the better part in {worse} runs")
+    for name, at in (("flows", 0), ("logs", 1), ("both", 2)):
+        kinds, places, classes = (sum(parts(row)[at][which] for row in rows) for which in range(3))
+        faults = sum(len(row.faults) for row in rows)
+        print(f"  {name:<5} kind {kinds}, and place {places}, and class {classes} of {faults} faults")
     print(f"  right where neither part is: {alone}; runs with a finding too many: {kept}")
     print(f"  ranks at their address {right} of {total}; runs whose logs name addresses {len(named)}")
     if quiet:

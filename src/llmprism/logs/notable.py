@@ -25,7 +25,7 @@ class NotableLine:
     `survived`: the run went on after it. `late`: it came after the run had ended well. `cause`, `meaning` and `advice`
     are what the fault library says of such lines, None and empty where it says nothing. `node` is the host that the
     line or its file names: kernel logs belong to a host, not to a rank. `iteration` is the last one that the same file
-    counted before the line.
+    counted before the line. `time_out`: somebody gave up waiting, nothing broke.
     """
 
     actor: int
@@ -44,6 +44,7 @@ class NotableLine:
     meaning: str = ""
     advice: str = ""
     iteration: int | None = None
+    time_out: bool = False
 
 
 def notable_lines(log: JobLog, members: Members, progress: Progress) -> tuple[NotableLine, ...]:
@@ -75,6 +76,7 @@ def notable_lines(log: JobLog, members: Members, progress: Progress) -> tuple[No
                 node=log.writers[one.writer].identity.node or log.file_identity[one.file].node,
                 meaning=one.fault.summary if one.fault else "",
                 advice=one.fault.advice if one.fault else "",
+                time_out=one.fault is not None and one.fault.hang,
                 iteration=progress.iteration_at(one.file, one.line, 0) if progress.tracks[one.file].line.size else None,
             )
         )

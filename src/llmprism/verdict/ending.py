@@ -175,6 +175,10 @@ def _kind_of(case: Case, stop: Finding, place: Place) -> tuple[FindingKind, tupl
         why = "the rank wrote a fatal error of its own; others go on sending to it until they give up"
         said = f"rank {place.rank} failed: {found.cause.summary}"
         return FindingKind.CRASH, (Contradiction("kind", "the job hangs", said, Source.LOGS, why),)
+    if stop.kind is FindingKind.HANG and _connection_lost(case, stop):
+        why = "its peers saw the connection close within seconds: a process that hangs keeps its connections"
+        said = "the connection to a peer was closed"
+        return FindingKind.CRASH, (Contradiction("kind", "the job hangs", said, Source.LOGS, why),)
     if stop.kind is FindingKind.CRASH and found.outcome is Outcome.FAILED and not own and failed is not None:
         late = failed - stop.start_ns
         if found.symptom is Symptom.HANG and late > TIME_OUT_NS + case.clock_error_ns:
@@ -187,6 +191,18 @@ def _kind_of(case: Case, stop: Finding, place: Place) -> tuple[FindingKind, tupl
         said = f"all {len(case.view.ranks)} ranks stop without a word"
         return FindingKind.HANG, (Contradiction("kind", "a rank died", said, Source.LOGS, why),)
     return stop.kind, ()
+
+
+def _connection_lost(case: Case, stop: Finding) -> bool:
+    """Whether the first that ranks say, right after the stop, is that a peer is gone, and not that they gave up
+    waiting.
+    """
+    lines = [line for line in case.view.lines if not line.survived and not line.late and line.role == "cascade"]
+    timed = sorted((when, line.time_out) for line in lines if (when := case.line_time(line)) is not None)
+    if not timed or case.diagnosis.outcome is not Outcome.FAILED or case.diagnosis.symptom is not Symptom.CRASH:
+        return False
+    first, time_out = timed[0]
+    return not time_out and first - stop.start_ns <= WATCHED_NS + case.clock_error_ns + 2 * case.step_ns
 
 
 def _nobody_complains(case: Case, stop: Finding) -> bool:
@@ -219,7 +235,13 @@ def _cause(case: Case, stop: Finding, kind: FindingKind, place: Place) -> Cause:
     if cause.cause_class is CauseClass.NONE:
         what = "no log says why" if kind is FindingKind.CRASH else "it waits or computes for ever; no log says why"
         return Cause(CauseClass.UNKNOWN, None, 0.2, what, "")
-    if cause.cause_class is CauseClass.HARDWARE_NODE and cause.signature is None and place.source is Source.BOTH:
+    silent = cause.cause_class is CauseClass.HARDWARE_NODE and cause.signature is None
+    if silent and kind is FindingKind.HANG:
+        what = (
+            "it stopped without a word while its connections stayed open: its process or its GPU hangs, its host lives"
+        )
+        return Cause(CauseClass.UNKNOWN, None, 0.3, what, "Take stacks of that rank (py-spy dump), look at its GPU.")
+    if silent and place.source is Source.BOTH:
         return replace(cause, confidence=round(1 - (1 - cause.confidence) * 0.7, 2))
     return cause
 

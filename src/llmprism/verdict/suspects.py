@@ -1,13 +1,14 @@
 """Ranked suspects of a job by both kinds of evidence, and which of the two is believed where they name different ones.
 
 The flows see who fell silent first; a log sees what its rank says. So a rank that wrote down its own fatal error is
-believed before the flows, if it is known where it sits. A rank that is blamed because others complain of it, or because
-it said nothing, is weaker evidence than the silence that the flows measured. Where the seat itself is a guess, the rank
-that failed and the address that fell silent are one and the same: each tells who the other is.
+believed before the flows, if it is known where it sits, or surer than the flows are of their place. Else the rank that
+failed and the address that fell silent are one and the same: each tells who the other is. A rank that is blamed because
+others complain of it, or because it said nothing, is weaker evidence than the silence that the flows measured.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,9 @@ __all__ = ["Place", "choose_place", "has_own_cause", "rank_suspects"]
 
 SURE_SEAT: Final = 0.87
 """Seats that are surer than this come from an address or a host, not from a usual order of ranks."""
+
+NAMED_SEAT: Final = 0.8
+"""How sure a guessed seat is whose address the peers name as lost."""
 
 MAX_SUSPECTS: Final = 5
 WEAK_SCORE: Final = 0.5
@@ -88,6 +92,16 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
         why = "the rank wrote its own fatal error before anybody complained, and its address is known"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
         return Place(seat.address, named.rank, _node(seat, named), named.score * seat.confidence, Source.LOGS, (clash,))
+    sure = named.score * seat.confidence
+    votes = _named_by_peers(case)
+    if own and votes[seat.address] > votes[address]:
+        why = f"the rank wrote its own fatal error, and {votes[seat.address]} of its peers name that address as lost"
+        clash = Contradiction("place", flows, logs, Source.LOGS, why)
+        return Place(seat.address, named.rank, _node(seat, named), max(sure, NAMED_SEAT), Source.LOGS, (clash,))
+    if own and sure > finding.confidence:
+        why = f"the rank wrote its own fatal error, and where it sits ({seat.why}) is surer than who fell silent first"
+        clash = Contradiction("place", flows, logs, Source.LOGS, why)
+        return Place(seat.address, named.rank, _node(seat, named), sure, Source.LOGS, (clash,))
     if own:
         why = f"where rank {named.rank} sits is a guess ({seat.why}); the address that fell silent is taken for its own"
         clash = Contradiction("place", flows, logs, Source.FLOWS, why)
@@ -97,6 +111,11 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
     there = case.seat_at(address)
     rank, node = (there.rank, there.node) if there is not None else (None, None)
     return Place(address, rank, node, finding.confidence * 0.8, Source.FLOWS, (clash,))
+
+
+def _named_by_peers(case: Case) -> Counter[str]:
+    """How many ranks name each address as the peer that they lost."""
+    return Counter(address for rank in case.view.ranks for address in rank.named)
 
 
 def rank_suspects(case: Case, finding: Finding | None, place: Place) -> tuple[NamedSuspect, ...]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from llmprism.model.finding import FindingKind
 from llmprism.model.job import JobState
 from llmprism.model.log import CauseClass
 from llmprism.model.report import Report
+from llmprism.model.topology import Nic, Server, Topology
 from llmprism.model.verdict import Owner, Source
 from report_builders import job_report, report_of
 from verdict_builders import step_ends
@@ -213,3 +215,43 @@ def test_a_rank_that_waits_in_another_collective_than_the_others(tmp_path: Path,
     if found:
         assert verdict.cause.cause_class is CauseClass.USER_CODE
         assert "ALLREDUCE" in verdict.cause.summary
+
+
+NAMELESS = "misc/socket.cc:72 NCCL WARN socketProgress: Connection closed by remote peer"
+
+
+def guessed(tmp_path: Path, confidence: float, complaint: str = NAMELESS) -> Report:
+    """Rank 2 writes its own error; the logs name no address, so that it is taken to sit at 10.0.0.3."""
+    topology = Topology(tuple(Server(f"rack{n}", (Nic(address, 0),)) for n, address in enumerate(MEMBERS)))
+    after = {rank: [(0.5, complaint)] for rank in (0, 1, 3)} | {2: [(0.2, OOM)]}
+    folder = write_job(tmp_path / "x", ENDS, addresses=("?",) * 4, after=after)
+    return together(replace(stopped(FindingKind.CRASH, "10.0.0.2", confidence=confidence), topology=topology), folder)
+
+
+def test_a_guessed_seat_is_believed_only_if_it_is_surer_than_the_flows(tmp_path: Path) -> None:
+    sure = guessed(tmp_path / "a", 0.95)
+    assert sure.findings[0].where.id == "10.0.0.2"
+    assert sure.reading is not None
+    assert sure.reading.verdicts[0].rank == 2
+    doubtful = guessed(tmp_path / "b", 0.3)
+    assert doubtful.findings[0].where.id == "10.0.0.3"
+    named = guessed(tmp_path / "c", 0.95, CLOSED.format("10.0.0.3"))
+    assert named.findings[0].where.id == "10.0.0.3"
+
+
+def test_peers_that_see_a_connection_close_tell_a_crash_from_a_hang(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=complaints(1))
+    report = together(stopped(FindingKind.HANG, "10.0.0.2"), folder)
+    assert report.findings[0].kind is FindingKind.CRASH
+    late = {rank: [(90, TIMED_OUT.format(rank))] for rank in (0, 2, 3)}
+    folder = write_job(tmp_path / "y", ENDS, addresses=MEMBERS, after=late)
+    assert together(stopped(FindingKind.HANG, "10.0.0.2", end_s=120), folder).findings[0].kind is FindingKind.HANG
+
+
+def test_a_rank_that_hangs_without_a_word_is_not_a_dead_node(tmp_path: Path) -> None:
+    late = {rank: [(90, TIMED_OUT.format(rank))] for rank in (0, 1, 3)}
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=late)
+    report = together(stopped(FindingKind.HANG, "10.0.0.3", end_s=120), folder)
+    assert report.reading is not None
+    assert report.reading.verdicts[0].cause.cause_class is CauseClass.UNKNOWN
+    assert report.reading.verdicts[0].rank == 2
