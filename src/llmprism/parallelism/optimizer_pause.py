@@ -19,16 +19,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.parallelism.row_silences import control_limit
 from llmprism.stats.order import stable_order
 from llmprism.stats.silences import Silences, silences_of
-
-Float64 = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 __all__ = ["OptimizerPause", "after_control", "optimizer_pause"]
 

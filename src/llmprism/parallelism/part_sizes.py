@@ -14,12 +14,9 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64, Int64
 from llmprism.parallelism.clock_score import Pauses, sent_by_ticks
-
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 __all__ = ["bits_of_unlike_parts"]
 

@@ -20,13 +20,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
 
-Float64 = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 Cell = tuple[int, ...]
 Pair = tuple[int, int]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64, Int8
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
@@ -22,10 +22,6 @@ from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.stats.byte_steps import Chain, chain_at
 from llmprism.stats.order import stable_order
 from llmprism.stats.silences import Silences
-
-Bool = NDArray[np.bool_]
-Int8 = NDArray[np.int8]
-Float64 = NDArray[np.float64]
 
 __all__ = [
     "Outstanding",

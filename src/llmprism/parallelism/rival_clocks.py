@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable, ranges
 from llmprism.model.job import Job
@@ -23,9 +23,6 @@ from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.stats.byte_periods import fundamental_spacings, repeating_lags
 from llmprism.stats.byte_steps import chain_at
 from llmprism.stats.silences import Silences
-
-Float64 = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 __all__ = ["BestClock", "best_clock"]
 

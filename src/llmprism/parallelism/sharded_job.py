@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Int8
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
@@ -21,9 +22,6 @@ from llmprism.parallelism.pair_kinds import LinkKinds
 from llmprism.parallelism.phase import shifted_clock, usable_clock
 from llmprism.parallelism.sharding import sharding_of
 from llmprism.parallelism.structure import data_parallel_groups, pairs_inside
-
-Bool = NDArray[np.bool_]
-Int8 = NDArray[np.int8]
 
 __all__ = ["ShardedJob", "find_sharding"]
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64
 from llmprism.logs.view import JobView, RankView
 from llmprism.model.topology import Topology
 from llmprism.model.verdict import Seat
@@ -27,7 +27,6 @@ from llmprism.verdict.rank_file import RankList
 
 __all__ = ["Members", "find_seats", "host_of", "natural", "short_host"]
 
-Float64 = NDArray[np.float64]
 
 LISTED: Final = 1.0
 OWN_ADDRESS: Final = 0.97
