@@ -213,7 +213,21 @@ def _hops_of_silent_rings(
     label = component_labels(len(transfers.addresses), src[same], dst[same])
     joined = np.isin(label[src], label[transfers.pair_src[quiet]])
     single = (sends[src] <= 1) & (receives[dst] <= 1)
-    return same & joined & (answered | single)
+    return (same & joined & (answered | single)) | _other_way_round(transfers, asked, back, quiet)
+
+
+def _other_way_round(transfers: TransferTable, asked: Int64, back: Int64, quiet: Int64) -> Bool:
+    """Pairs that go round the same members as the quiet ones, the other way: a sharded optimizer may scatter gradients
+    one way and gather parameters, in fewer bytes and at another moment, the other. `back` are the opposite pairs."""
+    opposite: Bool = np.isin(back, quiet)
+    count = len(transfers.addresses)
+    src, dst = transfers.pair_src[asked], transfers.pair_dst[asked]
+    once = (np.bincount(src[opposite], minlength=count) == 1) & (np.bincount(dst[opposite], minlength=count) == 1)
+    own = component_labels(count, src[opposite], dst[opposite])
+    theirs = component_labels(count, transfers.pair_src[quiet], transfers.pair_dst[quiet])
+    same_size = np.bincount(own)[own] == np.bincount(theirs)[theirs]
+    result: Bool = opposite & once[src] & once[dst] & same_size[src] & (np.bincount(own)[own] > 2)[src]
+    return result
 
 
 @kernel

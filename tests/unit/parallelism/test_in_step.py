@@ -157,3 +157,11 @@ def test_the_silence_of_gradients_may_go_over_the_clock_s_boundary():
     gradients = [(45, 4_000_000)]
     told = told_of({"ab": gradients, "ba": gradients, "cd": gradients, "dc": gradients, "ac": late, "bd": late})
     assert (told["ab"], told["ac"]) == ({"dp"}, {"tp"})
+
+
+def test_parameters_that_go_round_the_other_way_are_no_exchange():
+    """A sharded optimizer: gradients go round one way, half as many bytes of parameters the other, before the step."""
+    scattered, gathered = [(80, 4_000_000)], [(at, 500_000) for at in (5, 15, 25, 35)]
+    hops = ("ab", "bc", "cd", "da")
+    told = told_of(dict.fromkeys(hops, scattered) | {hop[::-1]: gathered for hop in hops})
+    assert all(kinds == {"dp"} for kinds in told.values())
