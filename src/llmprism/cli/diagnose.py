@@ -133,8 +133,7 @@ def diagnose(
             watched_until_ns=None if until is None else moment_ns(until),
             progress=progress,
         )
-    if sources is not None:
-        report = _with_logs(report, sources)
+    report = _with_logs(report, sources)
     outputs.write(report)
     if not (quiet or outputs.takes_stdout()):
         show(report)
@@ -182,7 +181,10 @@ def _log_sources(logs: list[str], ranks: str | None) -> LogSources | None:
     return LogSources(tuple(folder for option in logs for folder in find_log_folders(option)), listed)
 
 
-def _with_logs(report: Report, sources: LogSources) -> Report:
+def _with_logs(report: Report, sources: LogSources | None) -> Report:
+    """The report of the flows and these logs read together; as it is where there are none."""
+    if sources is None:
+        return report
     from llmprism.verdict import read_logs, read_together
 
     return read_together(report, read_logs(sources.folders), sources.listed)
