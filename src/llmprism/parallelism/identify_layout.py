@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
-from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Sharding
 from llmprism.parallelism.context_lanes import context_lanes
 from llmprism.parallelism.exchanges import Exchanges, find_exchanges, reduced_apart, routed
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
@@ -32,7 +32,7 @@ from llmprism.parallelism.layout_evidence import (
 )
 from llmprism.parallelism.link_evidence import evidence_of, only_set_up
 from llmprism.parallelism.meshes import Meshes, find_meshes
-from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
+from llmprism.parallelism.micro_batches import micro_batches
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.phase import longest_rest_clock
 from llmprism.parallelism.quiet_end import quiet_ends
@@ -46,7 +46,7 @@ from llmprism.parallelism.roles import (
     pairs_of_kind,
     row_kinds,
 )
-from llmprism.parallelism.schedule_fit import fitting_schedule
+from llmprism.parallelism.schedule_fit import batches_and_schedule
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
 from llmprism.parallelism.shared_links import after_collectives, collective_rows
 from llmprism.parallelism.stage_links import Pipelines, find_pipelines
@@ -270,7 +270,9 @@ def _layout_of(draft: _Draft) -> JobLayout:
     sharded = draft.sharded or ShardedJob(Sharding.UNKNOWN, groups, clock)
     pair_kind = draft.pair_kind
     stages = _most_common(len(pipeline) for pipeline in pipes.members) or 1
-    batches, order = _batches_and_schedule(draft, sharded, stages)
+    batches, order = batches_and_schedule(transfers, pipes, draft.features, clock)
+    if not pipes.forward and sharded.passes > 1:
+        batches = sharded.passes
     copies = _copies(groups) if sharded.hybrid else _most_common(len(group.members) for group in groups) or 1
     inside = draft.contexts + draft.meshes.groups + draft.exchanges.groups
     contexts = _most_common(len(group.members) for group in inside if group.kind is PairKind.CP)
@@ -286,22 +288,6 @@ def _layout_of(draft: _Draft) -> JobLayout:
         transfer_kind=row_kinds(transfers, pair_kind, draft.meshes, draft.inside, draft.exchanges),
         clock=clock,
     )
-
-
-def _batches_and_schedule(draft: _Draft, sharded: ShardedJob, stages: int) -> tuple[int | None, Schedule]:
-    """Micro-batches of a step, and the order in which a pipeline takes them."""
-    transfers, pipes, clock = draft.job.transfers, draft.pipes, draft.clock
-    if not pipes.forward:
-        return (sharded.passes if sharded.passes > 1 else None), Schedule.UNKNOWN
-    messages = micro_batches(transfers, pipes.forward, clock)
-    if messages is not None and pipes.closing:
-        messages = interleaved_batches(messages, _share_of_closing(draft.features, pipes.forward, pipes.closing))
-    if pipes.rings or messages is None:
-        return messages, Schedule.INTERLEAVED if pipes.rings else Schedule.UNKNOWN
-    fit = fitting_schedule(transfers, pipes.members, clock, messages)
-    if fit is None or fit.micro_batches == messages:
-        return messages, schedule(transfers, pipes.forward, clock, stages, messages)
-    return fit.micro_batches, fit.schedule
 
 
 def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, LinkKinds]:
@@ -342,12 +328,6 @@ def _unknown(transfers: TransferTable, bulk: Bool) -> JobLayout:
     )
     none = np.zeros(transfers.start_ns.size, dtype=np.int8)
     return JobLayout(Layout(sharding=Sharding.UNKNOWN), (), (), roles, none, 0.0, (NO_STEPS,))
-
-
-def _share_of_closing(features: PairFeatures, forward: list[tuple[int, int]], closing: list[tuple[int, int]]) -> float:
-    """Bytes from the last stage to the first, relative to those between neighbouring stages."""
-    usual = np.median([features.step_bytes[there] for there, _ in forward])
-    return float(np.median([features.step_bytes[there] for there, _ in closing]) / max(usual, 1.0))
 
 
 def _copies(groups: tuple[Group, ...]) -> int:

@@ -17,7 +17,7 @@ from llmprism.stats.robust import segment_quantiles
 
 __all__ = ["InteriorSilences", "interior_silences", "interleaved_batches", "micro_batches", "schedule"]
 
-MAX_MICRO_BATCHES: Final = 256
+MAX_MICRO_BATCHES: Final = 512
 """More micro-batches than this leave silences too close together to be told apart."""
 
 MESSAGES_EXPLAIN: Final = 0.7

@@ -9,6 +9,7 @@ Others than one micro-batch per message have to be better by a margin.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +21,8 @@ from llmprism.arrays import Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Schedule
+from llmprism.parallelism.features import PairFeatures
+from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
 from llmprism.parallelism.pair_ends import pair_index
 from llmprism.parallelism.schedules import (
     PassOrder,
@@ -29,8 +32,9 @@ from llmprism.parallelism.schedules import (
     one_f_one_b,
     v_shaped,
 )
+from llmprism.parallelism.stage_links import Pipelines
 
-__all__ = ["ScheduleFit", "fitting_schedule"]
+__all__ = ["ScheduleFit", "batches_and_schedule", "fitting_schedule"]
 
 MOST_PIPELINES: Final = 8
 """Pipelines whose moments are put together: all do the same."""
@@ -69,6 +73,28 @@ class ScheduleFit:
     schedule: Schedule
     micro_batches: int
     misfit: float
+
+
+def batches_and_schedule(
+    transfers: TransferTable, pipes: Pipelines, features: PairFeatures, clock: StepClock
+) -> tuple[int | None, Schedule]:
+    """Micro-batches of a step, and the order in which the pipelines take them."""
+    if not pipes.forward:
+        return None, Schedule.UNKNOWN
+    messages = micro_batches(transfers, pipes.forward, clock)
+    if messages is not None and pipes.closing:
+        usual, closing = (
+            float(np.median([features.step_bytes[there] for there, _ in links]))
+            for links in (pipes.forward, pipes.closing)
+        )
+        messages = interleaved_batches(messages, closing / max(usual, 1.0))
+    if pipes.rings or messages is None:
+        return messages, Schedule.INTERLEAVED if pipes.rings else Schedule.UNKNOWN
+    fit = fitting_schedule(transfers, pipes.members, clock, messages)
+    if fit is not None and fit.micro_batches != messages:
+        return fit.micro_batches, fit.schedule
+    stages = Counter(len(pipeline) for pipeline in pipes.members).most_common(1)[0][0]
+    return messages, schedule(transfers, pipes.forward, clock, stages, messages)
 
 
 def fitting_schedule(

@@ -49,9 +49,9 @@ MOST: Final = 0.9
 FEW: Final = 8
 """Silences in all, with fewer of which nothing is said."""
 
-ARC: Final = 1.5
-"""Messages of the activations' size that the large message holds at least; two that follow each other at once make two,
-but not at the same time both ways."""
+ARC: Final = 0.25
+"""Messages of the activations' size that the collective holds at least. Two messages that follow each other at once
+look like one of twice the size, but not at the same time both ways."""
 
 SAME_SIZE: Final = 0.1
 """Share by which the large messages of the two directions may differ."""
