@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Int8
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
@@ -53,9 +53,6 @@ from llmprism.parallelism.stage_links import Pipelines, find_pipelines
 from llmprism.parallelism.step_ends import step_ends
 from llmprism.parallelism.structure import data_parallel_groups, joined_by, pairs_inside
 from llmprism.parallelism.tensor_peers import TensorPeers, find_tensor_peers, joined_replicas
-
-Bool = NDArray[np.bool_]
-Int8 = NDArray[np.int8]
 
 __all__ = ["identify_layout"]
 

@@ -12,13 +12,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
-
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
 
 _Arc = tuple[float, float]
 
