@@ -2,9 +2,9 @@
 
 The end of a step is looked for among silences, by a chain through those that lie a step's bytes apart. Checkpoints,
 lost records and steps full of equal pauses lead such a chain astray for some steps: it jumps to another pause and back.
-The clock that the chain began with was chosen by all of the job's pauses. Where its steps are even and those of the
-chain are not, the chain says only at which phase of the clock's steps the end lies, by most of its ticks, and each step
-has one end, at the longest silence about that phase.
+The clock that the chain began with was chosen by all of the job's pauses. Where the chain varies around the phase of the
+clock's steps more than these steps vary in length, it says only at which phase of them the end lies, by most of its
+ticks, and each step has one end, at the longest silence about that phase.
 """
 
 from __future__ import annotations
@@ -27,15 +27,12 @@ __all__ = ["Ticks", "in_one_phase"]
 NEAR: Final = 0.15
 """Share of a step by which ticks may vary around one phase of it: jitter, not the next pause of a sharded step."""
 
-STEADY: Final = 0.95
-"""Share of the ticks at one phase from which the chain is right as it is: the others are steps that differ..."""
-
 MOST: Final = 0.5
-"""...and below which it knows of no phase."""
+"""Share of the ticks at one phase below which the chain knows of no phase."""
 
-MORE_UNEVEN: Final = 4.0 / 3.0
-"""Uneven intervals of the chain relative to those of the clock: a chain that leaves the clock's phase as
-often as the steps themselves are uneven follows them better than the clock does."""
+NEGLIGIBLE: Final = 0.01
+"""Share of a step by which ticks vary around their phase in any case. Beyond that they may vary by as much as the steps
+of the clock do: real chains vary by 0.1 to 0.8 of it, chains that jump by twice and more."""
 
 MOST_COMPARED: Final = 100
 """Ticks whose phase is tried for that of most."""
@@ -60,7 +57,7 @@ def in_one_phase(ticks: Ticks, silences: Silences, clock: StepClock) -> Ticks | 
     phase = (when[inside] - clock.boundary_ns[step[inside]]) / np.maximum(length[step[inside]], 1)
     off = _from_most(phase)
     share = float((np.abs(off) <= NEAR).mean())
-    if share >= STEADY or _uneven(when) <= MORE_UNEVEN * _uneven(clock.boundary_ns):
+    if float(np.abs(off).mean()) <= max(NEGLIGIBLE, _jitter(clock.boundary_ns)):
         return ticks
     if share < MOST:
         return None
@@ -77,25 +74,25 @@ def _from_most(phase: Float64) -> Float64:
     return (off + 0.5) % 1.0 - 0.5
 
 
-def _uneven(ticks: Int64) -> float:
-    """Share of the intervals that are off their median by more than ticks vary around one phase."""
+def _jitter(ticks: Int64) -> float:
+    """Mean deviation of the intervals from their median, as a share of it, at most one."""
     length = np.diff(ticks)
-    usual = float(np.median(length))
-    return float((np.abs(length - usual) > NEAR * usual).mean())
+    return float(np.minimum(np.abs(length / max(float(np.median(length)), 1.0) - 1.0), 1.0).mean())
 
 
 def _at_phase(phase: float, silences: Silences, clock: StepClock) -> Ticks:
-    """In each step of the clock the longest silence about the phase."""
+    """In each step of the clock the longest silence about the phase, less the further it is from it: of equal pauses
+    the nearest."""
     length = np.diff(clock.boundary_ns)
     centre = clock.boundary_ns[:-1] + (phase * length).astype(np.int64)
     reach = (NEAR * length).astype(np.int64)
     first, last = (np.searchsorted(silences.begin_ns, centre + way * reach) for way in (-1, 1))
-    chosen = [
-        a + int(np.argmax(silences.length_ns[a:b])) if b > a else -1
-        for a, b in zip(first.tolist(), last.tolist(), strict=True)
-    ]
-    silence = np.array(chosen, dtype=np.int64)
-    kept = np.flatnonzero(silence >= 0)
+    chosen = np.full(length.size, -1, dtype=np.int64)
+    for k, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+        if b > a:
+            far = np.abs(silences.begin_ns[a:b] - centre[k]) / max(int(reach[k]), 1)
+            chosen[k] = a + int(np.argmax(silences.length_ns[a:b] * (1.0 - far)))
+    kept = np.flatnonzero(chosen >= 0)
     joined = np.diff(kept) == 1
     regular = joined & (clock.regular[kept[:-1]] | clock.regular[kept[1:]])
-    return Ticks(silence[kept], regular)
+    return Ticks(chosen[kept], regular)
