@@ -2,8 +2,8 @@
 
 The end of a step is looked for among silences, by a chain through those that lie a step's bytes apart. Checkpoints,
 lost records and steps full of equal pauses lead such a chain astray for some steps: it jumps to another pause and back.
-The clock that the chain began with was chosen by all of the job's pauses. Where the chain varies around the phase of the
-clock's steps more than these steps vary in length, it says only at which phase of them the end lies, by most of its
+The clock that the chain began with was chosen by all of the job's pauses. Where the chain varies around the phase of
+the clock's steps more than these steps vary in length, it says only at which phase of them the end lies, by most of its
 ticks, and each step has one end, at the longest silence about that phase.
 """
 
