@@ -139,10 +139,10 @@ def accept_parts(
         if not rows + relation.unreadable:
             raise InputError(f"{file_names(sources)}: holds no records")
         unreadable = _unreadable(connection, part_of, relation.unreadable)
-        _apply(connection, judge)
+        lates = _apply(connection, judge)
     except duckdb.Error as error:
         raise explain(error, sources) from None
-    return _write(connection, target, [part.source for part in parts], unreadable)
+    return _write(connection, target, [part.source for part in parts], unreadable, lates)
 
 
 def _check_sizes(connection: Database, sources: Sequence[Source], most: int) -> None:
@@ -194,20 +194,19 @@ def _unreadable(connection: Database, part_of: dict[str, int], total: int) -> di
     return found
 
 
-def _apply(connection: Database, judge: Judge) -> None:
-    """Takes the offsets off, marks what lies outside the bounds and counts what is late (in the table `lates`); in the
-    usual case, where nothing of that is so, only the summary is made."""
+def _apply(connection: Database, judge: Judge) -> dict[int, tuple[int, int]]:
+    """Takes the offsets off and marks what lies outside the bounds; in the usual case, where nothing of that is so,
+    only the summary is made. Returns (late, unseen) by part."""
     arrivals = _arrivals(connection, "coalesce(exporter, '')")
     by_exporter = len(arrivals) <= MAX_CLOCKS
     if not by_exporter:
         arrivals = _arrivals(connection, "''")
     bounds = judge(arrivals)
-    connection.execute("CREATE TEMP TABLE lates (part INTEGER, late BIGINT, unseen BIGINT)")
     judged = list(zip(arrivals, bounds, strict=True))
     touched = any(_touches(arrival, bound) for arrival, bound in judged)
     late = any(arrival.first_ns - bound.offset_ns < bound.late_before_ns for arrival, bound in judged)
     if not touched and not late:
-        return
+        return {}
     _bounds_table(connection, judged)
     clock = "coalesce(accepted.exporter, '')" if by_exporter else "''"
     mine = f"bounds.part = accepted.part AND bounds.clock = {clock}"
@@ -220,12 +219,14 @@ def _apply(connection: Database, judge: Judge) -> None:
             f"reason = CASE WHEN {end} < bounds.oldest THEN {old} WHEN {end} > bounds.newest THEN {future} ELSE 0 END "
             f"FROM bounds WHERE accepted.reason = 0 AND {mine}"
         )
-    if late:
-        connection.execute(
-            "INSERT INTO lates SELECT accepted.part, count(*) FILTER (accepted.end_ns < bounds.late), "
-            "count(*) FILTER (accepted.end_ns < bounds.unseen) FROM accepted JOIN bounds "
-            f"ON {mine} WHERE accepted.reason = 0 GROUP BY 1"
-        )
+    if not late:
+        return {}
+    rows = connection.execute(
+        "SELECT accepted.part, count(*) FILTER (accepted.end_ns < bounds.late), "
+        "count(*) FILTER (accepted.end_ns < bounds.unseen) FROM accepted JOIN bounds "
+        f"ON {mine} WHERE accepted.reason = 0 GROUP BY 1"
+    ).fetchall()
+    return {part: (count, unseen) for part, count, unseen in rows}
 
 
 def _bounds_table(connection: Database, judged: Sequence[tuple[Arrival, TimeBounds]]) -> None:
@@ -262,7 +263,13 @@ def _arrivals(connection: Database, exporter: str) -> list[Arrival]:
     ]
 
 
-def _write(connection: Database, target: Path, names: Sequence[str], unreadable: dict[int, int]) -> list[Accepted]:
+def _write(
+    connection: Database,
+    target: Path,
+    names: Sequence[str],
+    unreadable: dict[int, int],
+    lates: dict[int, tuple[int, int]],
+) -> list[Accepted]:
     reasons = (*REASONS, TOO_OLD, FUTURE)
     counts: list[dict[int, int]] = [{} for _ in names]
     spans: dict[int, tuple[int, int, int]] = {}
@@ -275,7 +282,6 @@ def _write(connection: Database, target: Path, names: Sequence[str], unreadable:
     for part, count in unreadable.items():
         code = REASONS.index("unreadable")
         counts[part][code] = counts[part].get(code, 0) + count
-    lates = {row[0]: row[1:] for row in connection.execute("SELECT * FROM lates").fetchall()}
     if spans:
         _copy(connection, target, names)
     made = []
