@@ -32,6 +32,12 @@ from running_service import Service
 WARM_S = 25
 """Jobs are known after this time; then the chaos begins."""
 
+CATCH_UP_S = 300
+"""How long windows may take to catch up with the records at the end, on a machine that is busy otherwise."""
+
+LAST_WINDOW_S = 8
+"""The last window ends at most so long before the last record: lateness, and a hop between two windows."""
+
 PLANTED = ("crash", "hang", "stall")
 
 
@@ -155,6 +161,12 @@ class Chaos:
         stop.set()
         killer.join()
         time.sleep(12)
+        self.running.until(self._caught_up, CATCH_UP_S)
+
+    def _caught_up(self) -> bool:
+        """Have all windows been made for which there are records? A busy machine may need a while."""
+        now = self.running.get("/api/v1/overview")
+        return bool(now["window"]) and now["latest_ns"] - now["window"]["end_ns"] < LAST_WINDOW_S * S
 
     def _memory_mb(self) -> int:
         try:

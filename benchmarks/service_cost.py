@@ -5,7 +5,7 @@ body a second; every body is taken in and every due window is made at once, on a
 Prints the CPU seconds of intake and windows per million records beside those of `diagnose` on all records together,
 how many windows and looks were made, and what was found in these healthy jobs. `--jobs` counts tenants instead;
 `--slow` makes one tenant slow for the second half; `--profile` prints where the time went.
-Usage: python benchmarks/service_cost.py [--seconds S] [--rate RECORDS_PER_S | --jobs N] [--producers N] [--slow]
+Usage: python benchmarks/service_cost.py [--seconds S] [--warm S] [--rate RECORDS_PER_S | --jobs N] [--producers N]
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BOUND_S = 3.0
 """CPU seconds per million records, intake and windows together."""
 
 WARM_S = 90
-"""Seconds of records before the measurement: kernels are compiled, and the jobs are known from a whole window."""
+"""Seconds of records before the measurement (`--warm`): the jobs are known from a whole window."""
 
 
 @dataclass
@@ -51,7 +51,9 @@ class Costs:
         return self.seconds.get(part, 0.0) / self.records * 1e6
 
 
-def play(folder: Path, tenants: Tenants, seconds: int, producers: int, profile: cProfile.Profile | None) -> Costs:
+def play(
+    folder: Path, tenants: Tenants, seconds: int, warm: int, producers: int, profile: cProfile.Profile | None
+) -> Costs:
     config = Config(
         store=StoreSettings(folder=str(folder / "data")), topology=TopologySettings(file=str(folder / "topology.json"))
     )
@@ -63,10 +65,10 @@ def play(folder: Path, tenants: Tenants, seconds: int, producers: int, profile: 
     worker.start()
     evaluator = Evaluator(store, config, lambda: now[0])
     costs = Costs()
-    for second in range(WARM_S + seconds):
+    for second in range(warm + seconds):
         bodies = [tenants.body(folder, second, share, producers) for share in range(producers)]
         now[0] = BEGIN + (second + 1) * SECOND
-        measured = second >= WARM_S
+        measured = second >= warm
         begun = time.process_time()
         waiting = [
             intake.put(Payload(f"http:p{share}", path, path.stat().st_size), wait=True)
@@ -105,10 +107,10 @@ def _print_results(store: Store) -> None:
     print(f"jobs by state {states}, findings {found[:8]}, service counts {counts}", flush=True)
 
 
-def whole(folder: Path, tenants: Tenants, seconds: int) -> float:
+def whole(folder: Path, tenants: Tenants, seconds: int, warm: int) -> float:
     """CPU seconds per million records of `diagnose` on all records of the measured time, in one file."""
     file = folder / "whole.parquet"
-    count = tenants.write(file, WARM_S, WARM_S + seconds)
+    count = tenants.write(file, warm, warm + seconds)
     topology = read_topology(folder / "topology.json")
     begun = time.process_time()
     diagnose(read_transfers([file]), topology, with_events=False)
@@ -118,6 +120,7 @@ def whole(folder: Path, tenants: Tenants, seconds: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=80)
+    parser.add_argument("--warm", type=int, default=WARM_S)
     parser.add_argument("--rate", type=int, default=10_000)
     parser.add_argument("--jobs", type=int, default=0)
     parser.add_argument("--producers", type=int, default=1)
@@ -126,12 +129,12 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        slow = (WARM_S + options.seconds // 2) if options.slow else None
+        slow = (options.warm + options.seconds // 2) if options.slow else None
         tenants = Tenants(folder, options.rate, options.jobs, slow_from_s=slow)
         print(f"{tenants.count} jobs of 16 GPUs, {tenants.rate:,.0f} records/s, {options.seconds} s", flush=True)
         profile = cProfile.Profile() if options.profile else None
-        costs = play(folder, tenants, options.seconds, options.producers, profile)
-        batch = whole(folder, tenants, options.seconds)
+        costs = play(folder, tenants, options.seconds, options.warm, options.producers, profile)
+        batch = whole(folder, tenants, options.seconds, options.warm)
     total = costs.per_million("intake") + costs.per_million("windows")
     print(
         f"{costs.records:,} records, {costs.windows} windows; CPU s per million records: intake "

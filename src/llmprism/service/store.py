@@ -230,8 +230,8 @@ class Store:
             connection.execute(schema.transitions.delete().where(schema.transitions.c.told_ns < history_before_ns))
             gone = (schema.findings.c.phase == "closed") & (schema.findings.c.closed_ns < history_before_ns)
             connection.execute(schema.findings.delete().where(gone))
-            dead = (schema.runs.c.seen_ns < history_before_ns) & schema.runs.c.state.in_(("ended", "crashed"))
-            connection.execute(schema.runs.delete().where(dead))
+            connection.execute(schema.runs.delete().where(schema.runs.c.seen_ns < history_before_ns))
+            connection.execute(schema.batches.delete().where(schema.batches.c.wall_ns < wall_before_ns))
             connection.execute(schema.outbox.delete().where(schema.outbox.c.wall_ns < history_before_ns))
             expire_sources(connection, wall_before_ns)
         for path in paths:
