@@ -29,8 +29,9 @@ __all__ = ["REFRESH_NS", "LayoutMemory", "documents_due"]
 REFRESH_NS: Final = 600 * SECOND
 """A layout is found anew in every ten minutes, so that a mistake of one window does not last."""
 
-YOUNG: Final = 0.1
-"""Share of a window at its beginning in which a job must have sent something to be known from a whole window."""
+YOUNG: Final = 0.5
+"""Share of a window at its beginning in which a job must have sent something for its layout to be carried over: a
+window that shows less of it may show less of its layout."""
 
 KEPT_WINDOWS: Final = 3
 """Lengths of a window after which the pattern of a job that was not seen is forgotten."""
@@ -68,7 +69,7 @@ class LayoutMemory:
         self.found += 1
         self._known.pop(key, None)
         layout = identify_layout(job)
-        pattern = layout_pattern(job, layout, self._window.end_ns) if self._is_whole(job) else None
+        pattern = layout_pattern(job, layout, self._window.end_ns) if self._is_known(job) else None
         if pattern is not None:
             self._known[key] = _Known(pattern, self._window.end_ns)
         return layout
@@ -89,8 +90,8 @@ class LayoutMemory:
         names = tuple(job.transfers.addresses[member] for member in job.members)
         return self._window.end_ns - self._window.start_ns, names
 
-    def _is_whole(self, job: Job) -> bool:
-        """Has the job been there since the beginning of the window?"""
+    def _is_known(self, job: Job) -> bool:
+        """Has the job been there for most of the window?"""
         length = self._window.end_ns - self._window.start_ns
         start = job.transfers.start_ns
         return bool(start.size) and int(start.min()) <= self._window.start_ns + YOUNG * length

@@ -69,7 +69,7 @@ def test_found_anew_where_something_is_wrong(looks: Looks) -> None:
 def test_not_known_from_a_part_of_a_window(looks: Looks) -> None:
     """A job that began in the middle of the window is looked at as a whole in the next one."""
     memory = LayoutMemory()
-    memory.end(looks.look(memory, looks.flows.window.start_ns + LENGTH // 2))
+    memory.end(looks.look(memory, looks.flows.window.start_ns + LENGTH // 3))
     assert not memory._known
 
 

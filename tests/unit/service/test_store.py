@@ -4,10 +4,11 @@ import threading
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sql
 
 from llmprism.errors import ConfigError, StoreError
 from llmprism.ingest.accept import Accepted
-from llmprism.service import window_rows
+from llmprism.service import schema, window_rows
 from llmprism.service.config import StoreSettings
 from llmprism.service.history import History
 from llmprism.service.looks import Look
@@ -98,6 +99,26 @@ def test_a_window_is_committed_whole(store, cluster):
     assert history.finding(finding["id"])["messages"][0]["status"] == "waiting"
     assert history.run("job-a")["state"] in ("running", "slowed")
     assert len(history.steps("job-a", None, None)) == history.run("job-a")["steps"] > 20
+
+
+def test_retention_empties_every_table_that_grows(store, cluster):
+    """Also runs that nobody has ended, which a time that went back leaves behind."""
+    store.commit_batch(batch(store, "b1", 20))
+    state = TrackerState()
+    for end in (20, 24, 28):
+        made = result(cluster, state, end, [cluster.finding(15)])
+        store.commit_window(made)
+        state = made.tracker
+    far = 10**9 * S
+    store.expire(far + made.end_ns, far + made.end_ns, far)
+    kept = {"state", "counters", "clocks", "positions", "findings"}  # an open finding is still true
+    with store.reading() as connection:
+        left = {
+            table.name: connection.execute(sql.select(sql.func.count()).select_from(table)).scalar()
+            for table in schema.metadata.sorted_tables
+            if table.name not in kept
+        }
+    assert set(left.values()) == {0}, left
 
 
 def test_a_window_that_fails_midway_leaves_nothing(store, cluster, monkeypatch):
