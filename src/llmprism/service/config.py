@@ -84,7 +84,7 @@ class StoreSettings:
 class WindowSettings:
     """In seconds; see `windows.WindowRules`. `idle_after_s`: without any record for so long, time passes anyway.
     `busy`: share of the time that making windows may take before they are made less often; `per_million_s`: processor
-    time that they may take per million records, once a window takes more than 0.6 s."""
+    time that they may take per million records, once a window has half a million."""
 
     length_s: float = 60.0
     hop_s: float = 4.0

@@ -68,12 +68,18 @@ class History:
         """Run → [start_ns, end_ns] of its latest steps since this time, in order, all in one query."""
         table = schema.steps
         found: dict[str, list[list[int]]] = {name: [] for name in runs}
-        query = sql.select(table.c.run, table.c.start_ns, table.c.end_ns).where(table.c.end_ns >= from_ns)
+        back = sql.func.row_number().over(partition_by=table.c.run, order_by=table.c.number.desc()).label("back")
+        late = (
+            sql.select(table.c.run, table.c.start_ns, table.c.end_ns, back).where(table.c.end_ns >= from_ns).subquery()
+        )
+        query = (
+            sql.select(late.c.run, late.c.start_ns, late.c.end_ns).where(late.c.back <= limit).order_by(late.c.end_ns)
+        )
         with self._store.reading() as connection:
-            for row in connection.execute(query.order_by(table.c.end_ns)):
-                if row.run in found:
-                    found[row.run].append([row.start_ns, row.end_ns])
-        return {name: steps[-limit:] for name, steps in found.items()}
+            for run, start, end in connection.execute(query).all():
+                if run in found:
+                    found[run].append([start, end])
+        return found
 
     def run(self, name: str) -> dict[str, Any] | None:
         table = schema.runs

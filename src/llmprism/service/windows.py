@@ -58,7 +58,8 @@ class WindowRules:
     15 s in which a hang must be told. `lateness`: exporters flush every second or two. `steps`: the methods need about
     eight steps to tell a slow step from a usual one. `longest`: ten steps of the longest step known (46.6 s), twice.
     `busy`: share of a hop that making its window may take; the rest of the time is the intake's and other programs'.
-    `per_million`: processor time that windows may take per million records, where one takes more than `idle` of a hop.
+    `per_million`: processor time that windows may take per million records, where one takes more than `idle` of a hop
+    and has `worth` records at least. Below that which windows are made does not depend on the machine's speed.
     """
 
     length: int = 60 * SECOND
@@ -69,6 +70,7 @@ class WindowRules:
     busy: float = 0.3
     per_million: int = 13 * SECOND // 10
     idle: float = 0.15
+    worth: int = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,8 @@ def affordable_hop(behind_ns: int, took_ns: int, rules: WindowRules, records: in
     are, and stay within their budget."""
     hop = rules.hop
     most = max(rules.hop, int(LONGEST_HOP * rules.length) // rules.hop * rules.hop)
-    budget = rules.per_million * records / 1e6 / rules.length if took_ns > rules.idle * rules.hop else 0.0
+    dear = took_ns > rules.idle * rules.hop and records >= rules.worth
+    budget = rules.per_million * records / 1e6 / rules.length if dear else 0.0
 
     def too_short() -> bool:
         busy = took_ns > rules.busy * hop or behind_ns / hop * took_ns > CATCH_UP_NS

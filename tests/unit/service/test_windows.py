@@ -79,6 +79,7 @@ def test_dear_windows_keep_to_their_budget_per_record():
     4 s; one that takes half a second is nothing to save at."""
     assert affordable_hop(0, SECOND, RULES, 1_000_000) == 44 * SECOND
     assert affordable_hop(0, SECOND // 2, RULES, 1_000_000) == RULES.hop
+    assert affordable_hop(0, SECOND, RULES, 100_000) == RULES.hop, "too few to be worth it"
     assert affordable_hop(0, SECOND, RULES, 20_000_000) == RULES.hop, "cheap for so many records"
 
 

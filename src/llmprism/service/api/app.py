@@ -64,6 +64,13 @@ MAX_CRASHED: Final = 100
 SCANNED: Final = 8
 """Times the most records of a window that may be scanned for those of one job: some ten seconds of work."""
 
+RECENT_STEPS: Final = 30_000
+"""Steps on the first page, of all jobs together: about a megabyte."""
+
+MOST_RECENT: Final = 150
+LEAST_RECENT: Final = 20
+"""Steps of one job on the first page: as many as its small chart has points, or enough to see a trend."""
+
 MAX_NS: Final = 2**63 - 1
 Time = Annotated[int | None, Query(ge=0, le=MAX_NS, description="nanoseconds since the Unix epoch")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
@@ -180,7 +187,8 @@ def _first_page(live: Live) -> dict[str, Any]:
     since = max(0, end - MAX_TIMELINE_NS)
     runs = history.runs(states=living, limit=MAX_PAGE, since_ns=since)["items"]
     runs += history.runs(states=("crashed",), limit=MAX_CRASHED, since_ns=since)["items"]
-    recent = history.recent_steps([run["id"] for run in runs], end - 300 * 10**9, 150)
+    each = max(LEAST_RECENT, min(MOST_RECENT, RECENT_STEPS // max(len(runs), 1)))
+    recent = history.recent_steps([run["id"] for run in runs], end - 300 * 10**9, each)
     for run in runs:
         run["recent"] = recent[run["id"]]
     ended = history.runs(states=("ended",), limit=20)["items"]
@@ -206,9 +214,9 @@ def _first_page(live: Live) -> dict[str, Any]:
 
 def _overview(app: FastAPI, live: Live) -> None:
     @app.get("/api/v1/overview", tags=["picture"])
-    def overview() -> dict[str, Any]:
+    def overview() -> Response:
         """Everything that the first page shows: jobs, open findings, servers, switches, sources, troubles."""
-        return _first_page(live)
+        return JSONResponse(_first_page(live))
 
     @app.get("/api/v1/topology", tags=["picture"])
     def topology(request: Request) -> Response:
