@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import InputCounts, Window
-from llmprism.model.live import FindingLife, FindingPhase, LiveState, RunLife, StepMark
+from llmprism.model.live import FindingPhase, LiveState, StepMark, TrackedFinding, TrackedRun
 from llmprism.model.report import Report
 from llmprism.service import schema
 from llmprism.service.api.app import Live, create_app
@@ -92,14 +92,14 @@ def filled(folder: Path, jobs: int) -> tuple[Store, Config, Intake]:
     store.create()
     end = BEGIN + 100 * S
     runs = tuple(
-        RunLife(f"job-{number:010}", tuple(f"10.{number // 250}.{number % 250}.{gpu}" for gpu in range(16)),
+        TrackedRun(f"job-{number:010}", tuple(f"10.{number // 250}.{number % 250}.{gpu}" for gpu in range(16)),
                 (f"server-{2 * number}", f"server-{2 * number + 1}"), LiveState.RUNNING, BEGIN, BEGIN, end, end,
                 steps=100, last_step_end_ns=end, period_ns=S, recent_ns=S, baseline_ns=S, clear=9)
         for number in range(jobs)
     )  # fmt: skip
     steps = tuple((run.id, StepMark(k, BEGIN + k * S, BEGIN + (k + 1) * S, False)) for run in runs for k in range(100))
     lives = tuple(
-        FindingLife(f"f-{run.id}", Finding(FindingKind.SLOW_NIC, run.id, Where(WhereType.NIC, run.members[0]), BEGIN,
+        TrackedFinding(f"f-{run.id}", Finding(FindingKind.SLOW_NIC, run.id, Where(WhereType.NIC, run.members[0]), BEGIN,
                                            None, 0.2, 0.9, 10.0, "a slow NIC"), FindingPhase.OPEN, opened_ns=end)
         for run in runs[::10]
     )  # fmt: skip

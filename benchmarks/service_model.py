@@ -19,7 +19,7 @@ from pathlib import Path
 import duckdb
 
 from llmprism.ingest.accept import TimeBounds, accept_flows
-from llmprism.model.live import LiveState, RunLife
+from llmprism.model.live import LiveState, TrackedRun
 from tenants import Tenants
 
 RECORDS_PER_GPU_S = 60_857_328 / 99_968 / 60
@@ -64,7 +64,7 @@ def measured(folder: Path) -> Sizes:
     )
     text = lines.read_bytes()
     members = tuple(f"10.{one // 250}.{one % 250}.1" for one in range(256))
-    run = RunLife("job-0123456789", members, (), LiveState.RUNNING, *(1_790_000_000_000_000_000,) * 4)
+    run = TrackedRun("job-0123456789", members, (), LiveState.RUNNING, *(1_790_000_000_000_000_000,) * 4)
     state = len(json.dumps(asdict(run))) / len(members)
     return Sizes(segment.stat().st_size / count, len(text) / count, len(gzip.compress(text, 1)) / count, state)
 
