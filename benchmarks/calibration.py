@@ -118,11 +118,11 @@ def section(svg: Path, simulated: int = 20, jobs: int = 0) -> list[str]:
     ]
 
 
-def with_section(document: str, lines: Sequence[str]) -> str:
-    """A page with its part on confidence replaced by these lines, or with one more part at its end."""
-    before, found, rest = document.partition(HEADING + "\n")
+def with_section(document: str, lines: Sequence[str], heading: str = HEADING) -> str:
+    """A page with the part of this heading replaced by these lines, or with one more part at its end."""
+    before, found, rest = document.partition(heading + "\n")
     _, following, after = rest.partition("\n## ") if found else ("", "", "")
-    text = before.rstrip("\n") + "\n\n" + "\n".join([HEADING, "", *lines]) + "\n"
+    text = before.rstrip("\n") + "\n\n" + "\n".join([heading, "", *lines]) + "\n"
     return text + ("\n## " + after if following else "")
 
 

@@ -2,7 +2,8 @@
 
     python benchmarks/calibration_fit.py --gather out/layouts.json     diagnose all cases and keep what was said
     python benchmarks/calibration_fit.py --use out/layouts.json        fit, check, print
-    python benchmarks/calibration_fit.py --use out/layouts.json --write   and write the numbers into the package
+    python benchmarks/calibration_fit.py --use out/layouts.json --write --into docs/accuracy.md
+                                                                       and write the numbers into package and page
 
 Fitted to: the `dev` cases of the dataset and the odd ones of the random scenarios (seeds from 3001 on). Checked on what
 the fit has not seen: the even seeds, the `test` cases, and the sources of ../shared/data. The log odds of a layout are
@@ -27,7 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration import DATA, SOURCES
+from calibration import DATA, SOURCES, with_section
+from calibration_plot import reliability_svg
 from llmprism.cli.diagnose import diagnose_files
 from llmprism.dataset import cases
 from llmprism.report.json_report import document
@@ -46,6 +48,8 @@ SIGNS = {
     "experts": -1, "contexts": -1, "open_degrees": -1, "unknown_sharding": -1,
 }  # fmt: skip
 """Which way each term may speak; 0: either."""
+
+HEADING = "## Confidence of layouts, fitted and checked"
 
 PENALTY = 1.0
 """Weight of the squares of the weights, as if one more layout of average evidence spoke against each."""
@@ -147,6 +151,35 @@ def table(said: Sequence[Said], weights: dict[str, float]) -> list[str]:
     return lines
 
 
+def _chance_error(claims: Sequence[Claim], count: int, tries: int = 200) -> float:
+    """Mean calibration error of so many layouts with confidences like these that are right exactly as often."""
+    random = np.random.default_rng(1)
+    stated = np.array([claim.confidence for claim in claims])
+    errors = []
+    for _ in range(tries):
+        drawn = random.choice(stated, count)
+        made = (Claim("layout", p, bool(random.uniform() < p)) for p in drawn.tolist())
+        errors.append(reliability(made).error or 0.0)
+    return float(np.mean(errors))
+
+
+def section(said: Sequence[Said], weights: dict[str, float], fitted_to: str, svg: Path) -> list[str]:
+    """The part of docs/accuracy.md on the fit; writes the plot of what it was not fitted to."""
+    unseen = [one for one in said if one.part not in ("dev", "odd seeds")]
+    claims = [Claim("layout", confidence(weights, one.evidence), one.right) for one in unseen]
+    svg.write_text(reliability_svg(claims), encoding="utf-8")
+    return [
+        f"Written by `benchmarks/calibration_fit.py`. Fitted to {fitted_to};",
+        "checked on the even seeds, the `test` cases and the sources, which the fit has not seen. Stated: what the",
+        "code said when it was measured; fitted: with the weights that it has now. Fifty layouts have an error",
+        f"of {_chance_error(claims, 50):.2f} by chance, however well they are calibrated: rows of many layouts count.",
+        "",
+        f"![Share of unseen layouts right by fitted confidence](images/{svg.name})",
+        "",
+        *table(said, weights),
+    ]
+
+
 def written(source: str, weights: dict[str, float], fitted_to: str) -> str:
     """The module with these numbers."""
     head = source[: source.index("FITTED: Final")]
@@ -169,6 +202,7 @@ def main() -> int:
     parser.add_argument("--gather", type=Path, help="diagnose the cases and write what was said here")
     parser.add_argument("--use", type=Path, action="append", help="fit to what was gathered (may be given again)")
     parser.add_argument("--write", action="store_true", help="write the fitted numbers into the package")
+    parser.add_argument("--into", type=Path, help="put table and plot into this page, such as docs/accuracy.md")
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"random scenarios (default {SEEDS})")
     parser.add_argument("--part", action="append", choices=["dev", "test", "random", "sources"], help="default: all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
@@ -184,8 +218,12 @@ def main() -> int:
         weights = fit(known)
         print("\n".join([f"{name} {weight}" for name, weight in weights.items()]), "\n")
         print("\n".join(table(said, weights)))
+        fitted_to = f"{len(known)} layouts of dev cases and odd seeds from {FIRST_SEED} on, at commit {commit}"
+        if arguments.into is not None:
+            lines = section(said, weights, fitted_to, arguments.into.parent / "images" / "layout_confidence.svg")
+            page = with_section(arguments.into.read_text(encoding="utf-8"), lines, HEADING)
+            arguments.into.write_text(page, encoding="utf-8")
         if arguments.write:
-            fitted_to = f"{len(known)} layouts of dev cases and odd seeds from {FIRST_SEED} on, at commit {commit}"
             TARGET.write_text(written(TARGET.read_text(encoding="utf-8"), weights, fitted_to), encoding="utf-8")
     return 0
 

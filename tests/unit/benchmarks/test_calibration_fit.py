@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration_fit import SIGNS, TARGET, Said, confidence, fit, table, written
+from calibration_fit import SIGNS, TARGET, Said, confidence, fit, section, table, written
 
 
 def layouts(count: int, weights: dict[str, float], seed: int = 1) -> list[Said]:
@@ -55,3 +55,11 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     values = runpy.run_path(str(place))
     assert dict(values["FITTED"].weights) == weights
     assert values["FITTED"].fitted_to == "a test"
+
+
+def test_the_section_has_the_plot_and_a_row_per_part(tmp_path: Path) -> None:
+    made = [*layouts(300, {"constant": 0.5, "links": 1.0}), Said("even seeds", "1", {"constant": 1.0}, 0.5, right=True)]
+    lines = section(made, fit(made[:-1]), "a test", tmp_path / "plot.svg")
+    assert (tmp_path / "plot.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert any(line.startswith("| even seeds | 1 |") for line in lines)
+    assert any("images/plot.svg" in line for line in lines)
