@@ -72,6 +72,9 @@ in the median."""
 MAX_EXCESS: Final = 5.0
 """And up to which it is: no GPU is six times slower than its replicas, but a stage that is mistaken for another is."""
 
+OFTEN: Final = 0.5
+"""Share of the steps in which that is asked of a member's lateness, too: a stall may be longer."""
+
 MIN_TRACED: Final = 0.12
 """The same where somebody of the pipeline is known to be late: the one that most exceeds its peers, by so much at
 least, is the one that the others waited for."""
@@ -147,7 +150,7 @@ def find_late_members(evidence: JobEvidence, accused: dict[str, list[tuple[int, 
     else:
         bouts = _one_per_time([bout for bout in _long_workers(evidence, excused) if _from_the_first(evidence, bout)])
     bouts = bouts or ([] if findings else _comes_and_goes(evidence, late, excused))
-    return findings + [_slow(evidence, bout) for bout in bouts]
+    return findings + [_slow(evidence, bout) for bout in bouts if _plausible(evidence, bout)]
 
 
 def _in_steps(evidence: JobEvidence, lateness_ns: Float64, least: float) -> tuple[Float64, float]:
@@ -193,6 +196,13 @@ def _from_the_first(evidence: JobEvidence, bout: _Bout) -> bool:
     """Does it last for nearly all of the steps that were seen, and are these enough to compare its peers with it?"""
     counted = int(evidence.counted.sum())
     return counted >= MANY_STEPS and bout.affected[evidence.counted].sum() >= NEARLY_ALL * counted
+
+
+def _plausible(evidence: JobEvidence, bout: _Bout) -> bool:
+    """Is one that is late in most of the steps seen no later than a GPU can be? See MAX_EXCESS."""
+    taken = float(np.median(evidence.duration_ns[bout.affected]))
+    often = bout.affected[evidence.counted].mean() >= OFTEN
+    return not often or bout.late_ns <= MAX_EXCESS / (1.0 + MAX_EXCESS) * taken
 
 
 def _slows(evidence: JobEvidence, affected: Bool) -> bool:

@@ -160,3 +160,8 @@ def test_steps_that_a_slow_nic_explains_are_left_aside():
     excused = {"a": [(int(steps.start_ns[6]), int(steps.end_ns[9]))]}
     (finding,) = find_late_members(job, excused)
     assert (finding.where.id, finding.start_ns, finding.end_ns) == ("c", steps.start_ns[4], steps.end_ns[11])
+
+
+def test_one_that_is_later_than_any_gpu_can_be_in_most_steps_does_something_else():
+    assert len(found({"c": np.full(STEPS, 600.0)}, np.full(STEPS, 1.6 * STEP))) == 1
+    assert found({"c": np.full(STEPS, 900.0)}, np.full(STEPS, STEP)) == []
