@@ -119,7 +119,10 @@ def _named_by_peers(case: Case) -> Counter[str]:
 
 
 def rank_suspects(case: Case, finding: Finding | None, place: Place) -> tuple[NamedSuspect, ...]:
-    """Everyone that either side names, the chosen place first, then by the scores of both put together."""
+    """Everyone that either side names, the chosen place first, then by the scores of both put together.
+
+    Where the two sides name different places, one of them was believed: what is left for the others is the doubt.
+    """
     scores: dict[tuple[str | None, int | None], tuple[float, list[str], str | None]] = {}
 
     def add(address: str | None, rank: int | None, node: str | None, score: float, why: str) -> None:
@@ -140,6 +143,11 @@ def rank_suspects(case: Case, finding: Finding | None, place: Place) -> tuple[Na
         sure = seat.confidence if seat is not None and seat.address else 1.0
         score = suspect.score * sure * (1.0 if suspect.rank in named else WEAK_SCORE)
         add(where, suspect.rank, _node(seat, suspect), score, f"logs: {suspect.why}")
+    doubt = 1.0 - place.confidence if place.contradictions else 1.0
+    scores = {
+        where: (score if where[0] == place.address else score * doubt, words, node)
+        for where, (score, words, node) in scores.items()
+    }
     ordered = sorted(scores.items(), key=lambda item: (item[0][0] != place.address or not place.address, -item[1][0]))
     return tuple(
         NamedSuspect(address, rank, node, round(score, 3), "; ".join(words))

@@ -64,7 +64,9 @@ def test_a_known_rank_that_wrote_its_own_error_is_believed_before_the_flows(tmp_
     (clash,) = report.reading.verdicts[0].contradictions
     assert (clash.about, clash.believed) == ("place", Source.LOGS)
     assert "10.0.0.4" in clash.flows
-    assert [one.address for one in report.reading.verdicts[0].suspects[:2]] == ["10.0.0.3", "10.0.0.4"]
+    believed, other = report.reading.verdicts[0].suspects[:2]
+    assert (believed.address, other.address) == ("10.0.0.3", "10.0.0.4")
+    assert other.score < 0.5 < believed.score, "for who is not believed only the doubt is left"
 
 
 def test_a_rank_that_only_others_complain_of_is_not_believed_before_the_flows(tmp_path: Path) -> None:
