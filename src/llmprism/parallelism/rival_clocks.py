@@ -138,10 +138,16 @@ def _at_best_phases(
 
 
 def _price(pauses: Pauses, clocks: list[StepClock], window: tuple[int, int]) -> Float64:
-    """Bits per message under each clock: for its pause, less what the place in the step tells about its size."""
+    """Bits per message under each clock: for its pause, less what the place in the step tells about its size.
+
+    Whatever a clock tells about sizes, a coarser one can tell too, by the same rhythm inside its steps: so layers that
+    are alike do not pass for steps because they are cut more finely.
+    """
     ticks = [clock.boundary_ns for clock in clocks]
-    told = [max(0.0, bits_of_unlike_parts(pauses, one, PARTS)) for one in ticks]
-    price: Float64 = price_of(pauses, ticks, window) - np.array(told)
+    told = np.array([max(0.0, bits_of_unlike_parts(pauses, one, PARTS)) for one in ticks])
+    by_period = np.argsort([_mean_step(clock) for clock in clocks])
+    told[by_period] = np.maximum.accumulate(told[by_period])
+    price: Float64 = price_of(pauses, ticks, window) - told
     return price
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from llmprism.model import Job, StepClock
-from llmprism.parallelism.rival_clocks import best_clock
-from unit.builders import build_job, cut_in_pieces, transfer_table
+from llmprism.parallelism.clock_score import pauses_of, price_of
+from llmprism.parallelism.rival_clocks import _price, best_clock
+from unit.builders import Flow, build_job, cut_in_pieces, transfer_table
 
 
 def job_of(built, clock=None):
@@ -33,3 +34,17 @@ def test_no_clock_without_repetition():
     job, bulk = job_of(built)
     once = job.transfers.select_rows(job.transfers.start_ns <= built.step_ends_ns[0])
     assert best_clock(replace(job, transfers=once), bulk[: once.pair_count]) is None
+
+
+def test_a_coarser_clock_knows_about_sizes_what_a_finer_one_knows():
+    """Eight equal layers a step, each of large messages and then small ones: the layers' clock tells every size."""
+    rows, layers = [], np.arange(160) * 80_000_000 + np.repeat(np.arange(20), 8) * 360_000_000
+    for start in layers.tolist():
+        for index, size in enumerate([2_000_000] * 4 + [500_000] * 16):
+            rows.append(Flow("a", "b", start + index * 3_800_000, start + index * 3_800_000 + 1_000_000, size))
+    pauses = pauses_of(transfer_table(rows), np.array([0]))
+    fine, coarse = (StepClock(t - 1, np.ones(t.size - 1, dtype=np.bool_), 1.0) for t in (layers, layers[::8]))
+    window = (0, int(layers[-1]))
+    saved = price_of(pauses, [fine.boundary_ns, coarse.boundary_ns], window) - _price(pauses, [fine, coarse], window)
+    assert saved[0] > 0.5
+    assert saved[1] >= saved[0]
