@@ -29,7 +29,13 @@ PRIOR: Final = 0.5
 
 def bits_of_unlike_parts(pauses: Pauses, ticks: Int64, parts: int) -> float:
     """Bits per message that it saves to know in which part of the step, cut into equal shares of its bytes, each was
-    sent. Below 0.08 where the ticks are several equal steps apart, 0.2 to 0.9 for the parts of sharded steps."""
+    sent. Below 0.08 where the ticks are several equal steps apart, 0.2 to 0.9 for the parts of sharded steps.
+
+    Messages outside of the ticks save nothing. The parts of fewer steps than there are parts are moments of the job's
+    history rather than places in its step: they say nothing.
+    """
+    if ticks.size - 1 < parts:
+        return 0.0
     step = np.searchsorted(ticks, pauses.start_ns, side="right") - 1
     sent = sent_by_ticks(pauses, ticks)
     size = _sizes(pauses)
@@ -42,7 +48,7 @@ def bits_of_unlike_parts(pauses: Pauses, ticks: Int64, parts: int) -> float:
     _, sort = np.unique(np.rint(np.log2(size[inside]) * PER_OCTAVE), return_inverse=True)
     counts = np.zeros((parts, int(sort.max()) + 1))
     np.add.at(counts, (part, sort), 1)
-    return float(_code_length(counts.sum(axis=0)) - sum(_code_length(row) for row in counts)) / pair.size
+    return float(_code_length(counts.sum(axis=0)) - sum(_code_length(row) for row in counts)) / pauses.pair.size
 
 
 def _sizes(pauses: Pauses) -> Int64:

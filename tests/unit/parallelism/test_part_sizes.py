@@ -40,3 +40,14 @@ def test_equal_steps_taken_together_are_alike_though_their_parts_are_not():
 def test_nothing_inside_the_ticks_says_nothing():
     transfers = messages(4, [MEGABYTE])
     assert bits(transfers, np.array([-20, -10]) * STEP_NS, 2) == 0.0
+
+
+def test_parts_of_a_few_steps_are_moments_and_say_nothing():
+    transfers = messages(8, [MEGABYTE, 2 * MEGABYTE])
+    assert bits(transfers, np.arange(0, 9, 4) * STEP_NS, 8) == 0.0
+
+
+def test_messages_outside_of_the_ticks_save_nothing():
+    transfers = messages(40, [MEGABYTE, 2 * MEGABYTE])
+    half, whole = (bits(transfers, np.arange(steps + 1) * STEP_NS, 2) for steps in (20, 40))
+    assert 0.4 * whole < half < 0.6 * whole

@@ -12,7 +12,7 @@ STEP_NS = 400 * MS
 
 def series(name, seed, *, delay_ms=0.0, own_jitter_ms=0.2, steps=60, collectives=20):
     """Collectives at ragged times that only `seed` decides, each rail late by a little of its own."""
-    pace, own = np.random.default_rng(seed), np.random.default_rng(hash(name) % 1000)
+    pace, own = np.random.default_rng(seed), np.random.default_rng(ord(name))
     start = np.cumsum(pace.exponential(STEP_NS / collectives, steps * collectives)) + delay_ms * MS
     start = start + own.uniform(0, own_jitter_ms * MS, start.size)
     return [Flow(f"{name}1", f"{name}2", int(s), int(s) + MS, 5_000_000) for s in start]
