@@ -29,10 +29,18 @@ from llmprism.model.live import FindingPhase, TrackedFinding
 from llmprism.service import schema
 from llmprism.service.codec import decode_finding
 from llmprism.service.config import AlertSettings
-from llmprism.service.messages import ALERTMANAGER, OPENED, alert_document, shown_target, targets_of
+from llmprism.service.messages import (
+    ALERTMANAGER,
+    CLOSED,
+    OPENED,
+    SEVERITIES,
+    alert_document,
+    shown_target,
+    targets_of,
+)
 from llmprism.service.store import Store
 
-__all__ = ["AlertSender", "alertmanager_alert", "post_json"]
+__all__ = ["AlertSender", "alertmanager_alerts", "post_json"]
 
 log = logging.getLogger(__name__)
 
@@ -65,15 +73,24 @@ def post_json(url: str, document: Any, timeout_s: float) -> None:
         answer.read(1 << 16)
 
 
-def alertmanager_alert(document: dict[str, Any], ends_at: str) -> dict[str, Any]:
-    """One alert of Alertmanager's API v2."""
-    return {
-        "labels": document["labels"],
-        "annotations": document["annotations"],
-        "startsAt": document["starts_at"],
-        "endsAt": document["ends_at"] or ends_at,
-        "generatorURL": document["url"],
-    }
+def alertmanager_alerts(document: dict[str, Any], ends_at: str) -> list[dict[str, Any]]:
+    """The alert of a message, for Alertmanager's API v2.
+
+    One that ends is named with either severity: labels are an alert's identity, and the severity may have changed since
+    it was opened. To end what nobody knows does nothing.
+    """
+    labels = document["labels"]
+    ended = document["event"] == CLOSED
+    return [
+        {
+            "labels": {**labels, "severity": severity},
+            "annotations": document["annotations"],
+            "startsAt": document["starts_at"],
+            "endsAt": document["ends_at"] or ends_at,
+            "generatorURL": document["url"],
+        }
+        for severity in (SEVERITIES if ended else (labels["severity"],))
+    ]
 
 
 class AlertSender:
@@ -175,8 +192,8 @@ class AlertSender:
             if kind == ALERTMANAGER:
                 ahead = timedelta(seconds=ENDS_AHEAD * self._settings.resend_s)
                 ends = (datetime.fromtimestamp(self._now_ns() / 1e9, UTC) + ahead).isoformat()
-                alert = alertmanager_alert(document, ends)
-                self._post(url.rstrip("/") + "/api/v2/alerts", [alert], self._settings.timeout_s)
+                alerts = alertmanager_alerts(document, ends)
+                self._post(url.rstrip("/") + "/api/v2/alerts", alerts, self._settings.timeout_s)
             else:
                 self._post(url, document, self._settings.timeout_s)
         except (OSError, ValueError) as error:

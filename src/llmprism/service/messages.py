@@ -27,6 +27,7 @@ __all__ = [
     "CLOSED",
     "EXPLAINED",
     "OPENED",
+    "SEVERITIES",
     "WEBHOOK",
     "alert_document",
     "messages_of",
@@ -41,6 +42,9 @@ EXPLAINED: Final = "explained"
 
 ALERTMANAGER: Final = "alertmanager"
 WEBHOOK: Final = "webhook"
+
+SEVERITIES: Final = ("warning", "critical")
+"""Of findings that take less than half of their job's speed, and of the others."""
 
 LABEL_CHARS: Final = 200
 """Labels are short; a group of a thousand members is named by its first ones."""
@@ -109,7 +113,7 @@ def alert_document(
             "kind": finding.kind.value,
             "job_id": clean(finding.job or "", LABEL_CHARS),
             "place": clean(_place(finding), LABEL_CHARS),
-            "severity": "critical" if finding.severity >= 0.5 else "warning",
+            "severity": SEVERITIES[finding.severity >= 0.5],
         },
         "annotations": {
             "summary": clean(finding.summary),
