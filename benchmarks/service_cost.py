@@ -15,18 +15,17 @@ import cProfile
 import pstats
 import sys
 import tempfile
-import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from llmprism.ingest import read_topology, read_transfers
 from llmprism.pipeline import diagnose
 from llmprism.service.config import Config, StoreSettings, TopologySettings
-from llmprism.service.evaluator import Evaluator
 from llmprism.service.history import History
-from llmprism.service.intake import Intake, Payload
+from llmprism.service.intake import Payload
 from llmprism.service.store import Store
+from played_service import PlayedService
 from tenants import BEGIN, SECOND, Tenants
 
 BOUND_S = 3.0
@@ -38,17 +37,15 @@ WARM_S = 90
 
 @dataclass
 class Costs:
-    """CPU seconds by part, after the warm-up."""
+    """CPU seconds of both parts, and what they were spent on, after the warm-up."""
 
-    seconds: dict[str, float] = field(default_factory=dict)
+    intake_s: float = 0.0
+    windows_s: float = 0.0
     records: int = 0
     windows: int = 0
 
-    def add(self, part: str, seconds: float) -> None:
-        self.seconds[part] = self.seconds.get(part, 0.0) + seconds
-
-    def per_million(self, part: str) -> float:
-        return self.seconds.get(part, 0.0) / self.records * 1e6
+    def per_million(self, seconds: float) -> float:
+        return seconds / self.records * 1e6
 
 
 def play(
@@ -57,43 +54,28 @@ def play(
     config = Config(
         store=StoreSettings(folder=str(folder / "data")), topology=TopologySettings(file=str(folder / "topology.json"))
     )
-    store = Store(config.store)
-    store.create()
-    now = [BEGIN]
-    intake = Intake(store, config, lambda: now[0])
-    worker = threading.Thread(target=intake.run)
-    worker.start()
-    evaluator = Evaluator(store, config, lambda: now[0])
+    service = PlayedService(config, BEGIN)
     costs = Costs()
     for second in range(warm + seconds):
         bodies = [tenants.body(folder, second, share, producers) for share in range(producers)]
-        now[0] = BEGIN + (second + 1) * SECOND
         measured = second >= warm
-        begun = time.process_time()
-        waiting = [
-            intake.put(Payload(f"http:p{share}", path, path.stat().st_size), wait=True)
-            for share, (path, _) in enumerate(bodies)
-        ]
-        for future in waiting:
-            future.result()
-        taken = time.process_time()
+        payloads = [Payload(f"http:p{share}", path, path.stat().st_size) for share, (path, _) in enumerate(bodies)]
+        taken = service.take_in(payloads, BEGIN + (second + 1) * SECOND)
         if profile is not None and measured:
             profile.enable()
-        made = 0
-        while evaluator.advance():
-            made += 1
+        made, looked = service.make_windows()
         if profile is not None:
             profile.disable()
         if measured:
             costs.records += sum(count for _, count in bodies)
             costs.windows += made
-            costs.add("intake", taken - begun)
-            costs.add("windows", time.process_time() - taken)
-    intake.stop()
-    worker.join()
-    _print_results(store)
-    print(f"layouts found {evaluator.layouts.found}, carried over {evaluator.layouts.carried}")
-    store.close()
+            costs.intake_s += taken
+            costs.windows_s += looked
+    service.stop_intake()
+    _print_results(service.store)
+    layouts = service.evaluator.layouts
+    print(f"layouts found {layouts.found}, carried over {layouts.carried}")
+    service.store.close()
     return costs
 
 
@@ -135,10 +117,11 @@ def main() -> None:
         profile = cProfile.Profile() if options.profile else None
         costs = play(folder, tenants, options.seconds, options.warm, options.producers, profile)
         batch = whole(folder, tenants, options.seconds, options.warm)
-    total = costs.per_million("intake") + costs.per_million("windows")
+    intake, windows = costs.per_million(costs.intake_s), costs.per_million(costs.windows_s)
+    total = intake + windows
     print(
         f"{costs.records:,} records, {costs.windows} windows; CPU s per million records: intake "
-        f"{costs.per_million('intake'):.2f}, windows {costs.per_million('windows'):.2f}, in all {total:.2f}; "
+        f"{intake:.2f}, windows {windows:.2f}, in all {total:.2f}; "
         f"diagnose {batch:.2f}",
         flush=True,
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -27,13 +26,13 @@ from llmprism.model.report import Report
 from llmprism.service import schema
 from llmprism.service.api.app import Live, create_app
 from llmprism.service.config import Config, ServerSettings, StoreSettings
-from llmprism.service.evaluator import Evaluator
 from llmprism.service.intake import Intake, Payload
 from llmprism.service.picture import check_document, picture_document
 from llmprism.service.runs import Transition
 from llmprism.service.store import Store, WindowResult
 from llmprism.service.tracker import Changes, TrackerState
 from llmprism.service.windows import WindowPlan
+from played_service import PlayedService
 from ring_jobs import BEGIN, RingJob, S, write_records
 
 BATCH_S = 4
@@ -51,13 +50,7 @@ KEPT = ("state", "counters", "clocks", "positions", "findings")
 def play(folder: Path, jobs: int, seconds: int) -> float:
     """CPU seconds per record of intake and windows."""
     config = Config(store=StoreSettings(folder=str(folder)), server=ServerSettings(requests_per_s=1e6))
-    store = Store(config.store)
-    store.create()
-    now = [BEGIN]
-    intake = Intake(store, config, lambda: now[0])
-    worker = threading.Thread(target=intake.run)
-    worker.start()
-    evaluator = Evaluator(store, config, lambda: now[0])
+    service = PlayedService(config, BEGIN)
     made = [RingJob(f"j{number}", period_s=1.0 + 0.00137 * number, chunks=3) for number in range(jobs)]
     database = duckdb.connect()
     taken = looked = 0.0
@@ -68,20 +61,14 @@ def play(folder: Path, jobs: int, seconds: int) -> float:
         file.parent.mkdir(exist_ok=True)
         write_records(database, file, rows, 0.0)
         records += len(rows)
-        now[0] = BEGIN + (second + BATCH_S) * S
-        begun = time.process_time()
-        intake.put(Payload("http:growth", file, file.stat().st_size), wait=True).result()
-        middle = time.process_time()
-        while evaluator.advance():
-            pass
-        taken += middle - begun
-        looked += time.process_time() - middle
-    intake.stop()
-    worker.join()
-    alive = sum(run.state.alive for run in evaluator.state.runs)
+        payload = Payload("http:growth", file, file.stat().st_size)
+        taken += service.take_in([payload], BEGIN + (second + BATCH_S) * S)
+        looked += service.make_windows()[1]
+    service.stop_intake()
+    alive = sum(run.state.alive for run in service.evaluator.state.runs)
     print(f"{jobs} jobs ({alive} runs): {records:,} records; CPU s per million: intake {taken / records * 1e6:.2f}, "
           f"windows {looked / records * 1e6:.2f}", flush=True)  # fmt: skip
-    store.close()
+    service.store.close()
     return (taken + looked) / records
 
 

@@ -21,7 +21,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, rang
 from llmprism.parallelism.link_evidence import pooled
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["MIN_SHARE", "beside_pipelines", "enough", "rows_of_pairs"]
+__all__ = ["MIN_SHARE", "SAME_BYTES", "beside_pipelines", "enough", "rows_of_pairs"]
 
 MIN_SHARE: Final = 0.01
 """Share of a pair's bytes in the passes that is sent in their forward-only part: one micro-batch of many is enough."""
@@ -42,7 +42,7 @@ IN_STAGES: Final = 0.5
 """Share of the groups of one shape in which an exchange shows, from which all of them exchange."""
 
 SAME_BYTES: Final = 0.08
-"""Difference of the logarithms of the bytes of two hops that do the same."""
+"""Difference of the logarithms of the bytes per step within which two hops do the same: those of one ring."""
 
 PLACES: Final = 32
 """Places of a member's passes that are told apart: as many as passes of sixteen micro-batches."""

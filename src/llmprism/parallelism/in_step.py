@@ -25,7 +25,13 @@ from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.layout import PairKind
-from llmprism.parallelism.beside_pipelines import MIN_SHARE, beside_pipelines, enough, rows_of_pairs
+from llmprism.parallelism.beside_pipelines import (
+    MIN_SHARE,
+    SAME_BYTES,
+    beside_pipelines,
+    enough,
+    rows_of_pairs,
+)
 from llmprism.parallelism.features import PROFILE_BINS, PairFeatures
 from llmprism.stats.disjoint_sets import component_labels
 
@@ -43,9 +49,6 @@ USUAL_BATCHES: Final = 8
 GRADIENTS: Final = 0.1
 """Share of the bytes, beyond the last backward pass, that follow the last pipeline message where gradients are
 synchronised apart from what the passes exchange."""
-
-SAME_BYTES: Final = 0.08
-"""Difference of the logarithms of the bytes per step within which a pair is a hop of the same ring as another one."""
 
 SILENT_SHARE: Final = 0.25
 """Share of the step for which the pairs of gradients alone are silent: the forward pass is a third of the work."""
