@@ -73,20 +73,23 @@ def post_json(url: str, document: Any, timeout_s: float) -> None:
         answer.read(1 << 16)
 
 
-def alertmanager_alerts(document: dict[str, Any], ends_at: str) -> list[dict[str, Any]]:
-    """The alert of a message, for Alertmanager's API v2.
+def alertmanager_alerts(document: dict[str, Any], now: datetime, ahead: timedelta) -> list[dict[str, Any]]:
+    """The alert of a message, for Alertmanager's API v2; one that is open ends by itself `ahead` of now.
 
     One that ends is named with either severity: labels are an alert's identity, and the severity may have changed since
-    it was opened. To end what nobody knows does nothing.
+    it was opened. To end what nobody knows does nothing. No alert starts, and none that is closed ends, after `now`:
+    records carry the clocks of their exporters, and Alertmanager prolongs an alert whose end lies ahead of its own.
     """
     labels = document["labels"]
     ended = document["event"] == CLOSED
+    starts = min(datetime.fromisoformat(document["starts_at"]), now)
+    ends = min(datetime.fromisoformat(document["ends_at"]), now) if ended else now + ahead
     return [
         {
             "labels": {**labels, "severity": severity},
             "annotations": document["annotations"],
-            "startsAt": document["starts_at"],
-            "endsAt": document["ends_at"] or ends_at,
+            "startsAt": starts.isoformat(),
+            "endsAt": ends.isoformat(),
             "generatorURL": document["url"],
         }
         for severity in (SEVERITIES if ended else (labels["severity"],))
@@ -191,8 +194,7 @@ class AlertSender:
         try:
             if kind == ALERTMANAGER:
                 ahead = timedelta(seconds=ENDS_AHEAD * self._settings.resend_s)
-                ends = (datetime.fromtimestamp(self._now_ns() / 1e9, UTC) + ahead).isoformat()
-                alerts = alertmanager_alerts(document, ends)
+                alerts = alertmanager_alerts(document, datetime.fromtimestamp(self._now_ns() / 1e9, UTC), ahead)
                 self._post(url.rstrip("/") + "/api/v2/alerts", alerts, self._settings.timeout_s)
             else:
                 self._post(url, document, self._settings.timeout_s)

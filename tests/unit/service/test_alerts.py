@@ -1,8 +1,10 @@
 """Messages are sent once, repeated while open, retried with pauses, and kept when they cannot be delivered."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from llmprism.service.alerts import AlertSender
+from llmprism.service.alerts import AlertSender, alertmanager_alerts
 from llmprism.service.config import AlertSettings
 from llmprism.service.history import History
 from llmprism.service.looks import Look
@@ -17,7 +19,7 @@ S = 1_000_000_000
 
 class Receiver:
     def __init__(self):
-        self.got, self.down, self.now = [], set(), 10**18
+        self.got, self.down, self.now = [], set(), 2 * 10**18
 
     def post(self, url, document, timeout_s):
         if url in self.down:
@@ -60,8 +62,18 @@ def test_open_and_resolve_reach_both_targets_once(store, cluster, sender, receiv
     (opened,), ended = (document for url, document in receiver.got if url == "http://am/api/v2/alerts")
     assert opened["labels"] in [alert["labels"] for alert in ended]
     assert {alert["labels"]["severity"] for alert in ended} == {"warning", "critical"}, "it may have changed"
-    assert {alert["endsAt"] for alert in ended} == {hook[1]["ends_at"]}
+    ends = {datetime.fromisoformat(alert["endsAt"]) for alert in ended}
+    assert ends == {datetime.fromisoformat(hook[1]["ends_at"])}
     assert all(isinstance(value, str) for value in opened["labels"].values())
+
+
+def test_an_alert_closed_by_a_clock_that_runs_ahead_ends_now():
+    """Alertmanager keeps the later end of an alert whose new end is still to come: it would burn on for minutes."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    document = {"event": "closed", "labels": {"severity": "warning"}, "annotations": {}, "url": ""}
+    document |= {"starts_at": "2026-01-01T00:00:05.000Z", "ends_at": "2026-01-01T00:00:20.000Z"}
+    for alert in alertmanager_alerts(document, now, timedelta(minutes=4)):
+        assert datetime.fromisoformat(alert["startsAt"]) <= datetime.fromisoformat(alert["endsAt"]) == now
 
 
 def test_open_alerts_are_repeated_to_alertmanager_only(store, cluster, sender, receiver):
