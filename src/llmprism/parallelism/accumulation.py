@@ -9,7 +9,6 @@ optimizer: it is a checkpoint or an evaluation after every m-th step, and joins 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 
@@ -17,50 +16,41 @@ from llmprism.arrays import Bool
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.parallelism.phase import rests_after
+from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = ["accumulated"]
 
-MAX_PASSES: Final = 16
-"""Passes per step that are looked for; more are rare where every pass pays for its communication."""
 
-MIN_STEPS: Final = 4
-"""Whole steps that must be seen before passes are joined."""
-
-LONGER: Final = 2.0
-"""Rest after the last pass relative to that after the others."""
-
-LONGEST: Final = 0.9
-"""Share of the steps in which the rest after the last pass is the longest one."""
-
-OPTIMIZER: Final = 0.5
-"""Longest rest for an optimizer, as a share of one pass."""
-
-
-def accumulated(transfers: TransferTable, gradient: Bool, clock: StepClock) -> tuple[StepClock, int]:
+def accumulated(
+    transfers: TransferTable, gradient: Bool, clock: StepClock, rules: LayoutRules = RULES
+) -> tuple[StepClock, int]:
     """The clock with its ticks joined to whole steps, and how many make one; 1 where every tick is a step."""
     number = np.concatenate([[0], np.cumsum(np.maximum(1, np.rint(np.diff(clock.boundary_ns) / clock.period_ns)))])
     rest = rests_after(transfers, gradient, clock.boundary_ns)
-    for passes in range(2, MAX_PASSES + 1):
-        phase = _last_pass(number.astype(np.int64), rest, passes, clock.period_ns)
+    for passes in range(2, rules.sharding.most_passes + 1):
+        phase = _last_pass(number.astype(np.int64), rest, passes, clock.period_ns, rules)
         if phase is not None:
             return _joined(clock, number.astype(np.int64), passes, phase), passes
     return clock, 1
 
 
-def _last_pass(number: Int64, rest: Int64, passes: int, period_ns: float) -> int | None:
+def _last_pass(number: Int64, rest: Int64, passes: int, period_ns: float, rules: LayoutRules) -> int | None:
     """Which pass of `passes` is followed by the optimizer; None where no one stands out."""
+    rule = rules.sharding
     known = rest >= 0
     by_pass = [rest[known & (number % passes == phase)] for phase in range(passes)]
-    if min(part.size for part in by_pass) < MIN_STEPS:
+    if min(part.size for part in by_pass) < rule.accumulated_steps:
         return None
     usual = np.array([np.median(part) for part in by_pass])
     phase = int(np.argmax(usual))
     others = np.delete(usual, phase)
-    if usual[phase] > OPTIMIZER * period_ns or usual[phase] < LONGER * max(float(others.max()), 1.0):
+    if usual[phase] > rule.longest_optimizer * period_ns or usual[phase] < rule.last_pass_longer * max(
+        float(others.max()), 1.0
+    ):
         return None
     above = by_pass[phase] > float(others.max())
     below = np.concatenate([part for p, part in enumerate(by_pass) if p != phase]) < usual[phase]
-    return phase if min(above.mean(), below.mean()) >= LONGEST else None
+    return phase if min(above.mean(), below.mean()) >= rule.last_pass_longest else None
 
 
 def _joined(clock: StepClock, number: Int64, passes: int, phase: int) -> StepClock:

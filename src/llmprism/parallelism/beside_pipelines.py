@@ -10,7 +10,6 @@ reduce the other, and so are all hops of the same bytes in one group.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,43 +18,18 @@ from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
 from llmprism.parallelism.link_evidence import pooled
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["MIN_SHARE", "SAME_BYTES", "beside_pipelines", "enough", "rows_of_pairs"]
-
-MIN_SHARE: Final = 0.01
-"""Share of a pair's bytes in the passes that is sent in their forward-only part: one micro-batch of many is enough."""
-
-MIN_STEPS: Final = 0.5
-"""Share of the steps in which it shows: set-up traffic and prefetching do not come every time."""
-
-
-MIDDLE: Final = 0.15
-"""Share of its bytes in the passes that a pair sends in their middle half: what every pass needs is sent throughout,
-what a step needs once (parameters after the optimizer) at its beginning."""
-
-LEAST: Final = 0.005
-"""Share of a pair's bytes that is sent in the passes at least: gradients may be hundreds of times as large as what the
-passes exchange, but strays and heartbeats are smaller still."""
-
-IN_STAGES: Final = 0.5
-"""Share of the groups of one shape in which an exchange shows, from which all of them exchange."""
-
-SAME_BYTES: Final = 0.08
-"""Difference of the logarithms of the bytes per step within which two hops do the same: those of one ring."""
-
-PLACES: Final = 32
-"""Places of a member's passes that are told apart: as many as passes of sixteen micro-batches."""
-
-THROUGHOUT: Final = 0.5
-"""Places that a collective of every pass is spread over, relative to the pipelines' own messages."""
+__all__ = ["beside_pipelines", "enough", "rows_of_pairs"]
 
 
 def beside_pipelines(
-    transfers: TransferTable, asked: Int64, forward: list[tuple[int, int]], clock: StepClock
+    transfers: TransferTable, asked: Int64, forward: list[tuple[int, int]], clock: StepClock, rules: LayoutRules = RULES
 ) -> tuple[Bool, Float64, Bool]:
     """Pairs that are busy in the forward-only time of their senders and throughout the passes, their share of bytes
     after the last pipeline message, and the rows of these."""
+    rule = rules.exchanges
     steps = clock.boundary_ns.size - 1
     inside = np.zeros(transfers.pair_count, dtype=np.bool_)
     share = np.zeros(transfers.pair_count)
@@ -78,16 +52,18 @@ def beside_pipelines(
     total = np.maximum(np.bincount(link, size, minlength=links), 1.0)
     length = end - begin
     middle = (start > begin + length // 4) & (start < begin + length - length // 4)
-    component, hops = _hops(transfers, asked, link_of, total)
+    component, hops = _hops(transfers, asked, link_of, total, rules)
     sent_early = np.bincount(link[early], size[early], minlength=links)
     seen = np.bincount(np.unique(link[early] * steps + step[early]) // steps, minlength=links)
     in_passes = np.maximum(np.bincount(link[~late], size[~late], minlength=links), 1.0)
-    busy = enough(np.ones(links), pooled(sent_early / in_passes, hops), pooled(seen.astype(np.float64), hops), steps)
-    busy &= pooled(np.bincount(link[middle], size[middle], minlength=links) / in_passes, hops) >= MIDDLE
-    busy &= pooled(in_passes / total, hops) >= LEAST
-    usual = float(np.median(_places(transfers, every, first, last, clock)))
-    busy &= pooled(_places(transfers, asked, first, last, clock), hops) >= THROUGHOUT * usual
-    busy = _in_all_stages(busy, component, hops)
+    busy = enough(
+        np.ones(links), pooled(sent_early / in_passes, hops), pooled(seen.astype(np.float64), hops), steps, rules
+    )
+    busy &= pooled(np.bincount(link[middle], size[middle], minlength=links) / in_passes, hops) >= rule.middle_share
+    busy &= pooled(in_passes / total, hops) >= rule.share_in_passes
+    usual = float(np.median(_places(transfers, every, first, last, clock, rules)))
+    busy &= pooled(_places(transfers, asked, first, last, clock, rules), hops) >= rule.spread_over_passes * usual
+    busy = _in_all_stages(busy, component, hops, rules)
     inside[asked] = busy[link_of]
     late_share = np.bincount(link[late], size[late], minlength=links) / total
     share[asked] = np.where(busy[link_of], late_share[link_of], 0.0)
@@ -103,7 +79,7 @@ def _links(transfers: TransferTable, asked: Int64) -> Int64:
     return number
 
 
-def _in_all_stages(busy: Bool, component: Int64, hops: Int64) -> Bool:
+def _in_all_stages(busy: Bool, component: Int64, hops: Int64, rules: LayoutRules) -> Bool:
     """What the passes exchange in half of the groups of one shape, they exchange in all; in fewer, nowhere.
 
     Only groups all of whose hops carry the same are asked: where some take part and others do not, each has shown it.
@@ -114,11 +90,13 @@ def _in_all_stages(busy: Bool, component: Int64, hops: Int64) -> Bool:
     result = busy.copy()
     for links in np.unique(size[sharing & (sorts == 1)]):
         alike = (size == links) & (sorts == 1)
-        result[alike[component]] = sharing[alike].mean() >= IN_STAGES
+        result[alike[component]] = sharing[alike].mean() >= rules.exchanges.groups_exchanging
     return result
 
 
-def _hops(transfers: TransferTable, asked: Int64, link_of: Int64, total: Float64) -> tuple[Int64, Int64]:
+def _hops(
+    transfers: TransferTable, asked: Int64, link_of: Int64, total: Float64, rules: LayoutRules
+) -> tuple[Int64, Int64]:
     """For each link the number of its component, and of the hops that do the same: of the same bytes, in the same
     component."""
     label = component_labels(len(transfers.addresses), transfers.pair_src[asked], transfers.pair_dst[asked])
@@ -126,15 +104,18 @@ def _hops(transfers: TransferTable, asked: Int64, link_of: Int64, total: Float64
     component[link_of] = label[transfers.pair_src[asked]]
     level = np.log(total)
     order = np.lexsort((level, component))
-    new = (np.diff(component[order]) != 0) | (np.diff(level[order]) > SAME_BYTES)
+    new = (np.diff(component[order]) != 0) | (np.diff(level[order]) > rules.exchanges.same_hop)
     number = np.zeros(total.size, dtype=np.int64)
     number[order] = np.concatenate([[0], np.cumsum(new)])
     return component, number
 
 
-def _places(transfers: TransferTable, pairs: Int64, first: _Times, last: _Times, clock: StepClock) -> Float64:
+def _places(
+    transfers: TransferTable, pairs: Int64, first: _Times, last: _Times, clock: StepClock, rules: LayoutRules
+) -> Float64:
     """Over how many places of its sender's passes each link of these pairs spreads its bytes (the exponential of their
     entropy); what follows the passes does not count."""
+    rule = rules.exchanges
     rows, pair = rows_of_pairs(transfers, pairs)
     link = _links(transfers, pairs)
     start = transfers.start_ns[rows]
@@ -142,9 +123,11 @@ def _places(transfers: TransferTable, pairs: Int64, first: _Times, last: _Times,
     node = transfers.pair_src[pairs][pair]
     begin, end = first.at(node, np.maximum(step, 0)), last.at(node, np.maximum(step, 0))
     known = (step >= 0) & (start >= begin) & (start < end)
-    place = (start[known] - begin[known]) * PLACES // np.maximum(end[known] - begin[known], 1)
-    key = link[pair[known]] * PLACES + place.clip(0, PLACES - 1)
-    sent = np.bincount(key, transfers.bytes[rows][known], minlength=(int(link.max()) + 1) * PLACES).reshape(-1, PLACES)
+    place = (start[known] - begin[known]) * rule.pass_places // np.maximum(end[known] - begin[known], 1)
+    key = link[pair[known]] * rule.pass_places + place.clip(0, rule.pass_places - 1)
+    sent = np.bincount(key, transfers.bytes[rows][known], minlength=(int(link.max()) + 1) * rule.pass_places).reshape(
+        -1, rule.pass_places
+    )
     part = sent / np.maximum(sent.sum(axis=1, keepdims=True), 1.0)
     spread: Float64 = np.exp(-(part * np.log(np.maximum(part, 1e-12))).sum(axis=1))
     return spread
@@ -156,9 +139,11 @@ def rows_of_pairs(transfers: TransferTable, asked: Int64) -> tuple[Int64, Int64]
     return ranges(first, last), np.repeat(np.arange(asked.size), last - first)
 
 
-def enough(total: Float64, early: Float64, seen: Int64 | Float64, steps: int) -> Bool:
+def enough(total: Float64, early: Float64, seen: Int64 | Float64, steps: int, rules: LayoutRules = RULES) -> Bool:
     """Per pair or link: are the early bytes enough of all, and seen in enough of the steps?"""
-    result: Bool = (early / np.maximum(total, 1.0) >= MIN_SHARE) & (seen >= MIN_STEPS * steps)
+    result: Bool = (early / np.maximum(total, 1.0) >= rules.exchanges.forward_share) & (
+        seen >= rules.exchanges.forward_steps * steps
+    )
     return result
 
 

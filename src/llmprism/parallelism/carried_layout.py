@@ -25,21 +25,10 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, PairKind
 from llmprism.parallelism.features import pair_features
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.step_ends import step_ends
 
 __all__ = ["LayoutPattern", "carried_layout", "layout_pattern"]
-
-MOST_SLACK: Final = 0.25
-"""Share of a step's bytes that may be missing when a pair is done with it, at most."""
-
-ANCHORS: Final = 3
-"""Step ends of a window from which all others of it must follow before its pattern is believed."""
-
-LEAST_STEPS: Final = 8
-"""Steps that must show the pattern before it is believed."""
-
-PACING_BYTES: Final = 0.25
-"""Share of the job's bytes on pairs that send the same in every step."""
 
 _SIZE_BITS: Final = 42
 """Bits for the bytes of a transfer beside the number of its pair: 4 TB."""
@@ -67,16 +56,16 @@ class LayoutPattern:
     found_ns: int
 
 
-def layout_pattern(job: Job, layout: JobLayout, found_ns: int) -> LayoutPattern | None:
+def layout_pattern(job: Job, layout: JobLayout, found_ns: int, rules: LayoutRules = RULES) -> LayoutPattern | None:
     """The pattern behind this layout; None where the two rules do not give it back."""
     clock, transfers = layout.clock, job.transfers
-    if clock is None or clock.steps < LEAST_STEPS or not transfers.start_ns.size:
+    if clock is None or clock.steps < rules.carrying.least_steps or not transfers.start_ns.size:
         return None
     if not clock.regular[1:].all():
         return None
     pairs = np.flatnonzero(_with_messages(transfers))
-    step_bytes, slack = _pacing(transfers, pairs, clock)
-    if transfers.pair_bytes[pairs[step_bytes > 0]].sum() < PACING_BYTES * transfers.bytes.sum():
+    step_bytes, slack = _pacing(transfers, pairs, clock, rules)
+    if transfers.pair_bytes[pairs[step_bytes > 0]].sum() < rules.carrying.pacing_bytes * transfers.bytes.sum():
         return None
     size_key, size_kind = _sizes(transfers, layout)
     pattern = LayoutPattern(
@@ -91,10 +80,12 @@ def layout_pattern(job: Job, layout: JobLayout, found_ns: int) -> LayoutPattern 
         clock,
         found_ns,
     )
-    return pattern if _gives_back(pattern, job, layout) else None
+    return pattern if _gives_back(pattern, job, layout, rules) else None
 
 
-def carried_layout(pattern: LayoutPattern, job: Job) -> tuple[JobLayout, LayoutPattern] | None:
+def carried_layout(
+    pattern: LayoutPattern, job: Job, rules: LayoutRules = RULES
+) -> tuple[JobLayout, LayoutPattern] | None:
     """The layout of the same job in a later window, and the pattern with the clock up to its end; None where the job
     does not go on as before."""
     transfers = job.transfers
@@ -103,14 +94,14 @@ def carried_layout(pattern: LayoutPattern, job: Job) -> tuple[JobLayout, LayoutP
     pairs = np.flatnonzero(_with_messages(transfers))
     if not np.array_equal(_keys(job)[pairs], pattern.key):
         return None
-    counted = _counted(pattern, transfers, pairs)
+    counted = _counted(pattern, transfers, pairs, rules)
     if counted is None:
         return None
     members, layout = np.array(job.members, dtype=np.int32), pattern.layout
     groups = tuple(Group(group.kind, _ids(members, group.members), group.ring) for group in layout.groups)
     pipelines = tuple(_ids(members, pipeline) for pipeline in layout.pipelines)
     kinds = _kinds(pattern, job)
-    clock = _clock(job, counted, groups, pipelines, kinds)
+    clock = _clock(job, counted, groups, pipelines, kinds, rules)
     if abs(clock.steps - counted.steps) > 1 or clock is counted:
         return None
     pairs_of = replace(layout.pairs, src=members[layout.pairs.src], dst=members[layout.pairs.dst])
@@ -167,7 +158,7 @@ def _rows_by(transfers: TransferTable, pairs: Int64, when_ns: Int64) -> Int64:
     return rows
 
 
-def _pacing(transfers: TransferTable, pairs: Int64, clock: StepClock) -> tuple[Int64, Int64]:
+def _pacing(transfers: TransferTable, pairs: Int64, clock: StepClock, rules: LayoutRules) -> tuple[Int64, Int64]:
     """What each pair sends in every step, and how many bytes of that may be missing when it is done: half of the
     message that it ends the step with. Zeros where a pair does not send the same in every step."""
     rows = _rows_by(transfers, pairs, clock.boundary_ns[1:])
@@ -175,7 +166,7 @@ def _pacing(transfers: TransferTable, pairs: Int64, clock: StepClock) -> tuple[I
     sent = np.diff(so_far[rows], axis=1)
     usual = np.median(sent, axis=1).astype(np.int64)
     last = np.median(transfers.bytes[np.maximum(rows[:, 1:] - 1, 0)], axis=1)
-    slack = np.minimum(last / 2, MOST_SLACK * usual).astype(np.int64)
+    slack = np.minimum(last / 2, rules.carrying.most_slack * usual).astype(np.int64)
     exact = (usual >= MESSAGE_FLOOR_BYTES) & (np.abs(sent - usual[:, None]) < slack[:, None]).all(axis=1)
     return np.where(exact, usual, 0), np.where(exact, slack, 0)
 
@@ -198,7 +189,7 @@ def _ends_after(transfers: TransferTable, pairs: Int64, pattern: LayoutPattern, 
     return np.array(ends, dtype=np.int64) if (ahead < 2 * step).all() else None
 
 
-def _counted(pattern: LayoutPattern, transfers: TransferTable, pairs: Int64) -> StepClock | None:
+def _counted(pattern: LayoutPattern, transfers: TransferTable, pairs: Int64, rules: LayoutRules) -> StepClock | None:
     """The steps in the new window: the known ends that lie in it, and about where those that follow are. None where no
     end is known in it, or a pair does not keep to its bytes."""
     kept = np.flatnonzero(pattern.clock.boundary_ns > int(transfers.end_ns.min()))
@@ -209,20 +200,20 @@ def _counted(pattern: LayoutPattern, transfers: TransferTable, pairs: Int64) -> 
     if ends is None or (np.diff(ends, prepend=known[-1]) <= 0).any():
         return None
     regular = np.concatenate([pattern.clock.regular[kept[:-1]], np.ones(ends.size, dtype=np.bool_)])
-    if regular.sum() < LEAST_STEPS:
+    if regular.sum() < rules.carrying.least_steps:
         return None
     return StepClock(np.concatenate([known, ends]), regular, pattern.clock.dominance)
 
 
 def _clock(job: Job, counted: StepClock, groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ...],
-           transfer_kind: Int8) -> StepClock:  # fmt: skip
+           transfer_kind: Int8, rules: LayoutRules) -> StepClock:  # fmt: skip
     """The ends of the steps that were counted, found as in the first place."""
     transfers = job.transfers
     other = np.zeros(transfers.pair_count, dtype=np.bool_)
     other[transfers.pair_of_row[transfer_kind == PairKind.OTHER]] = True
     gradient = tuple(group for group in groups if group.kind is PairKind.DP)
-    features = pair_features(transfers, counted)
-    return step_ends(replace(job, clock=counted), gradient, _stage_links(transfers, pipelines), features, other)
+    features = pair_features(transfers, counted, rules)
+    return step_ends(replace(job, clock=counted), gradient, _stage_links(transfers, pipelines), features, other, rules)
 
 
 def _stage_links(transfers: TransferTable, pipelines: tuple[tuple[int, ...], ...]) -> list[tuple[int, int]]:
@@ -265,12 +256,14 @@ def _kinds(pattern: LayoutPattern, job: Job) -> Int8:
     return np.where(known & (up_fits | down_fits), pattern.size_kind[nearest], 0).astype(np.int8)
 
 
-def _gives_back(pattern: LayoutPattern, job: Job, layout: JobLayout) -> bool:
+def _gives_back(pattern: LayoutPattern, job: Job, layout: JobLayout, rules: LayoutRules) -> bool:
     """Do the rules give all kinds of the window itself, and all step ends from the first ones?"""
     assert layout.clock is not None  # noqa: S101 - asked by the caller
     known = layout.clock
-    early = StepClock(known.boundary_ns[:ANCHORS], known.regular[: ANCHORS - 1], known.dominance)
-    found = carried_layout(replace(pattern, clock=early), job)
+    early = StepClock(
+        known.boundary_ns[: rules.carrying.anchors], known.regular[: rules.carrying.anchors - 1], known.dominance
+    )
+    found = carried_layout(replace(pattern, clock=early), job, rules)
     if found is None or found[0].clock is None:
         return False
     clock = found[0].clock

@@ -14,36 +14,16 @@ others, none of these links is a pipeline's.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.link_evidence import step_bytes
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["Amounts", "amounts_of", "branching_links", "channel_links"]
-
-SAME: Final = 0.01
-"""Share of its bytes per step within which an amount equals another one, or a multiple of it. Gradients and activations
-meet it by chance once in some hundred jobs."""
-
-BLURRED: Final = 0.04
-"""The same at most, where bytes vary from step to step: where the clock is a little off, a few percent of a step fall
-into the next one."""
-
-SPREADS: Final = 2.0
-"""Median deviations of a pair's bytes per step by which the amount of a step may be off."""
-
-MOST_RINGS: Final = 4
-"""Rings of different orders over one link; libraries use two or four orders."""
-
-LEAST_RINGS: Final = 3
-"""Rings of one group from which its links are looked at: one or two of them close by themselves."""
-
-MOST_AMOUNTS: Final = 32
-"""Amounts that are tried as those of one ring, the most frequent ones first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,42 +35,45 @@ class Amounts:
     error: Float64
 
 
-def amounts_of(links: Links, features: PairFeatures) -> Amounts:
+def amounts_of(links: Links, features: PairFeatures, rules: LayoutRules = RULES) -> Amounts:
+    rule = rules.kinds
     spread = np.zeros(links.low.size)
     for side in (links.there, links.back):
         spread = np.maximum(spread, np.where(side >= 0, features.step_spread[side], 0.0))
     there, back = step_bytes(features, links.there), step_bytes(features, links.back)
-    return Amounts(there, back, np.clip(SPREADS * spread, SAME, BLURRED))
+    return Amounts(there, back, np.clip(rule.amount_spreads * spread, rule.same_amount, rule.blurred_amount))
 
 
-def channel_links(links: Links, amounts: Amounts) -> Bool:
+def channel_links(links: Links, amounts: Amounts, rules: LayoutRules = RULES) -> Bool:
     """Links of groups that rings in several orders explain."""
     found = np.zeros(links.low.size, dtype=np.bool_)
     _, low, high = links.numbered_ends()
-    for one in _frequent(np.concatenate([amounts.there, amounts.back])):
+    for one in _frequent(np.concatenate([amounts.there, amounts.back]), rules):
         there, back = np.rint(amounts.there / one), np.rint(amounts.back / one)
         fits = np.maximum(there, back) >= 1
         for times, size in ((there, amounts.there), (back, amounts.back)):
-            fits &= (np.abs(size - times * one) <= amounts.error * np.maximum(times, 1.0) * one) & (times <= MOST_RINGS)
+            fits &= (np.abs(size - times * one) <= amounts.error * np.maximum(times, 1.0) * one) & (
+                times <= rules.kinds.most_orders
+            )
         own = np.flatnonzero(fits)
-        if own.size >= LEAST_RINGS and not found[own].all():
-            found[own] |= _balanced(low[own], high[own], there[own], back[own])
+        if own.size >= rules.kinds.least_rings and not found[own].all():
+            found[own] |= _balanced(low[own], high[own], there[own], back[own], rules)
     return found
 
 
-def _frequent(amount: Float64) -> Float64:
+def _frequent(amount: Float64, rules: LayoutRules) -> Float64:
     """The amounts that occur several times."""
     ordered = np.sort(amount[amount > 1.0])
     if not ordered.size:
         return ordered
-    first = np.concatenate([[0], np.flatnonzero(np.diff(np.log(ordered)) > SAME) + 1])
+    first = np.concatenate([[0], np.flatnonzero(np.diff(np.log(ordered)) > rules.kinds.same_amount) + 1])
     size = np.diff(np.append(first, ordered.size))
-    often = np.argsort(-size, kind="stable")[:MOST_AMOUNTS]
+    often = np.argsort(-size, kind="stable")[: rules.kinds.most_amounts]
     often = often[size[often] > 1]
     return np.array([np.median(ordered[first[k] : first[k] + size[k]]) for k in often])
 
 
-def _balanced(low: Int64, high: Int64, there: Float64, back: Float64) -> Bool:
+def _balanced(low: Int64, high: Int64, there: Float64, back: Float64, rules: LayoutRules) -> Bool:
     """Links of the components in which everybody sends and receives the same number of rings, three and more, no link
     carries more than that in both directions together, and no sort of links could be a pipeline's."""
     members = int(max(low.max(), high.max())) + 1
@@ -102,7 +85,7 @@ def _balanced(low: Int64, high: Int64, there: Float64, back: Float64) -> Bool:
         np.minimum.at(least, label, count)
         np.maximum.at(most, label, count)
     np.maximum.at(most, label[low], there + back)
-    even = (least == most) & (least >= LEAST_RINGS)
+    even = (least == most) & (least >= rules.kinds.least_rings)
     for times in np.unique(there[there == back]):
         even[_pipelines_between(low, high, (there == times) & (back == times), label)] = False
     result: Bool = even[label[low]]

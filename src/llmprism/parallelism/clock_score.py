@@ -18,41 +18,14 @@ between ticks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Float64
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = ["Pauses", "pauses_of", "price_of", "sent_by_ticks"]
-
-LEAST_PAUSE_NS: Final = 10_000
-"""Shorter pauses are not told apart: a collector's time stamps and a NIC's scheduling are no finer."""
-
-PLACES_PER_PAUSE: Final = 2.0
-"""Places distinguished for each pause that a step has: enough to keep neighbours apart, few enough to meet again."""
-
-MOST_PLACES: Final = 2048
-"""Places of one pair at most."""
-
-EXACT: Final = 1e-3
-"""Relative variation of a step's bytes below which they are the same (0.02-0.15 % in real captures)."""
-
-OUTER: Final = 0.2
-"""Share of the steps on either side that may carry anything: faults, checkpoints, cut windows."""
-
-ABSENT: Final = 0.2
-"""Share of its mean below which a pair sends next to nothing in a step..."""
-
-OFTEN_ABSENT: Final = 0.3
-"""...and share of the steps in which it does so, from which its bytes do not repeat with the clock at all."""
-
-WIDTH: Final = 8.0
-"""Range of a pair's pauses in units of their median deviation."""
-
-BLUR_BITS: Final = 0.05
-"""Resolution of the logarithm of a pause; keeps pauses that are all alike from being worth everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +44,7 @@ class Pauses:
         return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
 
 
-def pauses_of(transfers: TransferTable, pairs: Int64) -> Pauses:
+def pauses_of(transfers: TransferTable, pairs: Int64, rules: LayoutRules = RULES) -> Pauses:
     """The pauses between the messages of these pairs; control messages break none."""
     rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
     pair = np.repeat(np.arange(pairs.size), transfers.pair_offsets[pairs + 1] - transfers.pair_offsets[pairs])
@@ -80,7 +53,7 @@ def pauses_of(transfers: TransferTable, pairs: Int64) -> Pauses:
     offsets = np.searchsorted(pair, np.arange(pairs.size + 1))
     start, end = transfers.start_ns[rows], transfers.end_ns[rows]
     pause = np.full(rows.size, np.nan)
-    gap = np.maximum(start[1:] - end[:-1], LEAST_PAUSE_NS).astype(np.float64)
+    gap = np.maximum(start[1:] - end[:-1], rules.clock.least_pause_ns).astype(np.float64)
     pause[1:] = np.where(pair[1:] == pair[:-1], np.log2(gap), np.nan)
     sent = np.concatenate([[0], np.cumsum(transfers.bytes[rows])])
     first = sent[offsets[:-1]]
@@ -97,23 +70,26 @@ class _Priced:
     variation: Float64
 
 
-def price_of(pauses: Pauses, clocks: list[Int64], window: tuple[int, int]) -> Float64:
+def price_of(pauses: Pauses, clocks: list[Int64], window: tuple[int, int], rules: LayoutRules = RULES) -> Float64:
     """Bits per pause that the job costs under each clock (the times of its ticks); the cheapest explains it best.
 
     `window` is the time in which all of them are judged.
     """
-    priced = [_price(pauses, ticks, window) for ticks in clocks]
+    priced = [_price(pauses, ticks, window, rules) for ticks in clocks]
     root_period = np.array([one.root_period for one in priced])[:, None]
     variation = np.array([one.variation for one in priced])
     noise = (variation * root_period).min(axis=0)
-    beyond = np.log2(np.maximum(variation, EXACT) / np.maximum(noise / root_period, EXACT))
+    beyond = np.log2(
+        np.maximum(variation, rules.clock.exact_bytes) / np.maximum(noise / root_period, rules.clock.exact_bytes)
+    )
     steps = np.array([one.steps for one in priced])
     bits = np.array([one.pause_bits for one in priced]) + steps * beyond.sum(axis=1)
     result: Float64 = bits / max(int(np.isfinite(pauses.pause).sum()), 1)
     return result
 
 
-def _price(pauses: Pauses, ticks: Int64, window: tuple[int, int]) -> _Priced:
+def _price(pauses: Pauses, ticks: Int64, window: tuple[int, int], rules: LayoutRules) -> _Priced:
+    rule = rules.clock
     pairs, steps = pauses.offsets.size - 1, ticks.size - 1
     pair = pauses.pair
     sent = sent_by_ticks(pauses, ticks)
@@ -124,20 +100,20 @@ def _price(pauses: Pauses, ticks: Int64, window: tuple[int, int]) -> _Priced:
     own, at, pause = pair[inside], step[inside], pauses.pause[inside]
     place = (pauses.sent[inside] - sent[own, at]) / np.maximum(step_bytes[own, at], 1.0)
     count = np.bincount(own, minlength=pairs)
-    places = np.clip(PLACES_PER_PAUSE * count / max(steps, 1), 1.0, MOST_PLACES).astype(np.int64)
-    cell = own * MOST_PLACES + np.floor(place * places[own] + 0.5).astype(np.int64) % places[own]
-    bits = _code_length(pause, cell, own, count)
+    places = np.clip(rule.places_per_pause * count / max(steps, 1), 1.0, rule.most_places).astype(np.int64)
+    cell = own * rule.most_places + np.floor(place * places[own] + 0.5).astype(np.int64) % places[own]
+    bits = _code_length(pause, cell, own, count, rules)
     outside = judged & ~inside
     bits += _code_length(
-        pauses.pause[outside], pair[outside], pair[outside], np.bincount(pair[outside], minlength=pairs)
+        pauses.pause[outside], pair[outside], pair[outside], np.bincount(pair[outside], minlength=pairs), rules
     )
     whole = (ticks[:-1] >= window[0]) & (ticks[1:] <= window[1])
     amount = step_bytes[:, whole]
     period = float(np.median(np.diff(ticks)[whole])) if whole.any() else 1.0
-    return _Priced(bits, int(whole.sum()), float(np.sqrt(max(period, 1.0))), _variation(amount))
+    return _Priced(bits, int(whole.sum()), float(np.sqrt(max(period, 1.0))), _variation(amount, rules))
 
 
-def _variation(amount: Float64) -> Float64:
+def _variation(amount: Float64, rules: LayoutRules) -> Float64:
     """Half the distance between the outer parts of each pair's bytes in the steps, relative to their mean.
 
     Not the median deviation: of two kinds of steps in turn the more frequent one would have none.
@@ -145,17 +121,18 @@ def _variation(amount: Float64) -> Float64:
     if not amount.shape[1]:
         return np.ones(amount.shape[0])
     mean = np.maximum(amount.mean(axis=1), 1.0)
-    low, high = np.quantile(amount, [OUTER, 1.0 - OUTER], axis=1)
-    absent = (amount < ABSENT * mean[:, None]).mean(axis=1)
-    return np.where(absent >= OFTEN_ABSENT, 1.0, (high - low) / 2.0 / mean)
+    low, high = np.quantile(amount, [rules.clock.outer_steps, 1.0 - rules.clock.outer_steps], axis=1)
+    absent = (amount < rules.clock.absent_share * mean[:, None]).mean(axis=1)
+    return np.where(absent >= rules.clock.often_absent, 1.0, (high - low) / 2.0 / mean)
 
 
-def _code_length(pause: Float64, cell: Int64, pair: Int64, count: Int64) -> float:
+def _code_length(pause: Float64, cell: Int64, pair: Int64, count: Int64, rules: LayoutRules) -> float:
     """Bits of the pauses, each pair with its own spread around the medians of its cells, and of these medians.
 
     Deviations have heavy tails (a Cauchy distribution): one stall must not outweigh a hundred steps. A median costs
     what it takes to say where among all pauses of the pair it lies. The pauses of a pair follow each other.
     """
+    rule = rules.clock
     if not pause.size:
         return 0.0
     pairs, bounds = count.size, np.concatenate([[0], np.cumsum(count)])
@@ -166,10 +143,12 @@ def _code_length(pause: Float64, cell: Int64, pair: Int64, count: Int64) -> floa
     usual = _middle(np.abs(pause - middle[pair]), bounds, upper=True)
     used = np.bincount(pair_of_cell, minlength=pairs)
     free = np.maximum(count - used, 1)
-    spread = _middle(np.abs(deviation), bounds, upper=True) * count / free + BLUR_BITS
-    scale = np.minimum(spread, usual + BLUR_BITS)
+    spread = _middle(np.abs(deviation), bounds, upper=True) * count / free + rule.pause_resolution_bits
+    scale = np.minimum(spread, usual + rule.pause_resolution_bits)
     bits = np.log2(scale)[pair] + np.log2(1.0 + (deviation / scale[pair]) ** 2)
-    price = np.log2(2.0 + WIDTH * (usual + BLUR_BITS) / scale)[pair_of_cell] + 0.5 * np.log2(size)
+    price = np.log2(2.0 + rule.pause_range * (usual + rule.pause_resolution_bits) / scale)[
+        pair_of_cell
+    ] + 0.5 * np.log2(size)
     return float(bits.sum() + price.sum())
 
 

@@ -10,8 +10,6 @@ tensor rank; the lanes of a server are matched in the order of its NICs.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Bool
@@ -19,15 +17,13 @@ from llmprism.model.flows import Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.pair_ends import natural_order
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["context_lanes"]
 
-MIN_LANES: Final = 2
-"""Lanes from which hops are contexts': a single one may be the ring of one tensor-parallel group."""
 
-
-def context_lanes(job: Job, tensor: Bool) -> tuple[Group, ...]:
+def context_lanes(job: Job, tensor: Bool, rules: LayoutRules = RULES) -> tuple[Group, ...]:
     """The rings, if the pairs taken for tensor parallelism are lanes of contexts; none otherwise."""
     pairs = np.flatnonzero(tensor)
     place = dict(zip(job.members, job.places, strict=False))
@@ -40,7 +36,11 @@ def context_lanes(job: Job, tensor: Bool) -> tuple[Group, ...]:
     for server in sorted(set(servers)):
         own = members[[name == server for name in servers]]
         senders, receivers = _in_order(job, own, src), _in_order(job, own, dst)
-        if len(senders) < MIN_LANES or len(senders) != len(receivers) or set(senders) & set(receivers):
+        if (
+            len(senders) < rules.exchanges.least_lanes
+            or len(senders) != len(receivers)
+            or set(senders) & set(receivers)
+        ):
             return ()
         joints += zip(receivers, senders, strict=True)
     left = np.concatenate([src, [a for a, _ in joints]]).astype(np.int64)

@@ -7,28 +7,18 @@ So pairs that are silent for several steps while most are not leave the counting
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Bool
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = ["without_dark_pairs"]
 
-DARK_STEPS: Final = 3.0
-"""Steps of silence that no pair of a running job keeps."""
 
-OFTEN: Final = 0.5
-"""Messages per step from which a pair's silence says anything: others send only now and then."""
-
-MOST: Final = 0.6
-"""Share of the pairs that must be free of such silences: a pause of the whole job darkens no exporter."""
-
-
-def without_dark_pairs(transfers: TransferTable, pairs: Bool, clock: StepClock) -> Bool:
+def without_dark_pairs(transfers: TransferTable, pairs: Bool, clock: StepClock, rules: LayoutRules = RULES) -> Bool:
     """Those of the pairs that were seen throughout; all where too few were."""
     if not clock.steps:
         return pairs
@@ -37,9 +27,11 @@ def without_dark_pairs(transfers: TransferTable, pairs: Bool, clock: StepClock) 
         transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes, pairs, stepping_ns,
         MESSAGE_FLOOR_BYTES,
     )  # fmt: skip
-    dark = (silence_ns > DARK_STEPS * clock.period_ns) & (messages >= OFTEN * clock.steps)
+    dark = (silence_ns > rules.ends.dark_steps * clock.period_ns) & (
+        messages >= rules.ends.messages_per_step * clock.steps
+    )
     steady: Bool = pairs & ~dark
-    return steady if dark.any() and steady.sum() >= MOST * pairs.sum() else pairs
+    return steady if dark.any() and steady.sum() >= rules.ends.lit_pairs * pairs.sum() else pairs
 
 
 @kernel

@@ -10,19 +10,16 @@ longest rest low is the first stage.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Float64
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.order import stable_order
 
 __all__ = ["in_stage_order"]
-
-BAND: Final = 0.2
-"""Share of the balance's range (over one step) that counts as resting at its lowest or highest."""
 
 
 def in_stage_order(
@@ -31,6 +28,7 @@ def in_stage_order(
     pair_of: dict[tuple[int, int], int],
     side_of: dict[int, str],
     boundary_ns: Int64,
+    rules: LayoutRules = RULES,
     *,
     ring: bool = False,
 ) -> tuple[tuple[int, ...], ...]:
@@ -42,7 +40,7 @@ def in_stage_order(
     votes: dict[tuple[str, str], float] = {}
     turned = [_turned(path, side_of) for path in paths]
     for path in turned:
-        low, high = _path_rests(transfers, path, pair_of, boundary_ns, ring=ring)
+        low, high = _path_rests(transfers, path, pair_of, boundary_ns, rules, ring=ring)
         sides = _sides(path, side_of)
         votes[sides] = votes.get(sides, 0.0) + (low - high) / max(low + high, 1e-12)
     return tuple(sorted(path if votes[_sides(path, side_of)] >= 0 else path[::-1] for path in turned))
@@ -63,16 +61,19 @@ def _path_rests(
     path: tuple[int, ...],
     pair_of: dict[tuple[int, int], int],
     boundary_ns: Int64,
+    rules: LayoutRules,
     *,
     ring: bool,
 ) -> tuple[float, float]:
     links = list(pairwise((*path, path[0]) if ring else path))
     along = [pair_of[link] for link in links if link in pair_of]
     against = [pair_of[late, early] for early, late in links if (late, early) in pair_of]
-    return _rests(transfers, along, against, boundary_ns)
+    return _rests(transfers, along, against, boundary_ns, rules)
 
 
-def _rests(transfers: TransferTable, along: list[int], against: list[int], boundary_ns: Int64) -> tuple[float, float]:
+def _rests(
+    transfers: TransferTable, along: list[int], against: list[int], boundary_ns: Int64, rules: LayoutRules
+) -> tuple[float, float]:
     """Longest time in a step that the balance rests at its lowest and at its highest; medians over the steps."""
     pairs = np.array([*along, *against], dtype=np.int64)
     first, after = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
@@ -81,12 +82,12 @@ def _rests(transfers: TransferTable, along: list[int], against: list[int], bound
     rows, sign = rows[message], sign[message]
     when, signed = transfers.end_ns[rows], sign * transfers.bytes[rows]
     order = stable_order(when)
-    low, high = _longest_rests(when[order], signed[order], boundary_ns)
+    low, high = _longest_rests(when[order], signed[order], boundary_ns, rules.stages.resting_band)
     return (float(np.median(low)), float(np.median(high))) if low.size else (0.0, 0.0)
 
 
 @kernel
-def _longest_rests(when: Int64, signed: Int64, boundary: Int64) -> tuple[Float64, Float64]:
+def _longest_rests(when: Int64, signed: Int64, boundary: Int64, band: float) -> tuple[Float64, Float64]:
     """Longest rests of the balance of signed bytes in the lowest and in the highest band, for each step that has any.
 
     `when` ascends. A rest goes on until the next message, be it of the next step; what lies outside all steps is cut.
@@ -105,9 +106,9 @@ def _longest_rests(when: Int64, signed: Int64, boundary: Int64) -> tuple[Float64
         for i in range(first, last):
             level = (balance[i] - lowest) / max(highest - lowest, 1)
             stay = when[i + 1] - when[i] if i + 1 < end else 0
-            if level <= BAND:
+            if level <= band:
                 low[count] = max(low[count], stay)
-            if level >= 1.0 - BAND:
+            if level >= 1.0 - band:
                 high[count] = max(high[count], stay)
         first, count = last, count + 1
     return low[:count], high[:count]

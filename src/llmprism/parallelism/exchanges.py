@@ -13,7 +13,6 @@ that take one member from each exchange. Where neither shows, contexts are the s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -24,25 +23,10 @@ from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.channels import amounts_of, channel_links
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.open_rings import shared_hops
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["Exchanges", "find_exchanges", "no_exchanges", "reduced_apart", "routed"]
-
-NEAR: Final = 0.01
-"""Share of a step by which a transfer of the ring may be apart from those of the next hop."""
-
-UNEVEN: Final = 0.004
-"""Median deviation from step to step of what goes there less what comes back, as a share of it, from which tokens are
-routed: contexts stay below 0.0003 where a collector loses nothing..."""
-
-UNEVEN_NOISE: Final = 4.0
-"""...and below this many times the same of two hops of the ring itself."""
-
-ASKED: Final = 16
-"""Links that show how much even traffic varies: a median needs no more."""
-
-COVERED: Final = 0.9
-"""Share of the members whose expert gradients must show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +54,17 @@ def no_exchanges(transfers: TransferTable) -> Exchanges:
 
 
 def find_exchanges(
-    transfers: TransferTable, links: Links, features: PairFeatures, one_way: Bool, clock: StepClock
+    transfers: TransferTable,
+    links: Links,
+    features: PairFeatures,
+    one_way: Bool,
+    clock: StepClock,
+    rules: LayoutRules = RULES,
 ) -> Exchanges:
     nothing = no_exchanges(transfers)
-    amounts = amounts_of(links, features)
-    shared = shared_hops(links, amounts, one_way)
-    own = np.flatnonzero(shared.links & ~channel_links(links, amounts))
+    amounts = amounts_of(links, features, rules)
+    shared = shared_hops(links, amounts, one_way, rules)
+    own = np.flatnonzero(shared.links & ~channel_links(links, amounts, rules))
     if not own.size:
         return nothing
     hop = np.where(shared.upward[own], links.there[own], links.back[own])
@@ -87,14 +76,16 @@ def find_exchanges(
     rows = transfers.rows_of(np.isin(np.arange(transfers.pair_count), back))
     for pair in np.concatenate([hop, back]).tolist() if both_ways else hop.tolist():
         mine = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
-        rows[mine] = ~_with_the_ring(transfers, mine, _next_hops(transfers, pair, pure), NEAR * clock.period_ns)
+        rows[mine] = ~_with_the_ring(
+            transfers, mine, _next_hops(transfers, pair, pure), rules.exchanges.next_hop * clock.period_ns
+        )
     marked = [np.isin(np.arange(transfers.pair_count), listed) for listed in (np.concatenate([hop, back]), pure)]
     found = Exchanges(marked[0], marked[1], rows, _groups(links, own))
     if both_ways:
         beside = list(zip(links.there[shared.pure].tolist(), links.back[shared.pure].tolist(), strict=True))
-        uneven = routed(transfers, rows, found.pairs, beside, clock)
+        uneven = routed(transfers, rows, found.pairs, beside, clock, rules)
     else:
-        uneven = _is_uneven(transfers, hop, back, pure, clock)
+        uneven = _is_uneven(transfers, hop, back, pure, clock, rules)
     return found.of_experts() if uneven else found
 
 
@@ -135,11 +126,14 @@ def _groups(links: Links, own: Int64) -> tuple[Group, ...]:
     )
 
 
-def _is_uneven(transfers: TransferTable, hop: Int32, back: Int32, pure: Int32, clock: StepClock) -> bool:
+def _is_uneven(
+    transfers: TransferTable, hop: Int32, back: Int32, pure: Int32, clock: StepClock, rules: LayoutRules
+) -> bool:
     """Does the exchange differ between its two ways, another way in every step, and by more than the ring does?
 
     What goes there is what the hop carries beyond the next hop of its ring; no row need be divided for that.
     """
+    rule = rules.exchanges
     uneven, noise = [], []
     for one, other in zip(hop.tolist(), back.tolist(), strict=True):
         ring = [_by_step(transfers, pair, clock) for pair in _next_hops(transfers, one, pure).tolist()]
@@ -148,17 +142,25 @@ def _is_uneven(transfers: TransferTable, hop: Int32, back: Int32, pure: Int32, c
         if ring:
             uneven.append(_deviation(_by_step(transfers, one, clock) - ring[0] - answered) / usual)
             noise.append(_deviation(ring[0] - ring[-1]) / usual)
-    return bool(uneven) and float(np.median(uneven)) > max(UNEVEN, UNEVEN_NOISE * float(np.median(noise)))
+    return bool(uneven) and float(np.median(uneven)) > max(
+        rule.uneven_tokens, rule.uneven_noise * float(np.median(noise))
+    )
 
 
 def routed(
-    transfers: TransferTable, exchanged: Bool, pairs: Bool, others: list[tuple[int, int]], clock: StepClock
+    transfers: TransferTable,
+    exchanged: Bool,
+    pairs: Bool,
+    others: list[tuple[int, int]],
+    clock: StepClock,
+    rules: LayoutRules = RULES,
 ) -> bool:
     """Is what these pairs exchange uneven as routed tokens are? Asked of links both of whose directions exchange.
 
     `exchanged` marks the rows; gradients of two members are the same both ways and need not be told apart for the
     difference. `others` are the two directions of links that carry something even, such as activations.
     """
+    rule = rules.exchanges
     every = np.flatnonzero(pairs)
     back = transfers.pairs_between(
         transfers.pair_dst[every].astype(np.int64), transfers.pair_src[every].astype(np.int64)
@@ -170,9 +172,12 @@ def routed(
     usual = [max(float(np.median(_by_step(transfers, a, clock, size))), 1.0) for a, _ in own]
     uneven = [_deviation(_by_step(transfers, a, clock) - _by_step(transfers, b, clock)) / amount
               for (a, b), amount in zip(own, usual, strict=True)]  # fmt: skip
+    even = others[: rule.even_links]
     noise = [_deviation(_by_step(transfers, a, clock) - _by_step(transfers, b, clock))
-             / max(float(np.median(_by_step(transfers, a, clock))), 1.0) for a, b in others[:ASKED]]  # fmt: skip
-    return float(np.median(uneven)) > max(UNEVEN, UNEVEN_NOISE * float(np.median(noise) if noise else 0.0))
+             / max(float(np.median(_by_step(transfers, a, clock))), 1.0) for a, b in even]  # fmt: skip
+    return float(np.median(uneven)) > max(
+        rule.uneven_tokens, rule.uneven_noise * float(np.median(noise) if noise else 0.0)
+    )
 
 
 def _by_step(transfers: TransferTable, pair: int, clock: StepClock, size: Int64 | None = None) -> Float64:
@@ -190,7 +195,9 @@ def _deviation(amount: Float64) -> float:
     return float(np.median(np.abs(amount - np.median(amount)))) if amount.size else 0.0
 
 
-def reduced_apart(exchanges: Exchanges, transfers: TransferTable, gradient: Bool, features: PairFeatures) -> bool:
+def reduced_apart(
+    exchanges: Exchanges, transfers: TransferTable, gradient: Bool, features: PairFeatures, rules: LayoutRules = RULES
+) -> bool:
     """Are there gradients of experts: a second amount of bytes, reduced over groups with one member of each exchange?
 
     `gradient` marks the pairs of gradients."""
@@ -206,6 +213,6 @@ def reduced_apart(exchanges: Exchanges, transfers: TransferTable, gradient: Bool
         members = np.union1d(src[own], dst[own])
         members = members[exchange_of[members] >= 0]
         cells = np.unique(label[members] * (len(exchanges.groups) + 1) + exchange_of[members])
-        if cells.size == members.size >= COVERED * (exchange_of >= 0).sum():
+        if cells.size == members.size >= rules.exchanges.experts_covered * (exchange_of >= 0).sum():
             return True
     return False

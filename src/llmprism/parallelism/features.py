@@ -16,11 +16,9 @@ from llmprism.arrays import Bool, Float64
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int32, Int64, TransferTable
+from llmprism.parallelism.rules import RULES, LayoutRules
 
-__all__ = ["PROFILE_BINS", "Links", "PairFeatures", "links_of", "pair_features", "simultaneity"]
-
-PROFILE_BINS: Final = 64
-"""Slots of a step in a profile: a slot is 1.6 % of the step, finer than any stage's share of it."""
+__all__ = ["Links", "PairFeatures", "links_of", "pair_features", "simultaneity"]
 
 _SAMPLES: Final = 16
 """A long transfer is spread over this many points of its duration."""
@@ -146,11 +144,11 @@ def _simultaneity(offsets: Int64, start: Int64, end: Int64, there: Int32, back: 
     return result
 
 
-def pair_features(transfers: TransferTable, clock: StepClock) -> PairFeatures:
+def pair_features(transfers: TransferTable, clock: StepClock, rules: LayoutRules = RULES) -> PairFeatures:
     whole = clock.whole
     by_step, profile = _spread_over_steps(
         transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
-        clock.boundary_ns, whole, PROFILE_BINS,
+        clock.boundary_ns, whole, rules.kinds.profile_slots,
     )  # fmt: skip
     steady = by_step[:, whole]
     median = np.median(steady, axis=1) if steady.shape[1] else np.zeros(steady.shape[0])

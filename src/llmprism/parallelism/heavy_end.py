@@ -14,7 +14,6 @@ always sending. The place is found in byte-space, where steps repeat exactly.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -22,38 +21,10 @@ from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.parallelism.row_silences import silences_of_rows
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.silences import Silences
 
 __all__ = ["HeavyEnd", "heavy_end"]
-
-REACH: Final = 0.2
-"""Share of a step's bytes before and after a pause that are compared: less than the forward pass, a quarter to a third
-of the bytes; more than the embedding or the head alone."""
-
-PLACES: Final = 200
-"""Places of the step that are told apart."""
-
-MANY: Final = 4
-"""Pauses per step from which a series shows the parts of the step."""
-
-LONGER: Final = 0.2
-"""Pauses are compared down to this share of the mean of the longest pause of each step over the number of bursts..."""
-
-STANDS_OUT: Final = 1.8
-"""Longest pause of a step relative to the next longest one, from which it ends the step by itself."""
-
-HEAVIER: Final = 0.3
-"""Logarithm of the weight before relative to the weight after: a third more. Backward bursts are twice as heavy or
-more; a job without this difference is not sharded."""
-
-FIRST_BURST: Final = 0.15
-"""Share of a step's bytes that the first burst takes at most: two layers and the embedding."""
-
-MOST_BURSTS: Final = 25
-"""Bursts that are told apart when the place is looked for in each step: it varies by more than a hundredth."""
-
-SEEN: Final = 0.6
-"""Share of the steps in which the place must be a pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +36,11 @@ class HeavyEnd:
     bursts: int
 
 
-def heavy_end(transfers: TransferTable, pairs: Bool, clock: StepClock) -> HeavyEnd | None:
+def heavy_end(transfers: TransferTable, pairs: Bool, clock: StepClock, rules: LayoutRules = RULES) -> HeavyEnd | None:
     """Where the steps end by the weight of their bursts; None where one pause stands out or weight does not tell."""
     if clock.steps < 3:
         return None
-    silences = _series(transfers, pairs, clock)
+    silences = _series(transfers, pairs, clock, rules)
     if silences is None:
         return None
     position = silences.bytes_before.astype(np.float64)
@@ -78,7 +49,7 @@ def heavy_end(transfers: TransferTable, pairs: Bool, clock: StepClock) -> HeavyE
     step_bytes = float(np.median(np.diff(begins)[clock.regular]))
     if step_bytes <= 0:
         return None
-    pauses = _long_pauses(silences, clock)
+    pauses = _long_pauses(silences, clock, rules)
     where, length = position[pauses], silences.length_ns[pauses].astype(np.float64)
     weight = np.diff(where)
     if weight.size < 3:
@@ -87,25 +58,25 @@ def heavy_end(transfers: TransferTable, pairs: Bool, clock: StepClock) -> HeavyE
     known = (step >= 0) & (step < begins.size - 1)
     size = np.where(known, begins[np.minimum(step + 1, begins.size - 1)] - begins[np.maximum(step, 0)], 1.0)
     place = np.where(known, (where - begins[np.maximum(step, 0)]) / np.maximum(size, 1.0), -1.0)
-    if _one_stands_out(place, length, step, known):
+    if _one_stands_out(place, length, step, known, rules):
         return None
-    contrast = _contrast(where, weight, REACH * step_bytes)
-    return _best_place(place[known], contrast[known], length[known], clock.steps, weight, step_bytes)
+    contrast = _contrast(where, weight, rules.ends.compared_bytes * step_bytes)
+    return _best_place(place[known], contrast[known], length[known], clock.steps, weight, step_bytes, rules)
 
 
-def _series(transfers: TransferTable, pairs: Bool, clock: StepClock) -> Silences | None:
+def _series(transfers: TransferTable, pairs: Bool, clock: StepClock, rules: LayoutRules) -> Silences | None:
     """All pairs together, or the busiest one; None where neither pauses often enough."""
     busiest = np.zeros_like(pairs)
     amount = np.where(pairs, transfers.pair_bytes, 0)
     busiest[int(np.argmax(amount))] = True
     for chosen in (pairs, busiest):
         found = silences_of_rows(transfers, np.flatnonzero(transfers.messages_of(chosen)))
-        if found.count >= MANY * (clock.boundary_ns.size - 1):
+        if found.count >= rules.ends.pauses_of_parts * (clock.boundary_ns.size - 1):
             return found
     return None
 
 
-def _long_pauses(silences: Silences, clock: StepClock) -> Int64:
+def _long_pauses(silences: Silences, clock: StepClock, rules: LayoutRules) -> Int64:
     """The pauses that are not much shorter than a step's usual ones: shorter ones lie within bursts."""
     step = clock.step_at(silences.begin_ns)
     inside = np.flatnonzero(step >= 0)
@@ -114,19 +85,19 @@ def _long_pauses(silences: Silences, clock: StepClock) -> Int64:
     total = np.bincount(step[inside], silences.length_ns[inside], minlength=longest.size)
     bursts = max(float(np.median(total[longest > 0] / longest[longest > 0])), 1.0) if (longest > 0).any() else 1.0
     mean = float(np.median(total)) / max(2.0 * bursts, 1.0)
-    return np.flatnonzero(silences.length_ns >= LONGER * mean)
+    return np.flatnonzero(silences.length_ns >= rules.ends.compared_pauses * mean)
 
 
-def _one_stands_out(place: Float64, length: Float64, step: Int64, known: Bool) -> bool:
+def _one_stands_out(place: Float64, length: Float64, step: Int64, known: Bool, rules: LayoutRules) -> bool:
     """Is the longest pause of most steps much longer than any pause at another place?"""
     order = np.flatnonzero(known)
     order = order[np.lexsort((-length[order], step[order]))]
     _, first, count = np.unique(step[order], return_index=True, return_counts=True)
     longest = np.repeat(order[first], count)
-    elsewhere = np.abs((place[order] - place[longest] + 0.5) % 1.0 - 0.5) > 2.0 / PLACES
+    elsewhere = np.abs((place[order] - place[longest] + 0.5) % 1.0 - 0.5) > 2.0 / rules.ends.heavy_places
     others = np.zeros(first.size)
     np.maximum.at(others, np.repeat(np.arange(first.size), count)[elsewhere], length[order[elsewhere]])
-    return bool(np.median(length[order[first]] / np.maximum(others, 1.0)) >= STANDS_OUT)
+    return bool(np.median(length[order[first]] / np.maximum(others, 1.0)) >= rules.ends.longest_stands_out)
 
 
 def _contrast(where: Float64, weight: Float64, reach: float) -> Float64:
@@ -139,30 +110,39 @@ def _contrast(where: Float64, weight: Float64, reach: float) -> Float64:
 
 
 def _best_place(
-    place: Float64, contrast: Float64, length: Float64, steps: int, weight: Float64, step_bytes: float
+    place: Float64,
+    contrast: Float64,
+    length: Float64,
+    steps: int,
+    weight: Float64,
+    step_bytes: float,
+    rules: LayoutRules,
 ) -> HeavyEnd | None:
     """The place at which most steps pause and become lightest."""
-    slot = np.minimum((place * PLACES).astype(np.int64), PLACES - 1)
-    seen, lightening, pause = (_around(slot, values) for values in (np.ones(slot.size), contrast, length))
-    often = seen >= SEEN * steps
+    rule = rules.ends
+    slot = np.minimum((place * rule.heavy_places).astype(np.int64), rule.heavy_places - 1)
+    seen, lightening, pause = (_around(slot, values, rules) for values in (np.ones(slot.size), contrast, length))
+    often = seen >= rule.heavy_seen * steps
     mean = np.where(often, lightening / np.maximum(seen, 1.0), -np.inf)
     best = int(np.argmax(mean))
-    if not mean[best] >= HEAVIER:
+    if not mean[best] >= rule.heavier_before:
         return None
-    if 2.0 * seen[0] >= SEEN * steps and lightening[0] / seen[0] >= mean[best] - HEAVIER:  # the clock's own place
-        return HeavyEnd(0.0, MOST_BURSTS)
-    before = (best - 2 - np.arange(int(FIRST_BURST * PLACES))) % PLACES
+    if (
+        2.0 * seen[0] >= rule.heavy_seen * steps and lightening[0] / seen[0] >= mean[best] - rule.heavier_before
+    ):  # the clock's own place
+        return HeavyEnd(0.0, rule.most_bursts)
+    before = (best - 2 - np.arange(int(rule.first_burst * rule.heavy_places))) % rule.heavy_places
     earlier = before[often[before] & (mean[before] >= 0.5 * mean[best])]
     if earlier.size and pause[earlier[0]] / seen[earlier[0]] > pause[best] / seen[best]:
         best = int(earlier[0])
-    around = np.abs((place - (best + 0.5) / PLACES + 0.5) % 1.0 - 0.5) <= 1.5 / PLACES
-    offset = (place[around] - (best + 0.5) / PLACES + 0.5) % 1.0 - 0.5
-    shift = ((best + 0.5) / PLACES + float(np.median(offset))) % 1.0
+    around = np.abs((place - (best + 0.5) / rule.heavy_places + 0.5) % 1.0 - 0.5) <= 1.5 / rule.heavy_places
+    offset = (place[around] - (best + 0.5) / rule.heavy_places + 0.5) % 1.0 - 0.5
+    shift = ((best + 0.5) / rule.heavy_places + float(np.median(offset))) % 1.0
     bursts = round(step_bytes / float(np.median(weight)))
-    return HeavyEnd(shift, min(max(2, bursts), MOST_BURSTS))
+    return HeavyEnd(shift, min(max(2, bursts), rule.most_bursts))
 
 
-def _around(slot: Int64, values: Float64) -> Float64:
+def _around(slot: Int64, values: Float64, rules: LayoutRules) -> Float64:
     """Sums of the values by slot, those of the two neighbouring slots added."""
-    total: Float64 = np.bincount(slot, values, minlength=PLACES).astype(np.float64)
+    total: Float64 = np.bincount(slot, values, minlength=rules.ends.heavy_places).astype(np.float64)
     return total + np.roll(total, 1) + np.roll(total, -1)

@@ -15,7 +15,6 @@ which of the two is meant, rails of one shard group or groups of tensor ranks, i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -24,26 +23,10 @@ from llmprism.model.job import Job
 from llmprism.model.layout import PairKind
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.pair_kinds import LinkKinds
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["Grid", "shard_grid"]
-
-MIN_RATIO: Final = 1.5
-"""Bytes of a gathering link relative to a replica's where nothing else is known: three passes over a ring of n against
-one n-th of two passes."""
-
-ANOTHER_AMOUNT: Final = 0.05
-"""Difference of the logarithms of two links' bytes per step from which they are of two sorts."""
-
-FITS: Final = (0.55, 1.08)
-"""What a member sends its shard group, relative to the prediction: 2/3 where parameters are gathered in half the
-precision of gradients, eleven twelfths where the last of four layers is kept, some percent of noise."""
-
-USUAL: Final = 0.95
-"""The same where layers are many and of one precision."""
-
-MOST_SORTS: Final = 16
-"""Sorts of links that are tried as shard groups and replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +51,18 @@ class _Links:
     server: Int64
 
 
-def shard_grid(job: Job, links: Links, kinds: LinkKinds, features: PairFeatures) -> Grid | None:
+def shard_grid(
+    job: Job, links: Links, kinds: LinkKinds, features: PairFeatures, rules: LayoutRules = RULES
+) -> Grid | None:
     """The data-parallel links as shard groups and replicas, where they cross; None where nothing does."""
+    rule = rules.sharding
     chosen = np.flatnonzero(kinds.kind == PairKind.DP)
     if chosen.size < 4:
         return None
     own = _numbered(job, links.only(chosen), features)
     level = np.log(np.maximum(np.maximum(own.there, own.back), 1e-9))
     order = np.argsort(level, kind="stable")
-    cuts = np.flatnonzero(np.diff(level[order]) > ANOTHER_AMOUNT)[-MOST_SORTS:]
+    cuts = np.flatnonzero(np.diff(level[order]) > rules.kinds.same_bytes)[-rule.hybrid_sorts :]
     best: tuple[float, Bool, bool] | None = None
     for cut in cuts:
         upper = level > level[order[cut]]
@@ -85,12 +71,12 @@ def shard_grid(job: Job, links: Links, kinds: LinkKinds, features: PairFeatures)
         for shards in (upper, ~upper):
             for rails in (False, True):
                 share = _of_prediction(own, shards, rails)
-                off = abs(float(np.log(share / USUAL)))
-                if FITS[0] <= share <= FITS[1] and (best is None or off < best[0]):
+                off = abs(float(np.log(share / rule.hybrid_usual)))
+                if rule.hybrid_fits[0] <= share <= rule.hybrid_fits[1] and (best is None or off < best[0]):
                     best = (off, shards, rails)
     if best is not None:
         return Grid(_spread(links, chosen, best[1]), predicted=True, rails=best[2])
-    heavy = _heavy(np.exp(level))
+    heavy = _heavy(np.exp(level), rules)
     if heavy is None or not _crossing(own.low, own.high, heavy):
         return None
     return Grid(_spread(links, chosen, heavy), predicted=False, rails=True)
@@ -151,14 +137,14 @@ def _sent(own: _Links, chosen: Bool, members: int) -> float:
     return float(np.median(total))
 
 
-def _heavy(amount: Float64) -> Bool | None:
+def _heavy(amount: Float64, rules: LayoutRules) -> Bool | None:
     """The links above the widest gap in the order of amounts, where it is wide enough."""
     ordered = np.sort(amount)
     if ordered[0] <= 1e-6:
         return None
     ratio = ordered[1:] / ordered[:-1]
     widest = int(np.argmax(ratio))
-    return amount > ordered[widest] if ratio[widest] >= MIN_RATIO else None
+    return amount > ordered[widest] if ratio[widest] >= rules.sharding.shards_over_replicas else None
 
 
 def _crossing(low: Int64, high: Int64, heavy: Bool) -> bool:

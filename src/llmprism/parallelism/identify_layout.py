@@ -38,7 +38,6 @@ from llmprism.parallelism.phase import longest_rest_clock
 from llmprism.parallelism.quiet_end import quiet_ends
 from llmprism.parallelism.rival_clocks import BestClock, best_clock
 from llmprism.parallelism.roles import (
-    MESH_CONFIDENCE,
     all_roles,
     collective_pairs,
     link_roles,
@@ -46,6 +45,7 @@ from llmprism.parallelism.roles import (
     pairs_of_kind,
     row_kinds,
 )
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.schedule_fit import batches_and_schedule
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
 from llmprism.parallelism.shared_links import after_collectives, collective_rows
@@ -59,13 +59,13 @@ __all__ = ["identify_layout"]
 NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
 
 
-def identify_layout(job: Job) -> JobLayout:
+def identify_layout(job: Job, rules: LayoutRules = RULES) -> JobLayout:
     """The layout of one job; `unknown` throughout when its steps cannot be seen."""
     bulk = job.bulk if job.bulk is not None else np.ones(job.transfers.pair_count, dtype=np.bool_)
-    best = best_clock(job, bulk)
+    best = best_clock(job, bulk, rules)
     if best is None:
         return _unknown(job.transfers, bulk)
-    draft = _seen_links(job, bulk, best)
+    draft = _seen_links(job, bulk, best, rules)
     for one_pass in PASSES:
         draft = one_pass(draft)
     return _judged(_layout_of(draft), job, bulk, draft)
@@ -76,6 +76,7 @@ class _Draft:
     """What is known of a job so far. `job.transfers` holds the rows that the passes to come look at; those that are
     explained already have no bytes there. A pass hands on a draft with more in it and changes none."""
 
+    rules: LayoutRules
     job: Job
     clock: StepClock
     best: BestClock
@@ -98,7 +99,7 @@ class _Draft:
 
     @property
     def collective(self) -> Bool:
-        return collective_pairs(self.job.transfers, self.links, self.kinds)
+        return collective_pairs(self.job.transfers, self.links, self.kinds, self.rules)
 
     @property
     def stage_links(self) -> list[tuple[int, int]]:
@@ -116,31 +117,31 @@ class _Draft:
     def without(self, rows: Bool) -> _Draft:
         """The draft with these rows explained."""
         job = replace(self.job, transfers=_muted(self.job.transfers, rows))
-        return replace(self, job=job, features=pair_features(job.transfers, self.clock))
+        return replace(self, job=job, features=pair_features(job.transfers, self.clock, self.rules))
 
 
-def _seen_links(job: Job, bulk: Bool, best: BestClock) -> _Draft:
+def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> _Draft:
     """All links of the job and the all-to-alls among them."""
     clock, every_link = best.clock, links_of(job.transfers, bulk)
     meshes = find_meshes(job.transfers, bulk, every_link)
     transfers = _muted(job.transfers, meshes.rows) if meshes.groups else job.transfers
-    features = pair_features(transfers, clock)
+    features = pair_features(transfers, clock, rules)
     links = every_link.only(~meshes.inside | meshes.more)
-    shown = evidence_of(transfers, links, features, clock)
-    exchanges = find_exchanges(transfers, links, features, shown.one_way, clock)
+    shown = evidence_of(transfers, links, features, clock, rules)
+    exchanges = find_exchanges(transfers, links, features, shown.one_way, clock, rules)
     if exchanges.groups:
         transfers = _muted(transfers, exchanges.rows)
-        features = pair_features(transfers, clock)
-        shown = evidence_of(transfers, links, features, clock)
-    kinds = judge_links(links, features, shown)
-    kinds = _with_rings(kinds, meshes.more[~meshes.inside | meshes.more])
+        features = pair_features(transfers, clock, rules)
+        shown = evidence_of(transfers, links, features, clock, rules)
+    kinds = judge_links(links, features, shown, rules)
+    kinds = _with_rings(kinds, meshes.more[~meshes.inside | meshes.more], rules)
     job = replace(job, clock=clock, transfers=transfers)
-    return _Draft(job, clock, best, meshes, exchanges, links, features, kinds)
+    return _Draft(rules, job, clock, best, meshes, exchanges, links, features, kinds)
 
 
 def _consistent_kinds(draft: _Draft) -> _Draft:
     """One meaning for every link that the whole graph allows; links of the set-up alone have none."""
-    setup = only_set_up(draft.job.transfers, draft.links, draft.clock)
+    setup = only_set_up(draft.job.transfers, draft.links, draft.clock, draft.rules)
     steady = draft.links.only(~setup)
     kinds = without_false_pipelines(steady, reconcile(steady, draft.kinds.only(~setup)))
     groups = joined_by(data_parallel_groups(steady, kinds, draft.features), draft.same_weights)
@@ -152,21 +153,21 @@ def _without_shared_collectives(draft: _Draft) -> _Draft:
     links = draft.links
     passing = np.flatnonzero((draft.kinds.kind == PairKind.PP) & (links.there >= 0) & (links.back >= 0))
     both = list(zip(links.there[passing].tolist(), links.back[passing].tolist(), strict=True))
-    shared = collective_rows(draft.job.transfers, both, draft.clock)
+    shared = collective_rows(draft.job.transfers, both, draft.clock, draft.rules)
     return replace(draft.without(shared), shared=shared) if shared.any() else draft
 
 
 def _with_pipelines(draft: _Draft) -> _Draft:
-    pipes = find_pipelines(draft.job, draft.links, draft.kinds, draft.features, draft.groups)
+    pipes = find_pipelines(draft.job, draft.links, draft.kinds, draft.features, draft.groups, draft.rules)
     return replace(draft, pipes=pipes)
 
 
 def _without_exchanges(draft: _Draft) -> _Draft:
     """Without pipelines: what the forward pass exchanges is taken away from the gradients."""
     links, kinds, collective = draft.links, draft.kinds, draft.collective
-    contrast = not draft.pipes.forward and shard_grid(draft.job, links, kinds, draft.features) is None
+    contrast = not draft.pipes.forward and shard_grid(draft.job, links, kinds, draft.features, draft.rules) is None
     asked = np.flatnonzero(collective & contrast)
-    in_step = find_in_step(draft.job.transfers, asked, [], draft.features, draft.clock)
+    in_step = find_in_step(draft.job.transfers, asked, [], draft.features, draft.clock, rules=draft.rules)
     if not in_step.any:
         return draft
     in_step = _with_kind(draft, in_step)
@@ -179,18 +180,18 @@ def _with_step_ends(draft: _Draft) -> _Draft:
     """The clock, moved to where the steps end."""
     transfers, pipes = draft.job.transfers, draft.pipes
     between = pairs_of_kind(transfers, draft.links, draft.kinds, PairKind.OTHER)
-    clock = step_ends(draft.job, draft.groups, draft.stage_links, draft.features, between)
+    clock = step_ends(draft.job, draft.groups, draft.stage_links, draft.features, between, draft.rules)
     if draft.shared is not None:
         clock = after_collectives(transfers, draft.stage_links, draft.shared, clock)
     if pipes.forward and not draft.groups:
-        batches = micro_batches(transfers, pipes.forward, clock)
-        clock = quiet_ends(transfers, draft.stage_links, pipes.last, batches, clock)
-    return replace(draft, clock=clock, features=pair_features(transfers, clock))
+        batches = micro_batches(transfers, pipes.forward, clock, draft.rules)
+        clock = quiet_ends(transfers, draft.stage_links, pipes.last, batches, clock, draft.rules)
+    return replace(draft, clock=clock, features=pair_features(transfers, clock, draft.rules))
 
 
 def _with_sharding(draft: _Draft) -> _Draft:
     seen = (draft.job, draft.links, draft.kinds, draft.pair_kind, draft.features, draft.groups, draft.clock)
-    sharded = find_sharding(*seen, has_pipelines=bool(draft.pipes.members))
+    sharded = find_sharding(*seen, has_pipelines=bool(draft.pipes.members), rules=draft.rules)
     return replace(draft, sharded=sharded, groups=sharded.groups, clock=sharded.clock)
 
 
@@ -199,13 +200,13 @@ def _with_exchanges_of_stages(draft: _Draft) -> _Draft:
     if not draft.pipes.forward or draft.sharded is None:
         return draft
     transfers, clock = draft.job.transfers, draft.clock
-    batches = micro_batches(transfers, draft.pipes.forward, clock)
+    batches = micro_batches(transfers, draft.pipes.forward, clock, draft.rules)
     in_step = find_in_step(transfers, np.flatnonzero(draft.collective), draft.pipes.forward, draft.features, clock,
-                           batches)  # fmt: skip
+                           batches, draft.rules)  # fmt: skip
     sharded = draft.sharded
     if in_step.gathers:
         stage_pairs = np.isin(np.arange(transfers.pair_count), [pair for link in draft.stage_links for pair in link])
-        clock = longest_rest_clock(transfers, stage_pairs, pairs_inside(transfers, draft.groups), clock)
+        clock = longest_rest_clock(transfers, stage_pairs, pairs_inside(transfers, draft.groups), clock, draft.rules)
         sharded = replace(sharded, sharding=Sharding.FSDP)
     return replace(draft, in_step=_with_kind(draft, in_step), sharded=sharded, clock=clock)
 
@@ -214,14 +215,14 @@ def _with_kind(draft: _Draft, in_step: InStep) -> InStep:
     """What members of one gradient group exchange: experts where it is uneven, else contexts."""
     transfers, pairs = draft.job.transfers, in_step.inside & ~in_step.tensor
     exchanged = transfers.rows_of(pairs) & ~in_step.gradient_row
-    uneven = routed(transfers, exchanged, pairs, draft.pipes.forward, draft.clock)
+    uneven = routed(transfers, exchanged, pairs, draft.pipes.forward, draft.clock, draft.rules)
     return replace(in_step, kind=PairKind.EP) if uneven else in_step
 
 
 def _with_contexts(draft: _Draft) -> _Draft:
     """The rings of contexts, and the gradient groups without what only they carry."""
     in_step, links, kinds = draft.inside, draft.links, draft.kinds
-    lanes = context_lanes(draft.job, in_step.tensor)
+    lanes = context_lanes(draft.job, in_step.tensor, draft.rules)
     if lanes:
         in_step = replace(in_step, tensor=np.zeros_like(in_step.tensor))
     contexts = _beyond(draft.same_weights, lanes or _context_rings(links, kinds, draft.features, in_step))
@@ -232,7 +233,9 @@ def _with_contexts(draft: _Draft) -> _Draft:
         groups = data_parallel_groups(*_of_pairs(links, kinds, draft.collective & in_step.gradients), draft.features)
         groups = joined_by(groups, draft.same_weights + contexts)
     exchanges = draft.exchanges
-    if exchanges.groups and reduced_apart(exchanges, draft.job.transfers, draft.collective, draft.features):
+    if exchanges.groups and reduced_apart(
+        exchanges, draft.job.transfers, draft.collective, draft.features, draft.rules
+    ):
         exchanges = exchanges.of_experts()
     return replace(draft, in_step=in_step, exchanges=exchanges, contexts=contexts, groups=groups)
 
@@ -243,7 +246,9 @@ def _with_replicas(draft: _Draft) -> _Draft:
     if sharded is None or sharded.hybrid:
         return draft
     fully = sharded.sharding is Sharding.FSDP
-    peers = find_tensor_peers(draft.job, draft.groups, draft.pipes.members, draft.pair_kind, draft.clock, sharded=fully)
+    peers = find_tensor_peers(
+        draft.job, draft.groups, draft.pipes.members, draft.pair_kind, draft.clock, draft.rules, sharded=fully
+    )
     groups = draft.groups if peers is None else joined_replicas(draft.groups, peers)
     return replace(draft, peers=peers, groups=groups)
 
@@ -267,7 +272,7 @@ def _layout_of(draft: _Draft) -> JobLayout:
     sharded = draft.sharded or ShardedJob(Sharding.UNKNOWN, groups, clock)
     pair_kind = draft.pair_kind
     stages = _most_common(len(pipeline) for pipeline in pipes.members) or 1
-    batches, order = batches_and_schedule(transfers, pipes, draft.features, clock)
+    batches, order = batches_and_schedule(transfers, pipes, draft.features, clock, draft.rules)
     if not pipes.forward and sharded.passes > 1:
         batches = sharded.passes
     copies = _copies(groups) if sharded.hybrid else _most_common(len(group.members) for group in groups) or 1
@@ -276,12 +281,12 @@ def _layout_of(draft: _Draft) -> JobLayout:
     lost = bool((pair_kind == PairKind.PP).any()) and not pipes.members
     tp, pp, dp = _degrees(draft.job, copies, contexts or 1, stages, lost)
     experts = _most_common(len(group.members) for group in inside if group.kind is PairKind.EP)
-    roles = link_roles(transfers, draft.links, draft.kinds)
+    roles = link_roles(transfers, draft.links, draft.kinds, draft.rules)
     return JobLayout(
         layout=Layout(tp, pp, dp, experts, contexts, sharded.sharding, batches, order),
         groups=groups + inside,
         pipelines=pipes.members,
-        pairs=all_roles(transfers, roles, draft.meshes, draft.inside, draft.exchanges),
+        pairs=all_roles(transfers, roles, draft.meshes, draft.inside, draft.exchanges, draft.rules),
         transfer_kind=row_kinds(transfers, pair_kind, draft.meshes, draft.inside, draft.exchanges),
         clock=clock,
     )
@@ -308,10 +313,10 @@ def _beyond(meshes: tuple[Group, ...], rings: tuple[Group, ...]) -> tuple[Group,
     return tuple(ring for ring in rings if not any(set(ring.members) <= set(mesh.members) for mesh in meshes))
 
 
-def _with_rings(kinds: LinkKinds, rings: Bool) -> LinkKinds:
+def _with_rings(kinds: LinkKinds, rings: Bool, rules: LayoutRules) -> LinkKinds:
     """The judged kinds, links of a mesh that carry a ring besides made data-parallel."""
     kind = np.where(rings, PairKind.DP, kinds.kind).astype(np.int8)
-    confidence = np.where(rings, MESH_CONFIDENCE, kinds.confidence)
+    confidence = np.where(rings, rules.kinds.mesh_confidence, kinds.confidence)
     return LinkKinds(kind, confidence, kinds.one_way)
 
 
@@ -366,8 +371,10 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout
         even=all(len(lengths) <= 1 for lengths in sizes),
         hybrid=len(replicas) > len(set(replicas)),
     )
-    confidence = layout_confidence(layout.layout, evidence) if links.size else 0.0
-    grouping = layout_confidence(replace(layout.layout, micro_batches=None), evidence) if links.size else 0.0
-    others = other_layouts(layout.layout, evidence, confidence)
-    terms = tuple(terms_of(layout.layout, evidence).items())
+    confidence = layout_confidence(layout.layout, evidence, draft.rules) if links.size else 0.0
+    grouping = (
+        layout_confidence(replace(layout.layout, micro_batches=None), evidence, draft.rules) if links.size else 0.0
+    )
+    others = other_layouts(layout.layout, evidence, confidence, draft.rules)
+    terms = tuple(terms_of(layout.layout, evidence, draft.rules).items())
     return replace(layout, confidence=confidence, grouping=grouping, alternatives=others, evidence=terms)

@@ -16,7 +16,6 @@ ranks hold different parts of the weights and never do.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -25,56 +24,12 @@ from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.layout import PairKind
-from llmprism.parallelism.beside_pipelines import (
-    MIN_SHARE,
-    SAME_BYTES,
-    beside_pipelines,
-    enough,
-    rows_of_pairs,
-)
-from llmprism.parallelism.features import PROFILE_BINS, PairFeatures
+from llmprism.parallelism.beside_pipelines import beside_pipelines, enough, rows_of_pairs
+from llmprism.parallelism.features import PairFeatures
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["InStep", "find_in_step", "nothing_inside"]
-
-GRADIENT_SHARE: Final = 0.05
-"""Share of a pair's bytes after the last pipeline message that makes it carry gradients too."""
-
-BACKWARD: Final = 2.0 / 3.0
-"""Share of the backward pass in what a pass of a micro-batch exchanges."""
-
-USUAL_BATCHES: Final = 8
-"""Micro-batches where their number is not known."""
-
-GRADIENTS: Final = 0.1
-"""Share of the bytes, beyond the last backward pass, that follow the last pipeline message where gradients are
-synchronised apart from what the passes exchange."""
-
-SILENT_SHARE: Final = 0.25
-"""Share of the step for which the pairs of gradients alone are silent: the forward pass is a third of the work."""
-
-SILENT_SLOT: Final = 0.5
-"""Share of an even spread of the bytes below which a slot of the step is silent; one odd step in ten spreads less."""
-
-SILENT_PAIRS: Final = 0.1
-"""Share of the pairs that must be silent that long before the others are held to be something else."""
-
-ALIKE: Final = 0.8
-"""Silences of at least this share of the long ones are those of gradients alone..."""
-
-AGREED: Final = 0.9
-"""...and what this share of them has in common is when gradients are silent."""
-
-TRIMMED: Final = 0.1
-"""Share of that time left out at either end: steps vary."""
-
-MOSTLY: Final = 0.3
-"""Share of its bytes that a pair without gradients sends while gradients are silent: one pass of two at least, less
-some. A ring has such a pair; without one, its members only begin to send early, into the buffers of a late one."""
-
-MORE: Final = 1.15
-"""Bytes per step relative to the least of its ring, from which a hop carries gradients too; losses and cut records
-change the bytes of a step by a few percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +64,7 @@ def find_in_step(
     features: PairFeatures,
     clock: StepClock,
     batches: int | None = None,
+    rules: LayoutRules = RULES,
 ) -> InStep:
     """What the asked pairs carry; `forward` lists the (forward, backward) pairs of the pipelines, `batches` how many
     micro-batches they pass on in a step."""
@@ -116,24 +72,24 @@ def find_in_step(
     if clock.boundary_ns.size < 2:
         return nothing
     if forward:
-        inside, late, late_row = beside_pipelines(transfers, asked, forward, clock)
-        last_pass = BACKWARD / max(batches or USUAL_BATCHES, 1)
+        inside, late, late_row = beside_pipelines(transfers, asked, forward, clock, rules)
+        last_pass = rules.stages.backward_share / max(batches or rules.exchanges.usual_batches, 1)
         busy = np.flatnonzero(inside)
         apart = busy.size > 0 and not _touched(transfers, busy, np.setdiff1d(asked, busy)).any()
-        if apart and float(np.median(late[busy])) < last_pass + GRADIENTS:
+        if apart and float(np.median(late[busy])) < last_pass + rules.exchanges.gradients_after:
             return replace(nothing, gathers=True)
     else:
-        inside, late, late_row = _by_contrast(transfers, asked, features, clock)
+        inside, late, late_row = _by_contrast(transfers, asked, features, clock, rules)
     gradients = np.ones(transfers.pair_count, dtype=np.bool_)
     tensor = np.zeros(transfers.pair_count, dtype=np.bool_)
     pairs = np.flatnonzero(inside)
     if pairs.size:
         ring = _rings(transfers, pairs)
-        more = _more(features.step_bytes[pairs], ring)
+        more = _more(features.step_bytes[pairs], ring, rules)
         alone = ~_touched(transfers, pairs, np.setdiff1d(asked, pairs))
         unclear = ~_any(more, ring) & _any(alone, ring)
         if unclear.any():
-            more = more | (unclear & (np.quantile(late[pairs[unclear]], 0.25) >= GRADIENT_SHARE))
+            more = more | (unclear & (np.quantile(late[pairs[unclear]], 0.25) >= rules.exchanges.late_gradients))
         gradients[pairs] = more
         tensor[pairs] = ~_any(more, ring)
     return InStep(inside, gradients, tensor, late_row & transfers.rows_of(gradients))
@@ -146,10 +102,10 @@ def _rings(transfers: TransferTable, pairs: Int64) -> Int64:
     return component_labels(members.size, index[: pairs.size], index[pairs.size :])[index[: pairs.size]]
 
 
-def _more(amount: Float64, ring: Int64) -> Bool:
+def _more(amount: Float64, ring: Int64, rules: LayoutRules) -> Bool:
     least = np.full(int(ring.max()) + 1, np.inf)
     np.minimum.at(least, ring, amount)
-    result: Bool = amount > MORE * least[ring]
+    result: Bool = amount > rules.exchanges.gradients_besides * least[ring]
     return result
 
 
@@ -166,39 +122,40 @@ def _touched(transfers: TransferTable, pairs: Int64, others: Int64) -> Bool:
 
 
 def _by_contrast(
-    transfers: TransferTable, asked: Int64, features: PairFeatures, clock: StepClock
+    transfers: TransferTable, asked: Int64, features: PairFeatures, clock: StepClock, rules: LayoutRules
 ) -> tuple[Bool, Float64, Bool]:
     """The same without pipelines: pairs that are busy while those of gradients alone are silent."""
     inside = np.zeros(transfers.pair_count, dtype=np.bool_)
     late_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
     share = np.zeros(transfers.pair_count)
     steady = asked[features.step_bytes[asked] > 0]
-    silent = _silent_slots(features.profile[steady])
+    silent = _silent_slots(features.profile[steady], rules)
     if silent is None:
         return inside, share, late_row
-    asked = asked[~_hops_of_silent_rings(transfers, features, asked, steady, silent)]
+    asked = asked[~_hops_of_silent_rings(transfers, features, asked, steady, silent, rules)]
     boundary, steps = clock.boundary_ns, clock.boundary_ns.size - 1
     total, early, seen = _early_bytes(
         transfers.pair_offsets, transfers.start_ns, transfers.bytes, asked, boundary, silent
     )
-    busy = enough(total, early, seen, steps)
+    busy = enough(total, early, seen, steps, rules)
     pairs = asked[busy]
     if pairs.size:
         rows, _ = rows_of_pairs(transfers, pairs)
         start = transfers.start_ns[rows]
         step = np.clip(np.searchsorted(boundary, start, side="right") - 1, 0, steps - 1)
         length = np.maximum(np.diff(boundary), 1)
-        late_row[rows] = ~silent[((start - boundary[step]) * PROFILE_BINS // length[step]).clip(0, PROFILE_BINS - 1)]
-        inside[pairs] = _any((early >= MOSTLY * total)[busy], _rings(transfers, pairs))
+        slot = (start - boundary[step]) * silent.size // length[step]
+        late_row[rows] = ~silent[slot.clip(0, silent.size - 1)]
+        inside[pairs] = _any((early >= rules.exchanges.sent_in_silence * total)[busy], _rings(transfers, pairs))
     return inside, share, late_row | ~transfers.rows_of(inside)
 
 
 def _hops_of_silent_rings(
-    transfers: TransferTable, features: PairFeatures, asked: Int64, steady: Int64, silent: Bool
+    transfers: TransferTable, features: PairFeatures, asked: Int64, steady: Int64, silent: Bool, rules: LayoutRules
 ) -> Bool:
     """Pairs that are hops of the same ring as pairs that are silent, whatever their own moment: they carry the same
     bytes, and either go the other way round or are one of a ring's hops, of which each member has one."""
-    quiet = steady[features.profile[steady][:, silent].sum(axis=1) <= MIN_SHARE]
+    quiet = steady[features.profile[steady][:, silent].sum(axis=1) <= rules.exchanges.forward_share]
     if not quiet.size:
         return np.zeros(asked.size, dtype=np.bool_)
     level = np.log(np.maximum(features.step_bytes, 1.0))
@@ -207,7 +164,7 @@ def _hops_of_silent_rings(
     off = np.minimum(
         np.abs(known[np.minimum(near, known.size - 1)] - level[asked]), np.abs(known[near - 1] - level[asked])
     )
-    same: Bool = off <= SAME_BYTES
+    same: Bool = off <= rules.exchanges.same_hop
     src, dst = transfers.pair_src[asked], transfers.pair_dst[asked]
     sends = np.bincount(src[same], minlength=len(transfers.addresses))
     receives = np.bincount(dst[same], minlength=len(transfers.addresses))
@@ -254,20 +211,21 @@ def _early_bytes(
     return total, early, seen
 
 
-def _silent_slots(profile: Float64) -> Bool | None:
+def _silent_slots(profile: Float64, rules: LayoutRules) -> Bool | None:
     """The slots of the step in which pairs of gradients alone are silent; None where there are no such pairs."""
+    rule = rules.exchanges
     if not profile.shape[0]:
         return None
-    silent = profile <= SILENT_SLOT / PROFILE_BINS
-    length = _longest_runs(silent) / PROFILE_BINS
-    long = float(np.quantile(length, 1.0 - SILENT_PAIRS))
-    if long < SILENT_SHARE:
+    silent = profile <= rule.silent_slot / rules.kinds.profile_slots
+    length = _longest_runs(silent) / rules.kinds.profile_slots
+    long = float(np.quantile(length, 1.0 - rule.silent_pairs))
+    if long < rules.sharding.silent_forward:
         return None
-    agreed = silent[length >= ALIKE * long].mean(axis=0) >= AGREED
+    agreed = silent[length >= rule.silences_alike * long].mean(axis=0) >= rule.silences_agreed
     first, count = _longest_arc(agreed)
-    trim = int(np.ceil(TRIMMED * count))
-    slots = np.zeros(PROFILE_BINS, dtype=np.bool_)
-    slots[(first + np.arange(trim, count - trim)) % PROFILE_BINS] = True
+    trim = int(np.ceil(rule.silence_trimmed * count))
+    slots = np.zeros(rules.kinds.profile_slots, dtype=np.bool_)
+    slots[(first + np.arange(trim, count - trim)) % rules.kinds.profile_slots] = True
     return slots
 
 

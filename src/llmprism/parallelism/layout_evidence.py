@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,26 +18,9 @@ from numpy.typing import NDArray
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Layout, LayoutAlternative, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.fitted_confidence import FITTED
+from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = ["LayoutEvidence", "layout_confidence", "named_share", "other_layouts", "terms_of"]
-
-CLEAR_LEAD: Final = 0.1
-"""Bits per pause by which the best clock leads where doubt about it has shrunk to a third."""
-
-CLOCK_DOUBT: Final = 0.2
-"""Doubt about a clock that is no better than its next rival."""
-
-LEAST: Final = 0.01
-"""Doubts and confidences below this are not told apart: so rare are mistakes that the evidence itself shows."""
-
-WORTH_SAYING: Final = 0.02
-"""Probability from which an alternative is listed: one job in fifty."""
-
-USUAL_STEPS: Final = 20
-"""Steps that a window usually shows."""
-
-SOMETHING_ELSE: Final = 0.3
-"""Share of the wrong layouts whose truth is none of the alternatives listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +47,15 @@ class LayoutEvidence:
     rival_period: float = 0.0
     widths: tuple[tuple[int, float], ...] = ()
 
-    @property
-    def clock_doubt(self) -> float:
-        return CLOCK_DOUBT * float(np.exp(-max(self.lead, 0.0) / CLEAR_LEAD))
+
+def _clock_doubt(evidence: LayoutEvidence, rules: LayoutRules) -> float:
+    """Doubt about the clock: less the further it leads."""
+    return rules.confidence.clock_doubt * float(np.exp(-max(evidence.lead, 0.0) / rules.confidence.clear_lead_bits))
 
 
-def layout_confidence(layout: Layout, evidence: LayoutEvidence) -> float:
+def layout_confidence(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULES) -> float:
     """The share of layouts with as much evidence, for claims as dear, that were right."""
-    odds = sum(FITTED.weight(name) * value for name, value in terms_of(layout, evidence).items())
+    odds = sum(FITTED.weight(name) * value for name, value in terms_of(layout, evidence, rules).items())
     return round(float(1.0 / (1.0 + np.exp(-odds))), 3)
 
 
@@ -85,16 +68,16 @@ def named_share(transfers: TransferTable, bulk: NDArray[np.bool_], pairs: PairRo
     return float(size[np.isin(ends[0][bulk], ends[1])].sum() / max(float(size.sum()), 1.0))
 
 
-def terms_of(layout: Layout, evidence: LayoutEvidence) -> dict[str, float]:
+def terms_of(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULES) -> dict[str, float]:
     """What the log odds of a layout are made of, by the names of `fitted_confidence`."""
     return {
         "constant": 1.0,
-        "links": _log_odds(evidence.links),
-        "weakest_link": _log_odds(evidence.weakest),
+        "links": _log_odds(evidence.links, rules),
+        "weakest_link": _log_odds(evidence.weakest, rules),
         "overruled_links": evidence.overruled,
-        "width": _log_odds(evidence.width),
-        "clock": _log_odds(1.0 - evidence.clock_doubt),
-        "steps": float(np.log2(max(evidence.steps, 1) / USUAL_STEPS)),
+        "width": _log_odds(evidence.width, rules),
+        "clock": _log_odds(1.0 - _clock_doubt(evidence, rules), rules),
+        "steps": float(np.log2(max(evidence.steps, 1) / rules.confidence.usual_steps)),
         "unnamed_bytes": 1.0 - evidence.named,
         "uneven": float(not evidence.even),
         "pipelines": float((layout.pp or 1) > 1),
@@ -118,15 +101,21 @@ def _micro_batch_bits(layout: Layout) -> float:
     return math.log2(rest // (rest & -rest))
 
 
-def other_layouts(layout: Layout, evidence: LayoutEvidence, confidence: float) -> tuple[LayoutAlternative, ...]:
+def other_layouts(
+    layout: Layout, evidence: LayoutEvidence, confidence: float, rules: LayoutRules = RULES
+) -> tuple[LayoutAlternative, ...]:
     """The layouts that the doubts leave open, the likeliest first; together as likely as the layout is not."""
-    found = [*_other_widths(layout, evidence), *_other_clock(layout, evidence), *_other_kinds(layout, evidence)]
+    found = [
+        *_other_widths(layout, evidence),
+        *_other_clock(layout, evidence, rules),
+        *_other_kinds(layout, evidence, rules),
+    ]
     total = sum(one.confidence for one in found)
     if total <= 0.0:
         return ()
-    share = min((1.0 - confidence) * (1.0 - SOMETHING_ELSE) / total, 1.0)
+    share = min((1.0 - confidence) * (1.0 - rules.confidence.something_else) / total, 1.0)
     scaled = [replace(one, confidence=round(one.confidence * share, 3)) for one in found]
-    listed = [one for one in scaled if one.confidence >= WORTH_SAYING and one.layout != layout]
+    listed = [one for one in scaled if one.confidence >= rules.confidence.worth_saying and one.layout != layout]
     return tuple(sorted(listed, key=lambda one: -one.confidence))
 
 
@@ -146,7 +135,7 @@ def _other_widths(layout: Layout, evidence: LayoutEvidence) -> list[LayoutAltern
     ]  # fmt: skip
 
 
-def _other_clock(layout: Layout, evidence: LayoutEvidence) -> list[LayoutAlternative]:
+def _other_clock(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules) -> list[LayoutAlternative]:
     """A step of another length holds other numbers of micro-batches."""
     batches, ratio = layout.micro_batches, evidence.rival_period
     if batches is None:
@@ -154,16 +143,19 @@ def _other_clock(layout: Layout, evidence: LayoutEvidence) -> list[LayoutAlterna
     found = []
     if round(batches * ratio) >= 1:
         other = replace(layout, micro_batches=round(batches * ratio))
-        found.append(LayoutAlternative(other, evidence.clock_doubt, f"if a step is {ratio:.3g} times as long"))
+        found.append(LayoutAlternative(other, _clock_doubt(evidence, rules), f"if a step is {ratio:.3g} times as long"))
     if _micro_batch_bits(layout) > 0.0:
-        other, doubt = replace(layout, micro_batches=None), LEAST * 2.0 ** _micro_batch_bits(layout)
+        other, doubt = (
+            replace(layout, micro_batches=None),
+            rules.confidence.least_doubt * 2.0 ** _micro_batch_bits(layout),
+        )
         found.append(LayoutAlternative(other, doubt, "if not all messages between stages are micro-batches"))
     return found
 
 
-def _other_kinds(layout: Layout, evidence: LayoutEvidence) -> list[LayoutAlternative]:
+def _other_kinds(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules) -> list[LayoutAlternative]:
     """What it is if a kind is another: gradients for activations, for contexts or for experts."""
-    doubt = max(1.0 - evidence.links, evidence.overruled, LEAST)
+    doubt = max(1.0 - evidence.links, evidence.overruled, rules.confidence.least_doubt)
     found = []
     if layout.cp is not None:
         copies = None if layout.dp is None else layout.dp * layout.cp
@@ -180,6 +172,6 @@ def _other_kinds(layout: Layout, evidence: LayoutEvidence) -> list[LayoutAlterna
     return found
 
 
-def _log_odds(share: float) -> float:
-    kept = min(max(share, LEAST), 1.0 - LEAST)
+def _log_odds(share: float, rules: LayoutRules) -> float:
+    kept = min(max(share, rules.confidence.least_doubt), 1.0 - rules.confidence.least_doubt)
     return float(np.log2(kept / (1.0 - kept)))

@@ -10,8 +10,6 @@ not matter, because a range has no origin.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Float64
@@ -19,32 +17,33 @@ from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.parallelism.features import Links
+from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = ["ends_apart", "leads"]
 
-OUTER: Final = 0.15
-"""Share of the step's time at either end of the range that is left out: bursts of collectives take less."""
 
-STEPS: Final = 48
-"""Steps looked at, spread over the window: a median needs no more."""
-
-
-def leads(transfers: TransferTable, links: Links, clock: StepClock) -> Float64:
+def leads(transfers: TransferTable, links: Links, clock: StepClock, rules: LayoutRules = RULES) -> Float64:
     """For each link the median over steps of the range of its balance, in messages; 0 for one-way links."""
     whole = np.flatnonzero(clock.whole)
-    chosen = whole[np.linspace(0, whole.size - 1, min(STEPS, whole.size)).astype(np.int64)] if whole.size else whole
+    chosen = (
+        whole[np.linspace(0, whole.size - 1, min(rules.kinds.lead_steps, whole.size)).astype(np.int64)]
+        if whole.size
+        else whole
+    )
     begin, end = clock.boundary_ns[chosen], clock.boundary_ns[chosen + 1]
     result: Float64 = _leads(
         transfers.pair_offsets, transfers.end_ns, transfers.bytes,
         links.there.astype(np.int64), links.back.astype(np.int64), begin, end, MESSAGE_FLOOR_BYTES,
+        rules.kinds.lead_outer,
     )  # fmt: skip
     return result
 
 
 @kernel
 def _leads(
-    offsets: Int64, when: Int64, size: Int64, there: Int64, back: Int64, begin: Int64, end: Int64, floor: int
-) -> Float64:
+    offsets: Int64, when: Int64, size: Int64, there: Int64, back: Int64, begin: Int64, end: Int64, floor: int,
+    outer: float,
+) -> Float64:  # fmt: skip
     result = np.zeros(there.size)
     for index in range(there.size):
         a, b = there[index], back[index]
@@ -56,7 +55,7 @@ def _leads(
             high_a = offsets[a] + np.searchsorted(when[offsets[a] : offsets[a + 1]], end[k])
             low_b = offsets[b] + np.searchsorted(when[offsets[b] : offsets[b + 1]], begin[k])
             high_b = offsets[b] + np.searchsorted(when[offsets[b] : offsets[b + 1]], end[k])
-            ranges[k], sent = _range(when, size, low_a, high_a, low_b, high_b, begin[k], end[k], floor)
+            ranges[k], sent = _range(when, size, low_a, high_a, low_b, high_b, begin[k], end[k], floor, outer)
             messages += sent
             total = max(size[low_a:high_a].sum(), size[low_b:high_b].sum())
             ranges[k] /= max(total, 1)
@@ -66,7 +65,16 @@ def _leads(
 
 @kernel
 def _range(
-    when: Int64, size: Int64, a: int, a_end: int, b: int, b_end: int, begin: int, end: int, floor: int
+    when: Int64,
+    size: Int64,
+    a: int,
+    a_end: int,
+    b: int,
+    b_end: int,
+    begin: int,
+    end: int,
+    floor: int,
+    outer: float,
 ) -> tuple[float, int]:
     """The range of the balance without the outer parts of the time, and the number of messages."""
     count = a_end - a + b_end - b + 1
@@ -92,9 +100,9 @@ def _range(
     found = False
     for i in order:
         so_far += lasts[i]
-        if not found and so_far >= OUTER * total:
+        if not found and so_far >= outer * total:
             low, found = level[i], True
-        if so_far >= (1.0 - OUTER) * total:
+        if so_far >= (1.0 - outer) * total:
             high = level[i]
             break
     return high - low, messages

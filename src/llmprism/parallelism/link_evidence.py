@@ -8,7 +8,6 @@ link shows does not matter. Links of different bytes are never one ring.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -17,32 +16,10 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
 from llmprism.parallelism.features import Links, PairFeatures, simultaneity
 from llmprism.parallelism.lead import ends_apart, leads
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["LinkEvidence", "evidence_of", "only_set_up", "pooled", "profile_of", "step_bytes"]
-
-ONE_WAY: Final = 0.3
-"""A link whose lesser direction carries less than this share of the greater one is one-way."""
-
-SAME_BYTES: Final = 0.05
-"""Difference of the logarithms of two links' bytes per step up to which they are of one sort; lossy collectors reach
-three percent."""
-
-SET_UP: Final = 0.02
-"""Share of a link's bytes after the first two steps, below which it served the set-up alone."""
-
-SAMPLED: Final = 12
-"""Links of one sort whose balance is followed: a median needs no more."""
-
-TWO_KINDS: Final = 0.75
-"""Share of the variance of the logarithms of the pauses that two kinds must explain; one even spread gives 0.75, one
-bell 0.64."""
-
-FAR_APART: Final = 3.0
-"""Logarithm (base 2) by which the two kinds must differ."""
-
-CONFINED: Final = 0.9
-"""Share of the bytes that the burst must hold whose width is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +42,17 @@ class LinkEvidence:
     ends_apart: Float64
 
 
-def evidence_of(transfers: TransferTable, links: Links, features: PairFeatures, clock: StepClock) -> LinkEvidence:
+def evidence_of(
+    transfers: TransferTable, links: Links, features: PairFeatures, clock: StepClock, rules: LayoutRules = RULES
+) -> LinkEvidence:
     there, back = step_bytes(features, links.there), step_bytes(features, links.back)
-    one_way = np.minimum(there, back) < ONE_WAY * np.maximum(there, back)
-    sort = _sorts(np.maximum(there, back), one_way)
+    one_way = np.minimum(there, back) < rules.kinds.one_way * np.maximum(there, back)
+    sort = _sorts(np.maximum(there, back), one_way, rules)
     distance = np.abs(_cumulative(features, links.there) - _cumulative(features, links.back)).max(axis=1, initial=0.0)
-    sampled = _some_of_each(sort)
-    messages = _messages(transfers, links, sort, sampled, clock.regular.size) / max(clock.regular.size, 1)
+    sampled = _some_of_each(sort, rules)
+    messages = _messages(transfers, links, sort, sampled, clock.regular.size, rules) / max(clock.regular.size, 1)
     lead, apart = np.full(links.low.size, np.nan), np.full(links.low.size, np.nan)
-    lead[sampled] = leads(transfers, links.only(sampled), clock)
+    lead[sampled] = leads(transfers, links.only(sampled), clock, rules)
     apart[sampled] = ends_apart(transfers, links.only(sampled), clock)
     return LinkEvidence(
         one_way,
@@ -82,12 +61,12 @@ def evidence_of(transfers: TransferTable, links: Links, features: PairFeatures, 
         pooled(distance * messages, sort),
         pooled(lead, sort),
         pooled(simultaneity(transfers, links), sort),
-        pooled(_burst_width(features, links), sort),
+        pooled(_burst_width(features, links, rules), sort),
         pooled(apart, sort),
     )
 
 
-def only_set_up(transfers: TransferTable, links: Links, clock: StepClock) -> Bool:
+def only_set_up(transfers: TransferTable, links: Links, clock: StepClock, rules: LayoutRules = RULES) -> Bool:
     """Links that have sent nearly all they ever send when the second step begins: broadcasts of parameters."""
     if clock.boundary_ns.size < 4:
         return np.zeros(links.low.size, dtype=np.bool_)
@@ -96,7 +75,7 @@ def only_set_up(transfers: TransferTable, links: Links, clock: StepClock) -> Boo
     sums = [
         sum(np.where(pair >= 0, amount[pair], 0) for pair in (links.there, links.back)) for amount in (total, after)
     ]
-    return np.asarray(sums[1] < SET_UP * sums[0])
+    return np.asarray(sums[1] < rules.kinds.set_up_share * sums[0])
 
 
 def pooled(value: Float64, sort: Int64) -> Float64:
@@ -120,12 +99,12 @@ def profile_of(features: PairFeatures, pair: Int32) -> Float64:
     return np.where(pair[:, None] >= 0, features.profile[pair], 0.0)
 
 
-def _burst_width(features: PairFeatures, links: Links) -> Float64:
+def _burst_width(features: PairFeatures, links: Links, rules: LayoutRules) -> Float64:
     """Share of the (cyclic) step that holds nearly all bytes of both directions, the shortest such part."""
     both = profile_of(features, links.there) + profile_of(features, links.back)
     slots = both.shape[1]
     total = np.cumsum(np.concatenate([np.zeros((both.shape[0], 1)), both, both], axis=1), axis=1)
-    needed = CONFINED * np.maximum(total[:, slots], 1e-9)
+    needed = rules.kinds.burst_share * np.maximum(total[:, slots], 1e-9)
     width = np.full(both.shape[0], slots, dtype=np.int64)
     for tried in range(slots - 1, 0, -1):
         within = (total[:, tried : tried + slots] - total[:, :slots]).max(axis=1, initial=0.0)
@@ -137,25 +116,25 @@ def _burst_width(features: PairFeatures, links: Links) -> Float64:
     return share
 
 
-def _sorts(amount: Float64, one_way: Bool) -> Int64:
+def _sorts(amount: Float64, one_way: Bool, rules: LayoutRules) -> Int64:
     """The number of each link's sort: about the same bytes, one-way or not."""
     if not amount.size:
         return np.zeros(0, dtype=np.int64)
     level = np.log(np.maximum(amount, 1e-9))
     order = np.lexsort((level, one_way))
-    new = (np.diff(level[order]) > SAME_BYTES) | (np.diff(one_way[order].astype(np.int8)) != 0)
+    new = (np.diff(level[order]) > rules.kinds.same_bytes) | (np.diff(one_way[order].astype(np.int8)) != 0)
     sort = np.zeros(amount.size, dtype=np.int64)
     sort[order] = np.concatenate([[0], np.cumsum(new)])
     return sort
 
 
-def _some_of_each(sort: Int64) -> Int64:
+def _some_of_each(sort: Int64, rules: LayoutRules) -> Int64:
     """A few links of every sort."""
     order = np.argsort(sort, kind="stable")
     _, first, size = np.unique(sort[order], return_index=True, return_counts=True)
     rank = np.arange(sort.size) - np.repeat(first, size)
-    stride = np.maximum(np.repeat(size, size) // SAMPLED, 1)
-    return np.sort(order[(rank % stride == 0) & (rank // stride < SAMPLED)])
+    stride = np.maximum(np.repeat(size, size) // rules.kinds.sampled_links, 1)
+    return np.sort(order[(rank % stride == 0) & (rank // stride < rules.kinds.sampled_links)])
 
 
 def _closed(links: Links, sort: Int64, one_way: Bool) -> Bool:
@@ -175,7 +154,9 @@ def _closed(links: Links, sort: Int64, one_way: Bool) -> Bool:
     return result
 
 
-def _messages(transfers: TransferTable, links: Links, sort: Int64, sampled: Int64, steps: int) -> Float64:
+def _messages(
+    transfers: TransferTable, links: Links, sort: Int64, sampled: Int64, steps: int, rules: LayoutRules
+) -> Float64:
     """Messages of the direction that has more of them, the pieces of one message taken together.
 
     Where the pauses of a sort are of two kinds, far apart, the short ones lie within messages. The longest pauses, one
@@ -189,7 +170,7 @@ def _messages(transfers: TransferTable, links: Links, sort: Int64, sampled: Int6
                 pauses = _pauses(transfers, pair)
                 messages = pauses.size + 1.0
                 if messages > count[index]:
-                    count[index], whole[index] = messages, 1.0 + _long_pauses(pauses, steps)
+                    count[index], whole[index] = messages, 1.0 + _long_pauses(pauses, steps, rules)
     both = np.full(links.low.size, np.nan)
     both[sampled] = whole[sampled]
     return pooled(both, sort)
@@ -203,7 +184,7 @@ def _pauses(transfers: TransferTable, pair: int) -> Float64:
     return pauses
 
 
-def _long_pauses(pauses: Float64, steps: int) -> int:
+def _long_pauses(pauses: Float64, steps: int, rules: LayoutRules) -> int:
     """Pauses of the longer kind, those between steps included; all of them where there is one kind only."""
     ordered = np.sort(pauses)[: max(pauses.size - steps, 0)]
     count = ordered.size
@@ -215,7 +196,7 @@ def _long_pauses(pauses: Float64, steps: int) -> int:
     between = below * (count - below) * (high - low) ** 2 / count
     split = int(np.argmax(between))
     explained = between[split] / max(float(((ordered - ordered.mean()) ** 2).sum()), 1e-9)
-    if explained < TWO_KINDS or high[split] - low[split] < FAR_APART:
+    if explained < rules.kinds.two_kinds_of_pause or high[split] - low[split] < rules.kinds.pauses_far_apart:
         return pauses.size
     return pauses.size - split - 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,63 +11,37 @@ from llmprism.arrays import Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
 from llmprism.model.layout import Schedule
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.quantum import equal_parts, scattered_parts
 from llmprism.stats.robust import segment_quantiles
 
 __all__ = ["InteriorSilences", "interior_silences", "interleaved_batches", "micro_batches", "schedule"]
 
-MAX_MICRO_BATCHES: Final = 512
-"""More micro-batches than this leave silences too close together to be told apart."""
 
-MESSAGES_EXPLAIN: Final = 0.7
-"""Share of a pipeline link's silence that lies between messages: 0.8-1.0 in real captures, a half at m / 2."""
-
-MAX_LINKS: Final = 64
-"""Links asked: all of them say the same."""
-
-MIN_INTERIOR_SILENCE: Final = 0.02
-"""Share of the step's time that must be silence between messages before their number is asked for."""
-
-USUAL_MEDIANS: Final = 3.0
-"""Medians of a pair's silences beyond which one counts as this long: a stall must not outweigh the messages..."""
-
-USUAL_LENGTHS: Final = 0.9
-"""...unless this share of the silences is not as long."""
-
-USUAL_BYTES: Final = 0.005
-"""Share by which the bytes of a step differ from the usual where no record is missing."""
-
-MIN_COMPLETE: Final = 0.2
-"""Share of complete steps from which on the others are left out; with sequences of many lengths no two are alike."""
-
-GPIPE_SHARE: Final = 0.9
-"""Share of the activations sent before the first gradient comes back: all of them under GPipe."""
-
-ONE_F_ONE_B_SHARE: Final = 0.75
-"""At most this share under 1F1B, where gradients come back while activations still flow."""
-
-
-def micro_batches(transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock) -> int | None:
+def micro_batches(
+    transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules = RULES
+) -> int | None:
     """Micro-batches per step, from (forward, backward) pairs: one message each way; None when silences do not tell.
 
     Asked of both directions together, then of each, because other traffic may share one of them; first for exact
     places, then for places that vary with the length of the sequences or the collector's losses.
     """
-    forward, backward = (np.array([link[way] for link in links[:MAX_LINKS]], dtype=np.int64) for way in (0, 1))
-    there, back = (interior_silences(transfers, pairs, clock, complete=True) for pairs in (forward, backward))
+    rule = rules.stages
+    forward, backward = (np.array([link[way] for link in links[: rule.links_asked]], dtype=np.int64) for way in (0, 1))
+    there, back = (interior_silences(transfers, pairs, clock, rules, complete=True) for pairs in (forward, backward))
     found = [there.with_those_of(back), there, back]
-    if found[0].length.sum() < MIN_INTERIOR_SILENCE * max(found[0].steps, 1) * clock.period_ns:
+    if found[0].length.sum() < rule.interior_silence * max(found[0].steps, 1) * clock.period_ns:
         return 1
-    for count in (_exact, scattered_parts):
+
+    def exact_parts(place: Float64, length: Float64) -> int | None:
+        return equal_parts(place, length, rule.most_micro_batches, rule.messages_explain)
+
+    for count in (exact_parts, scattered_parts):
         for silences in found:
             parts = count(silences.place, silences.length)
             if parts is not None:
                 return parts
     return None
-
-
-def _exact(position: Float64, weight: Float64) -> int | None:
-    return equal_parts(position, weight, MAX_MICRO_BATCHES, MESSAGES_EXPLAIN)
 
 
 def interleaved_batches(messages: int, closing_share: float) -> int | None:
@@ -96,7 +69,7 @@ class InteriorSilences:
 
 
 def interior_silences(
-    transfers: TransferTable, pairs: Int64, clock: StepClock, *, complete: bool = False
+    transfers: TransferTable, pairs: Int64, clock: StepClock, rules: LayoutRules = RULES, *, complete: bool = False
 ) -> InteriorSilences:
     """The silences of these pairs, those of one pair after those of another; lengths are cut at what is usual for the
     pair: a multiple of the median or a high quantile, whichever is more. `complete`: only of steps in which the pair
@@ -112,37 +85,42 @@ def interior_silences(
     before = np.flatnonzero((cell[1:] == cell[:-1]) & clock.regular[step[1:]])
     steps = pairs.size * clock.steps
     if complete:
-        cells = _complete_cells(total.reshape(pairs.size, -1).astype(np.float64), clock)
-        if cells.sum() >= MIN_COMPLETE * steps:
+        cells = _complete_cells(total.reshape(pairs.size, -1).astype(np.float64), clock, rules)
+        if cells.sum() >= rules.stages.complete_steps * steps:
             before, steps = before[cells.ravel()[cell[before]]], int(cells.sum())
     place = sent[before] / np.maximum(total[cell[before]], 1.0)
     length = (transfers.start_ns[rows[before + 1]] - transfers.end_ns[rows[before]]).astype(np.float64)
     of_pair = pair[before]
     offsets = np.searchsorted(of_pair, np.arange(pairs.size + 1))
-    median, longest = segment_quantiles(length, offsets, 0.5, USUAL_LENGTHS)
-    return InteriorSilences(place, np.minimum(length, np.maximum(USUAL_MEDIANS * median, longest)[of_pair]), steps)
+    median, longest = segment_quantiles(length, offsets, 0.5, rules.stages.usual_lengths)
+    return InteriorSilences(
+        place, np.minimum(length, np.maximum(rules.stages.usual_medians * median, longest)[of_pair]), steps
+    )
 
 
-def _complete_cells(total: Float64, clock: StepClock) -> NDArray[np.bool_]:
+def _complete_cells(total: Float64, clock: StepClock, rules: LayoutRules) -> NDArray[np.bool_]:
     """The steps (columns) of each pair (rows) in which it sends its usual bytes."""
     seen = np.where(clock.regular & (total > 0), total, np.nan)
     usual = np.full(total.shape[0], np.nan)
     some = np.isfinite(seen).any(axis=1)
     usual[some] = np.nanmedian(seen[some], axis=1)
-    complete: NDArray[np.bool_] = np.abs(seen - usual[:, None]) <= USUAL_BYTES * usual[:, None]
+    complete: NDArray[np.bool_] = np.abs(seen - usual[:, None]) <= rules.stages.complete_step * usual[:, None]
     return complete
 
 
 def schedule(transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, stages: int,
-             batches: int | None) -> Schedule:  # fmt: skip
+             batches: int | None, rules: LayoutRules = RULES) -> Schedule:  # fmt: skip
     """GPipe sends every activation before the first gradient returns; 1F1B only the warm-up's."""
     if batches is None or batches <= 2 or not links:
         return Schedule.UNKNOWN
-    shares = [_sent_before_return(transfers, forward, backward, clock) for forward, backward in links[:MAX_LINKS]]
+    shares = [
+        _sent_before_return(transfers, forward, backward, clock)
+        for forward, backward in links[: rules.stages.links_asked]
+    ]
     share = float(np.median(shares))
-    if share >= GPIPE_SHARE and stages < batches:
+    if share >= rules.stages.gpipe_share and stages < batches:
         return Schedule.GPIPE
-    if share <= ONE_F_ONE_B_SHARE:
+    if share <= rules.stages.one_f_one_b_share:
         return Schedule.ONE_F_ONE_B
     return Schedule.UNKNOWN
 

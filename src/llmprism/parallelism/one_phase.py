@@ -10,12 +10,12 @@ ticks, and each step has one end, at the longest silence about that phase.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.clock import StepClock
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.silences import Silences
 
 Float64 = NDArray[np.float64]
@@ -23,19 +23,6 @@ Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
 __all__ = ["Ticks", "in_one_phase"]
-
-NEAR: Final = 0.15
-"""Share of a step by which ticks may vary around one phase of it: jitter, not the next pause of a sharded step."""
-
-MOST: Final = 0.5
-"""Share of the ticks at one phase below which the chain knows of no phase."""
-
-NEGLIGIBLE: Final = 0.01
-"""Share of a step by which ticks vary around their phase in any case. Beyond that they may vary by as much as the steps
-of the clock do: real chains vary by 0.1 to 0.8 of it, chains that jump by twice and more."""
-
-MOST_COMPARED: Final = 100
-"""Ticks whose phase is tried for that of most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +33,29 @@ class Ticks:
     regular: Bool
 
 
-def in_one_phase(ticks: Ticks, silences: Silences, clock: StepClock) -> Ticks | None:
+def in_one_phase(ticks: Ticks, silences: Silences, clock: StepClock, rules: LayoutRules = RULES) -> Ticks | None:
     """The ticks, those that left the phase of the others put back; None where there is no phase that most have."""
     when = silences.begin_ns[ticks.silence]
     step = clock.step_at(when)
     inside = step >= 0
-    if inside.sum() < MOST * clock.steps:
+    if inside.sum() < rules.ends.ticks_in_phase * clock.steps:
         return ticks
     length = np.diff(clock.boundary_ns)
     phase = (when[inside] - clock.boundary_ns[step[inside]]) / np.maximum(length[step[inside]], 1)
-    off = _from_most(phase)
-    share = float((np.abs(off) <= NEAR).mean())
-    if float(np.abs(off).mean()) <= max(NEGLIGIBLE, _jitter(clock.boundary_ns)):
+    off = _from_most(phase, rules)
+    share = float((np.abs(off) <= rules.ends.near_phase).mean())
+    if float(np.abs(off).mean()) <= max(rules.ends.negligible_jitter, _jitter(clock.boundary_ns)):
         return ticks
-    if share < MOST:
+    if share < rules.ends.ticks_in_phase:
         return None
     nearest = int(np.argmin(np.abs(off)))
-    return _at_phase(float(phase[nearest] - off[nearest]), silences, clock)
+    return _at_phase(float(phase[nearest] - off[nearest]), silences, clock, rules)
 
 
-def _from_most(phase: Float64) -> Float64:
+def _from_most(phase: Float64, rules: LayoutRules) -> Float64:
     """Distance of each phase from the middle of those that most are near to, between -0.5 and 0.5."""
-    apart = (phase[:, None] - phase[:: max(1, phase.size // MOST_COMPARED)][None, :] + 0.5) % 1.0 - 0.5
-    near = np.abs(apart) <= NEAR
+    apart = (phase[:, None] - phase[:: max(1, phase.size // rules.ends.phases_compared)][None, :] + 0.5) % 1.0 - 0.5
+    near = np.abs(apart) <= rules.ends.near_phase
     best = int(np.argmax(near.sum(axis=0)))
     off: Float64 = apart[:, best] - np.median(apart[near[:, best], best])
     return (off + 0.5) % 1.0 - 0.5
@@ -80,12 +67,12 @@ def _jitter(ticks: Int64) -> float:
     return float(np.minimum(np.abs(length / max(float(np.median(length)), 1.0) - 1.0), 1.0).mean())
 
 
-def _at_phase(phase: float, silences: Silences, clock: StepClock) -> Ticks:
+def _at_phase(phase: float, silences: Silences, clock: StepClock, rules: LayoutRules) -> Ticks:
     """In each step of the clock the longest silence about the phase, less the further it is from it: of equal pauses
     the nearest."""
     length = np.diff(clock.boundary_ns)
     centre = clock.boundary_ns[:-1] + (phase * length).astype(np.int64)
-    reach = (NEAR * length).astype(np.int64)
+    reach = (rules.ends.near_phase * length).astype(np.int64)
     first, last = (np.searchsorted(silences.begin_ns, centre + way * reach) for way in (-1, 1))
     chosen = np.full(length.size, -1, dtype=np.int64)
     for k, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):

@@ -19,32 +19,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.parallelism.channels import Amounts
 from llmprism.parallelism.features import Links
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["SharedHops", "shared_hops"]
-
-SAME_RING: Final = 0.05
-"""Difference of the logarithms of the bytes per step of two hops of one ring."""
-
-MORE: Final = 0.5
-"""Share of a ring's bytes by which a shared hop carries more one way than the other at least, in the median: nearer to
-what the ring adds than to nothing. Uneven routing makes single links differ."""
-
-LEAST_RING: Final = 6
-"""Members of a ring both ways in which lighter and heavier hops take turns: four are two replicas of two stages too."""
-
-MOST_SORTS: Final = 12
-"""Sorts of two-way links that are tried, two by two."""
-
-JOINED: Final = 0.9
-"""Share of the open ends of a ring that must find each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,36 +44,40 @@ class SharedHops:
     both_ways: Bool
 
 
-def shared_hops(links: Links, amounts: Amounts, one_way: Bool) -> SharedHops:
+def shared_hops(links: Links, amounts: Amounts, one_way: Bool, rules: LayoutRules = RULES) -> SharedHops:
     none = np.zeros(links.low.size, dtype=np.bool_)
     found = SharedHops(none.copy(), none.copy(), np.zeros(links.low.size), none.copy(), none.copy())
     members, low, high = links.numbered_ends()
     hops = np.flatnonzero(one_way)
     level = np.log(np.maximum(np.maximum(amounts.there, amounts.back), 1e-9))
     hops = hops[np.argsort(level[hops], kind="stable")]
-    for own in np.split(hops, np.flatnonzero(np.diff(level[hops]) > SAME_RING) + 1):
+    for own in np.split(hops, np.flatnonzero(np.diff(level[hops]) > rules.kinds.same_bytes) + 1):
         if own.size:
-            _close(members, low, high, amounts, own, found)
+            _close(members, low, high, amounts, own, found, rules)
     if not found.links.any():
-        _close_both_ways(members, low, high, amounts, np.flatnonzero(~one_way), found)
+        _close_both_ways(members, low, high, amounts, np.flatnonzero(~one_way), found, rules)
     return found
 
 
 def _close_both_ways(
-    members: int, low: Int64, high: Int64, amounts: Amounts, two_way: Int64, found: SharedHops
+    members: int, low: Int64, high: Int64, amounts: Amounts, two_way: Int64, found: SharedHops, rules: LayoutRules
 ) -> None:
     """Marks the heavier of the links that close rings in turn with lighter ones."""
     level = np.log(np.maximum(np.maximum(amounts.there, amounts.back), 1e-9))
     order = two_way[np.argsort(level[two_way], kind="stable")]
-    sorts = [own for own in np.split(order, np.flatnonzero(np.diff(level[order]) > SAME_RING) + 1) if own.size > 2]
-    for light, heavy in combinations(sorts[:MOST_SORTS], 2):
+    sorts = [
+        own
+        for own in np.split(order, np.flatnonzero(np.diff(level[order]) > rules.kinds.same_bytes) + 1)
+        if own.size > 2
+    ]
+    for light, heavy in combinations(sorts[: rules.kinds.ring_sorts], 2):
         ends = [np.concatenate([low[own], high[own]]) for own in (light, heavy)]
         count = [np.bincount(own, minlength=members) for own in ends]
         if light.size != heavy.size or max(count[0].max(), count[1].max()) > 1 or (count[0] != count[1]).any():
             continue
         both = np.concatenate([light, heavy])
         label = component_labels(members, low[both], high[both])
-        if np.bincount(label[low[both]])[label[low[both]]].min() < LEAST_RING:
+        if np.bincount(label[low[both]])[label[low[both]]].min() < rules.kinds.least_ring:
             continue
         ring = float(np.median(np.maximum(amounts.there[light], amounts.back[light])))
         found.links[heavy] = found.pure[light] = found.both_ways[both] = True
@@ -98,8 +86,11 @@ def _close_both_ways(
         return
 
 
-def _close(members: int, low: Int64, high: Int64, amounts: Amounts, own: Int64, found: SharedHops) -> None:
+def _close(
+    members: int, low: Int64, high: Int64, amounts: Amounts, own: Int64, found: SharedHops, rules: LayoutRules
+) -> None:
     """Marks the shared hops of the rings of these one-way links, if they close all of their open paths."""
+    rule = rules.kinds
     upward = amounts.there[own] > amounts.back[own]
     src, dst = np.where(upward, low[own], high[own]), np.where(upward, high[own], low[own])
     sends, receives = np.bincount(src, minlength=members), np.bincount(dst, minlength=members)
@@ -109,8 +100,8 @@ def _close(members: int, low: Int64, high: Int64, amounts: Amounts, own: Int64, 
     if not first.any():
         return
     ring = float(np.median(np.maximum(amounts.there[own], amounts.back[own])))
-    fits_up = last[low] & first[high] & (amounts.there >= (1.0 - MORE) * ring)
-    fits_down = last[high] & first[low] & (amounts.back >= (1.0 - MORE) * ring)
+    fits_up = last[low] & first[high] & (amounts.there >= (1.0 - rule.ring_adds) * ring)
+    fits_down = last[high] & first[low] & (amounts.back >= (1.0 - rule.ring_adds) * ring)
     more = np.where(fits_up, amounts.there - amounts.back, amounts.back - amounts.there) / ring
     tried = np.flatnonzero((fits_up ^ fits_down) & (np.minimum(amounts.there, amounts.back) > 0.0))
     tried = tried[np.argsort(np.abs(more[tried] - 1.0), kind="stable")]
@@ -120,7 +111,7 @@ def _close(members: int, low: Int64, high: Int64, amounts: Amounts, own: Int64, 
         if ("end", int(end)) not in taken and ("start", int(start)) not in taken:
             taken |= {("end", int(end)), ("start", int(start))}
             chosen.append(link)
-    if len(chosen) < JOINED * first.sum() or len(chosen) < 1 or np.median(more[chosen]) < MORE:
+    if len(chosen) < rule.joined_ends * first.sum() or len(chosen) < 1 or np.median(more[chosen]) < rule.ring_adds:
         return
     found.links[chosen] = True
     found.upward[chosen] = fits_up[chosen]

@@ -16,7 +16,6 @@ Where tiny messages come all the time (gloo announces every transfer) or never, 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -24,49 +23,11 @@ from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.parallelism.row_silences import control_limit
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.order import stable_order
 from llmprism.stats.silences import Silences, silences_of
 
 __all__ = ["OptimizerPause", "after_control", "optimizer_pause"]
-
-MOMENT: Final = 0.01
-"""Share of a step within which the messages of one exchange end..."""
-
-MOMENT_FLOOR_NS: Final = 2_000_000
-"""...or the time by which the clocks of two switches differ."""
-
-PLACES: Final = 50
-"""Places of the step, in equal bytes, at which the tiny messages are counted."""
-
-TAKE_PART: Final = 0.25
-"""Tiny messages per step and member at the place: the exchange goes round all of them, partly within servers."""
-
-SEEN: Final = 0.7
-"""Share of the steps in which it must be seen there."""
-
-STANDS_OUT: Final = 1.5
-"""Tiny messages at the place relative to any other place of the step; of several such places the optimizer's is the
-one with the longest pause."""
-
-BEYOND_CHATTER: Final = 1.5
-"""Share of the tiny messages in a pause relative to its share of the time: heartbeats come at any time."""
-
-ALONE: Final = 0.8
-"""Share of the tiny messages that are exchanged in the optimizer's pause where nothing else exchanges any."""
-
-FILLED: Final = 0.25
-"""Longest time without a tiny message, as a share of a pause, below which they fill it."""
-
-DENSE: Final = 0.25
-"""Longest pause while parameters are gathered, relative to the silent forward pass after it: nobody computes."""
-
-LONGER: Final = 1.5
-"""A pause relative to another from which it is clearly longer: that of the optimizer relative to the longest other one
-where no forward pass is silent elsewhere."""
-
-GATHERED: Final = (0.28, 0.55)
-"""Share of the step's bytes that parameters are gathered in: a third after an all-reduce or a reduction in twice the
-precision, half after a reduction in the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +53,13 @@ class _Fold:
     steps: int
 
 
-def optimizer_pause(transfers: TransferTable, pairs: Bool, clock: StepClock) -> OptimizerPause | None:
+def optimizer_pause(
+    transfers: TransferTable, pairs: Bool, clock: StepClock, rules: LayoutRules = RULES
+) -> OptimizerPause | None:
     """Where the steps of these pairs end by the tiny messages of the optimizer; None where they do not tell."""
-    limit = control_limit(transfers, pairs)
+    limit = control_limit(transfers, pairs, rules)
     rows = np.flatnonzero(transfers.rows_of(pairs) & (transfers.bytes >= limit))
-    tiny = _crowds(transfers, pairs, limit, clock)
+    tiny = _crowds(transfers, pairs, limit, clock, rules)
     if clock.steps < 3 or not rows.size or not tiny.size:
         return None
     rows = rows[stable_order(transfers.start_ns[rows])]
@@ -106,29 +69,29 @@ def optimizer_pause(transfers: TransferTable, pairs: Bool, clock: StepClock) -> 
     members = _members(transfers, pairs)
     place, step = _place_of(silences, tiny, clock)
     fold = _fold(silences, clock)
-    crowded = _crowded_places(place[step >= 0], step[step >= 0], fold.steps, members)
-    pauses = np.array([_usual_pause(fold, _near(fold.place, where)) for where in crowded])
+    crowded = _crowded_places(place[step >= 0], step[step >= 0], fold.steps, members, rules)
+    pauses = np.array([_usual_pause(fold, _near(fold.place, where, rules)) for where in crowded])
     order = np.argsort(pauses)[::-1]
-    if not crowded or (order.size > 1 and pauses[order[0]] < LONGER * pauses[order[1]]):
+    if not crowded or (order.size > 1 and pauses[order[0]] < rules.ends.clearly_longer * pauses[order[1]]):
         return None
-    near = _near(place[step >= 0], crowded[order[0]])
-    if near.mean() < BEYOND_CHATTER * pauses[order[0]]:
+    near = _near(place[step >= 0], crowded[order[0]], rules)
+    if near.mean() < rules.ends.beyond_chatter * pauses[order[0]]:
         return None
-    found = _end_after(crowded[order[0]], fold)
+    found = _end_after(crowded[order[0]], fold, rules)
     if order.size > 1 and not found.longest:
         return None
-    return replace(found, alone=bool(near.mean() >= ALONE))
+    return replace(found, alone=bool(near.mean() >= rules.ends.exchanged_alone))
 
 
 def _members(transfers: TransferTable, pairs: Bool) -> int:
     return int(np.union1d(transfers.pair_src[pairs], transfers.pair_dst[pairs]).size)
 
 
-def _crowds(transfers: TransferTable, pairs: Bool, limit: float, clock: StepClock) -> Int64:
+def _crowds(transfers: TransferTable, pairs: Bool, limit: float, clock: StepClock, rules: LayoutRules) -> Int64:
     """When tiny messages ended that came in crowds, ascending: heartbeats come one by one."""
     when = np.sort(transfers.end_ns[(transfers.bytes > 0) & (transfers.bytes < limit)])
-    moment = max(MOMENT_FLOOR_NS, int(MOMENT * clock.period_ns))
-    least = max(2, int(TAKE_PART * _members(transfers, pairs)))
+    moment = max(rules.ends.moment_floor_ns, int(rules.ends.moment * clock.period_ns))
+    least = max(2, int(rules.ends.take_part * _members(transfers, pairs)))
     index = np.arange(when.size)
     begun = index - np.searchsorted(when, when - moment, side="left")
     to_come = np.searchsorted(when, when + moment, side="right") - index - 1
@@ -153,26 +116,27 @@ def _sent_by(silences: Silences, when_ns: Int64) -> Float64:
     return sent
 
 
-def _crowded_places(place: Float64, step: Int64, steps: int, members: int) -> list[float]:
+def _crowded_places(place: Float64, step: Int64, steps: int, members: int, rules: LayoutRules) -> list[float]:
     """The places of the step at which tiny messages crowd in most steps."""
-    slot = np.clip((place * PLACES).astype(np.int64), 0, PLACES - 1)
-    count = np.bincount(slot, minlength=PLACES).astype(np.float64)
+    rule = rules.ends
+    slot = np.clip((place * rule.tiny_places).astype(np.int64), 0, rule.tiny_places - 1)
+    count = np.bincount(slot, minlength=rule.tiny_places).astype(np.float64)
     crowd = count + np.roll(count, 1) + np.roll(count, -1)
-    least = max(TAKE_PART * members * steps, crowd.max() / STANDS_OUT)
+    least = max(rule.take_part * members * steps, crowd.max() / rule.tiny_stands_out)
     found: list[float] = []
     while crowd.max() >= least:
         best = int(np.argmax(crowd))
-        offset = (place - (best + 0.5) / PLACES + 0.5) % 1.0 - 0.5
-        inside = np.abs(offset) <= 1.5 / PLACES
-        crowd[np.arange(best - 3, best + 4) % PLACES] = 0.0
-        if np.unique(step[inside]).size >= SEEN * steps:
-            found.append(float(((best + 0.5) / PLACES + np.median(offset[inside])) % 1.0))
+        offset = (place - (best + 0.5) / rule.tiny_places + 0.5) % 1.0 - 0.5
+        inside = np.abs(offset) <= 1.5 / rule.tiny_places
+        crowd[np.arange(best - 3, best + 4) % rule.tiny_places] = 0.0
+        if np.unique(step[inside]).size >= rule.norm_seen * steps:
+            found.append(float(((best + 0.5) / rule.tiny_places + np.median(offset[inside])) % 1.0))
     return found
 
 
-def _near(place: Float64, where: float) -> Bool:
+def _near(place: Float64, where: float, rules: LayoutRules) -> Bool:
     """Which places are the same as this one?"""
-    near: Bool = np.abs((place - where + 0.5) % 1.0 - 0.5) <= 1.0 / PLACES
+    near: Bool = np.abs((place - where + 0.5) % 1.0 - 0.5) <= 1.0 / rules.ends.tiny_places
     return near
 
 
@@ -190,30 +154,32 @@ def _usual_pause(fold: _Fold, near: Bool) -> float:
     return float(np.median(longest))
 
 
-def _end_after(optimizer: float, fold: _Fold) -> OptimizerPause:
+def _end_after(optimizer: float, fold: _Fold, rules: LayoutRules) -> OptimizerPause:
     """The end of the step, by the pauses that follow the optimizer's."""
     after = (fold.place - optimizer) % 1.0
-    width = 1.0 / PLACES
-    own = _usual_pause(fold, _near(after, 0.0))
-    slots = np.array([_usual_pause(fold, np.abs(after - (slot + 0.5) * width) <= width) for slot in range(PLACES)])
-    slots[[0, PLACES - 1]] = 0.0
+    width = 1.0 / rules.ends.tiny_places
+    own = _usual_pause(fold, _near(after, 0.0, rules))
+    slots = np.array(
+        [_usual_pause(fold, np.abs(after - (slot + 0.5) * width) <= width) for slot in range(rules.ends.tiny_places)]
+    )
+    slots[[0, rules.ends.tiny_places - 1]] = 0.0
     longest = int(np.argmax(slots))
     share = (longest + 0.5) * width
     between = slots[1 : max(longest - 1, 1)]
-    dense = not between.size or float(between.max()) < DENSE * slots[longest]
-    stands_out = own >= LONGER * slots[longest]
-    if stands_out or not dense or not GATHERED[0] <= share <= GATHERED[1]:
+    dense = not between.size or float(between.max()) < rules.ends.gather_pause * slots[longest]
+    stands_out = own >= rules.ends.clearly_longer * slots[longest]
+    if stands_out or not dense or not rules.ends.gathered_share[0] <= share <= rules.ends.gathered_share[1]:
         return OptimizerPause(optimizer, gathers=False, longest=bool(stands_out))
     at = (np.abs(after - share) <= width) & (fold.length >= 0.5 * slots[longest])
     return OptimizerPause((optimizer + float(np.median(after[at]))) % 1.0, gathers=True, longest=False)
 
 
-def after_control(transfers: TransferTable, pairs: Bool, clock: StepClock) -> StepClock:
+def after_control(transfers: TransferTable, pairs: Bool, clock: StepClock, rules: LayoutRules = RULES) -> StepClock:
     """The clock, moved over the pauses that tiny messages fill from end to end in most steps."""
-    limit = control_limit(transfers, pairs)
+    limit = control_limit(transfers, pairs, rules)
     tensors = transfers.bytes >= limit
     start = np.sort(transfers.start_ns[transfers.rows_of(pairs) & tensors])
-    tiny = _crowds(transfers, pairs, limit, clock)
+    tiny = _crowds(transfers, pairs, limit, clock, rules)
     following = np.searchsorted(start, clock.boundary_ns, side="right")
     awake = np.append(start, clock.boundary_ns[-1])[np.minimum(following, start.size)]
     first, last = (np.searchsorted(tiny, when) for when in (clock.boundary_ns, awake))
@@ -226,10 +192,12 @@ def after_control(transfers: TransferTable, pairs: Bool, clock: StepClock) -> St
             moved[k] = tiny[b - 1]
     paused = np.maximum(awake - clock.boundary_ns, 0)[:-1].sum() / max(int(np.diff(clock.boundary_ns).sum()), 1)
     share = (last - first)[:-1].sum() / max(int(first[-1] - first[0]), 1)
-    if float(np.median(free)) >= FILLED or share < BEYOND_CHATTER * paused:
+    if float(np.median(free)) >= rules.ends.pause_filled or share < rules.ends.beyond_chatter * paused:
         return clock
-    usual = int(np.median((moved - clock.boundary_ns)[free < FILLED]))
+    usual = int(np.median((moved - clock.boundary_ns)[free < rules.ends.pause_filled]))
     boundary = np.where(
-        free < FILLED, moved, clock.boundary_ns + np.minimum(usual, np.maximum(awake - clock.boundary_ns, 0))
+        free < rules.ends.pause_filled,
+        moved,
+        clock.boundary_ns + np.minimum(usual, np.maximum(awake - clock.boundary_ns, 0)),
     )
     return StepClock(boundary.astype(np.int64), clock.regular, clock.dominance)

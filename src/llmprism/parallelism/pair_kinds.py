@@ -17,7 +17,6 @@ together, as it does in the published refinement, which repairs mistakes of one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -27,70 +26,10 @@ from llmprism.model.layout import PairKind
 from llmprism.parallelism.channels import amounts_of, branching_links, channel_links
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.link_evidence import LinkEvidence, pooled, profile_of, step_bytes
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels, root_of
 
 __all__ = ["LinkKinds", "judge_links", "reconcile", "without_false_pipelines"]
-
-TURNS: Final = 0.45
-"""Messages by which the profiles of the two directions differ where both kinds are equally likely: at least one
-micro-batch is under way in a pipeline (0.65 and more in real captures), collectives stay below 0.3 in the median."""
-
-TURNS_ODDS: Final = 2.0
-"""Log odds for each doubling of the turns."""
-
-MOST_TURNS_ODDS: Final = 3.0
-"""And at most."""
-
-LEAD: Final = 0.5
-"""Messages by which one direction stays ahead where both kinds are equally likely: half a message."""
-
-TOGETHER: Final = 0.25
-"""Share of time at which both directions are busy where both kinds are equally likely (collectives 0.33-1.0, pipelines
-up to 0.17, or 0.95 where both directions are sent in one batch); a weak witness."""
-
-ONE_WAY_ODDS: Final = 4.0
-"""Log odds for data parallelism of a one-way link, or of one in closed two-way rings: only unusual traffic is so and
-not a collective."""
-
-BURST: Final = 0.2
-"""Share of the step: a link both of whose directions are confined to it is no pipeline's. The passes of real and
-simulated pipelines take 0.4 and more, trees that are not overlapped with the backward pass up to 0.15."""
-
-BURST_ODDS: Final = 3.0
-"""Log odds for data parallelism of a link that sends in one burst: a pipeline of tiny passes and long synchronisations
-could do so too."""
-
-NARROW: Final = 0.45
-"""Share of the step from which on the width of a link says nothing; pipelines fill 0.39 and more."""
-
-NARROW_ODDS: Final = 2.0
-"""Log odds for data parallelism of a link that is hardly wider than a burst."""
-
-ENDS_TOGETHER: Final = 0.003
-"""Share of the time that a link takes, within which its two directions end: collectives 0.0-0.002 where nothing else
-disturbs them, pipelines 0.005 and more unless a collective of tied embeddings follows on the same link."""
-
-ENDS_ODDS: Final = 2.0
-"""Log odds for data parallelism of a link whose directions end together."""
-
-RINGS_APART: Final = 0.1
-"""Kolmogorov distance between the profiles of the one-way rings of a link's two ends where both kinds are equally
-likely. Stages synchronise one after the other (0.14 and more in the median of real and simulated pipelines); replicas
-of shards do the same at the same time (0.07 and less)."""
-
-RINGS_ODDS: Final = 3.0
-"""Log odds for each doubling of that distance, and at most."""
-
-AVOIDED: Final = 1.5
-"""How many times more of a link's bytes than by chance pass while the rings of its ends are silent, from which on that
-tells. Collectives of all sources stay below 1.4; passes of network-bound jobs, whose rings are busy for most of the
-step, reach 4 to 6."""
-
-AVOIDED_ODDS: Final = 3.0
-"""Log odds for a pipeline for each doubling of that."""
-
-QUIET: Final = 0.1
-"""Share of their mean rate up to which the rings are silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +44,32 @@ class LinkKinds:
         return LinkKinds(self.kind[chosen], self.confidence[chosen], self.one_way[chosen])
 
 
-def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence) -> LinkKinds:
+def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence, rules: LayoutRules = RULES) -> LinkKinds:
     """Each sort of links on its own evidence."""
-    turns = np.clip(TURNS_ODDS * np.log2((shown.turns + 0.02) / TURNS), -MOST_TURNS_ODDS, MOST_TURNS_ODDS)
-    lead = np.clip((shown.lead - LEAD) / LEAD, -1.0, 1.0)
-    together = np.clip((TOGETHER - shown.together) / TOGETHER, -1.0, 1.0)
+    rule = rules.kinds
+    turns = np.clip(
+        rule.turns_odds * np.log2((shown.turns + 0.02) / rule.turns), -rule.most_turns_odds, rule.most_turns_odds
+    )
+    lead = np.clip((shown.lead - rule.lead_messages) / rule.lead_messages, -1.0, 1.0)
+    together = np.clip((rule.together - shown.together) / rule.together, -1.0, 1.0)
     apart = pooled(_rings_apart(features, links, shown.one_way), shown.sort)
     rings = np.where(
-        apart > 0, np.clip(RINGS_ODDS * np.log2((apart + 0.005) / RINGS_APART), -RINGS_ODDS, RINGS_ODDS), 0
+        apart > 0,
+        np.clip(rule.rings_odds * np.log2((apart + 0.005) / rule.rings_apart), -rule.rings_odds, rule.rings_odds),
+        0,
     )
-    avoided, left = (pooled(value, shown.sort) for value in _beside_rings(features, links, shown))
-    passes = np.where(avoided >= AVOIDED, np.minimum(AVOIDED_ODDS * np.log2(np.maximum(avoided, 1.0)), 6.0), 0.0)
-    width = np.where(avoided >= AVOIDED, shown.width / np.maximum(left, 1e-9), shown.width)
-    ended = np.where(shown.ends_apart <= ENDS_TOGETHER, ENDS_ODDS, 0.0)
-    narrow = NARROW_ODDS * np.clip((NARROW - width) / (NARROW - BURST), 0.0, 1.0)
+    avoided, left = (pooled(value, shown.sort) for value in _beside_rings(features, links, shown, rules))
+    passes = np.where(
+        avoided >= rule.avoided, np.minimum(rule.avoided_odds * np.log2(np.maximum(avoided, 1.0)), 6.0), 0.0
+    )
+    width = np.where(avoided >= rule.avoided, shown.width / np.maximum(left, 1e-9), shown.width)
+    ended = np.where(shown.ends_apart <= rule.ends_together, rule.ends_odds, 0.0)
+    narrow = rule.narrow_odds * np.clip((rule.narrow - width) / (rule.narrow - rule.burst), 0.0, 1.0)
     odds = ended + narrow - (turns + lead + together + rings + passes)
-    odds = np.where(width <= BURST, np.maximum(odds, BURST_ODDS), odds)
-    amounts = amounts_of(links, features)
-    collective = shown.one_way | shown.closed | channel_links(links, amounts) | branching_links(links, amounts)
-    odds = np.where(collective, ONE_WAY_ODDS, np.clip(odds, -6.0, 6.0))
+    odds = np.where(width <= rule.burst, np.maximum(odds, rule.burst_odds), odds)
+    amounts = amounts_of(links, features, rules)
+    collective = shown.one_way | shown.closed | channel_links(links, amounts, rules) | branching_links(links, amounts)
+    odds = np.where(collective, rule.one_way_odds, np.clip(odds, -6.0, 6.0))
     kind = np.where(odds > 0, PairKind.DP, PairKind.PP).astype(np.int8)
     return LinkKinds(kind, 1.0 / (1.0 + np.exp(-np.abs(odds))), shown.one_way)
 
@@ -142,7 +88,9 @@ def _rings_apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64
     return result
 
 
-def _beside_rings(features: PairFeatures, links: Links, shown: LinkEvidence) -> tuple[Float64, Float64]:
+def _beside_rings(
+    features: PairFeatures, links: Links, shown: LinkEvidence, rules: LayoutRules
+) -> tuple[Float64, Float64]:
     """How many times more than by chance of each link's bytes pass while the rings of its two ends are silent, and
     which share of the step that is; NaN where its ends have no rings, which surely are collectives.
 
@@ -155,7 +103,7 @@ def _beside_rings(features: PairFeatures, links: Links, shown: LinkEvidence) -> 
     for end in (low, high):
         np.add.at(rings, end[sure], own[sure])
     both = rings[low] + rings[high]
-    silent = both <= QUIET * both.mean(axis=1, keepdims=True)
+    silent = both <= rules.kinds.rings_quiet * both.mean(axis=1, keepdims=True)
     left = np.where(both.any(axis=1) & ~sure, silent.mean(axis=1), np.nan)
     share = (own * silent).sum(axis=1) / np.maximum(own.sum(axis=1), 1e-9)
     return share / np.maximum(left, 1.0 / features.profile.shape[1]), left

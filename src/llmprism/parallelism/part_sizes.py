@@ -11,23 +11,17 @@ what a clock that takes the parts for steps leaves unexplained.
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Float64, Int64
 from llmprism.parallelism.clock_score import Pauses, sent_by_ticks
+from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = ["bits_of_unlike_parts"]
 
-PER_OCTAVE: Final = 8
-"""Sizes told apart within a factor of two: chunks of two collectives differ by a tenth and more."""
 
-PRIOR: Final = 0.5
-"""Weight of each size before any was seen (Krichevsky and Trofimov)."""
-
-
-def bits_of_unlike_parts(pauses: Pauses, ticks: Int64, parts: int) -> float:
+def bits_of_unlike_parts(pauses: Pauses, ticks: Int64, parts: int, rules: LayoutRules = RULES) -> float:
     """Bits per message that it saves to know in which part of the step, cut into equal shares of its bytes, each was
     sent. Below 0.08 where the ticks are several equal steps apart, 0.2 to 0.9 for the parts of sharded steps.
 
@@ -45,10 +39,13 @@ def bits_of_unlike_parts(pauses: Pauses, ticks: Int64, parts: int) -> float:
         return 0.0
     whole = np.maximum(sent[pair, at + 1] - sent[pair, at], 1)
     part = np.minimum((pauses.sent[inside] - sent[pair, at]) * parts // whole, parts - 1)
-    _, sort = np.unique(np.rint(np.log2(size[inside]) * PER_OCTAVE), return_inverse=True)
+    _, sort = np.unique(np.rint(np.log2(size[inside]) * rules.clock.sizes_per_octave), return_inverse=True)
     counts = np.zeros((parts, int(sort.max()) + 1))
     np.add.at(counts, (part, sort), 1)
-    return float(_code_length(counts.sum(axis=0)) - sum(_code_length(row) for row in counts)) / pauses.pair.size
+    return (
+        float(_code_length(counts.sum(axis=0), rules) - sum(_code_length(row, rules) for row in counts))
+        / pauses.pair.size
+    )
 
 
 def _sizes(pauses: Pauses) -> Int64:
@@ -59,9 +56,12 @@ def _sizes(pauses: Pauses) -> Int64:
     return following - pauses.sent
 
 
-def _code_length(counts: Float64) -> float:
+def _code_length(counts: Float64, rules: LayoutRules) -> float:
     """Bits of a sequence with these counts under the distribution learned from it on the way."""
-    prior = PRIOR * counts.size
+    prior = rules.clock.size_prior * counts.size
     nats = math.lgamma(float(counts.sum()) + prior) - math.lgamma(prior)
-    nats -= sum(math.lgamma(count + PRIOR) - math.lgamma(PRIOR) for count in counts[counts > 0].tolist())
+    nats -= sum(
+        math.lgamma(count + rules.clock.size_prior) - math.lgamma(rules.clock.size_prior)
+        for count in counts[counts > 0].tolist()
+    )
     return nats / math.log(2.0)

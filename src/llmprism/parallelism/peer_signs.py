@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,20 +24,12 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
+from llmprism.parallelism.rules import RULES, LayoutRules
 
 Cell = tuple[int, ...]
 Pair = tuple[int, int]
 
-__all__ = ["MIN_STEPS", "PeerSigns", "peer_signs"]
-
-MIN_STEPS: Final = 5
-"""Steps before timing can tell."""
-
-SOME: Final = 4
-"""Servers that the members of a pair are compared with."""
-
-FINEST_NS: Final = 2_000.0
-"""Differences below two microseconds are those of time stamps."""
+__all__ = ["PeerSigns", "peer_signs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +45,23 @@ class PeerSigns:
 
 def peer_signs(
     job: Job, cells: list[Cell], groups: tuple[Group, ...], pipelines: tuple[Cell, ...], pair_kind: NDArray[np.int8],
-    clock: StepClock,
+    clock: StepClock, rules: LayoutRules = RULES,
 ) -> PeerSigns | None:  # fmt: skip
     """The signs of all pairs of members of one cell; None where nothing could be measured."""
     pairs = [pair for cell in cells for pair in combinations(cell, 2)]
-    crossed = _crossed(job, pairs, groups)
+    crossed = _crossed(job, pairs, groups, rules)
     stages = _across(job, cells, pipelines)
     members = sorted({m for pair in (*pairs, *crossed.across, *crossed.along, *stages) for m in pair})
     last = _moments(job.transfers, pair_kind == PairKind.DP, members, clock, last=True)
     sent = _moments(job.transfers, pair_kind == PairKind.PP, members, clock, last=False)
-    ends = crossed.mean(_log_variation(last, crossed.across) - _log_variation(last, crossed.along), len(pairs))
+    ends = crossed.mean(
+        _log_variation(last, crossed.across, rules) - _log_variation(last, crossed.along, rules), len(pairs)
+    )
     sends = np.zeros(len(pairs))
     for times in (sent.mean, sent.edge):
-        known = _variation(times, sent.row, stages)
-        usual = _quantile(known, 0.5) if stages else _of_its_own(times)
-        sends += _relative(_variation(times, sent.row, pairs), usual)
+        known = _variation(times, sent.row, stages, rules)
+        usual = _quantile(known, 0.5) if stages else _of_its_own(times, rules)
+        sends += _relative(_variation(times, sent.row, pairs, rules), usual, rules)
     if not np.isfinite([*ends, *sends]).any():
         return None
     return PeerSigns(
@@ -93,7 +86,7 @@ class _Crossed:
         return np.where(each > 0, total / np.maximum(each, 1), np.nan)
 
 
-def _crossed(job: Job, pairs: list[Pair], groups: tuple[Group, ...]) -> _Crossed:
+def _crossed(job: Job, pairs: list[Pair], groups: tuple[Group, ...], rules: LayoutRules) -> _Crossed:
     """Servers differ, so what is across two groups is measured over the same two servers as what is along one."""
     place = dict(zip(job.members, job.places, strict=False))
     at: dict[int, dict[str, int]] = {}
@@ -103,7 +96,7 @@ def _crossed(job: Job, pairs: list[Pair], groups: tuple[Group, ...]) -> _Crossed
     found = _Crossed([], [], [])
     for index, (one, other) in enumerate(pairs):
         there = sorted(at.get(one, {}).keys() & at.get(other, {}).keys() - {place[one]})
-        for server in there[:SOME]:
+        for server in there[: rules.peers.compared_servers]:
             far_one, far_other = at[one][server], at[other][server]
             found.of.extend((index, index))
             found.across.extend(((one, far_other), (far_one, other)))
@@ -161,13 +154,13 @@ def _moments(transfers: TransferTable, pairs: Bool, members: list[int], clock: S
     return _Moments(row, mean.reshape(-1, steps), known.reshape(-1, steps))
 
 
-def _log_variation(moments: _Moments, pairs: list[Pair]) -> Float64:
-    result: Float64 = np.log(np.maximum(_variation(moments.edge, moments.row, pairs), FINEST_NS))
+def _log_variation(moments: _Moments, pairs: list[Pair], rules: LayoutRules) -> Float64:
+    result: Float64 = np.log(np.maximum(_variation(moments.edge, moments.row, pairs, rules), rules.peers.finest_ns))
     return result
 
 
-def _relative(apart: Float64, usual: float) -> Float64:
-    result: Float64 = np.log(np.maximum(apart, FINEST_NS) / max(usual, FINEST_NS))
+def _relative(apart: Float64, usual: float, rules: LayoutRules) -> Float64:
+    result: Float64 = np.log(np.maximum(apart, rules.peers.finest_ns) / max(usual, rules.peers.finest_ns))
     return result if np.isfinite(usual) else np.full(apart.size, np.nan)
 
 
@@ -176,22 +169,22 @@ def _quantile(values: Float64, quantile: float) -> float:
     return float(np.quantile(known, quantile)) if known.size else float("nan")
 
 
-def _of_its_own(times: Float64) -> float:
+def _of_its_own(times: Float64, rules: LayoutRules) -> float:
     """How far apart two members would be that vary from step to step as much as these do, each on its own."""
-    seen = times[np.isfinite(times).sum(axis=1) >= MIN_STEPS]
+    seen = times[np.isfinite(times).sum(axis=1) >= rules.peers.least_steps]
     if not seen.size:
         return float("nan")
     alone = _medians(np.abs(seen - _medians(seen)[:, None]))
     return float(np.sqrt(2.0) * np.median(alone))
 
 
-def _variation(times: Float64, row: dict[int, int], pairs: list[Pair]) -> Float64:
+def _variation(times: Float64, row: dict[int, int], pairs: list[Pair], rules: LayoutRules) -> Float64:
     """Median deviation of the difference of two members' times from its median, for each pair; NaN if unknown."""
     if not pairs:
         return np.zeros(0)
     one, other = (np.array([row[pair[end]] for pair in pairs], dtype=np.int64) for end in (0, 1))
     apart = times[one] - times[other]
-    known = np.isfinite(apart).sum(axis=1) >= MIN_STEPS
+    known = np.isfinite(apart).sum(axis=1) >= rules.peers.least_steps
     result = np.full(len(pairs), np.nan)
     if known.any():
         part = apart[known]

@@ -9,7 +9,6 @@ woke up again marks the end of the step. Without pipelines the silence of the wh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.parallelism.one_phase import Ticks, in_one_phase
 from llmprism.parallelism.row_silences import silences_of_rows
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.byte_steps import Chain, chain_at
 from llmprism.stats.order import stable_order
 from llmprism.stats.silences import Silences
@@ -34,34 +34,9 @@ __all__ = [
     "usable_clock",
 ]
 
-TOLERANCE: Final = 0.03
-"""Relative deviation of one step's bytes within a whole group or all pipelines."""
-
-SETTLED: Final = 0.1
-"""Share of the most outstanding activations below which a pipeline is at rest; a lossy collector never counts to 0."""
-
-EXACT: Final = 0.001
-"""Relative deviation of a pair's bytes per step below which single missing messages can be told."""
-
-STRAGGLE: Final = 0.08
-"""Share of the next step by which a straggler may run into it; one that takes longer is not of this step..."""
-
-LEFT_BEHIND: Final = 0.1
-"""...unless it still has this share of its bytes to send: then its ranks are simply slower than those that have begun
-the next step already..."""
-
-FAR_BEHIND: Final = 0.4
-"""...and may take this share of it: ranks of one step end up to a third of it apart."""
-
-LOOK_BACK: Final = 0.5
-"""Share of a step before its supposed end within which the rest of the pipelines that ends it began."""
-
-SAME_STEPS: Final = 0.15
-"""Relative difference allowed between the steps found here and those the job was recognised by."""
-
 
 def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_bytes: float,
-                   clock: StepClock) -> StepClock | None:  # fmt: skip
+                   clock: StepClock, rules: LayoutRules = RULES) -> StepClock | None:  # fmt: skip
     """Boundaries of a job with pipelines; None when the pipelines' silences do not tell as many steps as `clock`.
 
     `sign` is +1 for pairs that carry activations, -1 for those that carry gradients, 0 for all others.
@@ -70,27 +45,29 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
     if silences.count < 3 or step_bytes <= 0:
         return None
     chain = _resting_chain(silences, outstanding(transfers, sign, silences.begin_ns, clock.period_ns), transfers, sign,
-                           step_bytes, clock)  # fmt: skip
-    ticks = None if chain is None else in_one_phase(Ticks(chain.boundaries, chain.regular), silences, clock)
+                           step_bytes, clock, rules)  # fmt: skip
+    ticks = None if chain is None else in_one_phase(Ticks(chain.boundaries, chain.regular), silences, clock, rules)
     if chain is None or ticks is None:
         return None
     asleep = silences.begin_ns[ticks.silence]
     awake = asleep + silences.length_ns[ticks.silence]
     end = np.maximum(asleep, _last_end_before(transfers, gradient, awake))
-    end = _with_stragglers(transfers, gradient, end)
+    end = _with_stragglers(transfers, gradient, end, rules)
     regular = ticks.regular
-    if silences.bytes_before[ticks.silence[0]] >= (1.0 - TOLERANCE) * chain.bytes_per_step:
+    if silences.bytes_before[ticks.silence[0]] >= (1.0 - rules.clock.step_tolerance) * chain.bytes_per_step:
         lead = int(np.median(awake[:-1] - end[:-1])) if end.size > 1 else 0
         first = int(transfers.start_ns[transfers.rows_of(sign != 0)].min()) - lead
         end, regular = np.concatenate([[first], end]), np.concatenate([[True], regular])
     return StepClock(end, regular, chain.dominance)
 
 
-def longest_rest_clock(transfers: TransferTable, pipelines: Bool, collectives: Bool, clock: StepClock) -> StepClock:
+def longest_rest_clock(
+    transfers: TransferTable, pipelines: Bool, collectives: Bool, clock: StepClock, rules: LayoutRules = RULES
+) -> StepClock:
     """The clock of pipelines whose stages are sharded: the next step gathers before its first activation is sent, so a
     step ends at the longest silence of everybody while the pipelines rest, not with the last collective."""
     rests, silences = _union(transfers, pipelines), _union(transfers, pipelines | collectives)
-    since = np.searchsorted(rests.begin_ns, clock.boundary_ns - int(LOOK_BACK * clock.period_ns))
+    since = np.searchsorted(rests.begin_ns, clock.boundary_ns - int(rules.ends.look_back * clock.period_ns))
     until = np.searchsorted(rests.begin_ns, clock.boundary_ns, side="right")
     boundary = clock.boundary_ns.copy()
     for k, (first, last) in enumerate(zip(since.tolist(), until.tolist(), strict=True)):
@@ -105,15 +82,15 @@ def longest_rest_clock(transfers: TransferTable, pipelines: Bool, collectives: B
 
 
 def _resting_chain(silences: Silences, waiting: Outstanding, transfers: TransferTable, sign: Int8, step_bytes: float,
-                   clock: StepClock) -> Chain | None:  # fmt: skip
+                   clock: StepClock, rules: LayoutRules) -> Chain | None:  # fmt: skip
     """The steps, by silences in which less than half a message is outstanding; where a collector loses messages, and
     the count never comes back to nothing, in which little is; None where neither gives the steps of the clock."""
     few = 0.5 * _usual_message(transfers, sign != 0)
     best: Chain | None = None
-    for settled in (waiting.bytes <= few, waiting.share <= SETTLED):
+    for settled in (waiting.bytes <= few, waiting.share <= rules.ends.settled):
         resting = Silences(silences.begin_ns, np.where(settled, silences.length_ns, 0), silences.bytes_before)
-        chain = chain_at(resting, step_bytes, TOLERANCE)
-        if _agrees(chain, clock) and (best is None or chain.steps > best.steps):
+        chain = chain_at(resting, step_bytes, rules.clock.step_tolerance)
+        if _agrees(chain, clock, rules) and (best is None or chain.steps > best.steps):
             best = chain
     return best
 
@@ -172,18 +149,20 @@ def _sliding_extremes(when: Int64, level: Float64, reach: float) -> tuple[Float6
     return lowest, highest
 
 
-def gradient_clock(transfers: TransferTable, group: Bool, step_bytes: float, clock: StepClock) -> StepClock | None:
+def gradient_clock(
+    transfers: TransferTable, group: Bool, step_bytes: float, clock: StepClock, rules: LayoutRules = RULES
+) -> StepClock | None:
     """Boundaries of a job without pipelines, from the silences of all of its groups together."""
     silences = _union(transfers, group)
     if silences.count < 3 or step_bytes <= 0:
         return None
-    chain = chain_at(silences, step_bytes, TOLERANCE)
-    if not _agrees(chain, clock):
+    chain = chain_at(silences, step_bytes, rules.clock.step_tolerance)
+    if not _agrees(chain, clock, rules):
         return None
-    ticks = in_one_phase(Ticks(chain.boundaries, chain.regular), silences, clock)
+    ticks = in_one_phase(Ticks(chain.boundaries, chain.regular), silences, clock, rules)
     if ticks is None:
         return None
-    end = _with_stragglers(transfers, group, silences.begin_ns[ticks.silence])
+    end = _with_stragglers(transfers, group, silences.begin_ns[ticks.silence], rules)
     return StepClock(end, ticks.regular, chain.dominance)
 
 
@@ -201,7 +180,7 @@ def _sent_by(offsets: Int64, end: Int64, size: Int64, pairs: Int64, boundary: In
     return sent
 
 
-def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int64) -> Int64:
+def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int64, rules: LayoutRules) -> Int64:
     """The boundaries, moved to when the slowest pair had finished the step while others had gone on to the next.
 
     A pair's bytes at the boundaries form a straight line when its steps are exact; a pair that is below its line at a
@@ -214,16 +193,18 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
         return late
     level = _sent_by(transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, late)
     step = np.median(np.diff(level, axis=1), axis=1)
-    exact = np.median(np.abs(np.diff(level, axis=1) - step[:, None]), axis=1) <= EXACT * step
+    exact = np.median(np.abs(np.diff(level, axis=1) - step[:, None]), axis=1) <= rules.clock.exact_bytes * step
     line = step[:, None] * np.arange(boundary_ns.size)
     due = np.median(level - line, axis=1)[:, None] + line
-    behind = (level < due - 10.0 * EXACT * step[:, None]) & (exact & (step > 0))[:, None]
+    behind = (level < due - 10.0 * rules.clock.exact_bytes * step[:, None]) & (exact & (step > 0))[:, None]
     following = np.append(np.diff(late), 0)
     missing = (due - level) / np.maximum(step, 1.0)[:, None]
     for index, k in zip(*np.nonzero(behind[:, 1:-1]), strict=True):
-        share = FAR_BEHIND if missing[index, k + 1] >= LEFT_BEHIND else STRAGGLE
+        share = rules.ends.far_behind if missing[index, k + 1] >= rules.ends.left_behind else rules.ends.straggle
         rows = slice(transfers.pair_offsets[pairs[index]], transfers.pair_offsets[pairs[index] + 1])
-        arrived = np.searchsorted(np.cumsum(transfers.bytes[rows]), due[index, k + 1] - EXACT * step[index])
+        arrived = np.searchsorted(
+            np.cumsum(transfers.bytes[rows]), due[index, k + 1] - rules.clock.exact_bytes * step[index]
+        )
         if arrived < transfers.end_ns[rows].size:
             end = transfers.end_ns[rows][arrived]
             if end - boundary_ns[k + 1] < share * following[k + 1]:
@@ -253,8 +234,8 @@ def shifted_clock(transfers: TransferTable, sharded: Bool, gradient: Bool, clock
     return StepClock(boundary, regular, clock.dominance)
 
 
-def _agrees(chain: Chain, clock: StepClock) -> bool:
-    return abs(chain.steps - clock.steps) <= 1 + SAME_STEPS * clock.steps
+def _agrees(chain: Chain, clock: StepClock, rules: LayoutRules) -> bool:
+    return abs(chain.steps - clock.steps) <= 1 + rules.ends.same_steps * clock.steps
 
 
 def _union(transfers: TransferTable, pairs: Bool) -> Silences:

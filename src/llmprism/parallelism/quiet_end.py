@@ -12,38 +12,19 @@ signs tell where:
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.parallelism.phase import rests_after
+from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = ["quiet_ends"]
 
-MOMENT: Final = 0.01
-"""Share of a step within which the messages of one norm end."""
-
-MOMENT_FLOOR_NS: Final = 2_000_000
-"""The clocks of two switches differ by up to a millisecond."""
-
-TAKE_PART: Final = 0.25
-"""Messages in the moment per member: a norm goes round all stages, partly within servers; chatter comes one by one."""
-
-SEEN: Final = 0.7
-"""Share of the rests in which a norm must be found."""
-
-STEADY: Final = 0.05
-"""Share of a step by which its place in the rest may vary."""
-
-BACKWARD: Final = 2.0 / 3.0
-"""Share of the backward pass in a micro-batch: it computes two gradients per weight where forward computes one."""
-
 
 def quiet_ends(transfers: TransferTable, links: list[tuple[int, int]], last_links: list[tuple[int, int]],
-               batches: int | None, clock: StepClock) -> StepClock:  # fmt: skip
+               batches: int | None, clock: StepClock, rules: LayoutRules = RULES) -> StepClock:  # fmt: skip
     """The clock of the pipelines, which ticks when they go to rest, moved to where the steps end.
 
     `links` and `last_links` are (forward, backward) pairs: of all stages, and of the last two.
@@ -51,38 +32,38 @@ def quiet_ends(transfers: TransferTable, links: list[tuple[int, int]], last_link
     pipelines = np.zeros(transfers.pair_count, dtype=np.bool_)
     pipelines[[pair for link in links for pair in link]] = True
     rest = np.maximum(rests_after(transfers, pipelines, clock.boundary_ns), 0)
-    delay = _norms(transfers, clock, rest)
+    delay = _norms(transfers, clock, rest, rules)
     if delay is None:
-        delay = _backward_pass(transfers, last_links, batches, clock, rest)
+        delay = _backward_pass(transfers, last_links, batches, clock, rest, rules)
     return StepClock(clock.boundary_ns + delay, clock.regular, clock.dominance)
 
 
-def _norms(transfers: TransferTable, clock: StepClock, rest: Int64) -> Int64 | None:
+def _norms(transfers: TransferTable, clock: StepClock, rest: Int64, rules: LayoutRules) -> Int64 | None:
     """Time from each boundary to the end of the last burst of tiny messages in the rest; None where there is none."""
     when = np.sort(transfers.end_ns[transfers.bytes < MESSAGE_FLOOR_BYTES])
-    moment = max(MOMENT_FLOOR_NS, int(MOMENT * clock.period_ns))
+    moment = max(rules.ends.moment_floor_ns, int(rules.ends.moment * clock.period_ns))
     members = np.union1d(transfers.pair_src, transfers.pair_dst).size
     crowd = np.arange(1, when.size + 1) - np.searchsorted(when, when - moment, side="left")
-    when = when[crowd >= max(TAKE_PART * members, 2)]
+    when = when[crowd >= max(rules.ends.take_part * members, 2)]
     last = np.searchsorted(when, clock.boundary_ns + rest, side="right") - 1
     delay = np.where(last >= 0, when[np.maximum(last, 0)], 0) - clock.boundary_ns if when.size else -rest
     seen = (delay > moment) & (rest > 0)  # what ends with the last message belongs to it
-    if seen.sum() < SEEN * max((rest > 0).sum(), 1):
+    if seen.sum() < rules.ends.norm_seen * max((rest > 0).sum(), 1):
         return None
     usual = float(np.median(delay[seen]))
-    if float(np.median(np.abs(delay[seen] - usual))) > STEADY * clock.period_ns:
+    if float(np.median(np.abs(delay[seen] - usual))) > rules.ends.norm_steady * clock.period_ns:
         return None
     return np.where(seen, delay, min(usual, float(rest.max(initial=0)))).astype(np.int64)
 
 
 def _backward_pass(transfers: TransferTable, last_links: list[tuple[int, int]], batches: int | None, clock: StepClock,
-                   rest: Int64) -> Int64:  # fmt: skip
+                   rest: Int64, rules: LayoutRules) -> Int64:  # fmt: skip
     """Time that the first stage computes on after the last gradient has reached it."""
     if batches is None or not last_links:
         return np.zeros(clock.boundary_ns.size, dtype=np.int64)
     spans = np.concatenate([_busy(transfers, forward, backward, clock) for forward, backward in last_links])
     spans = spans[np.isfinite(spans)]
-    backward = BACKWARD * float(np.median(spans)) / batches if spans.size else 0.0
+    backward = rules.stages.backward_share * float(np.median(spans)) / batches if spans.size else 0.0
     return np.where(rest > 0, np.minimum(rest, backward), backward).astype(np.int64)
 
 

@@ -16,9 +16,9 @@ from llmprism.parallelism.features import Links
 from llmprism.parallelism.in_step import InStep
 from llmprism.parallelism.meshes import Meshes
 from llmprism.parallelism.pair_kinds import LinkKinds
+from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = [
-    "MESH_CONFIDENCE",
     "all_roles",
     "collective_pairs",
     "link_roles",
@@ -26,12 +26,6 @@ __all__ = [
     "pairs_of_kind",
     "row_kinds",
 ]
-
-MESH_CONFIDENCE = 0.9
-"""Of a link whose ends share most of their peers: nothing but an all-to-all is known to look so."""
-
-TRICKLE = 0.05
-"""Share of the other direction below which a direction of a one-way link carries acknowledgements and credits only."""
 
 
 def pair_kinds_of(transfers: TransferTable, links: Links, kinds: LinkKinds) -> Int8:
@@ -42,12 +36,12 @@ def pair_kinds_of(transfers: TransferTable, links: Links, kinds: LinkKinds) -> I
     return result
 
 
-def link_roles(transfers: TransferTable, links: Links, kinds: LinkKinds) -> PairRoles:
+def link_roles(transfers: TransferTable, links: Links, kinds: LinkKinds, rules: LayoutRules = RULES) -> PairRoles:
     """Every direction that carries the link's traffic; the trickle back over a one-way link is not a pair."""
     pair, kind, confidence = [], [], []
     size = transfers.pair_bytes
     for there, back in ((links.there, links.back), (links.back, links.there)):
-        carries = _carries(size, kinds.one_way, there, back)
+        carries = _carries(size, kinds.one_way, there, back, rules)
         pair.append(there[carries])
         kind.append(kinds.kind[carries])
         confidence.append(kinds.confidence[carries])
@@ -62,9 +56,11 @@ def link_roles(transfers: TransferTable, links: Links, kinds: LinkKinds) -> Pair
     )
 
 
-def _carries(size: Int64, one_way: Bool, there: Int32, back: Int32) -> Bool:
+def _carries(size: Int64, one_way: Bool, there: Int32, back: Int32, rules: LayoutRules) -> Bool:
     """Directions that carry the link's traffic: all but the trickle back over one-way links."""
-    carries: Bool = (there >= 0) & (~one_way | (size[there] >= TRICKLE * np.where(back >= 0, size[back], 0)))
+    carries: Bool = (there >= 0) & (
+        ~one_way | (size[there] >= rules.kinds.trickle * np.where(back >= 0, size[back], 0))
+    )
     return carries
 
 
@@ -76,17 +72,22 @@ def pairs_of_kind(transfers: TransferTable, links: Links, kinds: LinkKinds, kind
     return result
 
 
-def collective_pairs(transfers: TransferTable, links: Links, kinds: LinkKinds) -> Bool:
+def collective_pairs(transfers: TransferTable, links: Links, kinds: LinkKinds, rules: LayoutRules = RULES) -> Bool:
     """Pairs of collectives, without the trickle back over one-way links."""
     size = transfers.pair_bytes
     result = np.zeros(transfers.pair_count, dtype=np.bool_)
     for there, back in ((links.there, links.back), (links.back, links.there)):
-        result[there[_carries(size, kinds.one_way, there, back) & (kinds.kind == PairKind.DP)]] = True
+        result[there[_carries(size, kinds.one_way, there, back, rules) & (kinds.kind == PairKind.DP)]] = True
     return result
 
 
 def all_roles(
-    transfers: TransferTable, told: PairRoles, meshes: Meshes, in_step: InStep, exchanges: Exchanges
+    transfers: TransferTable,
+    told: PairRoles,
+    meshes: Meshes,
+    in_step: InStep,
+    exchanges: Exchanges,
+    rules: LayoutRules = RULES,
 ) -> PairRoles:
     """Roles of the links, of the meshes, of exchanges and rings inside the forward pass; a pair may have two."""
     pair = transfers.pairs_between(told.src.astype(np.int64), told.dst.astype(np.int64))
@@ -100,7 +101,9 @@ def all_roles(
     kind = np.concatenate([
         told.kind[keep], ring_kind, mesh_kind
     ]).astype(np.int8)  # fmt: skip
-    confidence = np.concatenate([told.confidence[keep], told.confidence[ring], np.full(mesh.size, MESH_CONFIDENCE)])
+    confidence = np.concatenate(
+        [told.confidence[keep], told.confidence[ring], np.full(mesh.size, rules.kinds.mesh_confidence)]
+    )
     order = np.lexsort((kind, dst, src))
     return PairRoles(src[order], dst[order], kind[order], confidence[order])
 

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.order import stable_order
 from llmprism.stats.silences import Silences, silences_of
 
 __all__ = ["control_limit", "silences_of_rows"]
-
-CONTROL_SHARE: Final = 0.01
-"""Messages below this share of the usual one carry no tensors..."""
-
-CONTROL_BYTES: Final = 16_384
-"""...if they are below this size too: a norm is a few bytes on each of up to some dozen connections."""
-
-SAMPLE: Final = 20_000
-"""Rows that the usual message is taken from."""
 
 
 def silences_of_rows(transfers: TransferTable, rows: Int64, limit: float = MESSAGE_FLOOR_BYTES) -> Silences:
@@ -31,12 +21,12 @@ def silences_of_rows(transfers: TransferTable, rows: Int64, limit: float = MESSA
     return silences_of(start[order], transfers.end_ns[rows], transfers.bytes[rows], int(limit))
 
 
-def control_limit(transfers: TransferTable, pairs: NDArray[np.bool_]) -> float:
+def control_limit(transfers: TransferTable, pairs: NDArray[np.bool_], rules: LayoutRules = RULES) -> float:
     """Size below which messages of these pairs carry no tensors."""
     size = transfers.bytes[transfers.rows_of(pairs)]
-    size = np.sort(size[:: max(1, size.size // SAMPLE)])
+    size = np.sort(size[:: max(1, size.size // rules.ends.message_sample)])
     up_to = np.cumsum(size)
     if not size.size or up_to[-1] <= 0:
         return float(MESSAGE_FLOOR_BYTES)
     usual = float(size[np.searchsorted(up_to, 0.5 * up_to[-1])])
-    return max(float(MESSAGE_FLOOR_BYTES), min(CONTROL_SHARE * usual, float(CONTROL_BYTES)))
+    return max(float(MESSAGE_FLOOR_BYTES), min(rules.ends.control_share * usual, float(rules.ends.control_bytes)))

@@ -24,6 +24,7 @@ from llmprism.model.layout import Schedule
 from llmprism.parallelism.features import PairFeatures
 from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
 from llmprism.parallelism.pair_ends import pair_index
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.schedules import (
     PassOrder,
     gpipe,
@@ -35,33 +36,6 @@ from llmprism.parallelism.schedules import (
 from llmprism.parallelism.stage_links import Pipelines
 
 __all__ = ["ScheduleFit", "batches_and_schedule", "fitting_schedule"]
-
-MOST_PIPELINES: Final = 8
-"""Pipelines whose moments are put together: all do the same."""
-
-MOST_MESSAGES: Final = 2048
-"""Messages of one pipeline in a step up to which schedules are played through."""
-
-MOST_CHUNKS: Final = 8
-"""Chunks of the model per rank that are tried."""
-
-USUAL_BYTES: Final = 0.01
-"""Share by which the bytes of a step differ from the usual where no message is missing."""
-
-BACKWARD: Final = (1.0, 2.0, 3.0)
-"""Lengths of a backward pass in forward passes: twice as much work, more with recomputation, less with waiting."""
-
-DELAY: Final = (0.0, 0.5)
-"""Time that a message takes, in forward passes."""
-
-JITTER: Final = 0.15
-"""Spread of the moments in mean distances of messages: 0.05 to 0.3 in real captures."""
-
-MARGIN: Final = 3.0
-"""Nats by which another explanation than one micro-batch per message has to be better; real ones are by 9 to 40."""
-
-CHANCE: Final = 0.9
-"""Nats per message from which on a fit is no better than that of messages at random moments (1.1 and more)."""
 
 NAMES: Final = {"gpipe": Schedule.GPIPE, "1f1b": Schedule.ONE_F_ONE_B, "interleaved": Schedule.INTERLEAVED}
 
@@ -76,12 +50,12 @@ class ScheduleFit:
 
 
 def batches_and_schedule(
-    transfers: TransferTable, pipes: Pipelines, features: PairFeatures, clock: StepClock
+    transfers: TransferTable, pipes: Pipelines, features: PairFeatures, clock: StepClock, rules: LayoutRules = RULES
 ) -> tuple[int | None, Schedule]:
     """Micro-batches of a step, and the order in which the pipelines take them."""
     if not pipes.forward:
         return None, Schedule.UNKNOWN
-    messages = micro_batches(transfers, pipes.forward, clock)
+    messages = micro_batches(transfers, pipes.forward, clock, rules)
     if messages is not None and pipes.closing:
         usual, closing = (
             float(np.median([features.step_bytes[there] for there, _ in links]))
@@ -90,44 +64,53 @@ def batches_and_schedule(
         messages = interleaved_batches(messages, closing / max(usual, 1.0))
     if pipes.rings or messages is None:
         return messages, Schedule.INTERLEAVED if pipes.rings else Schedule.UNKNOWN
-    fit = fitting_schedule(transfers, pipes.members, clock, messages)
+    fit = fitting_schedule(transfers, pipes.members, clock, messages, rules)
     if fit is not None and fit.micro_batches != messages:
         return fit.micro_batches, fit.schedule
     stages = Counter(len(pipeline) for pipeline in pipes.members).most_common(1)[0][0]
-    return messages, schedule(transfers, pipes.forward, clock, stages, messages)
+    return messages, schedule(transfers, pipes.forward, clock, stages, messages, rules)
 
 
 def fitting_schedule(
-    transfers: TransferTable, pipelines: tuple[tuple[int, ...], ...], clock: StepClock, messages: int
+    transfers: TransferTable,
+    pipelines: tuple[tuple[int, ...], ...],
+    clock: StepClock,
+    messages: int,
+    rules: LayoutRules = RULES,
 ) -> ScheduleFit | None:
     """The schedule under which `messages` pass each link of these pipelines each way; None where too little is seen."""
+    rule = rules.stages
     stages = len(pipelines[0]) if pipelines else 0
     alike = [pipeline for pipeline in pipelines if len(pipeline) == stages]
-    if stages < 2 or messages < 2 or 2 * (stages - 1) * messages > MOST_MESSAGES:
+    if stages < 2 or messages < 2 or 2 * (stages - 1) * messages > rule.most_messages:
         return None
-    seen = _seen_moments(transfers, alike[:MOST_PIPELINES], clock, messages)
+    seen = _seen_moments(transfers, alike[: rule.pipelines_asked], clock, messages, rules)
     known = np.concatenate([seen[link] for link in sorted(seen)]) if seen else np.zeros(0)
     if known.size < 2 * messages or not np.isfinite(known).all() or not np.ptp(known) > 0:
         return None
-    spread = JITTER * float(np.ptp(known)) / messages
+    spread = rule.moment_jitter * float(np.ptp(known)) / messages
     fits = []
-    for order in _candidates(stages, messages):
-        misfit = min(_misfit(order, sorted(seen), known, spread, r, d) for r in BACKWARD for d in DELAY)
+    for order in _candidates(stages, messages, rules):
+        misfit = min(
+            _misfit(order, sorted(seen), known, spread, r, d)
+            for r in rule.backward_lengths
+            for d in rule.message_delays
+        )
         usual = order.micro_batches == messages
-        if usual or misfit < CHANCE:
-            fits.append((misfit + (0.0 if usual else MARGIN / messages), misfit, order))
+        if usual or misfit < rule.schedule_chance:
+            fits.append((misfit + (0.0 if usual else rule.schedule_margin / messages), misfit, order))
     _, misfit, best = min(fits, key=lambda fit: fit[0])
     return ScheduleFit(NAMES.get(best.name, Schedule.UNKNOWN), best.micro_batches, misfit)
 
 
-def _candidates(stages: int, messages: int) -> Iterator[PassOrder]:
+def _candidates(stages: int, messages: int, rules: LayoutRules) -> Iterator[PassOrder]:
     """The schedules that send so many messages over every link of an open pipeline each way."""
     yield one_f_one_b(stages, messages)
     yield gpipe(stages, messages)
     if messages % 2 == 0 and messages // 2 >= 2 * stages:
         yield v_shaped(stages, messages // 2)
     if stages == 2:  # the way back to the first rank takes the same link
-        for chunks in range(2, MOST_CHUNKS + 1):
+        for chunks in range(2, rules.stages.most_chunks + 1):
             if messages % (2 * chunks - 1) == 0 and messages // (2 * chunks - 1) >= stages:
                 order = interleaved(stages, messages // (2 * chunks - 1), chunks)
                 if order.micro_batches * (2 * chunks - 1) == messages:
@@ -153,7 +136,7 @@ def _misfit(
 
 
 def _seen_moments(
-    transfers: TransferTable, pipelines: list[tuple[int, ...]], clock: StepClock, messages: int
+    transfers: TransferTable, pipelines: list[tuple[int, ...]], clock: StepClock, messages: int, rules: LayoutRules
 ) -> dict[tuple[int, int], Float64]:
     """When each message passes each link, by the ranks of its ends: medians over steps, then over pipelines."""
     pair_of = pair_index(transfers)
@@ -161,7 +144,7 @@ def _seen_moments(
     for pipeline in pipelines:
         links = [link for i, j in pairwise(range(len(pipeline))) for link in ((i, j), (j, i))]
         pairs = {link: pair_of.get((pipeline[link[0]], pipeline[link[1]])) for link in links}
-        moments = {link: _moments(transfers, p, clock, messages) for link, p in pairs.items() if p is not None}
+        moments = {link: _moments(transfers, p, clock, messages, rules) for link, p in pairs.items() if p is not None}
         if len(moments) < len(links):
             continue
         whole = np.logical_and.reduce([np.isfinite(times[:, 0]) for times in moments.values()])
@@ -173,7 +156,7 @@ def _seen_moments(
     return {link: np.median(times, axis=0) for link, times in found.items()}
 
 
-def _moments(transfers: TransferTable, pair: int, clock: StepClock, messages: int) -> Float64:
+def _moments(transfers: TransferTable, pair: int, clock: StepClock, messages: int, rules: LayoutRules) -> Float64:
     """When the middle of each message starts in each step (rows), in ns after the first tick; NaN where the bytes of
     the step are not the usual."""
     first, after = int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1])
@@ -181,7 +164,7 @@ def _moments(transfers: TransferTable, pair: int, clock: StepClock, messages: in
     before = np.concatenate([[0.0], sent])[np.searchsorted(start, clock.boundary_ns)]
     total = np.diff(before)
     usual = float(np.median(total[clock.regular])) if clock.regular.any() else 0.0
-    whole = clock.regular & (total > 0) & (np.abs(total - usual) <= USUAL_BYTES * usual)
+    whole = clock.regular & (total > 0) & (np.abs(total - usual) <= rules.stages.fitted_step * usual)
     result = np.full((total.size, messages), np.nan)
     middle = before[:-1][whole, None] + total[whole, None] * (np.arange(messages) + 0.5) / messages
     row = np.minimum(np.searchsorted(sent, middle), max(start.size - 1, 0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +19,11 @@ from llmprism.parallelism.hybrid import Grid, shard_grid
 from llmprism.parallelism.optimizer_pause import OptimizerPause, after_control, optimizer_pause
 from llmprism.parallelism.pair_kinds import LinkKinds
 from llmprism.parallelism.phase import shifted_clock, usable_clock
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.sharding import sharding_of
 from llmprism.parallelism.structure import data_parallel_groups, pairs_inside
 
 __all__ = ["ShardedJob", "find_sharding"]
-
-SAME_PLACE: Final = 0.02
-"""Share of a step's bytes within which two ends are the same."""
-
-KEPT: Final = 0.8
-"""Share of the steps in which that pause must be found."""
-
-PARTS: Final = 8
-"""Parts of a step in which the pause that ends it is looked for: it is the longest nearby."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,48 +39,48 @@ class ShardedJob:
 
 def find_sharding(
     job: Job, links: Links, kinds: LinkKinds, pair_kind: Int8, features: PairFeatures, groups: tuple[Group, ...],
-    clock: StepClock, *, has_pipelines: bool,
+    clock: StepClock, rules: LayoutRules = RULES, *, has_pipelines: bool,
 ) -> ShardedJob:  # fmt: skip
     transfers = job.transfers
-    grid = None if has_pipelines else shard_grid(job, links, kinds, features)
+    grid = None if has_pipelines else shard_grid(job, links, kinds, features, rules)
     shards = grid.shards if grid is not None else None
     gathered = _pairs_in(transfers, pair_kind == PairKind.DP, links, shards)
-    found = sharding_of(transfers, np.flatnonzero(gathered), features, clock, has_pipelines=has_pipelines)
+    found = sharding_of(transfers, np.flatnonzero(gathered), features, clock, rules, has_pipelines=has_pipelines)
     everyone, before = pairs_inside(transfers, groups), clock
     pattern = everyone if shards is None else gathered
-    optimizer = None if has_pipelines else optimizer_pause(transfers, pattern, clock)
+    optimizer = None if has_pipelines else optimizer_pause(transfers, pattern, clock, rules)
     if optimizer is not None and optimizer.gathers:
-        clock = usable_clock(_at_optimizer(transfers, pattern, everyone, clock, optimizer), clock)
+        clock = usable_clock(_at_optimizer(transfers, pattern, everyone, clock, optimizer, rules), clock)
         return ShardedJob(Sharding.ZERO, groups, clock)
-    heavy = None if has_pipelines else heavy_end(transfers, gathered, clock)
+    heavy = None if has_pipelines else heavy_end(transfers, gathered, clock, rules)
     if found.sharding is not Sharding.FSDP and heavy is None:
         predicted = grid is not None and grid.predicted
         if optimizer is not None and (optimizer.longest or predicted):
-            clock = usable_clock(_at_optimizer(transfers, pattern, everyone, clock, optimizer), clock)
+            clock = usable_clock(_at_optimizer(transfers, pattern, everyone, clock, optimizer, rules), clock)
         if predicted:
             groups = _shard_groups(job, links, kinds, features, grid)
             return ShardedJob(Sharding.FSDP, groups, clock, hybrid=True)
         return ShardedJob(found.sharding, groups, clock)
     if optimizer is not None:
-        clock = _at_optimizer(transfers, pattern, everyone, clock, optimizer)
+        clock = _at_optimizer(transfers, pattern, everyone, clock, optimizer, rules)
     elif heavy is not None and heavy.shift:
         clock = shifted_clock(transfers, pattern, everyone, clock, heavy.shift, heavy.bursts)
     elif heavy is None and found.shift:
         clock = shifted_clock(transfers, pattern, everyone, clock, found.shift, found.collectives)
-    clock, passes = accumulated(transfers, everyone, clock)
+    clock, passes = accumulated(transfers, everyone, clock, rules)
     clock = usable_clock(clock, before)
     groups = _shard_groups(job, links, kinds, features, grid)
     return ShardedJob(Sharding.FSDP, groups, clock, passes, shards is not None)
 
 
 def _at_optimizer(
-    transfers: TransferTable, pattern: Bool, everyone: Bool, clock: StepClock, found: OptimizerPause
+    transfers: TransferTable, pattern: Bool, everyone: Bool, clock: StepClock, found: OptimizerPause, rules: LayoutRules
 ) -> StepClock:
     """The clock, moved to the end of the step that the optimizer's pause tells."""
-    if min(found.shift, 1.0 - found.shift) > SAME_PLACE:
-        moved = shifted_clock(transfers, pattern, everyone, clock, found.shift, PARTS)
-        clock = moved if moved.steps >= KEPT * clock.steps else clock
-    return after_control(transfers, pattern, clock) if found.alone and not found.gathers else clock
+    if min(found.shift, 1.0 - found.shift) > rules.sharding.same_place:
+        moved = shifted_clock(transfers, pattern, everyone, clock, found.shift, rules.sharding.pause_parts)
+        clock = moved if moved.steps >= rules.sharding.kept_steps * clock.steps else clock
+    return after_control(transfers, pattern, clock, rules) if found.alone and not found.gathers else clock
 
 
 def _pairs_in(transfers: TransferTable, pairs: Bool, links: Links, chosen: Bool | None) -> Bool:

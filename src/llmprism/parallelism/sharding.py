@@ -17,7 +17,6 @@ forward arc share, and two that take turns in the backward arc. The step begins 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -25,54 +24,12 @@ from llmprism.arrays import Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.layout import Sharding
-from llmprism.parallelism.features import PROFILE_BINS, PairFeatures
+from llmprism.parallelism.features import PairFeatures
 from llmprism.parallelism.micro_batches import interior_silences
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.quantum import equal_parts
 
 __all__ = ["Sharded", "sharding_of"]
-
-SILENT_SHARE: Final = 0.25
-"""Longest silence of the mean profile, as a share of the step, below which the forward pass cannot be silent."""
-
-AT_HALF: Final = 0.006
-"""Distance from half of a step's bytes, in shares of them, within which a pause is the optimizer's."""
-
-MOST_STEPS: Final = 0.9
-"""Share of the steps with such a pause; replicated jobs, real and simulated, stay below 0.5 but for equal buckets."""
-
-FEW_PAUSES: Final = 0.5
-"""Silence of a half relative to the pause in the middle: gathering has less, buckets of equal size as much or more."""
-
-GATHERS_EXPLAIN: Final = 0.4
-"""Share of the silence between collectives: chance gives 0.2, pauses inside the large collectives take the rest."""
-
-MAX_COLLECTIVES: Final = 256
-"""More collectives than this cannot be told apart by their silences."""
-
-HALVES_EXPLAIN: Final = 0.1
-"""Share of the silence that must lie half-way between for there to be twice as many collectives."""
-
-VISITED: Final = 0.02
-"""Silence at the least visited place, relative to the mean: gather and reduction leave little between them."""
-
-NEARLY_ALL: Final = 0.8
-"""Share of the silence between collectives where nothing but their number explains it."""
-
-HARDLY_VISITED: Final = 0.003
-"""The same as VISITED there: in long steps gather and reduction leave milliseconds, the passes half seconds."""
-
-GOOD_FIT: Final = 0.8
-"""Share of the pauses' variance that the pattern explains where it is one: real and simulated sharding reach 0.99."""
-
-BETTER_FIT: Final = 0.3
-"""Share of the pauses' variance that the pattern must explain more at its best place than at the clock's."""
-
-LAST_IS_LONG: Final = 1.5
-"""The first layer is computed backward before the last reduction, so the last pause of a step is of the longer sort.
-The shorter sort may exceed it by this factor where prefetching makes both alike."""
-
-MAX_PAIRS: Final = 64
-"""Links asked: all of them say the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,46 +41,51 @@ class Sharded:
     collectives: int = 0
 
 
-def sharding_of(transfers: TransferTable, gradient: Int64, features: PairFeatures, clock: StepClock, *,
-                has_pipelines: bool) -> Sharded:  # fmt: skip
+def sharding_of(transfers: TransferTable, gradient: Int64, features: PairFeatures, clock: StepClock,
+                rules: LayoutRules = RULES, *, has_pipelines: bool) -> Sharded:  # fmt: skip
     """Sharding of the data-parallel pairs; `unknown` without any, or when their place in the step does not tell."""
     profile = features.profile[gradient].sum(axis=0)
     if profile.sum() <= 0:
         return Sharded(Sharding.UNKNOWN)
-    asked = gradient[:MAX_PAIRS]
-    silences = interior_silences(transfers, asked, clock)
+    asked = gradient[: rules.stages.links_asked]
+    silences = interior_silences(transfers, asked, clock, rules)
     position, weight = silences.place, silences.length
-    if has_pipelines or _longest_silence(profile / profile.sum()) >= SILENT_SHARE:
-        return Sharded(_optimizer_sharding(position, weight, asked.size * clock.steps))
-    collectives = _collectives(position, weight)
+    if has_pipelines or _longest_silence(profile / profile.sum(), rules) >= rules.sharding.silent_forward:
+        return Sharded(_optimizer_sharding(position, weight, asked.size * clock.steps, rules))
+    collectives = _collectives(position, weight, rules)
     if collectives is None or collectives % 3 == 1 or collectives < 5:
         return Sharded(Sharding.UNKNOWN)
-    return Sharded(Sharding.FSDP, _beginning(position, weight, collectives), collectives)
+    return Sharded(Sharding.FSDP, _beginning(position, weight, collectives, rules), collectives)
 
 
-def _optimizer_sharding(position: Float64, weight: Float64, steps: int) -> Sharding:
+def _optimizer_sharding(position: Float64, weight: Float64, steps: int, rules: LayoutRules) -> Sharding:
     """Are gradients scattered, and the parameters gathered after the optimizer? `steps` counts those of all pairs."""
-    half = np.abs(position - 0.5) <= AT_HALF
+    rule = rules.sharding
+    half = np.abs(position - 0.5) <= rule.at_half
     pause = float(weight[half].sum())
-    if half.sum() < MOST_STEPS * steps or float(weight[position > 0.5 + AT_HALF].sum()) > FEW_PAUSES * pause:
+    if (
+        half.sum() < rule.halved_steps * steps
+        or float(weight[position > 0.5 + rule.at_half].sum()) > rule.few_pauses * pause
+    ):
         return Sharding.NONE
-    buckets = float(weight[position < 0.5 - AT_HALF].sum()) >= FEW_PAUSES * pause
+    buckets = float(weight[position < 0.5 - rule.at_half].sum()) >= rule.few_pauses * pause
     return Sharding.ZERO if buckets else Sharding.UNKNOWN  # two equal buckets pause at half as well
 
 
-def _longest_silence(profile: Float64) -> float:
+def _longest_silence(profile: Float64, rules: LayoutRules) -> float:
     """Longest stretch of the (cyclic) profile that carries next to nothing."""
-    busy = np.flatnonzero(profile > 0.1 / PROFILE_BINS)
-    gaps = np.diff(np.append(busy, busy[0] + PROFILE_BINS)) - 1
-    return float(gaps.max()) / PROFILE_BINS
+    busy = np.flatnonzero(profile > 0.1 / rules.kinds.profile_slots)
+    gaps = np.diff(np.append(busy, busy[0] + rules.kinds.profile_slots)) - 1
+    return float(gaps.max()) / rules.kinds.profile_slots
 
 
-def _collectives(position: Float64, weight: Float64) -> int | None:
-    parts = equal_parts(position, weight, MAX_COLLECTIVES, GATHERS_EXPLAIN, VISITED)
+def _collectives(position: Float64, weight: Float64, rules: LayoutRules) -> int | None:
+    rule = rules.sharding
+    parts = equal_parts(position, weight, rule.most_collectives, rule.gathers_explain, rule.visited)
     if parts is None:
-        parts = equal_parts(position, weight, MAX_COLLECTIVES, NEARLY_ALL, HARDLY_VISITED)
-    while parts is not None and 2 * parts <= MAX_COLLECTIVES:
-        if _by_place(position, weight, 2 * parts)[1::2].sum() < HALVES_EXPLAIN * weight.sum():
+        parts = equal_parts(position, weight, rule.most_collectives, rule.nearly_all, rule.hardly_visited)
+    while parts is not None and 2 * parts <= rule.most_collectives:
+        if _by_place(position, weight, 2 * parts)[1::2].sum() < rule.halves_explain * weight.sum():
             break
         parts *= 2
     return parts
@@ -136,27 +98,27 @@ def _by_place(position: Float64, weight: Float64, parts: int) -> Float64:
     return np.bincount(nearest[hit].astype(np.int64) % parts, weight[hit], minlength=parts).astype(np.float64)
 
 
-def _beginning(position: Float64, weight: Float64, collectives: int) -> float:
+def _beginning(position: Float64, weight: Float64, collectives: int, rules: LayoutRules) -> float:
     """Where the step begins, as a share of the clock's step; 0 where no place fits clearly better than the clock's."""
     places = _by_place(position, weight, collectives)
     places[0] = np.nan  # the clock's own boundary is not among the silences inside steps
     spread = np.nansum((places - np.nanmean(places)) ** 2)
     if not spread > 0:
         return 0.0
-    fit = np.array([1.0 - _misfit(np.roll(places, -begin)) / spread for begin in range(collectives)])
+    fit = np.array([1.0 - _misfit(np.roll(places, -begin), rules) / spread for begin in range(collectives)])
     best = int(np.argmax(fit))
-    clear = fit[best] >= GOOD_FIT and fit[best] - fit[0] >= BETTER_FIT
+    clear = fit[best] >= rules.sharding.good_fit and fit[best] - fit[0] >= rules.sharding.better_fit
     return best / collectives if clear else 0.0
 
 
-def _misfit(pauses: Float64) -> float:
+def _misfit(pauses: Float64, rules: LayoutRules) -> float:
     """Squared deviation from the pattern of a step that begins at the first place.
 
     The turning point fits anything, and so does the first pause: the second layer is often gathered with the first.
     """
     turn = (pauses.size + 1) // 3
     long, short = pauses[turn + 1 :][::-1][::2], pauses[turn + 1 :][::-1][1::2]
-    if _mean(short) > LAST_IS_LONG * _mean(long):
+    if _mean(short) > rules.sharding.last_is_long * _mean(long):
         return np.inf
     return float(sum(np.nansum((arc - _mean(arc)) ** 2) for arc in (pauses[2:turn], long, short)))
 

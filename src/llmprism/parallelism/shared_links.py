@@ -9,85 +9,50 @@ collective's, and must not be counted as activations. Links that are too noisy t
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
+from llmprism.parallelism.rules import RULES, LayoutRules
 
 _Arc = tuple[float, float]
 
 __all__ = ["after_collectives", "collective_rows"]
 
-MOST_LINKS: Final = 256
-"""Links that are looked at one by one; larger jobs have more stages."""
 
-PROBES: Final = 16
-"""Links, spread over all, that are looked at first: where the two stages of a pipeline reduce their embeddings, all of
-its links do. None of these, none at all."""
-
-LEAST_MESSAGES: Final = 3
-"""Equal messages that must follow each other."""
-
-MOST_PAUSES: Final = 0.5
-"""Places with silence inside the large message, relative to the number of equal ones: more are noise."""
-
-SAME_MESSAGE: Final = 0.15
-"""Share by which their sizes may differ."""
-
-VISITED: Final = 0.2
-"""Silence at a place relative to that of the places with most of it, from which on messages end there."""
-
-MOST: Final = 0.9
-"""Quantile of the silence at places that have any, which shows how much those with most of it have."""
-
-FEW: Final = 8
-"""Silences in all, with fewer of which nothing is said."""
-
-ARC: Final = 0.25
-"""Messages of the activations' size that the collective holds at least. Two messages that follow each other at once
-look like one of twice the size, but not at the same time both ways."""
-
-SAME_SIZE: Final = 0.1
-"""Share by which the large messages of the two directions may differ."""
-
-SAME_TIME: Final = 0.05
-"""Share of the step by which their middles may differ in the median."""
-
-MOST_TRIED: Final = 4
-"""Arcs of other links that a link without its own is tried with."""
-
-NEIGHBOURS: Final = 9
-"""Ticks over which the place of a tick in the bytes is evened out."""
-
-SLOTS: Final = 1024
-"""Places that are told apart in the bytes of a step."""
-
-
-def collective_rows(transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock) -> Bool:
+def collective_rows(
+    transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules = RULES
+) -> Bool:
     """The rows of these links, given as their two pairs, that belong to a large message of every step.
 
     Both directions must show it, of one size and at the same time, as the two directions of a collective do.
     """
     result = np.zeros(transfers.start_ns.size, dtype=np.bool_)
-    if len(links) > MOST_LINKS or clock.steps < 3:
+    if len(links) > rules.stages.shared_links or clock.steps < 3:
         return result
-    probed = np.unique(np.linspace(0, len(links) - 1, min(PROBES, len(links))).astype(int)).tolist() if links else []
+    probed = (
+        np.unique(np.linspace(0, len(links) - 1, min(rules.stages.shared_probes, len(links))).astype(int)).tolist()
+        if links
+        else []
+    )
     found: list[tuple[_Arc, _Arc]] = []
     missed = [link for i, link in enumerate(links) if i not in probed]
     for link in (links[i] for i in probed):
-        arcs = _arc(transfers, link[0], clock), _arc(transfers, link[1], clock)
-        if arcs[0] is not None and arcs[1] is not None and _taken(transfers, link, (arcs[0], arcs[1]), clock, result):
+        arcs = _arc(transfers, link[0], clock, rules), _arc(transfers, link[1], clock, rules)
+        if (
+            arcs[0] is not None
+            and arcs[1] is not None
+            and _taken(transfers, link, (arcs[0], arcs[1]), clock, result, rules)
+        ):
             found.append((arcs[0], arcs[1]))
         else:
             missed.append(link)
     if 3 * len(found) < len(probed):
         return result
     for link in missed:
-        either = (way for there, back in found[:MOST_TRIED] for way in ((there, back), (back, there)))
-        any(_taken(transfers, link, arcs, clock, result) for arcs in either)
+        either = (way for there, back in found[: rules.stages.arcs_tried] for way in ((there, back), (back, there)))
+        any(_taken(transfers, link, arcs, clock, result, rules) for arcs in either)
     return result
 
 
@@ -112,16 +77,21 @@ def after_collectives(
 
 
 def _taken(
-    transfers: TransferTable, link: tuple[int, int], arcs: tuple[_Arc, _Arc], clock: StepClock, result: Bool
+    transfers: TransferTable,
+    link: tuple[int, int],
+    arcs: tuple[_Arc, _Arc],
+    clock: StepClock,
+    result: Bool,
+    rules: LayoutRules,
 ) -> bool:
     """Whether the two arcs of a link are a collective; if so, `result` marks their rows."""
     sizes = [end - begin for begin, end in arcs]
-    if abs(sizes[0] - sizes[1]) > SAME_SIZE * max(sizes):
+    if abs(sizes[0] - sizes[1]) > rules.stages.same_size * max(sizes):
         return False
     rows = [slice(int(transfers.pair_offsets[p]), int(transfers.pair_offsets[p + 1])) for p in link]
-    cycles = [_cycle(transfers, own, clock, *arc) for own, arc in zip(rows, arcs, strict=True)]
+    cycles = [_cycle(transfers, own, clock, *arc, rules=rules) for own, arc in zip(rows, arcs, strict=True)]
     when = [_middles(transfers, own, cycle) for own, cycle in zip(rows, cycles, strict=True)]
-    if _apart(*when) > SAME_TIME * clock.period_ns:
+    if _apart(*when) > rules.stages.same_time * clock.period_ns:
         return False
     for own, cycle in zip(rows, cycles, strict=True):
         result[own] = cycle >= 0
@@ -151,37 +121,41 @@ def _apart(one: Float64, other: Float64) -> float:
     return float(np.median(nearest))
 
 
-def _arc(transfers: TransferTable, pair: int, clock: StepClock) -> _Arc | None:
+def _arc(transfers: TransferTable, pair: int, clock: StepClock, rules: LayoutRules) -> _Arc | None:
     """Where the large message begins and ends, as shares of the step's bytes (the end may lie beyond 1)."""
-    place, length = _silences(transfers, pair, clock)
-    if place.size < FEW:
+    rule = rules.stages
+    place, length = _silences(transfers, pair, clock, rules)
+    if place.size < rule.few_silences:
         return None
     length = np.minimum(length, _usual(length, clock.steps))
-    ended = _places(place, length)
+    ended = _places(place, length, rules)
     gaps = np.diff(np.append(ended, ended[:1] + 1.0))
-    if gaps.size < LEAST_MESSAGES:
+    if gaps.size < rule.equal_messages:
         return None
     message = float(np.median(gaps))
-    first, count = _longest_run(np.abs(gaps - message) <= SAME_MESSAGE * message)
-    if count < LEAST_MESSAGES or count == gaps.size or gaps.size - count - 1 > MOST_PAUSES * count:
+    first, count = _longest_run(np.abs(gaps - message) <= rule.same_message * message)
+    if count < rule.equal_messages or count == gaps.size or gaps.size - count - 1 > rule.noisy_pauses * count:
         return None
     begin, end = ended[(first + count) % gaps.size], ended[first]
     size = float((end - begin) % 1.0)
-    return (float(begin), float(begin) + size) if size >= ARC * message else None
+    return (float(begin), float(begin) + size) if size >= rule.shared_arc * message else None
 
 
-def _places(place: Float64, length: Float64) -> Float64:
+def _places(place: Float64, length: Float64, rules: LayoutRules) -> Float64:
     """Where messages end, ascending: the middles of neighbouring slots with enough silence."""
-    weight = np.bincount((place * SLOTS).astype(np.int64) % SLOTS, length, minlength=SLOTS)
+    rule = rules.stages
+    weight = np.bincount(
+        (place * rule.byte_places).astype(np.int64) % rule.byte_places, length, minlength=rule.byte_places
+    )
     near = weight + np.roll(weight, 1)
-    enough = near >= VISITED * np.quantile(near[near > 0], MOST) if near.any() else near > 0
+    enough = near >= rule.message_ends * np.quantile(near[near > 0], rule.silent_quantile) if near.any() else near > 0
     starts = np.flatnonzero(enough & ~np.roll(enough, 1))
     if not starts.size:
         return np.zeros(0)
     run = (np.cumsum(np.roll(enough & ~np.roll(enough, 1), -int(starts[0]))) - 1)[
-        (np.arange(SLOTS) - starts[0]) % SLOTS
+        (np.arange(rule.byte_places) - starts[0]) % rule.byte_places
     ]
-    angle = np.exp(2j * np.pi * (np.arange(SLOTS) + 0.5) / SLOTS) * np.where(enough, weight, 0.0)
+    angle = np.exp(2j * np.pi * (np.arange(rule.byte_places) + 0.5) / rule.byte_places) * np.where(enough, weight, 0.0)
     total = np.bincount(run, angle.real, starts.size) + 1j * np.bincount(run, angle.imag, starts.size)
     middle: Float64 = np.sort(np.angle(total) / (2 * np.pi) % 1.0)
     return middle
@@ -207,36 +181,38 @@ def _usual(length: Float64, steps: int) -> float:
     return float(ordered[np.searchsorted(np.cumsum(ordered), 0.5 * ordered.sum())]) if ordered.any() else 1.0
 
 
-def _silences(transfers: TransferTable, pair: int, clock: StepClock) -> tuple[Float64, Float64]:
+def _silences(transfers: TransferTable, pair: int, clock: StepClock, rules: LayoutRules) -> tuple[Float64, Float64]:
     """Place in the bytes of a step and length of each silence of a pair in its usual steps."""
     rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
     start, end, sent = transfers.start_ns[rows], transfers.end_ns[rows], np.cumsum(transfers.bytes[rows])
-    ticks = _ticks_in_bytes(start, sent, clock)
+    ticks = _ticks_in_bytes(start, sent, clock, rules)
     position = np.interp(sent[:-1], ticks, np.arange(ticks.size), left=-1.0, right=-1.0)
     inside = (position >= 0) & clock.regular[np.clip(position, 0, clock.regular.size - 1).astype(np.int64)]
     length = np.maximum(start[1:] - end[:-1], 0).astype(np.float64)
     return position[inside] % 1.0, length[inside]
 
 
-def _ticks_in_bytes(start: Int64, sent: Int64, clock: StepClock) -> Float64:
+def _ticks_in_bytes(start: Int64, sent: Int64, clock: StepClock, rules: LayoutRules) -> Float64:
     """The bytes that a pair has sent when the clock ticks, evened out: every step sends the same, and a tick that falls
     into a message now and then before it is moved to where its neighbours are."""
     at = np.concatenate([[0], sent])[np.searchsorted(start, clock.boundary_ns)].astype(np.float64)
     usual = float(np.median(np.diff(at)[clock.regular])) if clock.regular.any() else 0.0
     steady = np.arange(at.size) * usual
-    window = min(NEIGHBOURS, at.size)
+    window = min(rules.stages.tick_neighbours, at.size)
     padded = np.pad(at - steady, window // 2, mode="edge")
     off = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * (window // 2) + 1), axis=1)
     ticks: Float64 = np.maximum.accumulate(steady + off)
     return ticks
 
 
-def _cycle(transfers: TransferTable, rows: slice, clock: StepClock, begin: float, end: float) -> Int64:
+def _cycle(
+    transfers: TransferTable, rows: slice, clock: StepClock, begin: float, end: float, rules: LayoutRules
+) -> Int64:
     """The step in which the arc of a row begins, counted from 1, 0 for an arc that goes on from before the first, -1
     for rows outside the arc; the arc may go on in the next step."""
     size = transfers.bytes[rows]
     sent = np.cumsum(size)
-    ticks = _ticks_in_bytes(transfers.start_ns[rows], sent, clock)
+    ticks = _ticks_in_bytes(transfers.start_ns[rows], sent, clock, rules)
     position = np.interp(sent - 0.5 * size, ticks, np.arange(ticks.size), left=-1.0, right=-1.0)
     step, place = np.floor(position).astype(np.int64), position % 1.0
     known = position >= 0

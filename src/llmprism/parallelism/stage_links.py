@@ -11,6 +11,7 @@ from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.pair_ends import pair_index
 from llmprism.parallelism.pair_kinds import LinkKinds
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.structure import pipeline_paths
 
 __all__ = ["Pipelines", "find_pipelines"]
@@ -29,14 +30,21 @@ class Pipelines:
 
 
 def find_pipelines(
-    job: Job, links: Links, kinds: LinkKinds, features: PairFeatures, groups: tuple[Group, ...]
+    job: Job,
+    links: Links,
+    kinds: LinkKinds,
+    features: PairFeatures,
+    groups: tuple[Group, ...],
+    rules: LayoutRules = RULES,
 ) -> Pipelines:
     assert job.clock is not None  # noqa: S101 - asked by the caller
     paths, rings = pipeline_paths(links, kinds, features)
     if not paths:
         return Pipelines((), [], [], [], rings)
     pair_of = pair_index(job.transfers)
-    members = in_stage_order(job.transfers, paths, pair_of, _sides(job, groups), job.clock.boundary_ns, ring=rings)
+    members = in_stage_order(
+        job.transfers, paths, pair_of, _sides(job, groups), job.clock.boundary_ns, rules, ring=rings
+    )
     return Pipelines(
         members,
         forward=_stage_links(members, pair_of),

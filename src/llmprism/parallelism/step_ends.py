@@ -11,13 +11,19 @@ from llmprism.model.layout import Group
 from llmprism.parallelism.dark_pairs import without_dark_pairs
 from llmprism.parallelism.features import PairFeatures, pair_features
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock, usable_clock
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.structure import pairs_inside
 
 __all__ = ["step_ends"]
 
 
 def step_ends(
-    job: Job, groups: tuple[Group, ...], forward: list[tuple[int, int]], features: PairFeatures, between: Bool
+    job: Job,
+    groups: tuple[Group, ...],
+    forward: list[tuple[int, int]],
+    features: PairFeatures,
+    between: Bool,
+    rules: LayoutRules = RULES,
 ) -> StepClock:
     """The job's clock, moved to the end of the gradient synchronisation; the clock it had where that is not seen.
 
@@ -30,16 +36,16 @@ def step_ends(
         sign = np.zeros(transfers.pair_count, dtype=np.int8)
         sign[[there for there, _ in forward]] = 1
         sign[[back for _, back in forward]] = -1
-        sign[~without_dark_pairs(transfers, sign != 0, job.clock)] = 0
+        sign[~without_dark_pairs(transfers, sign != 0, job.clock, rules)] = 0
         step_bytes = float(features.step_bytes[sign != 0].sum())
-        found = pipeline_clock(transfers, sign, gradient, step_bytes, job.clock)
+        found = pipeline_clock(transfers, sign, gradient, step_bytes, job.clock, rules)
         if found is None:  # sequences of varying length: their messages can be counted
             counted = transfers.as_messages()
-            step_messages = float(pair_features(counted, job.clock).step_bytes[sign != 0].sum())
-            found = pipeline_clock(counted, sign, gradient, step_messages, job.clock)
+            step_messages = float(pair_features(counted, job.clock, rules).step_bytes[sign != 0].sum())
+            found = pipeline_clock(counted, sign, gradient, step_messages, job.clock, rules)
         return usable_clock(found, job.clock)
     if gradient.any():
-        gradient = without_dark_pairs(transfers, gradient, job.clock)
+        gradient = without_dark_pairs(transfers, gradient, job.clock, rules)
         step_bytes = float(features.step_bytes[gradient].sum())
-        return usable_clock(gradient_clock(transfers, gradient, step_bytes, job.clock), job.clock)
+        return usable_clock(gradient_clock(transfers, gradient, step_bytes, job.clock, rules), job.clock)
     return job.clock

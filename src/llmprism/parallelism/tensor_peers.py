@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,49 +29,13 @@ from llmprism.model.clock import StepClock
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.pair_ends import natural_order
-from llmprism.parallelism.peer_signs import MIN_STEPS, PeerSigns, peer_signs
+from llmprism.parallelism.peer_signs import PeerSigns, peer_signs
+from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
 Level = tuple[tuple[float, float, float], ...]
 
 __all__ = ["TensorPeers", "find_tensor_peers", "joined_replicas"]
-
-CELLS: Final = 24
-"""Servers (and stages) that are looked at: all are cut alike."""
-
-ENDS_OF_REPLICAS: Final[Level] = ((0.9, 0.0, 0.15), (0.1, 1.0, 1.0))
-"""Where the level of a sign lies: (share, centre, width) of Student distributions with three degrees of freedom.
-Members of one group end together; where every rail of the group runs a ring of its own, some rails end later."""
-
-ENDS_OF_OTHERS: Final[Level] = ((0.7, 2.5, 1.5), (0.3, 0.3, 0.3))
-"""Different groups end 2 to 7 units (factors of e) farther apart than members of one; where nothing disturbs them,
-hardly farther."""
-
-SENDS_OF_PEERS: Final[Level] = ((0.9, -5.0, 3.0), (0.1, 0.0, 0.7))
-"""Peers hand on their activations at the same moments; where each has a process of its own, no closer than replicas."""
-
-SENDS_OF_OTHERS: Final[Level] = ((1.0, 0.0, 0.5),)
-"""Replicas are as far apart as on different servers."""
-
-ALONE_SENDS_OF_OTHERS: Final[Level] = ((1.0, -0.3, 0.8),)
-"""Where there is no other server to compare with: what all replicas have in common makes them closer than chance."""
-
-ENDS_SPREAD: Final = 0.7
-SENDS_SPREAD: Final = 1.0
-"""Spread of a sign among the pairs of one class."""
-
-FARTHEST: Final = 12.0
-"""Deviations beyond this say no more."""
-
-AS_SEEN: Final = 1.0
-"""Log odds, before anything is measured, that groups are the rails that are seen; of sharded training, that there are
-no peers at all: shards go over all GPUs."""
-
-PARTLY_SEEN: Final = 2.0
-"""What is added to them where records join some GPUs of a server to a group: they would have joined others too."""
-
-PARTLY_PEERS: Final = -1.0
-"""Log odds that a server holds several tensor-parallel groups: most hold one or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +52,26 @@ class TensorPeers:
 
 def find_tensor_peers(
     job: Job, groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ...], pair_kind: NDArray[np.int8],
-    clock: StepClock, *, sharded: bool = False,
+    clock: StepClock, rules: LayoutRules = RULES, *, sharded: bool = False,
 ) -> TensorPeers | None:  # fmt: skip
     """How the GPUs of servers divide; None where no server has several of one stage, or nothing tells."""
     cells = _cells(job, pipelines)
     shared = [cell for cell in cells if len(cell) > 1]
     most = int(np.gcd.reduce([len(cell) for cell in cells])) if cells else 0
-    if not shared or most < 2 or clock.steps < MIN_STEPS:
+    if not shared or most < 2 or clock.steps < rules.peers.least_steps:
         return None
     widths = [w for w in range(1, most + 1) if most % w == 0 and _allowed(shared, groups, w)]
     if not widths:
         return None
-    asked = [shared[i] for i in np.unique(np.linspace(0, len(shared) - 1, min(CELLS, len(shared))).astype(int))]
-    signs = peer_signs(job, asked, groups, pipelines, pair_kind, clock)
+    asked = [
+        shared[i] for i in np.unique(np.linspace(0, len(shared) - 1, min(rules.peers.cells, len(shared))).astype(int))
+    ]
+    signs = peer_signs(job, asked, groups, pipelines, pair_kind, clock, rules)
     if signs is None:
         return None
-    scores = np.array([_likelihood(signs, asked, w) for w in widths])
-    scores[[w not in (1, most) for w in widths]] += PARTLY_PEERS
-    scores[0 if sharded else -1] += AS_SEEN + PARTLY_SEEN * (most > widths[-1] > 1)
+    scores = np.array([_likelihood(signs, asked, w, rules) for w in widths])
+    scores[[w not in (1, most) for w in widths]] += rules.peers.partly_peers
+    scores[0 if sharded else -1] += rules.peers.as_seen + rules.peers.partly_seen * (most > widths[-1] > 1)
     odds = np.exp(scores - scores.max())
     best = int(np.argmax(scores))
     shares = (odds / odds.sum()).tolist()
@@ -159,8 +124,9 @@ def _allowed(cells: list[tuple[int, ...]], groups: tuple[Group, ...], width: int
     return True
 
 
-def _likelihood(signs: PeerSigns, cells: list[tuple[int, ...]], width: int) -> float:
+def _likelihood(signs: PeerSigns, cells: list[tuple[int, ...]], width: int, rules: LayoutRules) -> float:
     """Log likelihood of the signs if so many neighbours are peers."""
+    rule = rules.peers
     one_group, peers, neither = [], [], []
     for cell in cells:
         for i, j in combinations(range(len(cell)), 2):
@@ -171,17 +137,17 @@ def _likelihood(signs: PeerSigns, cells: list[tuple[int, ...]], width: int) -> f
                 one_group.append(pair)
             else:
                 neither.append(pair)
-    loose = SENDS_OF_OTHERS if signs.compared else ALONE_SENDS_OF_OTHERS
+    loose = rule.sends_of_others if signs.compared else rule.alone_sends_of_others
     independent = 2.0 / max(len(cell) for cell in cells)  # n members have n - 1 differences, not n (n - 1) / 2
     return (
-        _class(_known(signs.ends, one_group), ENDS_OF_REPLICAS, ENDS_SPREAD, independent)
-        + _class(_known(signs.ends, peers + neither), ENDS_OF_OTHERS, ENDS_SPREAD, independent)
-        + _class(_known(signs.sends, peers), SENDS_OF_PEERS, SENDS_SPREAD, independent)
-        + _class(_known(signs.sends, one_group + neither), loose, SENDS_SPREAD, independent)
+        _class(_known(signs.ends, one_group), rule.ends_of_replicas, rule.ends_spread, independent, rules)
+        + _class(_known(signs.ends, peers + neither), rule.ends_of_others, rule.ends_spread, independent, rules)
+        + _class(_known(signs.sends, peers), rule.sends_of_peers, rule.sends_spread, independent, rules)
+        + _class(_known(signs.sends, one_group + neither), loose, rule.sends_spread, independent, rules)
     )
 
 
-def _class(values: Float64, levels: Level, spread: float, weight: float) -> float:
+def _class(values: Float64, levels: Level, spread: float, weight: float, rules: LayoutRules) -> float:
     """Log likelihood of the signs of one class: of their level once, and of how each pair differs from it."""
     if not values.size:
         return 0.0
@@ -190,7 +156,7 @@ def _class(values: Float64, levels: Level, spread: float, weight: float) -> floa
     for share, centre, own_width in levels:
         width = float(np.hypot(own_width, error))
         density += share / width / (1.0 + ((level - centre) / width) ** 2 / 3.0) ** 2
-    deviation = np.clip((values - level) / spread, -FARTHEST, FARTHEST)
+    deviation = np.clip((values - level) / spread, -rules.peers.farthest, rules.peers.farthest)
     return float(np.log(density) - weight * 1.5 * np.log1p(0.5 * deviation**2).sum())
 
 

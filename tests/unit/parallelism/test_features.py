@@ -3,16 +3,17 @@ import pytest
 
 from llmprism.model import StepClock
 from llmprism.parallelism.features import (
-    PROFILE_BINS,
     _spread_by_arrays,
     _spread_over_steps,
     links_of,
     pair_features,
     simultaneity,
 )
+from llmprism.parallelism.rules import RULES
 from unit.builders import MS, Flow, transfer_table
 
 STEP = 100 * MS
+PROFILE_BINS = RULES.kinds.profile_slots
 
 
 def clock(steps, regular=None):

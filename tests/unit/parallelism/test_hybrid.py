@@ -6,8 +6,9 @@ import pytest
 from llmprism.model import PairKind, StepClock
 from llmprism.model.job import Job
 from llmprism.parallelism.features import links_of, pair_features
-from llmprism.parallelism.hybrid import MIN_RATIO, shard_grid
+from llmprism.parallelism.hybrid import shard_grid
 from llmprism.parallelism.pair_kinds import LinkKinds
+from llmprism.parallelism.rules import RULES
 from unit.builders import MS, Flow, transfer_table
 
 STEPS = 8
@@ -85,7 +86,7 @@ def test_bytes_of_hybrid_sharding_are_predicted(replicas, shards):
 def test_shards_of_two_carry_little_more_than_replicas_do():
     pairs = [flow for r in range(16) for flow in ring([f"{r}.0", f"{r}.1"], sent(2, 16)[0])]
     columns = [flow for c in range(2) for flow in ring([f"{r}.{c}" for r in range(16)], sent(2, 16)[1])]
-    assert sent(2, 16)[0] < MIN_RATIO * sent(2, 16)[1] * 1.07
+    assert sent(2, 16)[0] < RULES.sharding.shards_over_replicas * sent(2, 16)[1] * 1.07
     links = found(pairs + columns)
     assert links == {frozenset((f"{r}.0", f"{r}.1")) for r in range(16)}
 

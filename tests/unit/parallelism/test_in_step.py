@@ -5,10 +5,12 @@ import pytest
 
 from llmprism.model import StepClock
 from llmprism.parallelism.features import pair_features
-from llmprism.parallelism.in_step import MORE, find_in_step
+from llmprism.parallelism.in_step import find_in_step
+from llmprism.parallelism.rules import RULES
 from unit.builders import MS, Flow, transfer_table
 
 STEPS = 10
+MORE = RULES.exchanges.gradients_besides
 CLOCK = StepClock(np.arange(STEPS + 1, dtype=np.int64) * 100 * MS, np.ones(STEPS, dtype=np.bool_), 1.0)
 FORWARD_MS, BACKWARD_MS, LAST_MS = 10, 40, 70
 """First activation of a step, first gradient that comes back, end of the last one."""

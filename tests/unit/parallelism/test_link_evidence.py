@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from llmprism.parallelism.link_evidence import _long_pauses
+from llmprism.parallelism.rules import RULES
 
 
 def pauses(pieces, batches, steps):
@@ -15,9 +16,9 @@ def pauses(pieces, batches, steps):
 
 @pytest.mark.parametrize("batches", [4, 32])
 def test_pieces_of_a_message_are_counted_once(batches):
-    assert 1 + _long_pauses(pauses(8, batches, 10), 10) == pytest.approx(10 * batches, abs=1)
+    assert 1 + _long_pauses(pauses(8, batches, 10), 10, RULES) == pytest.approx(10 * batches, abs=1)
 
 
 def test_the_rests_between_steps_do_not_make_one_message_of_each_step():
     """Whole messages, whose pauses are a thousandth of the rest between steps."""
-    assert 1 + _long_pauses(pauses(1, 32, 10), 10) == 320
+    assert 1 + _long_pauses(pauses(1, 32, 10), 10, RULES) == 320

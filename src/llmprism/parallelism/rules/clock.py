@@ -1,0 +1,105 @@
+"""Which clock explains all messages of a job: every constant of that choice.
+
+Each field says its unit, where the value comes from, and what changed when it was tried otherwise
+(`benchmarks/layout_rules.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ClockRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRules:
+    """Candidates for the step of a job, and how they are judged."""
+
+    # What a clock explains
+    least_pause_ns: int = 10_000
+    """Shorter pauses are not told apart: a collector's time stamps and a NIC's scheduling are no finer."""
+
+    places_per_pause: float = 2.0
+    """Places distinguished for each pause that a step has: enough to keep neighbours apart, few enough to meet
+    again."""
+
+    most_places: int = 2048
+    """Places of one pair at most."""
+
+    exact_bytes: float = 1e-3
+    """Relative variation of a step's bytes below which they are the same (0.02-0.15 % in real captures)."""
+
+    outer_steps: float = 0.2
+    """Share of the steps on either side that may carry anything: faults, checkpoints, cut windows."""
+
+    absent_share: float = 0.2
+    """Share of its mean below which a pair sends next to nothing in a step..."""
+
+    often_absent: float = 0.3
+    """...and share of the steps in which it does so, from which its bytes do not repeat with the clock at all."""
+
+    pause_range: float = 8.0
+    """Range of a pair's pauses in units of their median deviation."""
+
+    pause_resolution_bits: float = 0.05
+    """Resolution of the logarithm of a pause; keeps pauses that are all alike from being worth everything."""
+
+    # Sizes of messages by their place in the step
+    sizes_per_octave: int = 8
+    """Sizes told apart within a factor of two: chunks of two collectives differ by a tenth and more."""
+
+    size_prior: float = 0.5
+    """Weight of each size before any was seen (Krichevsky and Trofimov)."""
+
+    # Candidates and rivals
+    same_bytes: float = 0.03
+    """Difference of the logarithms of two pairs' bytes within which they carry the same: losses and cut windows."""
+
+    sorts_asked: int = 3
+    """Sorts of pairs, by their bytes, that are asked for spacings: all of a job's pairs repeat with its step."""
+
+    pairs_together: int = 64
+    """Pairs of one sort that are looked at as one series at most; of more somebody is always sending."""
+
+    judges: int = 24
+    """Pairs that judge the clocks, spread over all sorts."""
+
+    judged_messages: int = 12_000
+    """Messages of the judges at most."""
+
+    silences_per_step: int = 12
+    """Silences of each step, the longest, that a chain is sought through."""
+
+    step_tolerance: float = 0.03
+    """Relative deviation of one step's bytes."""
+
+    most_ticks: int = 128
+    """Ticks taken together at most: the layers of a deep sharded model, forward and backward."""
+
+    regular_ticks: float = 0.75
+    """Share of the ticks taken together that must be regular: embeddings and heads are unlike the other layers."""
+
+    same_period: float = 0.02
+    """Relative difference of periods, and of phases relative to the period, within which two clocks are one."""
+
+    rival_bits: float = 1.5
+    """Bits per pause by which a finer clock may be behind its multiple and still be compared with it at all phases."""
+
+    margin_bits: float = 0.1
+    """Bits per pause by which a multiple must be better than the finer clock: it has fewer ticks to misplace..."""
+
+    unlike_bits: float = 0.1
+    """...unless its parts, one for each finer tick, send unlike messages: by so many bits per message. Equal steps
+    reach 0.08, the parts of real sharded steps 0.2 to 0.9."""
+
+    step_parts: int = 8
+    """Parts of a step, of equal bytes, whose messages are compared: collectives of one sort fill a part or more."""
+
+    phases: int = 8
+    """Phases of the step at which the two are compared."""
+
+    least_steps: int = 3
+    """Steps that a clock must show."""
+
+    covered_time: float = 0.5
+    """Share of the job's time that a clock must tick through."""

@@ -1,0 +1,35 @@
+"""How sure a layout is and what else it may be: every constant of that but the fitted weights.
+
+Each field says its unit, where the value comes from, and what changed when it was tried otherwise
+(`benchmarks/layout_rules.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ConfidenceRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceRules:
+    """From doubts to probabilities."""
+
+    # Doubts
+    clear_lead_bits: float = 0.1
+    """Bits per pause by which the best clock leads where doubt about it has shrunk to a third."""
+
+    clock_doubt: float = 0.2
+    """Doubt about a clock that is no better than its next rival."""
+
+    least_doubt: float = 0.01
+    """Doubts and confidences below this are not told apart: so rare are mistakes that the evidence itself shows."""
+
+    worth_saying: float = 0.02
+    """Probability from which an alternative is listed: one job in fifty."""
+
+    usual_steps: int = 20
+    """Steps that a window usually shows."""
+
+    something_else: float = 0.3
+    """Share of the wrong layouts whose truth is none of the alternatives listed."""

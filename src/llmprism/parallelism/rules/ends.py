@@ -1,0 +1,146 @@
+"""Where in the clock's cycle the steps of a job end: every constant of that search.
+
+Each field says its unit, where the value comes from, and what changed when it was tried otherwise
+(`benchmarks/layout_rules.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["StepEndRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepEndRules:
+    """Silences, norms and stragglers at the end of a step."""
+
+    # Pairs that an exporter stopped reporting
+    dark_steps: float = 3.0
+    """Steps of silence that no pair of a running job keeps."""
+
+    messages_per_step: float = 0.5
+    """Messages per step from which a pair's silence says anything: others send only now and then."""
+
+    lit_pairs: float = 0.6
+    """Share of the pairs that must be free of such silences: a pause of the whole job darkens no exporter."""
+
+    # The heavier half of a sharded step
+    compared_bytes: float = 0.2
+    """Share of a step's bytes before and after a pause that are compared: less than the forward pass, a quarter to a
+    third of the bytes; more than the embedding or the head alone."""
+
+    heavy_places: int = 200
+    """Places of the step that are told apart."""
+
+    pauses_of_parts: int = 4
+    """Pauses per step from which a series shows the parts of the step."""
+
+    compared_pauses: float = 0.2
+    """Pauses are compared down to this share of the mean of the longest pause of each step over the number of
+    bursts..."""
+
+    longest_stands_out: float = 1.8
+    """Longest pause of a step relative to the next longest one, from which it ends the step by itself."""
+
+    heavier_before: float = 0.3
+    """Logarithm of the weight before relative to the weight after: a third more. Backward bursts are twice as heavy or
+    more; a job without this difference is not sharded."""
+
+    first_burst: float = 0.15
+    """Share of a step's bytes that the first burst takes at most: two layers and the embedding."""
+
+    most_bursts: int = 25
+    """Bursts that are told apart when the place is looked for in each step: it varies by more than a hundredth."""
+
+    heavy_seen: float = 0.6
+    """Share of the steps in which the place must be a pause."""
+
+    # Ticks at one phase
+    near_phase: float = 0.15
+    """Share of a step by which ticks may vary around one phase of it: jitter, not the next pause of a sharded step."""
+
+    ticks_in_phase: float = 0.5
+    """Share of the ticks at one phase below which the chain knows of no phase."""
+
+    negligible_jitter: float = 0.01
+    """Share of a step by which ticks vary around their phase in any case. Beyond that they may vary by as much as the
+    steps of the clock do: real chains vary by 0.1 to 0.8 of it, chains that jump by twice and more."""
+
+    phases_compared: int = 100
+    """Ticks whose phase is tried for that of most."""
+
+    # The exchange of norms and the optimizer
+    moment: float = 0.01
+    """Share of a step within which the messages of one exchange end..."""
+
+    moment_floor_ns: int = 2_000_000
+    """...or the time by which the clocks of two switches differ."""
+
+    tiny_places: int = 50
+    """Places of the step, in equal bytes, at which the tiny messages are counted."""
+
+    take_part: float = 0.25
+    """Tiny messages per step and member at the place: the exchange goes round all of them, partly within servers."""
+
+    norm_seen: float = 0.7
+    """Share of the steps in which it must be seen there."""
+
+    tiny_stands_out: float = 1.5
+    """Tiny messages at the place relative to any other place of the step; of several such places the optimizer's is the
+    one with the longest pause."""
+
+    beyond_chatter: float = 1.5
+    """Share of the tiny messages in a pause relative to its share of the time: heartbeats come at any time."""
+
+    exchanged_alone: float = 0.8
+    """Share of the tiny messages that are exchanged in the optimizer's pause where nothing else exchanges any."""
+
+    pause_filled: float = 0.25
+    """Longest time without a tiny message, as a share of a pause, below which they fill it."""
+
+    gather_pause: float = 0.25
+    """Longest pause while parameters are gathered, relative to the silent forward pass after it: nobody computes."""
+
+    clearly_longer: float = 1.5
+    """A pause relative to another from which it is clearly longer: that of the optimizer relative to the longest other
+    one where no forward pass is silent elsewhere."""
+
+    gathered_share: tuple[float, float] = (0.28, 0.55)
+    """Share of the step's bytes that parameters are gathered in: a third after an all-reduce or a reduction in twice
+    the precision, half after a reduction in the same."""
+
+    # Silences that end a step
+    settled: float = 0.1
+    """Share of the most outstanding activations below which a pipeline is at rest; a lossy collector never counts to
+    0."""
+
+    straggle: float = 0.08
+    """Share of the next step by which a straggler may run into it; one that takes longer is not of this step..."""
+
+    left_behind: float = 0.1
+    """...unless it still has this share of its bytes to send: then its ranks are simply slower than those that have
+    begun the next step already..."""
+
+    far_behind: float = 0.4
+    """...and may take this share of it: ranks of one step end up to a third of it apart."""
+
+    look_back: float = 0.5
+    """Share of a step before its supposed end within which the rest of the pipelines that ends it began."""
+
+    same_steps: float = 0.15
+    """Relative difference allowed between the steps found here and those the job was recognised by."""
+
+    # Norms of pipelines without replicas
+    norm_steady: float = 0.05
+    """Share of a step by which its place in the rest may vary."""
+
+    # Messages without tensors
+    control_share: float = 0.01
+    """Messages below this share of the usual one carry no tensors..."""
+
+    control_bytes: int = 16_384
+    """...if they are below this size too: a norm is a few bytes on each of up to some dozen connections."""
+
+    message_sample: int = 20_000
+    """Rows that the usual message is taken from."""

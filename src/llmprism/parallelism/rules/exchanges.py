@@ -1,0 +1,100 @@
+"""What members exchange inside a step besides gradients (tokens, contexts, tensors): every constant of that.
+
+Each field says its unit, where the value comes from, and what changed when it was tried otherwise
+(`benchmarks/layout_rules.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ExchangeRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeRules:
+    """Exchanges in the passes, with and without pipelines."""
+
+    # Collectives while pipelines pass activations on
+    forward_share: float = 0.01
+    """Share of a pair's bytes in the passes that is sent in their forward-only part: one micro-batch of many is
+    enough."""
+
+    forward_steps: float = 0.5
+    """Share of the steps in which it shows: set-up traffic and prefetching do not come every time."""
+
+    middle_share: float = 0.15
+    """Share of its bytes in the passes that a pair sends in their middle half: what every pass needs is sent
+    throughout, what a step needs once (parameters after the optimizer) at its beginning."""
+
+    share_in_passes: float = 0.005
+    """Share of a pair's bytes that is sent in the passes at least: gradients may be hundreds of times as large as what
+    the passes exchange, but strays and heartbeats are smaller still."""
+
+    groups_exchanging: float = 0.5
+    """Share of the groups of one shape in which an exchange shows, from which all of them exchange."""
+
+    same_hop: float = 0.08
+    """Difference of the logarithms of the bytes per step within which two hops do the same: those of one ring."""
+
+    pass_places: int = 32
+    """Places of a member's passes that are told apart: as many as passes of sixteen micro-batches."""
+
+    spread_over_passes: float = 0.5
+    """Places that a collective of every pass is spread over, relative to the pipelines' own messages."""
+
+    # Lanes of contexts
+    least_lanes: int = 2
+    """Lanes from which hops are contexts': a single one may be the ring of one tensor-parallel group."""
+
+    # All-to-alls inside gradient groups
+    next_hop: float = 0.01
+    """Share of a step by which a transfer of the ring may be apart from those of the next hop."""
+
+    uneven_tokens: float = 0.004
+    """Median deviation from step to step of what goes there less what comes back, as a share of it, from which tokens
+    are routed: contexts stay below 0.0003 where a collector loses nothing..."""
+
+    uneven_noise: float = 4.0
+    """...and below this many times the same of two hops of the ring itself."""
+
+    even_links: int = 16
+    """Links that show how much even traffic varies: a median needs no more."""
+
+    experts_covered: float = 0.9
+    """Share of the members whose expert gradients must show."""
+
+    # Exchanges without pipelines, and gradients after the passes
+    late_gradients: float = 0.05
+    """Share of a pair's bytes after the last pipeline message that makes it carry gradients too."""
+
+    usual_batches: int = 8
+    """Micro-batches where their number is not known."""
+
+    gradients_after: float = 0.1
+    """Share of the bytes, beyond the last backward pass, that follow the last pipeline message where gradients are
+    synchronised apart from what the passes exchange."""
+
+    silent_slot: float = 0.5
+    """Share of an even spread of the bytes below which a slot of the step is silent; one odd step in ten spreads
+    less."""
+
+    silent_pairs: float = 0.1
+    """Share of the pairs that must be silent that long before the others are held to be something else."""
+
+    silences_alike: float = 0.8
+    """Silences of at least this share of the long ones are those of gradients alone..."""
+
+    silences_agreed: float = 0.9
+    """...and what this share of them has in common is when gradients are silent."""
+
+    silence_trimmed: float = 0.1
+    """Share of that time left out at either end: steps vary."""
+
+    sent_in_silence: float = 0.3
+    """Share of its bytes that a pair without gradients sends while gradients are silent: one pass of two at least, less
+    some. A ring has such a pair; without one, its members only begin to send early, into the buffers of a late one."""
+
+    gradients_besides: float = 1.15
+    """Bytes per step relative to the least of its ring, from which a hop carries gradients too; losses and cut records
+    change the bytes of a step by a few percent."""

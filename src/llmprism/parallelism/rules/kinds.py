@@ -1,0 +1,158 @@
+"""What the links of a job carry, gradients or activations: every constant of that judgement.
+
+Each field says its unit, where the value comes from, and what changed when it was tried otherwise
+(`benchmarks/layout_rules.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["KindRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class KindRules:
+    """Evidence of links and the rings that they form."""
+
+    # Several rings over one link
+    same_amount: float = 0.01
+    """Share of its bytes per step within which an amount equals another one, or a multiple of it. Gradients and
+    activations meet it by chance once in some hundred jobs."""
+
+    blurred_amount: float = 0.04
+    """The same at most, where bytes vary from step to step: where the clock is a little off, a few percent of a step
+    fall into the next one."""
+
+    amount_spreads: float = 2.0
+    """Median deviations of a pair's bytes per step by which the amount of a step may be off."""
+
+    most_orders: int = 4
+    """Rings of different orders over one link; libraries use two or four orders."""
+
+    least_rings: int = 3
+    """Rings of one group from which its links are looked at: one or two of them close by themselves."""
+
+    most_amounts: int = 32
+    """Amounts that are tried as those of one ring, the most frequent ones first."""
+
+    # Profiles
+    profile_slots: int = 64
+    """Slots of a step in a profile: a slot is 1.6 % of the step, finer than any stage's share of it."""
+
+    # One direction ahead of the other
+    lead_outer: float = 0.15
+    """Share of the step's time at either end of the range that is left out: bursts of collectives take less."""
+
+    lead_steps: int = 48
+    """Steps looked at, spread over the window: a median needs no more."""
+
+    # Links of one sort
+    one_way: float = 0.3
+    """A link whose lesser direction carries less than this share of the greater one is one-way."""
+
+    same_bytes: float = 0.05
+    """Difference of the logarithms of two links' bytes per step up to which they are of one sort; lossy collectors
+    reach three percent."""
+
+    set_up_share: float = 0.02
+    """Share of a link's bytes after the first two steps, below which it served the set-up alone."""
+
+    sampled_links: int = 12
+    """Links of one sort whose balance is followed: a median needs no more."""
+
+    two_kinds_of_pause: float = 0.75
+    """Share of the variance of the logarithms of the pauses that two kinds must explain; one even spread gives 0.75,
+    one bell 0.64."""
+
+    pauses_far_apart: float = 3.0
+    """Logarithm (base 2) by which the two kinds must differ."""
+
+    burst_share: float = 0.9
+    """Share of the bytes that the burst must hold whose width is measured."""
+
+    # Rings that share hops
+    ring_adds: float = 0.5
+    """Share of a ring's bytes by which a shared hop carries more one way than the other at least, in the median: nearer
+    to what the ring adds than to nothing. Uneven routing makes single links differ."""
+
+    least_ring: int = 6
+    """Members of a ring both ways in which lighter and heavier hops take turns: four are two replicas of two stages
+    too."""
+
+    ring_sorts: int = 12
+    """Sorts of two-way links that are tried, two by two."""
+
+    joined_ends: float = 0.9
+    """Share of the open ends of a ring that must find each other."""
+
+    # Log odds of a link
+    turns: float = 0.45
+    """Messages by which the profiles of the two directions differ where both kinds are equally likely: at least one
+    micro-batch is under way in a pipeline (0.65 and more in real captures), collectives stay below 0.3 in the
+    median."""
+
+    turns_odds: float = 2.0
+    """Log odds for each doubling of the turns."""
+
+    most_turns_odds: float = 3.0
+    """And at most."""
+
+    lead_messages: float = 0.5
+    """Messages by which one direction stays ahead where both kinds are equally likely: half a message."""
+
+    together: float = 0.25
+    """Share of time at which both directions are busy where both kinds are equally likely (collectives 0.33-1.0,
+    pipelines up to 0.17, or 0.95 where both directions are sent in one batch); a weak witness."""
+
+    one_way_odds: float = 4.0
+    """Log odds for data parallelism of a one-way link, or of one in closed two-way rings: only unusual traffic is so
+    and not a collective."""
+
+    burst: float = 0.2
+    """Share of the step: a link both of whose directions are confined to it is no pipeline's. The passes of real and
+    simulated pipelines take 0.4 and more, trees that are not overlapped with the backward pass up to 0.15."""
+
+    burst_odds: float = 3.0
+    """Log odds for data parallelism of a link that sends in one burst: a pipeline of tiny passes and long
+    synchronisations could do so too."""
+
+    narrow: float = 0.45
+    """Share of the step from which on the width of a link says nothing; pipelines fill 0.39 and more."""
+
+    narrow_odds: float = 2.0
+    """Log odds for data parallelism of a link that is hardly wider than a burst."""
+
+    ends_together: float = 0.003
+    """Share of the time that a link takes, within which its two directions end: collectives 0.0-0.002 where nothing
+    else disturbs them, pipelines 0.005 and more unless a collective of tied embeddings follows on the same link."""
+
+    ends_odds: float = 2.0
+    """Log odds for data parallelism of a link whose directions end together."""
+
+    rings_apart: float = 0.1
+    """Kolmogorov distance between the profiles of the one-way rings of a link's two ends where both kinds are equally
+    likely. Stages synchronise one after the other (0.14 and more in the median of real and simulated pipelines);
+    replicas of shards do the same at the same time (0.07 and less)."""
+
+    rings_odds: float = 3.0
+    """Log odds for each doubling of that distance, and at most."""
+
+    avoided: float = 1.5
+    """How many times more of a link's bytes than by chance pass while the rings of its ends are silent, from which on
+    that tells. Collectives of all sources stay below 1.4; passes of network-bound jobs, whose rings are busy for most
+    of the step, reach 4 to 6."""
+
+    avoided_odds: float = 3.0
+    """Log odds for a pipeline for each doubling of that."""
+
+    rings_quiet: float = 0.1
+    """Share of their mean rate up to which the rings are silent."""
+
+    # Roles of pairs
+    mesh_confidence: float = 0.9
+    """Of a link whose ends share most of their peers: nothing but an all-to-all is known to look so."""
+
+    trickle: float = 0.05
+    """Share of the other direction below which a direction of a one-way link carries acknowledgements and credits
+    only."""

@@ -1,0 +1,70 @@
+"""Which GPUs of a server are tensor-parallel peers: every constant of that.
+
+Each field says its unit, where the value comes from, and what changed when it was tried otherwise
+(`benchmarks/layout_rules.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Level = tuple[tuple[float, float, float], ...]
+
+__all__ = ["PeerRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRules:
+    """Signs of peers and what is known before they are seen."""
+
+    # Signs
+    least_steps: int = 5
+    """Steps before timing can tell."""
+
+    compared_servers: int = 4
+    """Servers that the members of a pair are compared with."""
+
+    finest_ns: float = 2_000.0
+    """Differences below two microseconds are those of time stamps."""
+
+    # Hypotheses
+    cells: int = 24
+    """Servers (and stages) that are looked at: all are cut alike."""
+
+    ends_of_replicas: Level = ((0.9, 0.0, 0.15), (0.1, 1.0, 1.0))
+    """Where the level of a sign lies: (share, centre, width) of Student distributions with three degrees of freedom.
+    Members of one group end together; where every rail of the group runs a ring of its own, some rails end later."""
+
+    ends_of_others: Level = ((0.7, 2.5, 1.5), (0.3, 0.3, 0.3))
+    """Different groups end 2 to 7 units (factors of e) farther apart than members of one; where nothing disturbs them,
+    hardly farther."""
+
+    sends_of_peers: Level = ((0.9, -5.0, 3.0), (0.1, 0.0, 0.7))
+    """Peers hand on their activations at the same moments; where each has a process of its own, no closer than
+    replicas."""
+
+    sends_of_others: Level = ((1.0, 0.0, 0.5),)
+    """Replicas are as far apart as on different servers."""
+
+    alone_sends_of_others: Level = ((1.0, -0.3, 0.8),)
+    """Where there is no other server to compare with: what all replicas have in common makes them closer than
+    chance."""
+
+    ends_spread: float = 0.7
+    """Units (factors of e): spread of the ends of members' gradients among the pairs of one class."""
+
+    sends_spread: float = 1.0
+    """Units (factors of e): spread of the moments at which they hand on activations."""
+
+    farthest: float = 12.0
+    """Deviations beyond this say no more."""
+
+    as_seen: float = 1.0
+    """Log odds, before anything is measured, that groups are the rails that are seen; of sharded training, that there
+    are no peers at all: shards go over all GPUs."""
+
+    partly_seen: float = 2.0
+    """What is added to them where records join some GPUs of a server to a group: they would have joined others too."""
+
+    partly_peers: float = -1.0
+    """Log odds that a server holds several tensor-parallel groups: most hold one or none."""

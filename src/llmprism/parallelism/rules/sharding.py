@@ -1,0 +1,101 @@
+"""Sharded parameters, hybrid sharding and gradient accumulation: every constant of that.
+
+Each field says its unit, where the value comes from, and what changed when it was tried otherwise
+(`benchmarks/layout_rules.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ShardingRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingRules:
+    """How gathering and reduction are told from plain synchronisation."""
+
+    # Gradient accumulation
+    most_passes: int = 16
+    """Passes per step that are looked for; more are rare where every pass pays for its communication."""
+
+    accumulated_steps: int = 4
+    """Whole steps that must be seen before passes are joined."""
+
+    last_pass_longer: float = 2.0
+    """Rest after the last pass relative to that after the others."""
+
+    last_pass_longest: float = 0.9
+    """Share of the steps in which the rest after the last pass is the longest one."""
+
+    longest_optimizer: float = 0.5
+    """Longest rest for an optimizer, as a share of one pass."""
+
+    # Shard groups and replicas
+    shards_over_replicas: float = 1.5
+    """Bytes of a gathering link relative to a replica's where nothing else is known: three passes over a ring of n
+    against one n-th of two passes."""
+
+    hybrid_fits: tuple[float, float] = (0.55, 1.08)
+    """What a member sends its shard group, relative to the prediction: 2/3 where parameters are gathered in half the
+    precision of gradients, eleven twelfths where the last of four layers is kept, some percent of noise."""
+
+    hybrid_usual: float = 0.95
+    """The same where layers are many and of one precision."""
+
+    hybrid_sorts: int = 16
+    """Sorts of links that are tried as shard groups and replicas."""
+
+    # The end of sharded steps
+    same_place: float = 0.02
+    """Share of a step's bytes within which two ends are the same."""
+
+    kept_steps: float = 0.8
+    """Share of the steps in which that pause must be found."""
+
+    pause_parts: int = 8
+    """Parts of a step in which the pause that ends it is looked for: it is the longest nearby."""
+
+    # Gathers and reductions
+    silent_forward: float = 0.25
+    """Longest silence of the mean profile, as a share of the step, below which the forward pass cannot be silent."""
+
+    at_half: float = 0.006
+    """Distance from half of a step's bytes, in shares of them, within which a pause is the optimizer's."""
+
+    halved_steps: float = 0.9
+    """Share of the steps with such a pause; replicated jobs, real and simulated, stay below 0.5 but for equal
+    buckets."""
+
+    few_pauses: float = 0.5
+    """Silence of a half relative to the pause in the middle: gathering has less, buckets of equal size as much or
+    more."""
+
+    gathers_explain: float = 0.4
+    """Share of the silence between collectives: chance gives 0.2, pauses inside the large collectives take the rest."""
+
+    most_collectives: int = 256
+    """More collectives than this cannot be told apart by their silences."""
+
+    halves_explain: float = 0.1
+    """Share of the silence that must lie half-way between for there to be twice as many collectives."""
+
+    visited: float = 0.02
+    """Silence at the least visited place, relative to the mean: gather and reduction leave little between them."""
+
+    nearly_all: float = 0.8
+    """Share of the silence between collectives where nothing but their number explains it."""
+
+    hardly_visited: float = 0.003
+    """The same as VISITED there: in long steps gather and reduction leave milliseconds, the passes half seconds."""
+
+    good_fit: float = 0.8
+    """Share of the pauses' variance that the pattern explains where it is one: real and simulated sharding reach
+    0.99."""
+
+    better_fit: float = 0.3
+    """Share of the pauses' variance that the pattern must explain more at its best place than at the clock's."""
+
+    last_is_long: float = 1.5
+    """The first layer is computed backward before the last reduction, so the last pause of a step is of the longer
+    sort. The shorter sort may exceed it by this factor where prefetching makes both alike."""

@@ -1,0 +1,129 @@
+"""Pipelines: their direction, micro-batches and schedules, and collectives on their links: every constant of that.
+
+Each field says its unit, where the value comes from, and what changed when it was tried otherwise
+(`benchmarks/layout_rules.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["StageRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class StageRules:
+    """What the messages between stages say."""
+
+    # Which way activations go
+    resting_band: float = 0.2
+    """Share of the balance's range (over one step) that counts as resting at its lowest or highest."""
+
+    # Micro-batches
+    most_micro_batches: int = 512
+    """More micro-batches than this leave silences too close together to be told apart."""
+
+    messages_explain: float = 0.7
+    """Share of a pipeline link's silence that lies between messages: 0.8-1.0 in real captures, a half at m / 2."""
+
+    links_asked: int = 64
+    """Links asked: all of them say the same."""
+
+    interior_silence: float = 0.02
+    """Share of the step's time that must be silence between messages before their number is asked for."""
+
+    usual_medians: float = 3.0
+    """Medians of a pair's silences beyond which one counts as this long: a stall must not outweigh the messages..."""
+
+    usual_lengths: float = 0.9
+    """...unless this share of the silences is not as long."""
+
+    complete_step: float = 0.005
+    """Share by which the bytes of a step differ from the usual where no record is missing."""
+
+    complete_steps: float = 0.2
+    """Share of complete steps from which on the others are left out; with sequences of many lengths no two are
+    alike."""
+
+    gpipe_share: float = 0.9
+    """Share of the activations sent before the first gradient comes back: all of them under GPipe."""
+
+    one_f_one_b_share: float = 0.75
+    """At most this share under 1F1B, where gradients come back while activations still flow."""
+
+    # Norms of pipelines without replicas
+    backward_share: float = 2.0 / 3.0
+    """Share of the backward pass in a micro-batch: it computes two gradients per weight where forward computes one."""
+
+    # Schedules played through
+    pipelines_asked: int = 8
+    """Pipelines whose moments are put together: all do the same."""
+
+    most_messages: int = 2048
+    """Messages of one pipeline in a step up to which schedules are played through."""
+
+    most_chunks: int = 8
+    """Chunks of the model per rank that are tried."""
+
+    fitted_step: float = 0.01
+    """Share by which the bytes of a step differ from the usual where no message is missing."""
+
+    backward_lengths: tuple[float, float, float] = (1.0, 2.0, 3.0)
+    """Lengths of a backward pass in forward passes: twice as much work, more with recomputation, less with waiting."""
+
+    message_delays: tuple[float, float] = (0.0, 0.5)
+    """Time that a message takes, in forward passes."""
+
+    moment_jitter: float = 0.15
+    """Spread of the moments in mean distances of messages: 0.05 to 0.3 in real captures."""
+
+    schedule_margin: float = 3.0
+    """Nats by which another explanation than one micro-batch per message has to be better; real ones are by 9 to 40."""
+
+    schedule_chance: float = 0.9
+    """Nats per message from which on a fit is no better than that of messages at random moments (1.1 and more)."""
+
+    # Collectives on links of pipelines
+    shared_links: int = 256
+    """Links that are looked at one by one; larger jobs have more stages."""
+
+    shared_probes: int = 16
+    """Links, spread over all, that are looked at first: where the two stages of a pipeline reduce their embeddings, all
+    of its links do. None of these, none at all."""
+
+    equal_messages: int = 3
+    """Equal messages that must follow each other."""
+
+    noisy_pauses: float = 0.5
+    """Places with silence inside the large message, relative to the number of equal ones: more are noise."""
+
+    same_message: float = 0.15
+    """Share by which their sizes may differ."""
+
+    message_ends: float = 0.2
+    """Silence at a place relative to that of the places with most of it, from which on messages end there."""
+
+    silent_quantile: float = 0.9
+    """Quantile of the silence at places that have any, which shows how much those with most of it have."""
+
+    few_silences: int = 8
+    """Silences in all, with fewer of which nothing is said."""
+
+    shared_arc: float = 0.25
+    """Messages of the activations' size that the collective holds at least. Two messages that follow each other at once
+    look like one of twice the size, but not at the same time both ways."""
+
+    same_size: float = 0.1
+    """Share by which the large messages of the two directions may differ."""
+
+    same_time: float = 0.05
+    """Share of the step by which their middles may differ in the median."""
+
+    arcs_tried: int = 4
+    """Arcs of other links that a link without its own is tried with."""
+
+    tick_neighbours: int = 9
+    """Ticks over which the place of a tick in the bytes is evened out."""
+
+    byte_places: int = 1024
+    """Places that are told apart in the bytes of a step."""

@@ -1,0 +1,127 @@
+"""A stage decides by its rules: they reach every function that takes some, and no number decides beside them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src/llmprism"
+STAGES = ("ingest", "recognize", "parallelism", "timeline", "logs")
+FORMATS = {
+    "parallelism/carried_layout.py:_SIZE_BITS": "how a number is packed",
+    "parallelism/features.py:_SAMPLES": "how finely a transfer is spread over its time",
+    "parallelism/published_rules.py:_SIZE_LIMIT": "how a number is packed",
+    "parallelism/schedules.py:FORWARD": "name",
+    "parallelism/schedules.py:BACKWARD": "name",
+    "parallelism/schedules.py:WEIGHTS": "name",
+}
+"""Numbers at the top of a module that decide nothing by their size."""
+
+
+def _trees(stage):
+    return {path: ast.parse(path.read_text()) for path in sorted((SOURCE / stage).rglob("*.py"))}
+
+
+def _module(path):
+    return ".".join(("llmprism", *path.relative_to(SOURCE).with_suffix("").parts))
+
+
+def _takers(trees):
+    """Where `rules` stands among the parameters of each function that takes them, by module and name."""
+    found = {}
+    for path, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef):
+                names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+                if "rules" in names:
+                    found[_module(path), node.name] = names.index("rules")
+    return found
+
+
+def forgotten(trees):
+    """Calls inside a stage of a function that takes rules, without any."""
+    takers = _takers(trees)
+    for path, tree in trees.items():
+        known = {name: (module, name) for module, name in takers if module == _module(path)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                known |= {
+                    a.asname or a.name: (node.module, a.name) for a in node.names if (node.module, a.name) in takers
+                }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known:
+                given = {keyword.arg for keyword in node.keywords}
+                starred = any(isinstance(one, ast.Starred) for one in node.args)
+                if "rules" not in given and (starred or len(node.args) <= takers[known[node.func.id]]):
+                    yield f"{path.name}:{node.lineno} {node.func.id}"
+
+
+@pytest.mark.parametrize("stage", ["parallelism"])
+def test_rules_are_handed_on_to_every_function_that_takes_them(stage):
+    trees = _trees(stage)
+    assert _takers(trees)
+    assert list(forgotten(trees)) == []
+
+
+def test_a_call_without_rules_is_found():
+    text = "def f(a, rules=None): ...\ndef g(rules): f(1); f(1, rules); f(1, rules=rules)\n"
+    assert list(forgotten({SOURCE / "x.py": ast.parse(text)})) == ["x.py:2 f"]
+
+
+@pytest.mark.parametrize("stage", ["parallelism"])
+def test_no_number_at_the_top_of_a_module_decides_beside_the_rules(stage):
+    found = set()
+    for path, tree in _trees(stage).items():
+        for node in tree.body:
+            target = node.target if isinstance(node, ast.AnnAssign) else None
+            target = node.targets[0] if isinstance(node, ast.Assign) else target
+            if isinstance(target, ast.Name) and target.id.lstrip("_").isupper() and _holds_number(node.value):
+                found.add(f"{path.relative_to(SOURCE)}:{target.id}")
+    assert found <= FORMATS.keys()
+
+
+def _holds_number(node):
+    """Is it a number, a formula of numbers or a tuple of them?"""
+    if isinstance(node, ast.Call):
+        return any(_holds_number(one) for one in node.args)
+    return any(isinstance(one, ast.Constant) and isinstance(one.value, int | float) for one in ast.walk(node))
+
+
+def _rules(stage):
+    return import_module(f"llmprism.{stage}.rules").RULES
+
+
+def _groups(rules):
+    yield rules
+    for one in fields(rules):
+        if is_dataclass(getattr(rules, one.name)):
+            yield from _groups(getattr(rules, one.name))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_rules_cannot_be_changed_in_place(stage):
+    for group in _groups(_rules(stage)):
+        with pytest.raises(FrozenInstanceError):
+            setattr(group, fields(group)[0].name, None)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_rule_says_what_it_is_and_is_read(stage):
+    code = " ".join(
+        path.read_text()
+        for path in (SOURCE / stage).rglob("*.py")
+        if "rules" not in path.relative_to(SOURCE).with_suffix("").parts
+    )
+    for group in _groups(_rules(stage)):
+        source = Path(import_module(type(group).__module__).__file__).read_text()
+        (body,) = [
+            n.body for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == type(group).__name__
+        ]
+        for field, said in zip(body, [*body[1:], None], strict=True):
+            if isinstance(field, ast.AnnAssign) and not is_dataclass(getattr(group, field.target.id)):
+                assert isinstance(said, ast.Expr), f"{field.target.id} says nothing"
+                assert f".{field.target.id}" in code, f"nobody reads {field.target.id}"
