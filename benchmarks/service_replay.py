@@ -3,9 +3,10 @@
 Every record reaches the store in the second in which it ends; windows are made on a clock that runs with the records
 and goes on for a while after the last one, as in a replay at real speed but without waiting. Prints, per capture, how
 long after its start each finding opened and after its end it closed, and how the findings compare with `diagnose`.
-Usage: python benchmarks/service_replay.py [--loop SECONDS] [--quiet SECONDS] CAPTURE_FOLDER...
-`--loop` plays a capture again and again for so long; `--quiet` is the time without records after it: 60 for a capture
-that ends, 0 for one that was cut off.
+Usage: python benchmarks/service_replay.py [--loop SECONDS] [--quiet SECONDS] [--phases COUNT] CAPTURE_FOLDER...
+`--phases` plays it from so many beginnings within one hop: windows end at multiples of the hop, so each time they cut
+the capture at other places, and what is found must not depend on that. `--loop` plays a capture again and again for so
+long; `--quiet` is the time without records after it: 60 for a capture that ends, 0 for one that was cut off.
 """
 
 from __future__ import annotations
@@ -32,40 +33,51 @@ SECOND = 1_000_000_000
 SETUP_S = 12
 """Left out of a capture when it is played again: a job sets itself up once."""
 
+HOP_S = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the service said about one capture. `opened` and `closed` are on the clock, in ns."""
+    """What the service said about one capture. All times are on the clock that it was played on, in ns."""
 
     lives: tuple[TrackedFinding, ...]
     opened: dict[str, int]
     closed: dict[str, int]
     states: tuple[tuple[str, str], ...]
     periods: dict[str, float]
+    begun_ns: int
     ended_ns: int
     cpu_s: float
 
 
-def slices(flows: Path, folder: Path, loop_s: int) -> Iterator[tuple[int, Path]]:
+def slices(flows: Path, folder: Path, loop_s: int, phase_s: float | None) -> Iterator[tuple[int, Path]]:
     """(second after the start, file) of the records that end in each second; from the set-up on again and again where
-    `loop_s` asks for more."""
+    `loop_s` asks for more. With a phase the times are moved so that the first one is so long after a window's end."""
     with open_database() as (connection, _):
         connection.execute(f"CREATE TABLE capture AS SELECT * FROM read_parquet('{flows}')")
         first, last = connection.execute("SELECT min(end_ns), max(end_ns) FROM capture").fetchone() or (0, 0)
         length = -(-(last - first + 1) // SECOND)
         lap_s = length - SETUP_S
+        shift = 0 if phase_s is None else int(phase_s * SECOND) - first % (HOP_S * SECOND)
         for second in range(max(loop_s, length)):
             lap = 0 if second < length else 1 + (second - length) // lap_s
             at = second - lap * lap_s
-            low, move = first + at * SECOND, lap * lap_s * SECOND
+            low, move = first + at * SECOND, lap * lap_s * SECOND + shift
             columns = f"* REPLACE (start_ns + {move} AS start_ns, end_ns + {move} AS end_ns)"
             query = f"SELECT {columns} FROM capture WHERE end_ns >= {low} AND end_ns < {low + SECOND}"
             file = folder / f"slice-{second}.parquet"
             connection.execute(f"COPY ({query}) TO '{file}' (FORMAT parquet)")
-            yield first + (second + 1) * SECOND, file
+            yield first + shift + (second + 1) * SECOND, file
 
 
-def play(flows: Path, topology: Path | None, folder: Path, loop_s: int = 0, quiet_s: int = 60) -> Told:
+def play(
+    flows: Path,
+    topology: Path | None,
+    folder: Path,
+    loop_s: int = 0,
+    quiet_s: int = 60,
+    phase_s: float | None = None,
+) -> Told:
     config = Config(store=StoreSettings(folder=str(folder / "data")))
     if topology is not None:
         config = replace(config, topology=TopologySettings(file=str(topology)))
@@ -89,7 +101,7 @@ def play(flows: Path, topology: Path | None, folder: Path, loop_s: int = 0, quie
                     closed.setdefault(life.id, now[0])
 
     begun = time.process_time()
-    for number, (clock, file) in enumerate(slices(flows, folder, loop_s)):
+    for number, (clock, file) in enumerate(slices(flows, folder, loop_s, phase_s)):
         now[0] = clock
         target = store.flows / f"{number:06}.parquet"
         accepted = accept_flows([file], target, TimeBounds(0, 2**62))
@@ -97,7 +109,7 @@ def play(flows: Path, topology: Path | None, folder: Path, loop_s: int = 0, quie
         held = target if accepted.stored else None
         store.commit_batch(Batch(f"{number}", (SourceBatch("replay", accepted),), held, clock))
         look()
-    ended = now[0]
+    begins, ended = now[0] - number * SECOND, now[0]
     for _ in range(quiet_s):
         now[0] += SECOND
         look()
@@ -106,7 +118,7 @@ def play(flows: Path, topology: Path | None, folder: Path, loop_s: int = 0, quie
     periods = {run["id"]: run["period_ns"] / 1e9 for run in history.runs()["items"]}
     store.close()
     cpu = time.process_time() - begun
-    return Told(tuple(lives.values()), opened, closed, states, periods, ended, cpu)
+    return Told(tuple(lives.values()), opened, closed, states, periods, begins, ended, cpu)
 
 
 def compare(told: Told, whole: tuple[Finding, ...]) -> tuple[int, list[Finding], list[TrackedFinding]]:
@@ -128,17 +140,18 @@ def _line(finding: Finding, first_ns: int) -> str:
     return f"{finding.kind.value} {finding.where.id} from {(finding.start_ns - first_ns) / 1e9:.1f} s to {end}"
 
 
-def report(capture: Path, loop_s: int, quiet_s: int) -> bool:
+def report(capture: Path, loop_s: int, quiet_s: int, phase_s: float | None = None) -> bool:
     flows = capture / "flows.parquet"
     topology = capture / "topology.json"
     with tempfile.TemporaryDirectory() as folder:
-        told = play(flows, topology if topology.exists() else None, Path(folder), loop_s, quiet_s)
+        told = play(flows, topology if topology.exists() else None, Path(folder), loop_s, quiet_s, phase_s)
     records = read_flows([flows])
     whole = diagnose(records, read_topology(topology) if topology.exists() else None, with_events=False)
-    first = records.window.start_ns
+    first = told.begun_ns - SECOND
     findings = () if loop_s else whole.findings
     agree, missing, extra = compare(told, findings)
-    print(f"{capture.name}: {agree} of {len(findings)} as diagnose, {len(extra)} more; {told.cpu_s:.0f} s CPU")
+    begins = "" if phase_s is None else f" from {phase_s:.2f} s after a window's end"
+    print(f"{capture.name}{begins}: {agree} of {len(findings)} as diagnose, {len(extra)} more; {told.cpu_s:.0f} s CPU")
     for life in told.lives:
         one = life.finding
         ended = (
@@ -150,19 +163,21 @@ def report(capture: Path, loop_s: int, quiet_s: int) -> bool:
         mark = "+" if life in extra else " "
         print(f"  {mark} {_line(one, first)}: open {late:.1f} s after its start{ended} {life.reason}")
     for one in missing:
-        print(f"  - {_line(one, first)}: {one.summary}")
+        print(f"  - {_line(one, records.window.start_ns)}: {one.summary}")
     print(f"    states {' '.join(f'{job}:{state}' for job, state in told.states)}; steps {told.periods}", flush=True)
     return not missing and not extra
 
 
 def main() -> None:
-    options = {"--loop": 0, "--quiet": 60}
+    options = {"--loop": 0, "--quiet": 60, "--phases": 0}
     arguments = sys.argv[1:]
     while arguments and arguments[0] in options:
         options[arguments[0]] = int(arguments[1])
         arguments = arguments[2:]
-    good = [report(Path(name), options["--loop"], options["--quiet"]) for name in arguments]
-    print(f"{sum(good)} of {len(good)} captures agree")
+    count = options["--phases"]
+    phases: list[float | None] = [HOP_S * number / count for number in range(count)] or [None]
+    good = [report(Path(name), options["--loop"], options["--quiet"], phase) for name in arguments for phase in phases]
+    print(f"{sum(good)} of {len(good)} agree")
     sys.exit(not all(good))
 
 

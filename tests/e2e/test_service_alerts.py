@@ -14,7 +14,7 @@ pytest.importorskip("fastapi", reason="needs llmprism[serve]")
 
 from llmprism.service.player import HttpTarget, opened, play
 from support.reports import EXAMPLES
-from support.service import RunningService, free_port
+from support.service import RunningService, clock_from_a_minute, free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SLOW_NIC = EXAMPLES / "slow_nic"
@@ -59,7 +59,9 @@ def test_alertmanager_hears_of_a_finding_and_of_its_end(tmp_path, servers):
         running.until(lambda: ask(f"{url}/api/v2/status"), 30)
         with opened([str(SLOW_NIC / "flows.parquet")]) as capture:
             target = HttpTarget(running.url, "test")
-            sender = threading.Thread(target=play, args=(capture, target), kwargs={"speed": 2})
+            sender = threading.Thread(
+                target=play, args=(capture, target), kwargs={"speed": 2, "now_ns": clock_from_a_minute()}
+            )
             sender.start()
             (alert,) = running.until(lambda: ask(f"{url}/api/v2/alerts?active=true"), 60)
             assert alert["labels"]["kind"] == "slow_nic"
@@ -84,7 +86,7 @@ def test_prometheus_scrapes_and_our_rules_and_dashboard_fit_the_metrics(tmp_path
     running = RunningService(tmp_path, "-t", str(SLOW_NIC / "topology.json")).start()
     try:
         with opened([str(EXAMPLES / "crash" / "flows.parquet")]) as capture:
-            play(capture, HttpTarget(running.url, "test"), speed=0)
+            play(capture, HttpTarget(running.url, "test"), speed=0, now_ns=clock_from_a_minute())
         running.until(lambda: running.get("/api/v1/findings")["items"], 60)
         with urllib.request.urlopen(running.url + "/metrics") as answer:
             metrics = answer.read()

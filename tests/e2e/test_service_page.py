@@ -1,7 +1,6 @@
 """The live page in a real browser: it draws, updates, answers keys, keeps its state in its address."""
 
 import json
-from itertools import pairwise
 
 import pytest
 
@@ -11,7 +10,7 @@ pytest.importorskip("fastapi", reason="needs llmprism[serve]")
 from llmprism.service.player import HttpTarget, opened, play
 from support.browser import chromium
 from support.reports import EXAMPLES, HOSTILE
-from support.service import RunningService
+from support.service import RunningService, clock_from_a_minute
 
 SLOW_NIC = EXAMPLES / "slow_nic"
 
@@ -27,7 +26,7 @@ def service(tmp_path_factory):
     folder = tmp_path_factory.mktemp("service")
     running = RunningService(folder, "-t", str(SLOW_NIC / "topology.json"), WINDOWS__IDLE_AFTER_S=1e6).start()
     with opened([str(SLOW_NIC / "flows.parquet")]) as capture:
-        play(capture, HttpTarget(running.url, "test"), speed=0)
+        play(capture, HttpTarget(running.url, "test"), speed=0, now_ns=clock_from_a_minute())
     running.until(lambda: running.get("/api/v1/findings")["items"], 60)
     yield running
     running.stop()
@@ -82,6 +81,9 @@ def test_every_page_opens_without_complaint(open_page, service, scheme):
     assert opened.complaints == []
 
 
+DRAWN = "document.querySelector('canvas').toDataURL()"
+
+
 def test_the_timeline_draws_zooms_and_tells(open_page, service):
     job = service.get("/api/v1/jobs")["items"][0]["id"]
     opened = open_page(f"{service.url}/#/jobs/{job}?span=10000000000")
@@ -89,27 +91,25 @@ def test_the_timeline_draws_zooms_and_tells(open_page, service):
     page.wait_for_selector(".timeline-body[data-events]", timeout=60_000)
     assert int(page.locator(".timeline-body").get_attribute("data-events")) > 1000
     page.locator("canvas").focus()
-    shown = []
-    for key in ("0", "+", "ArrowRight", "-"):
+    page.keyboard.press("0")
+    page.wait_for_timeout(100)
+    for key in ("+", "ArrowRight", "-"):
+        before = page.evaluate(DRAWN)
         page.keyboard.press(key)
-        page.wait_for_timeout(100)
-        shown.append(page.evaluate("document.querySelector('canvas').toDataURL()"))
-    assert all(one != other for one, other in pairwise(shown))
+        page.wait_for_function(f"before => {DRAWN} !== before", arg=before)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("n")
-    page.wait_for_timeout(50)
-    assert "lasts" in page.locator(".timeline .hint").inner_text()
+    page.wait_for_selector(".timeline .hint:has-text('lasts')")
     page.keyboard.press("+")
     page.wait_for_timeout(500)
+    page.wait_for_function("location.hash.includes('view=')")
     kept = page.evaluate("location.hash")
-    assert "view=" in kept
     again = open_page(f"{service.url}/{kept}").page
     again.wait_for_selector(".timeline-body[data-events]", timeout=60_000)
     again.wait_for_timeout(500)
     assert again.evaluate("location.hash") == kept, "a link shows the same part again"
     page.get_by_role("button", name="10 s").click()
-    page.wait_for_timeout(100)
-    assert "span=10000000000" in page.evaluate("location.hash")
+    page.wait_for_function("location.hash.includes('span=10000000000')")
     assert opened.complaints == []
 
 
@@ -216,7 +216,7 @@ def test_hostile_names_are_text_everywhere(browser, open_page, tmp_path):
     running = RunningService(tmp_path, "-t", str(tmp_path / "topology.json"), WINDOWS__IDLE_AFTER_S=1e6).start()
     try:
         with opened([str(tmp_path / "hostile.parquet")]) as capture:
-            play(capture, HttpTarget(running.url, "test"), speed=0)
+            play(capture, HttpTarget(running.url, "test"), speed=0, now_ns=clock_from_a_minute())
         finding = running.until(lambda: running.get("/api/v1/findings")["items"], 60)[0]
         page_of = open_page(running.url + "/")
         page = page_of.page

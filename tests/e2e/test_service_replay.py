@@ -72,3 +72,11 @@ def test_a_crash_comes_out_as_from_diagnose(replay, tmp_path):
     (life,) = told.lives
     assert abs(life.finding.start_ns - whole.findings[0].start_ns) < S
     assert told.opened[life.id] - life.finding.start_ns < 15 * S
+
+
+@pytest.mark.parametrize("phase_s", [0.25, 1.75, 3.25, 3.5])
+def test_a_fault_of_seven_seconds_opens_once_wherever_windows_end(replay, tmp_path, phase_s):
+    """At 3.25 s the windows that end during the fault take several steps for one and show too few of them."""
+    capture = EXAMPLES / "slow_nic"
+    told = replay.play(capture / "flows.parquet", capture / "topology.json", tmp_path, quiet_s=0, phase_s=phase_s)
+    assert [(life.finding.kind.value, life.finding.where.id) for life in told.lives] == [("slow_nic", "10.13.0.1")]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,13 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def clock_from_a_minute() -> Callable[[], int]:
+    """The clock, set back to the last full minute. Windows end at multiples of four seconds: what is played on this
+    clock is cut into the same windows whenever the test runs."""
+    behind = time.time_ns() % 60_000_000_000
+    return lambda: time.time_ns() - behind
 
 
 class RunningService:

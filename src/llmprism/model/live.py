@@ -87,6 +87,7 @@ class TrackedFinding:
     `sightings` counts windows that showed it, `missed` the windows in a row that did not although they should have.
     `opened_ns` and `closed_ns` are ends of windows; `reason` says why it was closed. `slow` holds the runs that were
     slower than usual when it was last seen, each with the step time above which it still is.
+    `plain`: one of the looks showed enough steps of its job to be believed.
     """
 
     id: str
@@ -99,3 +100,4 @@ class TrackedFinding:
     updated_ns: int = 0
     slow: tuple[tuple[str, int], ...] = ()
     reason: str = ""
+    plain: bool = False

@@ -1,11 +1,11 @@
 """The life of a finding: seen, opened once, updated, closed once.
 
 Two sightings are the same finding when job, kind and place agree (a hang that turns out to be a crash or a stall keeps
-its identity) and their times meet. A finding opens at its second sighting in a row, so that one odd window opens
-nothing; a stopped job opens at once, because `runs` has already waited for the silence. It closes when its end is some
-time past, when several windows in a row should have shown it and did not, or when its job is gone. After that the
-window still holds the old records for a while: the same fault seen again does not reopen it, one that goes on does open
-a new finding.
+its identity) and their times meet. A finding opens at its second sighting, so that one odd window opens nothing, and
+only once one of these windows has shown enough steps of its job; a stopped job opens at once, because `runs` has
+already waited for the silence. It closes when its end is some time past, when several windows in a row should have
+shown it and did not, or when its job is gone. After that the window still holds the old records for a while: the same
+fault seen again does not reopen it, one that goes on does open a new finding.
 
 A fault that lasts longer than a window slowly becomes all that the window knows, and is no longer seen in it. An open
 finding therefore remembers the runs that were slower than usual while it was seen. As long as one of them has not got
@@ -24,12 +24,18 @@ from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import Window
 from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.service.looks import Look
+from llmprism.service.runs import is_settled
 from llmprism.service.windows import SECOND
 
-__all__ = ["STOPPED_KINDS", "Sighting", "follow_findings", "sightings_of"]
+__all__ = ["JUDGED_STEPS", "STOPPED_KINDS", "Sighting", "follow_findings", "sightings_of"]
 
 OPEN_SIGHTINGS: Final = 2
-"""Windows in a row that must show a finding: a fault is in every window after its start, an edge effect in one."""
+"""Windows that must show a finding, with at most one in between that does not: a fault is in every window after its
+start, an edge effect in one."""
+
+JUDGED_STEPS: Final = 8
+"""Steps a look must show before a finding about a running job is believed; looks grow until they hold them. A look that
+shows fewer of a job with more behind it took several steps for one, as the first seconds of a fault can make it."""
 
 CLOSE_AFTER_NS: Final = 10 * SECOND
 """A finding whose end is this long past is over; two to three hops."""
@@ -97,9 +103,10 @@ def follow_findings(
 ) -> tuple[tuple[TrackedFinding, ...], tuple[TrackedFinding, ...]]:
     """(all lives to keep in mind, those that changed) after this round of looks.
 
-    `judged` are the runs of which a look shows enough steps: with fewer, nothing new is believed of them. `looked` are
-    the runs that were looked at: what is known about others is neither seen nor missed. Without `everybody` there were
-    looks at some runs only: nothing is missed of findings about several jobs or about jobs that are gone.
+    `judged` are the runs of which a look shows enough steps: a look with fewer is a sighting, but opens nothing before
+    another one has shown enough. `looked` are the runs that were looked at: what is known about others is neither seen
+    nor missed. Without `everybody` there were looks at some runs only: nothing is missed of findings about several jobs
+    or about jobs that are gone.
     """
     by_id = {run.id: run for run in runs}
     after: dict[str, TrackedFinding] = {life.id: life for life in lives}
@@ -110,17 +117,22 @@ def follow_findings(
             continue
         life = _same(finding, list(after.values()), sighted)
         if life is None:
-            if _is_old(finding, seen_in) or not _may_be_born(finding, by_id, judged):
+            if _is_old(finding, seen_in) or not _may_be_born(finding, by_id):
                 continue
-            life = _born(finding, seen_in, after)
+            life = _born(finding, seen_in, after, plain=_is_plain(finding, judged))
         elif life.phase is FindingPhase.CLOSED:
             again = _again(life, finding, seen_in)
             if again is None:
                 continue
             life = _same(again, [one for one in after.values() if one.phase is not FindingPhase.CLOSED], sighted)
-            life = _born(again, seen_in, after) if life is None else _seen_again(life, again, seen_in)
+            plain = _is_plain(again, judged)
+            life = (
+                _born(again, seen_in, after, plain=plain)
+                if life is None
+                else _seen_again(life, again, seen_in, plain=plain)
+            )
         else:
-            life = _seen_again(life, finding, seen_in)
+            life = _seen_again(life, finding, seen_in, plain=_is_plain(finding, judged))
         after[life.id] = life
         sighted.add(life.id)
     for key, life in list(after.items()):
@@ -150,11 +162,19 @@ def _is_old(finding: Finding, window: Window) -> bool:
     return finding.end_ns is not None and window.end_ns - finding.end_ns > OLD * (window.end_ns - window.start_ns)
 
 
-def _may_be_born(finding: Finding, runs: dict[str, TrackedRun], judged: frozenset[str]) -> bool:
+def _is_plain(finding: Finding, judged: frozenset[str]) -> bool:
+    return finding.job is None or finding.job in judged
+
+
+def _may_be_born(finding: Finding, runs: dict[str, TrackedRun]) -> bool:
     """The first steps of a job differ for many reasons, so they accuse nobody. Once a job is over, the silence after
     it is all that is new: it tells why the job stopped and nothing else."""
     run = runs.get(finding.job or "")
-    return run is None or finding.kind in STOPPED_KINDS or (run.state.alive and run.id in judged)
+    return (
+        run is None
+        or finding.kind in STOPPED_KINDS
+        or (run.state.alive and is_settled(run) and run.steps >= JUDGED_STEPS)
+    )
 
 
 def _believable(finding: Finding, runs: dict[str, TrackedRun]) -> bool:
@@ -209,7 +229,7 @@ def _again(life: TrackedFinding, finding: Finding, window: Window) -> Finding | 
     return replace(finding, start_ns=max(finding.start_ns, end))
 
 
-def _born(finding: Finding, window: Window, others: dict[str, TrackedFinding]) -> TrackedFinding:
+def _born(finding: Finding, window: Window, others: dict[str, TrackedFinding], *, plain: bool) -> TrackedFinding:
     text = json.dumps([finding.job, finding.kind, finding.where.type, finding.where.id, finding.start_ns])
     number, name = 0, ""
     while not name or name in others:
@@ -217,12 +237,12 @@ def _born(finding: Finding, window: Window, others: dict[str, TrackedFinding]) -
         number += 1
     phase = FindingPhase.OPEN if finding.kind in STOPPED_KINDS else FindingPhase.PENDING
     opened = window.end_ns if phase is FindingPhase.OPEN else 0
-    return TrackedFinding(name, finding, phase, opened_ns=opened, updated_ns=window.end_ns)
+    return TrackedFinding(name, finding, phase, opened_ns=opened, updated_ns=window.end_ns, plain=plain)
 
 
-def _seen_again(life: TrackedFinding, finding: Finding, window: Window) -> TrackedFinding:
-    sightings = life.sightings + 1
-    opens = life.phase is FindingPhase.PENDING and sightings >= OPEN_SIGHTINGS
+def _seen_again(life: TrackedFinding, finding: Finding, window: Window, *, plain: bool) -> TrackedFinding:
+    sightings, plain = life.sightings + 1, life.plain or plain
+    opens = life.phase is FindingPhase.PENDING and sightings >= OPEN_SIGHTINGS and plain
     return replace(
         life,
         finding=_merged(life, finding, window),
@@ -231,6 +251,7 @@ def _seen_again(life: TrackedFinding, finding: Finding, window: Window) -> Track
         sightings=sightings,
         missed=0,
         updated_ns=window.end_ns,
+        plain=plain,
     )
 
 

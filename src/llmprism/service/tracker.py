@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from llmprism.model.live import FindingPhase, LiveState, StepMark, TrackedFinding, TrackedRun
 from llmprism.service.looks import Look
 from llmprism.service.runs import Candidate, Transition, follow_runs, is_settled, nobody
-from llmprism.service.tracked_findings import STOPPED_KINDS, Sighting, follow_findings, sightings_of
+from llmprism.service.tracked_findings import JUDGED_STEPS, STOPPED_KINDS, Sighting, follow_findings, sightings_of
 from llmprism.service.windows import WindowRules
 
 __all__ = ["Changes", "TrackerState", "track"]
-
-
-JUDGED_STEPS: Final = 8
-"""Steps a window must show before a finding about a running job is believed; windows grow until they hold them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,6 +176,26 @@ def test_one_odd_window_opens_nothing(watch):
     assert watch.opened == []
 
 
+def few_and_many_steps(watch, many):
+    """A job of one-second steps and a finding at 18 s; windows that are not among `many` take four steps for one."""
+    cluster = watch.cluster
+    for end in range(8, 28, 4):
+        job = cluster.job(0, end) if end < 20 or end in many else cluster.job(0, end, period=4)
+        watch.window(end, [job], [cluster.finding(18)] if end >= 20 else [])
+
+
+@pytest.mark.parametrize("many", [(20,), (24,)])
+def test_a_window_with_few_steps_of_a_known_job_is_one_of_two_sightings(watch, many):
+    few_and_many_steps(watch, many)
+    assert watch.life().phase is FindingPhase.OPEN
+
+
+def test_windows_with_few_steps_open_nothing_alone(watch):
+    few_and_many_steps(watch, ())
+    assert watch.life().phase is FindingPhase.PENDING
+    assert watch.opened == []
+
+
 def test_a_finding_that_flickers_does_not_flap(watch):
     cluster = watch.cluster
     for end in range(8, 120, 4):
