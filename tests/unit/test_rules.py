@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src/llmprism"
-STAGES = ("ingest", "recognize", "parallelism", "timeline", "logs")
+STAGES = ("ingest", "recognize", "parallelism", "timeline", "diagnose", "logs")
 FORMATS = {
     "parallelism/carried_layout.py:_SIZE_BITS": "how a number is packed",
     "parallelism/features.py:_SAMPLES": "how finely a transfer is spread over its time",
@@ -60,7 +60,7 @@ def forgotten(trees):
                     yield f"{path.name}:{node.lineno} {node.func.id}"
 
 
-@pytest.mark.parametrize("stage", ["parallelism"])
+@pytest.mark.parametrize("stage", ["parallelism", "diagnose"])
 def test_rules_are_handed_on_to_every_function_that_takes_them(stage):
     trees = _trees(stage)
     assert _takers(trees)
@@ -72,7 +72,7 @@ def test_a_call_without_rules_is_found():
     assert list(forgotten({SOURCE / "x.py": ast.parse(text)})) == ["x.py:2 f"]
 
 
-@pytest.mark.parametrize("stage", ["parallelism"])
+@pytest.mark.parametrize("stage", ["parallelism", "diagnose"])
 def test_no_number_at_the_top_of_a_module_decides_beside_the_rules(stage):
     found = set()
     for path, tree in _trees(stage).items():
@@ -88,7 +88,8 @@ def _holds_number(node):
     """Is it a number, a formula of numbers or a tuple of them?"""
     if isinstance(node, ast.Call):
         return any(_holds_number(one) for one in node.args)
-    return any(isinstance(one, ast.Constant) and isinstance(one.value, int | float) for one in ast.walk(node))
+    constants = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+    return any(isinstance(value, int | float) and not isinstance(value, bool) for value in constants)
 
 
 def _rules(stage):

@@ -8,20 +8,17 @@ is what it should do now.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.arrays import Bool, Float64
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
 from llmprism.model.job import Job
 from llmprism.stats.order import stable_order
 
 __all__ = ["ByteCurve", "curves_of", "training_messages"]
-
-FEW_ROWS: Final = 2
-"""Messages without which a member has no curve."""
 
 
 def training_messages(job: Job) -> Bool:
@@ -98,7 +95,9 @@ class ByteCurve:
         return np.where((amount < 0.0) | (amount > self.total), np.nan, when)
 
 
-def curves_of(job: Job, rows: Bool, end_of_pair: NDArray[np.int32]) -> list[ByteCurve | None]:
+def curves_of(
+    job: Job, rows: Bool, end_of_pair: NDArray[np.int32], rules: FaultRules = RULES
+) -> list[ByteCurve | None]:
     """The curve of every member over these rows, as their sender (`pair_src`) or receiver (`pair_dst`)."""
     transfers = job.transfers
     index = np.flatnonzero(rows)
@@ -107,6 +106,6 @@ def curves_of(job: Job, rows: Bool, end_of_pair: NDArray[np.int32]) -> list[Byte
     index, offsets = index[order], np.searchsorted(member[order], np.arange(len(job.members) + 1))
     start, end, size = transfers.start_ns[index], transfers.end_ns[index], transfers.bytes[index]
     return [
-        ByteCurve.of(start[a:b], end[a:b], size[a:b]) if b - a >= FEW_ROWS else None
+        ByteCurve.of(start[a:b], end[a:b], size[a:b]) if b - a >= rules.evidence.curve_messages else None
         for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
     ]

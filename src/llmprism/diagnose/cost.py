@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.timeline import Steps
 
 __all__ = ["long_enough_ns", "lost_gpu_seconds", "share_lost"]
-
-SHORT_SHARE: Final = 0.2
-"""Share of all that was seen of a job from which a bout that would be too short otherwise is news: what lasts for a
-second is noise in a minute, and not in three seconds."""
 
 
 class Timed(Protocol):
@@ -27,10 +24,10 @@ class Timed(Protocol):
     def gpus(self) -> int: ...
 
 
-def long_enough_ns(least_ns: float, steps: Steps) -> float:
+def long_enough_ns(least_ns: float, steps: Steps, rules: FaultRules = RULES) -> float:
     """How long a fault must last at least: `least_ns`, or a good part of what was seen where that is less."""
     seen = float(steps.end_ns[-1] - steps.start_ns[0]) if steps.count else 0.0
-    return min(least_ns, SHORT_SHARE * seen)
+    return min(least_ns, rules.trust.short_share * seen)
 
 
 def lost_gpu_seconds(evidence: Timed, steps: NDArray[np.bool_]) -> float:

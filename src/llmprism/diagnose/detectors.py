@@ -13,9 +13,10 @@ from typing import Final
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.imbalance import find_imbalance
 from llmprism.diagnose.late_member import excused_steps, find_late_members
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_stage import find_slow_stages
 from llmprism.diagnose.standstill import find_standstills
-from llmprism.diagnose.stopped import SETTLED_STEPS, find_stopped, is_settled
+from llmprism.diagnose.stopped import find_stopped, is_settled
 from llmprism.diagnose.unexplained import find_unexplained
 from llmprism.model.finding import Finding, FindingKind
 from llmprism.model.flows import Window
@@ -32,11 +33,12 @@ class JobView:
     window: Window
     accused: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     known: tuple[Finding, ...] = ()
+    rules: FaultRules = RULES
 
     @property
     def has_steps(self) -> bool:
         """Nothing is said of the steps of a job that has hardly begun: what is usual for it is not known."""
-        return self.evidence.steps >= SETTLED_STEPS
+        return self.evidence.steps >= self.rules.endings.settled_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +51,34 @@ class Detector:
 
 
 def _late(view: JobView) -> list[Finding]:
-    return find_late_members(view.evidence, view.accused) if view.has_steps else []
+    return find_late_members(view.evidence, view.accused, view.rules) if view.has_steps else []
 
 
 def _stopped(view: JobView) -> list[Finding]:
     job, timeline = view.evidence.job, view.evidence.timeline
-    if not is_settled(job, timeline, view.window):
+    if not is_settled(job, timeline, view.window, view.rules):
         return []
-    return find_stopped(job, timeline, view.window, view.evidence.state)
+    return find_stopped(job, timeline, view.window, view.evidence.state, view.rules)
 
 
 def _standing_still(view: JobView) -> list[Finding]:
-    return find_standstills(view.evidence, view.known) if view.has_steps else []
+    return find_standstills(view.evidence, view.known, view.rules) if view.has_steps else []
 
 
 def _imbalanced(view: JobView) -> list[Finding]:
-    return find_imbalance(view.evidence) if view.has_steps else []
+    return find_imbalance(view.evidence, view.rules) if view.has_steps else []
 
 
 def _slow_stages(view: JobView) -> list[Finding]:
-    return find_slow_stages(view.evidence, excused_steps(view.evidence, view.accused)) if view.has_steps else []
+    return (
+        find_slow_stages(view.evidence, excused_steps(view.evidence, view.accused), view.rules)
+        if view.has_steps
+        else []
+    )
 
 
 def _unexplained(view: JobView) -> list[Finding]:
-    return find_unexplained(view.evidence, view.known, view.accused) if view.has_steps else []
+    return find_unexplained(view.evidence, view.known, view.accused, view.rules) if view.has_steps else []
 
 
 JOB_DETECTORS: Final = (
@@ -86,10 +92,14 @@ JOB_DETECTORS: Final = (
 
 
 def detect(
-    evidence: JobEvidence, window: Window, accused: dict[str, list[tuple[int, int]]], shared: tuple[Finding, ...]
+    evidence: JobEvidence,
+    window: Window,
+    accused: dict[str, list[tuple[int, int]]],
+    shared: tuple[Finding, ...],
+    rules: FaultRules = RULES,
 ) -> list[Finding]:
     """What all detectors find in one job, given the findings `shared` with other jobs."""
     findings: list[Finding] = []
     for detector in JOB_DETECTORS:
-        findings += detector.find(JobView(evidence, window, accused, (*shared, *findings)))
+        findings += detector.find(JobView(evidence, window, accused, (*shared, *findings), rules))
     return findings

@@ -8,7 +8,6 @@ send what they have and wait, so they are not late themselves.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.rates import pair_rates, timed_pairs
 from llmprism.diagnose.restarts import inner_endings
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.unseen_steps import with_unseen_steps
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job, JobState
@@ -24,18 +24,6 @@ from llmprism.model.timeline import Steps, Timeline
 from llmprism.stats.runs import run_starts
 
 __all__ = ["JobEvidence", "first_messages_ns", "first_of_members", "gather_evidence"]
-
-MESSAGE_SHARE: Final = 0.005
-"""Of a pair's bytes per step: smaller messages are norms or metrics, not gradients."""
-
-AWAY_STEPS: Final = 5.0
-"""A pause of so many steps may have been a restart."""
-
-SETUP_FACTOR: Final = 2.0
-"""A step after it that takes so many times the usual sets up again; real ones take 3-20 times as long."""
-
-TIE_BREAK: Final = 0.2
-"""Weight of the first message to a member against the first one from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +54,14 @@ class JobEvidence:
         return int(self.duration_ns.size)
 
 
-def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobState) -> JobEvidence:
+def gather_evidence(
+    job: Job, layout: JobLayout, timeline: Timeline, state: JobState, rules: FaultRules = RULES
+) -> JobEvidence:
     """`timeline` is completed by the steps that the clock left out."""
-    timeline = with_unseen_steps(job, timeline)
+    timeline = with_unseen_steps(job, timeline, rules)
     steps = timeline.steps
     duration = steps.duration_ns.astype(np.float64)
-    counted = ~steps.setup & ~_started_again(job, timeline)
+    counted = ~steps.setup & ~_started_again(job, timeline, rules)
     pair_kind = _pair_kind(job, layout)
     return JobEvidence(
         job=job,
@@ -81,28 +71,30 @@ def gather_evidence(job: Job, layout: JobLayout, timeline: Timeline, state: JobS
         duration_ns=duration,
         counted=counted,
         normal_ns=_normal_duration(duration[counted]),
-        lateness_ns=_lateness(job, layout, steps),
-        rate=pair_rates(job.transfers, steps, pair_kind != PairKind.UNKNOWN),
-        timed=timed_pairs(job.transfers),
+        lateness_ns=_lateness(job, layout, steps, rules),
+        rate=pair_rates(job.transfers, steps, pair_kind != PairKind.UNKNOWN, rules),
+        timed=timed_pairs(job.transfers, rules),
         pair_kind=pair_kind,
         group_of_pair=_group_of_pair(job, layout, pair_kind),
     )
 
 
-def _started_again(job: Job, timeline: Timeline) -> Bool:
+def _started_again(job: Job, timeline: Timeline, rules: FaultRules) -> Bool:
     """Long first steps after the job was away: they set up again, like the very first; and the steps that it broke off
     and began with where it came back."""
     steps = timeline.steps
     again = np.zeros(steps.count, dtype=np.bool_)
     if steps.count > 1:
         usual = float(np.median(steps.duration_ns))
-        away = steps.start_ns[1:] - steps.end_ns[:-1] > AWAY_STEPS * usual
-        again[1:] = away & (steps.duration_ns[1:] > SETUP_FACTOR * usual)
-        for ending in inner_endings(job, timeline):
+        away = steps.start_ns[1:] - steps.end_ns[:-1] > rules.endings.away_steps * usual
+        again[1:] = away & (steps.duration_ns[1:] > rules.evidence.setup_factor * usual)
+        for ending in inner_endings(job, timeline, rules):
             moments = [ending.last_ns, ending.resumed_ns or ending.last_ns]
             broken, first = np.clip(np.searchsorted(steps.end_ns, moments, side="right"), 0, steps.count - 1)
             again[[broken, first]] = True
-            again[first + 1 : first + 2] |= steps.duration_ns[first + 1 : first + 2] > SETUP_FACTOR * usual
+            again[first + 1 : first + 2] |= (
+                steps.duration_ns[first + 1 : first + 2] > rules.evidence.setup_factor * usual
+            )
     return again
 
 
@@ -126,13 +118,13 @@ def _normal_duration(duration: Float64) -> float:
     return float(np.quantile(duration, 0.25)) if duration.size else 0.0
 
 
-def _lateness(job: Job, layout: JobLayout, steps: Steps) -> Float64:
+def _lateness(job: Job, layout: JobLayout, steps: Steps, rules: FaultRules) -> Float64:
     """First gradient message of each member in each step, after the median of the other members of its group.
 
     Where a message cannot leave before its receiver is ready, the member before the late one is as late as it; so the
     first message *to* a member decides between the two, with a lesser weight.
     """
-    first = first_messages_ns(job, layout, steps)
+    first = first_messages_ns(job, layout, steps, rules)
     sent, got = (first_of_members(job, first, end) for end in (job.transfers.pair_src, job.transfers.pair_dst))
     late = np.full(sent.shape, np.nan)
     row_of = {member: row for row, member in enumerate(job.members)}
@@ -142,7 +134,7 @@ def _lateness(job: Job, layout: JobLayout, steps: Steps) -> Float64:
         rows = np.array([row_of[member] for member in group.members])
         behind = got[rows] - _median_of_others(got[rows])
         late[rows] = sent[rows] - _median_of_others(sent[rows])
-        late[rows] += TIE_BREAK * np.clip(np.nan_to_num(behind), 0.0, np.maximum(late[rows], 0.0))
+        late[rows] += rules.evidence.tie_break * np.clip(np.nan_to_num(behind), 0.0, np.maximum(late[rows], 0.0))
     return late
 
 
@@ -159,13 +151,13 @@ def _median_of_others(values: Float64) -> Float64:
     return middle
 
 
-def first_messages_ns(job: Job, layout: JobLayout, steps: Steps) -> Float64:
+def first_messages_ns(job: Job, layout: JobLayout, steps: Steps, rules: FaultRules = RULES) -> Float64:
     """Pairs x steps: start of the first gradient message after the start of the step; infinite where there is none."""
     transfers = job.transfers
     first = np.full((transfers.pair_count, steps.count), np.inf)
     if not steps.count:
         return first
-    floor = np.maximum(MESSAGE_FLOOR_BYTES, MESSAGE_SHARE * (transfers.pair_bytes / (steps.count + 1)))
+    floor = np.maximum(MESSAGE_FLOOR_BYTES, rules.evidence.message_share * (transfers.pair_bytes / (steps.count + 1)))
     large = transfers.bytes >= np.repeat(floor, np.diff(transfers.pair_offsets))
     rows = np.flatnonzero((layout.transfer_kind == PairKind.DP) & large)
     step = steps.at(transfers.start_ns[rows])

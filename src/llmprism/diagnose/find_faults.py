@@ -9,6 +9,7 @@ from typing import Final
 
 from llmprism.diagnose.detectors import detect
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.diagnose.slow_transfer import find_slow_places
 from llmprism.diagnose.trust import is_permanent, trusted, waited_for
@@ -82,13 +83,14 @@ def find_shared_faults(
     storage: Sequence[Finding],
     ends: Sequence[tuple[str, str]],
     window: Window,
+    rules: FaultRules = RULES,
 ) -> Shared:
     """What is to be seen over all jobs at once, from the slow cells of each.
 
     `storage` are the findings on servers outside the jobs, `ends` the two ends of every pair between a job and such a
     server. Of the jobs' transfers only ends and paths matter.
     """
-    slow = find_slow_places(cells)
+    slow = find_slow_places(cells, rules)
     excused: list[tuple[str, int, int]] = []
     for finding, addresses in zip(slow, _concerned(slow, jobs), strict=True):
         end = finding.end_ns if finding.end_ns is not None else window.end_ns
@@ -102,26 +104,28 @@ def find_shared_faults(
     return Shared((*slow, *storage), tuple(excused), tuple(range(len(slow) + len(storage))), tuple(clients))
 
 
-def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window) -> JobFaults:
+def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window, rules: FaultRules = RULES) -> JobFaults:
     """What is wrong inside one job; `shared` is what bears on it of what it shares with others.
 
     Nothing is said of a job that has hardly begun: what is usual for it is not known.
     """
-    findings = trusted(evidence, detect(evidence, window, shared.accused(), shared.findings))
-    alone = [lost_in_job(evidence, [finding]) for finding in findings]
-    findings = [f for f, cost in zip(findings, alone, strict=True) if not cost or waited_for(evidence, f, cost[0])]
+    findings = trusted(evidence, detect(evidence, window, shared.accused(), shared.findings, rules), rules)
+    alone = [lost_in_job(evidence, [finding], rules) for finding in findings]
+    findings = [
+        f for f, cost in zip(findings, alone, strict=True) if not cost or waited_for(evidence, f, cost[0], rules)
+    ]
     own = len(shared.findings)
-    lost = lost_in_job(evidence, [*shared.findings, *findings])
-    costs = [(i - own, lost[i]) for i in lost if i >= own and not _no_before(evidence, findings[i - own])]
+    lost = lost_in_job(evidence, [*shared.findings, *findings], rules)
+    costs = [(i - own, lost[i]) for i in lost if i >= own and not _no_before(evidence, findings[i - own], rules)]
     return JobFaults(
         tuple(priced(findings, costs)),
         tuple((shared.numbers[i], seconds) for i, seconds in lost.items() if i < own),
     )
 
 
-def _no_before(evidence: JobEvidence, finding: Finding) -> bool:
+def _no_before(evidence: JobEvidence, finding: Finding, rules: FaultRules) -> bool:
     """Does a slow GPU leave no healthy step to play the others against? Then its detector's estimate stands."""
-    return finding.kind is FindingKind.SLOW_GPU and is_permanent(evidence, finding)
+    return finding.kind is FindingKind.SLOW_GPU and is_permanent(evidence, finding, rules)
 
 
 def with_costs(shared: Shared, jobs: Sequence[JobFaults]) -> tuple[Finding, ...]:

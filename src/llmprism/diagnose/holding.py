@@ -9,25 +9,18 @@ others; the phase of the clock does not matter.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.byte_curves import ByteCurve, curves_of, training_messages
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.job import Job
 from llmprism.model.timeline import Steps
 
 __all__ = ["held_ns"]
 
-POINTS: Final = 32
-"""Points of a step's bytes at which a member is looked at: more than the exchanges of a step that matter."""
 
-LONGEST: Final = 0.9
-"""Quantile of the points of a step that counts: a slow GPU holds in its computations, not in all that it sends."""
-
-
-def held_ns(job: Job, steps: Steps, usual: Bool) -> Float64:
+def held_ns(job: Job, steps: Steps, usual: Bool, rules: FaultRules = RULES) -> Float64:
     """Members x steps: how much longer each one holds at its worst points than in the `usual` steps; NaN: not seen."""
     held = np.full((len(job.members), steps.count), np.nan)
     transfers = job.transfers
@@ -35,15 +28,15 @@ def held_ns(job: Job, steps: Steps, usual: Bool) -> Float64:
     if steps.count < 2 or not usual.any():
         return held
     bounds = np.stack([steps.start_ns, steps.end_ns]).astype(np.float64)
-    sent, got = (curves_of(job, rows, end) for end in (transfers.pair_src, transfers.pair_dst))
+    sent, got = (curves_of(job, rows, end, rules) for end in (transfers.pair_src, transfers.pair_dst))
     for member, (out, into) in enumerate(zip(sent, got, strict=True)):
         if out is not None and into is not None:
-            held[member] = _held(out, into, bounds, usual)
+            held[member] = _held(out, into, bounds, usual, rules)
     return held
 
 
-def _held(out: ByteCurve, into: ByteCurve, bounds: Float64, usual: Bool) -> Float64:
-    point = (np.arange(POINTS) + 0.5) / POINTS
+def _held(out: ByteCurve, into: ByteCurve, bounds: Float64, usual: Bool, rules: FaultRules) -> Float64:
+    point = (np.arange(rules.members.held_points) + 0.5) / rules.members.held_points
     first, total = out.at(bounds[0]), np.diff(out.at(bounds), axis=0)[0]
     went_on = out.moments(first[:, None] + point[None, :] * total[:, None])
     begun, received = into.at(bounds[0]), np.diff(into.at(bounds), axis=0)[0]
@@ -51,4 +44,4 @@ def _held(out: ByteCurve, into: ByteCurve, bounds: Float64, usual: Bool) -> Floa
     needed = np.median(share[usual], axis=0)
     had = into.moments(begun[:, None] + needed[None, :] * received[:, None])
     time = went_on - had
-    return np.asarray(np.quantile(time - np.median(time[usual], axis=0)[None, :], LONGEST, axis=1))
+    return np.asarray(np.quantile(time - np.median(time[usual], axis=0)[None, :], rules.members.held_quantile, axis=1))

@@ -13,12 +13,11 @@ schedules other than 1F1B. Tested with the imbalance scenario against all health
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Float64
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, ranges
 from llmprism.model.layout import Schedule
@@ -26,52 +25,35 @@ from llmprism.stats.runs import run_starts
 
 __all__ = ["find_imbalance"]
 
-MIN_RATIO: Final = 1.4
-"""A stage's computation against the median of the others."""
 
-BACKWARD_AND_FORWARD: Final = 3.0
-"""Forward and backward pass of the last stage, in forward passes."""
-
-RECOMPUTED: Final = 0.75
-"""Share of the last stage's excess that counts: where activations are recomputed it takes four forward passes."""
-
-AGREEMENT: Final = 0.8
-"""Share of pipelines and steps in which the stage must be the longest by that much."""
-
-MIN_CELLS: Final = 16
-"""Pipelines times steps before anything is said."""
-
-MAX_PIPELINES: Final = 32
-"""Pipelines looked at: all of them are split alike."""
-
-
-def find_imbalance(evidence: JobEvidence) -> list[Finding]:
+def find_imbalance(evidence: JobEvidence, rules: FaultRules = RULES) -> list[Finding]:
     """At most one finding: the stage that is too long."""
+    rule = rules.members
     layout = evidence.layout.layout
     if layout.schedule is not Schedule.ONE_F_ONE_B or layout.dp == 1:
         return []
-    pipelines = [pipeline for pipeline in evidence.layout.pipelines if len(pipeline) >= 4][:MAX_PIPELINES]
+    pipelines = [pipeline for pipeline in evidence.layout.pipelines if len(pipeline) >= 4][: rule.imbalance_pipelines]
     if not pipelines or len({len(pipeline) for pipeline in pipelines}) != 1:
         return []
-    times = _stage_times(evidence, np.array(pipelines, dtype=np.int64))
+    times = _stage_times(evidence, np.array(pipelines, dtype=np.int64), rules)
     times = times[:, np.isfinite(times).all(axis=0)]
-    if times.shape[1] < MIN_CELLS:
+    if times.shape[1] < rule.imbalance_cells:
         return []
     ratio = times / np.stack([np.median(np.delete(times, s, axis=0), axis=0) for s in range(times.shape[0])])
     judged = ratio.copy()
-    judged[-1] *= RECOMPUTED
-    agreement = (judged >= MIN_RATIO).mean(axis=1)
+    judged[-1] *= rule.recomputed_share
+    agreement = (judged >= rule.imbalance_ratio).mean(axis=1)
     stage = int(np.argmax(agreement))
-    if agreement[stage] < AGREEMENT:
+    if agreement[stage] < rule.stage_agreement:
         return []
-    return [_finding(evidence, stage + 1, times[stage], float(np.median(ratio[stage])), float(agreement[stage]))]
+    return [_finding(evidence, stage + 1, times[stage], float(np.median(ratio[stage])), float(agreement[stage]), rules)]
 
 
-def _stage_times(evidence: JobEvidence, pipelines: Int64) -> Float64:
+def _stage_times(evidence: JobEvidence, pipelines: Int64, rules: FaultRules) -> Float64:
     """Forward computation of the first micro-batch on stages 1 and up, per pipeline and counted step; NaN: not seen."""
     depart, arrive = _first_messages(evidence, pipelines[:, :-1], pipelines[:, 1:])
     answer, _ = _first_messages(evidence, pipelines[:, -1:], pipelines[:, -2:-1])
-    middle, last = depart[:, 1:] - arrive[:, :-1], (answer - arrive[:, -1:]) / BACKWARD_AND_FORWARD
+    middle, last = depart[:, 1:] - arrive[:, :-1], (answer - arrive[:, -1:]) / rules.members.last_stage_passes
     times = np.concatenate([middle, last], axis=1).swapaxes(0, 1)
     return np.where(times > 0, times, np.nan).reshape(times.shape[0], -1)
 
@@ -94,7 +76,7 @@ def _first_messages(evidence: JobEvidence, src: Int64, dst: Int64) -> tuple[Floa
     return start[place][..., evidence.counted], end[place][..., evidence.counted]
 
 
-def _share_lost(evidence: JobEvidence, later_stages: int, excess_ns: float, at_most: float) -> float:
+def _share_lost(evidence: JobEvidence, later_stages: int, excess_ns: float, at_most: float, rules: FaultRules) -> float:
     """Share of the steps that the stage's excess takes, with the 1F1B schedule played without it.
 
     Everybody waits for this stage for every micro-batch, once forward and twice backward; only while the first gradient
@@ -106,17 +88,19 @@ def _share_lost(evidence: JobEvidence, later_stages: int, excess_ns: float, at_m
         return at_most
     typical = float(np.median(evidence.duration_ns[evidence.counted]))
     waited = max(micro_batches - later_stages, 1)
-    return min(at_most, BACKWARD_AND_FORWARD * waited * excess_ns / typical)
+    return min(at_most, rules.members.last_stage_passes * waited * excess_ns / typical)
 
 
-def _finding(evidence: JobEvidence, stage: int, times: Float64, ratio: float, agreement: float) -> Finding:
+def _finding(
+    evidence: JobEvidence, stage: int, times: Float64, ratio: float, agreement: float, rules: FaultRules
+) -> Finding:
     steps, job = evidence.timeline.steps, evidence.job
     members = tuple(sorted(pipeline[stage] for pipeline in evidence.layout.pipelines if len(pipeline) > stage))
     names = tuple(job.transfers.addresses[member] for member in members)
     busy = float(evidence.duration_ns[evidence.counted].sum())
     typical = float(np.median(times)) / 1e6
     later = len(evidence.layout.pipelines[0]) - 1 - stage
-    lost = _share_lost(evidence, later, float(np.median(times)) * (1.0 - 1.0 / ratio), 1.0 - 1.0 / ratio)
+    lost = _share_lost(evidence, later, float(np.median(times)) * (1.0 - 1.0 / ratio), 1.0 - 1.0 / ratio, rules)
     return Finding(
         kind=FindingKind.IMBALANCE,
         job=job.id,

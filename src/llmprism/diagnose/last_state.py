@@ -10,13 +10,13 @@ its steps, only on the bytes of a step.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.byte_curves import ByteCurve, curves_of, training_messages
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.timeline import Steps
@@ -24,34 +24,6 @@ from llmprism.stats.order import stable_order
 from llmprism.stats.robust import known_max, known_median
 
 __all__ = ["LastState", "last_state"]
-
-STEPS_BACK: Final = 8
-"""Steps before that tell what is usual."""
-
-SHORT_OF: Final = 0.01
-"""Share of a step's bytes that may be missing at the same point of another step: norms, metrics, lost records."""
-
-BEYOND: Final = 0.002
-"""Share of a step's bytes that may have been sent beyond it: more is the begin of something new."""
-
-SPREADS: Final = 2.0
-"""Spreads of the bytes per step by which the same point may be off, for every step back."""
-
-MISSING: Final = 0.02
-"""Share of a step's bytes that a record which a collector lost takes with it, at least,"""
-
-LOSSY: Final = 0.02
-"""and share of the steps of all members that lack one from which the collector loses records."""
-
-FLOWING: Final = 0.002
-"""Steps that a pause must last at least to be one. A member that flows at this point in most steps and in some rests
-there,"""
-
-RESTED: Final = 0.05
-"""for so many steps, may have lost a few records: it is given the longest."""
-
-EXACT: Final = 0.01
-"""Relative spread of a member's bytes per step up to which bytes tell its place in the step; experts vary by more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,40 +59,43 @@ class LastState:
         return self.sent_ns + self.pause_ns
 
 
-def last_state(job: Job, steps: Steps, until_ns: int, heard_until_ns: int, period_ns: float) -> LastState | None:
+def last_state(
+    job: Job, steps: Steps, until_ns: int, heard_until_ns: int, period_ns: float, rules: FaultRules = RULES
+) -> LastState | None:
     """How things stand at `until_ns`, after which nothing is looked at but control messages up to `heard_until_ns`;
     None where too little is known. `until_ns` must not be before the third step's end."""
     transfers = job.transfers
-    ends = steps.end_ns[steps.end_ns <= until_ns][-STEPS_BACK - 1 :].astype(np.float64)
-    since = until_ns - 1.5 * period_ns * (STEPS_BACK + 2)
+    ends = steps.end_ns[steps.end_ns <= until_ns][-rules.endings.steps_back - 1 :].astype(np.float64)
+    since = until_ns - 1.5 * period_ns * (rules.endings.steps_back + 2)
     rows = training_messages(job) & (transfers.start_ns <= until_ns) & (transfers.end_ns >= since)
     if np.count_nonzero(rows) < 2:
         return None
     ends = ends[ends >= transfers.start_ns[rows].min()]
     if ends.size < 3:
         return None
-    sent, got = (curves_of(job, rows, end) for end in (transfers.pair_src, transfers.pair_dst))
-    count, back = len(job.members), np.arange(1, STEPS_BACK + 1, dtype=np.float64)
+    sent, got = (curves_of(job, rows, end, rules) for end in (transfers.pair_src, transfers.pair_dst))
+    count, back = len(job.members), np.arange(1, rules.endings.steps_back + 1, dtype=np.float64)
     pause, lag = (np.full((count, back.size), np.nan) for _ in range(2))
     last, spread, short = (np.full(count, np.nan) for _ in range(3))
     for member, (out, into) in enumerate(zip(sent, got, strict=True)):
         if out is None:
             continue
         last[member] = out.when_ns[-1]
-        begin, went_on, spread[member] = _same_point(out, ends, back)
+        begin, went_on, spread[member] = _same_point(out, ends, back, rules)
         pause[member] = went_on - begin
-        short[member] = _short_steps(out, ends)
-        if spread[member] > EXACT:
+        short[member] = _short_steps(out, ends, rules)
+        if spread[member] > rules.endings.exact:
             pause[member] = known_median(out.longest_pauses(ends))
         if into is not None:
             received, _ = _bytes_per_step(into, ends)
             lag[member] = (into.total - back * received - into.at(went_on)) / max(received, 1.0)
     usual, longest = known_median(pause, axis=1), known_max(pause, axis=1)
-    unsure = (usual < FLOWING * period_ns) & (longest > RESTED * period_ns)
-    if known_median(short) > 0.0 or np.nanmean(short) > LOSSY:
-        last[usual < FLOWING * period_ns] = np.nan  # a record of the last step may be lost: it cannot tell
+    unsure = (usual < rules.endings.in_flow * period_ns) & (longest > rules.endings.rested * period_ns)
+    if known_median(short) > 0.0 or np.nanmean(short) > rules.endings.lossy:
+        # a record of the last step may be lost: it cannot tell
+        last[usual < rules.endings.in_flow * period_ns] = np.nan
     whole = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
-    begin, end, _ = _same_point(whole, ends, back)
+    begin, end, _ = _same_point(whole, ends, back, rules)
     talk = np.flatnonzero(rows | (~training_messages(job) & (transfers.end_ns <= heard_until_ns)))
     return LastState(
         last_ns=int(transfers.end_ns[rows].max()),
@@ -135,22 +110,25 @@ def last_state(job: Job, steps: Steps, until_ns: int, heard_until_ns: int, perio
         rest_ns=float(known_median(end - begin)),
         most_rest_ns=float(np.nanmax(end - begin, initial=0.0)),
         longest_rest_ns=_longest_rest(transfers, rows, ends),
-        exact=bool(np.nanmedian(spread) <= EXACT) if np.isfinite(spread).any() else False,
+        exact=bool(np.nanmedian(spread) <= rules.endings.exact) if np.isfinite(spread).any() else False,
     )
 
 
-def _same_point(curve: ByteCurve, ends: Float64, back: Float64) -> tuple[Float64, Float64, float]:
+def _same_point(curve: ByteCurve, ends: Float64, back: Float64, rules: FaultRules) -> tuple[Float64, Float64, float]:
     """Begin and end of the pauses at the same point of so many steps before, and the spread of the bytes per step."""
+    rule = rules.endings
     usual, spread = _bytes_per_step(curve, ends)
-    unsure = SPREADS * min(spread, EXACT) * np.sqrt(back)
-    begin, end = curve.pauses_at(curve.total - back * usual, (SHORT_OF + unsure) * usual, (BEYOND + unsure) * usual)
+    unsure = rule.state_spreads * min(spread, rule.exact) * np.sqrt(back)
+    begin, end = curve.pauses_at(
+        curve.total - back * usual, (rule.short_of + unsure) * usual, (rule.beyond + unsure) * usual
+    )
     return begin, end, spread
 
 
-def _short_steps(curve: ByteCurve, ends: Float64) -> float:
+def _short_steps(curve: ByteCurve, ends: Float64, rules: FaultRules) -> float:
     """Share of the steps in which bytes are missing."""
     each = np.diff(curve.at(ends))
-    return float((each < (1.0 - MISSING) * np.median(each)).mean())
+    return float((each < (1.0 - rules.endings.missing) * np.median(each)).mean())
 
 
 def _bytes_per_step(curve: ByteCurve, ends: Float64) -> tuple[float, float]:

@@ -23,6 +23,7 @@ from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.holding import held_ns
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.stalls import stalls
 from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
@@ -32,77 +33,9 @@ from llmprism.stats.runs import runs_of
 
 __all__ = ["excused_steps", "find_late_members"]
 
-MIN_LATE: Final = 0.15
-"""Lateness, in normal steps, from which a member counts as late; healthy members reach 0.1 in one step of ten."""
-
-MIN_ALWAYS_LATE: Final = 0.08
-"""The same for a member of a job whose steps are longer then, or that is late in nearly all steps,"""
-
-NEARLY_ALL: Final = 0.9
-"""in this share of them,"""
-
-MANY_STEPS: Final = 10
-"""of so many at least."""
-
-SPREADS: Final = 5.0
-"""Lateness must also exceed this many robust spreads of the whole job's lateness."""
-
-MIN_STEPS: Final = 3
-"""Late steps before a GPU is called slow,"""
-
-LONG_STEP: Final = 2.0
-"""or two that each take so many times as long as usual."""
-
-MIN_TIME_NS: Final = 4_000_000_000
-"""And for so long: shorter bouts are data loading, garbage collection or a neighbour on the host."""
-
-MIN_SLOWDOWN: Final = 1.1
-"""Steps with the late member must take at least this many times the job's other steps, where there are others."""
-
-CONSISTENT: Final = 0.75
-"""Share of the steps of a run in which the member is late."""
-
-CONSISTENT_WORK: Final = 0.85
-"""The same for the work of one micro-batch, which varies more than that of a step."""
-
-MIN_EXCESS: Final = 0.25
-"""Work of a pipeline stage beyond the same stage of other replicas, from which its GPU is slow; jitter stays below 0.1
-in the median."""
-
-MAX_EXCESS: Final = 5.0
-"""And up to which it is: no GPU is six times slower than its replicas, but a stage that is mistaken for another is."""
-
-OFTEN: Final = 0.5
-"""Share of the steps in which that is asked of a member's lateness, too: a stall may be longer."""
-
-MIN_TRACED: Final = 0.12
-"""The same where somebody of the pipeline is known to be late: the one that most exceeds its peers, by so much at
-least, is the one that the others waited for."""
-
-MIN_BEHIND: Final = 0.005
-"""Falling behind between exchanges, in normal steps: half a percent, several times per step."""
-
-MIN_HELD: Final = 0.03
-"""Holding the others up at the worst points of a step, in normal steps; healthy members stay below 0.01."""
-
-FEW_SLOW: Final = 4
-"""Slower steps of a job, anywhere in the window, from which those that come and go tell something,"""
-
-BY_CHANCE: Final = 0.05
-"""and share of the other steps in which a member may work as long."""
-
-ALONE: Final = 0.6
-"""Share of the time that one member holds which no other may reach."""
-
 SYNCHRONISE: Final = "is ready to synchronise {late} after its peers"
 COMPUTE: Final = "computes {late} longer than its peers for one micro-batch"
 EXCHANGE: Final = "is {late} behind its peers at every exchange"
-
-STALL_STEPS: Final = 4.0
-"""A single step's lateness, in normal steps, that is a stall."""
-
-STALL_FLOOR_NS: Final = 1_000_000_000
-"""And at least a second: shorter stand-stills are the operating system's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,106 +58,124 @@ class _Bout:
         return self.first < other.last and other.first < self.last
 
 
-def find_late_members(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -> list[Finding]:
+def find_late_members(
+    evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]], rules: FaultRules = RULES
+) -> list[Finding]:
     """Findings for one job. `accused` lists when which addresses were already found guilty of slow transfers.
 
     Lateness at the gradient synchronisation is asked first; where nobody is late there although the steps are longer,
     the work of pipeline stages and the progress between the many exchanges of sharded and expert layers.
     """
-    if evidence.steps < MIN_STEPS or evidence.normal_ns <= 0:
+    if evidence.steps < rules.members.late_steps or evidence.normal_ns <= 0:
         return []
     excused = np.broadcast_to(excused_steps(evidence, accused), evidence.lateness_ns.shape)
-    late, cut = _in_steps(evidence, evidence.lateness_ns, MIN_LATE)
+    late, cut = _in_steps(evidence, evidence.lateness_ns, rules.members.late, rules)
     flagged = (np.nan_to_num(late, nan=-1.0) > cut) & ~excused
-    stalled = flagged & (late > STALL_STEPS) & (evidence.lateness_ns > STALL_FLOOR_NS)
-    findings = stalls(evidence, stalled)
-    bouts = _bouts(evidence, evidence.lateness_ns, flagged & ~stalled, SYNCHRONISE)
-    bouts += _always_late(evidence, late, excused)
+    stalled = flagged & (late > rules.members.stall_steps) & (evidence.lateness_ns > rules.members.stall_ns)
+    findings = stalls(evidence, stalled, rules)
+    bouts = _bouts(evidence, evidence.lateness_ns, flagged & ~stalled, SYNCHRONISE, rules)
+    bouts += _always_late(evidence, late, excused, rules)
     bouts = _one_per_time([bout for bout in bouts if _delays_the_job(evidence, bout)])
     if bouts or findings:
-        bouts = _traced(evidence, bouts)
-    elif _slower_for_a_while(evidence):
-        bouts = _one_per_time(_long_workers(evidence, excused)) or _one_per_time(_stragglers(evidence, excused))
-        little = [bout for bout in _a_little_late(evidence, late, excused) if _delays_the_job(evidence, bout)]
-        bouts = bouts or _one_per_time(little) or _holders(evidence, excused)
+        bouts = _traced(evidence, bouts, rules)
+    elif _slower_for_a_while(evidence, rules):
+        bouts = _one_per_time(_long_workers(evidence, excused, rules)) or _one_per_time(
+            _stragglers(evidence, excused, rules)
+        )
+        little = [bout for bout in _a_little_late(evidence, late, excused, rules) if _delays_the_job(evidence, bout)]
+        bouts = bouts or _one_per_time(little) or _holders(evidence, excused, rules)
     else:
-        bouts = _one_per_time([bout for bout in _long_workers(evidence, excused) if _from_the_first(evidence, bout)])
-    bouts = bouts or ([] if findings else _comes_and_goes(evidence, late, excused))
-    return findings + [_slow(evidence, bout) for bout in bouts if _plausible(evidence, bout)]
+        bouts = _one_per_time(
+            [bout for bout in _long_workers(evidence, excused, rules) if _from_the_first(evidence, bout, rules)]
+        )
+    bouts = bouts or ([] if findings else _comes_and_goes(evidence, late, excused, rules))
+    return findings + [_slow(evidence, bout, rules) for bout in bouts if _plausible(evidence, bout, rules)]
 
 
-def _in_steps(evidence: JobEvidence, lateness_ns: Float64, least: float) -> tuple[Float64, float]:
+def _in_steps(evidence: JobEvidence, lateness_ns: Float64, least: float, rules: FaultRules) -> tuple[Float64, float]:
     """Lateness in normal steps (NaN outside the counted ones), and what is beyond the job's ordinary spread."""
     late = np.where(evidence.counted[None, :], lateness_ns / evidence.normal_ns, np.nan)
     known = np.isfinite(late)
     spread = 1.4826 * float(np.median(np.abs(late[known]))) if known.any() else 0.0
-    return late, max(least, SPREADS * spread)
+    return late, max(least, rules.members.spreads * spread)
 
 
 def _bouts(
-    evidence: JobEvidence, lateness_ns: Float64, flagged: Bool, how: str, consistent: float = CONSISTENT
+    evidence: JobEvidence,
+    lateness_ns: Float64,
+    flagged: Bool,
+    how: str,
+    rules: FaultRules,
+    consistent: float | None = None,
 ) -> list[_Bout]:
     """The runs of flagged steps that are long, dense and slow enough."""
     found, steps = [], evidence.timeline.steps
-    least = long_enough_ns(MIN_TIME_NS, steps)
+    consistent = rules.members.consistent if consistent is None else consistent
+    least = long_enough_ns(rules.members.late_ns, steps, rules)
     for row in np.flatnonzero(flagged.any(axis=1)):
         for first, last in runs_of(flagged[row], bridge=2, shortest=2):
             affected = np.zeros(evidence.steps, dtype=np.bool_)
             affected[first:last] = flagged[row, first:last]
-            if affected.sum() < MIN_STEPS and evidence.duration_ns[affected].min() < LONG_STEP * evidence.normal_ns:
+            if (
+                affected.sum() < rules.members.late_steps
+                and evidence.duration_ns[affected].min() < rules.members.long_step * evidence.normal_ns
+            ):
                 continue
             lasting = steps.end_ns[last - 1] - steps.start_ns[first] >= least
-            if lasting and affected.sum() >= consistent * (last - first) and _slows(evidence, affected):
+            if lasting and affected.sum() >= consistent * (last - first) and _slows(evidence, affected, rules):
                 late = float(np.nanmedian(lateness_ns[row, affected]))
                 found.append(_Bout(int(row), first, last, affected, late, how))
     return found
 
 
-def _always_late(evidence: JobEvidence, late: Float64, excused: Bool) -> list[_Bout]:
+def _always_late(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[_Bout]:
     """Members that are late in nearly all steps, by less than would do in a few: they were slow from the first on."""
-    return [bout for bout in _a_little_late(evidence, late, excused) if _from_the_first(evidence, bout)]
+    return [bout for bout in _a_little_late(evidence, late, excused, rules) if _from_the_first(evidence, bout, rules)]
 
 
-def _a_little_late(evidence: JobEvidence, late: Float64, excused: Bool) -> list[_Bout]:
+def _a_little_late(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[_Bout]:
     """Members that are late by what would not do alone."""
-    _, cut = _in_steps(evidence, evidence.lateness_ns, MIN_ALWAYS_LATE)
+    _, cut = _in_steps(evidence, evidence.lateness_ns, rules.members.always_late, rules)
     flagged = (np.nan_to_num(late, nan=-1.0) > cut) & ~excused
-    return _bouts(evidence, evidence.lateness_ns, flagged, SYNCHRONISE)
+    return _bouts(evidence, evidence.lateness_ns, flagged, SYNCHRONISE, rules)
 
 
-def _from_the_first(evidence: JobEvidence, bout: _Bout) -> bool:
+def _from_the_first(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> bool:
     """Does it last for nearly all of the steps that were seen, and are these enough to compare its peers with it?"""
     counted = int(evidence.counted.sum())
-    return counted >= MANY_STEPS and bout.affected[evidence.counted].sum() >= NEARLY_ALL * counted
-
-
-def _plausible(evidence: JobEvidence, bout: _Bout) -> bool:
-    """Is one that is late in most of the steps seen no later than a GPU can be? See MAX_EXCESS."""
-    taken = float(np.median(evidence.duration_ns[bout.affected]))
-    often = bout.affected[evidence.counted].mean() >= OFTEN
-    return not often or bout.late_ns <= MAX_EXCESS / (1.0 + MAX_EXCESS) * taken
-
-
-def _slows(evidence: JobEvidence, affected: Bool) -> bool:
-    """Do the affected steps take longer than the job's others, where there are enough others?"""
-    others = evidence.counted & ~affected
-    if others.sum() < MIN_STEPS:
-        return True
-    taken = float(np.median(evidence.duration_ns[affected]))
-    return taken >= MIN_SLOWDOWN * float(np.median(evidence.duration_ns[others]))
-
-
-def _slower_for_a_while(evidence: JobEvidence) -> bool:
-    slow = evidence.counted & (evidence.duration_ns >= MIN_SLOWDOWN * evidence.normal_ns)
-    steps = evidence.timeline.steps
-    least = long_enough_ns(MIN_TIME_NS, steps)
-    return any(
-        slow[first:last].mean() >= CONSISTENT and steps.end_ns[last - 1] - steps.start_ns[first] >= least
-        for first, last in runs_of(slow, bridge=2, shortest=MIN_STEPS)
+    return (
+        counted >= rules.members.many_steps
+        and bout.affected[evidence.counted].sum() >= rules.members.nearly_all * counted
     )
 
 
-def _long_workers(evidence: JobEvidence, excused: Bool) -> list[_Bout]:
+def _plausible(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> bool:
+    """Is one that is late in most of the steps seen no later than a GPU can be? See MAX_EXCESS."""
+    taken = float(np.median(evidence.duration_ns[bout.affected]))
+    often = bout.affected[evidence.counted].mean() >= rules.members.often
+    return not often or bout.late_ns <= rules.members.most_excess / (1.0 + rules.members.most_excess) * taken
+
+
+def _slows(evidence: JobEvidence, affected: Bool, rules: FaultRules) -> bool:
+    """Do the affected steps take longer than the job's others, where there are enough others?"""
+    others = evidence.counted & ~affected
+    if others.sum() < rules.members.late_steps:
+        return True
+    taken = float(np.median(evidence.duration_ns[affected]))
+    return taken >= rules.members.slowdown * float(np.median(evidence.duration_ns[others]))
+
+
+def _slower_for_a_while(evidence: JobEvidence, rules: FaultRules) -> bool:
+    slow = evidence.counted & (evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns)
+    steps = evidence.timeline.steps
+    least = long_enough_ns(rules.members.late_ns, steps, rules)
+    return any(
+        slow[first:last].mean() >= rules.members.consistent and steps.end_ns[last - 1] - steps.start_ns[first] >= least
+        for first, last in runs_of(slow, bridge=2, shortest=rules.members.late_steps)
+    )
+
+
+def _long_workers(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[_Bout]:
     """Members of pipelines that compute longer than those of other replicas, or than they used to."""
     work = stage_work_ns(evidence)
     excess = beyond_others(evidence, work)
@@ -233,74 +184,74 @@ def _long_workers(evidence: JobEvidence, excused: Bool) -> list[_Bout]:
     if not known.any():
         return []
     spread = 1.4826 * float(np.median(np.abs(share[known])))
-    flagged = known & (np.nan_to_num(share) > max(MIN_EXCESS, SPREADS * spread)) & ~excused
-    bouts = _bouts(evidence, excess, flagged, COMPUTE, CONSISTENT_WORK)
+    flagged = known & (np.nan_to_num(share) > max(rules.members.excess, rules.members.spreads * spread)) & ~excused
+    bouts = _bouts(evidence, excess, flagged, COMPUTE, rules, rules.members.consistent_work)
     bouts = [replace(bout, weight=float(np.median(share[bout.row, bout.affected]))) for bout in bouts]
-    return [bout for bout in bouts if bout.weight <= MAX_EXCESS]
+    return [bout for bout in bouts if bout.weight <= rules.members.most_excess]
 
 
-def _stragglers(evidence: JobEvidence, excused: Bool) -> list[_Bout]:
+def _stragglers(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[_Bout]:
     """Members that fall behind between the exchanges of a step."""
     if not any(group.kind == PairKind.EP for group in evidence.layout.groups) and (
         evidence.layout.layout.sharding is not Sharding.FSDP
     ):
         return []
-    behind = falling_behind_ns(evidence)
-    late, cut = _in_steps(evidence, behind, MIN_BEHIND)
-    return _bouts(evidence, behind, (np.nan_to_num(late, nan=-1.0) > cut) & ~excused, EXCHANGE)
+    behind = falling_behind_ns(evidence, rules)
+    late, cut = _in_steps(evidence, behind, rules.members.behind, rules)
+    return _bouts(evidence, behind, (np.nan_to_num(late, nan=-1.0) > cut) & ~excused, EXCHANGE, rules)
 
 
-def _comes_and_goes(evidence: JobEvidence, late: Float64, excused: Bool) -> list[_Bout]:
+def _comes_and_goes(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[_Bout]:
     """The member that works longer than its peers in nearly all of the job's slower steps and in hardly any other: too
     short each time to show alone. Steps that another fault explains are left aside."""
     steps = evidence.timeline.steps
-    slow = evidence.counted & ~excused[0] & (evidence.duration_ns >= MIN_SLOWDOWN * evidence.normal_ns)
+    slow = evidence.counted & ~excused[0] & (evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns)
     others = evidence.counted & ~excused[0] & ~slow
-    if slow.sum() < FEW_SLOW or others.sum() < slow.sum():
+    if slow.sum() < rules.members.few_slow or others.sum() < slow.sum():
         return []
     taken = float(evidence.duration_ns[slow | (excused[0] & evidence.counted)].sum())
-    if taken < long_enough_ns(MIN_TIME_NS, steps):
+    if taken < long_enough_ns(rules.members.late_ns, steps, rules):
         return []
     work = stage_work_ns(evidence)
     excess = beyond_others(evidence, work)
     share = excess / np.maximum(work - excess, 1.0)
-    values, cut, by, how = (share, MIN_EXCESS, excess, COMPUTE)
+    values, cut, by, how = (share, rules.members.excess, excess, COMPUTE)
     if not np.isfinite(share).any():
-        values, cut, by, how = (late, MIN_LATE, evidence.lateness_ns, SYNCHRONISE)
+        values, cut, by, how = (late, rules.members.late, evidence.lateness_ns, SYNCHRONISE)
     compared = [m for group in evidence.layout.groups if group.kind == PairKind.DP for m in group.members]
     flagged = (np.nan_to_num(values, nan=-1.0) > cut) & np.isin(evidence.job.members, compared)[:, None]
     with_it, without = flagged[:, slow].mean(axis=1), flagged[:, others].mean(axis=1)
     found = []
-    for row in np.flatnonzero((with_it >= CONSISTENT) & (without <= BY_CHANCE)).tolist():
+    for row in np.flatnonzero((with_it >= rules.members.consistent) & (without <= rules.members.by_chance)).tolist():
         affected = slow & flagged[row]
         weight = float(np.median(values[row, affected])) if how == COMPUTE else 0.0
-        if weight <= MAX_EXCESS:
+        if weight <= rules.members.most_excess:
             first, last = np.flatnonzero(affected)[[0, -1]].tolist()
             found.append(_Bout(row, first, last + 1, affected, float(np.median(by[row, affected])), how, weight))
     return _one_per_time([bout for bout in found if how == COMPUTE or _delays_the_job(evidence, bout)])
 
 
-def _holders(evidence: JobEvidence, excused: Bool) -> list[_Bout]:
+def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[_Bout]:
     """The member of a job without pipelines that alone holds the others up while its steps are longer."""
-    usual = evidence.counted & (evidence.duration_ns < MIN_SLOWDOWN * evidence.normal_ns)
-    if evidence.layout.pipelines or usual.sum() < MIN_STEPS:
+    usual = evidence.counted & (evidence.duration_ns < rules.members.slowdown * evidence.normal_ns)
+    if evidence.layout.pipelines or usual.sum() < rules.members.late_steps:
         return []
-    held = held_ns(evidence.job, evidence.timeline.steps, usual)
-    late, cut = _in_steps(evidence, held, MIN_HELD)
+    held = held_ns(evidence.job, evidence.timeline.steps, usual, rules)
+    late, cut = _in_steps(evidence, held, rules.members.held, rules)
     noise = known_median(np.abs(late[:, usual]), axis=1)
-    flagged = (np.nan_to_num(late, nan=-1.0) > np.maximum(cut, SPREADS * noise)[:, None]) & ~excused
-    bouts = _bouts(evidence, held, flagged & ~usual[None, :], EXCHANGE)
-    alone = [bout for bout in bouts if _holds_alone(held, bout)]
+    flagged = (np.nan_to_num(late, nan=-1.0) > np.maximum(cut, rules.members.spreads * noise)[:, None]) & ~excused
+    bouts = _bouts(evidence, held, flagged & ~usual[None, :], EXCHANGE, rules)
+    alone = [bout for bout in bouts if _holds_alone(held, bout, rules)]
     return _one_per_time(alone)
 
 
-def _holds_alone(held: Float64, bout: _Bout) -> bool:
+def _holds_alone(held: Float64, bout: _Bout, rules: FaultRules) -> bool:
     """Does nobody else hold nearly as long? One neighbour may: messages to one that is not ready wait."""
     others = np.delete(known_median(held[:, bout.affected], axis=1), bout.row)
-    return bool(np.nanmax(others, initial=0.0) <= ALONE * bout.late_ns)
+    return bool(np.nanmax(others, initial=0.0) <= rules.members.alone * bout.late_ns)
 
 
-def _traced(evidence: JobEvidence, bouts: list[_Bout]) -> list[_Bout]:
+def _traced(evidence: JobEvidence, bouts: list[_Bout], rules: FaultRules) -> list[_Bout]:
     """The same bouts, each laid at the door of the stage that the late member's pipeline waited for."""
     if not bouts or not evidence.layout.pipelines:
         return bouts
@@ -312,7 +263,7 @@ def _traced(evidence: JobEvidence, bouts: list[_Bout]) -> list[_Bout]:
         member = evidence.job.members[bout.row]
         rows = [row_of[m] for pipeline in evidence.layout.pipelines if member in pipeline for m in pipeline]
         share = known_median((excess / np.maximum(work - excess, 1.0))[rows][:, bout.affected], axis=1)
-        if not rows or not np.isfinite(share).any() or np.nanmax(share) < MIN_TRACED:
+        if not rows or not np.isfinite(share).any() or np.nanmax(share) < rules.members.traced:
             traced.append(bout)
             continue
         traced.append(replace(bout, row=rows[int(np.nanargmax(share))]))
@@ -330,7 +281,7 @@ def excused_steps(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]
     return excused
 
 
-def _slow(evidence: JobEvidence, bout: _Bout) -> Finding:
+def _slow(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> Finding:
     affected, steps = bout.affected, evidence.timeline.steps
     name = evidence.job.transfers.addresses[evidence.job.members[bout.row]]
     late, taken = bout.late_ns / 1e6, float(np.median(evidence.duration_ns[affected]))
@@ -340,9 +291,9 @@ def _slow(evidence: JobEvidence, bout: _Bout) -> Finding:
         where=Where(WhereType.GPU, name),
         start_ns=int(steps.start_ns[bout.first]),
         end_ns=None if bout.last == evidence.steps else int(steps.end_ns[bout.last - 1]),
-        severity=round(min(1.0, max(share_lost(evidence, affected), _late_share(evidence, bout))), 3),
+        severity=round(min(1.0, max(share_lost(evidence, affected), _late_share(evidence, bout, rules))), 3),
         confidence=round(min(0.99, 1.0 - 0.5 / (bout.last - bout.first)), 3),
-        lost_gpu_seconds=round(max(lost_gpu_seconds(evidence, affected), _late_cost(evidence, bout)), 3),
+        lost_gpu_seconds=round(max(lost_gpu_seconds(evidence, affected), _late_cost(evidence, bout, rules)), 3),
         summary=(
             f"GPU {name} {bout.how.format(late=f'{late:.0f} ms')} in {int(affected.sum())} of {bout.last - bout.first} "
             "steps while its network is fast: check its clocks, temperature and ECC errors, or what else runs on it; "
@@ -364,20 +315,20 @@ def _delays_the_job(evidence: JobEvidence, bout: _Bout) -> bool:
     return bool(np.median((evidence.lateness_ns[bout.row] - slack)[bout.affected]) > 0)
 
 
-def _late_share(evidence: JobEvidence, bout: _Bout) -> float:
+def _late_share(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> float:
     """Share of the speed that is lost: a pipeline goes as fast as its slowest stage, a group as its last member."""
-    if bout.weight > 0.0 and _from_the_first(evidence, bout):
+    if bout.weight > 0.0 and _from_the_first(evidence, bout, rules):
         return bout.weight / (1.0 + bout.weight)
     return bout.late_ns / float(np.median(evidence.duration_ns[bout.affected]))
 
 
-def _late_cost(evidence: JobEvidence, bout: _Bout) -> float:
+def _late_cost(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> float:
     """What the lateness alone costs: the floor of the loss when the whole window is affected."""
     if bout.affected[evidence.counted].mean() < 0.5:
         return 0.0
     if bout.weight > 0.0:
         taken = float(evidence.duration_ns[bout.affected].sum())
-        return _late_share(evidence, bout) * taken / 1e9 * evidence.gpus
+        return _late_share(evidence, bout, rules) * taken / 1e9 * evidence.gpus
     most = float(evidence.duration_ns[bout.affected].sum())
     return min(bout.late_ns * int(bout.affected.sum()), most) / 1e9 * evidence.gpus
 

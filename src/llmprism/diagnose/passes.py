@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.kernel import kernel
 from llmprism.model.finding import WhereType
 from llmprism.model.flows import Int64, TransferTable, ranges
@@ -22,9 +23,6 @@ from llmprism.model.flows import Int64, TransferTable, ranges
 Place = tuple[WhereType, str | tuple[str, ...]]
 
 __all__ = ["INTO", "ONE_WAY", "OUT_OF", "Passes", "Place", "passes_of"]
-
-PATH_SHARE: Final = 0.1
-"""Share of a pair's bytes from which a path is one of its own."""
 
 ONE_WAY: Final = "one way"
 """Marks a link in one direction as a place of its own: what goes the other way need not be slow."""
@@ -54,12 +52,12 @@ class Passes:
         return self.pairs[self.offsets[number] : self.offsets[number + 1]]
 
 
-def passes_of(evidence: JobEvidence, pairs: Int64) -> Passes:
+def passes_of(evidence: JobEvidence, pairs: Int64, rules: FaultRules = RULES) -> Passes:
     """The places that these pairs (ascending) of a job pass."""
     number: dict[Place, int] = {}
     parts = (
         _nics(evidence.job.transfers, pairs, number),
-        _on_the_way(evidence.job.transfers, pairs, number),
+        _on_the_way(evidence.job.transfers, pairs, number, rules),
         _groups(evidence, pairs, number),
     )
     pair, place = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -96,9 +94,13 @@ def _groups(evidence: JobEvidence, pairs: Int64, number: dict[Place, int]) -> tu
     return pairs, _numbers(((WhereType.GROUP, names) for names in members), number)[group]
 
 
-def _on_the_way(transfers: TransferTable, pairs: Int64, number: dict[Place, int]) -> tuple[Int64, Int64]:
+def _on_the_way(
+    transfers: TransferTable, pairs: Int64, number: dict[Place, int], rules: FaultRules
+) -> tuple[Int64, Int64]:
     """Pairs and the numbers of the links and switches on their paths, numbered as the pairs come to them."""
-    pair, path = _main_paths(transfers.pair_offsets, transfers.path, transfers.bytes, len(transfers.paths), PATH_SHARE)
+    pair, path = _main_paths(
+        transfers.pair_offsets, transfers.path, transfers.bytes, len(transfers.paths), rules.places.path_share
+    )
     keep = np.isin(pair, pairs)
     pair, path = pair[keep], path[keep]
     order = np.lexsort((path, pair))

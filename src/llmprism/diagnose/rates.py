@@ -11,68 +11,41 @@ step in which these are too short to be told from rounding has no rate.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.model.timeline import Steps
 
 __all__ = ["pair_rates", "stamp_resolution_ns", "timed_pairs"]
 
-QUANTUM_BYTES: Final = 131_072
-"""Two of the bursts (64 KB) in which network cards cut what they are given and throttles let it pass: less does not
-show how fast a link is. More would hold a wait: rings hand data on in pieces from 180 KB (gloo) to 4 MB (NCCL), and
-behind a slow hop every piece waits for the next."""
 
-QUANTUM_SHARE: Final = 0.5
-"""Of a pair's bytes per step, or of its usual transfer, where these are small: a quantum must fit into one message."""
-
-TIMED_SHARE: Final = 0.75
-"""Of the quantum that half of a pair's usual message must reach for its rate to tell that nothing is slow."""
-
-TYPICAL_BYTE: Final = 0.5
-"""Quantile of a step's bytes whose rate counts: above it lie bursts, below it quanta that held a wait. By bytes, not by
-transfers: a throttled line lets many small ones pass at once, and the few large ones take all of the time."""
-
-TIMED_UNITS: Final = 4.0
-"""Units of the collector's clock that a quantum must take to be timed: two roundings then cost a quarter each."""
-
-SUMMED_UNITS: Final = 3.0
-"""Units that the transfers of a step must usually take together for their sum to mean something."""
-
-MIN_DURATIONS: Final = 50
-"""Transfers of one record each from which the unit of the collector's clock is read."""
-
-FEW_TRANSFERS: Final = 4_096
-"""Transfers whose times are looked at first: a collector that counts nanoseconds shows within the first dozens."""
-
-
-def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool) -> Float64:
+def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool, rules: FaultRules = RULES) -> Float64:
     """Gb/s (bits per ns) per pair and step; NaN where nothing was measured and for pairs that are not `judged`."""
     if not steps.count or not transfers.pair_count:
         return np.full((transfers.pair_count, steps.count), np.nan)
-    rates = _rates(transfers, steps)
+    rates = _rates(transfers, steps, rules)
     rates[~judged] = np.nan
     return rates
 
 
-def timed_pairs(transfers: TransferTable) -> Bool:
+def timed_pairs(transfers: TransferTable, rules: FaultRules = RULES) -> Bool:
     """Pairs whose messages are large enough to show that a link is slow: a throttle lets smaller ones pass at once."""
+    rule = rules.evidence
     if not transfers.pair_count:
         return np.zeros(0, dtype=np.bool_)
-    return np.asarray(_typical_size(transfers) * QUANTUM_SHARE >= TIMED_SHARE * QUANTUM_BYTES)
+    return np.asarray(_typical_size(transfers) * rule.quantum_share >= rule.timed_share * rule.quantum_bytes)
 
 
-def stamp_resolution_ns(transfers: TransferTable) -> int:
+def stamp_resolution_ns(transfers: TransferTable, rules: FaultRules = RULES) -> int:
     """The unit of the collector's clock: what divides the duration of every record and the time between records of the
     same pair; 1 where that is not known. Offsets of the exporters' clocks cancel in both."""
-    if _common_divisor(transfers, FEW_TRANSFERS) == 1:  # then nothing divides them all
+    if _common_divisor(transfers, rules.evidence.few_transfers) == 1:  # then nothing divides them all
         return 1
     single = transfers.records == 1
-    if np.count_nonzero((transfers.end_ns != transfers.start_ns) & single) < MIN_DURATIONS:
+    if np.count_nonzero((transfers.end_ns != transfers.start_ns) & single) < rules.evidence.durations:
         return 1
     return max(_common_divisor(transfers, single.size), 1)
 
@@ -85,23 +58,23 @@ def _common_divisor(transfers: TransferTable, count: int) -> int:
     return int(np.gcd.reduce(np.concatenate([duration, between])))
 
 
-def _rates(transfers: TransferTable, steps: Steps) -> Float64:
-    unit = stamp_resolution_ns(transfers)
+def _rates(transfers: TransferTable, steps: Steps, rules: FaultRules) -> Float64:
+    unit = stamp_resolution_ns(transfers, rules)
     if unit == 1:
-        return _quantum_rates(transfers, steps)
+        return _quantum_rates(transfers, steps, rules)
     large = transfers.bytes >= MESSAGE_FLOOR_BYTES
     size, span = float(transfers.bytes[large].sum()), float((transfers.end_ns - transfers.start_ns)[large].sum())
-    if QUANTUM_BYTES * span >= TIMED_UNITS * unit * size:
-        return _quantum_rates(transfers, steps)
-    return _summed_rates(transfers, steps, unit, 8.0 * size / max(span, unit))
+    if rules.evidence.quantum_bytes * span >= rules.evidence.timed_units * unit * size:
+        return _quantum_rates(transfers, steps, rules)
+    return _summed_rates(transfers, steps, unit, 8.0 * size / max(span, unit), rules)
 
 
-def _quantum_rates(transfers: TransferTable, steps: Steps) -> Float64:
+def _quantum_rates(transfers: TransferTable, steps: Steps, rules: FaultRules) -> Float64:
     per_step = np.minimum(transfers.pair_bytes / (steps.count + 1), _typical_size(transfers))
-    quantum = np.minimum(QUANTUM_BYTES, QUANTUM_SHARE * per_step)
+    quantum = np.minimum(rules.evidence.quantum_bytes, rules.evidence.quantum_share * per_step)
     return _local_rates(
         transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
-        steps.start_ns, steps.end_ns, quantum, TYPICAL_BYTE,
+        steps.start_ns, steps.end_ns, quantum, rules.evidence.typical_byte,
     )  # fmt: skip
 
 
@@ -112,7 +85,7 @@ def _typical_size(transfers: TransferTable) -> Float64:
     return np.asarray(weighted / np.maximum(transfers.pair_bytes, 1))
 
 
-def _summed_rates(transfers: TransferTable, steps: Steps, unit: int, usual: float) -> Float64:
+def _summed_rates(transfers: TransferTable, steps: Steps, unit: int, usual: float, rules: FaultRules) -> Float64:
     rows = np.flatnonzero(transfers.bytes >= MESSAGE_FLOOR_BYTES)
     step = steps.at(transfers.start_ns[rows])
     rows, step = rows[step >= 0], step[step >= 0]
@@ -121,7 +94,7 @@ def _summed_rates(transfers: TransferTable, steps: Steps, unit: int, usual: floa
     size = np.bincount(cell, transfers.bytes[rows], minlength=shape[0] * shape[1]).reshape(shape)
     took = (transfers.end_ns - transfers.start_ns)[rows]
     span = np.bincount(cell, took, minlength=shape[0] * shape[1]).reshape(shape)
-    short = np.maximum(8.0 * size / usual, 0.5 * span) < SUMMED_UNITS * unit
+    short = np.maximum(8.0 * size / usual, 0.5 * span) < rules.evidence.summed_units * unit
     return np.where((size > 0) & ~short, 8.0 * size / np.maximum(span, unit), np.nan)
 
 

@@ -7,46 +7,28 @@ moment before, as of the end of the window (`endings`).
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.endings import Ending, ending_at
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.job import Job
 from llmprism.model.timeline import Timeline
 
 __all__ = ["inner_endings"]
 
-CONNECTS: Final = 3.0
-"""Times as many small messages when a job begins to train again as at other times of the same length,"""
 
-SILENT: Final = 0.05
-"""and share of the usual ones that may be left while its ranks are gone."""
-
-AWAY_STEPS: Final = 5.0
-"""Silence inside the window, in steps, after which a job has been away."""
-
-GONE: Final = 0.5
-"""Share of the time that a job was away after which control messages may be those of its start."""
-
-AWAY_FLOOR_NS: Final = 3_000_000_000
-"""And at least three seconds: pauses for evaluation and checkpoints are as long."""
-
-HEARD: Final = 0.8
-"""Share of the members, and of the quarters of a silence, in which living ranks are heard."""
-
-SHORT_FLOOR_NS: Final = 1_000_000_000
-"""A shorter silence, of a step and a second at least, is a restart where the members connect again."""
-
-
-def inner_endings(job: Job, timeline: Timeline) -> list[Ending]:
+def inner_endings(job: Job, timeline: Timeline, rules: FaultRules = RULES) -> list[Ending]:
     """Where the job broke off inside the window and came back."""
+    rule = rules.endings
     steps = timeline.steps
     if steps.count < 2:
         return []
     period = float(np.median(steps.duration_ns))
-    away, least = max(AWAY_FLOOR_NS, AWAY_STEPS * period), max(SHORT_FLOOR_NS, period)
+    away, least = (
+        max(rule.away_ns, rule.away_steps * period),
+        max(rule.short_away_ns, period),
+    )
     found = []
     before = np.append(steps.start_ns[0], steps.end_ns[:-1])
     for step in np.flatnonzero(steps.end_ns - before > least).tolist():
@@ -54,20 +36,20 @@ def inner_endings(job: Job, timeline: Timeline) -> list[Ending]:
         if gap is None or gap[1] - gap[0] <= least:
             continue
         went_on = gap[0] > steps.start_ns[step] or gap[1] - gap[0] <= away
-        connects = _starts_again(job, gap, long=gap[1] - gap[0] > away)
+        connects = _starts_again(job, gap, rules, long=gap[1] - gap[0] > away)
         if went_on and not connects:
             continue  # it went on where it had stopped, or only paused
-        if not connects and _heard_all_the_while(job, gap):
+        if not connects and _heard_all_the_while(job, gap, rules):
             continue  # nobody was gone
-        talked = gap[0] + int(GONE * (gap[1] - gap[0]))
+        talked = gap[0] + int(rule.gone * (gap[1] - gap[0]))
         heard = job.transfers.end_ns[job.transfers.end_ns <= talked]
-        ending = ending_at(job, steps, gap[0], gap[1], int(heard.max()), gap[1], talked, connects=connects)
+        ending = ending_at(job, steps, gap[0], gap[1], int(heard.max()), gap[1], talked, rules, connects=connects)
         if ending.broken_off:
             found.append(ending)
     return found
 
 
-def _starts_again(job: Job, gap: tuple[int, int], *, long: bool) -> bool:
+def _starts_again(job: Job, gap: tuple[int, int], rules: FaultRules, *, long: bool) -> bool:
     """Do the members talk a lot when they begin to train again, as a job does that connects its ranks?
 
     After a `long` silence before the first message of the training; or with it, after the ranks had fallen silent
@@ -81,20 +63,20 @@ def _starts_again(job: Job, gap: tuple[int, int], *, long: bool) -> bool:
         return int(np.diff(np.searchsorted(when, [first, last]))[0])
 
     middle = between(gap[0] + quarter, gap[1] - quarter) / 2.0
-    if long and between(gap[1] - quarter, gap[1]) >= max(len(job.members), CONNECTS * middle):
+    if long and between(gap[1] - quarter, gap[1]) >= max(len(job.members), rules.endings.connects * middle):
         return True
     usual = between(gap[0] - quarter, gap[0])
     again = between(gap[1] - quarter // 2, gap[1] + quarter // 2)
-    return middle <= SILENT * usual and again >= max(len(job.members), CONNECTS * usual)
+    return middle <= rules.endings.silent * usual and again >= max(len(job.members), rules.endings.connects * usual)
 
 
-def _heard_all_the_while(job: Job, gap: tuple[int, int]) -> bool:
+def _heard_all_the_while(job: Job, gap: tuple[int, int], rules: FaultRules) -> bool:
     """Do nearly all members send small messages in every quarter of a silence?"""
     transfers = job.transfers
     rows = np.flatnonzero((transfers.start_ns > gap[0]) & (transfers.start_ns < gap[1]))
     quarter = 4 * (transfers.start_ns[rows] - gap[0]) // (gap[1] - gap[0])
     heard = np.unique(4 * transfers.pair_src[transfers.pair_of_row[rows]].astype(np.int64) + quarter).size
-    return heard >= HEARD * 4 * len(job.members)
+    return heard >= rules.endings.heard * 4 * len(job.members)
 
 
 def _longest_silence(job: Job, first: int, last: int) -> tuple[int, int] | None:

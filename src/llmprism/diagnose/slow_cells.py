@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import Passes, Place, passes_of
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import WhereType
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.timeline import Steps
@@ -27,46 +27,7 @@ from llmprism.stats.order import stable_order
 from llmprism.stats.robust import known_median, mad
 from llmprism.stats.runs import runs_of
 
-__all__ = ["MIN_CELLS", "MIN_STEPS", "LinkUse", "SlowCells", "judge_transfers"]
-
-MIN_DROP: Final = 0.5
-"""Natural logarithm of the drop of the local rate that makes a cell sick: below 61 % of the expected rate."""
-
-SPREADS: Final = 4.0
-"""The drop must also exceed this many robust spreads of the rates of the same kind."""
-
-MIN_PEERS: Final = 3
-"""Pairs of one sort from which one that was always slower than the others shows,"""
-
-PEERS_SPREAD: Final = 0.3
-"""if the logarithms of their rates spread by no more than this."""
-
-MIN_STEPS: Final = 2
-"""Sick steps in a row before a place is accused."""
-
-MIN_IN_A_ROW: Final = 3
-"""Sick cells in a row of a pair whose messages are too small to show that nothing is slow."""
-
-MOST_SINGLE: Final = 0.05
-"""Share of the cells of such pairs that may be sick alone: one in twenty makes three in a row one in eight thousand."""
-
-MIN_CELLS: Final = 6
-"""Sick cells of a place before it is accused: three pairs for two steps, or one pair in a step that takes six times as
-long as usual."""
-
-MOST_WEIGHT: Final = 8.0
-"""Cells that one cell of a long step counts for at most."""
-
-TIMED_BYTES: Final = 500_000
-"""Smaller transfers do not tell how a link shares its rate: latency counts more."""
-
-
-LIKELY_SHARE: Final = 0.3
-"""Share of the cells of a link, or of one of its directions, that are sick from which it may be the reason, in the
-steps in which any of them is."""
-
-MAX_LINKS: Final = 16
-"""Links of one job looked at: where more are slow, it is a switch."""
+__all__ = ["LinkUse", "SlowCells", "judge_transfers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +77,7 @@ class SlowCells:
         return through
 
 
-def judge_transfers(evidence: JobEvidence) -> SlowCells:
+def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCells:
     """The cells of one job, judged by the rates of its own pairs of the same kind."""
     rate = np.where(evidence.counted[None, :], evidence.rate, np.nan)
     known = np.isfinite(rate) & (rate > 0)
@@ -130,19 +91,19 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
         own = known_median(rate[rows], axis=1)
         for length in np.unique(hops[rows]):
             alike = hops[rows] == length
-            expected[rows[alike]] = np.maximum(own[alike], _reached_by_peers(own[alike]))
+            expected[rows[alike]] = np.maximum(own[alike], _reached_by_peers(own[alike], rules))
         logs = np.log(np.where(known[rows], rate[rows], 1.0)) - np.log(expected[rows])[:, None]
         spread = 1.4826 * np.median(np.abs(logs[known[rows]] - np.median(logs[known[rows]])))
         drop = np.where(known[rows], -logs, 0.0)
-        sick[rows] = drop > max(MIN_DROP, SPREADS * spread)
+        sick[rows] = drop > max(rules.places.drop, rules.places.spreads * spread)
     for kind in np.unique(evidence.pair_kind[sick.any(axis=1) & ~evidence.timed]):
         rows = np.flatnonzero((evidence.pair_kind == kind) & ~evidence.timed)
-        sick[rows] = _lasting(sick[rows], known[rows])
+        sick[rows] = _lasting(sick[rows], known[rows], rules)
     known &= sick | evidence.timed[:, None]
-    weight = _weight(evidence, known)
-    if not _some_last(sick, known, weight):
+    weight = _weight(evidence, known, rules)
+    if not _some_last(sick, known, weight, rules):
         sick[:] = False
-    passes = passes_of(evidence, np.flatnonzero(known.any(axis=1))) if sick.any() else Passes.none()
+    passes = passes_of(evidence, np.flatnonzero(known.any(axis=1)), rules) if sick.any() else Passes.none()
     return SlowCells(
         job=evidence.job.id,
         steps=evidence.timeline.steps,
@@ -156,26 +117,26 @@ def judge_transfers(evidence: JobEvidence) -> SlowCells:
         weight=weight,
         expected=expected,
         passes=passes,
-        links=_links(evidence, sick, known, passes),
+        links=_links(evidence, sick, known, passes, rules),
         trust=evidence.layout.peers_confidence,
     )
 
 
-def _lasting(sick: Bool, known: Bool) -> Bool:
+def _lasting(sick: Bool, known: Bool, rules: FaultRules) -> Bool:
     """Sick cells of pairs with small messages that have others beside them: single slow ones say nothing, and fast ones
     neither. Where many are single, those in a row are so by chance too."""
     lasting = np.zeros_like(sick)
     for row in np.flatnonzero(sick.any(axis=1)).tolist():
         for first, after in runs_of(sick[row] | ~known[row], bridge=0):
-            if sick[row, first:after].sum() >= MIN_IN_A_ROW:
+            if sick[row, first:after].sum() >= rules.places.in_a_row:
                 lasting[row, first:after] = sick[row, first:after]
     single = int((sick & ~lasting).sum())
-    return lasting if single <= MOST_SINGLE * int(known.sum()) else np.zeros_like(sick)
+    return lasting if single <= rules.places.single_cells * int(known.sum()) else np.zeros_like(sick)
 
 
-def _reached_by_peers(rates: Float64) -> float:
+def _reached_by_peers(rates: Float64, rules: FaultRules) -> float:
     """What pairs of one sort reach; 0 where they are few or differ too much to expect the same of all."""
-    if rates.size < MIN_PEERS or mad(np.log(rates)) > PEERS_SPREAD:
+    if rates.size < rules.places.peers or mad(np.log(rates)) > rules.places.peers_spread:
         return 0.0
     return float(np.median(rates))
 
@@ -186,9 +147,9 @@ def _hops(transfers: TransferTable) -> Int64:
     return lengths[transfers.path[transfers.pair_offsets[:-1]]]
 
 
-def _weight(evidence: JobEvidence, known: Bool) -> Float64:
+def _weight(evidence: JobEvidence, known: Bool, rules: FaultRules) -> Float64:
     """See `SlowCells`; 0 where nothing is known."""
-    length = np.clip(evidence.duration_ns / max(evidence.normal_ns, 1.0), 1.0, MOST_WEIGHT)
+    length = np.clip(evidence.duration_ns / max(evidence.normal_ns, 1.0), 1.0, rules.places.most_weight)
     if (length < 2.0).all():
         return known.astype(np.float64)
     transfers, steps = evidence.job.transfers, evidence.timeline.steps
@@ -198,43 +159,47 @@ def _weight(evidence: JobEvidence, known: Bool) -> Float64:
     return np.where(known, np.clip(np.floor(length)[None, :], 1.0, np.maximum(messages, 1.0)), 0.0)
 
 
-def _some_last(sick: Bool, known: Bool, weight: Float64) -> bool:
+def _some_last(sick: Bool, known: Bool, weight: Float64, rules: FaultRules) -> bool:
     """Is any pair sick for enough steps in a row?"""
     return any(
-        float(np.where(sick[row], weight[row], 0.0)[first:after].sum()) >= MIN_STEPS
+        float(np.where(sick[row], weight[row], 0.0)[first:after].sum()) >= rules.places.sick_steps
         for row in np.flatnonzero(sick.any(axis=1)).tolist()
         for first, after in runs_of(sick[row] | ~known[row], bridge=1)
     )
 
 
-def _links(evidence: JobEvidence, sick: Bool, known: Bool, passes: Passes) -> dict[Place, LinkUse]:
+def _links(evidence: JobEvidence, sick: Bool, known: Bool, passes: Passes, rules: FaultRules) -> dict[Place, LinkUse]:
     """The use of the links that may explain the sick cells: most of their cells are sick, in one direction at least."""
     if not passes.number:
         return {}
     each = np.add.reduceat(sick[passes.pairs], passes.offsets[:-1], axis=0, dtype=np.int64)
     told = np.add.reduceat(known[passes.pairs], passes.offsets[:-1], axis=0, dtype=np.int64)
     bad, judged = each.sum(axis=1), np.where(each > 0, told, 0).sum(axis=1)
-    enough = bad >= np.maximum(MIN_CELLS, LIKELY_SHARE * judged)
+    enough = bad >= np.maximum(rules.places.sick_cells, rules.places.likely_share * judged)
     most: dict[Place, float] = {}
     for (where, name), number in passes.number.items():
         if enough[number] and where is WhereType.LINK and not isinstance(name, str):
             link = (where, (min(name[:2]), max(name[:2])))
             most[link] = max(most.get(link, 0.0), float(bad[number]))
-    likely = sorted(most, key=lambda place: -most[place])[:MAX_LINKS]
+    likely = sorted(most, key=lambda place: -most[place])[: rules.places.most_links]
     if not likely:
         return {}
     rows = _RowsByHop(evidence.job.transfers)
-    return {p: _link_use(evidence, p[1], sick, known, rows) for p in likely if not isinstance(p[1], str)}
+    return {p: _link_use(evidence, p[1], sick, known, rows, rules) for p in likely if not isinstance(p[1], str)}
 
 
-def _link_use(evidence: JobEvidence, link: tuple[str, ...], sick: Bool, known: Bool, by_hop: _RowsByHop) -> LinkUse:
+def _link_use(
+    evidence: JobEvidence, link: tuple[str, ...], sick: Bool, known: Bool, by_hop: _RowsByHop, rules: FaultRules
+) -> LinkUse:
     transfers, steps = evidence.job.transfers, evidence.timeline.steps
     up, down = (by_hop.rows(*ends) for ends in (link, link[::-1]))
     pairs_up, pairs_down = (np.unique(by_hop.pair_of_row[rows]) for rows in (up, down))
     slow: Bool = np.asarray(sick[np.union1d(pairs_up, pairs_down)].any(axis=0))
     shares = tuple(_share(sick[pairs][:, slow], known[pairs][:, slow]) for pairs in (pairs_up, pairs_down))
     rows = up if np.nan_to_num(shares[0]) >= np.nan_to_num(shares[1]) else down
-    rows = rows[(transfers.bytes[rows] >= TIMED_BYTES) & (transfers.end_ns[rows] > transfers.start_ns[rows])]
+    rows = rows[
+        (transfers.bytes[rows] >= rules.places.timed_bytes) & (transfers.end_ns[rows] > transfers.start_ns[rows])
+    ]
     step = steps.at(transfers.start_ns[rows])
     then = (step >= 0) & slow[step]
     usual = (step >= 0) & ~slow[step] & evidence.counted[step]

@@ -10,13 +10,12 @@ single long step, late data (first stages in single steps), jitter, jobs whose s
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.waiting import stage_work_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.robust import known_median
@@ -24,32 +23,11 @@ from llmprism.stats.runs import runs_of
 
 __all__ = ["find_slow_stages"]
 
-MIN_LONGER: Final = 0.3
-"""Work beyond a member's usual, in shares of it, from which it works longer,"""
 
-SPREADS: Final = 5.0
-"""and robust spreads of the job's work."""
-
-AGREEMENT: Final = 0.8
-"""Share of the stage's members that work longer,"""
-
-OTHERS: Final = 0.2
-"""and of the others that may."""
-
-MIN_SLOWDOWN: Final = 1.1
-"""Steps are this many times as long then."""
-
-MIN_STEPS: Final = 3
-LONG_STEP: Final = 2.0
-"""Steps that it must last, or two that take so many times as long as usual,"""
-
-MIN_TIME_NS: Final = 4_000_000_000
-"""and how long."""
-
-
-def find_slow_stages(evidence: JobEvidence, excused: Bool) -> list[Finding]:
+def find_slow_stages(evidence: JobEvidence, excused: Bool, rules: FaultRules = RULES) -> list[Finding]:
     """One finding for each time that one stage of all replicas works longer, outside of the steps that slow transfers
     explain (`excused`)."""
+    rule = rules.members
     pipelines = evidence.layout.pipelines
     if len(pipelines) < 2 or len({len(pipeline) for pipeline in pipelines}) != 1 or evidence.normal_ns <= 0:
         return []
@@ -59,15 +37,21 @@ def find_slow_stages(evidence: JobEvidence, excused: Bool) -> list[Finding]:
     known = np.isfinite(share)
     if not known.any():
         return []
-    longer = known & (np.nan_to_num(share) > max(MIN_LONGER, SPREADS * 1.4826 * float(np.median(np.abs(share[known])))))
-    slower = evidence.counted & ~excused & (evidence.duration_ns >= MIN_SLOWDOWN * evidence.normal_ns)
+    longer = known & (
+        np.nan_to_num(share) > max(rule.stage_longer, rule.spreads * 1.4826 * float(np.median(np.abs(share[known]))))
+    )
+    slower = evidence.counted & ~excused & (evidence.duration_ns >= rule.slowdown * evidence.normal_ns)
     row_of = {member: row for row, member in enumerate(evidence.job.members)}
     findings = []
     for stage in range(len(pipelines[0])):
         own = np.zeros(len(evidence.job.members), dtype=np.bool_)
         own[[row_of[pipeline[stage]] for pipeline in pipelines]] = True
-        sick = slower & (_agree(longer, known, own) >= AGREEMENT) & ~(_agree(longer, known, ~own) > OTHERS)
-        findings += [_finding(evidence, share, own, steps, stage) for steps in _lasting(evidence, sick)]
+        sick = (
+            slower
+            & (_agree(longer, known, own) >= rule.stage_agreement)
+            & ~(_agree(longer, known, ~own) > rule.stage_others)
+        )
+        findings += [_finding(evidence, share, own, steps, stage) for steps in _lasting(evidence, sick, rules)]
     return findings
 
 
@@ -77,17 +61,21 @@ def _agree(longer: Bool, known: Bool, rows: Bool) -> Float64:
     return np.where(seen >= 2, longer[rows].sum(axis=0) / np.maximum(seen, 1), 0.0)
 
 
-def _lasting(evidence: JobEvidence, sick: Bool) -> list[Bool]:
+def _lasting(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> list[Bool]:
+    rule = rules.members
     found, steps = [], evidence.timeline.steps
     for first, last in runs_of(sick, bridge=1, shortest=2):
         affected = np.zeros(evidence.steps, dtype=np.bool_)
         affected[first:last] = sick[first:last]
-        short = affected.sum() < MIN_STEPS and evidence.duration_ns[affected].min() < LONG_STEP * evidence.normal_ns
+        short = (
+            affected.sum() < rule.late_steps
+            and evidence.duration_ns[affected].min() < rule.long_step * evidence.normal_ns
+        )
         elapsed = float(steps.end_ns[last - 1] - steps.start_ns[first])
         others = evidence.counted & ~affected
         usual = float(np.median(evidence.duration_ns[others])) if others.any() else np.inf
-        jitter = elapsed < MIN_SLOWDOWN * usual * (last - first)  # ends that come now early, now late
-        if not short and not jitter and elapsed >= long_enough_ns(MIN_TIME_NS, steps):
+        jitter = elapsed < rule.slowdown * usual * (last - first)  # ends that come now early, now late
+        if not short and not jitter and elapsed >= long_enough_ns(rule.late_ns, steps, rules):
             found.append(affected)
     return found
 

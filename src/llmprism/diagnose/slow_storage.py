@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.kernel import kernel
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import TransferTable, ranges
@@ -29,29 +30,8 @@ from llmprism.stats.segments import best_stretches
 
 __all__ = ["find_slow_storage"]
 
-REQUEST_SHARE: Final = 0.5
-"""Of a client's usual transfer that pieces must make together to be a request."""
-
-MIN_BYTES: Final = 250_000
-"""Smaller requests are dominated by latency."""
-
-MIN_TRANSFERS: Final = 12
-"""Slow requests in a stretch, and others before it."""
-
-MIN_DROP: Final = 2.5
-"""Ratio of the usual rate and the slow one: load alone halves a rate."""
-
-AGREEMENT: Final = 0.8
-"""Share of the requests of a stretch that are slow."""
-
 SLOW_WHILE, BY_CHANCE = 0.8, 0.05
 """Shares of the requests that are slow while a server is sick and otherwise."""
-
-PRICE: Final = 6.0
-"""Logarithm of the odds against a server's falling sick, or well, between two requests."""
-
-MIN_TIME_NS: Final = 5_000_000_000
-"""How long it must last."""
 
 _VICTIM: Final = {"reads": "data loading", "writes": "checkpointing"}
 
@@ -66,7 +46,9 @@ class _Requests:
     together: Float64
 
 
-def find_slow_storage(outside: TransferTable | None, members: frozenset[int]) -> list[Finding]:
+def find_slow_storage(
+    outside: TransferTable | None, members: frozenset[int], rules: FaultRules = RULES
+) -> list[Finding]:
     """Findings for the servers at the other end of transfers with `members` (addresses of all jobs)."""
     if outside is None or not outside.pair_count:
         return []
@@ -74,8 +56,8 @@ def find_slow_storage(outside: TransferTable | None, members: frozenset[int]) ->
     servers = [int(node) for node in ends if int(node) not in members]
     findings = []
     for server in servers:
-        reads = _slower(outside, server, np.flatnonzero(outside.pair_src == server), "reads")
-        writes = _slower(outside, server, np.flatnonzero(outside.pair_dst == server), "writes")
+        reads = _slower(outside, server, np.flatnonzero(outside.pair_src == server), "reads", rules)
+        writes = _slower(outside, server, np.flatnonzero(outside.pair_dst == server), "writes", rules)
         findings += _one_per_time(sorted([*reads, *writes], key=lambda finding: finding.start_ns))
     return findings
 
@@ -90,10 +72,10 @@ def _one_per_time(findings: list[Finding]) -> list[Finding]:
     return kept
 
 
-def _slower(outside: TransferTable, server: int, pairs: Int64, what: str) -> list[Finding]:
+def _slower(outside: TransferTable, server: int, pairs: Int64, what: str, rules: FaultRules) -> list[Finding]:
     """Findings for the reads or the writes of one server: disks, caches and links serve the two differently."""
-    requests = _requests(outside, pairs)
-    if requests.rate.size < 2 * MIN_TRANSFERS:
+    requests = _requests(outside, pairs, rules)
+    if requests.rate.size < 2 * rules.storage.requests:
         return []
     sick = np.ones(requests.rate.size, dtype=np.bool_)
     for rates in (requests.rate, requests.together):
@@ -102,19 +84,20 @@ def _slower(outside: TransferTable, server: int, pairs: Int64, what: str) -> lis
     name = outside.addresses[server]
     return [
         _finding(requests, sick, (first, after), name, what)
-        for first, after, _ in best_stretches(np.where(sick, for_it, against), PRICE)
-        if _lasts(requests, sick, first, after)
+        for first, after, _ in best_stretches(np.where(sick, for_it, against), rules.storage.price)
+        if _lasts(requests, sick, first, after, rules)
     ]
 
 
-def _lasts(requests: _Requests, sick: Bool, first: int, after: int) -> bool:
+def _lasts(requests: _Requests, sick: Bool, first: int, after: int, rules: FaultRules) -> bool:
     """Is a stretch long, dense and slow enough, after enough requests that were not?"""
+    rule = rules.storage
     before = ~sick[:first]
-    if sick[first:after].sum() < MIN_TRANSFERS or before.sum() < MIN_TRANSFERS:
+    if sick[first:after].sum() < rule.requests or before.sum() < rule.requests:
         return False
     lasting = requests.end_ns[first:after].max() - requests.start_ns[first]
     drop = np.median(requests.rate[:first][before]) / np.median(requests.rate[first:after])
-    return bool(lasting >= MIN_TIME_NS and sick[first:after].mean() >= AGREEMENT and drop >= MIN_DROP)
+    return bool(lasting >= rule.slow_ns and sick[first:after].mean() >= rule.agreement and drop >= rule.drop)
 
 
 def _between(rates: Float64) -> float:
@@ -128,18 +111,19 @@ def _between(rates: Float64) -> float:
     return float(np.exp(0.5 * (values[cut] + values[cut + 1])))
 
 
-def _requests(outside: TransferTable, pairs: Int64) -> _Requests:
+def _requests(outside: TransferTable, pairs: Int64, rules: FaultRules) -> _Requests:
+    rule = rules.storage
     rows = ranges(outside.pair_offsets[pairs], outside.pair_offsets[pairs + 1])
     count = np.diff(outside.pair_offsets)[pairs]
     size = outside.bytes[rows].astype(np.float64)
     owner = np.repeat(np.arange(pairs.size), count)
     usual = np.bincount(owner, size**2, pairs.size) / np.maximum(np.bincount(owner, size, pairs.size), 1.0)
-    last = _glued(owner, outside.bytes[rows], REQUEST_SHARE * usual)
+    last = _glued(owner, outside.bytes[rows], rule.request_share * usual)
     first = np.concatenate([[0], np.flatnonzero(np.diff(last)) + 1]) if rows.size else last
     amount = np.add.reduceat(outside.bytes[rows], first) if rows.size else last
     start = outside.start_ns[rows[first]]
     end = np.maximum.reduceat(outside.end_ns[rows], first) if rows.size else last
-    keep = (amount >= MIN_BYTES) & (amount >= REQUEST_SHARE * usual[owner[first]]) & (end > start)
+    keep = (amount >= rule.request_bytes) & (amount >= rule.request_share * usual[owner[first]]) & (end > start)
     start, end, amount = start[keep], end[keep], amount[keep]
     order = stable_order(start)
     start, end, amount = start[order], end[order], amount[order]

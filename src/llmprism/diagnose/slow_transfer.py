@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import exp
-from typing import Final
 
 import numpy as np
 
@@ -24,88 +23,40 @@ from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place
-from llmprism.diagnose.slow_cells import MIN_CELLS, MIN_STEPS, LinkUse, SlowCells, judge_transfers
+from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.slow_cells import LinkUse, SlowCells, judge_transfers
 from llmprism.diagnose.tally import Suspect, Tally
-from llmprism.diagnose.trust import LIKELY, MOST_SURE
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.runs import runs_of
 
 __all__ = ["find_slow_places", "find_slow_transfers"]
 
-MIN_COVER: Final = 0.02
-"""A further place must explain at least this share of all sick cells: several faults of different size may coincide."""
 
-SHARED_SPREAD: Final = 0.3
-"""Spread of the rates (logarithm of the ninth decile over the first) from which a link serves now one, now another: a
-healthy or throttled link keeps it below 0.15."""
-
-SHARED_GROWTH: Final = 2.0
-"""And this many times the spread of the same transfers when they are not slow."""
-
-OTHER_WAY: Final = 0.1
-"""Share of sick cells below which the other direction of a link is healthy."""
-
-LINE_SHARE: Final = 0.8
-"""Share of one pair's usual rate that all users of a shared link reach together at least."""
-
-SAME_TIME_COVER: Final = 0.1
-"""The same for one that comes and goes with a larger one: a few pairs left over have a path that the records hide."""
-
-APART: Final = 1.0
-"""Times as long as two bouts together that must lie between them for them to be two findings and not one that comes and
-goes."""
-
-MIN_LOSS: Final = 0.05
-"""Share of the speed that the jobs concerned must lose: what slows nobody is not worth a night call."""
-
-MIN_TIME_NS: Final = 1_000_000_000
-"""How long a place must be slow: a shorter dip is gone before anybody looks."""
-
-LEAD: Final = 5.0
-"""Logarithm of the odds by which a place leads its rival that leaves a fifth of the doubt."""
-
-PLAIN_STEPS: Final = 8
-"""Unless it is plain that the place is broken: for so many steps,"""
-
-LONG_PLAIN_STEPS: Final = 4
-"""or for half as many of a job with long steps,"""
-
-PLAIN_NS: Final = 15_000_000_000
-"""if these take 15 s together,"""
-
-PLAIN_SHARE: Final = 0.9
-"""nearly all transfers through it"""
-
-PLAIN_DROP: Final = 0.4
-"""reach no more than this share of the usual rate."""
-
-MAX_PLACES: Final = 64
-"""Places looked at, the most explaining first."""
-
-
-def find_slow_transfers(jobs: Sequence[JobEvidence]) -> list[Finding]:
+def find_slow_transfers(jobs: Sequence[JobEvidence], rules: FaultRules = RULES) -> list[Finding]:
     """Findings for the places that explain slow messages of these jobs."""
-    return find_slow_places([judge_transfers(evidence) for evidence in jobs if evidence.steps])
+    return find_slow_places([judge_transfers(evidence, rules) for evidence in jobs if evidence.steps], rules)
 
 
-def find_slow_places(cells: Sequence[SlowCells]) -> list[Finding]:
+def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> list[Finding]:
     """Findings for the places that explain the sick cells of all jobs, the most explaining first."""
     total = {cell.job: int(cell.sick.sum()) for cell in cells}
-    tally = Tally([cell for cell in cells if total[cell.job]])
+    tally = Tally([cell for cell in cells if total[cell.job]], rules)
     whole = {cell.job: cell for cell in tally.cells}
     findings: list[Finding] = []
     together: list[set[str]] = []
-    for _ in range(MAX_PLACES):
+    for _ in range(rules.places.most_places):
         suspect = tally.best()
         if suspect is None:
             break
         concerned = set(suspect.steps)
         beside = concerned.union(*(jobs for jobs in together if jobs & concerned))
         share = suspect.cells / sum(total[job] for job in beside)
-        if suspect.cells >= MIN_CELLS and share >= MIN_COVER:
+        if suspect.cells >= rules.places.sick_cells and share >= rules.places.cover:
             step = max(cell.normal_ns for cell in tally.cells)
-            accused = _accuse(suspect, tally.cells, whole)
-            findings += [f for f in accused if not _same_time(f, findings, step, small=share < SAME_TIME_COVER)]
+            accused = _accuse(suspect, tally.cells, whole, rules)
+            findings += [
+                f for f in accused if not _same_time(f, findings, step, small=share < rules.places.same_time_cover)
+            ]
             together.append(concerned)
         tally.take_away(suspect)
     return _one_per_lanes(findings)
@@ -171,6 +122,7 @@ def _are_lanes(one: Finding, other: Finding) -> bool:
 class _Case:
     """What is said against one place, job by job."""
 
+    rules: FaultRules
     place: Place
     suspect: Suspect
     jobs: list[str] = field(default_factory=list)
@@ -187,27 +139,27 @@ class _Case:
     plain: bool = False
     trust: float = 1.0
 
-    @staticmethod
-    def _plain(cell: SlowCells, through: Bool, affected: Bool) -> bool:
+    def _plain(self, cell: SlowCells, through: Bool, affected: Bool) -> bool:
         """Is the place so slow for so long that it needs mending even where the jobs hardly notice?"""
+        rule = self.rules.places
         sick, known = cell.sick[through][:, affected], cell.known[through][:, affected]
-        long = affected.sum() >= LONG_PLAIN_STEPS and cell.duration_ns[affected].sum() >= PLAIN_NS
-        if not (long or affected.sum() >= PLAIN_STEPS) or sick.sum() < PLAIN_SHARE * known.sum():
+        long = affected.sum() >= rule.broken_long_steps and cell.duration_ns[affected].sum() >= rule.broken_ns
+        if not (long or affected.sum() >= rule.broken_steps) or sick.sum() < rule.broken_share * known.sum():
             return False
         drop = cell.rate[through][:, affected] / cell.expected[through][:, None]
-        return bool(np.median(drop[sick]) <= PLAIN_DROP)
+        return bool(np.median(drop[sick]) <= rule.broken_drop)
 
     def add(self, cell: SlowCells, affected: Bool) -> None:
         """The steps of one job in which the place is sick, if these are slower steps."""
         through = cell.through(self.place)
         plain = self._plain(cell, through, affected)
         lasts = cell.steps.end_ns[affected][-1] - cell.steps.start_ns[affected][0]
-        if lasts < long_enough_ns(MIN_TIME_NS, cell.steps):
+        if lasts < long_enough_ns(self.rules.places.slow_ns, cell.steps, self.rules):
             return
-        if not (plain or _slows(cell, affected)):
+        if not (plain or _slows(cell, affected, self.rules)):
             return
         self.plain |= plain
-        if (cell.counted & ~affected).sum() < MIN_STEPS:
+        if (cell.counted & ~affected).sum() < self.rules.places.sick_steps:
             self.trust = min(self.trust, cell.trust)  # nothing but its peers to compare it with
         self.jobs.append(cell.job)
         self.start.append(int(cell.steps.start_ns[affected][0]))
@@ -222,17 +174,19 @@ class _Case:
             self.links.append(cell.links[_both_ways(self.place)])
 
 
-def _accuse(suspect: Suspect, cells: Sequence[SlowCells], whole: dict[str, SlowCells]) -> list[Finding]:
+def _accuse(
+    suspect: Suspect, cells: Sequence[SlowCells], whole: dict[str, SlowCells], rules: FaultRules
+) -> list[Finding]:
     """One finding for each stretch of time: stretches of several jobs that overlap, or lie close, are one."""
     findings = []
     ends = set().union(*(_ends_of_links(cell) for cell in cells))
     cables = Counter(switch for switch, _ in ends)
-    for steps in _stretches(suspect, cells):
-        case = _Case(suspect.place, suspect, cables=cables)
+    for steps in _stretches(suspect, cells, rules):
+        case = _Case(rules, suspect.place, suspect, cables=cables)
         for cell in cells:
             if cell.job in steps:
                 case.add(replace(cell, links=whole[cell.job].links), steps[cell.job])
-        if case.jobs and case.trust >= LIKELY and (case.plain or case.severity >= MIN_LOSS):
+        if case.jobs and case.trust >= rules.trust.likely and (case.plain or case.severity >= rules.places.loss):
             findings.append(_finding(case))
     return findings
 
@@ -243,7 +197,7 @@ def _ends_of_links(cell: SlowCells) -> set[tuple[str, str]]:
     return {(switch, " - ".join(name)) for name in links for switch in name}
 
 
-def _stretches(suspect: Suspect, cells: Sequence[SlowCells]) -> list[dict[str, Bool]]:
+def _stretches(suspect: Suspect, cells: Sequence[SlowCells], rules: FaultRules) -> list[dict[str, Bool]]:
     """The steps of each job, split where nothing was sick for longer than all that was before and after together."""
     spans: list[tuple[int, int, str, int, int]] = []
     for cell in cells:
@@ -256,7 +210,7 @@ def _stretches(suspect: Suspect, cells: Sequence[SlowCells]) -> list[dict[str, B
     stretches: list[tuple[int, int, dict[str, Bool]]] = []
     for start, end, job, first, after in sorted(spans):
         last = stretches[-1] if stretches else None
-        if last is None or start - last[1] > APART * (last[1] - last[0] + end - start):
+        if last is None or start - last[1] > rules.places.bouts_apart * (last[1] - last[0] + end - start):
             last = (start, end, {})
         else:
             stretches.pop()
@@ -265,12 +219,14 @@ def _stretches(suspect: Suspect, cells: Sequence[SlowCells]) -> list[dict[str, B
     return [steps for _, _, steps in stretches]
 
 
-def _slows(cell: SlowCells, affected: Bool) -> bool:
+def _slows(cell: SlowCells, affected: Bool, rules: FaultRules) -> bool:
     """Do the affected steps take longer than the job's others? Without enough others nobody knows."""
     others = cell.counted & ~affected
-    if others.sum() < MIN_STEPS:
+    if others.sum() < rules.places.sick_steps:
         return False
-    return float(np.median(cell.duration_ns[affected])) >= (1.0 + MIN_LOSS) * float(np.median(cell.duration_ns[others]))
+    return float(np.median(cell.duration_ns[affected])) >= (1.0 + rules.places.loss) * float(
+        np.median(cell.duration_ns[others])
+    )
 
 
 _KIND = {
@@ -307,7 +263,7 @@ def _finding(case: _Case) -> Finding:
         start_ns=min(case.start),
         end_ns=None if case.open_end else max(case.end),
         severity=round(case.severity, 3),
-        confidence=min(_confidence(case.suspect), round(case.trust, 3)),
+        confidence=min(_confidence(case.suspect, case.rules), round(case.trust, 3)),
         lost_gpu_seconds=round(case.lost, 3),
         summary=_summary(case, rate, usual, shared=shared),
         evidence=(
@@ -329,9 +285,11 @@ def _named(case: _Case, *, shared: bool) -> Place:
     return where, name
 
 
-def _confidence(suspect: Suspect) -> float:
+def _confidence(suspect: Suspect, rules: FaultRules) -> float:
     """That it is this place and not its rival: as likely as not where both explain the same."""
-    return round(min(MOST_SURE, 1.0 - 0.5 * exp(-(suspect.score - suspect.rival_score) / LEAD)), 3)
+    return round(
+        min(rules.trust.most_sure, 1.0 - 0.5 * exp(-(suspect.score - suspect.rival_score) / rules.places.lead)), 3
+    )
 
 
 def _odds(suspect: Suspect) -> Evidence:
@@ -347,12 +305,13 @@ def _odds(suspect: Suspect) -> Evidence:
 
 def _is_shared(case: _Case, usual: float) -> bool:
     """Is the link crowded by several jobs rather than broken? See `slow_cells` for the signs of either."""
+    rule = case.rules.places
     if len(case.jobs) < 2 or len(case.links) < 2:
         return False
-    spreads = all(use.spread >= max(SHARED_SPREAD, SHARED_GROWTH * use.usual_spread) for use in case.links)
-    one_way = all(min(use.sick_share) <= OTHER_WAY for use in case.links)
+    spreads = all(use.spread >= max(rule.shared_spread, rule.shared_growth * use.usual_spread) for use in case.links)
+    one_way = all(min(use.sick_share) <= rule.other_way for use in case.links)
     together = sum(use.throughput_gbps for use in case.links)
-    return together >= LINE_SHARE * usual and (spreads or one_way)
+    return together >= rule.line_share * usual and (spreads or one_way)
 
 
 def _shares(case: _Case) -> list[Evidence]:

@@ -6,30 +6,23 @@ where many that have neither server nor pipeline in common are as late: then the
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Bool
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 
 __all__ = ["stalls"]
 
-ALIKE: Final = 0.8
-"""Share of a member's lateness from which another one is as late."""
 
-MANY: Final = 0.2
-"""Share of a job's members that are as late: then all stood still, and the groups' medians fell among the late ones."""
-
-
-def stalls(evidence: JobEvidence, stalled: Bool) -> list[Finding]:
+def stalls(evidence: JobEvidence, stalled: Bool, rules: FaultRules = RULES) -> list[Finding]:
     """One finding per time: of members that stand still together, the latest."""
     kept: list[Finding] = []
     cells = [(int(row), int(step)) for row, step in zip(*np.nonzero(stalled), strict=True)]
     for row, step in sorted(cells, key=lambda cell: -evidence.lateness_ns[cell]):
-        if _stand_still_together(evidence, row, step):
+        if _stand_still_together(evidence, row, step, rules):
             continue
         finding = _stall(evidence, row, step)
         if not any(finding.start_ns < (k.end_ns or 0) and k.start_ns < (finding.end_ns or 0) for k in kept):
@@ -37,16 +30,18 @@ def stalls(evidence: JobEvidence, stalled: Bool) -> list[Finding]:
     return kept
 
 
-def _stand_still_together(evidence: JobEvidence, row: int, step: int) -> bool:
+def _stand_still_together(evidence: JobEvidence, row: int, step: int, rules: FaultRules) -> bool:
     """Are many members that neither share its server nor its pipelines as late as this one? Then it is nobody's."""
     members, places = evidence.job.members, evidence.job.places
     near = {m for pipeline in evidence.layout.pipelines if members[row] in pipeline for m in pipeline}
     alike = [
         other
-        for other in np.flatnonzero(evidence.lateness_ns[:, step] >= ALIKE * evidence.lateness_ns[row, step])
+        for other in np.flatnonzero(
+            evidence.lateness_ns[:, step] >= rules.members.as_late * evidence.lateness_ns[row, step]
+        )
         if members[other] not in near and not (places and places[row] and places[other] == places[row])
     ]
-    return len(alike) > MANY * len(members)
+    return len(alike) > rules.members.many_late * len(members)
 
 
 def _stall(evidence: JobEvidence, row: int, step: int) -> Finding:

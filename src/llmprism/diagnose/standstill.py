@@ -9,7 +9,6 @@ stall that one late GPU explains, crashes. Tested with the stall-and-restart and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,43 +16,31 @@ from numpy.typing import NDArray
 from llmprism.diagnose.byte_curves import ByteCurve, training_messages
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.order import stable_order
 
 __all__ = ["find_standstills"]
 
-MIN_STEPS: Final = 2.0
-"""Silence, in normal steps, that is a stall."""
 
-MIN_NS: Final = 1_000_000_000
-"""And at least a second: shorter stand-stills are the operating system's."""
-
-MOMENT: Final = 0.02
-"""Share of a step's bytes within which two points of it are the same."""
-
-RESTS: Final = 0.8
-"""Share of the longest silence of a usual step from which the job rests at a point."""
-
-BEGUN: Final = 0.02
-"""Share of the step's bytes that lies before and after the silence: else it is a pause between steps."""
-
-
-def find_standstills(evidence: JobEvidence, known: Sequence[Finding]) -> list[Finding]:
+def find_standstills(evidence: JobEvidence, known: Sequence[Finding], rules: FaultRules = RULES) -> list[Finding]:
     """Stalls of one job that no finding of `known` explains."""
-    least = max(MIN_NS, MIN_STEPS * evidence.normal_ns)
+    least = max(rules.members.stall_ns, rules.endings.still_steps * evidence.normal_ns)
     steps = evidence.timeline.steps
     suspects = np.flatnonzero(evidence.counted & (evidence.duration_ns > evidence.normal_ns + least))
     findings = []
     for step in suspects:
-        silence = _longest_inside(evidence, int(steps.start_ns[step]), int(steps.end_ns[step]))
+        silence = _longest_inside(evidence, int(steps.start_ns[step]), int(steps.end_ns[step]), rules)
         if silence is None or silence[1] - silence[0] < least or _explained(evidence, silence, known):
             continue
-        if not _between_steps(evidence, silence, suspects):
+        if not _between_steps(evidence, silence, suspects, rules):
             findings.append(_finding(evidence, int(step), silence))
     return findings
 
 
-def _between_steps(evidence: JobEvidence, silence: tuple[int, int], suspects: NDArray[np.int64]) -> bool:
+def _between_steps(
+    evidence: JobEvidence, silence: tuple[int, int], suspects: NDArray[np.int64], rules: FaultRules
+) -> bool:
     """Is this where the job rests between its steps, and nowhere else in them? Then the clock cut them elsewhere, and
     it is a checkpoint or an evaluation."""
     steps, rows = evidence.timeline.steps, training_messages(evidence.job)
@@ -69,14 +56,14 @@ def _between_steps(evidence: JobEvidence, silence: tuple[int, int], suspects: ND
     inside = np.isin(steps.at(curve.when_ns[flat].astype(np.int64)), usual)
     here = float(curve.at(np.array([silence[0]], dtype=np.float64))[0])
     point = ((curve.passed[flat] - here) / amount + 0.5) % 1.0 - 0.5
-    near = inside & (np.abs(point) <= MOMENT)
+    near = inside & (np.abs(point) <= rules.endings.same_point)
     rest = float(np.median(length[near])) if near.any() else 0.0
     others = length[inside & ~near]
-    alone = np.count_nonzero(others >= RESTS * rest) < 0.5 * usual.size
+    alone = np.count_nonzero(others >= rules.endings.surely_resting * rest) < 0.5 * usual.size
     return bool(rest > 0.0 and near.sum() >= 0.5 * usual.size and alone)
 
 
-def _longest_inside(evidence: JobEvidence, first: int, last: int) -> tuple[int, int] | None:
+def _longest_inside(evidence: JobEvidence, first: int, last: int, rules: FaultRules) -> tuple[int, int] | None:
     """The longest silence of the job between two messages of the step."""
     transfers = evidence.job.transfers
     rows = training_messages(evidence.job) & (transfers.start_ns >= first) & (transfers.start_ns < last)
@@ -87,7 +74,7 @@ def _longest_inside(evidence: JobEvidence, first: int, last: int) -> tuple[int, 
     begin, horizon = start[order], np.maximum.accumulate(end[order])
     sent = np.cumsum(transfers.bytes[rows][order])
     longest = int(np.argmax(begin[1:] - horizon[:-1]))
-    if not BEGUN * sent[-1] < sent[longest] < (1.0 - BEGUN) * sent[-1]:
+    if not rules.endings.begun * sent[-1] < sent[longest] < (1.0 - rules.endings.begun) * sent[-1]:
         return None
     return int(horizon[longest]), int(begin[longest + 1])
 

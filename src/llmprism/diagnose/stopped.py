@@ -9,79 +9,56 @@ end because the window does, pauses between steps. Tested with the crash and han
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.diagnose.endings import Ending, final_ending
 from llmprism.diagnose.restarts import inner_endings
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.timeline import Timeline
 
-__all__ = ["SETTLED_STEPS", "find_stopped", "is_settled", "job_state"]
-
-SETTLED_STEPS: Final = 6
-"""Steps from which it is known what is usual for a job: the set-up step, and a few that vary."""
-
-FEW_STEPS: Final = 4
-"""The same for a job that was there when the window began, so that its set-up is over."""
-
-STANDSTILL_STEPS: Final = 4.0
-"""Steps without a message after which a job whose ranks live hangs between two steps,"""
-
-STANDSTILL_FLOOR_NS: Final = 20_000_000_000
-"""and 20 s at least: shorter pauses for an evaluation or a checkpoint are usual,"""
-
-STANDSTILL_GROWTH: Final = 3.0
-"""and so many times the longest time from one step to the next before."""
-
-STILL_HEARD: Final = 0.8
-"""Share of the members with control messages that still send some then: of a job that has ended, stragglers do."""
-
-BREAK_NS: Final = 5_000_000_000
-"""Silence of all control messages after which it is another job that talks: heartbeats come once a second or so."""
-
-CLEAR_LEAD: Final = 0.02
-"""Share of a step by which the culprit must have been due before anybody else to be named with confidence."""
+__all__ = ["find_stopped", "is_settled", "job_state"]
 
 
-def is_settled(job: Job, timeline: Timeline, window: Window) -> bool:
+def is_settled(job: Job, timeline: Timeline, window: Window, rules: FaultRules = RULES) -> bool:
     """Have enough steps been seen to know what is usual for the job?"""
     steps = timeline.steps
-    if steps.count < FEW_STEPS:
+    if steps.count < rules.endings.few_steps:
         return False
     first = int(job.transfers.start_ns[job.transfers.pair_offsets[:-1]].min())
     from_the_first = first - window.start_ns < float(np.median(steps.duration_ns)) and not steps.setup.any()
-    return steps.count >= SETTLED_STEPS or from_the_first
+    return steps.count >= rules.endings.settled_steps or from_the_first
 
 
-def job_state(job: Job, timeline: Timeline, window: Window) -> JobState:
+def job_state(job: Job, timeline: Timeline, window: Window, rules: FaultRules = RULES) -> JobState:
     """Running, ended, crashed or hung at the end of the window."""
-    ending = final_ending(job, timeline, window)
+    ending = final_ending(job, timeline, window, rules)
     if ending is None:
         return JobState.UNKNOWN
-    settled = is_settled(job, timeline, window)
+    settled = is_settled(job, timeline, window, rules)
     if ending.broken_off and not settled:
         return JobState.STARTING  # loading, compiling and warming up look like breaking off
-    if ending.state is JobState.ENDED and settled and _stands_still(job, timeline, ending):
+    if ending.state is JobState.ENDED and settled and _stands_still(job, timeline, ending, rules):
         return JobState.HUNG
     return ending.state
 
 
-def find_stopped(job: Job, timeline: Timeline, window: Window, state: JobState) -> list[Finding]:
+def find_stopped(
+    job: Job, timeline: Timeline, window: Window, state: JobState, rules: FaultRules = RULES
+) -> list[Finding]:
     """One finding for each time that the job broke off; its state tells whether it has done so for good."""
-    endings = inner_endings(job, timeline)
-    final = final_ending(job, timeline, window) if state in (JobState.CRASHED, JobState.HUNG) else None
-    findings = [_finding(job, timeline, ending, window, ending.state) for ending in endings]
-    return findings if final is None else [*findings, _finding(job, timeline, final, window, state)]
+    endings = inner_endings(job, timeline, rules)
+    final = final_ending(job, timeline, window, rules) if state in (JobState.CRASHED, JobState.HUNG) else None
+    findings = [_finding(job, timeline, ending, window, ending.state, rules) for ending in endings]
+    return findings if final is None else [*findings, _finding(job, timeline, final, window, state, rules)]
 
 
-def _stands_still(job: Job, timeline: Timeline, ending: Ending) -> bool:
+def _stands_still(job: Job, timeline: Timeline, ending: Ending, rules: FaultRules) -> bool:
     """Do the ranks of a job that begins no further step live on for much longer than it ever paused?"""
-    longest = STANDSTILL_GROWTH * float(np.diff(timeline.steps.end_ns).max())
-    quiet = max(STANDSTILL_STEPS * ending.period_ns, STANDSTILL_FLOOR_NS, longest)
+    longest = rules.endings.hang_growth * float(np.diff(timeline.steps.end_ns).max())
+    quiet = max(rules.endings.hang_steps * ending.period_ns, rules.endings.hang_ns, longest)
     since = max(ending.last_ns, job.outside_until_ns)
     if ending.alive_ns - since <= quiet:
         return False
@@ -90,13 +67,15 @@ def _stands_still(job: Job, timeline: Timeline, ending: Ending) -> bool:
     before, after = control & (transfers.start_ns <= since), control & (transfers.start_ns > since + quiet / 2)
     source = transfers.pair_src[transfers.pair_of_row]
     moments = np.sort(transfers.start_ns[control & (transfers.start_ns > since)])
-    if np.diff(np.append(since, moments)).max() > BREAK_NS:
+    if np.diff(np.append(since, moments)).max() > rules.endings.break_ns:
         return False  # those that talk after a break are the next job's
     usual, heard = np.unique(source[before]), np.unique(source[after])
-    return bool(usual.size and np.isin(usual, heard).mean() >= STILL_HEARD)
+    return bool(usual.size and np.isin(usual, heard).mean() >= rules.endings.heard)
 
 
-def _finding(job: Job, timeline: Timeline, ending: Ending, window: Window, state: JobState) -> Finding:
+def _finding(
+    job: Job, timeline: Timeline, ending: Ending, window: Window, state: JobState, rules: FaultRules
+) -> Finding:
     hung = state is JobState.HUNG
     lost = _lost_ns(timeline, ending, window)
     return Finding(
@@ -106,20 +85,20 @@ def _finding(job: Job, timeline: Timeline, ending: Ending, window: Window, state
         start_ns=ending.since_ns if ending.broken_off else ending.last_ns,
         end_ns=ending.resumed_ns,
         severity=1.0,
-        confidence=_confidence(ending),
+        confidence=_confidence(ending, rules),
         lost_gpu_seconds=round(lost / 1e9 * len(job.members), 3),
         summary=_summary(job, ending, hung=hung),
         evidence=_evidence(ending),
     )
 
 
-def _confidence(ending: Ending) -> float:
+def _confidence(ending: Ending, rules: FaultRules) -> float:
     """High where the culprit alone is no longer heard, or was due well before all others."""
     if ending.culprit < 0:
         return 0.6
     if ending.heard_alone:
         return 0.95
-    return 0.9 if ending.lead_ns > CLEAR_LEAD * ending.period_ns else 0.65
+    return 0.9 if ending.lead_ns > rules.endings.clear_lead * ending.period_ns else 0.65
 
 
 def _evidence(ending: Ending) -> tuple[Evidence, ...]:

@@ -13,44 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place
-from llmprism.diagnose.slow_cells import MIN_STEPS, SlowCells
+from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.model.finding import WhereType
 from llmprism.stats.segments import best_stretches
 
 __all__ = ["Suspect", "Tally"]
-
-SICK_WHILE: Final = 0.7
-"""Share of the cells through a sick place that are sick: a throttled line passes what it saved while idle."""
-
-BY_CHANCE: Final = 0.02
-"""Share of cells that are sick by chance, at least; jobs with more have a higher one."""
-
-SURE: Final = 3.0
-"""Logarithm of the odds by which a place must beat chance, after all places and steps that were tried."""
-
-PRICE: Final = 4.0
-"""Logarithm of the odds against a place's falling sick, or well, between two steps."""
-
-WAITS: Final = 0.8
-"""Share of the rate of a sick hop below which another hop of its ring is not merely paced by it."""
-
-SAME: Final = 1e-6
-"""Difference of scores below which two places explain the same."""
-
-_COST: Final = {WhereType.NIC: 0.0, WhereType.LINK: 1.0, WhereType.SWITCH: 2.0, WhereType.GROUP: 4.0}
-"""Logarithm of the odds against each sort of place before anything is seen: cards and cables fail more often than
-switches, and a group has nothing in common but its name."""
-
-_ONE_WAY_COST: Final = {ONE_WAY: 1.0, OUT_OF: 1.0, INTO: 1.2}
-"""More for one direction alone. A card that sends slowly and one that receives slowly look the same where there is one
-peer only; senders are throttled more often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +55,8 @@ class _Says:
 class Tally:
     """The cells of some jobs, and how well each place explains them."""
 
-    def __init__(self, cells: Sequence[SlowCells]) -> None:
+    def __init__(self, cells: Sequence[SlowCells], rules: FaultRules = RULES) -> None:
+        self._rules = rules
         number: dict[Place, int] = {}
         self.cells = list(cells)
         self._numbers = [
@@ -89,11 +64,11 @@ class Tally:
             for cell in cells
         ]
         self._places = tuple(number)
-        self._cost = np.array([_cost(place) for place in self._places])
+        self._cost = np.array([_cost(place, rules) for place in self._places])
         tried = sum(len(cell.passes.number) * cell.sick.shape[1] for cell in cells)
-        self._least = SURE + log(max(tried, 1))
-        self._chance = [_by_chance(cell) for cell in cells]
-        self._says = [_says(cell, chance) for cell, chance in zip(cells, self._chance, strict=True)]
+        self._least = rules.places.sure + log(max(tried, 1))
+        self._chance = [_by_chance(cell, rules) for cell in cells]
+        self._says = [_says(cell, chance, rules) for cell, chance in zip(cells, self._chance, strict=True)]
 
     def best(self) -> Suspect | None:
         """The place that explains most; None where none is sure."""
@@ -106,7 +81,7 @@ class Tally:
         gain = np.where(cells > 0, score - self._cost, -np.inf)
         if gain.max() < self._least:
             return None
-        alike = np.flatnonzero(gain >= gain.max() - SAME).tolist()
+        alike = np.flatnonzero(gain >= gain.max() - self._rules.places.same_score).tolist()
         best = max(alike, key=lambda number: str(self._places[number][1]))
         place = self._places[best]
         steps = {
@@ -130,21 +105,21 @@ class Tally:
         """What passes the place while it is sick no longer tells anything."""
         for job, cell in enumerate(self.cells):
             if cell.job in suspect.steps:
-                self.cells[job] = _without(cell, suspect.place, suspect.steps[cell.job])
-                self._says[job] = _says(self.cells[job], self._chance[job])
+                self.cells[job] = _without(cell, suspect.place, suspect.steps[cell.job], self._rules)
+                self._says[job] = _says(self.cells[job], self._chance[job], self._rules)
 
 
-def _by_chance(cell: SlowCells) -> float:
+def _by_chance(cell: SlowCells, rules: FaultRules) -> float:
     """Share of the cells that are sick while their pair is not in the step before nor in the step after."""
     sick = cell.sick
     beside = np.zeros_like(sick)
     beside[:, 1:] |= sick[:, :-1]
     beside[:, :-1] |= sick[:, 1:]
     alone = int((sick & ~beside).sum())
-    return min(max(BY_CHANCE, alone / max(int(cell.known.sum()), 1)), 0.5)
+    return min(max(rules.places.sick_by_chance, alone / max(int(cell.known.sum()), 1)), 0.5)
 
 
-def _says(cell: SlowCells, chance: float) -> _Says:
+def _says(cell: SlowCells, chance: float, rules: FaultRules) -> _Says:
     pairs, offsets = cell.passes.pairs, cell.passes.offsets[:-1]
     score, cells = np.zeros(offsets.size), np.zeros(offsets.size, dtype=np.int64)
     steps: dict[int, Bool] = {}
@@ -154,16 +129,16 @@ def _says(cell: SlowCells, chance: float) -> _Says:
     sick, told = np.where(cell.sick, cell.weight, 0.0), np.where(cell.known, cell.weight, 0.0)
     bad = np.add.reduceat(sick[pairs][:, busy], offsets, axis=0)
     known = np.add.reduceat(told[pairs], offsets, axis=0)
-    for_it, against = log(SICK_WHILE / chance), log((1.0 - SICK_WHILE) / (1.0 - chance))
+    for_it, against = log(rules.places.sick_while / chance), log((1.0 - rules.places.sick_while) / (1.0 - chance))
     speaks = for_it * bad + against * (known[:, busy] - bad)
     lasts = cell.weight.max(axis=0)
     for place in np.flatnonzero(speaks.max(axis=1) > 0.0).tolist():
         whole = against * known[place]
         whole[busy] = speaks[place]
-        for first, after, points in best_stretches(whole, PRICE):
-            if lasts[first:after].sum() < MIN_STEPS:
+        for first, after, points in best_stretches(whole, rules.places.price):
+            if lasts[first:after].sum() < rules.places.sick_steps:
                 continue  # a dip of one step is nobody's fault
-            score[place] += points - PRICE
+            score[place] += points - rules.places.price
             steps.setdefault(place, np.zeros(whole.size, dtype=np.bool_))[first:after] = True
         if place in steps:
             cells[place] = int(bad[place][steps[place][busy]].sum())
@@ -179,14 +154,22 @@ def _name(place: Place) -> tuple[WhereType, str | frozenset[str]]:
     return where, next(iter(ends)) if where is WhereType.NIC else ends
 
 
-def _cost(place: Place) -> float:
+def _cost(place: Place, rules: FaultRules) -> float:
     """Smaller for a likelier place: of two that explain the same the likelier one is named."""
     where, name = place
     way = name[-1] if isinstance(name, tuple) else ""
-    return _COST[where] + _ONE_WAY_COST.get(way, 0.0)
+    rule = rules.places
+    costs = {
+        WhereType.NIC: rule.nic_cost,
+        WhereType.LINK: rule.link_cost,
+        WhereType.SWITCH: rule.switch_cost,
+        WhereType.GROUP: rule.group_cost,
+    }
+    one_way = {ONE_WAY: rule.one_way_cost, OUT_OF: rule.sends_cost, INTO: rule.receives_cost}
+    return costs[where] + one_way.get(way, 0.0)
 
 
-def _without(cell: SlowCells, place: Place, steps: Bool) -> SlowCells:
+def _without(cell: SlowCells, place: Place, steps: Bool, rules: FaultRules) -> SlowCells:
     """The cells that do not pass the place then, and do not wait in a ring with one that does."""
     through = cell.through(place)
     gone = through[:, None] & steps[None, :]
@@ -196,5 +179,5 @@ def _without(cell: SlowCells, place: Place, steps: Bool) -> SlowCells:
             continue
         ring = cell.passes.through((where, name))
         pace = np.where(sick[ring], cell.rate[ring], np.inf).min(axis=0)
-        gone[ring] |= cell.sick[ring] & (cell.rate[ring] >= WAITS * pace[None, :])
+        gone[ring] |= cell.sick[ring] & (cell.rate[ring] >= rules.places.waits * pace[None, :])
     return replace(cell, sick=cell.sick & ~gone, known=cell.known & ~gone)

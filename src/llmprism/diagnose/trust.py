@@ -17,55 +17,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Finding, FindingKind
 
-__all__ = ["LIKELY", "MOST_SURE", "is_permanent", "trusted", "waited_for"]
-
-LIKELY: Final = 0.5
-"""Confidence below which a finding is less likely than not."""
-
-MOST_SURE: Final = 0.97
-"""No finding is surer: of those that were stated with 0.97 and more, nine in ten to nineteen in twenty were right."""
-
-FEW_HEALTHY: Final = 0.1
-"""Share of the steps without a fault up to which it was there all the time,"""
-
-MIN_HEALTHY: Final = 3
-"""and so many of them."""
-
-HIDDEN: Final = 0.02
-"""Share of the GPU-seconds of the steps that a slow GPU touches below which nobody waited for it."""
+__all__ = ["is_permanent", "trusted", "waited_for"]
 
 _BY_PEERS: Final = (FindingKind.SLOW_GPU, FindingKind.IMBALANCE, FindingKind.SLOW_GROUP)
 """Kinds that compare members with those that do the same."""
 
 
-def trusted(evidence: JobEvidence, findings: Sequence[Finding]) -> list[Finding]:
+def trusted(evidence: JobEvidence, findings: Sequence[Finding], rules: FaultRules = RULES) -> list[Finding]:
     """The findings of one job that its layout bears, with the confidence that it leaves them."""
     kept = []
     for finding in findings:
         confidence, trust = finding.confidence, evidence.layout.peers_confidence
         if finding.kind in _BY_PEERS:
-            confidence = min(confidence, trust if is_permanent(evidence, finding) else max(trust, LIKELY))
+            confidence = min(
+                confidence, trust if is_permanent(evidence, finding, rules) else max(trust, rules.trust.likely)
+            )
         elif finding.kind is FindingKind.STALL:
             confidence = min(confidence, trust)
-        if confidence >= LIKELY:
-            kept.append(replace(finding, confidence=round(min(confidence, MOST_SURE), 3)))
+        if confidence >= rules.trust.likely:
+            kept.append(replace(finding, confidence=round(min(confidence, rules.trust.most_sure), 3)))
     return kept
 
 
-def waited_for(evidence: JobEvidence, finding: Finding, lost_gpu_seconds: float) -> bool:
+def waited_for(evidence: JobEvidence, finding: Finding, lost_gpu_seconds: float, rules: FaultRules = RULES) -> bool:
     """Does a fault cost what a slow GPU must? Others are not asked, nor those that leave nothing to compare with."""
-    if finding.kind is not FindingKind.SLOW_GPU or is_permanent(evidence, finding):
+    if finding.kind is not FindingKind.SLOW_GPU or is_permanent(evidence, finding, rules):
         return True
     touched = evidence.counted & ~_healthy(evidence, finding)
-    return lost_gpu_seconds >= HIDDEN * float(evidence.duration_ns[touched].sum()) / 1e9 * evidence.gpus
+    return lost_gpu_seconds >= rules.trust.hidden * float(evidence.duration_ns[touched].sum()) / 1e9 * evidence.gpus
 
 
-def is_permanent(evidence: JobEvidence, finding: Finding) -> bool:
+def is_permanent(evidence: JobEvidence, finding: Finding, rules: FaultRules = RULES) -> bool:
     """Are there hardly any steps without it?"""
     healthy, counted = int(_healthy(evidence, finding).sum()), int(evidence.counted.sum())
-    return healthy < max(MIN_HEALTHY, FEW_HEALTHY * counted)
+    return healthy < max(rules.trust.healthy_steps, rules.trust.few_healthy * counted)
 
 
 def _healthy(evidence: JobEvidence, finding: Finding) -> NDArray[np.bool_]:

@@ -9,73 +9,61 @@ slower because the job warms up. It names nothing but the job, since when and ho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Bool
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.segments import best_stretches
 
 __all__ = ["find_unexplained"]
 
-MIN_SLOWDOWN: Final = 1.15
-"""Slower steps against the others, in the median: what costs a tenth of the speed is worth a word, with a margin."""
-
-MIN_STEPS: Final = 5
-"""Slower steps, and others, that must have been seen, those that take several times as long counting for as many,"""
-
-FEW_STEPS: Final = 3
-"""but no fewer than these,"""
-
-MIN_TIME_NS: Final = 5_000_000_000
-"""and how long the slower ones last."""
-
-APART: Final = 1.05
-"""Times the ninth decile of the other steps that the first quartile of the slower ones must reach."""
-
-PRICE: Final = 4.0
-"""Steps' worth of evidence that a stretch must bring: single long steps are nobody's news."""
-
-MOST_WEIGHT: Final = 3.0
-"""Steps that one which takes as many times as long counts for at most."""
-
-EXPLAINED: Final = 0.25
-"""Share of the stretch that other findings may cover before it is theirs."""
-
 
 def find_unexplained(
-    evidence: JobEvidence, known: Sequence[Finding], accused: dict[str, list[tuple[int, int]]]
+    evidence: JobEvidence,
+    known: Sequence[Finding],
+    accused: dict[str, list[tuple[int, int]]],
+    rules: FaultRules = RULES,
 ) -> list[Finding]:
     """Stretches of slower steps of one job that no finding of `known` explains, and no slow place or server that some
     of its members (`accused`) use then."""
     counted = np.flatnonzero(evidence.counted)
-    if counted.size < 2 * MIN_STEPS or evidence.normal_ns <= 0:
+    if counted.size < 2 * rules.trust.unexplained_steps or evidence.normal_ns <= 0:
         return []
     times = evidence.duration_ns[counted] / evidence.normal_ns
-    slower = times >= MIN_SLOWDOWN
+    slower = times >= rules.trust.unexplained_slowdown
     findings = []
-    for first, after, _ in best_stretches(np.where(slower, np.clip(np.floor(times), 1.0, MOST_WEIGHT), -1.0), PRICE):
+    for first, after, _ in best_stretches(
+        np.where(slower, np.clip(np.floor(times), 1.0, rules.trust.unexplained_weight), -1.0),
+        rules.trust.unexplained_price,
+    ):
         steps = np.zeros(evidence.steps, dtype=np.bool_)
         steps[counted[first:after]] = True
-        if _plainly_slower(evidence, steps) and not _explained(evidence, steps, known, accused):
+        if _plainly_slower(evidence, steps, rules) and not _explained(evidence, steps, known, accused, rules):
             findings.append(_finding(evidence, steps))
     return findings
 
 
-def _plainly_slower(evidence: JobEvidence, steps: Bool) -> bool:
+def _plainly_slower(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bool:
+    rule = rules.trust
     others = evidence.counted & ~steps
-    worth = np.clip(np.floor(evidence.duration_ns[steps] / evidence.normal_ns), 1.0, MOST_WEIGHT).sum()
-    if steps.sum() < FEW_STEPS or worth < MIN_STEPS or others.sum() < MIN_STEPS or steps[evidence.counted][0]:
+    worth = np.clip(np.floor(evidence.duration_ns[steps] / evidence.normal_ns), 1.0, rule.unexplained_weight).sum()
+    if (
+        steps.sum() < rule.unexplained_few
+        or worth < rule.unexplained_steps
+        or others.sum() < rule.unexplained_steps
+        or steps[evidence.counted][0]
+    ):
         return False
     taken, usual = evidence.duration_ns[steps], evidence.duration_ns[others]
     lasting = _span(evidence, steps)
     return bool(
-        lasting[1] - lasting[0] >= long_enough_ns(MIN_TIME_NS, evidence.timeline.steps)
-        and np.median(taken) >= MIN_SLOWDOWN * np.median(usual)
-        and np.quantile(taken, 0.25) >= APART * np.quantile(usual, 0.9)
+        lasting[1] - lasting[0] >= long_enough_ns(rule.unexplained_ns, evidence.timeline.steps, rules)
+        and np.median(taken) >= rule.unexplained_slowdown * np.median(usual)
+        and np.quantile(taken, 0.25) >= rule.unexplained_apart * np.quantile(usual, 0.9)
     )
 
 
@@ -85,7 +73,11 @@ def _span(evidence: JobEvidence, steps: Bool) -> tuple[int, int]:
 
 
 def _explained(
-    evidence: JobEvidence, steps: Bool, known: Sequence[Finding], accused: dict[str, list[tuple[int, int]]]
+    evidence: JobEvidence,
+    steps: Bool,
+    known: Sequence[Finding],
+    accused: dict[str, list[tuple[int, int]]],
+    rules: FaultRules,
 ) -> bool:
     """Does another finding about this job lie in a good part of the stretch?"""
     start, end = _span(evidence, steps)
@@ -93,7 +85,7 @@ def _explained(
     times = [(f.start_ns, f.end_ns) for f in known if f.job in (None, evidence.job.id)]
     times += [time for name, used in accused.items() if name in names for time in used]
     overlaps = (min(end if until is None else until, end) - max(since, start) for since, until in times)
-    return any(overlap >= EXPLAINED * (end - start) for overlap in overlaps)
+    return any(overlap >= rules.trust.explained * (end - start) for overlap in overlaps)
 
 
 def _finding(evidence: JobEvidence, steps: Bool) -> Finding:

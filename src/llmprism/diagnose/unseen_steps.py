@@ -8,34 +8,25 @@ lie anywhere in the true steps, which does not matter for rates.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Int64
 from llmprism.diagnose.byte_curves import ByteCurve, training_messages
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.job import Job
 from llmprism.model.timeline import Steps, Timeline
 
 __all__ = ["with_unseen_steps"]
 
-HOLE_STEPS: Final = 0.5
-"""Time between two steps, in steps, from which there may be more between them."""
 
-MIN_BYTES: Final = 0.5
-"""Of a step's bytes that must flow in a hole."""
-
-SILENT: Final = 0.5
-"""Share of a hole that one silence may take: a job that pauses, or was away, makes no steps."""
-
-
-def with_unseen_steps(job: Job, timeline: Timeline) -> Timeline:
+def with_unseen_steps(job: Job, timeline: Timeline, rules: FaultRules = RULES) -> Timeline:
     """The timeline with the holes between its steps cut into steps; the same where there are none."""
     steps = timeline.steps
     if steps.count < 3:
         return timeline
     period = float(np.median(steps.duration_ns))
-    holes = np.flatnonzero(steps.start_ns[1:] - steps.end_ns[:-1] > HOLE_STEPS * period)
+    holes = np.flatnonzero(steps.start_ns[1:] - steps.end_ns[:-1] > rules.evidence.hole_steps * period)
     if not holes.size:
         return timeline
     transfers, rows = job.transfers, training_messages(job)
@@ -44,12 +35,12 @@ def with_unseen_steps(job: Job, timeline: Timeline) -> Timeline:
     curve = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
     bounds = np.stack([steps.start_ns, steps.end_ns]).astype(np.float64)
     usual = float(np.median(np.diff(curve.at(bounds), axis=0)))
-    cuts = [_cut(curve, float(steps.end_ns[k]), float(steps.start_ns[k + 1]), usual) for k in holes.tolist()]
+    cuts = [_cut(curve, float(steps.end_ns[k]), float(steps.start_ns[k + 1]), usual, rules) for k in holes.tolist()]
     found = [cut for cut in cuts if cut is not None]
     return _inserted(timeline, found) if found else timeline
 
 
-def _cut(curve: ByteCurve, first: float, last: float, usual: float) -> Int64 | None:
+def _cut(curve: ByteCurve, first: float, last: float, usual: float, rules: FaultRules) -> Int64 | None:
     """The bounds of the steps in a hole; None where there are none."""
     before, after = curve.at(np.array([first, last]))
     amount = float(after - before)
@@ -57,7 +48,7 @@ def _cut(curve: ByteCurve, first: float, last: float, usual: float) -> Int64 | N
     moments = np.concatenate([[first], curve.when_ns[inside], [last]])
     quiet = np.diff(curve.at(moments)) <= 0.0
     longest = float(np.max(np.where(quiet, np.diff(moments), 0.0)))
-    if amount < MIN_BYTES * usual or longest > SILENT * (last - first):
+    if amount < rules.evidence.hole_bytes * usual or longest > rules.evidence.hole_silence * (last - first):
         return None
     count = max(1, round(amount / usual))
     inner = curve.moments(before + amount * np.arange(1, count) / count)

@@ -14,21 +14,18 @@ others catch up with it at every exchange.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Float64
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_median, known_median_of_others
 
 __all__ = ["beyond_others", "falling_behind_ns", "stage_work_ns"]
-
-SHARES: Final = 64
-"""Equal parts of a member's bytes per step at which its progress is looked at: more than the exchanges of a step."""
 
 
 def stage_work_ns(evidence: JobEvidence) -> Float64:
@@ -104,7 +101,7 @@ def _passed(member: Int64, step: Int64, start: Int64, size: Int64, begin: Int64,
     return when
 
 
-def falling_behind_ns(evidence: JobEvidence) -> Float64:
+def falling_behind_ns(evidence: JobEvidence, rules: FaultRules = RULES) -> Float64:
     """Members x steps: how long after the median of its group a member passes a share of its bytes, on average.
 
     Expert exchanges are asked first: every GPU sends its own, while rings may pass through one NIC for a whole server.
@@ -122,7 +119,7 @@ def falling_behind_ns(evidence: JobEvidence) -> Float64:
         order = np.lexsort((transfers.start_ns[rows], member))
         when = _passed(
             member[order], step[order], transfers.start_ns[rows[order]], transfers.bytes[rows[order]],
-            steps.start_ns, members.size, SHARES,
+            steps.start_ns, members.size, rules.members.progress_parts,
         )  # fmt: skip
         for group in groups:
             behind[group] = np.clip(when[group] - known_median(when[group])[None], 0.0, None).mean(axis=2)

@@ -31,6 +31,7 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.evidence import JobEvidence, first_messages_ns, first_of_members
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Finding, Where, WhereType
 from llmprism.model.kind_facts import KIND_FACTS, Replay
 from llmprism.model.layout import PairKind
@@ -39,12 +40,6 @@ from llmprism.stats.robust import known_max, known_median
 __all__ = ["StepGraph", "Touched", "lost_in_job", "priced", "saved_ns"]
 
 REPLAYED: Final = tuple(kind for kind, facts in KIND_FACTS.items() if facts.replay is not Replay.NONE)
-
-MIN_HEALTHY: Final = 2
-"""Healthy steps from which they tell how long something takes."""
-
-BLOCKED: Final = 0.5
-"""Share of the lateness of those held up from which a member of their group waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +54,7 @@ class StepGraph:
     groups: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, evidence: JobEvidence) -> StepGraph:
+    def of(cls, evidence: JobEvidence, rules: FaultRules = RULES) -> StepGraph:
         """A job without gradient groups is one group that is ready at once: its steps are whole."""
         steps, members = evidence.timeline.steps, evidence.job.members
         row_of = {member: row for row, member in enumerate(members)}
@@ -69,7 +64,7 @@ class StepGraph:
         if not groups:
             ready = np.zeros((len(members), steps.count))
             return cls(ready, evidence.duration_ns[None, :].copy(), (tuple(range(len(members))),))
-        first = first_messages_ns(evidence.job, evidence.layout, steps)
+        first = first_messages_ns(evidence.job, evidence.layout, steps, rules)
         ready = first_of_members(evidence.job, first, evidence.job.transfers.pair_src)
         end = np.where(evidence.timeline.member_end_ns >= 0, evidence.timeline.member_end_ns - steps.start_ns, np.nan)
         begin = np.stack([known_max(ready[list(group)]) for group in groups])
@@ -90,7 +85,7 @@ class Touched:
     groups: frozenset[int]
 
 
-def saved_ns(graph: StepGraph, faults: Sequence[Touched], counted: Bool) -> Float64:
+def saved_ns(graph: StepGraph, faults: Sequence[Touched], counted: Bool, rules: FaultRules = RULES) -> Float64:
     """Per step, how much earlier it ends without these faults.
 
     What is healed is healed to what is usual, so the jitter of it goes too, which shortens healthy steps as well: what
@@ -108,14 +103,14 @@ def saved_ns(graph: StepGraph, faults: Sequence[Touched], counted: Bool) -> Floa
     for group in graph.groups:
         rows = list(group)
         if held_up[rows].any():
-            new_ready[rows] = _heal(graph.ready_ns[rows], held_up[rows], healthy)
-    new_sync = _heal(graph.sync_ns, slow, healthy, alone=True)
+            new_ready[rows] = _heal(graph.ready_ns[rows], held_up[rows], healthy, rules)
+    new_sync = _heal(graph.sync_ns, slow, healthy, rules, alone=True)
     saved = np.nan_to_num(graph.ends(graph.ready_ns, graph.sync_ns) - graph.ends(new_ready, new_sync))
-    jitter = float(saved[healthy].mean()) if healthy.sum() >= MIN_HEALTHY else 0.0
+    jitter = float(saved[healthy].mean()) if healthy.sum() >= rules.trust.healthy_to_replay else 0.0
     return np.where(touched, saved - jitter, 0.0)
 
 
-def _heal(values: Float64, sick: Bool, healthy: Bool, *, alone: bool = False) -> Float64:
+def _heal(values: Float64, sick: Bool, healthy: Bool, rules: FaultRules, *, alone: bool = False) -> Float64:
     """What is usual in place of sick values: the others of the same step, or the same row in healthy steps.
 
     `alone`: rows do different work, so other rows are asked only where a row has no healthy steps. Rows that are ever
@@ -124,7 +119,7 @@ def _heal(values: Float64, sick: Bool, healthy: Bool, *, alone: bool = False) ->
     ever: Bool = np.asarray(sick.any(axis=1))[:, None]
     well = np.where(sick, np.nan, values)
     others = np.broadcast_to(known_median(np.where(ever, np.nan, values), axis=0)[None, :], values.shape)
-    enough = np.isfinite(well[:, healthy]).sum(axis=1) >= MIN_HEALTHY
+    enough = np.isfinite(well[:, healthy]).sum(axis=1) >= rules.trust.healthy_to_replay
     own = (
         np.where(enough, known_median(well[:, healthy], axis=1), np.nan)
         if healthy.any()
@@ -147,7 +142,7 @@ def priced(findings: Sequence[Finding], costs: Iterable[tuple[int, float]]) -> l
     ]
 
 
-def lost_in_job(evidence: JobEvidence, findings: Sequence[Finding]) -> dict[int, float]:
+def lost_in_job(evidence: JobEvidence, findings: Sequence[Finding], rules: FaultRules = RULES) -> dict[int, float]:
     """GPU-seconds that one job lost, by number of the finding, of those findings that can be played again."""
     concerned = [
         (index, finding)
@@ -156,14 +151,16 @@ def lost_in_job(evidence: JobEvidence, findings: Sequence[Finding]) -> dict[int,
     ]
     if not concerned or not evidence.steps:
         return {}
-    graph = StepGraph.of(evidence)
-    paced = {i: lost for i, finding in concerned if (lost := _pace_lost_ns(evidence, finding)) is not None}
+    graph = StepGraph.of(evidence, rules)
+    paced = {i: lost for i, finding in concerned if (lost := _pace_lost_ns(evidence, finding, rules)) is not None}
     others = [(i, finding) for i, finding in concerned if i not in paced]
-    faults = {i: touched for i, finding in others if (touched := _touched(evidence, graph, finding)) is not None}
+    faults = {i: touched for i, finding in others if (touched := _touched(evidence, graph, finding, rules)) is not None}
     if not faults and not paced:
         return {}
-    alone = [saved_ns(graph, [fault], evidence.counted) * fault.steps for fault in faults.values()]
-    together = saved_ns(graph, list(faults.values()), evidence.counted) if len(faults) > 1 else sum(alone, np.zeros(1))
+    alone = [saved_ns(graph, [fault], evidence.counted, rules) * fault.steps for fault in faults.values()]
+    together = (
+        saved_ns(graph, list(faults.values()), evidence.counted, rules) if len(faults) > 1 else sum(alone, np.zeros(1))
+    )
     touching = np.stack([*(fault.steps for fault in faults.values()), *(lost != 0.0 for lost in paced.values())])
     together = np.maximum(together, np.max([*paced.values(), np.zeros(evidence.steps)], axis=0))
     unseen = np.isnan(graph.ends(graph.ready_ns, graph.sync_ns)) & touching.any(axis=0)
@@ -180,7 +177,7 @@ def lost_in_job(evidence: JobEvidence, findings: Sequence[Finding]) -> dict[int,
     }
 
 
-def _pace_lost_ns(evidence: JobEvidence, finding: Finding) -> Float64 | None:
+def _pace_lost_ns(evidence: JobEvidence, finding: Finding, rules: FaultRules) -> Float64 | None:
     """Per step, what it and the pause before it take beyond the mean of the job's other ones, while a fault lasts; None
     where the fault is of another sort, or there is nothing to compare with."""
     if KIND_FACTS[finding.kind].replay is not Replay.PACE:
@@ -190,7 +187,7 @@ def _pace_lost_ns(evidence: JobEvidence, finding: Finding) -> Float64 | None:
     taken = np.append(float(steps.duration_ns[0]), np.diff(steps.end_ns).astype(np.float64))
     hit = ~steps.setup & (steps.end_ns > finding.start_ns) & (steps.end_ns - taken < until)
     usual = evidence.counted & ~hit
-    if usual.sum() < MIN_HEALTHY:
+    if usual.sum() < rules.trust.healthy_to_replay:
         return None
     return np.where(hit, taken - float(taken[usual].mean()), 0.0)
 
@@ -203,7 +200,7 @@ def _shared(alone: Float64, together: Float64, touching: Bool) -> Float64:
     return np.asarray(alone * scale + rest * touching)
 
 
-def _touched(evidence: JobEvidence, graph: StepGraph, finding: Finding) -> Touched | None:
+def _touched(evidence: JobEvidence, graph: StepGraph, finding: Finding, rules: FaultRules) -> Touched | None:
     steps = evidence.timeline.steps
     until = finding.end_ns if finding.end_ns is not None else np.iinfo(np.int64).max
     touched = evidence.counted & (steps.end_ns > finding.start_ns) & (steps.start_ns < until)
@@ -222,7 +219,7 @@ def _touched(evidence: JobEvidence, graph: StepGraph, finding: Finding) -> Touch
     own |= {row for group in groups for row in _rows(evidence, evidence.layout.groups[group].members)}
     own |= _on_their_servers(evidence, own)
     held_up = _held_up(evidence, own)
-    held_up |= _blocked(evidence, graph, held_up, touched)
+    held_up |= _blocked(evidence, graph, held_up, touched, rules)
     return Touched(touched, frozenset(held_up), frozenset(_numbers(evidence, groups)))
 
 
@@ -250,19 +247,19 @@ def _held_up(evidence: JobEvidence, own: set[int]) -> set[int]:
     return own.union(*(unit for unit in units if unit & own))
 
 
-def _blocked(evidence: JobEvidence, graph: StepGraph, held_up: set[int], touched: Bool) -> set[int]:
+def _blocked(evidence: JobEvidence, graph: StepGraph, held_up: set[int], touched: Bool, rules: FaultRules) -> set[int]:
     """Members of the same groups that are late too: a message cannot leave before its receiver is there.
 
     Late is a member against its own healthy steps, where there are any, else against its group.
     """
     healthy = evidence.counted & ~touched
     late = known_median(evidence.lateness_ns[:, touched], axis=1)
-    if healthy.sum() >= MIN_HEALTHY:
+    if healthy.sum() >= rules.trust.healthy_to_replay:
         late = known_median(graph.ready_ns[:, touched], axis=1) - known_median(graph.ready_ns[:, healthy], axis=1)
     blocked: set[int] = set()
     for group in graph.groups:
         latest = max((late[row] for row in group if row in held_up), default=0.0)
-        blocked |= {row for row in group if latest > 0.0 and late[row] > BLOCKED * latest}
+        blocked |= {row for row in group if latest > 0.0 and late[row] > rules.trust.blocked * latest}
     return blocked
 
 

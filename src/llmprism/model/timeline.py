@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,11 @@ from numpy.typing import NDArray
 from llmprism.model.facts import JobFacts
 from llmprism.model.flows import Int32, Int64
 
-__all__ = ["EventKind", "Events", "Steps", "Timeline"]
+__all__ = ["SETUP_FACTOR", "EventKind", "Events", "Steps", "Timeline"]
+
+SETUP_FACTOR: Final = 2.0
+"""Usual durations of a step. One that takes more, at the beginning of a job or after it was away, sets up: it compiles,
+allocates and connects, and takes 3-20 times as long in real runs. The rules of the stages start from it."""
 
 
 class EventKind(IntEnum):

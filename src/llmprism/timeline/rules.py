@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from llmprism.model.timeline import SETUP_FACTOR
+
 __all__ = ["RULES", "TimelineRules"]
 
 
@@ -17,7 +19,7 @@ class TimelineRules:
     """Passed to every function of the package that decides anything."""
 
     # Steps
-    setup_factor: float = 2.0
+    setup_factor: float = SETUP_FACTOR
     """Median durations of a step. The first step counts as set-up when it takes more: it compiles, allocates and
     connects, and takes 3-20 times as long in real runs. Tried 1 to 4 on 17 captures: 1.6 marks
     a first step more in 3 of them, 2.5 one less in 1, 4 in 6."""

@@ -1,9 +1,12 @@
 """Rates of pairs, from fine and from coarse time stamps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from llmprism.diagnose.rates import pair_rates, stamp_resolution_ns
+from llmprism.diagnose.rules import RULES
 from llmprism.model import Steps
 from unit.builders import EPOCH, MS, US, Flow, transfer_table
 
@@ -38,12 +41,12 @@ def test_the_unit_of_the_clock_is_read_from_the_durations():
     assert stamp_resolution_ns(transfer_table(messages("ab", 20, per_step=1, unit=MS))) == 1, "too few to tell"
 
 
-def test_the_unit_is_what_divides_all_times_not_only_the_first(monkeypatch):
-    monkeypatch.setattr("llmprism.diagnose.rates.FEW_TRANSFERS", 10)
+def test_the_unit_is_what_divides_all_times_not_only_the_first():
+    few = replace(RULES, evidence=replace(RULES.evidence, few_transfers=10))
     coarse, fine = messages("ab", 20, unit=MS), messages("cd", 20.001, unit=1, seed=1)
-    assert stamp_resolution_ns(transfer_table(coarse)) % MS == 0
-    assert stamp_resolution_ns(transfer_table(coarse + fine)) < 10 * US
-    assert stamp_resolution_ns(transfer_table(fine + coarse)) < 10 * US
+    assert stamp_resolution_ns(transfer_table(coarse), few) % MS == 0
+    assert stamp_resolution_ns(transfer_table(coarse + fine), few) < 10 * US
+    assert stamp_resolution_ns(transfer_table(fine + coarse), few) < 10 * US
 
 
 @pytest.mark.parametrize("unit", [1, MS])

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from llmprism.diagnose.slow_storage import MIN_TRANSFERS, find_slow_storage
+from llmprism.diagnose.rules import RULES
+from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.model import FindingKind, Where, WhereType
 from unit.builders import EPOCH, MS, SECOND, Flow, transfer_table
 
 SIZE = 50_000_000
+MIN_TRANSFERS = RULES.storage.requests
 
 
 def reads(rates, server="s", member="a", size=SIZE, every_ns=SECOND, writes=False):

@@ -1,0 +1,35 @@
+"""Every constant by which faults are found, one class for each idea, in one place.
+
+What names a format or a unit, and texts, stand where they are used; what decides by its size stands here. The rules are
+handed in where evidence is gathered and faults are looked for, and on to every function that decides anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from llmprism.diagnose.rules.endings import EndingRules
+from llmprism.diagnose.rules.evidence import EvidenceRules
+from llmprism.diagnose.rules.members import MemberRules
+from llmprism.diagnose.rules.places import PlaceRules
+from llmprism.diagnose.rules.storage import StorageRules
+from llmprism.diagnose.rules.trust import TrustRules
+
+__all__ = ["RULES", "FaultRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRules:
+    """Passed to every function of the package that decides anything."""
+
+    evidence: EvidenceRules = field(default_factory=EvidenceRules)
+    places: PlaceRules = field(default_factory=PlaceRules)
+    members: MemberRules = field(default_factory=MemberRules)
+    endings: EndingRules = field(default_factory=EndingRules)
+    storage: StorageRules = field(default_factory=StorageRules)
+    trust: TrustRules = field(default_factory=TrustRules)
+
+
+RULES: Final = FaultRules()
+"""The rules as they are shipped."""

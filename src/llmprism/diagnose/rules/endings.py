@@ -1,0 +1,214 @@
+"""How a job stops, stands still or starts again: every constant of that.
+
+Each field says its unit and where the value comes from, and what changed when it was tried otherwise
+(`benchmarks/fault_rules.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["EndingRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class EndingRules:
+    """Silences, signs of life, and who was due first."""
+
+    # Silences and who was due
+    quiet_factor: float = 2.0
+    """A silence is unusual when it is this many times the usual one at that point of the step,"""
+
+    quiet_share: float = 0.1
+    """and takes this share of a step at least: below it, it is jitter."""
+
+    varying_quiet_steps: float = 2.0
+    """The same, in steps, for a job whose bytes per step vary: its place in the step is not known."""
+
+    overdue_steps: float = 0.5
+    """A member that is overdue by so much while others go on has stopped, although the job has not been silent."""
+
+    together_steps: float = 4.0
+    """Silence, in steps, after which a job has stopped in which nobody was missing before the others."""
+
+    recent_steps: float = 4.0
+    """Steps that tell, at first sight, how long a member may be silent,"""
+
+    grew: float = 1.2
+    """and so many times the longest of that is not unusual."""
+
+    resting: float = 0.4
+    """Share of the longest silence of a step that the usual silence at a point must reach for the job to rest there."""
+
+    surely_resting: float = 0.8
+    """The same where the clock of the job sees no end of a step there,"""
+
+    at_step_end: float = 0.03
+    """within this share of a step."""
+
+    long_missing: float = 0.4
+    """Steps that a member must have been overdue before the last message for the talk of all to be no goodbye."""
+
+    talk_on: float = 2.5
+    """Times as long as the talk of living ranks: the processes of a job that has ended are gone by then."""
+
+    stretches: int = 8
+    """Stretches of time before that are looked at to know whether members are heard all the time,"""
+
+    always: float = 0.8
+    """and share of members and stretches that must be."""
+
+    starved: float = 0.008
+    """Share of a step's bytes that a member must lack to wait for somebody,"""
+
+    in_flow: float = 0.002
+    """Steps that a member pauses at most where it stops in the middle of a message,"""
+
+    not_begun: float = 0.05
+    """that it pauses at least before it begins something new,"""
+
+    same_time: float = 0.015
+    """and by which two due times must differ, or by twice the spread of the pauses before them, to be told apart,"""
+
+    most_unsure: float = 0.1
+    """up to this many steps."""
+
+    few_suspects: float = 0.75
+    """Share of the members that may be to blame up to which one can stand out."""
+
+    lockstep: float = 0.01
+    """Share of a step by which a member may be overdue through jitter alone when the last message was sent,"""
+
+    sure_spreads: float = 3.0
+    """and so many spreads of its pause."""
+
+    heard_ns: int = 1_000_000
+    """A message a millisecond after the last of the training is a sign of life."""
+
+    heard_members: float = 0.5
+    """Share of the members that must be heard again for the silence of the others to tell."""
+
+    addressed_share: float = 0.02
+    """Share of a step for which a member must be written to after its own message was due: else it may be dead."""
+
+    addressed_ns: int = 10_000_000
+    """And at least 10 ms: what is on its way when a rank dies arrives, or is refused, within that."""
+
+    still_written_to: float = 0.5
+    """Share of the time that others talk on for which they must write to a member that is not heard: else it is
+    dead."""
+
+    without_share: float = 0.3
+    """Share of a step for which others must go on after a member was due to show that nobody has noticed,"""
+
+    without_ns: int = 200_000_000
+    """and at least 200 ms: a crash stops the others within that."""
+
+    # Signs of life
+    beats_apart_ns: int = 50_000_000
+    """Control messages of a pair closer than this are one heartbeat: a question and its answer."""
+
+    least_beats: int = 5
+    """Heartbeats of a pair from which its rhythm is known."""
+
+    regular_beats: float = 0.2
+    """Relative spread of the times between heartbeats of one pair up to which they are regular."""
+
+    slow_beats_ns: int = 300_000_000
+    """Time between heartbeats at least: what comes faster belongs to micro-batches and layers; watchdogs ask once a
+    second or more slowly."""
+
+    unlike_steps: float = 0.2
+    """Relative distance from the duration of a step, below which the messages belong to the steps."""
+
+    beating_members: float = 0.25
+    """Share of the members that must send regular heartbeats."""
+
+    alive_steps: float = 3.0
+    """Control messages this many steps after the last training message: the ranks live,"""
+
+    alive_ns: int = 2_000_000_000
+    """and at least two seconds: a crash takes the other ranks down within that."""
+
+    missed_beats: float = 2.0
+    """Heartbeats that must be missing in a row before they have stopped."""
+
+    # The state of members when they stopped
+    steps_back: int = 8
+    """Steps before that tell what is usual."""
+
+    short_of: float = 0.01
+    """Share of a step's bytes that may be missing at the same point of another step: norms, metrics, lost records."""
+
+    beyond: float = 0.002
+    """Share of a step's bytes that may have been sent beyond it: more is the begin of something new."""
+
+    state_spreads: float = 2.0
+    """Spreads of the bytes per step by which the same point may be off, for every step back."""
+
+    missing: float = 0.02
+    """Share of a step's bytes that a record which a collector lost takes with it, at least,"""
+
+    lossy: float = 0.02
+    """and share of the steps of all members that lack one from which the collector loses records."""
+
+    rested: float = 0.05
+    """for so many steps, may have lost a few records: it is given the longest."""
+
+    exact: float = 0.01
+    """Relative spread of a member's bytes per step up to which bytes tell its place in the step; experts vary by
+    more."""
+
+    # Away and back
+    connects: float = 3.0
+    """Times as many small messages when a job begins to train again as at other times of the same length,"""
+
+    silent: float = 0.05
+    """and share of the usual ones that may be left while its ranks are gone."""
+
+    away_steps: float = 5.0
+    """Silence inside the window, in steps, after which a job has been away."""
+
+    gone: float = 0.5
+    """Share of the time that a job was away after which control messages may be those of its start."""
+
+    away_ns: int = 3_000_000_000
+    """And at least three seconds: pauses for evaluation and checkpoints are as long."""
+
+    heard: float = 0.8
+    """Share of the members, and of the quarters of a silence, in which living ranks are heard."""
+
+    short_away_ns: int = 1_000_000_000
+    """A shorter silence, of a step and a second at least, is a restart where the members connect again."""
+
+    # Standing still
+    still_steps: float = 2.0
+    """Silence, in normal steps, that is a stall."""
+
+    same_point: float = 0.02
+    """Share of a step's bytes within which two points of it are the same."""
+
+    begun: float = 0.02
+    """Share of the step's bytes that lies before and after the silence: else it is a pause between steps."""
+
+    # Hangs and crashes
+    settled_steps: int = 6
+    """Steps from which it is known what is usual for a job: the set-up step, and a few that vary."""
+
+    few_steps: int = 4
+    """The same for a job that was there when the window began, so that its set-up is over."""
+
+    hang_steps: float = 4.0
+    """Steps without a message after which a job whose ranks live hangs between two steps,"""
+
+    hang_ns: int = 20_000_000_000
+    """and 20 s at least: shorter pauses for an evaluation or a checkpoint are usual,"""
+
+    hang_growth: float = 3.0
+    """and so many times the longest time from one step to the next before."""
+
+    break_ns: int = 5_000_000_000
+    """Silence of all control messages after which it is another job that talks: heartbeats come once a second or so."""
+
+    clear_lead: float = 0.02
+    """Share of a step by which the culprit must have been due before anybody else to be named with confidence."""

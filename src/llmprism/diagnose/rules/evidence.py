@@ -1,0 +1,73 @@
+"""What is measured of a job before anybody is accused: every constant of that.
+
+Each field says its unit and where the value comes from, and what changed when it was tried otherwise
+(`benchmarks/fault_rules.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmprism.model.timeline import SETUP_FACTOR
+
+__all__ = ["EvidenceRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceRules:
+    """Lateness, rates, and steps that the clock left out."""
+
+    # Curves of bytes
+    curve_messages: int = 2
+    """Messages without which a member has no curve."""
+
+    # Lateness
+    message_share: float = 0.005
+    """Of a pair's bytes per step: smaller messages are norms or metrics, not gradients."""
+
+    setup_factor: float = SETUP_FACTOR
+    """Usual durations of a step. The first one after a job was away (`endings.away_steps`) sets up again if it takes
+    more; real ones take 3-20 times as long."""
+
+    tie_break: float = 0.2
+    """Weight of the first message to a member against the first one from it."""
+
+    # Rates
+    quantum_bytes: int = 131_072
+    """Two of the bursts (64 KB) in which network cards cut what they are given and throttles let it pass: less does not
+    show how fast a link is. More would hold a wait: rings hand data on in pieces from 180 KB (gloo) to 4 MB (NCCL), and
+    behind a slow hop every piece waits for the next."""
+
+    quantum_share: float = 0.5
+    """Of a pair's bytes per step, or of its usual transfer, where these are small: a quantum must fit into one
+    message."""
+
+    timed_share: float = 0.75
+    """Of the quantum that half of a pair's usual message must reach for its rate to tell that nothing is slow."""
+
+    typical_byte: float = 0.5
+    """Quantile of a step's bytes whose rate counts: above it lie bursts, below it quanta that held a wait. By bytes,
+    not by transfers: a throttled line lets many small ones pass at once, and the few large ones take all of the
+    time."""
+
+    timed_units: float = 4.0
+    """Units of the collector's clock that a quantum must take to be timed: two roundings then cost a quarter each."""
+
+    summed_units: float = 3.0
+    """Units that the transfers of a step must usually take together for their sum to mean something."""
+
+    durations: int = 50
+    """Transfers of one record each from which the unit of the collector's clock is read."""
+
+    few_transfers: int = 4_096
+    """Transfers whose times are looked at first: a collector that counts nanoseconds shows within the first dozens."""
+
+    # Steps that the clock left out
+    hole_steps: float = 0.5
+    """Time between two steps, in steps, from which there may be more between them."""
+
+    hole_bytes: float = 0.5
+    """Of a step's bytes that must flow in a hole."""
+
+    hole_silence: float = 0.5
+    """Share of a hole that one silence may take: a job that pauses, or was away, makes no steps."""

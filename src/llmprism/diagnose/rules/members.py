@@ -1,0 +1,132 @@
+"""Late members, slow stages and uneven ones: every constant by which they are found.
+
+Each field says its unit and where the value comes from, and what changed when it was tried otherwise
+(`benchmarks/fault_rules.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["MemberRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRules:
+    """Who works longer than those that do the same."""
+
+    # Holding others up
+    held_points: int = 32
+    """Points of a step's bytes at which a member is looked at: more than the exchanges of a step that matter."""
+
+    held_quantile: float = 0.9
+    """Quantile of the points of a step that counts: a slow GPU holds in its computations, not in all that it sends."""
+
+    # Uneven stages
+    imbalance_ratio: float = 1.4
+    """A stage's computation against the median of the others."""
+
+    last_stage_passes: float = 3.0
+    """Forward and backward pass of the last stage, in forward passes."""
+
+    recomputed_share: float = 0.75
+    """Share of the last stage's excess that counts: where activations are recomputed it takes four forward passes."""
+
+    stage_agreement: float = 0.8
+    """Share of pipelines and steps in which the stage must be the longest by that much."""
+
+    imbalance_cells: int = 16
+    """Pipelines times steps before anything is said."""
+
+    imbalance_pipelines: int = 32
+    """Pipelines looked at: all of them are split alike."""
+
+    # Late members
+    late: float = 0.15
+    """Lateness, in normal steps, from which a member counts as late; healthy members reach 0.1 in one step of ten."""
+
+    always_late: float = 0.08
+    """The same for a member of a job whose steps are longer then, or that is late in nearly all steps,"""
+
+    nearly_all: float = 0.9
+    """in this share of them,"""
+
+    many_steps: int = 10
+    """of so many at least."""
+
+    spreads: float = 5.0
+    """Lateness must also exceed this many robust spreads of the whole job's lateness."""
+
+    late_steps: int = 3
+    """Late steps before a GPU is called slow,"""
+
+    long_step: float = 2.0
+    """or two that each take so many times as long as usual."""
+
+    late_ns: int = 4_000_000_000
+    """And for so long: shorter bouts are data loading, garbage collection or a neighbour on the host."""
+
+    slowdown: float = 1.1
+    """Steps with the late member must take at least this many times the job's other steps, where there are others."""
+
+    consistent: float = 0.75
+    """Share of the steps of a run in which the member is late."""
+
+    consistent_work: float = 0.85
+    """The same for the work of one micro-batch, which varies more than that of a step."""
+
+    excess: float = 0.25
+    """Work of a pipeline stage beyond the same stage of other replicas, from which its GPU is slow; jitter stays below
+    0.1 in the median."""
+
+    most_excess: float = 5.0
+    """And up to which it is: no GPU is six times slower than its replicas, but a stage that is mistaken for another
+    is."""
+
+    often: float = 0.5
+    """Share of the steps in which that is asked of a member's lateness, too: a stall may be longer."""
+
+    traced: float = 0.12
+    """The same where somebody of the pipeline is known to be late: the one that most exceeds its peers, by so much at
+    least, is the one that the others waited for."""
+
+    behind: float = 0.005
+    """Falling behind between exchanges, in normal steps: half a percent, several times per step."""
+
+    held: float = 0.03
+    """Holding the others up at the worst points of a step, in normal steps; healthy members stay below 0.01."""
+
+    few_slow: int = 4
+    """Slower steps of a job, anywhere in the window, from which those that come and go tell something,"""
+
+    by_chance: float = 0.05
+    """and share of the other steps in which a member may work as long."""
+
+    alone: float = 0.6
+    """Share of the time that one member holds which no other may reach."""
+
+    stall_steps: float = 4.0
+    """A single step's lateness, in normal steps, that is a stall."""
+
+    stall_ns: int = 1_000_000_000
+    """And at least a second: shorter stand-stills are the operating system's."""
+
+    # Stages that are slow for a while
+    stage_longer: float = 0.3
+    """Work beyond a member's usual, in shares of it, from which it works longer,"""
+
+    stage_others: float = 0.2
+    """and of the others that may."""
+
+    # Many late at once
+    as_late: float = 0.8
+    """Share of a member's lateness from which another one is as late."""
+
+    many_late: float = 0.2
+    """Share of a job's members that are as late: then all stood still, and the groups' medians fell among the late
+    ones."""
+
+    # Progress within a step
+    progress_parts: int = 64
+    """Equal parts of a member's bytes per step at which its progress is looked at: more than the exchanges of a
+    step."""

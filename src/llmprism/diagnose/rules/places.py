@@ -1,0 +1,155 @@
+"""Slow NICs, links, switches and groups: every constant by which they are found.
+
+Each field says its unit and where the value comes from, and what changed when it was tried otherwise
+(`benchmarks/fault_rules.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["PlaceRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceRules:
+    """Sick cells, and the places that explain them."""
+
+    # Paths
+    path_share: float = 0.1
+    """Share of a pair's bytes from which a path is one of its own."""
+
+    # Sick cells
+    drop: float = 0.5
+    """Natural logarithm of the drop of the local rate that makes a cell sick: below 61 % of the expected rate."""
+
+    spreads: float = 4.0
+    """The drop must also exceed this many robust spreads of the rates of the same kind."""
+
+    peers: int = 3
+    """Pairs of one sort from which one that was always slower than the others shows,"""
+
+    peers_spread: float = 0.3
+    """if the logarithms of their rates spread by no more than this."""
+
+    sick_steps: int = 2
+    """Sick steps in a row before a place is accused."""
+
+    in_a_row: int = 3
+    """Sick cells in a row of a pair whose messages are too small to show that nothing is slow."""
+
+    single_cells: float = 0.05
+    """Share of the cells of such pairs that may be sick alone: one in twenty makes three in a row one in eight
+    thousand."""
+
+    sick_cells: int = 6
+    """Sick cells of a place before it is accused: three pairs for two steps, or one pair in a step that takes six times
+    as long as usual."""
+
+    most_weight: float = 8.0
+    """Cells that one cell of a long step counts for at most."""
+
+    timed_bytes: int = 500_000
+    """Smaller transfers do not tell how a link shares its rate: latency counts more."""
+
+    likely_share: float = 0.3
+    """Share of the cells of a link, or of one of its directions, that are sick from which it may be the reason, in the
+    steps in which any of them is."""
+
+    most_links: int = 16
+    """Links of one job looked at: where more are slow, it is a switch."""
+
+    # From places to findings
+    cover: float = 0.02
+    """A further place must explain at least this share of all sick cells: several faults of different size may
+    coincide."""
+
+    shared_spread: float = 0.3
+    """Spread of the rates (logarithm of the ninth decile over the first) from which a link serves now one, now another:
+    a healthy or throttled link keeps it below 0.15."""
+
+    shared_growth: float = 2.0
+    """And this many times the spread of the same transfers when they are not slow."""
+
+    other_way: float = 0.1
+    """Share of sick cells below which the other direction of a link is healthy."""
+
+    line_share: float = 0.8
+    """Share of one pair's usual rate that all users of a shared link reach together at least."""
+
+    same_time_cover: float = 0.1
+    """The same for one that comes and goes with a larger one: a few pairs left over have a path that the records
+    hide."""
+
+    bouts_apart: float = 1.0
+    """Times as long as two bouts together that must lie between them for them to be two findings and not one that comes
+    and goes."""
+
+    loss: float = 0.05
+    """Share of the speed that the jobs concerned must lose: what slows nobody is not worth a night call."""
+
+    slow_ns: int = 1_000_000_000
+    """How long a place must be slow: a shorter dip is gone before anybody looks."""
+
+    lead: float = 5.0
+    """Logarithm of the odds by which a place leads its rival that leaves a fifth of the doubt."""
+
+    broken_steps: int = 8
+    """Unless it is plain that the place is broken: for so many steps,"""
+
+    broken_long_steps: int = 4
+    """or for half as many of a job with long steps,"""
+
+    broken_ns: int = 15_000_000_000
+    """if these take 15 s together,"""
+
+    broken_share: float = 0.9
+    """nearly all transfers through it"""
+
+    broken_drop: float = 0.4
+    """reach no more than this share of the usual rate."""
+
+    most_places: int = 64
+    """Places looked at, the most explaining first."""
+
+    # What explains the cells
+    sick_while: float = 0.7
+    """Share of the cells through a sick place that are sick: a throttled line passes what it saved while idle."""
+
+    sick_by_chance: float = 0.02
+    """Share of cells that are sick by chance, at least; jobs with more have a higher one."""
+
+    sure: float = 3.0
+    """Logarithm of the odds by which a place must beat chance, after all places and steps that were tried."""
+
+    price: float = 4.0
+    """Logarithm of the odds against a place's falling sick, or well, between two steps."""
+
+    waits: float = 0.8
+    """Share of the rate of a sick hop below which another hop of its ring is not merely paced by it."""
+
+    same_score: float = 1e-6
+    """Difference of scores below which two places explain the same."""
+
+    # What speaks against each sort of place before anything is seen
+    nic_cost: float = 0.0
+    """Log odds. Cards and cables fail more often than switches, and a group has nothing in common but its name."""
+
+    link_cost: float = 1.0
+    """Log odds against a cable."""
+
+    switch_cost: float = 2.0
+    """Log odds against a switch."""
+
+    group_cost: float = 4.0
+    """Log odds against a group."""
+
+    one_way_cost: float = 1.0
+    """Log odds, in addition, against one direction of a cable alone."""
+
+    sends_cost: float = 1.0
+    """Log odds, in addition, against a card that only sends slowly. One that receives slowly looks the same where there
+    is one peer only;"""
+
+    receives_cost: float = 1.2
+    """log odds, in addition, against that: senders are throttled more often."""
