@@ -22,11 +22,12 @@ import numpy as np
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
-from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place
+from llmprism.diagnose.passes import ONE_WAY, Place
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import LinkUse, SlowCells, judge_transfers
+from llmprism.diagnose.slow_place_words import both_ways, odds_evidence, summary_of
 from llmprism.diagnose.tally import Suspect, Tally
-from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.runs import runs_of
 
 __all__ = ["find_slow_places", "find_slow_transfers"]
@@ -80,24 +81,6 @@ def _same_time(finding: Finding, earlier: Sequence[Finding], step_ns: float, *, 
     )
 
 
-def _both_ways(place: Place) -> Place:
-    """The link or NIC of a place that is one direction of it; other places as they are."""
-    where, name = place
-    if where is WhereType.LINK and name[-1] == ONE_WAY:
-        return where, (min(name[:2]), max(name[:2]))
-    if where is WhereType.NIC and not isinstance(name, str):
-        return where, name[0]
-    return place
-
-
-def _direction(place: Place) -> str:
-    """How a one-way fault of a NIC is put in words."""
-    name = place[1]
-    if place[0] is not WhereType.NIC or isinstance(name, str):
-        return "moves"
-    return {OUT_OF: "sends", INTO: "receives"}[name[-1]]
-
-
 def _one_per_lanes(findings: list[Finding]) -> list[Finding]:
     """Groups of one job that are slow at the same time are the lanes of one tensor-parallel group: one finding."""
     kept: list[Finding] = []
@@ -135,6 +118,7 @@ class _Case:
     severity: float = 0.0
     pairs: int = 0
     cables: dict[str, int] = field(default_factory=dict)
+    inside: dict[str, int] = field(default_factory=dict)
     open_end: bool = False
     plain: bool = False
     trust: float = 1.0
@@ -170,8 +154,13 @@ class _Case:
         self.rates.append(cell.rate[through][cell.sick[through] & affected[None, :]])
         self.expected.append(cell.expected[through])
         self.pairs += int(through.sum())
-        if _both_ways(self.place) in cell.links:
-            self.links.append(cell.links[_both_ways(self.place)])
+        if both_ways(self.place) in cell.links:
+            self.links.append(cell.links[both_ways(self.place)])
+        where, name = both_ways(self.place)
+        for switch in name if where is WhereType.LINK else ():
+            within = cell.through((WhereType.SWITCH, switch)) & ~cell.through((where, name))
+            healthy = (cell.known & ~cell.sick)[within][:, affected]
+            self.inside[switch] = self.inside.get(switch, 0) + int(healthy.sum())
 
 
 def _accuse(
@@ -237,25 +226,12 @@ _KIND = {
 }
 
 
-def _shown(where: WhereType, names: tuple[str, ...]) -> str:
-    if where is WhereType.LINK:
-        return " - ".join(names)
-    return f"of {len(names)} members from {names[0]} on"
-
-
-_ACTION = {
-    WhereType.NIC: "check its cable, port counters and PCIe link; move the rank off this server",
-    WhereType.LINK: "check the cable and the error counters at both ends; drain the link",
-    WhereType.SWITCH: "check its error and pause counters; drain it",
-    WhereType.GROUP: "look for what its members have in common that others have not: a rail, a firmware, a quota",
-}
-
-
 def _finding(case: _Case) -> Finding:
-    where, name = _both_ways(case.place)
+    where, name = both_ways(case.place)
     rate, usual = float(np.median(np.concatenate(case.rates))), float(np.nanmedian(np.concatenate(case.expected)))
     shared = where is WhereType.LINK and _is_shared(case, usual)
-    where, name = _named(case, shared=shared)
+    (where, name), other = _named(case, shared=shared)
+    confidence = min(_confidence(case.suspect, case.rules), round(case.trust, 3))
     return Finding(
         kind=FindingKind.CONGESTION if shared else _KIND[where],
         job=case.jobs[0] if len(case.jobs) == 1 else None,
@@ -263,43 +239,52 @@ def _finding(case: _Case) -> Finding:
         start_ns=min(case.start),
         end_ns=None if case.open_end else max(case.end),
         severity=round(case.severity, 3),
-        confidence=min(_confidence(case.suspect, case.rules), round(case.trust, 3)),
+        confidence=confidence,
         lost_gpu_seconds=round(case.lost, 3),
-        summary=_summary(case, rate, usual, shared=shared),
+        summary=summary_of(case.place, (where, name), rate, usual, case.jobs, case.links if shared else ()),
         evidence=(
-            Evidence("median rate of one megabyte through this place, Gb/s", round(rate, 3), round(usual, 3)),
+            Evidence("median rate of 128 KB through this place, Gb/s", round(rate, 3), round(usual, 3)),
             Evidence("pairs of training traffic through this place", case.pairs),
-            _odds(case.suspect),
+            odds_evidence(case.suspect),
             *(_shares(case) if shared else ()),
         ),
+        alternatives=_alternatives(case, (where, name), other, confidence),
     )
 
 
-def _named(case: _Case, *, shared: bool) -> Place:
-    """The place as it is named: a switch with one cable to all others is as sick, seen from them, as that cable."""
-    where, name = _both_ways(case.place)
+def _alternatives(case: _Case, named: Place, other: Place | None, confidence: float) -> tuple[Alternative, ...]:
+    """The place by its other name, and the rival with the doubt that is left for it."""
+    found, suspect = [], case.suspect
+    if other is not None:
+        found.append(Alternative(_KIND[other[0]], Where(*other), confidence, same_place=True))
+    if suspect.rival is not None and suspect.rival_score > 0.0:
+        rival = both_ways(suspect.rival)
+        if rival not in (named, other):
+            doubt = 1.0 - _confidence(suspect, case.rules)
+            found.append(Alternative(_KIND[rival[0]], Where(*rival), round(min(doubt, confidence), 3)))
+    return tuple(found)
+
+
+def _named(case: _Case, *, shared: bool) -> tuple[Place, Place | None]:
+    """The place as it is named, and by its other name where it has one.
+
+    A switch with one cable to all others is as sick, seen from them, as that cable. What stays inside the switch and
+    is healthy says that it is the cable; where nothing does, the switch is named, which has the cable.
+    """
+    link = both_ways(case.place)
+    where, name = link
     if where is WhereType.LINK and not shared:
         only = [switch for switch in name if case.cables.get(switch) == 1]
         if len(only) == 1:
-            return WhereType.SWITCH, only[0]
-    return where, name
+            switch = (WhereType.SWITCH, only[0])
+            return (link, switch) if case.inside.get(only[0], 0) >= case.rules.places.healthy_inside else (switch, link)
+    return link, None
 
 
 def _confidence(suspect: Suspect, rules: FaultRules) -> float:
     """That it is this place and not its rival: as likely as not where both explain the same."""
     return round(
         min(rules.trust.most_sure, 1.0 - 0.5 * exp(-(suspect.score - suspect.rival_score) / rules.places.lead)), 3
-    )
-
-
-def _odds(suspect: Suspect) -> Evidence:
-    """How much better the place explains what is slow than the next best one does."""
-    rival = "no other place explains any of it"
-    if suspect.rival is not None:
-        where, name = _both_ways(suspect.rival)
-        rival = f"next best: {where.value} {name if isinstance(name, str) else _shown(where, name)}"
-    return Evidence(
-        f"logarithm of the odds that it is this place ({rival})", round(suspect.score, 1), round(suspect.rival_score, 1)
     )
 
 
@@ -320,20 +305,3 @@ def _shares(case: _Case) -> list[Evidence]:
         Evidence(f"share of the link's slow traffic that is {job}'s", round(use.bytes / total, 3))
         for job, use in zip(case.jobs, case.links, strict=False)
     ]
-
-
-def _summary(case: _Case, rate: float, usual: float, *, shared: bool) -> str:
-    where, name = _named(case, shared=shared)
-    cable = _both_ways(case.place)[1]
-    shown = name if isinstance(name, str) else _shown(where, name)
-    if where is WhereType.SWITCH and not isinstance(cable, str):
-        shown += f" (over its only cable, to {next(other for other in cable if other != name)})"
-    title = "NIC" if where is WhereType.NIC else where.value.capitalize()
-    waiting = "all of its peers wait" if where is WhereType.NIC else "the jobs through it wait"
-    action = _ACTION[where]
-    if shared:
-        most = case.jobs[int(np.argmax([use.bytes for use in case.links]))]
-        waiting = f"{len(case.jobs)} jobs ({', '.join(case.jobs)}) share it and slow each other down, {most} most"
-        action = "their connections hash onto the same uplink; move one job or spread its connections"
-    does = f"{_direction(case.place)} data at {rate:.1f} Gb/s where {usual:.1f} is usual"
-    return f"{title} {shown} {does}, and {waiting}: {action}."

@@ -3,7 +3,7 @@
 from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.congestion import CongestionTable
 from llmprism.model.facts import JobFacts, ModelSize, Synchronisation
-from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.fitness import Answer, ClockOffset, Fitness, Question, Verdict
 from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
 from llmprism.model.job import Job, JobState
@@ -14,6 +14,7 @@ from llmprism.model.timeline import EventKind, Events, Steps, Timeline
 from llmprism.model.topology import Nic, Server, Switch, Topology
 
 __all__ = [
+    "Alternative",
     "Answer",
     "ClockCandidate",
     "ClockOffset",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Evidence", "Finding", "FindingKind", "Where", "WhereType"]
+__all__ = ["Alternative", "Evidence", "Finding", "FindingKind", "Where", "WhereType"]
 
 
 class FindingKind(StrEnum):
@@ -51,8 +51,25 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another cause that the records would allow, and how likely it is.
+
+    `same_place`: it is another name of the place that the finding names, such as a switch and its only cable to the
+    others. No record can tell the two apart for certain, and whoever goes there looks at both.
+    """
+
+    kind: FindingKind
+    where: Where
+    confidence: float
+    same_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """`severity` is the share of the job's speed that is lost while it lasts (0..1); `end_ns` None: still going on."""
+    """`severity` is the share of the job's speed that is lost while it lasts (0..1); `end_ns` None: still going on.
+
+    `alternatives` are the next best explanations, the likeliest first.
+    """
 
     kind: FindingKind
     job: str | None
@@ -64,3 +81,4 @@ class Finding:
     lost_gpu_seconds: float
     summary: str
     evidence: tuple[Evidence, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()

@@ -5,9 +5,9 @@ in one, so that equal reports give equal bytes. The text is ASCII: a hostile nam
 break an encoder. Objects below the fourth level stand on one line each, which keeps the document readable and
 lets the fast encoder write the long lists.
 
-Fields beyond the contract: `confidence` and `alternatives` on layouts, `setup` on steps, `ring` on groups, `facts` on
-jobs, `notes` on jobs and on the report, `switches`, `watched_until_ns` on the window; with logs those of
-`verdict_json`.
+Fields beyond the contract: `confidence` and `alternatives` on layouts, `alternatives` on findings (next best causes;
+`same_place`: another name of the same place), `setup` on steps, `ring` on groups, `facts` on jobs, `notes` on jobs and
+on the report, `switches`, `watched_until_ns` on the window; with logs those of `verdict_json`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, Final
 
-from llmprism.model.finding import Finding
+from llmprism.model.finding import Finding, Where
 from llmprism.model.layout import JobLayout, Layout, PairKind
 from llmprism.model.report import JobReport, Report, SwitchLoad
 from llmprism.model.timeline import Steps
@@ -140,11 +140,10 @@ def _steps(steps: Steps) -> list[dict[str, Any]]:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    place = finding.where.id
     return {
         "kind": finding.kind.value,
         "job": finding.job,
-        "where": {"type": finding.where.type.value, "id": place if isinstance(place, str) else list(place)},
+        "where": _where(finding.where),
         "start_ns": finding.start_ns,
         "end_ns": finding.end_ns,
         "severity": _rounded(finding.severity, _CONFIDENCE_DECIMALS),
@@ -155,7 +154,20 @@ def _finding(finding: Finding) -> dict[str, Any]:
             {"what": item.what, "value": _significant(item.value), "expected": _significant(item.expected)}
             for item in finding.evidence
         ],
+        "alternatives": [
+            {
+                "kind": one.kind.value,
+                "where": _where(one.where),
+                "confidence": _rounded(one.confidence, _CONFIDENCE_DECIMALS),
+                "same_place": one.same_place,
+            }
+            for one in finding.alternatives
+        ],
     }
+
+
+def _where(where: Where) -> dict[str, Any]:
+    return {"type": where.type.value, "id": where.id if isinstance(where.id, str) else list(where.id)}
 
 
 def _switch(load: SwitchLoad) -> dict[str, Any]:

@@ -77,7 +77,8 @@ class JobFacts:
 class IssueFact:
     """A finding of a report or a fault of a truth. `end_ns` None: it does not end inside the window.
 
-    `equivalents` are other addresses that count as the place: no flow record can tell them from it.
+    `equivalents` are other addresses that count as the place: no flow record can tell them from it. `other_names` are
+    kinds and places of a finding's alternatives that are its own place by another name: a switch and its only cable.
     """
 
     kind: FindingKind
@@ -86,6 +87,7 @@ class IssueFact:
     start_ns: int
     end_ns: int | None
     equivalents: tuple[str, ...] = ()
+    other_names: tuple[tuple[FindingKind, Where], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,19 @@ def _issue(value: object, field: str) -> IssueFact:
         start_ns=as_int(issue.get("start_ns"), f"{field}.start_ns"),
         end_ns=as_optional_int(issue.get("end_ns"), f"{field}.end_ns"),
         equivalents=as_texts(issue.get("equivalents"), f"{field}.equivalents"),
+        other_names=_other_names(issue.get("alternatives"), f"{field}.alternatives"),
     )
+
+
+def _other_names(value: object, field: str) -> tuple[tuple[FindingKind, Where], ...]:
+    """Only a link and a switch can be two names of one place; other alternatives are rivals."""
+    names = []
+    for i, item in enumerate(as_list(value, field)):
+        one = as_object(item, f"{field}[{i}]")
+        where = _where(as_object(one.get("where"), f"{field}[{i}].where"), f"{field}[{i}].where")
+        if one.get("same_place") is True and where.type in (WhereType.LINK, WhereType.SWITCH):
+            names.append((issue_kind(one.get("kind"), f"{field}[{i}].kind"), where))
+    return tuple(names)
 
 
 def issue_kind(value: object, field: str) -> FindingKind:

@@ -7,7 +7,7 @@ A finding and a fault are *about the same time* when their intervals, widened by
 - of the right kind when one of those has its kind,
 - located when one of those names its place (an address is one place, whether called gpu or nic, and so are the
   `equivalents` of the truth; a link has the same two ends in either order; a group or stage has the same members; a
-  job is the matched job),
+  job is the matched job; a switch and its only cable to the others are one place where the finding says so),
 - exact when one finding has both the kind and the place.
 
 A finding is a false alarm when no fault about its time and job has both its kind and its place; a second finding on
@@ -72,7 +72,7 @@ def score_faults(
     for fault in faults:
         tolerance = time_tolerance_ns(job_of.get(fault.job or ""))
         about = [
-            (f, finding.kind == fault.kind, _same_place(finding.where, fault, true_id))
+            (f, *_agrees(finding, fault, true_id))
             for f, finding in enumerate(findings)
             if _same_job(finding, fault, true_id) and _same_time(finding, fault, tolerance)
         ]
@@ -107,11 +107,17 @@ def explained_findings(
         f
         for fault in faults
         for f, finding in enumerate(findings)
-        if finding.kind == fault.kind
+        if all(_agrees(finding, fault, true_id))
         and _same_job(finding, fault, true_id)
         and _same_time(finding, fault, time_tolerance_ns(job_of.get(fault.job or "")))
-        and _same_place(finding.where, fault, true_id)
     }
+
+
+def _agrees(finding: IssueFact, fault: IssueFact, true_id: dict[str, str]) -> tuple[bool, bool]:
+    """Whether the finding has the fault's kind, and its place, under one of its names."""
+    names = ((finding.kind, finding.where), *finding.other_names)
+    agree = [(kind == fault.kind, _same_place(where, fault, true_id)) for kind, where in names]
+    return max(agree, key=sum)
 
 
 def _same_job(finding: IssueFact, fault: IssueFact, true_id: dict[str, str]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from llmprism.errors import StoreError
-from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.service.runs import Candidate
 from llmprism.service.tracker import TrackerState
@@ -49,11 +49,10 @@ def encode_finding(finding: Finding) -> dict[str, Any]:
 
 
 def decode_finding(item: dict[str, Any]) -> Finding:
-    place = item["where"]["id"]
     return Finding(
         kind=FindingKind(item["kind"]),
         job=item["job"],
-        where=Where(WhereType(item["where"]["type"]), place if isinstance(place, str) else tuple(place)),
+        where=_where(item["where"]),
         start_ns=item["start_ns"],
         end_ns=item["end_ns"],
         severity=item["severity"],
@@ -61,7 +60,16 @@ def decode_finding(item: dict[str, Any]) -> Finding:
         lost_gpu_seconds=item["lost_gpu_seconds"],
         summary=item["summary"],
         evidence=tuple(Evidence(one["what"], one["value"], one["expected"]) for one in item["evidence"]),
+        alternatives=tuple(
+            Alternative(FindingKind(one["kind"]), _where(one["where"]), one["confidence"], one["same_place"])
+            for one in item.get("alternatives", ())
+        ),
     )
+
+
+def _where(item: dict[str, Any]) -> Where:
+    place = item["id"]
+    return Where(WhereType(item["type"]), place if isinstance(place, str) else tuple(place))
 
 
 def _run(item: dict[str, Any]) -> TrackedRun:

@@ -100,6 +100,42 @@ def test_pairs_over_one_cable_accuse_the_link():
     assert finding.where == Where(WhereType.LINK, ("leaf0", "spine1"))
 
 
+def uplink(inside):
+    """Three leaves with one cable each to a spine; what leaves leaf1 is slow. `inside`: with healthy pairs in leaf1."""
+    leaf = dict.fromkeys("abc", "leaf0") | dict.fromkeys("def", "leaf1") | dict.fromkeys("ghi", "leaf2")
+    crossing = ["ad", "be", "cf", "dg", "eh", "fi", "ga", "hb", "ic"]
+    pairs = crossing + (["de", "ef", "fd"] if inside else [])
+    paths = {p: (leaf[p[0]],) if leaf[p[0]] == leaf[p[1]] else (leaf[p[0]], "spine0", leaf[p[1]]) for p in pairs}
+    sick = [pair for pair in crossing if "leaf1" in paths[pair]]
+    job = evidence_of(pairs, rate=slow_pairs(sick), duration=during(8, 14, SLOW, STEP), paths=paths)
+    (finding,) = found(job)
+    return finding
+
+
+def test_the_only_cable_of_a_switch_whose_inside_is_healthy_is_the_link():
+    finding = uplink(inside=True)
+    assert (finding.kind, finding.where.id) == (FindingKind.SLOW_LINK, ("leaf1", "spine0"))
+    same = [one for one in finding.alternatives if one.same_place]
+    assert [(one.kind, one.where) for one in same] == [(FindingKind.SLOW_SWITCH, Where(WhereType.SWITCH, "leaf1"))]
+
+
+def test_a_switch_of_which_nothing_shows_the_inside_is_the_switch():
+    finding = uplink(inside=False)
+    assert (finding.kind, finding.where.id) == (FindingKind.SLOW_SWITCH, "leaf1")
+    same = [one for one in finding.alternatives if one.same_place]
+    assert [(one.kind, one.where.id) for one in same] == [(FindingKind.SLOW_LINK, ("leaf1", "spine0"))]
+
+
+def test_the_rival_of_a_tie_is_an_alternative_with_the_doubt_that_is_left():
+    """One hop of a ring of two: the sender's fault or the receiver's."""
+    rate = slow_pairs(["bc"])
+    (finding,) = found(evidence_of(ring_pairs("abcdef"), rate=rate, duration=during(8, 14, SLOW, STEP)))
+    (other,) = finding.alternatives
+    assert {finding.where.id, other.where.id} == {"b", "c"}
+    assert not other.same_place
+    assert other.confidence == pytest.approx(1.0 - finding.confidence, abs=0.01)
+
+
 def test_a_slow_group_without_known_paths_is_named_as_a_group():
     rings = ("abc", "def", "ghi", "jkl")
     pairs = [pair for ring in rings for pair in ring_pairs(ring)]

@@ -354,3 +354,29 @@ def test_a_capture_that_names_several_addresses_means_one_of_them() -> None:
     assert (fault.where.id, fault.equivalents) == ("a", ("b",))
     (fault,) = capture_with({"kind": "slow_group", "where": ["a", "b"]}).faults
     assert (fault.where.id, fault.equivalents) == (("a", "b"), ())
+
+
+def on_an_uplink(truth_kind: str, place: dict[str, Any], same_place: object) -> float | None:
+    document = truth_document()
+    document["faults"][0] |= {"kind": truth_kind, "where": place, "job": None}
+    finding = {
+        **document["faults"][0],
+        "kind": "slow_link",
+        "where": {"type": "link", "id": ["leaf1", "spine0"]},
+        "alternatives": [
+            {"kind": "slow_switch", "where": {"type": "switch", "id": "leaf1"}, "same_place": same_place},
+            {"kind": "slow_nic", "where": {"type": "nic", "id": "10.1.0.2"}, "same_place": True},
+        ],
+    }
+    return score_report({**EMPTY, "findings": [finding]}, parse_truth(document)).faults.exact.value
+
+
+def test_a_switch_and_its_only_cable_are_one_place_where_the_finding_says_so() -> None:
+    switch = {"type": "switch", "id": "leaf1"}
+    assert on_an_uplink("slow_switch", switch, same_place=True) == 1.0
+    assert on_an_uplink("slow_switch", switch, same_place=False) == 0.0
+    assert on_an_uplink("slow_switch", {"type": "switch", "id": "leaf2"}, same_place=True) == 0.0
+
+
+def test_no_other_alternative_counts() -> None:
+    assert on_an_uplink("slow_nic", {"type": "nic", "id": "10.1.0.2"}, same_place=True) == 0.0

@@ -77,6 +77,11 @@ class PlaceRules:
     line_share: float = 0.8
     """Share of one pair's usual rate that all users of a shared link reach together at least."""
 
+    healthy_inside: int = 3
+    """Healthy cells inside a switch, that do not pass its only cable to the others, from which the cable is named and
+    not the switch: three speak against the switch by 3.5 in the logarithm of the odds. Results are the same from 1 to
+    10."""
+
     same_time_cover: float = 0.1
     """The same for one that comes and goes with a larger one: a few pairs left over have a path that the records
     hide."""

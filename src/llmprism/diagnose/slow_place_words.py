@@ -1,0 +1,76 @@
+"""How a slow place is put in words: its name, what it does, what to check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place
+from llmprism.diagnose.slow_cells import LinkUse
+from llmprism.diagnose.tally import Suspect
+from llmprism.model.finding import Evidence, WhereType
+
+__all__ = ["both_ways", "odds_evidence", "summary_of"]
+
+_ACTION = {
+    WhereType.NIC: "check its cable, port counters and PCIe link; move the rank off this server",
+    WhereType.LINK: "check the cable and the error counters at both ends; drain the link",
+    WhereType.SWITCH: "check its error and pause counters; drain it",
+    WhereType.GROUP: "look for what its members have in common that others have not: a rail, a firmware, a quota",
+}
+
+
+def both_ways(place: Place) -> Place:
+    """The link or NIC of a place that is one direction of it; other places as they are."""
+    where, name = place
+    if where is WhereType.LINK and name[-1] == ONE_WAY:
+        return where, (min(name[:2]), max(name[:2]))
+    if where is WhereType.NIC and not isinstance(name, str):
+        return where, name[0]
+    return place
+
+
+def _direction(place: Place) -> str:
+    """How a one-way fault of a NIC is put in words."""
+    name = place[1]
+    if place[0] is not WhereType.NIC or isinstance(name, str):
+        return "moves"
+    return {OUT_OF: "sends", INTO: "receives"}[name[-1]]
+
+
+def _shown(where: WhereType, names: tuple[str, ...]) -> str:
+    if where is WhereType.LINK:
+        return " - ".join(names)
+    return f"of {len(names)} members from {names[0]} on"
+
+
+def odds_evidence(suspect: Suspect) -> Evidence:
+    """How much better the place explains what is slow than the next best one does."""
+    rival = "no other place explains any of it"
+    if suspect.rival is not None:
+        where, name = both_ways(suspect.rival)
+        rival = f"next best: {where.value} {name if isinstance(name, str) else _shown(where, name)}"
+    return Evidence(
+        f"logarithm of the odds that it is this place ({rival})", round(suspect.score, 1), round(suspect.rival_score, 1)
+    )
+
+
+def summary_of(
+    place: Place, named: Place, rate: float, usual: float, jobs: Sequence[str], crowded: Sequence[LinkUse] = ()
+) -> str:
+    """One sentence on a slow place, `named` as it is in the finding; `crowded` is how the `jobs` use a shared link."""
+    where, name = named
+    cable = both_ways(place)[1]
+    shown = name if isinstance(name, str) else _shown(where, name)
+    if where is WhereType.SWITCH and not isinstance(cable, str):
+        shown += f" (over its only cable, to {next(other for other in cable if other != name)})"
+    title = "NIC" if where is WhereType.NIC else where.value.capitalize()
+    waiting = "all of its peers wait" if where is WhereType.NIC else "the jobs through it wait"
+    action = _ACTION[where]
+    if crowded:
+        most = jobs[int(np.argmax([use.bytes for use in crowded]))]
+        waiting = f"{len(jobs)} jobs ({', '.join(jobs)}) share it and slow each other down, {most} most"
+        action = "their connections hash onto the same uplink; move one job or spread its connections"
+    does = f"{_direction(place)} data at {rate:.1f} Gb/s where {usual:.1f} is usual"
+    return f"{title} {shown} {does}, and {waiting}: {action}."

@@ -1,0 +1,30 @@
+"""What is saved of a finding comes back as it was, also from a store that knew no alternatives."""
+
+import json
+
+from llmprism.model import Alternative, Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.service.codec import decode_finding, encode_finding
+
+FINDING = Finding(
+    FindingKind.SLOW_LINK,
+    None,
+    Where(WhereType.LINK, ("leaf1", "spine0")),
+    1,
+    None,
+    0.5,
+    0.9,
+    3.0,
+    "slow",
+    (Evidence("rate", 1.0, 2.0),),
+    (Alternative(FindingKind.SLOW_SWITCH, Where(WhereType.SWITCH, "leaf1"), 0.9, same_place=True),),
+)
+
+
+def test_a_finding_comes_back_as_it_was():
+    assert decode_finding(json.loads(json.dumps(encode_finding(FINDING)))) == FINDING
+
+
+def test_a_finding_of_an_older_store_has_no_alternatives():
+    saved = json.loads(json.dumps(encode_finding(FINDING)))
+    del saved["alternatives"]
+    assert decode_finding(saved).alternatives == ()
