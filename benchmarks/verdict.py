@@ -6,8 +6,9 @@ the better of the two parts, healthy runs with hundreds of error lines stay quie
 Runs are those of the open dataset (`dataset/`, split `dev` shown case by case, `test` as totals) and of the shared
 captures where that folder is present. A verdict is right where it has each true fault once, with its kind, its place
 (or one that the truth calls equivalent) and a class of cause that the planted fault can have, and nothing else. The
-logs alone get the address of their suspect from the truth. Noisy runs are healthy runs of the same data with hundreds
-of error lines of public reports written into the logs in mid-run.
+logs alone get the address of their suspect from the truth. Faults that the truth calls faint (less than 4 % of the
+steps' length) are not scored: to name one, with its kind and place, is neither right nor wrong. Noisy runs are healthy
+runs of the same data with hundreds of error lines of public reports written into the logs in mid-run.
 """
 
 from __future__ import annotations
@@ -121,9 +122,9 @@ def runs(split: str) -> Iterator[Run]:
             yield Run(f"dataset/{case['name']}", folder, case["split"])
 
 
-def faults_of(truth: dict[str, Any]) -> list[Fault]:
+def faults_of(truth: dict[str, Any], key: str = "faults") -> list[Fault]:
     found = []
-    for fault in truth["faults"]:
+    for fault in truth.get(key, ()):
         where, planted = fault["where"], fault.get("planted", {})
         place = where if isinstance(where, str) else where["id"]
         places = {"|".join(sorted(place)) if isinstance(place, list) else str(place), *fault.get("equivalents", ())}
@@ -176,9 +177,11 @@ def said_by_logs(found: LogDiagnosis, faults: list[Fault]) -> list[Said]:
     return [Said(kind.value, place, found.cause.cause_class.value)]
 
 
-def judge(said: list[Said], faults: list[Fault]) -> tuple[tuple[int, int, int], bool]:
+def judge(
+    said: list[Said], faults: list[Fault], faint: list[Fault] | tuple[()] = ()
+) -> tuple[tuple[int, int, int], bool]:
     """Faults with the right kind, then the right place too, then the right class too; second, nothing else was said."""
-    left = list(said)
+    left = [one for one in said if not any(agreement(one, fault)[1] for fault in faint)]
     right = [0, 0, 0]
     for fault in faults:
         match = max(left, key=lambda one: agreement(one, fault), default=None)
@@ -224,7 +227,7 @@ def noise() -> list[str]:
     return [text for text in texts if not IDENTITY.search(text)]
 
 
-def noisy_is_quiet(run: Run, report: Report, library: Library) -> bool:
+def noisy_is_quiet(run: Run, report: Report, library: Library, faint: list[Fault]) -> bool:
     """The healthy run with hundreds of error lines in the midst of its iterations."""
     errors = (noise() * NOISE_LINES)[:NOISE_LINES]
     with tempfile.TemporaryDirectory() as root:
@@ -236,7 +239,7 @@ def noisy_is_quiet(run: Run, report: Report, library: Library) -> bool:
             middle = counted[len(counted) // 2] if counted else len(lines) // 2
             own = errors[number % 7 :: 7]
             path.write_text("\n".join([*lines[:middle], *own, *lines[middle:]]) + "\n")
-        return not together(report, Path(root), library).findings
+        return judge(said_by_both(together(report, Path(root), library)), [], faint)[1]
 
 
 def together(report: Report, logs: Path, library: Library) -> Report:
@@ -249,18 +252,18 @@ def logged(logs: Path, library: Library) -> list[LoggedJob]:
 
 def measure(run: Run, library: Library, *, noisy: bool) -> Row:
     truth = run.truth
-    faults = faults_of(truth)
+    faults, faint = faults_of(truth), faults_of(truth, "faint")
     report = flow_report(run, truth)
     views = logged(run.folder / "logs.tar.gz", library)
     joint = read_together(report, views)
-    flows, flows_quiet = judge(said_by_flows(report), faults)
-    both, both_quiet = judge(said_by_both(joint), faults)
+    flows, flows_quiet = judge(said_by_flows(report), faults, faint)
+    both, both_quiet = judge(said_by_both(joint), faults, faint)
     by_logs = [one for view in views for one in said_by_logs(view.view.diagnosis, faults)]
-    logs, logs_quiet = judge(by_logs, faults)
+    logs, logs_quiet = judge(by_logs, faults, faint)
     row = Row(run, faults, flows, logs, both, (flows_quiet, logs_quiet, both_quiet), rank_score(joint, truth, faults))
     row.said = "; ".join(f"{one.kind} {one.place} {one.cause}" for one in said_by_both(joint)) or "quiet"
     if noisy and not faults:
-        row.noisy = noisy_is_quiet(run, report, library)
+        row.noisy = noisy_is_quiet(run, report, library, faint)
     return row
 
 

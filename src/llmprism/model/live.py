@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from llmprism.model.finding import Finding
+from llmprism.model.verdict import LogQuote, Verdict
 
-__all__ = ["FindingPhase", "LiveState", "StepMark", "TrackedFinding", "TrackedRun"]
+__all__ = ["Explanation", "FindingPhase", "LiveState", "StepMark", "TrackedFinding", "TrackedRun"]
 
 
 class LiveState(StrEnum):
@@ -81,13 +82,22 @@ class TrackedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the logs of its job say of a finding: the verdict, and the lines that bear on it."""
+
+    verdict: Verdict
+    lines: tuple[LogQuote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TrackedFinding:
     """A finding from its first sighting to its close.
 
     `sightings` counts windows that showed it, `missed` the windows in a row that did not although they should have.
     `opened_ns` and `closed_ns` are ends of windows; `reason` says why it was closed. `slow` holds the runs that were
     slower than usual when it was last seen, each with the step time above which it still is.
-    `plain`: one of the looks showed enough steps of its job to be believed.
+    `plain`: one of the looks showed enough steps of its job to be believed. `why` is None until logs have something to
+    say of it.
     """
 
     id: str
@@ -101,3 +111,4 @@ class TrackedFinding:
     slow: tuple[tuple[str, int], ...] = ()
     reason: str = ""
     plain: bool = False
+    why: Explanation | None = None

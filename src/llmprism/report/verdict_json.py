@@ -12,7 +12,7 @@ from llmprism.model.finding import Finding
 from llmprism.model.log import Cause
 from llmprism.model.verdict import LogJob, LogQuote, LogReading, Verdict
 
-__all__ = ["logs_document", "verdict_document"]
+__all__ = ["log_job_document", "logs_document", "quote_document", "verdict_document"]
 
 _DECIMALS: Final = 4
 
@@ -41,17 +41,17 @@ def verdict_document(verdict: Verdict, reading: LogReading) -> dict[str, Any]:
             {"about": one.about, "flows": one.flows, "logs": one.logs, "believed": one.believed.value, "why": one.why}
             for one in verdict.contradictions
         ],
-        "lines": [_quote(reading.quotes[at]) for at in verdict.quotes],
+        "lines": [quote_document(reading.quotes[at]) for at in verdict.quotes],
         "flows": None if verdict.flows is None else _flows(verdict.flows),
     }
 
 
 def logs_document(reading: LogReading) -> list[dict[str, Any]]:
     """How the logs of each job were read."""
-    return [_log_job(job) for job in reading.jobs]
+    return [log_job_document(job) for job in reading.jobs]
 
 
-def _log_job(job: LogJob) -> dict[str, Any]:
+def log_job_document(job: LogJob) -> dict[str, Any]:
     counts = job.input
     return {
         "name": job.name,
@@ -100,7 +100,7 @@ def _cause(cause: Cause) -> dict[str, Any]:
     }
 
 
-def _quote(quote: LogQuote) -> dict[str, Any]:
+def quote_document(quote: LogQuote) -> dict[str, Any]:
     return {
         "rank": quote.rank,
         "address": quote.address,

@@ -162,9 +162,10 @@ class AlertSender:
         return made
 
     def _tell_late(self, target: str, row: Any) -> None:
-        finding = decode_finding(json.loads(row.document))
+        stored = json.loads(row.document)
+        finding = decode_finding(stored)
         life = TrackedFinding(row.id, finding, FindingPhase.OPEN, opened_ns=row.opened_ns, updated_ns=row.updated_ns)
-        document = alert_document(life, OPENED, self._settings, row.updated_ns)
+        document = alert_document(life, OPENED, self._settings, row.updated_ns, why=stored.get("why"))
         now = self._now_ns()
         values = {"target": target, "finding": row.id, "event": OPENED, "status": "waiting", "attempts": 0}
         values |= {"due_wall_ns": now, "wall_ns": now, "error": "", "document": json.dumps(document)}
@@ -179,15 +180,17 @@ class AlertSender:
         self.catch_up()
         table, findings = schema.outbox, schema.findings
         query = (
-            sql.select(table.c.target, table.c.document)
+            sql.select(table.c.target, table.c.finding, table.c.document)
             .join(findings, findings.c.id == table.c.finding)
             .where((findings.c.phase == "open") & (table.c.status == "sent"))
+            .order_by(table.c.id)
         )
         with self._store.reading() as connection:
             rows = connection.execute(query).all()
-        for target, document in rows:
-            if target.startswith(ALERTMANAGER):
-                self._try(target, json.loads(document))
+        # the last word on every finding: its cause may have become known, and its labels with it
+        latest = {(row.target, row.finding): row.document for row in rows if row.target.startswith(ALERTMANAGER)}
+        for (target, _), document in latest.items():
+            self._try(target, json.loads(document))
 
     def _try(self, target: str, document: dict[str, Any]) -> str | None:
         kind, _, url = target.partition(":")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
+from llmprism.engine.plain_codec import from_plain, to_plain
 from llmprism.errors import StoreError
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
+from llmprism.model.live import Explanation, FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.service.runs import Candidate
 from llmprism.service.tracker import TrackerState
 from llmprism.service.windows import WindowPlan
@@ -25,7 +26,7 @@ def encode_state(state: TrackerState, plan: WindowPlan) -> str:
             "plan": asdict(plan),
             "runs": [asdict(run) for run in state.runs],
             "candidates": [asdict(candidate) for candidate in state.candidates],
-            "lives": [{**asdict(life), "finding": encode_finding(life.finding)} for life in state.lives],
+            "lives": [_life_document(life) for life in state.lives],
         },
         separators=(",", ":"),
     )
@@ -42,6 +43,15 @@ def decode_state(text: str) -> tuple[TrackerState, WindowPlan]:
         return TrackerState(runs, candidates, lives), WindowPlan(**document["plan"])
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the saved state cannot be read ({type(error).__name__}: {error})") from error
+
+
+def _life_document(life: TrackedFinding) -> dict[str, Any]:
+    why = None if life.why is None else to_plain(life.why, Explanation, _no_array)
+    return {**asdict(replace(life, why=None)), "finding": encode_finding(life.finding), "why": why}
+
+
+def _no_array(*_array: Any) -> Any:
+    raise TypeError("an explanation holds no arrays")
 
 
 def encode_finding(finding: Finding) -> dict[str, Any]:
@@ -79,5 +89,13 @@ def _run(item: dict[str, Any]) -> TrackedRun:
 
 def _life(item: dict[str, Any]) -> TrackedFinding:
     slow = tuple((str(run), int(step_ns)) for run, step_ns in item["slow"])
-    parts = {"finding": decode_finding(item["finding"]), "phase": FindingPhase(item["phase"]), "slow": slow}
-    return TrackedFinding(**{**item, **parts})
+    why = item.get("why")
+    return TrackedFinding(
+        **{
+            **item,
+            "finding": decode_finding(item["finding"]),
+            "phase": FindingPhase(item["phase"]),
+            "slow": slow,
+            "why": None if why is None else from_plain(why, Explanation, _no_array),
+        }
+    )

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from llmprism.errors import ConfigError
+from llmprism.service.joblogs.options import JobLogSettings
 from llmprism.service.windows import SECOND, WindowRules
 
 __all__ = [
@@ -168,21 +169,6 @@ class AlertSettings:
 class LogSettings:
     level: str = "info"
     format: str = "json"
-
-
-@dataclass(frozen=True, slots=True)
-class JobLogSettings:
-    """Logs of jobs, which explain findings: `POST /api/v1/logs`, and `folders` that are followed (a folder per job).
-    The last `writer_mb` of every writer and `total_mb` of all are kept for `keep_h` hours; what matches `redact` (RE2)
-    is blotted out before."""
-
-    enabled: bool = False
-    folders: tuple[str, ...] = ()
-    writer_mb: float = 8.0
-    total_mb: float = 512.0
-    keep_h: float = 24.0
-    max_body_mb: float = 16.0
-    redact: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +331,7 @@ def _check(config: Config, origin: str) -> None:
     demand(0 < logs.writer_mb <= logs.total_mb, "job_logs.writer_mb", "above 0 and at most total_mb")
     demand(0 < logs.max_body_mb <= 256, "job_logs.max_body_mb", "above 0 and at most 256")
     demand(logs.enabled or not logs.folders, "job_logs.folders", "need job_logs.enabled = true")
+    demand(logs.enabled or not logs.kafka, "job_logs.kafka", "needs job_logs.enabled = true")
     _check_workers(config, demand)
     for index, token in enumerate(config.token):
         where = f"token[{index}]"

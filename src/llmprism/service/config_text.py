@@ -28,6 +28,8 @@ def _settings(value: Any) -> str:
 
 
 def _literal(value: object) -> str:
+    if is_dataclass(value):
+        return "{" + ", ".join(f"{item.name} = {_literal(getattr(value, item.name))}" for item in fields(value)) + "}"
     if isinstance(value, tuple):
         return "[" + ", ".join(_literal(one) for one in value) + "]"
     return json.dumps(value, ensure_ascii=True)

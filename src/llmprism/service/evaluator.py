@@ -17,11 +17,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from llmprism.errors import LLMPrismError
-from llmprism.ingest import read_topology
 from llmprism.model.flows import FlowTable, InputCounts, Window
 from llmprism.model.live import FindingPhase, TrackedRun
 from llmprism.model.report import Report
@@ -30,6 +28,7 @@ from llmprism.pipeline import diagnose
 from llmprism.service.checks import STANDING, Sent, SentSince, last_sent, newcomers, undecided, wanted_runs
 from llmprism.service.clocks import ACTIVE_NS, LONG_BATCH_NS
 from llmprism.service.config import Config
+from llmprism.service.joblogs.late import withdraw
 from llmprism.service.joblogs.settings import JobLogs
 from llmprism.service.layout_memory import LayoutMemory, documents_due
 from llmprism.service.looks import Look
@@ -39,6 +38,7 @@ from llmprism.service.reading import affordable, read_members, read_window
 from llmprism.service.runs import is_settled, stop_silence
 from llmprism.service.silence import gap_of, marked, silent_groups, unreported
 from llmprism.service.store import Store, WindowResult
+from llmprism.service.topology_file import TopologyFile
 from llmprism.service.tracker import Changes, TrackerState, track
 from llmprism.service.windows import (
     SECOND,
@@ -63,32 +63,6 @@ IDLE_INTERVALS: Final = 3
 
 WHOLE: Final = 0.5
 """Share of all addresses from which looks at single runs cost as much as a window of everybody."""
-
-
-class TopologyFile:
-    """A topology that is read again when its file changes. A broken new version leaves the last good one in force."""
-
-    def __init__(self, path: str) -> None:
-        self._path = Path(path) if path else None
-        self._stamp: tuple[int, int] | None = None
-        self.topology: Topology | None = None
-        self.trouble = ""
-
-    def refresh(self) -> Topology | None:
-        if self._path is None:
-            return None
-        try:
-            found = self._path.stat()
-            stamp = (found.st_mtime_ns, found.st_size)
-            if stamp != self._stamp:
-                self._stamp = stamp
-                self.topology, self.trouble = read_topology(self._path), ""
-                log.info("topology read", extra={"file": str(self._path), "servers": len(self.topology.servers)})
-        except (OSError, LLMPrismError) as error:
-            if str(error) != self.trouble:
-                log.warning("topology cannot be used", extra={"reason": str(error)})
-            self.trouble = str(error)
-        return self.topology
 
 
 class Evaluator:
@@ -135,7 +109,7 @@ class Evaluator:
         coming = self._store.next_after(self._plan.next_end - 1)
         window = due_window(self._plan, mark, coming, self._rules)
         if window is None:
-            return self._check(mark, latest)
+            return self._check(mark, latest) or self._explain_late()
         window = self._left_out(window, mark)
         self._make(window, mark, latest)
         return True
@@ -197,7 +171,7 @@ class Evaluator:
         topology = self._topology.refresh()
         look = self._look_at(wanted, self._rules.length, window, through, topology) if wanted else None
         looks = [look] if look is not None else []
-        looks += self._longer_looks(window, through, topology, silent_only=True)
+        looks = self._with_logs([*looks, *self._longer_looks(window, through, topology, silent_only=True)])
         state, changes = self._judged(looks, wanted, sent, through) if looks else (self._state, Changes())
         result = WindowResult(
             start_ns=since,
@@ -212,7 +186,8 @@ class Evaluator:
             changes=changes,
             tracker=state,
             plan=replace(self._plan, mark_ns=latest, checked_ns=end),
-            messages=messages_of(changes, self._config.alerts, window, topology),
+            messages=messages_of(changes, self._config.alerts, window, topology, self._state.lives),
+            logs=self._log_documents(looks, changes),
         )
         self._commit(result, len(looks))
         return True
@@ -250,8 +225,8 @@ class Evaluator:
         through = self._store.passed_at(window.end_ns + self._rules.lateness)
         topology = self._topology.refresh()
         base, note = self._base_look(window, through, topology)
-        looks = [base, *self._longer_looks(window, through, topology)]
-        report = base.report
+        looks = self._with_logs([base, *self._longer_looks(window, through, topology)])
+        report = looks[0].report
         state, changes, unwatched = self._tracked(self._state, looks, through)
         self._remember(report, changes.report_run)
         if unwatched:
@@ -276,8 +251,32 @@ class Evaluator:
             tracker=state,
             plan=plan,
             messages=messages_of(changes, self._config.alerts, window, topology, self._state.lives),
+            logs=self._log_documents(looks, changes),
         )
         self._commit(result, len(looks))
+
+    def _with_logs(self, looks: list[Look]) -> list[Look]:
+        return looks if self._logs is None else [self._logs.explained(look) for look in looks]
+
+    def _log_documents(self, looks: list[Look], changes: Changes) -> dict[str, dict[str, Any]]:
+        return {} if self._logs is None else self._logs.changed_documents(looks, changes.followed)
+
+    def _explain_late(self) -> bool:
+        """Findings gain their cause from lines that came after their window. False where there is none."""
+        if self._logs is None:
+            return False
+        through, topology = self._store.passed_at(self._plan.mark_ns), self._topology.refresh()
+
+        def look_again(run: TrackedRun, window: Window) -> Look | None:
+            length = max(run.reach_ns, self._rules.length)
+            return self._look_at([run], length, Window(window.end_ns - length, window.end_ns), through, topology)
+
+        result = self._logs.late_result(self._state, self._plan, look_again, self._config.alerts, topology)
+        if result is None:
+            return False
+        self._store.commit_findings(result)
+        self._state = result.tracker
+        return True
 
     def _commit(self, result: WindowResult, looks: int) -> None:
         self._store.commit_window(result)
@@ -285,6 +284,8 @@ class Evaluator:
         about = {"end_ns": result.end_ns, "records": result.records, "looks": looks, "took_ms": result.took_ms}
         log.info("check" if result.picture is None else "window", extra=about)
         changes = result.changes
+        if self._logs is not None:
+            self._logs.late.tried([life for life in self._state.lives if life.updated_ns == result.end_ns])
         for life in changes.findings:
             if life.id in changes.opened or life.id in changes.closed:
                 log.warning("finding", extra={"id": life.id, "phase": life.phase.value, "what": life.finding.summary})
@@ -321,7 +322,7 @@ class Evaluator:
             )
             before = replace(before, runs=runs)
             state, changes = track(before, looks, self._rules, self._store.has_run, unwatched)
-        return state, changes, unwatched
+        return *withdraw(state, changes, looks), unwatched
 
     def _base_look(self, window: Window, through: int, topology: Topology | None) -> tuple[Look, str]:
         """The look at all records of the window, and a note where it had to be shortened."""
@@ -379,7 +380,7 @@ class Evaluator:
                 flows, topology, with_events=False, with_facts=False, window=window, find_layout=self._layouts.layout_of
             )
             self._layouts.end(report)
-            return report if self._logs is None else self._logs.explainer.explain(report), ""
+            return report, ""
         except (LLMPrismError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             log.exception("a window could not be diagnosed", extra={"end_ns": window.end_ns})
             self._store.add_counts("service", [("windows_failed", "", 1)])

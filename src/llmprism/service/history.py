@@ -158,6 +158,12 @@ class History:
         ]
         return {**_finding(row), "messages": messages}
 
+    def run_logs(self, run: str) -> str | None:
+        """How the logs of a run were last read, as a JSON document."""
+        table = schema.run_logs
+        with self._store.reading() as connection:
+            return connection.execute(sql.select(table.c.document).where(table.c.run == run)).scalar()
+
     def windows(self, from_ns: int | None, to_ns: int | None, after: str | None, limit: int = 100) -> Page:
         table = schema.windows
         query = sql.select(table).order_by(table.c.end_ns.desc()).limit(limit + 1)

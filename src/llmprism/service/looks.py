@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from llmprism.model.finding import Finding
 from llmprism.model.flows import Int64, Window
 from llmprism.model.report import JobReport, Report
 
@@ -47,11 +48,13 @@ TRAINING_BYTES: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """`reach_ns` is the length of the look; `runs` those it was made for (None: everybody)."""
+    """`reach_ns` is the length of the look; `runs` those it was made for (None: everybody). `withdrawn` are findings
+    of the flows that the jobs' logs explain away, each with the reason."""
 
     report: Report
     reach_ns: int
     runs: frozenset[str] | None = None
+    withdrawn: tuple[tuple[Finding, str], ...] = ()
 
     @property
     def window(self) -> Window:

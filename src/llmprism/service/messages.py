@@ -19,8 +19,9 @@ from llmprism.model.topology import Topology
 from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.text import clean
 from llmprism.service.config import AlertSettings
+from llmprism.service.joblogs.documents import why_document
+from llmprism.service.joblogs.explanations import knowledge
 from llmprism.service.tracker import Changes
-from llmprism.verdict.case import LOG_LINES
 
 __all__ = [
     "ALERTMANAGER",
@@ -87,19 +88,25 @@ def messages_of(
 
 
 def _explained(changes: Changes, before: Sequence[TrackedFinding]) -> tuple[str, ...]:
-    """Findings that were open without a word of logs and have it now."""
-    silent = {life.id for life in before if life.phase is FindingPhase.OPEN and not _by_logs(life.finding)}
-    return tuple(life.id for life in changes.findings if life.id in silent and _by_logs(life.finding))
-
-
-def _by_logs(finding: Finding) -> bool:
-    return any(item.what == LOG_LINES for item in finding.evidence)
+    """Findings that were open and of which the logs say more now: lines, or lines and what kind of cause."""
+    known = {life.id: knowledge(life.why) for life in before if life.phase is FindingPhase.OPEN}
+    return tuple(
+        life.id
+        for life in changes.findings
+        if life.phase is FindingPhase.OPEN and life.id in known and knowledge(life.why) > known[life.id]
+    )
 
 
 def alert_document(
-    life: TrackedFinding, event: str, settings: AlertSettings, now_ns: int, topology: Topology | None = None
+    life: TrackedFinding,
+    event: str,
+    settings: AlertSettings,
+    now_ns: int,
+    topology: Topology | None = None,
+    why: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """One finding as the webhook's body; Alertmanager's alert is made of the same parts."""
+    """One finding as the webhook's body; Alertmanager's alert is made of the same parts. `why`: its explanation as a
+    document, where the finding was read back from the store without it."""
     finding = life.finding
     link = f"{settings.url.rstrip('/')}/#/findings/{life.id}" if settings.url else ""
     return {
@@ -121,6 +128,7 @@ def alert_document(
             "advice": CHECKS[finding.kind],
             "seat": clean(_seat(finding, topology), LABEL_CHARS),
             "lost_gpu_seconds": f"{finding.lost_gpu_seconds:.0f}",
+            **_cause(why if why is not None else why_document(life.why)),
         },
         "url": link,
         "start_ns": finding.start_ns,
@@ -129,6 +137,18 @@ def alert_document(
         "ends_at": _iso(finding.end_ns or now_ns) if event == CLOSED else None,
         "reason": life.reason,
     }
+
+
+def _cause(why: Mapping[str, Any] | None) -> dict[str, str]:
+    """What the logs say, where they do: class, whose it is to mend, advice, and the line that says most."""
+    if why is None:
+        return {}
+    said = {"cause": str(why["cause"]["class"]), "owner": str(why["owner"])}
+    if why["cause"]["advice"]:
+        said["cause_advice"] = clean(str(why["cause"]["advice"]))
+    if why["lines"]:
+        said["log_line"] = clean(str(why["lines"][0]["text"]), LABEL_CHARS)
+    return said
 
 
 def _place(finding: Finding) -> str:

@@ -32,7 +32,7 @@ def picture_document(
     note: str,
 ) -> dict[str, Any]:
     """What the page shows at once: window, input, servers with their GPUs, switches, notes."""
-    contract = document(replace(report, jobs=(), findings=()))
+    contract = document(replace(report, jobs=(), findings=(), reading=None))
     run_of = {member: run.id for run in state.runs if run.state.alive for member in run.members}
     sick = sick_addresses(report)
     notes = [*contract["notes"], *([note] if note else [])]
@@ -107,6 +107,6 @@ def layout_documents(
     made: dict[str, dict[str, Any]] = {}
     for look, run_of in zip(looks, followed, strict=True):
         jobs = tuple(job for job in look.report.jobs if run_of.get(job.job.id) in due)
-        for job in document(replace(look.report, jobs=jobs, findings=()))["jobs"]:
+        for job in document(replace(look.report, jobs=jobs, findings=(), reading=None))["jobs"]:
             made[run_of[job["id"]]] = {key: job[key] for key in LAYOUT_KEYS}
     return made

@@ -35,6 +35,8 @@ from llmprism.service.evaluator import Evaluator
 from llmprism.service.folder_lock import FolderLock
 from llmprism.service.heartbeat import Heartbeat
 from llmprism.service.intake import Intake, clear_incoming
+from llmprism.service.joblogs.kafka import KafkaLogSource
+from llmprism.service.joblogs.settings import KAFKA, spool_of
 from llmprism.service.logs import set_up_logs
 from llmprism.service.sources.directory import DirectorySource
 from llmprism.service.sources.kafka import KafkaSource
@@ -126,9 +128,12 @@ class Service:
             self.duty.claim_name()
         clear_incoming(self.store)
         self.intake = Intake(self.store, config)
-        self.sources: list[DirectorySource | KafkaSource] = []
+        self.sources: list[DirectorySource | KafkaSource | KafkaLogSource] = []
         self.sources += [DirectorySource(settings, self.store, self.intake) for settings in config.directory]
         self.sources += [self._topic(settings) for settings in config.kafka]
+        if config.job_logs.kafka:
+            spool = spool_of(config, KAFKA)
+            self.sources += [KafkaLogSource(settings, self.store, spool) for settings in config.job_logs.kafka]
         self._context = multiprocessing.get_context("spawn")
         self.timelines = TimelinePool(self._context, _die_with_parent, (os.getpid(),))
         self.live = Live(config, self.store, self.intake, self.timelines, self.troubles)

@@ -19,6 +19,7 @@ __all__ = [
     "metadata",
     "outbox",
     "positions",
+    "run_logs",
     "runs",
     "segments",
     "state",
@@ -106,6 +107,15 @@ runs = Table(
     Column("document", Text, nullable=False),
     Index("runs_by_seen", "seen_ns"),
 )
+
+run_logs = Table(
+    "run_logs",
+    metadata,
+    Column("run", String(64), primary_key=True),
+    Column("seen_ns", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),
+)
+"""How the logs of a run were last read: who is who, clocks, and lines about trouble at their times."""
 
 transitions = Table(
     "transitions",

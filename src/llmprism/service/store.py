@@ -29,7 +29,7 @@ from llmprism.service.config import StoreSettings
 from llmprism.service.database import open_engine, translated
 from llmprism.service.rows import add_counts, expire_sources, get_state, put_position, put_state
 from llmprism.service.tracker import TrackerState
-from llmprism.service.window_rows import WindowResult, write_window
+from llmprism.service.window_rows import WindowResult, write_findings, write_window
 from llmprism.service.windows import WindowPlan
 
 __all__ = ["SQLITE_FILE", "Batch", "Segment", "SourceBatch", "Store", "WindowResult", "create_tables"]
@@ -210,6 +210,11 @@ class Store:
         with self.writing() as connection:
             write_window(connection, result)
 
+    def commit_findings(self, result: WindowResult) -> None:
+        """What logs that came late change, without a window."""
+        with self.writing() as connection:
+            write_findings(connection, result)
+
     def has_run(self, name: str) -> bool:
         """Was there ever a run of this id?"""
         with self.reading() as connection:
@@ -231,6 +236,7 @@ class Store:
             gone = (schema.findings.c.phase == "closed") & (schema.findings.c.closed_ns < history_before_ns)
             connection.execute(schema.findings.delete().where(gone))
             connection.execute(schema.runs.delete().where(schema.runs.c.seen_ns < history_before_ns))
+            connection.execute(schema.run_logs.delete().where(schema.run_logs.c.seen_ns < history_before_ns))
             connection.execute(schema.batches.delete().where(schema.batches.c.wall_ns < wall_before_ns))
             connection.execute(schema.outbox.delete().where(schema.outbox.c.wall_ns < history_before_ns))
             expire_sources(connection, wall_before_ns)

@@ -22,12 +22,13 @@ from typing import Final
 
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import Window
-from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
+from llmprism.model.live import Explanation, FindingPhase, LiveState, TrackedFinding, TrackedRun
+from llmprism.service.joblogs.explanations import explained, explanation_of
 from llmprism.service.looks import Look
 from llmprism.service.runs import is_settled
 from llmprism.service.windows import SECOND
 
-__all__ = ["JUDGED_STEPS", "STOPPED_KINDS", "Sighting", "follow_findings", "sightings_of"]
+__all__ = ["JUDGED_STEPS", "STOPPED_KINDS", "Sighting", "closed", "fits", "follow_findings", "sightings_of"]
 
 OPEN_SIGHTINGS: Final = 2
 """Windows that must show a finding, with at most one in between that does not: a fault is in every window after its
@@ -72,20 +73,22 @@ STANDING_KINDS: Final = (*STOPPED_KINDS, FindingKind.STALL)
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A finding as one look shows it, under its run's id."""
+    """A finding as one look shows it, under its run's id; `why`: what logs say of it."""
 
     finding: Finding
     window: Window
+    why: Explanation | None = None
 
 
 def sightings_of(look: Look, followed: dict[str, str]) -> list[Sighting]:
     """The findings of a look about runs that it judged, and from the base look those about no job."""
     found = []
-    for finding in look.report.findings:
+    for number, finding in enumerate(look.report.findings):
         run = followed.get(finding.job or "")
         if run is not None:
             where = Where(WhereType.JOB, run) if finding.where.type is WhereType.JOB else finding.where
-            found.append(Sighting(replace(finding, job=run, where=where), look.window))
+            why = explanation_of(look.report, number)
+            found.append(Sighting(replace(finding, job=run, where=where), look.window, why))
         elif finding.job is None and look.runs is None:
             found.append(Sighting(finding, look.window))
     return found
@@ -132,7 +135,9 @@ def follow_findings(
                 else _seen_again(life, again, seen_in, plain=plain)
             )
         else:
-            life = _seen_again(life, finding, seen_in, plain=_is_plain(finding, judged))
+            seen = _seen_again(life, finding, seen_in, plain=_is_plain(finding, judged))
+            life = explained(life, seen, sighting.why)
+        life = life if life.why is not None else replace(life, why=sighting.why)
         after[life.id] = life
         sighted.add(life.id)
     for key, life in list(after.items()):
@@ -195,12 +200,13 @@ def _began_unwatched(finding: Finding, run: TrackedRun) -> bool:
 
 def _same(finding: Finding, lives: list[TrackedFinding], sighted: set[str]) -> TrackedFinding | None:
     """The life this is a sighting of: living ones first, then the latest."""
-    fitting = [life for life in lives if life.id not in sighted and _fits(life.finding, finding)]
+    fitting = [life for life in lives if life.id not in sighted and fits(life.finding, finding)]
     living = [life for life in fitting if life.phase is not FindingPhase.CLOSED]
     return max(living or fitting, key=lambda life: life.finding.start_ns, default=None)
 
 
-def _fits(old: Finding, new: Finding) -> bool:
+def fits(old: Finding, new: Finding) -> bool:
+    """Whether a new view of a job can be one of the same finding."""
     standing = old.kind in STANDING_KINDS and new.kind in STANDING_KINDS
     if not (standing or old.kind is new.kind) or old.job != new.job:
         return False
@@ -292,11 +298,11 @@ def _judged(
         return _stopped_judged(life, run, runs, window)
     end = life.finding.end_ns
     if end is not None and window.end_ns - end >= CLOSE_AFTER_NS:
-        return _closed(life, end, "it ended", window)
+        return closed(life, end, "it ended", window)
     if run is not None and not run.state.alive:
-        return _closed(life, run.silent_since_ns, f"the job {run.state.value}", window)
+        return closed(life, run.silent_since_ns, f"the job {run.state.value}", window)
     if life.missed >= CLOSE_MISSED:
-        return _closed(life, end or life.updated_ns, "no longer seen", window)
+        return closed(life, end or life.updated_ns, "no longer seen", window)
     return life
 
 
@@ -322,19 +328,20 @@ def _stopped_judged(
     life: TrackedFinding, run: TrackedRun | None, runs: Sequence[TrackedRun], window: Window
 ) -> TrackedFinding:
     if run is not None and run.state not in (LiveState.HUNG, LiveState.CRASHED) and life.missed >= RESUMED_MISSED:
-        return _closed(life, run.since_ns, f"the job is {run.state.value}", window)
+        return closed(life, run.since_ns, f"the job is {run.state.value}", window)
     restarted = next((one for one in runs if one.restart_of is not None and one.restart_of == life.finding.job), None)
     if restarted is not None:
-        return _closed(life, restarted.first_ns, f"restarted as {restarted.id}", window)
+        return closed(life, restarted.first_ns, f"restarted as {restarted.id}", window)
     if window.end_ns - life.finding.start_ns >= STOPPED_OPEN_NS:
-        return _closed(life, window.end_ns, "an hour old", window)
+        return closed(life, window.end_ns, "an hour old", window)
     if run is None or life.finding.end_ns is not None:
         return life
     lost = round(len(run.members) * max(0, window.end_ns - run.silent_since_ns) / 1e9, 3)
     return replace(life, finding=replace(life.finding, lost_gpu_seconds=lost))
 
 
-def _closed(life: TrackedFinding, end_ns: int, reason: str, window: Window) -> TrackedFinding:
+def closed(life: TrackedFinding, end_ns: int, reason: str, window: Window) -> TrackedFinding:
+    """The finding after its end."""
     finding = replace(life.finding, end_ns=max(end_ns, life.finding.start_ns))
     return replace(
         life,

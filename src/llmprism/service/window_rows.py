@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import sqlalchemy as sql
@@ -13,19 +13,20 @@ from sqlalchemy.engine import Connection
 from llmprism.model.live import TrackedFinding
 from llmprism.service import schema
 from llmprism.service.codec import encode_finding, encode_state
+from llmprism.service.joblogs.documents import why_document
 from llmprism.service.picture import LAYOUT_KEYS
 from llmprism.service.rows import get_state, put_state, upsert
 from llmprism.service.runs import Transition
 from llmprism.service.tracker import Changes, TrackerState
 from llmprism.service.windows import WindowPlan
 
-__all__ = ["WindowResult", "write_window"]
+__all__ = ["WindowResult", "write_findings", "write_window"]
 
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
     """All that one window leaves behind. `picture` is the latest state of everything, for the page; None where only
-    some jobs were looked at, and the last one stays."""
+    some jobs were looked at, and the last one stays. `logs`: run → how its logs were read, where that has changed."""
 
     start_ns: int
     end_ns: int
@@ -40,13 +41,12 @@ class WindowResult:
     tracker: TrackerState
     plan: WindowPlan
     messages: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = ()
+    logs: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_window(connection: Connection, result: WindowResult) -> None:
-    put_state(connection, "tracker", encode_state(result.tracker, result.plan))
     if result.picture is not None:
         put_state(connection, "picture", _json(result.picture))
-    put_state(connection, "revision", str(int(get_state(connection, "revision") or 0) + 1))
     window = {
         "end_ns": result.end_ns,
         "start_ns": result.start_ns,
@@ -58,6 +58,16 @@ def write_window(connection: Connection, result: WindowResult) -> None:
     }
     upsert(connection, schema.windows, window, ["end_ns"])
     _write_runs(connection, result)
+    write_findings(connection, result)
+
+
+def write_findings(connection: Connection, result: WindowResult) -> None:
+    """What changes where no window was made: findings, messages, how logs were read, and the tracker's state."""
+    put_state(connection, "tracker", encode_state(result.tracker, result.plan))
+    put_state(connection, "revision", str(int(get_state(connection, "revision") or 0) + 1))
+    for run, document in result.logs.items():
+        row = {"run": run, "seen_ns": result.end_ns, "document": _json(document)}
+        upsert(connection, schema.run_logs, row, ["run"])
     for life in result.changes.findings:
         upsert(connection, schema.findings, _finding_row(life), ["id"])
     for target, finding, event, document in result.messages:
@@ -122,7 +132,7 @@ def _finding_row(life: TrackedFinding) -> dict[str, Any]:
         "closed_ns": life.closed_ns,
         "updated_ns": life.updated_ns,
         "lost_gpu_seconds": finding.lost_gpu_seconds,
-        "document": _json({**encode_finding(finding), "reason": life.reason}),
+        "document": _json({**encode_finding(finding), "reason": life.reason, "why": why_document(life.why)}),
     }
 
 

@@ -1,9 +1,10 @@
 """Ranked suspects of a job by both kinds of evidence, and which of the two is believed where they name different ones.
 
 The flows see who fell silent first; a log sees what its rank says. So a rank that wrote down its own fatal error is
-believed before the flows, if it is known where it sits, or surer than the flows are of their place. Else the rank that
-failed and the address that fell silent are one and the same: each tells who the other is. A rank that is blamed because
-others complain of it, or because it said nothing, is weaker evidence than the silence that the flows measured.
+believed before the flows, if it is known where it sits, or surer than the flows are of their place: that it failed is
+not in doubt then, only where it sits. Else the rank that failed and the address that fell silent are one and the same:
+each identifies the other. A rank that is blamed because others complain of it, or because it said nothing, must be
+surer in both, that it is to blame and where it sits, than the silence that the flows measured.
 """
 
 from __future__ import annotations
@@ -15,12 +16,28 @@ from typing import Final
 from llmprism.model.finding import Finding
 from llmprism.model.log import EventRole, Suspect
 from llmprism.model.verdict import Contradiction, NamedSuspect, Seat, Source
-from llmprism.verdict.case import Case
+from llmprism.verdict.case import SECOND, Case
 
 __all__ = ["Place", "choose_place", "has_own_cause", "rank_suspects"]
 
 SURE_SEAT: Final = 0.87
 """Seats that are surer than this come from an address or a host, not from a usual order of ranks."""
+
+FIRST_SILENT: Final = 0.83
+"""How sure the address that fell silent first is at most as the place of the rank that failed: it was in 9 of the 10
+real crashes that were looked at, (9 + 1) / (10 + 2) by the rule of succession. A crash ends everything within
+milliseconds, and the order of the last messages of waiting peers is chance."""
+
+CLEAR_SILENCE: Final = 0.02
+"""Share of a step that the others must have gone on after an address fell silent: below it the order in which they
+stopped is no evidence. Of the real stops that were looked at, the one with the wrong address has 0.005, the 12 with
+the right one have 0.07 to 1.3: the same verdicts from 0.006 to 0.07."""
+
+HARDLY_FIRST: Final = 0.5
+"""How sure the address is at most where it is below."""
+
+WENT_ON: Final = "seconds that others went on after its message was due"
+"""The evidence of the flows that measures it."""
 
 NAMED_SEAT: Final = 0.8
 """How sure a guessed seat is whose address the peers name as lost."""
@@ -92,13 +109,13 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
         why = "the rank wrote its own fatal error before anybody complained, and its address is known"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
         return Place(seat.address, named.rank, _node(seat, named), named.score * seat.confidence, Source.LOGS, (clash,))
-    sure = named.score * seat.confidence
+    sure, silent = named.score * seat.confidence, _first_silent(case, finding)
     votes = _named_by_peers(case)
     if own and votes[seat.address] > votes[address]:
         why = f"the rank wrote its own fatal error, and {votes[seat.address]} of its peers name that address as lost"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
         return Place(seat.address, named.rank, _node(seat, named), max(sure, NAMED_SEAT), Source.LOGS, (clash,))
-    if own and sure > finding.confidence:
+    if own and seat.confidence > silent:
         why = f"the rank wrote its own fatal error, and where it sits ({seat.why}) is surer than who fell silent first"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
         return Place(seat.address, named.rank, _node(seat, named), sure, Source.LOGS, (clash,))
@@ -106,11 +123,22 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
         why = f"where rank {named.rank} sits is a guess ({seat.why}); the address that fell silent is taken for its own"
         clash = Contradiction("place", flows, logs, Source.FLOWS, why)
         return Place(address, named.rank, _node(seat, named), finding.confidence * 0.9, Source.BOTH, (clash,))
+    if sure > silent:
+        why = f"its peers' logs and where it sits ({seat.why}) are surer than who fell silent first"
+        clash = Contradiction("place", flows, logs, Source.LOGS, why)
+        return Place(seat.address, named.rank, _node(seat, named), sure, Source.LOGS, (clash,))
     why = "the logs have only the word of others; the flows saw who fell silent first"
     clash = Contradiction("place", flows, logs, Source.FLOWS, why)
     there = case.seat_at(address)
     rank, node = (there.rank, there.node) if there is not None else (None, None)
     return Place(address, rank, node, finding.confidence * 0.8, Source.FLOWS, (clash,))
+
+
+def _first_silent(case: Case, finding: Finding) -> float:
+    """How sure it is that the address of a stop is that of the rank that failed."""
+    went_on = next((item.value for item in finding.evidence if item.what == WENT_ON), None)
+    unclear = went_on is not None and went_on * SECOND < CLEAR_SILENCE * case.step_ns
+    return min(finding.confidence, HARDLY_FIRST if unclear else FIRST_SILENT)
 
 
 def _named_by_peers(case: Case) -> Counter[str]:

@@ -1,4 +1,5 @@
-"""`POST /api/v1/logs`: lines of one writer of a job's logs, kept within bounds.
+"""`POST /api/v1/logs`: lines of one writer of a job's logs, kept within bounds; `GET /api/v1/jobs/{job}/logs`: how they
+were read.
 
     curl --data-binary @rank3.log -H 'content-type: text/plain' '.../api/v1/logs?job=train&writer=rank3'
 
@@ -8,10 +9,11 @@ The answer counts every line: received = stored + dropped.
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from typing import Annotated
 
-from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi import FastAPI, HTTPException, Path, Query, Request
 from fastapi.responses import JSONResponse
 
 from llmprism.errors import LimitError, LLMPrismError
@@ -27,6 +29,15 @@ _Name = Annotated[str, Query(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*
 def add_job_logs(app: FastAPI, live: Live) -> None:
     settings = live.config.job_logs
     spool = spool_of(live.config, PUSHED) if settings.enabled else None
+
+    @app.get("/api/v1/jobs/{job}/logs", tags=["jobs"], responses={404: {"description": "no such job"}})
+    def job_logs(job: Annotated[str, Path(max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]) -> JSONResponse:
+        """How the logs of a run were read: who is who, the hosts' clocks, and lines about trouble at their times; null
+        where no logs were found to be its."""
+        if live.history.run(job) is None:
+            raise HTTPException(404, "there is no such job")
+        text = live.history.run_logs(job)
+        return JSONResponse({"logs": json.loads(text) if text else None})
 
     @app.post(
         "/api/v1/logs",

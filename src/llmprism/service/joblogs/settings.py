@@ -1,45 +1,75 @@
-"""The spools and tails that a configuration describes."""
+"""The spools and tails that a configuration describes.
+
+Every process that takes lines in writes a spool of its own, under a name of its own: the ways are `pushed` (HTTP),
+`kafka` and `tailed` (followed folders), with the worker's name after an `@` where several share the store's folder.
+Whoever makes the windows reads all of them.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from llmprism.service.config import Config
+from llmprism.model.topology import Topology
+from llmprism.service.config import AlertSettings, Config
+from llmprism.service.joblogs.documents import log_documents
 from llmprism.service.joblogs.explain import LogExplainer
+from llmprism.service.joblogs.late import LateCauses, LookAgain, late_result
 from llmprism.service.joblogs.spool import LogSpool
 from llmprism.service.joblogs.tail import LogTail
+from llmprism.service.looks import Look
 from llmprism.service.store import Store
+from llmprism.service.tracker import TrackerState
+from llmprism.service.window_rows import WindowResult
+from llmprism.service.windows import WindowPlan
 
-__all__ = ["PUSHED", "TAILED", "JobLogs", "spool_of"]
+__all__ = ["KAFKA", "PUSHED", "TAILED", "JobLogs", "spool_of", "spools_folder"]
 
 PUSHED: Final = "pushed"
 TAILED: Final = "tailed"
-"""Folders of the spool; each is written by one process."""
+KAFKA: Final = "kafka"
+
+SWEEP_S: Final = 600.0
+"""How often spools of workers that are gone are looked through for what is too old."""
 
 
-def spool_of(config: Config, name: str) -> LogSpool:
+def spools_folder(config: Config) -> Path:
+    return Path(config.store.folder) / "job_logs"
+
+
+def spool_of(config: Config, way: str) -> LogSpool:
+    """The spool of one way into this process; the room of all is divided among the ways that are in use."""
     settings = config.job_logs
+    ways = 1 + bool(settings.folders) + bool(settings.kafka)
+    # a followed folder is seen by all workers, and whoever leads follows it: its spool is the same for all
+    worker = f"@{config.workers.name}" if config.workers.enabled and way != TAILED else ""
     return LogSpool(
-        Path(config.store.folder) / "job_logs" / name,
+        spools_folder(config) / f"{way}{worker}",
         writer_bytes=int(settings.writer_mb * 1e6),
-        total_bytes=int(settings.total_mb * 1e6) // 2,
+        total_bytes=int(settings.total_mb * 1e6) // ways,
         redactions=settings.redact,
+        keep_s=settings.keep_h * 3600,
     )
 
 
 class JobLogs:
-    """The evaluator's side: follows folders, and reads what is in the spool with every window's report."""
+    """The side of whoever makes the windows: follows folders, and reads all spools with every window's report."""
 
     def __init__(self, config: Config, store: Store) -> None:
         self._store = store
         self._keep_s = config.job_logs.keep_h * 3600
-        spool = spool_of(config, TAILED)
-        self._spool = spool
-        self._tails = [LogTail(Path(folder), spool) for folder in config.job_logs.folders]
-        root = Path(config.store.folder) / "job_logs"
-        self.explainer = LogExplainer([root / PUSHED, root / TAILED])
+        self._root = spools_folder(config)
+        spool = spool_of(config, TAILED) if config.job_logs.folders else None
+        self._tails = [LogTail(Path(folder), spool) for folder in config.job_logs.folders] if spool else []
+        self._swept_s = time.monotonic()
+        self.explainer = LogExplainer(self._root)
+        self.late = LateCauses(self.explainer)
+        self._documents: dict[str, str] = {}
 
     @classmethod
     def of(cls, config: Config, store: Store) -> JobLogs | None:
@@ -52,4 +82,40 @@ class JobLogs:
             counts = [(name, reason, number) for (name, reason), number in tail.poll().items() if number]
             if counts:
                 self._store.add_counts("job_logs:folder", counts)
-        self._spool.forget(time.time() - self._keep_s)
+        if time.monotonic() - self._swept_s >= SWEEP_S:
+            self._swept_s = time.monotonic()
+            self._sweep(time.time() - self._keep_s)
+
+    def explained(self, look: Look) -> Look:
+        """The look with its findings explained by the logs that are there."""
+        found = self.explainer.explain(look.report)
+        return replace(look, report=found.report, withdrawn=found.withdrawn)
+
+    def changed_documents(
+        self, looks: Sequence[Look], followed: Sequence[Mapping[str, str]]
+    ) -> dict[str, dict[str, Any]]:
+        """Run → how its logs were read, where it differs from the last time that this process has written it."""
+        made = log_documents(looks, followed)
+        texts = {run: json.dumps(document) for run, document in made.items()}
+        prints = {run: hashlib.sha256(text.encode()).hexdigest() for run, text in texts.items()}
+        changed = {run: made[run] for run, print_ in prints.items() if self._documents.get(run) != print_}
+        self._documents |= prints
+        return changed
+
+    def late_result(
+        self, state: TrackerState, plan: WindowPlan, again: LookAgain, alerts: AlertSettings, topology: Topology | None
+    ) -> WindowResult | None:
+        """What lines change that came after their window; None where they change nothing."""
+        if not self.late.is_time():
+            return None
+        self.poll()
+        return late_result(self.late, self.explained, state, plan, again, alerts, topology)
+
+    def _sweep(self, before_s: float) -> None:
+        """Remove what a worker that is gone has left; the others' spools have removed theirs before."""
+        for path in self._root.glob("*/*/*.log"):
+            try:
+                if path.stat().st_mtime < before_s - SWEEP_S:
+                    path.unlink()
+            except OSError:
+                continue

@@ -13,11 +13,12 @@ from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
 from llmprism.service.config import Config
-from llmprism.service.evaluator import Evaluator, TopologyFile
+from llmprism.service.evaluator import Evaluator
 from llmprism.service.layout_memory import LayoutMemory
 from llmprism.service.looks import Look
 from llmprism.service.reading import affordable
 from llmprism.service.store import Segment
+from llmprism.service.topology_file import TopologyFile
 from llmprism.service.workers.desk import FAILED, Desk
 from llmprism.service.workers.places import address_places, places_of
 from llmprism.service.workers.share_reports import decode_share_report, encode_share_report, merge_reports
@@ -127,4 +128,4 @@ class Worker:
             find_layout=self._layouts.layout_of,
         )
         self._layouts.end(report)
-        return encode_share_report(report)
+        return encode_share_report(report, member_ends=self._config.job_logs.enabled)

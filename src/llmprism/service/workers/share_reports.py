@@ -43,8 +43,9 @@ class ShareReport:
     placed: bool
 
 
-def encode_share_report(report: Report) -> str:
-    slim = replace(report, jobs=tuple(_slim(job) for job in report.jobs), topology=None)
+def encode_share_report(report: Report, *, member_ends: bool = False) -> str:
+    """`member_ends`: with the ends of every member's steps, by which ranks of logs find their addresses."""
+    slim = replace(report, jobs=tuple(_slim(job, member_ends) for job in report.jobs), topology=None)
     plain = to_plain(ShareReport(slim, report.topology is not None), ShareReport, _packed)
     return json.dumps(plain, separators=(",", ":"))
 
@@ -59,9 +60,9 @@ def decode_share_report(text: str, topology: Topology | None) -> Report:
         raise StoreError(f"the report of a share cannot be read ({type(error).__name__}: {error})") from error
 
 
-def _slim(report: JobReport) -> JobReport:
+def _slim(report: JobReport, member_ends: bool) -> JobReport:
     """Without what nobody reads of a window: constant columns cost nothing on the way."""
-    transfers = report.job.transfers
+    transfers, ends = report.job.transfers, report.timeline.member_end_ns
     rows = transfers.start_ns.size
     transfers = replace(
         transfers,
@@ -77,7 +78,9 @@ def _slim(report: JobReport) -> JobReport:
         job=replace(report.job, transfers=transfers, clock=None, clock_candidates=()),
         layout=replace(report.layout, transfer_kind=np.zeros(rows, np.int8), clock=None),
         timeline=replace(
-            report.timeline, member_end_ns=np.full_like(report.timeline.member_end_ns, -1), events=Events.empty()
+            report.timeline,
+            member_end_ns=ends if member_ends else np.full_like(ends, -1),
+            events=Events.empty(),
         ),
     )
 

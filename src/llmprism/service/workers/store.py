@@ -28,9 +28,9 @@ from llmprism.model.topology import Topology
 from llmprism.service import schema
 from llmprism.service.batch_rows import write_batch
 from llmprism.service.config import Config
-from llmprism.service.evaluator import TopologyFile
 from llmprism.service.rows import add_counts, upsert
 from llmprism.service.store import Batch, Store, create_tables
+from llmprism.service.topology_file import TopologyFile
 from llmprism.service.windows import SECOND
 from llmprism.service.workers import tables
 from llmprism.service.workers.locks import CREATE, FAMILY, LEADER, HeldLocks

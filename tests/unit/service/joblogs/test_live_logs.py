@@ -13,11 +13,14 @@ pytest.importorskip("httpx", reason="the test client needs httpx")
 from fastapi.testclient import TestClient
 
 from llmprism.ingest.accept import TimeBounds, accept_flows
-from llmprism.model.finding import Evidence, FindingKind, Where, WhereType
-from llmprism.model.live import FindingPhase, TrackedFinding
+from llmprism.model.finding import FindingKind, Where, WhereType
+from llmprism.model.live import Explanation, FindingPhase, TrackedFinding
+from llmprism.model.log import Cause, CauseClass
+from llmprism.model.verdict import LogQuote, Owner, Source, Verdict
 from llmprism.service.api.app import Live, create_app
 from llmprism.service.config import AlertSettings, Config, JobLogSettings, StoreSettings, WindowSettings, parse_config
 from llmprism.service.evaluator import Evaluator
+from llmprism.service.history import History
 from llmprism.service.intake import Intake
 from llmprism.service.joblogs.settings import JobLogs
 from llmprism.service.messages import EXPLAINED, messages_of
@@ -39,6 +42,10 @@ def store(config):
     (made.folder / "bodies").mkdir(exist_ok=True)
     yield made
     made.close()
+
+
+def quote(text):
+    return LogQuote(0, 2, "10.0.0.3", 5, "rank2.log", 7, text, 1, "root", "cuda.oom")
 
 
 def client_of(config, store):
@@ -86,12 +93,17 @@ def test_an_alert_says_that_the_cause_is_known():
     report = tiny_report()
     where = Where(WhereType.GPU, "a")
     before = replace(report.findings[0], kind=FindingKind.CRASH, where=where, evidence=())
-    after = replace(before, summary="out of GPU memory", evidence=(Evidence("log lines about it", 3, 0),))
-    old, new = (TrackedFinding("f-1", finding, FindingPhase.OPEN) for finding in (before, after))
+    after = replace(before, summary="out of GPU memory")
+    cause = Cause(CauseClass.USER_RESOURCE, "cuda.oom", 0.9, "out of GPU memory", "Use less.")
+    why = Explanation(Verdict(Source.BOTH, cause, Owner.JOB_OWNER), (quote("CUDA out of memory"),))
+    old = TrackedFinding("f-1", before, FindingPhase.OPEN)
+    new = TrackedFinding("f-1", after, FindingPhase.OPEN, why=why)
     settings = AlertSettings(webhook=("http://x/",))
     ((_, name, event, document),) = messages_of(Changes(findings=(new,)), settings, report.window, None, (old,))
     assert (name, event, document["event"]) == ("f-1", EXPLAINED, "explained")
     assert document["annotations"]["summary"] == "out of GPU memory"
+    assert document["annotations"]["cause"] == "user.resource"
+    assert document["annotations"]["log_line"] == "CUDA out of memory"
     assert document["ends_at"] is None
     assert messages_of(Changes(findings=(new,)), settings, report.window, None, (new,)) == ()
 
@@ -107,12 +119,8 @@ def test_the_settings_are_checked():
 S = 1_000_000_000
 
 
-def test_a_crash_in_the_flows_gains_the_cause_of_the_logs(config, store):
-    """The bundled crash, played to the evaluator: its finding names the rank and what its peers wrote."""
-    now = [1_000_000 * S]
-    config = replace(config, windows=WindowSettings(idle_after_s=3.0))
-    with tarfile.open(EXAMPLES / "crash/logs.tar.gz") as archive:
-        archive.extractall(store.folder / "job_logs/pushed", filter="data")
+def played_crash(config, store, now):
+    """The evaluator of a service that took in the bundled crash."""
     evaluator = Evaluator(store, config, lambda: now[0])
     file = store.folder / "one.parquet"
     accepted = accept_flows([EXAMPLES / "crash/flows.parquet"], file, TimeBounds(0, 2**62))
@@ -120,6 +128,10 @@ def test_a_crash_in_the_flows_gains_the_cause_of_the_logs(config, store):
     target.parent.mkdir(exist_ok=True)
     file.rename(target)
     store.commit_batch(Batch("one", (SourceBatch("test", accepted),), target, now[0]))
+    return evaluator
+
+
+def until_found(evaluator, now):
     for _ in range(40):
         while evaluator.advance():
             pass
@@ -127,7 +139,56 @@ def test_a_crash_in_the_flows_gains_the_cause_of_the_logs(config, store):
             break
         now[0] += S
     (life,) = evaluator.state.lives
+    return life
+
+
+def unpack_logs(folder):
+    with tarfile.open(EXAMPLES / "crash/logs.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+
+
+def test_a_crash_in_the_flows_gains_the_cause_of_the_logs(config, store):
+    """The bundled crash, played to the evaluator: its finding names the rank and what its peers wrote."""
+    now = [1_000_000 * S]
+    config = replace(config, windows=WindowSettings(idle_after_s=3.0))
+    unpack_logs(store.folder / "job_logs/pushed")
+    life = until_found(played_crash(config, store, now), now)
     assert life.finding.kind is FindingKind.CRASH
     assert life.finding.where.id == "10.10.3.1"
     assert life.finding.summary.startswith("Rank 6 (10.10.3.1")
     assert any(item.what == "log lines about it" for item in life.finding.evidence)
+    found = History(store).finding(life.id)
+    assert found["why"]["rank"] == 6
+    assert found["why"]["lines"]
+    client = client_of(config, store)
+    read = client.get(f"/api/v1/jobs/{life.finding.job}/logs").json()["logs"]
+    assert client.get("/api/v1/jobs/nobody/logs").status_code == 404
+    assert [seat["address"] for seat in read["ranks"]][6] == "10.10.3.1"
+    assert {line["address"] for line in read["lines"]} >= {line["address"] for line in found["why"]["lines"]}
+
+
+def test_lines_that_come_after_their_window_explain_the_finding_and_the_alert_says_so(config, store):
+    now = [1_000_000 * S]
+    alerts = AlertSettings(webhook=("http://x/",))
+    config = replace(config, windows=WindowSettings(idle_after_s=3.0), alerts=alerts)
+    evaluator = played_crash(config, store, now)
+    bare = until_found(evaluator, now)
+    assert bare.why is None
+    assert History(store).finding(bare.id)["why"] is None
+    for _ in range(200):  # long after the last window that can show it
+        now[0] += S
+        while evaluator.advance():
+            pass
+    unpack_logs(store.folder / "job_logs/pushed")
+    evaluator._logs.late._looked_s = float("-inf")
+    assert evaluator.advance()
+    (life,) = evaluator.state.lives
+    assert life.id == bare.id
+    assert life.finding.start_ns == bare.finding.start_ns
+    assert life.finding.summary.startswith("Rank 6 (10.10.3.1")
+    found = History(store).finding(bare.id)
+    assert [message["event"] for message in found["messages"]] == ["opened", "explained"]
+    assert found["why"]["cause"]["class"] == "hardware.node"
+    again = Evaluator(store, config, lambda: now[0])
+    assert again.state.lives[0].why == life.why
+    assert not again.advance(), "nothing is explained twice"

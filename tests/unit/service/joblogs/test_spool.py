@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from llmprism.errors import ConfigError
-from llmprism.service.joblogs.spool import MAX_LINE_BYTES, LogSpool, is_name
+from llmprism.service.joblogs.names import is_name
+from llmprism.service.joblogs.spool import MAX_LINE_BYTES, LogSpool
 
 
 def spool(folder: Path, **more: object) -> LogSpool:
@@ -39,7 +40,7 @@ def test_what_does_not_fit_is_dropped_and_counted(tmp_path: Path) -> None:
     one = spool(tmp_path, total_bytes=60)
     full = one.append("a", "rank0", b"x" * 50 + b"\n")
     assert full.stored == 1
-    more = one.append("a", "rank1", b"y" * 50 + b"\nz\n")
+    more = one.append("a", "rank1", b"y" * 50 + b"\n" + b"z" * 20 + b"\n")
     assert (more.received, more.stored, dict(more.dropped)) == (2, 0, {"no_room": 2})
     long = spool(tmp_path / "x").append("a", "r", b"y" * (MAX_LINE_BYTES + 1) + b"\nok\n")
     assert (long.stored, dict(long.dropped)) == (1, {"too_long": 1})
@@ -66,8 +67,23 @@ def test_names_cannot_lead_out(tmp_path: Path, name: str) -> None:
 
 def test_a_spool_that_is_opened_again_knows_its_size_and_forgets_what_is_old(tmp_path: Path) -> None:
     spool(tmp_path).append("a", "rank0", b"one\n")
-    again = spool(tmp_path)
+    again = spool(tmp_path, keep_s=100.0, now_s=lambda: 10_000.0)
     assert again.size == 4
     os.utime(tmp_path / "a/rank0.log", (1, 1))
-    assert again.forget(1000.0) == 4
-    assert again.size == 0
+    again.append("b", "rank0", b"2\n")
+    assert again.size == 2
+    assert not (tmp_path / "a/rank0.log").exists()
+
+
+def test_the_greediest_job_makes_room_for_the_others(tmp_path: Path) -> None:
+    one = spool(tmp_path, total_bytes=1000, writer_bytes=400)
+    assert one.append("small", "rank0", b"s" * 99 + b"\n").stored == 1
+    for number in range(20):
+        taken = one.append("big", f"rank{number}", b"b" * 99 + b"\n")
+        os.utime(tmp_path / f"big/rank{number}.log", (number, number))
+        assert taken.stored == 1
+    assert one.size <= 1000
+    assert (tmp_path / "small/rank0.log").exists()
+    assert (tmp_path / "big/rank19.log").exists()
+    assert not (tmp_path / "big/rank0.log").exists()
+    assert one.size == sum(path.stat().st_size for path in tmp_path.rglob("*.log"))

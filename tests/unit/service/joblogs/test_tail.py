@@ -66,3 +66,28 @@ def test_odd_names_become_plain_ones(tmp_path: Path, spool: LogSpool) -> None:
 
 def test_a_folder_that_is_not_there_is_counted(tmp_path: Path, spool: LogSpool) -> None:
     assert LogTail(tmp_path / "absent", spool).poll()["missing_folders", ""] == 1
+
+
+def test_a_tail_that_starts_again_reads_on_where_it_stopped(tmp_path: Path, spool: LogSpool) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    path = folder / "rank0.log"
+    path.write_text("one\ntwo\nthr")
+    assert LogTail(folder, spool).poll()["received", ""] == 2
+    with path.open("a") as file:
+        file.write("ee\n")
+    (folder / "rank1.log").write_text("new\n")
+    again = LogTail(folder, spool)
+    assert again.poll()["received", ""] == 2
+    assert kept(spool, "logs/rank0") == "one\ntwo\nthree\n"
+    assert LogTail(folder, spool).poll()["received", ""] == 0
+
+
+def test_another_file_under_a_known_inode_is_read_from_its_beginning(tmp_path: Path, spool: LogSpool) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    path = folder / "rank0.log"
+    path.write_text("one\ntwo\n")
+    LogTail(folder, spool).poll()
+    path.write_text("another file, longer than the first\n")  # the same inode
+    assert LogTail(folder, spool).poll()["received", ""] == 1

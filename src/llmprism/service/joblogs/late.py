@@ -1,0 +1,182 @@
+"""Lines that arrive after their window: findings gain their cause when it is known, not when it was due.
+
+A time-out of half an hour is written half an hour after the stop, and shippers deliver in pieces. So a finding that is
+open without a cause is looked at again whenever new lines were read: the window in which it was last seen is made once
+more from the stored flows and read together with the logs there are now. Where the logs say that nothing was wrong (the
+job was cancelled, or had ended well), the finding is closed, and the reason says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from llmprism.model.finding import Finding, Where, WhereType
+from llmprism.model.flows import Window
+from llmprism.model.live import FindingPhase, TrackedFinding, TrackedRun
+from llmprism.model.topology import Topology
+from llmprism.service.config import AlertSettings
+from llmprism.service.joblogs.documents import log_documents
+from llmprism.service.joblogs.explain import LogExplainer
+from llmprism.service.joblogs.explanations import knowledge
+from llmprism.service.looks import Look, member_names
+from llmprism.service.messages import messages_of
+from llmprism.service.tracked_findings import closed, fits, sightings_of
+from llmprism.service.tracker import Changes, TrackerState
+from llmprism.service.window_rows import WindowResult
+from llmprism.service.windows import WindowPlan
+
+__all__ = ["LateCauses", "LookAgain", "explained_again", "late_result", "withdraw"]
+
+LookAgain = Callable[[TrackedRun, Window], Look | None]
+
+PAUSE_S: Final = 2.0
+"""How often new lines are looked for between windows."""
+
+AT_ONCE: Final = 4
+"""Findings that are looked at again in one go: each costs the diagnosis of one job."""
+
+KNOWN: Final = 2
+"""`knowledge` of findings that need no more lines."""
+
+
+class LateCauses:
+    """Remembers up to which lines every open finding was explained."""
+
+    def __init__(self, explainer: LogExplainer, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._explainer = explainer
+        self._now_s = now_s
+        self._looked_s = float("-inf")
+        self._reads: dict[str, int] = {}
+
+    def is_time(self) -> bool:
+        """Whether it is time to look for new lines."""
+        now = self._now_s()
+        if now - self._looked_s < PAUSE_S:
+            return False
+        self._looked_s = now
+        return True
+
+    def due(self, lives: Sequence[TrackedFinding]) -> list[TrackedFinding]:
+        """Open findings about a job that may gain a cause from lines that were not there when it was last tried."""
+        waiting = [life for life in lives if is_waiting(life)]
+        if waiting:
+            self._explainer.refresh(urgent=True)
+        self._reads = {life.id: self._reads.get(life.id, -1) for life in waiting}
+        new = [life for life in waiting if self._reads[life.id] < self._explainer.reads]
+        return sorted(new, key=lambda life: -life.finding.start_ns)[:AT_ONCE]
+
+    def tried(self, lives: Sequence[TrackedFinding]) -> None:
+        """These were read together with all lines there are."""
+        self._reads |= {life.id: self._explainer.reads for life in lives if is_waiting(life)}
+
+
+def is_waiting(life: TrackedFinding) -> bool:
+    return life.phase is FindingPhase.OPEN and life.finding.job is not None and knowledge(life.why) < KNOWN
+
+
+def explained_again(life: TrackedFinding, look: Look, members: Sequence[str]) -> TrackedFinding:
+    """The finding after another look at the window in which it was last seen; the same where nothing is new.
+
+    `members`: those of its run. When it began and what it has cost stays as it was followed."""
+    run_of = _run_of(look, life.finding.job or "", frozenset(members))
+    for sighting in sightings_of(look, run_of):
+        if fits(life.finding, sighting.finding) and knowledge(sighting.why) > knowledge(life.why):
+            seen = life.finding
+            cost = max(seen.lost_gpu_seconds, sighting.finding.lost_gpu_seconds)
+            finding = replace(sighting.finding, start_ns=seen.start_ns, end_ns=seen.end_ns, lost_gpu_seconds=cost)
+            return replace(life, finding=finding, why=sighting.why)
+    for finding, reason in look.withdrawn:
+        if fits(life.finding, _of_run(finding, run_of)):
+            return closed(life, life.finding.start_ns, reason, look.window)
+    return life
+
+
+def withdraw(state: TrackerState, changes: Changes, looks: Sequence[Look]) -> tuple[TrackerState, Changes]:
+    """Close the findings that the logs of these looks explain away."""
+    gone: dict[str, TrackedFinding] = {}
+    for look, run_of in zip(looks, changes.followed, strict=True):
+        for finding, reason in look.withdrawn:
+            mapped = _of_run(finding, run_of)
+            for life in state.lives:
+                if life.phase is FindingPhase.OPEN and life.id not in gone and fits(life.finding, mapped):
+                    gone[life.id] = closed(life, life.finding.start_ns, reason, look.window)
+    if not gone:
+        return state, changes
+    lives = tuple(gone.get(life.id, life) for life in state.lives)
+    kept = tuple(life for life in changes.findings if life.id not in gone)
+    names = tuple(name for name in changes.closed if name not in gone)
+    opened = tuple(name for name in changes.opened if name not in gone)
+    # one that opens and is explained away in the same window is nobody's news
+    shown = tuple(life for life in gone.values() if life.id not in changes.opened)
+    changed = replace(changes, findings=kept + shown, closed=names + tuple(life.id for life in shown), opened=opened)
+    return replace(state, lives=lives), changed
+
+
+def _run_of(look: Look, run: str, members: frozenset[str]) -> dict[str, str]:
+    """The job of a look that has the most of the run's members, under the run's name."""
+    shared = {job.job.id: len(members & frozenset(member_names(look, job))) for job in look.report.jobs}
+    best = max(shared, key=lambda name: shared[name], default=None)
+    return {best: run} if best is not None and 2 * shared[best] >= len(members) else {}
+
+
+def _of_run(finding: Finding, run_of: dict[str, str]) -> Finding:
+    run = run_of.get(finding.job or "")
+    where = Where(WhereType.JOB, run) if finding.where.type is WhereType.JOB and run else finding.where
+    return replace(finding, job=run, where=where)
+
+
+def late_result(
+    late: LateCauses,
+    explain: Callable[[Look], Look],
+    state: TrackerState,
+    plan: WindowPlan,
+    again: LookAgain,
+    alerts: AlertSettings,
+    topology: Topology | None,
+) -> WindowResult | None:
+    """What new lines change of the findings that wait for a cause, ready to be stored; None: nothing.
+
+    `again` makes the look at a run that ends with a window."""
+    runs = {run.id: run for run in state.runs}
+    after: dict[str, TrackedFinding] = {}
+    looks: list[tuple[Look, dict[str, str]]] = []
+    due = late.due(state.lives)
+    for life in due:
+        run = runs.get(life.finding.job or "")
+        look = None if run is None else again(run, Window(life.updated_ns, life.updated_ns))
+        if run is None or look is None:
+            continue
+        look = explain(look)
+        looks.append((look, _run_of(look, run.id, frozenset(run.members))))
+        now = explained_again(life, look, run.members)
+        if now != life:
+            after[life.id] = now
+    late.tried(due)
+    if not after:
+        return None
+    changes = Changes(
+        findings=tuple(after.values()),
+        closed=tuple(life.id for life in after.values() if life.phase is FindingPhase.CLOSED),
+    )
+    tracker = replace(state, lives=tuple(after.get(life.id, life) for life in state.lives))
+    now_ns = max(life.updated_ns for life in after.values())
+    window = Window(now_ns, now_ns)
+    return WindowResult(
+        start_ns=now_ns,
+        end_ns=now_ns,
+        records=0,
+        through_seq=0,
+        wall_ns=time.time_ns(),
+        took_ms=0,
+        summary={},
+        picture=None,
+        layouts={},
+        changes=changes,
+        tracker=tracker,
+        plan=plan,
+        messages=messages_of(changes, alerts, window, topology, state.lives),
+        logs=log_documents([look for look, _ in looks], [run_of for _, run_of in looks]),
+    )
