@@ -65,6 +65,7 @@ bench-logs: $(READY)
 	$(BIN)/python benchmarks/logs_planted.py
 	$(BIN)/python benchmarks/logs_real.py
 	$(BIN)/python benchmarks/logs_signatures.py
+	$(BIN)/python benchmarks/logs_reports.py
 	$(BIN)/python benchmarks/logs_templates.py
 	$(BIN)/python benchmarks/logs_speed.py
 

@@ -13,7 +13,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any
 
-from lab.scenario import Scenario
+from lab.scenario import Scenario, leaf_names
 
 __all__ = ["Fabric", "Host", "build", "inside", "limit", "namespace_command", "place_ranks", "remove", "shell"]
 
@@ -162,12 +162,9 @@ def place_ranks(scenario: Scenario) -> dict[str, list[int]]:
 
 def _gpu_hosts(scenario: Scenario, tag: str) -> list[Host]:
     spec = scenario.fabric
-    servers = scenario.hosts // spec.gpus_per_server
     hosts = []
-    for i in range(scenario.hosts):
+    for i, leaf in enumerate(leaf_names(scenario)):
         server, gpu = divmod(i, spec.gpus_per_server)
-        pod = server * spec.pods // servers
-        leaf = f"leaf{pod}{gpu if spec.rail else 0}"
         address = f"10.{10 + gpu}.{server}.1"
         hosts.append(Host(i, address, f"{tag}h{i}", f"server{server:02d}", gpu, leaf, f"p{i}"))
     return hosts

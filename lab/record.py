@@ -12,6 +12,7 @@ import os
 import platform
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -28,7 +29,7 @@ from lab.faults import FaultDriver
 from lab.jobs import ROOT, Job, prepare, start_job, wait_for
 from lab.scenario import Scenario
 
-__all__ = ["record"]
+__all__ = ["record", "sole_user"]
 
 TOOLS = {"ip": "iproute2", "tc": "iproute2", "tcpdump": "tcpdump", "ethtool": "ethtool"}
 
@@ -47,6 +48,7 @@ def record(scenario: Scenario, folder: Path, gpu: bool, tag: str = "lp") -> dict
     folder.mkdir(parents=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with contextlib.ExitStack() as stack:
+        stack.enter_context(sole_user(tag))
         stack.callback(fabrics.remove, tag)
         fabric = fabrics.build(scenario, tag)
         processes: list[subprocess.Popen[bytes]] = []
@@ -85,6 +87,17 @@ def record(scenario: Scenario, folder: Path, gpu: bool, tag: str = "lp") -> dict
         }
     (folder / "run.json").write_text(json.dumps(run))
     return run
+
+
+@contextlib.contextmanager
+def sole_user(tag: str) -> Iterator[None]:
+    """Holds the names that begin with `tag` for this process; the kernel gives them free however it ends."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
+        try:
+            held.bind(f"\0llmprism-lab-{tag}")
+        except OSError as error:
+            raise RuntimeError(f"a lab with the tag {tag!r} is running: wait for it, or give another --tag") from error
+        yield
 
 
 def _need_root_and_tools() -> None:

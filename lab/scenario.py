@@ -11,7 +11,16 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["FabricSpec", "FaultSpec", "JobSpec", "NeighbourSpec", "Scenario", "ScenarioError", "read_scenario"]
+__all__ = [
+    "FabricSpec",
+    "FaultSpec",
+    "JobSpec",
+    "NeighbourSpec",
+    "Scenario",
+    "ScenarioError",
+    "leaf_names",
+    "read_scenario",
+]
 
 FOLDER = Path(__file__).resolve().parent / "scenarios"
 FRAMEWORKS = ("ddp", "fsdp", "pipelining", "megatron", "deepspeed", "deepspeed-pipeline", "hf-trainer")
@@ -178,6 +187,14 @@ def _spec(kind: type[Spec], table: dict[str, Any], where: str) -> Spec:
     return kind(**table)
 
 
+def leaf_names(scenario: Scenario) -> list[str]:
+    """The leaf of each GPU host: `leaf<pod><rail>`."""
+    spec = scenario.fabric
+    servers = scenario.hosts // spec.gpus_per_server
+    places = (divmod(host, spec.gpus_per_server) for host in range(scenario.hosts))
+    return [f"leaf{server * spec.pods // servers}{gpu if spec.rail else 0}" for server, gpu in places]
+
+
 def _check(scenario: Scenario) -> None:
     def need(right: bool, text: str) -> None:
         if not right:
@@ -202,7 +219,8 @@ def _check(scenario: Scenario) -> None:
         need(fault.direction in DIRECTIONS, f"faults[{i}].direction: {fault.direction!r} is not one of {DIRECTIONS}")
         need(fault.how in HANGS, f"faults[{i}].how: {fault.how!r} is not one of {HANGS}")
         need(fault.kind != "slow_storage" or scenario.fabric.storage, f"faults[{i}]: fabric.storage is false")
-        place = fault.kind not in ("slow_uplink", "slow_leaf") or bool(fault.leaf)
-        need(place, f"faults[{i}].leaf: the name of a leaf is expected")
+        if fault.kind in ("slow_uplink", "slow_leaf"):
+            leaves = leaf_names(scenario)
+            need(fault.leaf in leaves, f"faults[{i}].leaf: {fault.leaf!r} is not one of {sorted(set(leaves))}")
     for i, other in enumerate(scenario.neighbours):
         need(other.kind in NEIGHBOURS, f"neighbours[{i}].kind: {other.kind!r} is not one of {NEIGHBOURS}")

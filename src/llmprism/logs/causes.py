@@ -10,7 +10,7 @@ from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Meaning
 from llmprism.logs.progress import Progress
 from llmprism.logs.shapes import Shape
-from llmprism.logs.suspects import Blame
+from llmprism.logs.suspects import HEARSAY, Blame
 from llmprism.model.log import Cause, CauseClass, Stage
 
 __all__ = ["class_of_exception", "explain_failure", "stage_from_frames"]
@@ -59,10 +59,44 @@ _NETWORK_EXCEPTIONS: Final = frozenset(
         "timeout",
     }
 )
+_SYSTEM_ERRORS: Final = (
+    (
+        re.compile(
+            r"Connection (?:refused|timed out)|No route to host|Network is (?:down|unreachable)|Too Many Requests"
+            r"|[Nn]ame or service not known|Temporary failure in name resolution"
+        ),
+        CauseClass.NETWORK,
+    ),
+    (
+        re.compile(r"Stale file handle|Input/output error|Remote I/O error|Transport endpoint|Read-only file system"),
+        CauseClass.STORAGE,
+    ),
+    (re.compile(r"Cannot allocate memory|Too many open files|No space left|[Dd]isk quota"), CauseClass.USER_RESOURCE),
+    (
+        re.compile(r"Permission denied|Operation not permitted|[Aa]ddress already in use|Cannot assign requested"),
+        CauseClass.USER_CONFIG,
+    ),
+)
+"""Words of the C library (strerror) and of HTTP, which mean the same whichever program repeats them."""
+
+_LANGUAGE_ERRORS: Final = frozenset(
+    {
+        "AssertionError", "AttributeError", "ImportError", "IndentationError", "IndexError", "KeyError", "LookupError",
+        "ModuleNotFoundError", "NameError", "NotImplementedError", "RecursionError", "SyntaxError", "TypeError",
+        "UnboundLocalError", "ValueError", "ZeroDivisionError",
+    }
+)  # fmt: skip
+"""Exceptions that Python raises for the program's own text. Others (`RuntimeError`) come from libraries and devices."""
+
+_FALLBACKS: Final = frozenset({CauseClass.USER_CODE, CauseClass.FRAMEWORK, CauseClass.UNKNOWN})
+"""Classes that are given where nothing else fits."""
 
 
 def class_of_exception(name: str, shape: Shape, *, training: bool) -> CauseClass:
-    """The likeliest class: resources and network by name, data by frames, configuration by words, else user code."""
+    """The likeliest class: by the system's words, by name, data by frames, configuration by words, else user code."""
+    for words, cause in _SYSTEM_ERRORS:
+        if words.search(shape.text):
+            return cause
     short = name.rsplit(".", 1)[-1]
     if short in _RESOURCE_EXCEPTIONS:
         return CauseClass.USER_RESOURCE
@@ -79,7 +113,7 @@ def class_of_exception(name: str, shape: Shape, *, training: bool) -> CauseClass
         return CauseClass.STORAGE
     if shape.frames and all(_LIBRARY_PATH.search(file) for file, _ in shape.frames):
         return CauseClass.FRAMEWORK
-    return CauseClass.USER_CODE
+    return CauseClass.USER_CODE if shape.frames or short in _LANGUAGE_ERRORS else CauseClass.UNKNOWN
 
 
 def stage_from_frames(shape: Shape, stage: Stage, *, training: bool) -> Stage:
@@ -133,7 +167,7 @@ def explain_failure(log: JobLog, blame: Blame, terminal: list[Incident], progres
         summary = f"a rank {what} without writing an error; the others only report its absence"
         advice = "Look at that node: kernel log, BMC, power, OOM killer; drain it if nothing explains it."
         return Cause(CauseClass.HARDWARE_NODE, None, 0.6, summary, advice)
-    if blame.suspects:
+    if blame.suspects and blame.suspects[0].score > HEARSAY:
         summary = "ranks lost the connection to one peer"
         return Cause(CauseClass.NETWORK, None, 0.5, summary, "Check that peer's node and its link.")
     if complaint is not None and complaint.fault is not None:
@@ -152,14 +186,17 @@ def _cause_of_root(log: JobLog, root: Incident, blame: Blame, *, training: bool)
     if root.fault is None:
         cause = class_of_exception(root.exception or "", shape, training=training)
         text = shape.text.strip()[:160]
-        return Cause(cause, None, 0.6, text + everyone, "Read the traceback at the first line shown.")
+        short = (root.exception or "").rsplit(".", 1)[-1]
+        confidence = 0.6 if short in _LANGUAGE_ERRORS or cause not in _FALLBACKS else 0.4
+        return Cause(cause, None, confidence, text + everyone, "Read the traceback at the first line shown.")
     fault = root.fault
     confidence = 0.9 if blame.suspects or blame.widespread else 0.7
-    if fault.echo or fault.weight < 0.8:
-        confidence -= 0.2
+    if fault.echo or fault.weight < 0.8:  # it may be the consequence of something else, or mean several things
+        confidence -= 0.3
     cause = fault.cause
     if cause in (CauseClass.USER_CODE, CauseClass.UNKNOWN) and shape.frames:
-        cause = class_of_exception(fault.id, shape, training=training)
+        finer = class_of_exception(fault.id, shape, training=training)
+        cause = finer if finer not in _FALLBACKS or cause is CauseClass.UNKNOWN else cause
     return Cause(cause, fault.id, round(confidence, 2), fault.summary + everyone, fault.advice)
 
 
@@ -167,8 +204,9 @@ _DEATHS: Final = (
     (re.compile(r"Out Of Memory"), CauseClass.USER_RESOURCE, "its memory limit was exceeded"),
     (re.compile(r"Segmentation fault|SIGSEGV|signal 11$|139$"), CauseClass.USER_CODE, "a segmentation fault"),
     (re.compile(r"Bus error|SIGBUS|signal 7$|135$"), CauseClass.USER_RESOURCE, "a bus error"),
-    (re.compile(r"Killed|SIGKILL|signal 9$|137$"), CauseClass.HARDWARE_NODE, "it was killed (SIGKILL)"),
-    (re.compile(r"heartbeats|died"), CauseClass.HARDWARE_NODE, "its process or node is gone"),
+    (re.compile(r"Killed|SIGKILL|signal 9$|137$"), CauseClass.UNKNOWN, "the OOM killer, the node or someone killed it"),
+    (re.compile(r"the node failed"), CauseClass.HARDWARE_NODE, "its node is gone"),
+    (re.compile(r"heartbeats|died"), CauseClass.UNKNOWN, "its process or node is gone"),
 )
 
 
@@ -181,5 +219,6 @@ def _cause_of_death(blame: Blame) -> Cause:
     advice = "Read the end of that process's own log and the kernel log of its node (OOM killer, Xid)."
     for pattern, cause, what in _DEATHS:
         if pattern.search(how):
-            return Cause(cause, None, 0.5, f"{summary}: {what}", advice)
+            confidence = 0.3 if cause is CauseClass.UNKNOWN else 0.5
+            return Cause(cause, None, confidence, f"{summary}: {what}", advice)
     return Cause(CauseClass.UNKNOWN, None, 0.3, summary, advice)

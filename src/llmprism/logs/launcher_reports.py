@@ -1,7 +1,7 @@
 """What launchers say of the processes that they started: who ended first, how, and where.
 
 A launcher is the best witness of a death: it sees exit codes and signals that the dead cannot write down. Read are
-torchrun's failure table, srun, Open MPI and its successor PRRTE, MPICH and Intel MPI, the DeepSpeed launcher,
+torchrun's failure table, srun, Open MPI and its successor PRRTE, MPICH and Intel MPI, the DeepSpeed launcher, Composer,
 torch.multiprocessing, Lightning, Ray, and the coordination service of JAX. Each report names a rank, a local rank, a
 process or a node. `first_deaths` gives those that ended before the others; what a launcher kills afterwards, and
 processes that abort because a peer is gone, are consequences.
@@ -28,6 +28,7 @@ class Launcher(StrEnum):
     DEEPSPEED = "deepspeed"
     SPAWN = "torch.multiprocessing"
     LIGHTNING = "Lightning"
+    COMPOSER = "Composer"
     RAY = "Ray"
     JAX = "the JAX coordination service"
 
@@ -75,7 +76,7 @@ _FATAL_SIGNALS: Final = frozenset({-9, -11, -7, -4, -8, 137, 139, 135, 132, 136}
 _ENDED_BY_OTHERS: Final = frozenset({-15, -2, -6, 143, 130, 134, 0})
 _FATAL_WORDS: Final = re.compile(
     r"Killed|Segmentation fault|Bus error|Out Of Memory|Illegal instruction|SIGKILL|SIGSEGV|SIGBUS"
-    r"|worker died|heartbeats"
+    r"|worker died|heartbeats|the node failed"
 )
 _ENDED_WORDS: Final = re.compile(r"Terminated|Aborted|SIGTERM|SIGABRT|SIGINT|Interrupt")
 
@@ -88,6 +89,8 @@ REPORT_LINE: Final = re.compile(
     r"|RUNNING AT |EXIT CODE: \d+|KILLED BY SIGNAL: \d+"
     r"|exits with return code = -?\d+|[Pp]rocess \d+ terminated with (?:the following error|signal|exit code)"
     r"|Child process with PID \d+ terminated with code"
+    r"|Rank \d+ crashed with exit code|Global rank \d+ \(PID \d+\) exited with code"
+    r"|error: Node failure on |error: Task launch for \S+ failed on node "
     r"|[Ww]orker IP address: |Worker exit type: |actor died|has been marked dead because|^\s*ip: \d|^\s*pid: \d"
     r"|/job:\w+/replica:\d+/task:\d+|stopped sending heartbeats"
 )
@@ -114,6 +117,12 @@ _SPAWN: Final = re.compile(
     r"[Pp]rocess (\d{1,9}) terminated with (?:signal (SIG\w+)|exit code (-?\d{1,9})|the following error)"
 )
 _LIGHTNING: Final = re.compile(r"Child process with PID (\d{1,9}) terminated with code (-?\d{1,9})")
+_COMPOSER: Final = re.compile(
+    r"(?:Rank (\d{1,9}) crashed with exit code|Global rank (\d{1,9}) \(PID \d+\) exited with code) (-?\d{1,9})"
+)
+_SLURM_NODE: Final = re.compile(
+    r"error: (?:(Node failure) on |Task launch for \S+ failed on node )([A-Za-z][\w.-]*)(?:: (.{1,80}))?"
+)
 _RAY_IP: Final = re.compile(r"[Ww]orker IP address: ([\d.]+)|^\s*ip: ([\d.]+)|address: ([\d.]+) and node name")
 _RAY_PID: Final = re.compile(r"Worker PID: (\d{1,9})|^\s*pid: (\d{1,9})")
 _JAX_TASK: Final = re.compile(r"/job:\w+/replica:\d+/task:(\d{1,9})")
@@ -212,6 +221,9 @@ class _ReportReader:
         self._add(Launcher.TORCHRUN, **fields)
 
     def _srun(self, text: str) -> bool:
+        if match := _SLURM_NODE.search(text):
+            how = match[3] or ("the node failed" if match[1] else "the step could not be started there")
+            return self._add(Launcher.SRUN, node=match[2], how=how, first=True)
         if not (match := _SRUN.search(text)):
             return False
         how = match[3].strip()
@@ -252,6 +264,9 @@ class _ReportReader:
             return self._add(
                 Launcher.LIGHTNING, rank=self._writer_rank, process=match[1], exit_code=int(match[2]), first=True
             )
+        if match := _COMPOSER.search(text):
+            rank = int(match[1] or match[2])
+            return self._add(Launcher.COMPOSER, rank=rank, exit_code=int(match[3]), first=True)
         if match := _SPAWN.search(text):
             code = int(match[3]) if match[3] else None
             return self._add(Launcher.SPAWN, rank=int(match[1]), exit_code=code, how=match[2] or "", first=True)

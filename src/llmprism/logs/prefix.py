@@ -1,9 +1,10 @@
 """Where a line's text begins: the tags that launchers put before it are stepped over and hashed.
 
 `12: ` (srun -l), `[rank3]:` and `[default3]:` (torchrun), `[1,3]<stdout>:` (mpirun), `(Worker pid=1, ip=10.0.0.1)`
-(Ray), `[pod/name/container]` (kubectl), `stdout F` after a time (Kubernetes), `host:pid:tid [0]` (NCCL), `host kernel:`
-and `host program[pid]:` (syslog), `host: ` and `host | ` (pdsh, docker compose, where the file is known to have it),
-and a rank in words: `[Rank 3]`, `(rank 3)`, `rank=3`, `rank 3:`. A time between tags is read and stepped over too.
+(Ray), `[pod/name/container]` (kubectl), `stdout F` after a time (Kubernetes), `host:pid:tid [0]` (NCCL), `host
+kernel:` and `host program[pid]:` (syslog), `host: ` and `host | ` (pdsh, docker compose, where the file is known to
+have it), `10.0.0.1: ` (pdsh), and a rank in words: `[Rank 3]`, `(rank 3)`, `rank=3`, `rank 3:`. A time between tags
+is read and stepped over too.
 
 A rank may also stand behind the words of a logger (`INFO [logging.py:96:log_dist] [Rank 3] step 5`): those are looked
 through without stepping over them. What a tag means is worked out once per tag in tags.py.
@@ -234,6 +235,29 @@ def _host_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
 
 
 @compiled
+def _address_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
+    """`10.0.0.1: ` of pdsh where hosts are listed by their addresses: (after it, end of the address)."""
+    j = i
+    for part in range(4):
+        k = _digits(buf, j, end)
+        if k == j or k - j > 3 or k >= end or buf[k] != (46 if part < 3 else 58):
+            return i, i
+        j = k + 1
+    return (j, j - 1) if j == end or buf[j] == 32 else (i, i)
+
+
+@compiled
+def _numbered_piece(buf: UInt8, i: int, end: int) -> tuple[int, int]:
+    """`12: ` of srun -l, or an address of pdsh: (after it, end of the tag)."""
+    j = _digits(buf, i, end)
+    if j - i <= 6 and j + 1 < end and buf[j] == 58 and buf[j + 1] == 32:
+        return j + 1, j
+    if j - i <= 6 and j + 1 == end and buf[j] == 58:
+        return end, j
+    return _address_piece(buf, i, end)
+
+
+@compiled
 def _stream_piece(buf: UInt8, i: int, end: int) -> int:
     """The offset after `stdout F ` or `stderr P ` of a Kubernetes log at `i`, else `i`."""
     if i + 8 > end or buf[i] != 115 or buf[i + 6] != 32 or (buf[i + 7] != 70 and buf[i + 7] != 80):
@@ -285,13 +309,8 @@ def _piece(buf: UInt8, i: int, end: int, first: bool, host_prefix: bool) -> tupl
     """One tag of the prefix at `i`: (offset after it, end of the part that identifies); (i, i) where there is none."""
     c = buf[i]
     if 48 <= c <= 57:
-        if first:
-            j = _digits(buf, i, end)
-            if j - i <= 6 and j + 1 < end and buf[j] == 58 and buf[j + 1] == 32:
-                return j + 1, j
-            if j - i <= 6 and j + 1 == end and buf[j] == 58:
-                return end, j
-        return _nccl_piece(buf, i, end)
+        after, tag_end = _numbered_piece(buf, i, end) if first else (i, i)
+        return (after, tag_end) if after > i else _nccl_piece(buf, i, end)
     if c == 91 or c == 60:
         return _bracket_piece(buf, i, end) if c == 91 else _closed_rank(buf, i, end)
     if c == 40:

@@ -10,6 +10,7 @@ from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole
 from llmprism.logs.members import Members
 from llmprism.logs.rules import RULES, LogRules
+from llmprism.logs.shapes import ShapeFlag
 from llmprism.model.log import CauseClass, Stage
 
 __all__ = [
@@ -66,7 +67,7 @@ def actors_with(root: Incident, terminal: list[Incident]) -> set[int]:
 
 
 def is_launcher_line(incident: Incident) -> bool:
-    return incident.fault is not None and incident.fault.id.startswith(("launch.", "sched.", "k8s."))
+    return incident.fault is not None and incident.fault.id.startswith(("launch.", "sched.", "k8s.", "ray.actor_died"))
 
 
 def has_complaints(terminal: list[Incident]) -> bool:
@@ -116,9 +117,16 @@ def _lines_to_end(incident: Incident, log: JobLog) -> float:
 
 
 def _follows_in_chain(first: Incident, roots: list[Incident], log: JobLog, rules: LogRules) -> bool:
-    """Whether another root of the same writer came shortly before (chained exceptions print the innermost first)."""
+    """Whether another root of the same writer came shortly before (chained exceptions print the innermost first).
+
+    A known line that is no exception itself belongs to the message of the unknown exception right before it.
+    """
     reach = rules.chain_lines / max(_share(first, log), 1e-9)
-    return any(r.writer == first.writer and 0 < first.line - r.line <= reach for r in roots)
+    before = [r for r in roots if r.writer == first.writer and 0 < first.line - r.line <= reach]
+    if first.fault is not None and not log.shapes[first.shape].flags & ShapeFlag.EXCEPTION:
+        near = rules.message_lines / max(_share(first, log), 1e-9)
+        before = [r for r in before if r.fault is not None or first.line - r.line > near]
+    return bool(before)
 
 
 def when(incident: Incident) -> tuple[bool, int, int, int]:

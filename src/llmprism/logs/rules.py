@@ -52,6 +52,9 @@ class LogRules:
     """Lines of one writer within which exceptions are one chain, and from its end within which one ended it: a
     launcher's report after the exception has some 40 lines, a long stack some 60."""
 
+    message_lines: int = 8
+    """Lines of one writer that an exception's own message may have: those of Ascend and DeepSpeed have up to six."""
+
     accuser_share: float = 0.5
     """Share of all accusations that must name the same actor for it to be a suspect by hearsay alone."""
 

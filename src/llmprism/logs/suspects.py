@@ -41,9 +41,15 @@ from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.sequences import Lag
 from llmprism.model.log import CauseClass, Stage, Suspect
 
-__all__ = ["Blame", "Death", "find_blame", "without_teardown"]
+__all__ = ["HEARSAY", "Blame", "Death", "find_blame", "without_teardown"]
 
 MAX_SUSPECTS: Final = 8
+FIRST_SIGNAL_CODE: Final = 128
+"""Exit codes from here on are signals (a shell's convention)."""
+
+HEARSAY: Final = 0.4
+"""Score of a peer that the only writer known names: it may have closed the connection because of somebody else."""
+
 _STORE_LOST: Final = "nccl.store_lost"
 
 
@@ -167,12 +173,22 @@ def _unattributed(root: Incident, log: JobLog, members: Members, deaths: list[De
         return (Suspect(None, node, 0.8, f"{root.fault.summary} (in the log of the node)"),)
     if int(log.count[root.shape]) != 1:
         return ()
-    if len(deaths) == 1:
-        return (_death_suspect(deaths[0], members, 0.6),)
-    return _named_in_line(log.shapes[root.shape].text)
+    named = _named_in_line(log.shapes[root.shape].text)
+    if len(deaths) == 1 and not named:
+        return (_death_suspect(deaths[0], members, _score_of_first(deaths[0].report)),)
+    return named
 
 
-_LINE_RANK: Final = re.compile(r"\b[Rr]ank[: ]+(\d{1,9})\b")
+def _score_of_first(report: ExitReport) -> float:
+    """How far the first process that a launcher saw end is the one whose error nobody's line is.
+
+    An error that every rank meets ends one of them a moment before the others, with an ordinary exit code.
+    """
+    ordinary = report.exit_code is not None and 0 < report.exit_code < FIRST_SIGNAL_CODE and report.rank is None
+    return 0.4 if ordinary else 0.6
+
+
+_LINE_RANK: Final = re.compile(r"\b[Rr]ank(?:ID)?[: ]+(\d{1,9})\b")
 _LINE_NODE: Final = re.compile(r"\bnode[: ]+([A-Za-z][\w.-]*\d[\w.-]*)")
 
 
@@ -189,7 +205,7 @@ def _death_suspect(death: Death, members: Members, score: float) -> Suspect:
     report = death.report
     why = f"{report.launcher.value} reports it as the first to end ({report.manner})"
     if report.launcher in (Launcher.JAX, Launcher.RAY):
-        why = f"{report.launcher.value} reports that it {report.how or 'died'}"
+        why = f"{report.launcher.value} reports its end ({report.manner})"
     if death.actor is not None:
         return _suspect(members, death.actor, score, why)
     rank = report.rank
@@ -206,7 +222,7 @@ def _blame_of_death(deaths: list[Death], members: Members, root: Incident | None
     return Blame(None if root is None or root.actor >= 0 else root, suspects, silent=True, death=strong[0])
 
 
-def _named_suspects(votes: Counter[Accused], members: Members) -> tuple[Suspect, ...]:
+def _named_suspects(votes: Counter[Accused], members: Members, score: float = 0.8) -> tuple[Suspect, ...]:
     """Those that are named, the most often named first; only the leaders when they stand out."""
     most = max(votes.values())
     leaders = [who for who, count in votes.items() if count == most][:MAX_SUSPECTS]
@@ -214,7 +230,7 @@ def _named_suspects(votes: Counter[Accused], members: Members) -> tuple[Suspect,
     for who in leaders:
         rank, node = (members.actors[who].rank, members.actors[who].node) if isinstance(who, int) else (None, who)
         why = f"named as the peer that does not answer by {most} of those that complain"
-        suspects.append(Suspect(rank, node, round(0.8 / len(leaders), 3), why))
+        suspects.append(Suspect(rank, node, round(score / len(leaders), 3), why))
     return tuple(suspects)
 
 
@@ -234,7 +250,9 @@ def _blame_without_root(
     if own and len(own) <= max(rules.widespread_share * actors, 1):
         return _blame_of_death(own, members, None)
     if actors < 2 or not complaints:
-        return _blame_of_death(deaths, members, None) if len(deaths) == 1 else Blame(None, ())
+        if len(deaths) == 1:
+            return _blame_of_death(deaths, members, None)
+        return Blame(None, _named_suspects(accused, members, HEARSAY) if accused.total() else ())
     quiet = _truly_silent(log, members, silent, complaints)
     if quiet and len(quiet) < rules.widespread_share * actors:
         ordered = sorted(quiet, key=lambda a: (-accused[a], _last_word(log, members, a)))

@@ -39,7 +39,7 @@ _WORKER: Final = re.compile(r"\((?:\w+\s+)?pid=(\d+)(?:,\s*ip=([\w.:-]+))?\)")
 _POD: Final = re.compile(r"\[pod/([\w.-]+)")
 _NCCL: Final = re.compile(r"(?:^|\s)([\w.-]+):(\d+):\d+ \[\d+\]")
 _SYSLOG_HOST: Final = re.compile(r"\d\d:\d\d:\d\d\S*\s+([A-Za-z][\w.-]*)\s*(?:[\w./-]+\[\d+\]:\s*)?$")
-_HOST: Final = re.compile(r"^\s*([A-Za-z][\w.-]*)(?:: | +\|)")
+_HOST: Final = re.compile(r"^\s*([A-Za-z][\w.-]*|(?:\d{1,3}\.){3}\d{1,3})(?:: | +\||:$)")
 
 _FILE_RANK: Final = re.compile(r"(?:^|[^a-z])(?:rank|task|worker_rank|gpu_rank)[-_.]?(\d+)(?!\d)", re.IGNORECASE)
 _FILE_LOCAL: Final = re.compile(r"(?:^|[^a-z])local[-_]?rank[-_.]?(\d+)", re.IGNORECASE)

@@ -62,3 +62,27 @@ def test_a_job_that_goes_on_after_a_hang_is_a_problem() -> None:
     assert went_on in problems(run(fault("hang", start=12 * SECOND)), job())
     assert went_on not in problems(run(fault("hang", start=60 * SECOND)), job())
     assert went_on not in problems(run(fault("hang", start=12 * SECOND), restart_s=3.0), job())
+
+
+def _slower(notes: JobNotes, steps: range) -> JobNotes:
+    """The same run with these steps half as long again and the later ones after them."""
+    attempt = []
+    for rank in notes.attempts[0]:
+        shift, said = 0, []
+        for note in rank:
+            if note["kind"] == "step":
+                more = SECOND // 2 if note["step"] in steps else 0
+                note = {**note, "start": note["start"] + shift, "gradients": note["gradients"] + shift + more}
+                note["end"] += shift + more
+                shift += more
+            said.append(note)
+        attempt.append(tuple(said))
+    return JobNotes(notes.name, notes.addresses, notes.ranks, (tuple(attempt),))
+
+
+def test_a_slowdown_that_no_fault_explains_is_a_problem() -> None:
+    slow = _slower(job(), range(8, 12))
+    (problem,) = problems(run(), slow)
+    assert "vary by 1.5" in problem
+    planted = fault("slow_gpu", start=28 * SECOND, end=34 * SECOND, for_s=6.0)
+    assert problems(run(planted), slow) == []

@@ -43,6 +43,7 @@ def test_both_splits_have_scenarios() -> None:
         ({"jobs": [{}], "faults": [{"rank": 4}]}, "faults[0].rank: no such rank"),
         ({"jobs": [{}], "faults": [{"kind": "slow_storage"}]}, "fabric.storage is false"),
         ({"jobs": [{}], "faults": [{"kind": "slow_uplink"}]}, "faults[0].leaf"),
+        ({"jobs": [{}], "faults": [{"kind": "slow_uplink", "leaf": "leaf10"}]}, "is not one of ['leaf00', 'leaf01']"),
         ({"jobs": [{}, {}]}, "two have the same name"),
         ({"jobs": [{}], "weather": 1}, "weather: unknown key"),
     ],
