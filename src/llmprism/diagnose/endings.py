@@ -155,10 +155,9 @@ def _at_rest(state: LastState, steps: Steps, period: float, connects: bool, rule
     rests = rules.endings.resting if between else rules.endings.surely_resting
     if not (state.exact and state.rest_ns >= rests * state.longest_rest_ns > 0.0):
         return False
-    silent = (state.heard_ns <= state.last_ns) & (
-        state.pause_ns >= rules.endings.in_flow * period
-    )  # in flow while all rest: a lost record
-    return not (_surely_overdue(state, rules) & silent).any()
+    in_flow = state.pause_ns < rules.endings.in_flow * period  # while all rest: a lost record
+    all_live = bool((state.heard_ns > state.last_ns).all())  # nobody is gone for whom another could wait
+    return all_live or not (_surely_overdue(state, rules) & ~in_flow).any()
 
 
 def _surely_overdue(state: LastState, rules: FaultRules) -> Bool:

@@ -106,6 +106,24 @@ def test_one_that_is_no_longer_heard_while_the_others_are_is_to_blame():
     assert (told.state, told.culprit, told.heard_alone) == (JobState.HUNG, NAMES.index("c"), True)
 
 
+def forward(step, moments, members=NAMES):
+    """Activations before the ring of a step, which is much larger: a job rests longest between the two."""
+    return [flow._replace(bytes=SIZE // 20) for flow in ring(step, moments, members)]
+
+
+def test_a_job_does_not_rest_while_one_waits_in_the_middle_of_the_step():
+    """`a` lives, but cannot go on writing to `b`, which has died; the others come to where the job always rests."""
+    steps = [flow._replace(bytes=5 * SIZE) for flow in WHOLE]
+    steps += [flow for step in range(STEPS) for flow in forward(step, (2, 10, 18))]
+    whole = forward(STEPS, (2, 10, 18))
+    stuck = [*forward(STEPS, (2, 10, 18), ("b", "c")), *forward(STEPS, (2,), ("a",))]
+    later = LAST + PERIOD
+    talk = [Flow(x, y, later, later + MS, 60) for x, y in (("a", "c"), ("c", "a"))]
+    assert ending([*steps, *whole, *talk], LAST + 10 * SECOND).state is JobState.ENDED
+    told = ending([*steps, *stuck, *talk], LAST + 10 * SECOND)
+    assert (told.state, told.culprit) == (JobState.CRASHED, NAMES.index("b"))
+
+
 def test_all_that_are_heard_once_more_said_goodbye():
     goodbye = [Flow(n, NAMES[0] if n != "a" else "b", LAST + 90 * MS, LAST + 91 * MS, 60) for n in NAMES]
     cut = [*WHOLE, *ring(STEPS, ROUNDS[:2])]
