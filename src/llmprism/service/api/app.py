@@ -45,14 +45,16 @@ STATIC: Final = {
     "timeline.js": "text/javascript",
     "overview.js": "text/javascript",
     "job.js": "text/javascript",
+    "logs.js": "text/javascript",
     "finding.js": "text/javascript",
     "switches.js": "text/javascript",
     "history.js": "text/javascript",
     "tokens.css": "text/css",
+    "logs.css": "text/css",
     "style.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
-SHARED: Final = ("elements.js", "tokens.css")
+SHARED: Final = ("elements.js", "tokens.css", "logs.css")
 """Files that the HTML report brings along."""
 
 MAX_TIMELINE_NS: Final = 3_600 * 10**9

@@ -2,6 +2,7 @@
 
 import { el, facts, seatOf, section } from "./dom.js";
 import { format } from "./format.js";
+import { whySection } from "./logs.js";
 import { lostText } from "./overview.js";
 
 function evidence(finding) {
@@ -39,6 +40,7 @@ export async function findingPage(id, state, { ask }) {
           finding.job && ["job", el("a", { href: `#/jobs/${finding.job}` }, finding.job)],
         ]),
         finding.job && el("p", {}, el("a", { class: "button", href: `#/jobs/${finding.job}?span=${Math.round(span)}&until=${Math.round(finding.start_ns + span * 0.9)}` }, "Show it in the job's timeline"))),
+      ...whySection(finding),
       section("Evidence", "the thin bar is what was expected", el("div", { class: "panel" }, evidence(finding))),
       ...(finding.where.id instanceof Array ? [section("Place", finding.where.type, el("p", { class: "panel" }, finding.where.id.join(", ")))] : []),
       ...(finding.messages.length ? [section("Messages", null, el("ul", { class: "log panel" }, finding.messages.map((one) => el("li", {}, el("span", {}, one.target), el("span", {}, one.event), el("span", { class: one.status === "dead" ? "state crashed" : "state" }, one.status), el("span", { class: "muted" }, one.error)))))] : []),

@@ -3,7 +3,8 @@
 import { el, facts, jobColor, section } from "./dom.js";
 import { format } from "./format.js";
 import { stepChart } from "./charts.js";
-import { TimelineView, decode } from "./timeline.js";
+import { LoggedTimelineView, logsSection } from "./logs.js";
+import { decode } from "./timeline.js";
 import { findingCard, lostRate } from "./overview.js";
 
 function layoutPicture(job, sick) {
@@ -47,6 +48,8 @@ class TimelinePanel {
     this.length = Number(state.span) || 30e9;
     this.until = Number(state.until) || 0;
     this.zoom = (state.view || "").split(":").map(Number);
+    this.lines = [];
+    this.chosen = state.line || null;
     this.body = el("div", { class: "timeline-body" }, el("p", { class: "muted" }, "reading the raw flows …"));
     this.live = el("button", { type: "button", class: "ghost", "aria-pressed": this.until ? "false" : "true", on: { click: () => this.go(this.length, 0) } }, "live");
     const buttons = RANGES.map(([name, length]) => el("button", { type: "button", class: "ghost range", on: { click: () => this.go(length, this.until) } }, name));
@@ -63,7 +66,8 @@ class TimelinePanel {
     this.length = length;
     this.until = until;
     this.live.setAttribute("aria-pressed", until ? "false" : "true");
-    this.save({ span: length, until: until || null, view: null });
+    this.chosen = null;
+    this.save({ span: length, until: until || null, view: null, line: null });
     this.load();
   }
 
@@ -77,7 +81,7 @@ class TimelinePanel {
       if (mine !== this.turn) return;
       const sick = new Set(this.job.findings.filter((finding) => finding.phase === "open").flatMap((finding) => [finding.where.id].flat()));
       if (this.view) this.view.observer.disconnect();
-      this.view = new TimelineView(decode(buffer), { sick, findings: this.job.findings, onRange: (from, to) => this.keep(from, to) });
+      this.view = new LoggedTimelineView(decode(buffer), { sick, findings: this.job.findings, lines: this.lines, chosen: this.chosen, onRange: (from, to) => this.keep(from, to) });
       this.restore();
       const note = this.view.data.cut && el("p", { class: "note" }, "Too many events for one picture: only the latest part is shown. Choose a shorter range.");
       this.body.replaceChildren(...[note, this.view.node].filter(Boolean));
@@ -113,7 +117,9 @@ export async function jobPage(id, state, { ask, save }) {
   let job = await ask(`/api/v1/jobs/${id}`);
   const steps = await ask(`/api/v1/jobs/${id}/steps`);
   const { servers } = await ask("/api/v1/topology");
+  let { logs } = await ask(`/api/v1/jobs/${id}/logs`);
   const panel = new TimelinePanel(job, ask, state, save);
+  panel.lines = logs ? logs.lines : [];
   const head = el("div", {});
   const lower = el("div", {});
   const draw = (items) => {
@@ -139,6 +145,7 @@ export async function jobPage(id, state, { ask, save }) {
     );
     const closed = job.findings.filter((finding) => finding.phase === "closed");
     lower.replaceChildren(
+      ...logsSection(logs, job),
       section("Cost", null, el("div", { class: "panel" }, costs(job))),
       section("Layout", format.layout(job.layout), el("div", { class: "panel" }, layoutPicture(job, sick), (job.notes || []).map((note) => el("p", { class: "hint" }, note)))),
       ...(closed.length ? [section("Closed findings", null, el("div", { class: "finding-list" }, closed.map((finding) => findingCard(finding, Date.now() * 1e6, servers))))] : []),
@@ -151,6 +158,8 @@ export async function jobPage(id, state, { ask, save }) {
     nodes: [head, section("Timeline", "what every GPU did, from the raw flows", panel.node), lower],
     async refresh() {
       job = await ask(`/api/v1/jobs/${id}`);
+      ({ logs } = await ask(`/api/v1/jobs/${id}/logs`));
+      panel.lines = logs ? logs.lines : [];
       draw((await ask(`/api/v1/jobs/${id}/steps`)).items);
       panel.follow(job);
     },

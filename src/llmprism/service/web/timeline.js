@@ -10,9 +10,9 @@ import { format } from "./format.js";
 
 const LABELS = { compute: "Compute", pp_send: "Pipeline send", pp_recv: "Pipeline receive", dp: "Gradients", ep: "Experts", cp: "Context", idle: "Idle" };
 const COLUMNS = { "<u4": Uint32Array, "<i4": Int32Array, "<f4": Float32Array, "|u1": Uint8Array };
-const RULER = 40;
-const ROW = 22;
-const GUTTER = 118;
+export const RULER = 40;
+export const ROW = 22;
+export const GUTTER = 118;
 const TALLEST = 560;
 const VOTES = 6;
 
