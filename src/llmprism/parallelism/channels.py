@@ -102,17 +102,19 @@ def _pipelines_between(low: Int64, high: Int64, asked: Bool, label: Int64) -> In
     return np.setdiff1d(label[count == 1], wrong)
 
 
-def branching_links(links: Links, amounts: Amounts) -> Bool:
-    """Two-way links that are joined to a member with three and more such links of exactly the same bytes."""
+def branching_links(links: Links, amounts: Amounts, sort: Int64) -> Bool:
+    """Two-way links that are joined to a member with three and more such links of the same sort and exactly the same
+    bytes."""
     amount = np.maximum(amounts.there, amounts.back)
     two_way = np.flatnonzero((np.abs(amounts.there - amounts.back) <= amounts.error * amount) & (amount > 1.0))
     found = np.zeros(links.low.size, dtype=np.bool_)
     if not two_way.size:
         return found
     members, low, high = links.numbered_ends()
-    order = two_way[np.argsort(amount[two_way], kind="stable")]
-    sort = np.concatenate([[0], np.cumsum(np.diff(np.log(amount[order])) > amounts.error[order[1:]])])
-    ends = np.concatenate([sort * members + low[order], sort * members + high[order]])
+    order = two_way[np.lexsort((amount[two_way], sort[two_way]))]
+    new = (np.abs(np.diff(np.log(amount[order]))) > amounts.error[order[1:]]) | (np.diff(sort[order]) != 0)
+    same = np.concatenate([[0], np.cumsum(new)])
+    ends = np.concatenate([same * members + low[order], same * members + high[order]])
     nodes, index = np.unique(ends, return_inverse=True)
     label = component_labels(nodes.size, index[: order.size], index[order.size :])
     branches = np.zeros(int(label.max()) + 1, dtype=np.bool_)

@@ -47,7 +47,8 @@ def evidence_of(
 ) -> LinkEvidence:
     there, back = step_bytes(features, links.there), step_bytes(features, links.back)
     one_way = np.minimum(there, back) < rules.kinds.one_way * np.maximum(there, back)
-    sort = _sorts(np.maximum(there, back), one_way, rules)
+    width = _burst_width(features, links, rules)
+    sort = _by_width(_sorts(np.maximum(there, back), one_way, rules), width, rules)
     distance = np.abs(_cumulative(features, links.there) - _cumulative(features, links.back)).max(axis=1, initial=0.0)
     sampled = _some_of_each(sort, rules)
     messages = _messages(transfers, links, sort, sampled, clock.regular.size, rules) / max(clock.regular.size, 1)
@@ -57,11 +58,11 @@ def evidence_of(
     return LinkEvidence(
         one_way,
         sort,
-        _closed(links, sort, one_way),
+        _closed(links, sort, one_way, features, rules),
         pooled(distance * messages, sort),
         pooled(lead, sort),
         pooled(simultaneity(transfers, links), sort),
-        pooled(_burst_width(features, links, rules), sort),
+        pooled(width, sort),
         pooled(apart, sort),
     )
 
@@ -128,6 +129,16 @@ def _sorts(amount: Float64, one_way: Bool, rules: LayoutRules) -> Int64:
     return sort
 
 
+def _by_width(sort: Int64, width: Float64, rules: LayoutRules) -> Int64:
+    """The sorts, those divided some of whose links fill far less of the step than all others: tied embeddings or
+    gradients that happen to be as large as activations."""
+    order = np.lexsort((width, sort))
+    new = (np.diff(sort[order]) != 0) | (np.diff(width[order]) > rules.kinds.other_width)
+    result = np.zeros_like(sort)
+    result[order] = np.concatenate([[0], np.cumsum(new)])[: sort.size]
+    return result
+
+
 def _some_of_each(sort: Int64, rules: LayoutRules) -> Int64:
     """A few links of every sort."""
     order = np.argsort(sort, kind="stable")
@@ -137,8 +148,9 @@ def _some_of_each(sort: Int64, rules: LayoutRules) -> Int64:
     return np.sort(order[(rank % stride == 0) & (rank // stride < rules.kinds.sampled_links)])
 
 
-def _closed(links: Links, sort: Int64, one_way: Bool) -> Bool:
-    """Two-way links whose sort forms closed rings of three and more: every member has two neighbours."""
+def _closed(links: Links, sort: Int64, one_way: Bool, features: PairFeatures, rules: LayoutRules) -> Bool:
+    """Two-way links whose sort forms closed rings of three and more: every member has two neighbours, and all hops are
+    busy at the same times. A pipeline may close too, by tied embeddings of as many bytes; its links take turns."""
     members, low, high = links.numbered_ends()
     result = np.zeros(sort.size, dtype=np.bool_)
     two_way = np.flatnonzero(~one_way)
@@ -150,6 +162,12 @@ def _closed(links: Links, sort: Int64, one_way: Bool) -> Bool:
     labels = component_labels(nodes.size, ends[: two_way.size], ends[two_way.size :])
     odd = np.zeros(int(labels.max()) + 1, dtype=np.bool_)
     odd[labels[degree != 2]] = True
+    ring = labels[ends[: two_way.size]]
+    own = _distribution(profile_of(features, links.there[two_way]) + profile_of(features, links.back[two_way]))
+    usual = np.zeros((odd.size, own.shape[1]))
+    np.add.at(usual, ring, own)
+    usual /= np.maximum(np.bincount(ring, minlength=odd.size), 1)[:, None]
+    odd[ring[np.abs(own - usual[ring]).max(axis=1) > rules.kinds.hop_apart]] = True
     result[two_way] = ~odd[labels[ends[: two_way.size]]]
     return result
 
@@ -199,6 +217,11 @@ def _long_pauses(pauses: Float64, steps: int, rules: LayoutRules) -> int:
     if explained < rules.kinds.two_kinds_of_pause or high[split] - low[split] < rules.kinds.pauses_far_apart:
         return pauses.size
     return pauses.size - split - 1
+
+
+def _distribution(profile: Float64) -> Float64:
+    total = np.cumsum(profile, axis=1)
+    return total / np.maximum(total[:, -1:], 1e-9)
 
 
 def _cumulative(features: PairFeatures, pair: Int32) -> Float64:

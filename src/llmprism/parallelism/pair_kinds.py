@@ -26,6 +26,7 @@ from llmprism.model.layout import PairKind
 from llmprism.parallelism.channels import amounts_of, branching_links, channel_links
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.link_evidence import LinkEvidence, pooled, profile_of, step_bytes
+from llmprism.parallelism.rival_kinds import choose_collectives
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels, root_of
 
@@ -45,20 +46,39 @@ class LinkKinds:
 
 
 def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence, rules: LayoutRules = RULES) -> LinkKinds:
-    """Each sort of links on its own evidence."""
+    """Each sort of links on its own evidence, and all sorts together by what the graph could be (`rival_kinds`)."""
+    amounts = amounts_of(links, features, rules)
+    branching = branching_links(links, amounts, shown.sort)
+    collective = shown.one_way | shown.closed | channel_links(links, amounts, rules) | branching
+    apart = pooled(_rings_apart(features, links, shown.one_way), shown.sort)
+
+    def odds_of(rings: Bool) -> Float64:
+        odds = _odds(links, features, shown, apart, rings & ~collective, rules)
+        return np.where(collective, rules.kinds.one_way_odds, np.clip(odds, -6.0, 6.0))
+
+    chosen, odds = choose_collectives(links, shown.sort, collective, odds_of, rules)
+    kind = np.where(chosen, PairKind.DP, PairKind.PP).astype(np.int8)
+    return LinkKinds(kind, 1.0 / (1.0 + np.exp(-np.abs(odds))), shown.one_way)
+
+
+def _odds(
+    links: Links, features: PairFeatures, shown: LinkEvidence, apart: Float64, supposed: Bool, rules: LayoutRules
+) -> Float64:
+    """Log odds that links are collectives', from what they show; `supposed` marks the doubtful links that are taken for
+    rings, `apart` says how far the rings of the two ends are apart (`_rings_apart`)."""
     rule = rules.kinds
     turns = np.clip(
         rule.turns_odds * np.log2((shown.turns + 0.02) / rule.turns), -rule.most_turns_odds, rule.most_turns_odds
     )
     lead = np.clip((shown.lead - rule.lead_messages) / rule.lead_messages, -1.0, 1.0)
     together = np.clip((rule.together - shown.together) / rule.together, -1.0, 1.0)
-    apart = pooled(_rings_apart(features, links, shown.one_way), shown.sort)
     rings = np.where(
         apart > 0,
         np.clip(rule.rings_odds * np.log2((apart + 0.005) / rule.rings_apart), -rule.rings_odds, rule.rings_odds),
         0,
     )
-    avoided, left = (pooled(value, shown.sort) for value in _beside_rings(features, links, shown, rules))
+    sure = shown.one_way | shown.closed
+    avoided, left = (pooled(value, shown.sort) for value in _beside_rings(features, links, sure, supposed, rules))
     passes = np.where(
         avoided >= rule.avoided, np.minimum(rule.avoided_odds * np.log2(np.maximum(avoided, 1.0)), 6.0), 0.0
     )
@@ -66,12 +86,7 @@ def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence, rules
     ended = np.where(shown.ends_apart <= rule.ends_together, rule.ends_odds, 0.0)
     narrow = rule.narrow_odds * np.clip((rule.narrow - width) / (rule.narrow - rule.burst), 0.0, 1.0)
     odds = ended + narrow - (turns + lead + together + rings + passes)
-    odds = np.where(width <= rule.burst, np.maximum(odds, rule.burst_odds), odds)
-    amounts = amounts_of(links, features, rules)
-    collective = shown.one_way | shown.closed | channel_links(links, amounts, rules) | branching_links(links, amounts)
-    odds = np.where(collective, rule.one_way_odds, np.clip(odds, -6.0, 6.0))
-    kind = np.where(odds > 0, PairKind.DP, PairKind.PP).astype(np.int8)
-    return LinkKinds(kind, 1.0 / (1.0 + np.exp(-np.abs(odds))), shown.one_way)
+    return np.where(width <= rule.burst, np.maximum(odds, rule.burst_odds), odds)
 
 
 def _rings_apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64:
@@ -89,22 +104,26 @@ def _rings_apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64
 
 
 def _beside_rings(
-    features: PairFeatures, links: Links, shown: LinkEvidence, rules: LayoutRules
+    features: PairFeatures, links: Links, sure: Bool, supposed: Bool, rules: LayoutRules
 ) -> tuple[Float64, Float64]:
     """How many times more than by chance of each link's bytes pass while the rings of its two ends are silent, and
-    which share of the step that is; NaN where its ends have no rings, which surely are collectives.
+    which share of the step that is; NaN where its ends have no rings.
 
-    Gradients that fill the step leave the passes of a pipeline little of it, and these keep to what is left.
+    Gradients that fill the step leave the passes of a pipeline little of it, and these keep to what is left. So may
+    gradients between passes that fill the step, with their pauses: links that are only `supposed` to be rings count
+    where they carry far more than the link itself.
     """
     members, low, high = links.numbered_ends()
-    sure = shown.one_way | shown.closed
     own = _over_the_step(features, links.there) + _over_the_step(features, links.back)
-    rings = np.zeros((members, features.profile.shape[1]))
-    for end in (low, high):
-        np.add.at(rings, end[sure], own[sure])
-    both = rings[low] + rings[high]
+    both = np.zeros_like(own)
+    for marked, heavier in ((sure, 0.0), (supposed & ~sure, rules.kinds.far_more)):
+        rings = np.zeros((members, own.shape[1]))
+        for end in (low, high):
+            np.add.at(rings, end[marked], own[marked])
+        beside = rings[low] + rings[high]
+        both += np.where((beside.sum(axis=1) > heavier * own.sum(axis=1))[:, None], beside, 0.0)
     silent = both <= rules.kinds.rings_quiet * both.mean(axis=1, keepdims=True)
-    left = np.where(both.any(axis=1) & ~sure, silent.mean(axis=1), np.nan)
+    left = np.where(both.any(axis=1) & ~sure & ~supposed, silent.mean(axis=1), np.nan)
     share = (own * silent).sum(axis=1) / np.maximum(own.sum(axis=1), 1e-9)
     return share / np.maximum(left, 1.0 / features.profile.shape[1]), left
 

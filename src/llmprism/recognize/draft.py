@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,11 +46,25 @@ class JobDraft:
     slots: tuple[int, ...] = ()
 
     def job(self, transfers: TransferTable) -> Job:
-        """The job with the transfers of its pairs."""
+        """The job with the transfers of its pairs; pieces of one pair that both are this job's are joined again."""
+        transfers, bulk = _joined_pieces(transfers, self.bulk)
         return Job(
-            self.id, self.members, self.servers, self.confidence, transfers, self.bulk, self.clock, self.places,
+            self.id, self.members, self.servers, self.confidence, transfers, bulk, self.clock, self.places,
             self.outside_until_ns, self.clock_candidates, self.slots,
         )  # fmt: skip
+
+
+def _joined_pieces(transfers: TransferTable, bulk: Bool) -> tuple[TransferTable, Bool]:
+    """The table with one pair for each two ends. A pair is cut at a silence where a peer comes or goes; where steps
+    last longer than a scheduler needs, one job has such silences itself, and must not see a pair twice."""
+    src, dst = transfers.pair_src, transfers.pair_dst
+    first = np.flatnonzero(np.concatenate([[True], (src[1:] != src[:-1]) | (dst[1:] != dst[:-1])])[: src.size])
+    if first.size == src.size:
+        return transfers, bulk
+    offsets = np.append(transfers.pair_offsets[first], transfers.pair_offsets[-1])
+    gap = np.minimum.reduceat(transfers.pair_gap_ns, first)
+    joined = replace(transfers, pair_src=src[first], pair_dst=dst[first], pair_offsets=offsets, pair_gap_ns=gap)
+    return joined, np.logical_or.reduceat(bulk, first)
 
 
 def draft_clusters(pairs: PairEnds, segments: PairSegments, topology: Topology | None) -> Draft:

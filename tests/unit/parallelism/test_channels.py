@@ -70,6 +70,14 @@ def test_a_ring_of_twice_what_its_neighbours_exchange_is_no_channels():
 def test_a_tree_branches_and_a_pipeline_does_not():
     tree = both_ways([(i, (i - 1) // 2) for i in range(1, 7)])
     links, amounts = links_of(tree + both_ways([(k, k + 10) for k in range(7)], 33.0))
-    assert (branching_links(links, amounts) == (links.high < 10)).all()
+    one_sort = np.zeros(links.low.size, dtype=np.int64)
+    assert (branching_links(links, amounts, one_sort) == (links.high < 10)).all()
     links, amounts = links_of(both_ways([(0, 1), (1, 2), (2, 3)]) + both_ways([(0, 4), (1, 5)], 10.5))
-    assert not branching_links(links, amounts).any()
+    assert not branching_links(links, amounts, np.zeros(links.low.size, dtype=np.int64)).any()
+
+
+def test_links_of_another_sort_do_not_branch_though_they_carry_the_same():
+    """Two gradient links and two of activations that meet in one member carry the same bytes by chance."""
+    links, amounts = links_of(both_ways([(0, 1), (0, 2), (0, 3), (0, 4)]))
+    assert branching_links(links, amounts, np.array([0, 0, 0, 0])).all()
+    assert not branching_links(links, amounts, np.array([0, 0, 1, 1])).any()

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from llmprism.parallelism.link_evidence import _long_pauses
+from llmprism.parallelism.features import Links, PairFeatures
+from llmprism.parallelism.link_evidence import _by_width, _closed, _long_pauses
 from llmprism.parallelism.rules import RULES
 
 
@@ -22,3 +23,29 @@ def test_pieces_of_a_message_are_counted_once(batches):
 def test_the_rests_between_steps_do_not_make_one_message_of_each_step():
     """Whole messages, whose pauses are a thousandth of the rest between steps."""
     assert 1 + _long_pauses(pauses(1, 32, 10), 10, RULES) == 320
+
+
+def hops(profiles):
+    """A closed ring of two-way links whose directions have these profiles over the step."""
+    count = len(profiles)
+    low, high = np.arange(count), (np.arange(count) + 1) % count
+    low, high = np.minimum(low, high).astype(np.int32), np.maximum(low, high).astype(np.int32)
+    pair = np.arange(count, dtype=np.int32)
+    profile = np.array(profiles, dtype=np.float64)
+    features = PairFeatures(np.ones(count), np.zeros(count), profile, np.ones(count))
+    return Links(low, high, pair, pair), features
+
+
+def test_a_ring_is_closed_where_all_hops_are_busy_at_the_same_times():
+    none, one_sort = np.zeros(4, dtype=np.bool_), np.zeros(4, dtype=np.int64)
+    together, passing, embeddings = [0, 0, 0.5, 0.5], [0.4, 0.3, 0.2, 0.1], [0, 0, 0, 1]
+    links, features = hops([together] * 4)
+    assert _closed(links, one_sort, none, features, RULES).all()
+    links, features = hops([passing] * 3 + [embeddings])
+    assert not _closed(links, one_sort, none, features, RULES).any()
+
+
+def test_links_that_fill_far_less_of_the_step_are_another_sort():
+    sort = _by_width(np.array([0, 0, 0, 1]), np.array([0.7, 0.1, 0.55, 0.1]), RULES)
+    assert sort[0] == sort[2]
+    assert len({sort[0], sort[1], sort[3]}) == 3

@@ -49,18 +49,33 @@ def test_a_pipeline_takes_turns_by_a_message_and_stays_ahead_a_collective_does_n
     ],
 )
 def test_passes_of_a_network_bound_job_keep_to_the_time_that_the_rings_leave(silent, inside, kind):
-    slots, rings = 10, 3
+    slots, rings = 10, 2
     busy = np.where(np.arange(slots) < silent, 0.0, 1.0 / (slots - silent))
     burst = np.zeros(slots)
     burst[:2] = 0.5
-    profile = np.stack([busy] * rings + [burst if inside else burst[::-1]] * 2)
-    low, high = np.array([0, 1, 2, 0], dtype=np.int32), np.array([1, 2, 3, 2], dtype=np.int32)
-    there, back = np.array([0, 1, 2, 3], dtype=np.int32), np.array([-1, -1, -1, 4], dtype=np.int32)
-    features = PairFeatures(np.full(5, 100.0), np.zeros(5), profile, np.full(5, 1000.0))
-    one_way = np.array([True, True, True, False])
+    profile = np.stack([busy] * rings + [burst if inside else burst[::-1]] * 4)
+    low, high = np.array([0, 2, 0, 1], dtype=np.int32), np.array([1, 3, 2, 3], dtype=np.int32)
+    there, back = np.array([0, 1, 2, 3], dtype=np.int32), np.array([-1, -1, 4, 5], dtype=np.int32)
+    features = PairFeatures(np.full(6, 100.0), np.zeros(6), profile, np.full(6, 1000.0))
+    one_way = np.array([True, True, False, False])
     values = (np.full(4, value) for value in (0.6, 0.5, 0.25, 0.2, 0.1))
-    evidence = LinkEvidence(one_way, np.array([0, 0, 0, 1]), np.zeros(4, dtype=np.bool_), *values)
+    evidence = LinkEvidence(one_way, np.array([0, 0, 1, 1]), np.zeros(4, dtype=np.bool_), *values)
     assert PairKind(judge_links(Links(low, high, there, back), features, evidence).kind[3]) is kind
+
+
+@pytest.mark.parametrize(("heavier", "kind"), [(100.0, PP), (2.0, DP)])
+def test_a_burst_is_passes_beside_links_that_fill_the_step_only_where_those_carry_far_more(heavier, kind):
+    """Two-way links alone: gradients of two replicas that fill a network-bound step, or passes and then gradients."""
+    filling, burst = np.where(np.arange(10) < 2, 0.0, 1.0 / 8), np.where(np.arange(10) < 2, 0.5, 0.0)
+    low, high = np.array([0, 2, 0, 1], dtype=np.int32), np.array([1, 3, 2, 3], dtype=np.int32)
+    there, back = np.arange(4, dtype=np.int32), np.arange(4, 8, dtype=np.int32)
+    size = np.tile([heavier, heavier, 1.0, 1.0], 2) * 100.0
+    features = PairFeatures(size, np.zeros(8), np.stack(([filling] * 2 + [burst] * 2) * 2), 10.0 * size)
+    values = [np.repeat(value, 2) for value in ([0.2, 3.0], [0.5, 0.0], [0.35, 0.0], [0.8, 0.13], [0.1, 0.9])]
+    evidence = LinkEvidence(np.zeros(4, dtype=np.bool_), np.array([0, 0, 1, 1]), np.zeros(4, dtype=np.bool_), *values)
+    judged = judge_links(Links(low, high, there, back), features, evidence)
+    assert PairKind(judged.kind[0]) is DP
+    assert PairKind(judged.kind[2]) is kind
 
 
 def test_more_evidence_is_surer():

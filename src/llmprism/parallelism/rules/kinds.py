@@ -149,6 +149,29 @@ class KindRules:
     rings_quiet: float = 0.1
     """Share of their mean rate up to which the rings are silent."""
 
+    far_more: float = 8.0
+    """How many times the bytes of a link the links of its two ends carry that fill the step, from which on it is bound
+    by the network: what takes a tenth of the step has less than an eighth of what fills it."""
+
+    # Which links are of one sort, and which close a ring
+    hop_apart: float = 0.25
+    """Kolmogorov distance between when a hop is busy and when its ring is, up to which they move together: 0.01 to 0.1
+    in rings of gloo, 0.4 and more where tied embeddings close a pipeline."""
+
+    other_width: float = 0.25
+    """Share of the step between the widths of two links, with none between them, that makes them different sorts: links
+    of stages next to each other differ by a few passes."""
+
+    # Meanings that compete
+    impossible: float = 6.0
+    """Log odds against a choice all of whose links no layout explains: as much as the best evidence of one sort."""
+
+    most_sorts: int = 6
+    """Doubtful sorts whose meanings are tried in all combinations (64); with more, one is changed at a time."""
+
+    tree_chain: int = 2
+    """Links of the longest chain that is a tree too: one parent with two children."""
+
     # Roles of pairs
     mesh_confidence: float = 0.9
     """Of a link whose ends share most of their peers: nothing but an all-to-all is known to look so."""
