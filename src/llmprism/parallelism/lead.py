@@ -77,7 +77,7 @@ def _range(
     outer: float,
 ) -> tuple[float, int]:
     """The range of the balance without the outer parts of the time, and the number of messages."""
-    count = a_end - a + b_end - b + 1
+    count = max(a_end - a, 0) + max(b_end - b, 0) + 1  # ends of overlapping transfers are not in order
     level, lasts = np.zeros(count), np.zeros(count)
     balance, last, n, messages = 0.0, begin, 0, 0
     while a < a_end or b < b_end:

@@ -3,7 +3,7 @@ import pytest
 
 from llmprism.model import StepClock
 from llmprism.parallelism.features import links_of
-from llmprism.parallelism.lead import leads
+from llmprism.parallelism.lead import _range, leads
 from unit.builders import MS, Flow, transfer_table
 
 STEPS = 10
@@ -37,3 +37,11 @@ def test_directions_sent_in_one_batch_still_lead_by_what_is_under_way():
 def test_a_collective_gives_and_takes_the_same():
     burst = [(way, 60 + 3 * k, 2) for k in range(8) for way in (True, False)]
     assert lead(burst) < 0.2
+
+
+def test_ends_that_are_not_in_order_leave_room_for_all_of_the_other_direction():
+    """Where transfers overlap, a search among their ends may find the end of a step before its beginning."""
+    when, size = np.arange(10) * 10, np.full(10, 5_000)
+    difference, messages = _range.python(when, size, 6, 3, 0, 5, 0, 100, 1_000, 0.1)
+    assert messages == 5
+    assert difference > 0
