@@ -159,8 +159,11 @@ def judge(
     active = {key: clock for key, clock in clocks.items() if _is_active(clock, wall_ns)}
     for arrival in arrivals:
         key = sources[arrival.part], arrival.exporter
+        lag = wall_ns - _high(arrival)
         if key not in active:
-            active[key] = Clock(*key, lag_ns=wall_ns - _high(arrival), span_ns=_span(arrival), wall_ns=wall_ns)
+            active[key] = Clock(*key, lag_ns=lag, span_ns=_span(arrival), wall_ns=wall_ns)
+        elif key[0].startswith(QUEUED):  # those that are read together catch up together
+            active[key] = replace(active[key], lag_ns=lag)
     for arrival in arrivals:
         key = sources[arrival.part], arrival.exporter
         others = [clock for name, clock in active.items() if name != key]
@@ -189,13 +192,16 @@ def _judged(
     expected = wall_ns - (min(lag, 0) if long else lag)
     limit = expected + TOLERANCE_NS
     may_wait = _may_wait(clock, others, lag)
-    if may_wait and not clock.offset_ns and limit < high <= wall_ns + TOLERANCE_NS:
-        return _catching_up(clock, arrival, wall_ns, rules), wall_ns + TOLERANCE_NS
+    if may_wait and not clock.offset_ns:
+        limit = max(limit, wall_ns + TOLERANCE_NS)
+        if expected + TOLERANCE_NS < high <= limit:
+            return _catching_up(clock, arrival, wall_ns, rules), limit
     if small and high - clock.offset_ns > limit:
         return clock, limit
     moved = _moved(clock, arrival, high - expected, wall_ns, may_wait=may_wait)
     if moved.jumps > clock.jumps:
         moved = replace(moved, latest_ns=0)
+    limit = _with_tail(limit, moved, arrival, rules)
     return _advanced(_learnt(moved, arrival, wall_ns), arrival, limit, wall_ns, rules), limit
 
 
@@ -222,11 +228,15 @@ def _alone(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> t
         return _advanced(_learnt(clock, arrival, wall_ns), arrival, wide, wall_ns, rules), wide
     expected = wall_ns - clock.corrected_lag_ns
     ahead = high - clock.offset_ns - expected
-    if ahead > TOLERANCE_NS:
-        if arrival.records < SUBSTANTIAL * clock.batch_records:
-            return clock, expected + TOLERANCE_NS
-        return _advanced(_learnt(clock, arrival, wall_ns), arrival, wide, wall_ns, rules), wide
     limit = expected + TOLERANCE_NS
+    if clock.source.startswith(QUEUED):
+        limit = max(limit, wall_ns + TOLERANCE_NS)
+    if ahead > TOLERANCE_NS:
+        if arrival.records < SUBSTANTIAL * clock.batch_records and high - clock.offset_ns > limit:
+            return clock, limit
+        wide = max(wide, limit)
+        return _advanced(_learnt(clock, arrival, wall_ns), arrival, wide, wall_ns, rules), wide
+    limit = _with_tail(limit, clock, arrival, rules)
     goes_back = high - clock.offset_ns < clock.latest_ns - TOLERANCE_NS
     if not goes_back or max(span, clock.span_ns) > LONG_BATCH_NS:
         settled = replace(clock, behind_since_ns=0)
@@ -282,11 +292,21 @@ def _learnt(clock: Clock, arrival: Arrival, wall_ns: int) -> Clock:
     )
 
 
+def _with_tail(limit: int, clock: Clock, arrival: Arrival, rules: ClockRules) -> int:
+    """The limit, moved so far that a batch most of which is believed does not lose its last records."""
+    high = _high(arrival) - clock.offset_ns
+    return max(limit, _robust_end(arrival, rules) - clock.offset_ns) if high <= limit else limit
+
+
+def _robust_end(arrival: Arrival, rules: ClockRules) -> int:
+    """Where a batch may end at the latest; single records beyond that are a stranger's."""
+    return _high(arrival) + rules.lateness_ns + _span(arrival) // 2
+
+
 def _advanced(clock: Clock, arrival: Arrival, limit: int, wall_ns: int, rules: ClockRules) -> Clock:
     """The clock as far as this batch takes it: to its last record, but not to a single one beyond the others."""
     span = _span(arrival)
-    robust = _high(arrival) + rules.lateness_ns + span // 2
-    reached = min(arrival.last_ns, robust) - clock.offset_ns
+    reached = min(arrival.last_ns, _robust_end(arrival, rules)) - clock.offset_ns
     reached = min(reached, limit)
     first = min(arrival.low_ns - span // 2, arrival.middle_ns) - clock.offset_ns
     first = max(first, arrival.first_ns - clock.offset_ns)

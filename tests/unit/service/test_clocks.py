@@ -1,5 +1,7 @@
 """Time is judged per source: one that disagrees with the others is moved, late or ignored, and never moves theirs."""
 
+import random
+
 import pytest
 
 from llmprism.ingest.accept import Arrival
@@ -178,6 +180,35 @@ def test_partitions_with_unequal_backlogs_are_not_moved():
         assert all(bound.offset_ns == 0 for bound in bounds)
         assert all(bound.newest_ns >= NOW + int(end * S) for bound, end in zip(bounds, ends, strict=True))
     assert all(clock.offset_ns == 0 for clock in watched.clocks.values())
+
+
+@pytest.mark.parametrize("name", ["kafka:flows/0", "http:a"])
+def test_a_source_that_catches_up_loses_no_record(name):
+    """Alone or beside others, in steps of any length, the last records of a batch are kept like the others."""
+    chance = random.Random(5)
+    for others in ((), ("kafka:flows/1", "kafka:flows/2")):
+        watched = Watched(name, *others)
+        second, ends = 0.0, [-3600.0] * (1 + len(others))
+        for _ in range(400):
+            second += chance.choice((0.5, 0.5, 0.5, 20.0))
+            ends = [min(end + chance.uniform(0.5, 14.0), second) for end in ends]
+            sizes = [chance.choice((40, 1000)) if name.startswith("kafka") else 1000 for _ in ends]
+            bounds = watched.send(second, [arrival(part, end, sizes[part]) for part, end in enumerate(ends)])
+            if others and name.startswith("http"):
+                bounds = bounds[1:]  # ahead of a queue with a backlog an exporter's clock may be wrong
+            assert all(
+                bound.newest_ns >= NOW + int(end * S) and not bound.offset_ns
+                for bound, end in zip(bounds, ends[-len(bounds) :], strict=True)
+            )
+
+
+def test_exporters_of_a_topic_catch_up_together():
+    """A queue that is read up after an outage brings all its exporters closer; none of their clocks is wrong."""
+    watched = Watched("kafka:flows")
+    for second in range(1, 30):
+        end = min(second, -600 + 25 * second)
+        bounds = watched.send(second, [arrival(0, end, exporter=f"leaf{n}") for n in range(6)])
+        assert all(bound.offset_ns == 0 and bound.newest_ns >= NOW + int(end * S) for bound in bounds)
 
 
 def test_files_out_of_order_are_waited_for():
