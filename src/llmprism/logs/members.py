@@ -1,9 +1,10 @@
 """Who is in the job: which rank and node each writer is, how large the world is, whose address is whose.
 
 Evidence, strongest first: a tag with the global rank (`[rank3]:`, `[1,3]<stdout>`), `srun -l` numbers when plausible,
-NCCL's own `rank 3 nranks 8` of the largest communicator, Lightning's `GLOBAL_RANK`, a file name where the lines do not
-contradict it. A file whose tagged lines all come from one rank belongs to that rank altogether. The *actors* that later
-steps compare are ranks where ranks are known, else nodes, else files; lines of launchers belong to no actor.
+NCCL's own `rank 3 nranks 8` of the largest communicator, Lightning's `GLOBAL_RANK`, torchrun's `global_ranks` of a node,
+a file name where the lines do not contradict it. A file whose tagged lines all come from one rank belongs to that rank
+altogether. The *actors* that later steps compare are ranks where ranks are known, else nodes, else files; lines of
+launchers belong to no actor.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from llmprism.arrays import Int32
 from llmprism.logs.joblog import JobLog
+from llmprism.logs.launcher_ranks import hosts_of_ranks, ranks_of_nodes
 from llmprism.logs.launcher_reports import ExitReport, Launcher, read_launcher_reports
 
 __all__ = ["Actor", "Members", "identify_members"]
@@ -82,11 +84,13 @@ def identify_members(log: JobLog) -> Members:
             worlds.append(world)
         if rank is not None and world == max(worlds, default=0):
             rank_of_writer.setdefault(writer, rank)
+    ranks_of_nodes(log, texts, rank_of_writer)
     _ranks_from_file_names(log, rank_of_writer)
     _share_within_process(log, rank_of_writer)
     _share_within_file(log, rank_of_writer)
     exits = read_launcher_reports(log)
-    task_nodes = {report.rank: report.node for report in exits if report.rank is not None and report.node}
+    task_nodes = hosts_of_ranks(texts)
+    task_nodes |= {report.rank: report.node for report in exits if report.rank is not None and report.node}
     _rank_from_report(log, rank_of_writer, exits)
     _rank_of_the_missing_file(log, rank_of_writer)
     node_of_writer = _nodes(log)
