@@ -1,10 +1,10 @@
 """Who is in the job: which rank and node each writer is, how large the world is, whose address is whose.
 
 Evidence, strongest first: a tag with the global rank (`[rank3]:`, `[1,3]<stdout>`), `srun -l` numbers when plausible,
-NCCL's own `rank 3 nranks 8` of the largest communicator, Lightning's `GLOBAL_RANK`, torchrun's `global_ranks` of a node,
-a file name where the lines do not contradict it. A file whose tagged lines all come from one rank belongs to that rank
-altogether. The *actors* that later steps compare are ranks where ranks are known, else nodes, else files; lines of
-launchers belong to no actor.
+NCCL's own `rank 3 nranks 8` of the largest communicator, Lightning's `GLOBAL_RANK`, torchrun's `global_ranks` of a
+node, a file name where the lines do not contradict it. A file whose tagged lines all come from one rank belongs to
+that rank altogether. The *actors* that later steps compare are ranks where ranks are known, else nodes, else files;
+lines of launchers belong to no actor.
 """
 
 from __future__ import annotations

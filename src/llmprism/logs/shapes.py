@@ -17,6 +17,7 @@ from llmprism.logs.library import STACK_MEANINGS, Fault, FaultRole, Library, Mar
 from llmprism.logs.metrics import Metric, metric_anchors
 
 __all__ = [
+    "COLLECTIVE_FRAME",
     "FRAME_LINE",
     "ITERATION_ANCHOR_BYTES",
     "SEQUENCE_LINE",
@@ -129,6 +130,13 @@ SEQUENCE_LINE: Final = re.compile(
 )
 """Lines that number the collectives of a rank."""
 
+COLLECTIVE_FRAME: Final = re.compile(
+    r'distributed_c10d\.py", line \d{1,6}, in (all_\w{1,40}|reduce\w{0,40}|broadcast\w{0,40}|scatter\w{0,40}'
+    r'|gather\w{0,40}|barrier|monitored_barrier)\b|torch/autograd/\w+\.py", line \d{1,6}, in (_engine_run_backward)\b'
+)
+"""Frames of a stack that say in which collective of all ranks it waits: by name, or that of the gradients. Sending and
+receiving are left out: the ranks of a pipeline wait in different ones as a rule."""
+
 _ITERATION: Final = (
     re.compile(
         r"(?:^|[\s\[({|,'\"])(?P<word>iteration|iter|global[ _]steps?|step|steps|update|num_updates|batch)"
@@ -190,6 +198,16 @@ def choose_fault(faults: list[Fault]) -> Fault | None:
     return min(faults, key=lambda fault: (fault.role is not FaultRole.BENIGN, -fault.weight, _ROLE_ORDER[fault.role]))
 
 
+def _frame_flags(text: str, *, marked: bool) -> ShapeFlag:
+    """What is kept of a line of a stack; `marked`: the library knows what it means."""
+    flags = ShapeFlag.FRAME
+    if marked:
+        flags |= ShapeFlag.ROW | ShapeFlag.INSPECT
+    if COLLECTIVE_FRAME.search(text):
+        flags |= ShapeFlag.ROW | ShapeFlag.TEXT
+    return flags
+
+
 def describe_shape(key: int, text: str, template: str, head: str, library: Library, *, quoted: bool = False) -> Shape:
     """The meaning of a shape from its first line; `head` is the prefix with its time and tags.
 
@@ -207,8 +225,7 @@ def describe_shape(key: int, text: str, template: str, head: str, library: Libra
     frame = FRAME_LINE.match(text)
     if frame or _CONTINUATION.match(text):
         of_stacks = tuple(mark for mark in markers if mark.means in STACK_MEANINGS)
-        more = ShapeFlag.ROW | ShapeFlag.INSPECT if of_stacks else ShapeFlag.NONE
-        return Shape(key, text, template, ShapeFlag.FRAME | more, Level.NONE, None, of_stacks)
+        return Shape(key, text, template, _frame_flags(text, marked=bool(of_stacks)), Level.NONE, None, of_stacks)
     if _TRACEBACK.search(text):
         flags |= ShapeFlag.TRACEBACK | ShapeFlag.ROW
     if exception_name(text):

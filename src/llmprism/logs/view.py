@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from llmprism.logs.metrics import Metric
 from llmprism.logs.notable import NotableLine, notable_lines
 from llmprism.logs.progress import Progress, measure_progress
 from llmprism.logs.reader import read_job
+from llmprism.logs.shapes import COLLECTIVE_FRAME
 from llmprism.model.log import LogDiagnosis
 
 __all__ = ["JobView", "RankView", "view_job", "view_log"]
@@ -36,7 +37,8 @@ class RankView:
 
     `iterations` ascend in the order of its lines and may be thinned in very long logs; `iteration_ns` are the times of
     those lines, `iteration_seconds` the durations that they print (NaN: none). `local_rank` is the number of the
-    process on its node, `named` are addresses of others that its lines about trouble name.
+    process on its node, `named` are addresses of others that its lines about trouble name. `collective` is the one in
+    which its last stack waits (`all_reduce`, `gradients` in the backward pass).
     """
 
     rank: int | None
@@ -50,6 +52,7 @@ class RankView:
     iteration_seconds: Float64
     local_rank: int | None = None
     named: tuple[str, ...] = ()
+    collective: str | None = None
 
     @property
     def first_ns(self) -> int:
@@ -100,11 +103,23 @@ def view_job(
 def view_log(log: JobLog, *, normal: Normality | None = None, expected: Expected | None = None) -> JobView:
     members, progress = identify_members(log), measure_progress(log)
     lines = notable_lines(log, members, progress)
-    seconds = _printed_seconds(log)
-    ranks = tuple(_rank(log, members, progress, actor, seconds) for actor in range(len(members.actors)))
+    seconds, waits = _printed_seconds(log), _collectives(log, members)
+    ranks = tuple(
+        replace(_rank(log, members, progress, actor, seconds), collective=waits.get(actor))
+        for actor in range(len(members.actors))
+    )
     last = int(log.file_last_ns.max()) if log.file_last_ns.size else 0
     found = diagnose_log(log, normal=normal, expected=expected)
     return JobView(ranks, progress.step_ns, last, found, members.world, lines)
+
+
+def _collectives(log: JobLog, members: Members) -> dict[int, str]:
+    """Actor → the collective in which its last stack waits."""
+    found: dict[int, str] = {}
+    for row, text in log.texts.items():
+        if match := COLLECTIVE_FRAME.search(text):
+            found[int(members.actor_of_writer[log.rows.writer[row]])] = match[1] or "gradients"
+    return found
 
 
 def _printed_seconds(log: JobLog) -> dict[tuple[int, int], float]:

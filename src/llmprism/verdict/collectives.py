@@ -3,7 +3,8 @@
 The flows say who fell silent first. If that rank's own log says that it waits too, and in something else than all the
 others (another operation, a communicator that nobody else sets up), nobody died: the ranks made different collectives,
 which is a fault of the program. A rank that is behind in the same operations, or that does not say that it waits, is no
-such case.
+such case. NCCL's watchdog names the operation; gloo does not, but every rank that gives up prints its stack, and the
+frame of the collective is in it. What each sent in the step that broke off is measured in the flows (`sent_share`).
 """
 
 from __future__ import annotations
@@ -12,15 +13,23 @@ import re
 from collections import Counter
 from typing import Final
 
+import numpy as np
+
 from llmprism.model.log import Cause, CauseClass
 from llmprism.verdict.case import Case
 
-__all__ = ["find_mismatch"]
+__all__ = ["find_mismatch", "sent_share"]
 
 SIGNATURE: Final = "verdict.mismatched_collective"
 CONFIDENCE: Final = 0.6
 WITNESSES: Final = 2
 """Other ranks that must say where they wait, and agree; those that were ended before their time-out say nothing."""
+
+MIN_STEPS: Final = 3
+"""Steps from which it is known what a rank usually sends."""
+
+MIN_SENDERS: Final = 3
+"""Members that must send for one of them to stand out."""
 
 _WORK: Final = re.compile(r"WorkNCCL\(SeqNum=(\d{1,15}), OpType=(\w{1,40})")
 _SET_UP: Final = re.compile(
@@ -40,7 +49,7 @@ def find_mismatch(case: Case, rank: int | None) -> Cause | None:
     for line in case.view.lines:
         if line.late or line.survived or not 0 <= line.actor < len(case.view.ranks):
             continue
-        operation = _operation(line.text)
+        operation = _operation(line.text) or case.view.ranks[line.actor].collective
         who = case.view.ranks[line.actor].rank
         if operation is not None and who is not None:
             waits.setdefault(who, operation)
@@ -52,6 +61,28 @@ def find_mismatch(case: Case, rank: int | None) -> Cause | None:
         return None
     summary = f"rank {rank} waits in {own} while the other ranks wait in {others}: they make different collectives"
     return Cause(CauseClass.USER_CODE, SIGNATURE, CONFIDENCE, summary, _ADVICE)
+
+
+def sent_share(case: Case, address: str | None) -> tuple[float, float] | None:
+    """What the address sent after the last whole step, and the middle of what the others did, as shares of what each
+    usually sends in a step; None where the flows do not show it."""
+    job = case.job
+    if job is None or address is None or job.timeline.steps.count < MIN_STEPS:
+        return None
+    transfers, ends = job.job.transfers, job.timeline.steps.end_ns
+    sender = transfers.pair_src[transfers.pair_of_row]
+    late = transfers.start_ns >= ends[-1]
+    whole = ~late & (transfers.start_ns >= ends[0])
+    size = len(case.report.addresses)
+    usual = np.bincount(sender[whole], transfers.bytes[whole], size) / (ends.size - 1)
+    last = np.bincount(sender[late], transfers.bytes[late], size)
+    members = np.array([member for member in job.job.members if usual[member] > 0], dtype=np.int64)
+    names = [case.report.addresses[member] for member in members.tolist()]
+    if address not in names or len(names) < MIN_SENDERS:
+        return None
+    shares = last[members] / usual[members]
+    own = names.index(address)
+    return round(float(shares[own]), 3), round(float(np.median(np.delete(shares, own))), 3)
 
 
 def _operation(text: str) -> str | None:

@@ -29,7 +29,7 @@ from llmprism.model.log import Cause, CauseClass, Outcome, SignKind, Symptom
 from llmprism.model.verdict import Contradiction, Source, Verdict
 from llmprism.verdict.case import LOG_LINES, SECOND, Case, Judged, owner_of
 from llmprism.verdict.case import Outcome as Result
-from llmprism.verdict.collectives import find_mismatch
+from llmprism.verdict.collectives import find_mismatch, sent_share
 from llmprism.verdict.nearby import lines_about
 from llmprism.verdict.quotes import select_lines
 from llmprism.verdict.sentences import ended_sentence, time_text
@@ -130,6 +130,9 @@ def _stopped(case: Case, stop: Finding) -> Judged:
     if failed is not None and case.diagnosis.outcome is Outcome.FAILED:
         evidence.append(Evidence("seconds from the stop in the flows to the first line about it", (failed -
         stop.start_ns) / SECOND))  # fmt: skip
+    sent = sent_share(case, place.address) if kind is FindingKind.HANG else None
+    if sent is not None:
+        evidence.append(Evidence("bytes it sent in the step that broke off, share of its usual step", *sent))
     confidence = max(place.confidence if place.address else 0.0, stop.confidence * (0.8 if clashes else 1.0))
     finding = replace(
         stop,
@@ -222,10 +225,12 @@ def _cause(case: Case, stop: Finding, kind: FindingKind, place: Place) -> Cause:
     Where the logs blame nothing, a line about hardware or storage of that place and time may be the cause.
     """
     cause = case.diagnosis.cause
-    if cause.cause_class in (CauseClass.NONE, CauseClass.UNKNOWN):
+    found = case.diagnosis.suspects
+    if kind is FindingKind.HANG and not (found and has_own_cause(case, found[0])):
         mismatch = find_mismatch(case, place.rank)
         if mismatch is not None:
             return mismatch
+    if cause.cause_class in (CauseClass.NONE, CauseClass.UNKNOWN):
         where = stop.where if place.address is None else Where(WhereType.GPU, place.address)
         near = [case.view.lines[at] for at in lines_about(case, replace(stop, where=where))]
         known = [line for line in near if line.cause is not None]

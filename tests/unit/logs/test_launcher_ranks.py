@@ -8,8 +8,8 @@ from llmprism.logs.library import load_library
 from llmprism.logs.members import identify_members
 from llmprism.logs.reader import read_job
 
-AGENT = """[2026-11-14 00:00:00,100] torch.distributed.elastic.agent.server.api: [INFO] [default] Rendezvous complete for \
-workers. Result:
+AGENT = """[2026-11-14 00:00:00,100] torch.distributed.elastic.agent.server.api: [INFO] [default] Rendezvous \
+complete for workers. Result:
   restart_count=0
   master_addr=10.0.0.1
   group_rank={group}

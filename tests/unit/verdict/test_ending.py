@@ -257,3 +257,32 @@ def test_a_rank_that_hangs_without_a_word_is_not_a_dead_node(tmp_path: Path) -> 
     assert report.reading is not None
     assert report.reading.verdicts[0].cause.cause_class is CauseClass.UNKNOWN
     assert report.reading.verdicts[0].rank == 2
+
+
+STACK = """Traceback (most recent call last):
+  File "/job/train.py", line 88, in <module>
+    main()
+  File "/usr/lib/python3/dist-packages/torch/distributed/c10d_logger.py", line 81, in wrapper
+    return func(*args, **kwargs)
+  File "{frame}
+    work.wait()
+RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 60000ms for recv \
+operation to complete"""
+BROADCAST = STACK.format(
+    frame='/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py", line 2421, in broadcast'
+)
+GRADIENTS = STACK.format(
+    frame='/usr/lib/python3/dist-packages/torch/autograd/graph.py", line 823, in _engine_run_backward'
+)
+
+
+@pytest.mark.parametrize(("own", "found"), [(BROADCAST, True), (GRADIENTS, False)])
+def test_stacks_say_which_collective_where_the_library_does_not(tmp_path: Path, own: str, found: bool) -> None:
+    after = {rank: [(90, GRADIENTS)] for rank in (0, 1, 3)}
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={**after, 2: [(90, own)]})
+    report = together(stopped(FindingKind.HANG, "10.0.0.3", end_s=120), folder)
+    assert report.reading is not None
+    (verdict,) = report.reading.verdicts
+    assert (verdict.cause.signature == "verdict.mismatched_collective") is found
+    if found:
+        assert "rank 2 waits in broadcast while the other ranks wait in gradients" in verdict.cause.summary
