@@ -26,10 +26,10 @@ def ranks_of_nodes(log: JobLog, texts: dict[int, list[str]], ranks: dict[int, in
 
     A writer is known by its local rank; where the node has one process, all lines of its file are that rank's."""
     of_file: dict[int, list[int]] = {}
-    for writer, lines in texts.items():
+    for number, lines in texts.items():
         for text in lines:
             if match := _GLOBAL_RANKS.search(text):
-                of_file[log.writers[writer].file] = _numbers(match[1])
+                of_file[log.writers[number].file] = _numbers(match[1])
     if _overlap(of_file.values()):
         return
     for number, writer in enumerate(log.writers):
