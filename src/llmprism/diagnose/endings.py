@@ -136,6 +136,8 @@ def _missing(state: LastState, first: int, until: int, period: float, rules: Fau
     """Has one member stopped while others go on, so that the job as a whole has not been silent?"""
     if first < 0 or not state.exact or not _surely_overdue(state, rules)[first]:
         return False
+    if state.took_ns > rules.endings.slow_pace * period:
+        return False  # everybody moves on, slowly
     long_ago = until - float(state.due_ns[first]) > rules.endings.overdue_steps * period
     return long_ago and until - float(state.sent_ns[first]) > rules.endings.quiet_factor * float(
         state.longest_ns[first]
@@ -245,6 +247,8 @@ def _blamed(plain: Ending, job: Job, state: LastState, first: int, until: int, r
     named = (
         first if _went_on_without(state, first, rules) or _stands_out(job, state, first, plain.period_ns, rules) else -1
     )
+    if named < 0 and _rested_here_once(state, rules):
+        return _as(plain, JobState.ENDED)
     due = float(state.due_ns[named]) if named >= 0 else float(plain.last_ns)
     hung = beats.go_on(plain.alive_ns)
     if named >= 0:
@@ -275,6 +279,12 @@ def _blamed(plain: Ending, job: Job, state: LastState, first: int, until: int, r
         max(lead, 0.0),
         alone,
     )
+
+
+def _rested_here_once(state: LastState, rules: FaultRules) -> bool:
+    """Has the job rested at this point, in one of its last steps, for as long as it rests anywhere? Where all stop in
+    the same moment that is an end, whatever part of the step the clock takes for a step."""
+    return state.most_rest_ns >= rules.endings.surely_resting * state.longest_rest_ns > 0.0
 
 
 def _went_on_without(state: LastState, first: int, rules: FaultRules) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.rates import pair_rates, timed_pairs
 from llmprism.diagnose.restarts import inner_endings
+from llmprism.diagnose.rhythm import with_whole_steps
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.unseen_steps import with_unseen_steps
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
@@ -58,7 +59,7 @@ def gather_evidence(
     job: Job, layout: JobLayout, timeline: Timeline, state: JobState, rules: FaultRules = RULES
 ) -> JobEvidence:
     """`timeline` is completed by the steps that the clock left out."""
-    timeline = with_unseen_steps(job, timeline, rules)
+    timeline = with_unseen_steps(job, with_whole_steps(timeline, rules), rules)
     steps = timeline.steps
     duration = steps.duration_ns.astype(np.float64)
     counted = ~steps.setup & ~_started_again(job, timeline, rules)

@@ -36,7 +36,8 @@ class LastState:
     that varies, `longest_ns` the longest that it paused there. `heard_ns` and `addressed_ns` are the last times that
     anything, be it a control message, was sent by it and to it (0: never). `rest_ns` is the usual silence of the whole
     job at this point, `most_rest_ns` the longest that it ever was (checkpoints come every few steps),
-    `longest_rest_ns` the longest that a step usually has.
+    `longest_rest_ns` the longest that a step usually has. `took_ns` is how long ago, at the last message, the whole job
+    was at the same point of the step before: a job at its usual pace needs one step for that.
     """
 
     last_ns: int
@@ -52,6 +53,7 @@ class LastState:
     most_rest_ns: float
     longest_rest_ns: float
     exact: bool
+    took_ns: float = float("nan")
 
     @property
     def due_ns(self) -> Float64:
@@ -110,6 +112,7 @@ def last_state(
         rest_ns=float(known_median(end - begin)),
         most_rest_ns=float(np.nanmax(end - begin, initial=0.0)),
         longest_rest_ns=_longest_rest(transfers, rows, ends),
+        took_ns=float(transfers.end_ns[rows].max() - begin[0]),
         exact=bool(np.nanmedian(spread) <= rules.endings.exact) if np.isfinite(spread).any() else False,
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from llmprism.diagnose.endings import Ending, final_ending
 from llmprism.diagnose.restarts import inner_endings
+from llmprism.diagnose.rhythm import with_whole_steps
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Window
@@ -34,6 +35,7 @@ def is_settled(job: Job, timeline: Timeline, window: Window, rules: FaultRules =
 
 def job_state(job: Job, timeline: Timeline, window: Window, rules: FaultRules = RULES) -> JobState:
     """Running, ended, crashed or hung at the end of the window."""
+    timeline = with_whole_steps(timeline, rules)
     ending = final_ending(job, timeline, window, rules)
     if ending is None:
         return JobState.UNKNOWN
@@ -93,12 +95,19 @@ def _finding(
 
 
 def _confidence(ending: Ending, rules: FaultRules) -> float:
-    """High where the culprit alone is no longer heard, or was due well before all others."""
+    """High where the culprit alone is no longer heard after it was missed, or was due well before all others; low where
+    it has not been missing for long: it may go on."""
+    rule, period = rules.endings, ending.period_ns
     if ending.culprit < 0:
-        return 0.6
-    if ending.heard_alone:
-        return 0.95
-    return 0.9 if ending.lead_ns > rules.endings.clear_lead * ending.period_ns else 0.65
+        return rule.sure_nobody
+    overdue = ending.last_ns - ending.since_ns
+    watched = overdue + ending.silence_ns
+    if ending.heard_alone and overdue > rule.clear_overdue * period:
+        sure = rule.sure_alone
+    else:
+        sure = rule.sure_lead if ending.lead_ns > rule.clear_lead * period else rule.sure_tie
+    early = ending.state is JobState.HUNG and watched < max(rule.watched_steps * period, rule.watched_ns)
+    return min(sure, rule.sure_early) if early else sure
 
 
 def _evidence(ending: Ending) -> tuple[Evidence, ...]:

@@ -28,6 +28,11 @@ class EndingRules:
     overdue_steps: float = 0.5
     """A member that is overdue by so much while others go on has stopped, although the job has not been silent."""
 
+    slow_pace: float = 1.5
+    """Steps that the whole job may have needed for its last step's worth of bytes for a missing member to have stopped:
+    in a job that still moves, but slower, everybody is overdue. Hung jobs keep their pace until all wait: 0.9 to 1.1.
+    Results are the same from 1.3 to 2."""
+
     together_steps: float = 4.0
     """Silence, in steps, after which a job has stopped in which nobody was missing before the others."""
 
@@ -212,3 +217,32 @@ class EndingRules:
 
     clear_lead: float = 0.02
     """Share of a step by which the culprit must have been due before anybody else to be named with confidence."""
+
+    clear_overdue: float = 0.05
+    """Share of a step that others must have gone on after it was due for its silence alone to name it: of members that
+    all stop in the same moment, who is heard again is chance."""
+
+    watched_steps: float = 4.0
+    """Steps since then, to the end of what was watched, from which it is clear that it will not go on,"""
+
+    watched_ns: int = 2_000_000_000
+    """and at least two seconds: stalls of a second or two are usual.
+
+    Of what was named so, over the captures and their cuts: 0.97 right where it alone is no longer heard, 0.75 where it
+    was due well before the others, 0.7 of the others, half of what is told before that, and of those without a name
+    one in ten names the place that the label has."""
+
+    sure_alone: float = 0.95
+    """Confidence in a member that alone is no longer heard,"""
+
+    sure_lead: float = 0.8
+    """in one that was due well before all others,"""
+
+    sure_tie: float = 0.65
+    """in one of several that were due at the same time,"""
+
+    sure_early: float = 0.55
+    """in any that has not been missing for long,"""
+
+    sure_nobody: float = 0.5
+    """and in the end of a job of which nobody stands out."""
