@@ -15,16 +15,18 @@ first), pauses for checkpoints or evaluation (nobody is late then). Tested with 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import log
 from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
+from llmprism.diagnose.chance import log_expected_runs
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.holding import held_ns
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.diagnose.stalls import stalls
+from llmprism.diagnose.stalls import beyond_jitter, stalls
 from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind, Sharding
@@ -72,6 +74,7 @@ def find_late_members(
     late, cut = _in_steps(evidence, evidence.lateness_ns, rules.members.late, rules)
     flagged = (np.nan_to_num(late, nan=-1.0) > cut) & ~excused
     stalled = flagged & (late > rules.members.stall_steps) & (evidence.lateness_ns > rules.members.stall_ns)
+    stalled &= beyond_jitter(evidence, rules)[None, :]
     findings = stalls(evidence, stalled, rules)
     bouts = _bouts(evidence, evidence.lateness_ns, flagged & ~stalled, SYNCHRONISE, rules)
     bouts += _always_late(evidence, late, excused, rules)
@@ -107,11 +110,14 @@ def _bouts(
     how: str,
     rules: FaultRules,
     consistent: float | None = None,
+    judged: Bool | None = None,
 ) -> list[_Bout]:
-    """The runs of flagged steps that are long, dense and slow enough."""
+    """The runs of flagged steps that are long, dense and slow enough, and no work of chance. `judged` are the steps
+    in which somebody can be flagged, where these are not all."""
     found, steps = [], evidence.timeline.steps
     consistent = rules.members.consistent if consistent is None else consistent
     least = long_enough_ns(rules.members.late_ns, steps, rules)
+    known = np.isfinite(lateness_ns) & (evidence.counted if judged is None else judged)[None, :]
     for row in np.flatnonzero(flagged.any(axis=1)):
         for first, last in runs_of(flagged[row], bridge=2, shortest=2):
             affected = np.zeros(evidence.steps, dtype=np.bool_)
@@ -122,6 +128,8 @@ def _bouts(
             ):
                 continue
             lasting = steps.end_ns[last - 1] - steps.start_ns[first] >= least
+            if log_expected_runs(flagged, known, first, last, int(affected.sum())) > log(rules.members.by_chance_runs):
+                continue
             if lasting and affected.sum() >= consistent * (last - first) and _slows(evidence, affected, rules):
                 late = float(np.nanmedian(lateness_ns[row, affected]))
                 found.append(_Bout(int(row), first, last, affected, late, how))
@@ -240,7 +248,8 @@ def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[_B
     late, cut = _in_steps(evidence, held, rules.members.held, rules)
     noise = known_median(np.abs(late[:, usual]), axis=1)
     flagged = (np.nan_to_num(late, nan=-1.0) > np.maximum(cut, rules.members.spreads * noise)[:, None]) & ~excused
-    bouts = _bouts(evidence, held, flagged & ~usual[None, :], EXCHANGE, rules)
+    longer = evidence.counted & ~usual
+    bouts = _bouts(evidence, held, flagged & longer[None, :], EXCHANGE, rules, judged=longer)
     alone = [bout for bout in bouts if _holds_alone(held, bout, rules)]
     return _one_per_time(alone)
 

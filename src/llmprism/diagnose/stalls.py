@@ -14,7 +14,7 @@ from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 
-__all__ = ["stalls"]
+__all__ = ["beyond_jitter", "stalls"]
 
 
 def stalls(evidence: JobEvidence, stalled: Bool, rules: FaultRules = RULES) -> list[Finding]:
@@ -28,6 +28,17 @@ def stalls(evidence: JobEvidence, stalled: Bool, rules: FaultRules = RULES) -> l
         if not any(finding.start_ns < (k.end_ns or 0) and k.start_ns < (finding.end_ns or 0) for k in kept):
             kept.append(finding)
     return kept
+
+
+def beyond_jitter(evidence: JobEvidence, rules: FaultRules = RULES) -> Bool:
+    """Steps that are longer than the usual one by many times of what a tenth of the job's steps are anyway: where data
+    or checkpoints make every tenth step wait, one that waits longer is no news."""
+    counted = evidence.counted
+    if not counted.any():
+        return np.zeros(evidence.steps, dtype=np.bool_)
+    excess = evidence.duration_ns - evidence.normal_ns
+    usual = max(float(np.quantile(excess[counted], rules.members.jitter_quantile)), 0.0)
+    return np.asarray(counted & (excess > rules.members.jitter_growth * usual))
 
 
 def _stand_still_together(evidence: JobEvidence, row: int, step: int, rules: FaultRules) -> bool:

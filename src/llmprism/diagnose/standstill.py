@@ -17,6 +17,7 @@ from llmprism.diagnose.byte_curves import ByteCurve, training_messages
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.stalls import beyond_jitter
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.order import stable_order
 
@@ -29,7 +30,7 @@ def find_standstills(evidence: JobEvidence, known: Sequence[Finding], rules: Fau
     steps = evidence.timeline.steps
     suspects = np.flatnonzero(evidence.counted & (evidence.duration_ns > evidence.normal_ns + least))
     findings = []
-    for step in suspects:
+    for step in suspects[beyond_jitter(evidence, rules)[suspects]]:
         silence = _longest_inside(evidence, int(steps.start_ns[step]), int(steps.end_ns[step]), rules)
         if silence is None or silence[1] - silence[0] < least or _explained(evidence, silence, known):
             continue

@@ -144,3 +144,27 @@ def test_a_job_without_steps_has_no_ending():
     job, _ = job_of(WHOLE)
     none = Timeline(Steps.empty(), np.zeros((3, 0), dtype=np.int64), Events.empty())
     assert final_ending(job, none, Window(0, LAST)) is None
+
+
+def test_a_job_that_still_moves_but_slowly_is_not_hung():
+    """The same step at a tenth of the pace: everybody is overdue, and everybody goes on."""
+    begin = STEPS * PERIOD
+    crawl = [
+        Flow(flow.src, flow.dst, *(begin + 10 * (when - begin) for when in (flow.start_ns, flow.end_ns)), SIZE)
+        for flow in ring(STEPS, members=("a", "b"))
+    ]
+    flows = [*WHOLE, *crawl]
+    assert ending(flows, max(flow.end_ns for flow in flows)).state is JobState.RUNNING
+
+
+def test_all_that_stop_where_the_job_once_rested_for_long_have_ended():
+    """The clock takes a quarter of the step for a step, as with equal layers: after every fourth the job rests, and
+    there it ends. The others follow each other without a pause, and have one inside."""
+    quarters = [10, 26, 42, 58]
+    flows = [flow for step in range(STEPS) for at in quarters for flow in ring(step, [at, at + 12])]
+    job, _ = job_of(flows)
+    end = np.array([step * PERIOD + (at + 16) * MS for step in range(STEPS) for at in quarters], dtype=np.int64)
+    steps = Steps(np.concatenate([[0], end[:-1]]), end, np.zeros(end.size, dtype=np.bool_))
+    told = final_ending(job, Timeline(steps, np.tile(end, (3, 1)), Events.empty()), Window(0, LAST + 10 * SECOND))
+    assert told is not None
+    assert told.state is JobState.ENDED

@@ -2,7 +2,9 @@
 
 import pytest
 
-from llmprism.diagnose.stopped import find_stopped, job_state
+from llmprism.diagnose.endings import Ending
+from llmprism.diagnose.rules import RULES
+from llmprism.diagnose.stopped import _confidence, find_stopped, job_state
 from llmprism.model import FindingKind, JobState, Where, WhereType, Window
 from llmprism.parallelism import identify_layout
 from llmprism.timeline import reconstruct_timeline
@@ -116,3 +118,25 @@ def test_a_checkpoint_at_the_end_of_the_window_is_no_stop():
     state, findings = verdict([r for r in job.records if r.end_ns <= limit], limit)
     assert findings == []
     assert state in (JobState.RUNNING, JobState.ENDED)
+
+
+def sure(state=JobState.CRASHED, overdue=0.2, silence=20.0, lead=0.0, alone=False, culprit=0):
+    """Confidence in an ending of a job with steps of one second; times in steps."""
+    last = 100 * SECOND
+    times = {"since_ns": last - int(overdue * SECOND), "lead_ns": lead * SECOND, "heard_alone": alone}
+    told = Ending(state, 9, 99 * SECOND, last, None, int(silence * SECOND), last, float(SECOND), culprit, **times)
+    return _confidence(told, RULES)
+
+
+def test_silence_of_one_alone_names_it_only_if_others_went_on_after_it_was_due():
+    assert sure(alone=True) == 0.95
+    assert sure(alone=True, overdue=0.0) == sure() < 0.7
+
+
+def test_a_hang_that_was_hardly_watched_is_hardly_sure():
+    assert sure(JobState.HUNG, alone=True) == 0.95
+    assert sure(JobState.HUNG, silence=1.0, lead=0.5, alone=True) < 0.6 < sure(JobState.HUNG, lead=0.5)
+
+
+def test_an_end_of_which_nobody_stands_out_is_as_likely_as_not():
+    assert sure(culprit=-1) == 0.5
