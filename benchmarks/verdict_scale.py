@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -100,6 +101,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=104, help="a multiple of 8")
     parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--packed", action="store_true", help="also the same logs as one .tar.gz")
     options = parser.parse_args()
     os.environ.setdefault("PYTHONPATH", str(Path(__file__).resolve().parents[1] / "src"))
     with tempfile.TemporaryDirectory() as root:
@@ -117,10 +119,16 @@ def main() -> int:
             "logs": measured(["logs", "diagnose", str(folder / "logs"), "-q"]),
             "both": measured([*base, "--logs", str(folder / "logs"), "--json", str(folder / "b.json")]),
         }
+        if options.packed:
+            packed = str(folder / "logs.tar.gz")
+            with tarfile.open(packed, "w:gz", compresslevel=1) as archive:
+                archive.add(folder / "logs", "logs")
+            parts["logs, packed"] = measured(["logs", "diagnose", packed, "-q"])
+            parts["both, packed"] = measured([*base, "--logs", packed, "--json", str(folder / "c.json")])
         joint = json.loads((folder / "b.json").read_text())
     print(f"{options.ranks} ranks, {len(ends)} steps, {size / 1e6:.0f} MB of logs")
     for name, (seconds, peak) in parts.items():
-        print(f"{name:<6} {seconds:7.1f} CPU s {peak:8.0f} MB")
+        print(f"{name:<14} {seconds:7.1f} CPU s {peak:8.0f} MB")
     added = parts["flows"][0] + parts["logs"][0]
     print(f"both / (flows + logs): {parts['both'][0] / added:.2f} in time")
     print(f"both / larger part: {parts['both'][1] / max(parts['flows'][1], parts['logs'][1]):.2f} in memory")

@@ -2,7 +2,8 @@
 
 A path given for logs may hold the logs of one job or a folder per job. They are several jobs where folders next to each
 other hold files of the same ranks (`a/rank0.log`, `b/rank0.log`) or files of the same names, unless the folders
-themselves are named as hosts, ranks or attempts are: those are parts of one job.
+themselves are named as hosts, ranks or attempts are: those are parts of one job. What an archive holds is known once
+it was unpacked, and that is done once: it is read as one job first, and divided only if it proves to be several.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from llmprism.errors import UsageError
 from llmprism.logs.sources import Dropped, open_logs
 from llmprism.logs.tags import identity_of_file
 
-__all__ = ["LogFolder", "find_log_folders", "parse_logs_option"]
+__all__ = ["LogFolder", "divided", "find_log_folders", "parse_logs_option"]
 
 _PART_OF_A_JOB: Final = re.compile(r"^(?:\d+|attempt_?\d*|(?:local[-_]?)?rank[-_]?\d+|std(?:out|err)|logs?)$", re.I)
 """Folders that torchrun and others make within the logs of one job."""
@@ -28,12 +29,16 @@ _JOB_NAME: Final = re.compile(r"^[\w.:-]{1,200}$")
 
 @dataclass(frozen=True, slots=True)
 class LogFolder:
-    """The logs of one job: `prefix` chooses among the files of `path`. `job` is the id that the user gave, if any."""
+    """The logs of one job: `prefix` chooses among the files of `path`. `job` is the id that the user gave, if any.
+
+    `archive`: the path is one file, of which only reading says whether it holds the logs of several jobs.
+    """
 
     name: str
     path: Path
     prefix: str = ""
     job: str | None = None
+    archive: bool = False
 
     @property
     def only(self) -> Callable[[str], bool] | None:
@@ -54,11 +59,16 @@ def parse_logs_option(text: str) -> tuple[str | None, Path]:
 def find_log_folders(option: str) -> tuple[LogFolder, ...]:
     """The jobs whose logs are under what one `--logs` names. InputError where there are none."""
     job, path = parse_logs_option(option)
+    if path.is_file():
+        return (LogFolder(path.name, path, job=job, archive=job is None),)
     names = [log.file.name for log in open_logs([path], Dropped())]
-    parts = _job_folders(names) if job is None else []
-    if not parts:
-        return (LogFolder(path.name or str(path), path, job=job),)
-    return tuple(LogFolder(part.rstrip("/"), path, part) for part in parts)
+    return divided(LogFolder(path.name or str(path), path, job=job), names)
+
+
+def divided(folder: LogFolder, names: list[str]) -> tuple[LogFolder, ...]:
+    """The folders of the jobs whose files have these names; the folder itself where they are of one job."""
+    parts = _job_folders(names) if folder.job is None else []
+    return tuple(LogFolder(part.rstrip("/"), folder.path, part) for part in parts) or (folder,)
 
 
 def _job_folders(names: list[str]) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from llmprism.logs.library import Library, load_library
-from llmprism.logs.view import JobView, view_job
+from llmprism.logs.reader import read_job
+from llmprism.logs.view import JobView, view_job, view_log
 from llmprism.model.finding import Finding, FindingKind
 from llmprism.model.job import JobState
 from llmprism.model.report import JobReport, Report
@@ -18,7 +19,7 @@ from llmprism.verdict.case import Case, Judged, cause_of_kind, owner_of
 from llmprism.verdict.clock import host_clocks
 from llmprism.verdict.ending import judge_ending
 from llmprism.verdict.fingerprint import step_differences
-from llmprism.verdict.folders import LogFolder
+from llmprism.verdict.folders import LogFolder, divided
 from llmprism.verdict.matching import Match, match_logs
 from llmprism.verdict.numbers import judge_numbers
 from llmprism.verdict.quotes import quotes_of
@@ -54,10 +55,19 @@ class LoggedJob:
 def read_logs(folders: Sequence[LogFolder], library: Library | None = None) -> list[LoggedJob]:
     """Read the logs of every job, one after the other."""
     entries = library or load_library()
-    return [
-        LoggedJob(folder.name, view_job([folder.path], library=entries, only=folder.only), folder.job)
-        for folder in folders
-    ]
+    return [one for folder in folders for one in _read_folder(folder, entries)]
+
+
+def _read_folder(folder: LogFolder, library: Library) -> list[LoggedJob]:
+    if not folder.archive:
+        view = view_job([folder.path], library=library, only=folder.only)
+        return [LoggedJob(folder.name, view, folder.job)]
+    log = read_job([folder.path], library)
+    parts = divided(folder, [file.name for file in log.files])
+    if len(parts) == 1:
+        return [LoggedJob(folder.name, view_log(log), folder.job)]
+    del log
+    return [one for part in parts for one in _read_folder(part, library)]
 
 
 def read_together(report: Report, logged: Sequence[LoggedJob], listed: RankList | None = None) -> Report:

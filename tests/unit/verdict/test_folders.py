@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import io
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from llmprism.errors import InputError, UsageError
+from llmprism.logs import sources
+from llmprism.verdict import read_logs
 from llmprism.verdict.folders import find_log_folders, parse_logs_option
 
 
@@ -46,10 +49,8 @@ def test_jobs_inside_an_archive(tmp_path: Path) -> None:
     write(tmp_path / "x", "a/rank0.log", "b/rank0.log")
     with tarfile.open(tmp_path / "logs.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "x", arcname=".")
-    assert sorted(names(tmp_path / "logs.tar.gz")) == ["a", "b"] or sorted(names(tmp_path / "logs.tar.gz")) == [
-        "./a",
-        "./b",
-    ]
+    found = read_logs(find_log_folders(str(tmp_path / "logs.tar.gz")))
+    assert sorted(one.name.removeprefix("./") for one in found) == ["a", "b"]
 
 
 def test_the_job_may_be_given(tmp_path: Path) -> None:
@@ -65,3 +66,23 @@ def test_the_job_may_be_given(tmp_path: Path) -> None:
 def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         find_log_folders(str(tmp_path / "absent"))
+
+
+def test_an_archive_is_unpacked_once_and_divided_only_if_it_holds_several_jobs(tmp_path: Path, monkeypatch) -> None:
+    opened = []
+    real = sources.open_unpacked
+    monkeypatch.setattr(sources, "open_unpacked", lambda raw, size: opened.append(size) or real(raw, size))
+    for jobs in (1, 2):
+        archive = tmp_path / f"{jobs}.tar.gz"
+        with tarfile.open(archive, "w:gz") as tar:
+            for job in range(jobs):
+                for rank in range(2):
+                    text = "".join(f"[rank{rank}]: iteration {step} loss 2.5\n" for step in range(9)).encode()
+                    info = tarfile.TarInfo(f"logs/job{job}/rank{rank}.log")
+                    info.size = len(text)
+                    tar.addfile(info, io.BytesIO(text))
+        opened.clear()
+        found = read_logs(find_log_folders(str(archive)))
+        assert len(found) == jobs
+        assert [len(one.view.ranks) for one in found] == [2] * jobs
+        assert len(opened) == (1 if jobs == 1 else 3)
