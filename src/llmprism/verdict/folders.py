@@ -43,7 +43,8 @@ class LogFolder:
     @property
     def only(self) -> Callable[[str], bool] | None:
         prefix = self.prefix
-        return (lambda name: name.startswith(prefix)) if prefix else None
+        # names in archives may begin with `./`
+        return (lambda name: str(PurePosixPath(name)).startswith(prefix)) if prefix else None
 
 
 def parse_logs_option(text: str) -> tuple[str | None, Path]:

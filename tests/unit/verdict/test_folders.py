@@ -50,7 +50,7 @@ def test_jobs_inside_an_archive(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "logs.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "x", arcname=".")
     found = read_logs(find_log_folders(str(tmp_path / "logs.tar.gz")))
-    assert sorted(one.name.removeprefix("./") for one in found) == ["a", "b"]
+    assert [(one.name, one.view.diagnosis.input.files) for one in found] == [("a", 1), ("b", 1)]
 
 
 def test_the_job_may_be_given(tmp_path: Path) -> None:
