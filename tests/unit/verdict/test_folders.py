@@ -70,8 +70,8 @@ def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_an_archive_is_unpacked_once_and_divided_only_if_it_holds_several_jobs(tmp_path: Path, monkeypatch) -> None:
     opened = []
-    real = sources.open_unpacked
-    monkeypatch.setattr(sources, "open_unpacked", lambda raw, size: opened.append(size) or real(raw, size))
+    real = sources._open_path
+    monkeypatch.setattr(sources, "_open_path", lambda path, *more: opened.append(path) or real(path, *more))
     for jobs in (1, 2):
         archive = tmp_path / f"{jobs}.tar.gz"
         with tarfile.open(archive, "w:gz") as tar:
