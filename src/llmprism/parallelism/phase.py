@@ -4,6 +4,10 @@ The clock that a job was recognised by may tick at any fixed point of the step: 
 long before those of the first. In a job with pipelines the boundary is where nothing is *outstanding*: every activation
 that went forward has been answered by a gradient. The last gradient synchronisation that began before the pipelines
 woke up again marks the end of the step. Without pipelines the silence of the whole group does.
+
+A sharded optimizer may gather the parameters under the next forward pass. Later stages then gather after the pipelines
+woke up, and nothing more until the last backward pass. The first stage, which wakes them, gathers as much of its bytes
+before: the step ends with the reduction, in the longest silence before so many bytes.
 """
 
 from __future__ import annotations
@@ -52,6 +56,9 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
     asleep = silences.begin_ns[ticks.silence]
     awake = asleep + silences.length_ns[ticks.silence]
     end = np.maximum(asleep, _last_end_before(transfers, gradient, awake))
+    gathered = _gathered_later(transfers, gradient, asleep, awake, rules)
+    if gathered > 0.0:
+        end = _before_gathering(_union(transfers, gradient | (sign != 0)), asleep, awake, gathered, end)
     end = _with_stragglers(transfers, gradient, end, rules)
     regular = ticks.regular
     if silences.bytes_before[ticks.silence[0]] >= (1.0 - rules.clock.step_tolerance) * chain.bytes_per_step:
@@ -59,6 +66,32 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
         first = int(transfers.start_ns[transfers.rows_of(sign != 0)].min()) - lead
         end, regular = np.concatenate([[first], end]), np.concatenate([[True], regular])
     return StepClock(end, regular, chain.dominance)
+
+
+def _gathered_later(transfers: TransferTable, gradient: Bool, asleep: Int64, awake: Int64, rules: LayoutRules) -> float:
+    """Bytes of a step that are gathered before the pipelines wake up where later stages gather after that; else 0."""
+    pairs = np.flatnonzero(gradient)
+    if asleep.size < 3 or not pairs.size:
+        return 0.0
+    quarter = (asleep[1:] - awake[:-1]) // 4
+    places = (awake[:-1], awake[:-1] + quarter, asleep[1:] - quarter, awake[1:])
+    sent = [_sent_by(transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, place) for place in places]
+    first, middle, whole = (np.median(sent[k] - sent[j], axis=1) for j, k in ((0, 1), (1, 2), (0, 3)))
+    later = (first >= rules.ends.gathered_at_least * whole) & (middle <= rules.ends.gathered_once * first)
+    if whole[later].sum() < rules.ends.gathering_stages * whole.sum() or later.all():
+        return 0.0
+    return float(first[later].sum() / whole[later].sum() * whole[~later].sum())
+
+
+def _before_gathering(silences: Silences, asleep: Int64, awake: Int64, gathered: float, otherwise: Int64) -> Int64:
+    """Begins of the longest silences, while the pipelines rest, after which about so many bytes are still to come."""
+    end = otherwise.copy()
+    for k, (first, last) in enumerate(zip(*np.searchsorted(silences.begin_ns, [asleep, awake]).tolist(), strict=True)):
+        left = silences.bytes_before[min(last, silences.count - 1)] - silences.bytes_before[first:last]
+        fits = np.abs(left - gathered) <= 0.5 * gathered
+        if fits.any():
+            end[k] = silences.begin_ns[first + int(np.argmax(np.where(fits, silences.length_ns[first:last], -1)))]
+    return end
 
 
 def longest_rest_clock(

@@ -38,6 +38,35 @@ def test_a_step_of_pipelines_ends_when_nothing_is_outstanding_and_gradients_are_
     assert clock.boundary_ns[0] < job.step_ends_ns[0], "the first step was seen whole"
 
 
+def overlapped(step, later):
+    """Two stages (a and b, c and d) that reduce up to 160 ms and gather half as much: the first stage from 170 ms, the
+    later one once it has its first activation, or with the first."""
+    at = step * 200
+    passes = [("a", "c", 40), ("b", "d", 40), ("c", "a", 100), ("d", "b", 100)]
+    flows = [
+        Flow(x, y, (at + t + 10 * m) * MS, (at + t + 10 * m + 1) * MS, 50_000) for x, y, t in passes for m in range(4)
+    ]
+    gathers = ((160, 170), (150, 242 if later else 170))
+    for members, (reduced, gathered) in zip((("a", "b"), ("c", "d")), gathers, strict=True):
+        for x, y in (members, members[::-1]):
+            flows += [Flow(x, y, (at + reduced - 8 + k) * MS, (at + reduced - 7 + k) * MS, 1_000_000) for k in range(8)]
+            flows += [Flow(x, y, (at + gathered + k) * MS, (at + gathered + k + 1) * MS, 1_000_000) for k in range(4)]
+    return flows
+
+
+@pytest.mark.parametrize(("later", "end"), [(True, 160), (False, 174)])
+def test_what_later_stages_gather_after_the_pipelines_woke_belongs_to_the_next_step(later, end):
+    """Where all gather before the first activation, the step ends with that; under the passes, with the reduction."""
+    transfers = transfer_table([flow for step in range(8) for flow in overlapped(step, later)])
+    names = transfers.addresses
+    pairs = [names[src] + names[dst] for src, dst in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
+    sign = np.array([1 if pair in ("ac", "bd") else -1 if pair in ("ca", "db") else 0 for pair in pairs])
+    ticks = StepClock(np.arange(8) * 200 * MS + 30 * MS, np.ones(7, dtype=np.bool_), 1.0)
+    clock = pipeline_clock(transfers, sign.astype(np.int8), sign == 0, 16.0 * 50_000, ticks)
+    assert clock is not None
+    assert (clock.boundary_ns[1:-1] // MS).tolist() == [step * 200 + end for step in range(7)]
+
+
 def test_pipelines_that_tell_other_steps_than_the_clock_are_not_believed():
     job = build_job(pp=2, dp=2)
     transfers = transfer_table(job.records)

@@ -131,6 +131,17 @@ class StepEndRules:
     same_steps: float = 0.15
     """Relative difference allowed between the steps found here and those the job was recognised by."""
 
+    # Parameters gathered under the next forward pass of a pipeline
+    gathered_at_least: float = 0.1
+    """Share of a pair's bytes of a step that it sends in the first quarter of the passes where it gathers there: the
+    gathering is a third to a half of all (2-byte parameters beside gradients of 2 or 4 bytes)."""
+
+    gathered_once: float = 0.15
+    """Bytes in the middle half of the passes relative to those: what every pass needs is sent throughout."""
+
+    gathering_stages: float = 0.3
+    """Share of the bytes of gradients on stages that do so: all but the first, so half or more."""
+
     # Norms of pipelines without replicas
     norm_steady: float = 0.05
     """Share of a step by which its place in the rest may vary."""
