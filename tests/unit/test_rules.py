@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src/llmprism"
-STAGES = ("ingest", "recognize", "parallelism", "timeline", "diagnose", "logs")
+STAGES = ("ingest", "recognize", "parallelism", "timeline", "diagnose", "logs", "service")
 FORMATS = {
     "parallelism/carried_layout.py:_SIZE_BITS": "how a number is packed",
     "parallelism/features.py:_SAMPLES": "how finely a transfer is spread over its time",
@@ -60,7 +60,7 @@ def forgotten(trees):
                     yield f"{path.name}:{node.lineno} {node.func.id}"
 
 
-@pytest.mark.parametrize("stage", ["parallelism", "diagnose"])
+@pytest.mark.parametrize("stage", ["parallelism", "diagnose", "service"])
 def test_rules_are_handed_on_to_every_function_that_takes_them(stage):
     trees = _trees(stage)
     assert _takers(trees)

@@ -14,30 +14,16 @@ from typing import Final
 
 import duckdb
 
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
-from llmprism.service.looks import TRAINING_BYTES
+from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.runs import is_settled, stop_silence
 from llmprism.service.store import Segment
-from llmprism.service.windows import SECOND, WindowRules
+from llmprism.service.windows import SECOND
 
 __all__ = ["STANDING", "Sent", "SentSince", "last_sent", "newcomers", "undecided", "wanted_runs"]
 
 STANDING: Final = (LiveState.STALLED, LiveState.HUNG)
-
-LESS: Final = 0.9
-"""Share of its usual bytes below which a run sends less than it used to..."""
-
-LESS_STEPS: Final = 2.0
-"""...if this many steps' worth is missing too: bytes come in bursts."""
-
-OPEN_HOPS: Final = 3
-"""A run with an open finding, or one that stands still but for a few messages, is looked at every so many hops."""
-
-YOUNG_HOPS: Final = 2
-"""The same for a run whose steps have not shown plainly twice."""
-
-NEWCOMERS: Final = 2
-"""Addresses that nobody has seen before that are worth a window of everybody: a job has two at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +63,7 @@ class SentSince:
         try:
             return self._database.execute(
                 f"SELECT src, max(end_ns), sum(bytes)::BIGINT FROM read_parquet([{listed}], union_by_name=true) "
-                f"WHERE end_ns > {self.end_ns} AND end_ns <= {end_ns} AND bytes >= {TRAINING_BYTES} GROUP BY src"
+                f"WHERE end_ns > {self.end_ns} AND end_ns <= {end_ns} AND bytes >= {MESSAGE_FLOOR_BYTES} GROUP BY src"
             ).fetchall()
         except duckdb.Error:
             return []
@@ -89,8 +75,8 @@ def last_sent(sent: Mapping[str, Sent], run: TrackedRun) -> Sent:
     return Sent(max((one.last_ns for one in found), default=0), sum(one.bytes for one in found))
 
 
-def newcomers(sent: Mapping[str, Sent], known: frozenset[str]) -> bool:
-    return sum(name not in known for name in sent) >= NEWCOMERS
+def newcomers(sent: Mapping[str, Sent], known: frozenset[str], rules: LiveRules = RULES) -> bool:
+    return sum(name not in known for name in sent) >= rules.runs.newcomers
 
 
 def undecided(lives: Sequence[TrackedFinding]) -> bool:
@@ -105,32 +91,34 @@ def wanted_runs(
     rates: Mapping[str, float],
     start_ns: int,
     end_ns: int,
-    rules: WindowRules,
+    rules: LiveRules,
 ) -> list[TrackedRun]:
     """The runs to be looked at now, given what everybody sent in (start, end]. `rates` are the bytes per second that
     runs used to send."""
-    hops = end_ns // rules.hop
+    hops = end_ns // rules.windows.hop
     pending = {life.finding.job for life in lives if life.phase is FindingPhase.PENDING}
     opened = {life.finding.job for life in lives if life.phase is FindingPhase.OPEN}
     found = []
     for run in runs:
-        if not run.state.alive or run.reach_ns > rules.length:
+        if not run.state.alive or run.reach_ns > rules.windows.length:
             continue
         own = last_sent(sent, run)
-        if not is_settled(run):
-            wanted = hops % YOUNG_HOPS == 0
+        if not is_settled(run, rules):
+            wanted = hops % rules.runs.young_hops == 0
         elif run.state in STANDING:
-            wanted = own.last_ns > run.silent_since_ns and hops % OPEN_HOPS == 0
+            wanted = own.last_ns > run.silent_since_ns and hops % rules.runs.open_hops == 0
         else:
             silence = end_ns - max(run.silent_since_ns, own.last_ns)
-            less = _sends_less(run, own, rates.get(run.id, 0.0), end_ns - start_ns)
-            wanted = silence >= stop_silence(run) or less or (run.id in opened and hops % OPEN_HOPS == 0)
+            less = _sends_less(run, own, rates.get(run.id, 0.0), end_ns - start_ns, rules)
+            wanted = (
+                silence >= stop_silence(run, rules) or less or (run.id in opened and hops % rules.runs.open_hops == 0)
+            )
         if wanted or run.id in pending:
             found.append(run)
     return found
 
 
-def _sends_less(run: TrackedRun, own: Sent, rate: float, span_ns: int) -> bool:
+def _sends_less(run: TrackedRun, own: Sent, rate: float, span_ns: int, rules: LiveRules) -> bool:
     usual = rate * span_ns / SECOND
-    burst = rate * LESS_STEPS * run.period_ns / SECOND
-    return own.bytes < LESS * usual and own.bytes < usual - burst
+    burst = rate * rules.runs.less_steps * run.period_ns / SECOND
+    return own.bytes < rules.runs.less * usual and own.bytes < usual - burst

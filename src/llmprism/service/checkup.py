@@ -27,6 +27,7 @@ from llmprism.service import schema
 from llmprism.service.clocks import Clock
 from llmprism.service.config import Config
 from llmprism.service.database import open_engine, translated
+from llmprism.service.rules import RULES
 from llmprism.service.source_clocks import clock_sentences
 from llmprism.service.sources.directory import mapping_of, settled_files
 from llmprism.service.store import SQLITE_FILE
@@ -186,7 +187,7 @@ def _clocks(connection: sql.Connection) -> Iterator[Result]:
 
     texts = connection.execute(sql.select(schema.clocks.c.document)).scalars().all()
     clocks = [Clock(**{**item, "state": ClockState(item["state"])}) for item in map(json.loads, texts)]
-    sentences = clock_sentences(clocks, time.time_ns(), RECENT_NS)
+    sentences = clock_sentences(clocks, time.time_ns(), RECENT_NS, RULES)
     if clocks and not sentences:
         yield Result(Level.OK, "clocks", f"{len(clocks)} sources and exporters agree on the time")
     for sentence in sentences:

@@ -28,12 +28,9 @@ from enum import StrEnum
 from typing import Final
 
 from llmprism.ingest.accept import Arrival, TimeBounds
-from llmprism.service.windows import SECOND
+from llmprism.service.rules.clocks import ClockRules
 
 __all__ = [
-    "ACTIVE_NS",
-    "LONG_BATCH_NS",
-    "TOLERANCE_NS",
     "Clock",
     "ClockRules",
     "ClockState",
@@ -43,53 +40,14 @@ __all__ = [
     "watermark",
 ]
 
-TOLERANCE_NS: Final = 10 * SECOND
-"""Lags that differ by less are one time: exporters flush every second or two, and windows wait for the slowest of those
-that agree. More than this would take a third of the time in which a hang must be told."""
-
-ACTIVE_NS: Final = 60 * SECOND
-"""A clock that has not been seen for a minute says nothing about the others."""
-
-SUBSTANTIAL: Final = 0.1
-"""Share of a clock's usual records per batch from which a batch can move it; fewer are strangers' records."""
-
-STEADY_NS: Final = 30 * SECOND
-"""A clock that stays equally far behind for so long is a wrong clock; a backlog shrinks meanwhile."""
-
-STEADY_BY_NS: Final = 2 * SECOND
-"""By how much the lag may change in that time."""
-
-LONG_BATCH_NS: Final = 20 * SECOND
-"""A batch that spans more is a file of a rotating collector, not a stream."""
-
-FOLLOW: Final = 0.2
-"""Weight of a new batch in what is learnt of a clock: a drifting clock is followed within some batches."""
-
-HOLE_INTERVALS: Final = 2.0
-"""So many of a source's usual intervals are waited for a file that is missing between two others."""
-
 QUEUED: Final = "kafka:"
 """Sources whose records wait in a queue while this service is slow or away begin so."""
-
-MIN_ROBUST: Final = 20
-"""Records of a batch from which its upper quantile is not made by one or two of them."""
 
 
 class ClockState(StrEnum):
     AGREES = "agrees"
     MOVED = "moved"
     LATE = "late"
-
-
-@dataclass(frozen=True, slots=True)
-class ClockRules:
-    """`lateness_ns`: as for windows. `future_ns`: how far a first batch may be spread. `keep_ns`: age of the oldest
-    records worth storing. `length_ns`: of a window."""
-
-    lateness_ns: int
-    future_ns: int
-    keep_ns: int
-    length_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +114,12 @@ def judge(
     """Bounds for what has arrived now. `sources` names the parts; `mark_ns` is the watermark so far (0: none)."""
     bounds = []
     current, changed = dict(clocks), dict[Key, Clock]()
-    active = {key: clock for key, clock in clocks.items() if _is_active(clock, wall_ns)}
+    active = {key: clock for key, clock in clocks.items() if _is_active(clock, wall_ns, rules)}
     for arrival in arrivals:
         key = sources[arrival.part], arrival.exporter
-        lag = wall_ns - _high(arrival)
+        lag = wall_ns - _high(arrival, rules)
         if key not in active:
-            active[key] = Clock(*key, lag_ns=lag, span_ns=_span(arrival), wall_ns=wall_ns)
+            active[key] = Clock(*key, lag_ns=lag, span_ns=_span(arrival, rules), wall_ns=wall_ns)
         elif key[0].startswith(QUEUED):  # those that are read together catch up together
             active[key] = replace(active[key], lag_ns=lag)
     for arrival in arrivals:
@@ -170,169 +128,177 @@ def judge(
         updated, limit = _judged(current.get(key, Clock(*key)), arrival, others, wall_ns, rules)
         current[key] = changed[key] = updated
         late = max(0, mark_ns - rules.lateness_ns)
-        oldest = max(0, max(mark_ns, _high(arrival) - updated.offset_ns) - rules.keep_ns)
+        oldest = max(0, max(mark_ns, _high(arrival, rules) - updated.offset_ns) - rules.keep_ns)
         bounds.append(TimeBounds(oldest, limit, late, max(0, late - rules.length_ns), updated.offset_ns))
     return Judged(tuple(bounds), tuple(changed.values()))
 
 
-def _is_active(clock: Clock, wall_ns: int) -> bool:
-    return bool(clock.lag_ns) and abs(wall_ns - clock.wall_ns) <= ACTIVE_NS
+def _is_active(clock: Clock, wall_ns: int, rules: ClockRules) -> bool:
+    return bool(clock.lag_ns) and abs(wall_ns - clock.wall_ns) <= rules.active_ns
 
 
 def _judged(
     clock: Clock, arrival: Arrival, others: Sequence[Clock], wall_ns: int, rules: ClockRules
 ) -> tuple[Clock, int]:
     """The clock after this batch, and the latest end that is believed of it."""
-    high = _high(arrival)
+    high = _high(arrival, rules)
     if not others:
         return _alone(clock, arrival, wall_ns, rules)
-    now = replace(clock, lag_ns=wall_ns - high, span_ns=_span(arrival))
-    small = arrival.records < SUBSTANTIAL * clock.batch_records
-    lag, long = _reference([*others, *(() if small else (now,))])
+    now = replace(clock, lag_ns=wall_ns - high, span_ns=_span(arrival, rules))
+    small = arrival.records < rules.substantial * clock.batch_records
+    lag, long = _reference([*others, *(() if small else (now,))], rules)
     expected = wall_ns - (min(lag, 0) if long else lag)
-    limit = expected + TOLERANCE_NS
-    may_wait = _may_wait(clock, others, lag)
+    limit = expected + rules.tolerance_ns
+    may_wait = _may_wait(clock, others, lag, rules)
     if may_wait and not clock.offset_ns:
-        limit = max(limit, wall_ns + TOLERANCE_NS)
-        if expected + TOLERANCE_NS < high <= limit:
+        limit = max(limit, wall_ns + rules.tolerance_ns)
+        if expected + rules.tolerance_ns < high <= limit:
             return _catching_up(clock, arrival, wall_ns, rules), limit
     if small and high - clock.offset_ns > limit:
         return clock, limit
-    moved = _moved(clock, arrival, high - expected, wall_ns, may_wait=may_wait)
+    moved = _moved(clock, arrival, high - expected, wall_ns, rules, may_wait=may_wait)
     if moved.jumps > clock.jumps:
         moved = replace(moved, latest_ns=0)
     limit = _with_tail(limit, moved, arrival, rules)
-    return _advanced(_learnt(moved, arrival, wall_ns), arrival, limit, wall_ns, rules), limit
+    return _advanced(_learnt(moved, arrival, wall_ns, rules), arrival, limit, wall_ns, rules), limit
 
 
 def _catching_up(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> Clock:
     """The clock of a queue that is read ahead of others which hold a backlog: it is ahead of them, not of our time."""
     settled = replace(clock, state=ClockState.AGREES, behind_since_ns=0)
-    return _advanced(_learnt(settled, arrival, wall_ns), arrival, wall_ns + TOLERANCE_NS, wall_ns, rules)
+    return _advanced(_learnt(settled, arrival, wall_ns, rules), arrival, wall_ns + rules.tolerance_ns, wall_ns, rules)
 
 
-def _may_wait(clock: Clock, others: Sequence[Clock], lag: int) -> bool:
+def _may_wait(clock: Clock, others: Sequence[Clock], lag: int, rules: ClockRules) -> bool:
     """May the records of this clock have waited in a queue of ours? Those of a Kafka topic do while we are slow, all
     its exporters alike: only where another of them is on time is this one's clock wrong."""
     if not clock.source.startswith(QUEUED):
         return False
-    return not any(one.source == clock.source and abs(one.lag_ns - lag) <= TOLERANCE_NS for one in others)
+    return not any(one.source == clock.source and abs(one.lag_ns - lag) <= rules.tolerance_ns for one in others)
 
 
 def _alone(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> tuple[Clock, int]:
     """A clock with no other to compare it with is the time. It has only its own past: a few records ahead of that are
     a stranger's, and where all of it goes back and stays there, its times are moved so that they go on."""
-    high, span = _high(arrival), _span(arrival)
+    high, span = _high(arrival, rules), _span(arrival, rules)
     wide = high - clock.offset_ns + max(rules.future_ns, 2 * span)
-    if not _is_active(clock, wall_ns):
-        return _advanced(_learnt(clock, arrival, wall_ns), arrival, wide, wall_ns, rules), wide
+    if not _is_active(clock, wall_ns, rules):
+        return _advanced(_learnt(clock, arrival, wall_ns, rules), arrival, wide, wall_ns, rules), wide
     expected = wall_ns - clock.corrected_lag_ns
     ahead = high - clock.offset_ns - expected
-    limit = expected + TOLERANCE_NS
+    limit = expected + rules.tolerance_ns
     if clock.source.startswith(QUEUED):
-        limit = max(limit, wall_ns + TOLERANCE_NS)
-    if ahead > TOLERANCE_NS:
-        if arrival.records < SUBSTANTIAL * clock.batch_records and high - clock.offset_ns > limit:
+        limit = max(limit, wall_ns + rules.tolerance_ns)
+    if ahead > rules.tolerance_ns:
+        if arrival.records < rules.substantial * clock.batch_records and high - clock.offset_ns > limit:
             return clock, limit
         wide = max(wide, limit)
-        return _advanced(_learnt(clock, arrival, wall_ns), arrival, wide, wall_ns, rules), wide
+        return _advanced(_learnt(clock, arrival, wall_ns, rules), arrival, wide, wall_ns, rules), wide
     limit = _with_tail(limit, clock, arrival, rules)
-    goes_back = high - clock.offset_ns < clock.latest_ns - TOLERANCE_NS
-    if not goes_back or max(span, clock.span_ns) > LONG_BATCH_NS:
+    goes_back = high - clock.offset_ns < clock.latest_ns - rules.tolerance_ns
+    if not goes_back or max(span, clock.span_ns) > rules.long_batch_ns:
         settled = replace(clock, behind_since_ns=0)
-        return _advanced(_learnt(settled, arrival, wall_ns), arrival, limit, wall_ns, rules), limit
-    moved = _moved(clock, arrival, high - expected + clock.offset_ns, wall_ns)
+        return _advanced(_learnt(settled, arrival, wall_ns, rules), arrival, limit, wall_ns, rules), limit
+    moved = _moved(clock, arrival, high - expected + clock.offset_ns, wall_ns, rules)
     if moved.state is not ClockState.MOVED:
         return replace(moved, state=clock.state, wall_ns=wall_ns), limit
-    moved = replace(_learnt(moved, arrival, wall_ns), state=ClockState.MOVED)
+    moved = replace(_learnt(moved, arrival, wall_ns, rules), state=ClockState.MOVED)
     return _advanced(moved, arrival, limit, wall_ns, rules), limit
 
 
-def _moved(clock: Clock, arrival: Arrival, deviation: int, wall_ns: int, *, may_wait: bool = False) -> Clock:
+def _moved(
+    clock: Clock, arrival: Arrival, deviation: int, wall_ns: int, rules: ClockRules, *, may_wait: bool = False
+) -> Clock:
     """The clock with its offset, given how far the batch lies ahead of what is expected (before the offset)."""
     rest = deviation - clock.offset_ns
-    long = max(_span(arrival), clock.span_ns) > LONG_BATCH_NS
-    if rest > TOLERANCE_NS:
-        offset = deviation if abs(deviation) > TOLERANCE_NS else 0
+    long = max(_span(arrival, rules), clock.span_ns) > rules.long_batch_ns
+    if rest > rules.tolerance_ns:
+        offset = deviation if abs(deviation) > rules.tolerance_ns else 0
         state = ClockState.MOVED if offset else ClockState.AGREES
         return replace(clock, offset_ns=offset, state=state, jumps=clock.jumps + 1, behind_since_ns=0)
-    if rest >= -TOLERANCE_NS:
-        follow = int(FOLLOW * rest) if clock.offset_ns else 0
+    if rest >= -rules.tolerance_ns:
+        follow = int(rules.follow * rest) if clock.offset_ns else 0
         state = ClockState.MOVED if clock.offset_ns else ClockState.AGREES
         return replace(clock, offset_ns=clock.offset_ns + follow, state=state, behind_since_ns=0)
     if clock.offset_ns > 0:
-        offset = deviation if deviation > TOLERANCE_NS else 0
-        state = ClockState.MOVED if offset else ClockState.AGREES if deviation >= -TOLERANCE_NS else ClockState.LATE
+        offset = deviation if deviation > rules.tolerance_ns else 0
+        state = (
+            ClockState.MOVED if offset else ClockState.AGREES if deviation >= -rules.tolerance_ns else ClockState.LATE
+        )
         return replace(clock, offset_ns=offset, state=state, jumps=clock.jumps + 1, behind_since_ns=0)
     if long or may_wait:
         return replace(clock, offset_ns=0, state=ClockState.LATE, behind_since_ns=0)
-    steady = clock.behind_since_ns and abs(deviation - clock.behind_ns) <= STEADY_BY_NS
+    steady = clock.behind_since_ns and abs(deviation - clock.behind_ns) <= rules.steady_by_ns
     if not steady:
         return replace(clock, state=ClockState.LATE, behind_since_ns=wall_ns, behind_ns=deviation)
-    if wall_ns - clock.behind_since_ns < STEADY_NS:
+    if wall_ns - clock.behind_since_ns < rules.steady_ns:
         return replace(clock, state=ClockState.LATE)
     return replace(clock, offset_ns=deviation, state=ClockState.MOVED, behind_since_ns=0, jumps=clock.jumps + 1)
 
 
-def _learnt(clock: Clock, arrival: Arrival, wall_ns: int) -> Clock:
+def _learnt(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> Clock:
     """The clock with its usual lag, span, interval and batch size."""
-    lag = wall_ns - _high(arrival)
+    lag = wall_ns - _high(arrival, rules)
     clock = replace(clock, last_lag_ns=lag)
     if not clock.wall_ns:
-        return replace(clock, lag_ns=lag, span_ns=_span(arrival), batch_records=float(arrival.records), wall_ns=wall_ns)
-    jumped = not clock.lag_ns or abs(lag - clock.lag_ns) > TOLERANCE_NS
+        return replace(
+            clock, lag_ns=lag, span_ns=_span(arrival, rules), batch_records=float(arrival.records), wall_ns=wall_ns
+        )
+    jumped = not clock.lag_ns or abs(lag - clock.lag_ns) > rules.tolerance_ns
     interval = max(0, wall_ns - clock.wall_ns)
     return replace(
         clock,
-        lag_ns=lag if jumped else int(clock.lag_ns + FOLLOW * (lag - clock.lag_ns)),
-        span_ns=int(clock.span_ns + FOLLOW * (_span(arrival) - clock.span_ns)),
-        interval_ns=int(clock.interval_ns + FOLLOW * (interval - clock.interval_ns)) if clock.interval_ns else interval,
-        batch_records=clock.batch_records + FOLLOW * (arrival.records - clock.batch_records),
+        lag_ns=lag if jumped else int(clock.lag_ns + rules.follow * (lag - clock.lag_ns)),
+        span_ns=int(clock.span_ns + rules.follow * (_span(arrival, rules) - clock.span_ns)),
+        interval_ns=int(clock.interval_ns + rules.follow * (interval - clock.interval_ns))
+        if clock.interval_ns
+        else interval,
+        batch_records=clock.batch_records + rules.follow * (arrival.records - clock.batch_records),
         wall_ns=wall_ns,
     )
 
 
 def _with_tail(limit: int, clock: Clock, arrival: Arrival, rules: ClockRules) -> int:
     """The limit, moved so far that a batch most of which is believed does not lose its last records."""
-    high = _high(arrival) - clock.offset_ns
+    high = _high(arrival, rules) - clock.offset_ns
     return max(limit, _robust_end(arrival, rules) - clock.offset_ns) if high <= limit else limit
 
 
 def _robust_end(arrival: Arrival, rules: ClockRules) -> int:
     """Where a batch may end at the latest; single records beyond that are a stranger's."""
-    return _high(arrival) + rules.lateness_ns + _span(arrival) // 2
+    return _high(arrival, rules) + rules.lateness_ns + _span(arrival, rules) // 2
 
 
 def _advanced(clock: Clock, arrival: Arrival, limit: int, wall_ns: int, rules: ClockRules) -> Clock:
     """The clock as far as this batch takes it: to its last record, but not to a single one beyond the others."""
-    span = _span(arrival)
+    span = _span(arrival, rules)
     reached = min(arrival.last_ns, _robust_end(arrival, rules)) - clock.offset_ns
     reached = min(reached, limit)
     first = min(arrival.low_ns - span // 2, arrival.middle_ns) - clock.offset_ns
     first = max(first, arrival.first_ns - clock.offset_ns)
-    clock = _with_hole(clock, first, reached, wall_ns)
+    clock = _with_hole(clock, first, reached, wall_ns, rules)
     return replace(clock, latest_ns=max(clock.latest_ns, reached))
 
 
-def _with_hole(clock: Clock, first_ns: int, reached_ns: int, wall_ns: int) -> Clock:
+def _with_hole(clock: Clock, first_ns: int, reached_ns: int, wall_ns: int, rules: ClockRules) -> Clock:
     """A source of long batches that begins this one well after the last has left something out; one that brings what
     was left out fills the hole. A hole that has been waited for long enough is given up."""
     if clock.hole_ns:
         filled = first_ns <= clock.hole_ns + clock.span_ns // 4 and reached_ns >= clock.hole_end_ns - clock.span_ns // 4
-        given_up = wall_ns - clock.hole_wall_ns > HOLE_INTERVALS * max(clock.interval_ns, clock.span_ns)
+        given_up = wall_ns - clock.hole_wall_ns > rules.hole_intervals * max(clock.interval_ns, clock.span_ns)
         return replace(clock, hole_ns=0, hole_end_ns=0, hole_wall_ns=0) if filled or given_up else clock
-    if clock.span_ns <= LONG_BATCH_NS or not clock.latest_ns or first_ns - clock.latest_ns <= clock.span_ns // 4:
+    if clock.span_ns <= rules.long_batch_ns or not clock.latest_ns or first_ns - clock.latest_ns <= clock.span_ns // 4:
         return clock
     return replace(clock, hole_ns=clock.latest_ns, hole_end_ns=first_ns, hole_wall_ns=wall_ns)
 
 
-def reference_lag(clocks: Iterable[Clock]) -> int | None:
+def reference_lag(clocks: Iterable[Clock], rules: ClockRules) -> int | None:
     """The lag of the majority; None without clocks."""
     found = list(clocks)
-    return _reference(found)[0] if found else None
+    return _reference(found, rules)[0] if found else None
 
 
-def _reference(clocks: Iterable[Clock]) -> tuple[int, bool]:
+def _reference(clocks: Iterable[Clock], rules: ClockRules) -> tuple[int, bool]:
     """(lag of the largest group of sources that agree, whether those deliver long batches). Every source counts once,
     however many exporters it names; between groups of one size the one next to our own clock is believed."""
     found = sorted(clocks, key=lambda clock: clock.lag_ns)
@@ -344,33 +310,33 @@ def _reference(clocks: Iterable[Clock]) -> tuple[int, bool]:
     first, weight = 0, 0.0
     for last, clock in enumerate(found):
         weight += 1 / per_source[clock.source]
-        while clock.lag_ns - found[first].lag_ns > TOLERANCE_NS:
+        while clock.lag_ns - found[first].lag_ns > rules.tolerance_ns:
             weight -= 1 / per_source[found[first].source]
             first += 1
         middle = found[(first + last + 1) // 2].lag_ns
         if (round(weight, 6), -abs(middle)) > best or not group:
             best, group = (round(weight, 6), -abs(middle)), found[first : last + 1]
     middle_clock = group[len(group) // 2]
-    long = sum(clock.span_ns > LONG_BATCH_NS for clock in group) * 2 > len(group)
+    long = sum(clock.span_ns > rules.long_batch_ns for clock in group) * 2 > len(group)
     return middle_clock.lag_ns, long
 
 
 def watermark(clocks: Iterable[Clock], mark_ns: int, wall_ns: int, rules: ClockRules) -> int:
     """How far the sources that agree have come; `mark_ns` is what it was. It goes back only where the clock that took
     it there is one that the others do not agree with."""
-    active = [clock for clock in clocks if _is_active(clock, wall_ns) and clock.latest_ns]
+    active = [clock for clock in clocks if _is_active(clock, wall_ns, rules) and clock.latest_ns]
     if not active:
         return mark_ns
-    lag, long = _reference(replace(clock, lag_ns=clock.corrected_lag_ns) for clock in active)
+    lag, long = _reference((replace(clock, lag_ns=clock.corrected_lag_ns) for clock in active), rules)
     if long:
-        agreeing = [clock for clock in active if clock.corrected_lag_ns >= min(lag, 0) - TOLERANCE_NS]
+        agreeing = [clock for clock in active if clock.corrected_lag_ns >= min(lag, 0) - rules.tolerance_ns]
     else:
-        agreeing = [clock for clock in active if abs(clock.corrected_lag_ns - lag) <= TOLERANCE_NS]
+        agreeing = [clock for clock in active if abs(clock.corrected_lag_ns - lag) <= rules.tolerance_ns]
     lags = [clock.corrected_lag_ns for clock in agreeing]
     reached = max(_shared_time(clock, agreeing, rules) for clock in agreeing)
     reached = min([reached, *(clock.hole_ns for clock in agreeing if clock.hole_ns)])
     outlier = max((clock.latest_ns for clock in active if clock.corrected_lag_ns < min(lags)), default=0)
-    if reached < mark_ns <= outlier and mark_ns - reached > TOLERANCE_NS:
+    if reached < mark_ns <= outlier and mark_ns - reached > rules.tolerance_ns:
         return reached
     return max(mark_ns, reached)
 
@@ -378,17 +344,17 @@ def watermark(clocks: Iterable[Clock], mark_ns: int, wall_ns: int, rules: ClockR
 def _shared_time(clock: Clock, agreeing: Sequence[Clock], rules: ClockRules) -> int:
     """How far this clock has come, less what it is ahead of the slowest other one where that is more than the lateness
     that windows allow anyway. Long batches say nothing about this."""
-    if clock.span_ns > LONG_BATCH_NS:
+    if clock.span_ns > rules.long_batch_ns:
         return clock.latest_ns
     lag = clock.last_lag_ns + clock.offset_ns
-    streams = [one.corrected_lag_ns for one in agreeing if one is not clock and one.span_ns <= LONG_BATCH_NS]
+    streams = [one.corrected_lag_ns for one in agreeing if one is not clock and one.span_ns <= rules.long_batch_ns]
     lead = max(streams, default=lag) - lag
     return clock.latest_ns - (lead if lead > rules.lateness_ns else 0)
 
 
-def _high(arrival: Arrival) -> int:
-    return arrival.high_ns if arrival.records >= MIN_ROBUST else arrival.middle_ns
+def _high(arrival: Arrival, rules: ClockRules) -> int:
+    return arrival.high_ns if arrival.records >= rules.robust_records else arrival.middle_ns
 
 
-def _span(arrival: Arrival) -> int:
-    return arrival.high_ns - arrival.low_ns if arrival.records >= MIN_ROBUST else 0
+def _span(arrival: Arrival, rules: ClockRules) -> int:
+    return arrival.high_ns - arrival.low_ns if arrival.records >= rules.robust_records else 0

@@ -17,7 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from llmprism.errors import LLMPrismError
 from llmprism.model.flows import FlowTable, InputCounts, Window
@@ -26,7 +26,6 @@ from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
 from llmprism.service.checks import STANDING, Sent, SentSince, last_sent, newcomers, undecided, wanted_runs
-from llmprism.service.clocks import ACTIVE_NS, LONG_BATCH_NS
 from llmprism.service.config import Config
 from llmprism.service.joblogs.late import withdraw
 from llmprism.service.joblogs.settings import JobLogs
@@ -35,6 +34,7 @@ from llmprism.service.looks import Look
 from llmprism.service.messages import messages_of
 from llmprism.service.picture import check_document, layout_documents, picture_document, summary_document
 from llmprism.service.reading import affordable, read_members, read_window
+from llmprism.service.rules.configured import rules_of
 from llmprism.service.runs import is_settled, stop_silence
 from llmprism.service.silence import gap_of, marked, silent_groups, unreported
 from llmprism.service.store import Store, WindowResult
@@ -55,15 +55,6 @@ __all__ = ["Evaluator", "TopologyFile"]
 
 log = logging.getLogger(__name__)
 
-IDLE_WINDOWS: Final = 3
-"""Without records, time passes for three windows at most: then everything has ended and nothing can change."""
-
-IDLE_INTERVALS: Final = 3
-"""A source is idle after so many of its usual intervals without a batch."""
-
-WHOLE: Final = 0.5
-"""Share of all addresses from which looks at single runs cost as much as a window of everybody."""
-
 
 class Evaluator:
     """`advance` makes the next due window, if there is one."""
@@ -71,7 +62,7 @@ class Evaluator:
     def __init__(self, store: Store, config: Config, now_ns: Callable[[], int] | None = None) -> None:
         self._store = store
         self._config = config
-        self._rules = config.windows.rules()
+        self._rules = rules_of(config)
         self._wall_ns = now_ns or time.time_ns
         self._elapsed_ns = now_ns or time.monotonic_ns
         self._latest_seen: tuple[int, int] = (0, 0)
@@ -81,7 +72,7 @@ class Evaluator:
         self._rates: dict[str, float] = {}
         self._sent = SentSince()
         self._topology = TopologyFile(config.topology.file)
-        self._layouts = LayoutMemory()
+        self._layouts = LayoutMemory(self._rules)
         self._logs = JobLogs.of(config, store)
         self._state, self._plan = store.tracker()
 
@@ -102,12 +93,12 @@ class Evaluator:
             first = self._store.first_end()
             if first is None:
                 return False
-            self._plan = started(first, self._rules)
+            self._plan = started(first, self._rules.windows)
         if latest < self._plan.mark_ns:
             self._go_back(latest)
-        mark = watermark(latest + self._idle_ns(latest, wall), self._rules)
+        mark = watermark(latest + self._idle_ns(latest, wall), self._rules.windows)
         coming = self._store.next_after(self._plan.next_end - 1)
-        window = due_window(self._plan, mark, coming, self._rules)
+        window = due_window(self._plan, mark, coming, self._rules.windows)
         if window is None:
             return self._check(mark, latest) or self._explain_late()
         window = self._left_out(window, mark)
@@ -118,7 +109,7 @@ class Evaluator:
         """The watermark went back: a clock was believed that the others do not agree with. What was concluded in its
         time is forgotten."""
         log.warning("time goes back", extra={"from_ns": self._plan.mark_ns, "to_ns": latest})
-        self._plan = started(latest, self._rules)
+        self._plan = started(latest, self._rules.windows)
         kept = tuple(run for run in self._state.runs if run.first_ns <= latest)
         lives = tuple(life for life in self._state.lives if life.finding.start_ns <= latest)
         self._state = replace(self._state, runs=kept, lives=lives, candidates=())
@@ -135,29 +126,31 @@ class Evaluator:
         opened = any(life.phase is FindingPhase.OPEN for life in self._state.lives)
         if len(living) > 1 or not (living or opened) or idle < self._patience_ns():
             return 0
-        return min(idle, IDLE_WINDOWS * self._longest())
+        return min(idle, self._rules.runs.idle_windows * self._longest())
 
     def _patience_ns(self) -> float:
         """How long the sources may be silent without anything being wrong; for ever where they deliver long files."""
         clocks = self._store.clocks().values()
         last = max((clock.wall_ns for clock in clocks), default=0)
-        usual = [clock for clock in clocks if last - clock.wall_ns <= ACTIVE_NS]
-        if any(clock.span_ns > LONG_BATCH_NS for clock in usual):
+        usual = [clock for clock in clocks if last - clock.wall_ns <= self._rules.clocks.active_ns]
+        if any(clock.span_ns > self._rules.clocks.long_batch_ns for clock in usual):
             return float("inf")
-        return IDLE_INTERVALS * max((clock.interval_ns for clock in usual), default=0)
+        return self._rules.runs.idle_intervals * max((clock.interval_ns for clock in usual), default=0)
 
     def _longest(self) -> int:
-        return max((run.reach_ns for run in self._state.runs if run.state.alive), default=0) or self._rules.length
+        return (
+            max((run.reach_ns for run in self._state.runs if run.state.alive), default=0) or self._rules.windows.length
+        )
 
     def _check(self, mark: int, latest: int) -> bool:
         """Between two windows that are made seldom: looks at the runs that have changed, or makes the window of
         everybody at once where there is somebody new. False where no check is due."""
-        end = check_ends(self._plan, mark, self._rules)
+        end = check_ends(self._plan, mark, self._rules.windows)
         if not end:
             return False
         begun = time.monotonic()
-        start, window = self._plan.last_end, Window(end - self._rules.length, end)
-        through = self._store.passed_at(end + self._rules.lateness)
+        start, window = self._plan.last_end, Window(end - self._rules.windows.length, end)
+        through = self._store.passed_at(end + self._rules.windows.lateness)
         if self._sent.start_ns != start:
             self._sent.begin(start)
         since = self._sent.end_ns
@@ -165,11 +158,15 @@ class Evaluator:
         sent = self._sent.read(segments, end)
         wanted = wanted_runs(self._state.runs, self._state.lives, sent, self._rates, start, end, self._rules)
         asked = sum(len(run.members) for run in wanted)
-        if asked > WHOLE * len(self._addresses) or newcomers(sent, self._addresses) or undecided(self._state.lives):
+        if (
+            asked > self._rules.runs.whole * len(self._addresses)
+            or newcomers(sent, self._addresses, self._rules)
+            or undecided(self._state.lives)
+        ):
             self._make(window, mark, latest)
             return True
         topology = self._topology.refresh()
-        look = self._look_at(wanted, self._rules.length, window, through, topology) if wanted else None
+        look = self._look_at(wanted, self._rules.windows.length, window, through, topology) if wanted else None
         looks = [look] if look is not None else []
         looks = self._with_logs([*looks, *self._longer_looks(window, through, topology, silent_only=True)])
         state, changes = self._judged(looks, wanted, sent, through) if looks else (self._state, Changes())
@@ -182,7 +179,9 @@ class Evaluator:
             took_ms=int(1000 * (time.monotonic() - begun)),
             summary=check_document(state, f"a check between two windows; jobs looked at: {len(wanted)}"),
             picture=None,
-            layouts=layout_documents(looks, changes.followed, documents_due(self._state, state, window, self._plan)),
+            layouts=layout_documents(
+                looks, changes.followed, documents_due(self._state, state, window, self._plan, self._rules)
+            ),
             changes=changes,
             tracker=state,
             plan=replace(self._plan, mark_ns=latest, checked_ns=end),
@@ -208,21 +207,21 @@ class Evaluator:
     def _left_out(self, window: Window, mark: int) -> Window:
         """The latest due window where the machine cannot keep up at all, else this one. What is left out is counted."""
         behind = mark - window.end_ns
-        if not cannot_keep_up(behind, self._took_ns, self._rules):
+        if not cannot_keep_up(behind, self._took_ns, self._rules.windows):
             return window
-        hop = self._rules.hop
+        hop = self._rules.windows.hop
         end = window.end_ns + behind // hop * hop
-        seconds = (end - self._rules.length - window.end_ns) // SECOND
+        seconds = (end - self._rules.windows.length - window.end_ns) // SECOND
         log.warning("time left out to catch up", extra={"seconds": seconds})
         counts = [("windows_skipped", "", (end - window.end_ns) // hop), ("seconds_left_out", "", seconds)]
         self._store.add_counts("service", counts)
-        return Window(end - self._rules.length, end)
+        return Window(end - self._rules.windows.length, end)
 
     def _make(self, window: Window, mark: int, latest: int) -> None:
         begun, begun_cpu = time.monotonic(), time.process_time_ns()
         if self._logs is not None:
             self._logs.poll()
-        through = self._store.passed_at(window.end_ns + self._rules.lateness)
+        through = self._store.passed_at(window.end_ns + self._rules.windows.lateness)
         topology = self._topology.refresh()
         base, note = self._base_look(window, through, topology)
         looks = self._with_logs([base, *self._longer_looks(window, through, topology)])
@@ -234,7 +233,7 @@ class Evaluator:
             more = f" and {len(unwatched) - 3} more" if len(unwatched) > 3 else ""
             note = note or f"nobody reports on {names}{more} any more: look at their collector"
         self._note_cost(time.process_time_ns() - begun_cpu)
-        plan = following(window, mark, self._took_ns, self._rules, report.input.records)
+        plan = following(window, mark, self._took_ns, self._rules.windows, report.input.records)
         plan = replace(plan, mark_ns=latest)
         took = int(1000 * (time.monotonic() - begun))
         result = WindowResult(
@@ -246,7 +245,9 @@ class Evaluator:
             took_ms=took,
             summary=summary_document(report, state, note),
             picture=picture_document(report, state, changes.report_run, topology, self._topology.trouble, note),
-            layouts=layout_documents(looks, changes.followed, documents_due(self._state, state, window, self._plan)),
+            layouts=layout_documents(
+                looks, changes.followed, documents_due(self._state, state, window, self._plan, self._rules)
+            ),
             changes=changes,
             tracker=state,
             plan=plan,
@@ -268,10 +269,10 @@ class Evaluator:
         through, topology = self._store.passed_at(self._plan.mark_ns), self._topology.refresh()
 
         def look_again(run: TrackedRun, window: Window) -> Look | None:
-            length = max(run.reach_ns, self._rules.length)
+            length = max(run.reach_ns, self._rules.windows.length)
             return self._look_at([run], length, Window(window.end_ns - length, window.end_ns), through, topology)
 
-        result = self._logs.late_result(self._state, self._plan, look_again, self._config.alerts, topology)
+        result = self._logs.late_result(self._state, self._plan, look_again, self._config.alerts, topology, self._rules)
         if result is None:
             return False
         self._store.commit_findings(result)
@@ -308,28 +309,29 @@ class Evaluator:
         """What these looks change, without concluding anything about runs that nobody reports on."""
         window = looks[0].window
         segments = self._store.segments(window.start_ns, window.end_ns, through)
-        gap = gap_of(segments)
+        gap = gap_of(segments, self._rules)
         living = [run.id for run in before.runs if run.state.alive]
         if gap is not None and len(living) > 1:
-            runs = tuple(marked(run, *gap) if run.state.alive else run for run in before.runs)
+            runs = tuple(marked(run, *gap, rules=self._rules) if run.state.alive else run for run in before.runs)
             before = replace(before, runs=runs)
         state, changes = track(before, looks, self._rules, self._store.has_run)
-        stopped = silent_groups(before.runs, state.runs, window.end_ns)
-        unwatched = frozenset(run for group in stopped for run in unreported(segments, group))
+        stopped = silent_groups(before.runs, state.runs, window.end_ns, self._rules)
+        unwatched = frozenset(run for group in stopped for run in unreported(segments, group, self._rules))
         if unwatched:
             runs = tuple(
-                marked(run, run.silent_since_ns, window.end_ns) if run.id in unwatched else run for run in before.runs
+                marked(run, run.silent_since_ns, window.end_ns, self._rules) if run.id in unwatched else run
+                for run in before.runs
             )
             before = replace(before, runs=runs)
             state, changes = track(before, looks, self._rules, self._store.has_run, unwatched)
-        return *withdraw(state, changes, looks), unwatched
+        return *withdraw(state, changes, looks, self._rules), unwatched
 
     def _base_look(self, window: Window, through: int, topology: Topology | None) -> tuple[Look, str]:
         """The look at all records of the window, and a note where it had to be shortened."""
         segments = self._store.segments(window.start_ns, window.end_ns, through)
         segments, note = affordable(segments, self._config.windows.max_records)
         report, failed = self._report(read_window(segments, window), window, topology)
-        return Look(report, self._rules.length), note or failed
+        return Look(report, self._rules.windows.length), note or failed
 
     def _longer_looks(
         self, window: Window, through: int, topology: Topology | None, *, silent_only: bool = False
@@ -344,7 +346,7 @@ class Evaluator:
     ) -> Look | None:
         """A look at the records of these runs alone; a shorter one where there are too many."""
         members = sorted({name for run in runs for name in run.members})
-        flows, reach, least = None, length, min(length, 2 * self._rules.length)
+        flows, reach, least = None, length, min(length, 2 * self._rules.windows.length)
         while flows is None and reach >= least:
             longer = Window(window.end_ns - reach, window.end_ns)
             segments = self._store.segments(longer.start_ns, longer.end_ns, through)
@@ -360,11 +362,11 @@ class Evaluator:
         """(length, runs) of the looks to be made now: at their own hop, and at once where a run has fallen silent."""
         due: dict[int, list[TrackedRun]] = {}
         for run in self._state.runs:
-            if not run.state.alive or run.reach_ns <= self._rules.length:
+            if not run.state.alive or run.reach_ns <= self._rules.windows.length:
                 continue
-            silent = end_ns - run.silent_since_ns >= stop_silence(run) and run.state not in STANDING
-            timely = not silent_only and look_due(run.reach_ns, self._plan, end_ns, self._rules)
-            if timely or (silent and is_settled(run)):
+            silent = end_ns - run.silent_since_ns >= stop_silence(run, self._rules) and run.state not in STANDING
+            timely = not silent_only and look_due(run.reach_ns, self._plan, end_ns, self._rules.windows)
+            if timely or (silent and is_settled(run, self._rules)):
                 due.setdefault(run.reach_ns, []).append(run)
         return sorted(due.items())
 

@@ -28,9 +28,10 @@ from llmprism.errors import FormatError, LLMPrismError, StoreError
 from llmprism.ingest.accept import Accepted, Arrival, Part, TimeBounds, accept_parts
 from llmprism.ingest.database import Database, open_database
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.service.clocks import Clock, ClockRules, Judged, judge, watermark
+from llmprism.service.clocks import Clock, Judged, judge, watermark
 from llmprism.service.config import Config
 from llmprism.service.database import sync_file
+from llmprism.service.rules.configured import rules_of
 from llmprism.service.store import Batch, SourceBatch, Store
 from llmprism.service.windows import SECOND
 
@@ -94,12 +95,7 @@ class Intake:
         self._limit = int(config.http.queue_mb * 1e6)
         self._memory = f"{config.store.intake_memory_mb:.0f}MB"
         self._most = min(config.store.batch_records, limits.MAX_BATCH_RECORDS)
-        self._rules = ClockRules(
-            lateness_ns=int(config.windows.lateness_s * SECOND),
-            future_ns=int(config.windows.future_s * SECOND),
-            keep_ns=int(config.store.keep_flows_h * 3600 * SECOND),
-            length_ns=int(config.windows.length_s * SECOND),
-        )
+        self._rules = rules_of(config).clocks
         self._changed = threading.Condition()
         self._stopping = False
         self._shed: dict[tuple[str, str, str], int] = {}

@@ -2,7 +2,7 @@
 
 A job that goes on as before is not looked at again from the beginning: its layout is carried over
 (`parallelism.carried_layout`), which takes a thirtieth of the time and gives the same step ends and kinds. It is found
-anew where the job has changed, where anything is wrong with it, while it is young, and once in `REFRESH_NS` anyway.
+anew where the job has changed, where anything is wrong with it, while it is young, and once in `refresh_ns` anyway.
 
 The memory is lost with the process. That changes nothing but the time that the next window takes, because whether the
 layout in a run's document is written again depends on the runs' state alone (`documents_due`), not on what is known.
@@ -11,7 +11,6 @@ layout in a run's document is written again depends on the runs' state alone (`d
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from llmprism.model.flows import Window
 from llmprism.model.job import Job, JobState
@@ -20,21 +19,12 @@ from llmprism.model.live import FindingPhase
 from llmprism.model.report import Report
 from llmprism.parallelism import identify_layout
 from llmprism.parallelism.carried_layout import LayoutPattern, carried_layout, layout_pattern
+from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.runs import is_settled
 from llmprism.service.tracker import TrackerState
-from llmprism.service.windows import SECOND, WindowPlan
+from llmprism.service.windows import WindowPlan
 
-__all__ = ["REFRESH_NS", "LayoutMemory", "documents_due"]
-
-REFRESH_NS: Final = 600 * SECOND
-"""A layout is found anew in every ten minutes, so that a mistake of one window does not last."""
-
-YOUNG: Final = 0.5
-"""Share of a window at its beginning in which a job must have sent something for its layout to be carried over: a
-window that shows less of it may show less of its layout."""
-
-KEPT_WINDOWS: Final = 3
-"""Lengths of a window after which the pattern of a job that was not seen is forgotten."""
+__all__ = ["LayoutMemory", "documents_due"]
 
 Key = tuple[int, tuple[str, ...]]
 
@@ -48,7 +38,8 @@ class _Known:
 class LayoutMemory:
     """`layout_of` is called for every job of a window, from several threads, between `begin` and `end`."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: LiveRules = RULES) -> None:
+        self._rules = rules
         self._known: dict[Key, _Known] = {}
         self._window = Window(0, 0)
         self.carried = 0
@@ -60,7 +51,8 @@ class LayoutMemory:
     def layout_of(self, job: Job) -> JobLayout:
         key = self._key(job)
         known = self._known.get(key)
-        if known is not None and known.pattern.found_ns // REFRESH_NS == self._window.end_ns // REFRESH_NS:
+        refresh = self._rules.runs.refresh_ns
+        if known is not None and known.pattern.found_ns // refresh == self._window.end_ns // refresh:
             carried = carried_layout(known.pattern, job)
             if carried is not None:
                 self.carried += 1
@@ -82,7 +74,9 @@ class LayoutMemory:
             if shared or job.job.id in troubled or job.state is not JobState.RUNNING:
                 self._known.pop(self._key(job.job), None)
         now = self._window.end_ns
-        old = [key for key, known in self._known.items() if now - known.seen_ns > KEPT_WINDOWS * key[0]]
+        old = [
+            key for key, known in self._known.items() if now - known.seen_ns > self._rules.runs.kept_windows * key[0]
+        ]
         for key in old:
             del self._known[key]
 
@@ -94,13 +88,15 @@ class LayoutMemory:
         """Has the job been there for most of the window?"""
         length = self._window.end_ns - self._window.start_ns
         start = job.transfers.start_ns
-        return bool(start.size) and int(start.min()) <= self._window.start_ns + YOUNG * length
+        return bool(start.size) and int(start.min()) <= self._window.start_ns + self._rules.runs.young_share * length
 
 
-def documents_due(before: TrackerState, after: TrackerState, window: Window, plan: WindowPlan) -> frozenset[str]:
+def documents_due(
+    before: TrackerState, after: TrackerState, window: Window, plan: WindowPlan, rules: LiveRules = RULES
+) -> frozenset[str]:
     """The runs whose layout is written again after this window: young ones, changed ones, those with an open finding,
     and all at the time at which layouts are found anew. `plan` is the one that this window was made by."""
-    if window.end_ns // REFRESH_NS != plan.last_end // REFRESH_NS:
+    if window.end_ns // rules.runs.refresh_ns != plan.last_end // rules.runs.refresh_ns:
         return frozenset(run.id for run in after.runs)
     known = {run.id: run for run in before.runs}
     opened = {life.finding.job for life in after.lives if life.phase is not FindingPhase.CLOSED}
@@ -108,10 +104,10 @@ def documents_due(before: TrackerState, after: TrackerState, window: Window, pla
     return frozenset(
         run.id
         for run in after.runs
-        if not is_settled(run)
+        if not is_settled(run, rules)
         or run.first_ns > settled
         or run.id in opened
         or run.id not in known
         or known[run.id].members != run.members
-        or not is_settled(known[run.id])
+        or not is_settled(known[run.id], rules)
     )

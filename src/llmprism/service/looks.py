@@ -9,17 +9,15 @@ the three: it shows no step, or the ticks of one burst, or micro-batches while t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from llmprism.model.finding import Finding
-from llmprism.model.flows import Int64, Window
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, Window
 from llmprism.model.report import JobReport, Report
+from llmprism.service.rules import RULES, LiveRules
 
 __all__ = [
-    "CLEAR_STEPS",
-    "TRAINING_BYTES",
     "Look",
     "is_clear",
     "last_active",
@@ -27,23 +25,6 @@ __all__ = [
     "member_names",
     "usual_steps",
 ]
-
-CLEAR_STEPS: Final = 5
-"""Steps that a look must show: the fewest of which a median and a spread mean something."""
-
-FILLED: Final = 0.5
-"""Share of the time since the first of them that the steps must fill: a burst of ticks after which nothing comes is
-no sequence of steps."""
-
-STEADY_STEPS: Final = 0.6
-"""Share of the steps in which a pair must be active to belong to every step: collectors lose records."""
-
-STEADY_BYTES: Final = 0.9
-"""Share of the job's bytes on such pairs. Where micro-batches are taken for steps the gradients are missing in most,
-and those are a tenth of the traffic at least."""
-
-TRAINING_BYTES: Final = 1_000
-"""Smaller messages are heartbeats; they do not count as activity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +52,28 @@ def usual_steps(job: JobReport, since_ns: int) -> Int64:
     return steps.duration_ns[~steps.setup & (steps.start_ns >= since_ns)]
 
 
-def is_clear(job: JobReport, since_ns: int, window: Window) -> bool:
+def is_clear(job: JobReport, since_ns: int, window: Window, rules: LiveRules = RULES) -> bool:
     """Does this look show the steps of the job since this time plainly enough to believe them?"""
     steps = job.timeline.steps
     chosen = ~steps.setup & (steps.start_ns >= since_ns)
     start, end = steps.start_ns[chosen], steps.end_ns[chosen]
-    if start.size < CLEAR_STEPS or (end - start).sum() < FILLED * (window.end_ns - start[0]):
+    if start.size < rules.runs.clear_steps or (end - start).sum() < rules.runs.filled * (window.end_ns - start[0]):
         return False
-    return _steady(job, start, end)
+    return _steady(job, start, end, rules)
 
 
-def _steady(job: JobReport, start: Int64, end: Int64) -> bool:
+def _steady(job: JobReport, start: Int64, end: Int64, rules: LiveRules) -> bool:
     """Does almost all of the traffic flow in every step?"""
     transfers = job.job.transfers
     step = np.searchsorted(end, transfers.end_ns, side="left")
-    rows = np.flatnonzero((transfers.bytes >= TRAINING_BYTES) & (step < end.size) & (transfers.end_ns > start[0]))
+    rows = np.flatnonzero((transfers.bytes >= MESSAGE_FLOOR_BYTES) & (step < end.size) & (transfers.end_ns > start[0]))
     pair = transfers.pair_of_row[rows]
     if not rows.size:
         return True
     active = np.unique(pair.astype(np.int64) * end.size + step[rows]) // end.size
-    often = np.bincount(active, minlength=transfers.pair_count) >= STEADY_STEPS * end.size
+    often = np.bincount(active, minlength=transfers.pair_count) >= rules.runs.steady_steps * end.size
     size = np.bincount(pair, transfers.bytes[rows].astype(np.float64), minlength=transfers.pair_count)
-    return bool(size[often].sum() >= STEADY_BYTES * size.sum())
+    return bool(size[often].sum() >= rules.runs.steady_bytes * size.sum())
 
 
 def last_active(job: JobReport) -> int:
@@ -114,7 +95,7 @@ def longest_pause(job: JobReport, since_ns: int) -> int:
 
 def _training(job: JobReport) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     transfers = job.job.transfers
-    rows = transfers.bytes >= TRAINING_BYTES
+    rows = transfers.bytes >= MESSAGE_FLOOR_BYTES
     if job.job.bulk is not None and transfers.pair_count:
         rows = rows & job.job.bulk[transfers.pair_of_row]
     return rows

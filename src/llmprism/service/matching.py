@@ -9,20 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from llmprism.model.live import TrackedRun
+from llmprism.service.rules import RULES, LiveRules
 
-__all__ = ["SAME_JOB", "inside", "match", "whole_of"]
-
-SAME_JOB: Final = 0.5
-"""Jaccard similarity of member sets from which two sightings are one job: half of the members may come and go."""
-
-PART: Final = 0.8
-"""Share of the members that must belong to a larger set for the smaller one to be a part of it."""
+__all__ = ["inside", "match", "whole_of"]
 
 
-def match(members: Mapping[str, tuple[str, ...]], runs: Sequence[TrackedRun]) -> dict[str, str]:
+def match(
+    members: Mapping[str, tuple[str, ...]], runs: Sequence[TrackedRun], rules: LiveRules = RULES
+) -> dict[str, str]:
     """Job id → run id: greatest agreement first; the living before the dead, the latest before older ones."""
     pairs = []
     sets = [(run, frozenset(run.members)) for run in runs]
@@ -36,7 +32,7 @@ def match(members: Mapping[str, tuple[str, ...]], runs: Sequence[TrackedRun]) ->
         for number, common in shared.items():
             run, there = sets[number]
             agreement = common / max(len(here) + len(there) - common, 1)
-            if agreement >= SAME_JOB:
+            if agreement >= rules.runs.same_job:
                 pairs.append((-agreement, not run.state.alive, -run.first_ns, name, run.id))
     matched: dict[str, str] = {}
     taken: set[str] = set()
@@ -47,13 +43,13 @@ def match(members: Mapping[str, tuple[str, ...]], runs: Sequence[TrackedRun]) ->
     return matched
 
 
-def inside(names: Iterable[str], larger: frozenset[str]) -> bool:
+def inside(names: Iterable[str], larger: frozenset[str], rules: LiveRules = RULES) -> bool:
     """Do almost all of these names belong to the larger set?"""
     chosen = list(names)
-    return len(chosen) < len(larger) and sum(name in larger for name in chosen) >= PART * len(chosen)
+    return len(chosen) < len(larger) and sum(name in larger for name in chosen) >= rules.runs.part_of * len(chosen)
 
 
-def whole_of(names: Sequence[str], runs: Sequence[TrackedRun]) -> TrackedRun | None:
+def whole_of(names: Sequence[str], runs: Sequence[TrackedRun], rules: LiveRules = RULES) -> TrackedRun | None:
     """The run that these members are a part of: the living before the dead, then the latest."""
-    wholes = [run for run in runs if inside(names, frozenset(run.members))]
+    wholes = [run for run in runs if inside(names, frozenset(run.members), rules)]
     return max(wholes, key=lambda run: (run.state.alive, run.first_ns), default=None)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from llmprism.model.job import JobState
 from llmprism.model.live import LiveState, StepMark, TrackedRun
@@ -22,41 +21,10 @@ from llmprism.model.report import JobReport
 from llmprism.service.looks import Look, is_clear, last_active, longest_pause, member_names, usual_steps
 from llmprism.service.matching import inside, match, whole_of
 from llmprism.service.pace import is_slow, paced, recorded, with_baseline
-from llmprism.service.windows import SECOND, WindowRules, reach_for, reach_longer
+from llmprism.service.rules import RULES, LiveRules
+from llmprism.service.windows import SECOND, reach_for, reach_longer
 
 __all__ = ["Candidate", "RunUpdate", "Transition", "follow_runs", "is_settled", "nobody", "stop_silence"]
-
-BELIEVED_WINDOWS: Final = 3
-"""Windows with the same members that make a job with few visible steps believable."""
-
-SETTLED_LOOKS: Final = 2
-"""Looks in a row that show a run's steps plainly: the end of a window can make one burst look like many steps once."""
-
-STOP_SILENCE_NS: Final = 5 * SECOND
-"""A stop needs this much silence: longer than the pauses of jobs with short steps, a third of the 15 s allowed."""
-
-STOP_SILENCE_STEPS: Final = 2.0
-"""And this many steps, or this many times the job's usual longest pause: checkpoints stay below it."""
-
-END_SILENCE_NS: Final = 30 * SECOND
-"""An orderly end is told after this much silence; checkpoints are shorter. Until then the job is stalled."""
-
-END_SILENCE_STEPS: Final = 5.0
-
-UNSETTLED_WINDOWS: Final = 4
-"""A run without plain steps that has been silent for so many windows is over: steps of 46 s pause for less."""
-
-PIECE: Final = 0.75
-"""Share of a run's members up to which a job inside it is taken for a piece of it rather than for all that is left."""
-
-PIECES_WINDOWS: Final = 2
-"""After so many of a run's looks in which only pieces of it were seen, the pieces are jobs of their own."""
-
-HUNG_NS: Final = 3_600 * SECOND
-"""A run that hangs and sends nothing at all for an hour is over."""
-
-FORGET_NS: Final = 3_600 * SECOND
-"""A run that ended is kept in mind for an hour, to recognise its restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +67,14 @@ def nobody(_name: str) -> bool:
     return False
 
 
-def is_settled(run: TrackedRun) -> bool:
-    return run.clear >= SETTLED_LOOKS
+def is_settled(run: TrackedRun, rules: LiveRules = RULES) -> bool:
+    return run.clear >= rules.runs.settled_looks
 
 
-def stop_silence(run: TrackedRun) -> float:
+def stop_silence(run: TrackedRun, rules: LiveRules = RULES) -> float:
     """Silence in ns from which this run may have stopped."""
     pause = min(run.period_ns, run.pause_ns) if run.pause_ns else run.period_ns
-    return max(STOP_SILENCE_NS, STOP_SILENCE_STEPS * pause)
+    return max(rules.runs.stop_silence_ns, rules.runs.stop_silence_steps * pause)
 
 
 def follow_runs(
@@ -114,7 +82,7 @@ def follow_runs(
     candidates: Sequence[Candidate],
     looks: Sequence[Look],
     troubled: frozenset[str],
-    rules: WindowRules,
+    rules: LiveRules,
     taken: Callable[[str], bool] = nobody,
     unwatched: frozenset[str] = frozenset(),
 ) -> RunUpdate:
@@ -136,7 +104,7 @@ class _Follow:
         candidates: Sequence[Candidate],
         base: Look,
         troubled: frozenset[str],
-        rules: WindowRules,
+        rules: LiveRules,
         taken: Callable[[str], bool],
         unwatched: frozenset[str],
     ) -> None:
@@ -155,7 +123,11 @@ class _Follow:
         self._followed: list[dict[str, str]] = []
 
     def update(self) -> RunUpdate:
-        kept = tuple(run for run in self._runs.values() if run.state.alive or self._end - run.since_ns < FORGET_NS)
+        kept = tuple(
+            run
+            for run in self._runs.values()
+            if run.state.alive or self._end - run.since_ns < self._rules.runs.forget_ns
+        )
         changed = tuple(run for run in self._runs.values() if self._before.get(run.id) != run)
         return RunUpdate(
             kept,
@@ -171,7 +143,7 @@ class _Follow:
         self._followed.append({})
         jobs = {job.job.id: (job, member_names(look, job)) for job in look.report.jobs}
         asked = [run for run in self._runs.values() if look.runs is None or run.id in look.runs]
-        matched = match({name: names for name, (_, names) in jobs.items()}, asked)
+        matched = match({name: names for name, (_, names) in jobs.items()}, asked, self._rules)
         for name, (job, names) in jobs.items():
             run = self._runs.get(matched.get(name, ""))
             if run is not None and run.id in self._unwatched:
@@ -189,7 +161,7 @@ class _Follow:
         if run is None:
             self._perhaps_new(look, job, names, None)
             return
-        if run.state.alive and run.reach_ns > self._rules.length:
+        if run.state.alive and run.reach_ns > self._rules.windows.length:
             self._pulse(run, job, names)
         elif run.state.alive or run.state is LiveState.CRASHED:
             self._follow(look, run, job, names)
@@ -201,10 +173,10 @@ class _Follow:
     def _kin(self, look: Look, job: JobReport, names: tuple[str, ...], run: TrackedRun | None) -> TrackedRun | None:
         """A run that is not settled and shares half of its members with this job, whose steps are not plain either: the
         window is too short for both, and shows another part of the same job each time."""
-        if (run is not None and run.state.alive) or is_clear(job, 0, look.window):
+        if (run is not None and run.state.alive) or is_clear(job, 0, look.window, self._rules):
             return None
         here = frozenset(names)
-        unsettled = [one for one in self._runs.values() if one.state.alive and not is_settled(one)]
+        unsettled = [one for one in self._runs.values() if one.state.alive and not is_settled(one, self._rules)]
         shared = {one.id: len(here & frozenset(one.members)) for one in unsettled}
         kin = [one for one in unsettled if 2 * shared[one.id] >= min(len(here), len(one.members)) > 0]
         return max(kin, key=lambda one: (shared[one.id], -one.first_ns), default=None)
@@ -212,19 +184,21 @@ class _Follow:
     def _whole(self, names: tuple[str, ...], run: TrackedRun | None) -> TrackedRun | None:
         """The run that this job may be only a piece of, although it fits another one that is dead, or the same one."""
         if run is None:
-            return whole_of(names, list(self._runs.values()))
+            return whole_of(names, list(self._runs.values()), self._rules)
         if not run.state.alive:
-            return whole_of(names, [one for one in self._runs.values() if one.state.alive])
-        small = len(names) <= PIECE * len(run.members) and inside(names, frozenset(run.members))
-        return run if small and is_settled(run) else None
+            return whole_of(names, [one for one in self._runs.values() if one.state.alive], self._rules)
+        small = len(names) <= self._rules.runs.piece * len(run.members) and inside(
+            names, frozenset(run.members), self._rules
+        )
+        return run if small and is_settled(run, self._rules) else None
 
     def _is_piece(self, whole: TrackedRun, job: JobReport) -> bool:
         """Is this only a piece of a run? Of a dead one when it shows nothing new, of a living one unless that has not
         been seen as a whole for long."""
         if not whole.state.alive or whole.state is LiveState.HUNG:
             return last_active(job) <= whole.silent_since_ns
-        reach = max(whole.reach_ns, self._rules.length)
-        return self._end - max(whole.whole_ns, whole.first_ns) <= PIECES_WINDOWS * reach
+        reach = max(whole.reach_ns, self._rules.windows.length)
+        return self._end - max(whole.whole_ns, whole.first_ns) <= self._rules.runs.pieces_windows * reach
 
     def _pulse(self, run: TrackedRun, job: JobReport, names: tuple[str, ...]) -> None:
         """The run is active; no more can be said from this look."""
@@ -233,9 +207,9 @@ class _Follow:
             return
         active = max(run.silent_since_ns, last_active(job))
         run = replace(run, seen_ns=self._end, silent_since_ns=active)
-        if not is_settled(run):
+        if not is_settled(run, self._rules):
             run = replace(run, members=_joined(run.members, names))
-        if run.state in (LiveState.STALLED, LiveState.HUNG) and self._end - active < stop_silence(run):
+        if run.state in (LiveState.STALLED, LiveState.HUNG) and self._end - active < stop_silence(run, self._rules):
             self._set(run, LiveState.RUNNING if run.steps else LiveState.STARTED, active, "it trains again")
         else:
             self._runs[run.id] = run
@@ -243,7 +217,7 @@ class _Follow:
     def _perhaps_new(self, look: Look, job: JobReport, names: tuple[str, ...], before: TrackedRun | None) -> None:
         seen = 1 + max((c.windows for c in self._candidates if c.members == names), default=0)
         since = before.silent_since_ns if before else 0
-        if not is_clear(job, since, look.window) and seen < BELIEVED_WINDOWS:
+        if not is_clear(job, since, look.window, self._rules) and seen < self._rules.runs.believed_windows:
             self._waiting.append(Candidate(names, seen))
             return
         starts = job.job.transfers.start_ns[job.job.transfers.start_ns > since]
@@ -277,7 +251,11 @@ class _Follow:
         self, look: Look, job: JobReport, names: tuple[str, ...], run: TrackedRun | None, asked: list[TrackedRun]
     ) -> None:
         everybody = frozenset(names)
-        pieces = [one for one in asked if not is_settled(one) and one.state.alive and inside(one.members, everybody)]
+        pieces = [
+            one
+            for one in asked
+            if not is_settled(one, self._rules) and one.state.alive and inside(one.members, everybody, self._rules)
+        ]
         if run is None:
             run = max(pieces, key=lambda one: (len(one.members), -one.first_ns), default=None)
         if run is None or not run.state.alive:
@@ -296,13 +274,13 @@ class _Follow:
                 self._set(run, LiveState.HUNG, run.silent_since_ns, "its ranks still exchange control messages")
             return
         active = last_active(job)
-        silent = active <= run.silent_since_ns and is_settled(run)
+        silent = active <= run.silent_since_ns and is_settled(run, self._rules)
         run = replace(run, seen_ns=self._end, silent_since_ns=max(run.silent_since_ns, active))
         if not silent:
-            plain = is_settled(run) or is_clear(job, run.first_ns, look.window)
+            plain = is_settled(run, self._rules) or is_clear(job, run.first_ns, look.window, self._rules)
             members = names if plain else _joined(run.members, names)
             run = self._cleared(replace(run, members=members, servers=job.job.servers), job, look)
-        if not is_settled(run):
+        if not is_settled(run, self._rules):
             state = LiveState.STARTED if run.restart_of is None else LiveState.RESTARTED
             self._set(run, state, run.since_ns, "no plain steps yet")
             return
@@ -315,31 +293,31 @@ class _Follow:
         can be new except the last."""
         usual = usual_steps(job, run.first_ns)
         if moves:
-            run = paced(run, usual)
+            run = paced(run, usual, self._rules)
         run, marks = recorded(run, job, self._end)
         self._steps += [(run.id, mark) for mark in marks]
         if not moves:
             return run
-        run = with_baseline(run, usual, self._end, troubled=run.id in self._troubled)
-        return replace(run, slow_since_ns=(run.slow_since_ns or self._end) if is_slow(run) else 0)
+        run = with_baseline(run, usual, self._end, self._rules, troubled=run.id in self._troubled)
+        return replace(run, slow_since_ns=(run.slow_since_ns or self._end) if is_slow(run, self._rules) else 0)
 
     def _cleared(self, run: TrackedRun, job: JobReport, look: Look) -> TrackedRun:
         """The run with what this look is worth: steps that show plainly settle it, else its looks grow longer."""
-        if is_clear(job, run.first_ns, look.window):
-            period = paced(run, usual_steps(job, run.first_ns)).period_ns
+        if is_clear(job, run.first_ns, look.window, self._rules):
+            period = paced(run, usual_steps(job, run.first_ns), self._rules).period_ns
             pause = longest_pause(job, int(job.timeline.steps.start_ns[0]))
-            reach = reach_for(period, self._rules)
+            reach = reach_for(period, self._rules.windows)
             return replace(run, clear=run.clear + 1, whole_ns=self._end, pause_ns=pause, reach_ns=reach)
-        if is_settled(run):
+        if is_settled(run, self._rules):
             return run
         aged = self._end - run.first_ns >= look.reach_ns
-        reach = reach_longer(look.reach_ns, self._rules) if aged else max(run.reach_ns, look.reach_ns)
+        reach = reach_longer(look.reach_ns, self._rules.windows) if aged else max(run.reach_ns, look.reach_ns)
         return replace(run, clear=0, reach_ns=reach)
 
     def _judged(self, run: TrackedRun, job: JobReport, slow_before: bool) -> tuple[LiveState, int, str]:
         """State, since when, and why. A job is slowed in the second slow window in a row."""
         silence = self._end - run.silent_since_ns
-        if silence >= stop_silence(run):
+        if silence >= stop_silence(run, self._rules):
             return self._stopped(run, job, silence)
         if not run.steps:
             return (LiveState.STARTED if run.restart_of is None else LiveState.RESTARTED), run.since_ns, "no step yet"
@@ -357,7 +335,7 @@ class _Follow:
             return LiveState.CRASHED, at, f"{told} since the middle of a step"
         if job.state is JobState.HUNG or run.state is LiveState.HUNG:
             return LiveState.HUNG, at, f"{told} in the middle of a step while control messages go on"
-        if silence >= max(END_SILENCE_NS, END_SILENCE_STEPS * run.period_ns):
+        if silence >= max(self._rules.runs.end_silence_ns, self._rules.runs.end_silence_steps * run.period_ns):
             return LiveState.ENDED, at, f"{told} since the end of a step"
         return LiveState.STALLED, at, told
 
@@ -378,10 +356,10 @@ class _Follow:
 
     def _longest_silence(self, run: TrackedRun) -> int:
         if run.state is LiveState.HUNG:
-            return HUNG_NS
-        if not is_settled(run):
-            return max(UNSETTLED_WINDOWS * self._rules.length, run.reach_ns)
-        return max(self._rules.length, run.reach_ns)
+            return self._rules.runs.hung_ns
+        if not is_settled(run, self._rules):
+            return max(self._rules.runs.unsettled_windows * self._rules.windows.length, run.reach_ns)
+        return max(self._rules.windows.length, run.reach_ns)
 
     def _set(self, run: TrackedRun, state: LiveState, at: int, why: str) -> None:
         if state is not run.state:

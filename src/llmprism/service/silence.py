@@ -19,47 +19,39 @@ import duckdb
 
 from llmprism.ingest.database import Database, open_database
 from llmprism.model.live import LiveState, TrackedRun
+from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.store import Segment
-from llmprism.service.windows import SECOND
 
-__all__ = ["TOGETHER_NS", "gap_of", "marked", "silent_groups", "unreported"]
-
-TOGETHER_NS: Final = 3 * SECOND
-"""Runs that fall silent within this time of each other did so together."""
-
-GAP_NS: Final = 5 * SECOND
-"""Time without a record of anybody that is a gap: the silence after which a run may have stopped."""
-
-BEFORE_NS: Final = 10 * SECOND
-"""How long before the silence is looked for who reported on the runs."""
-
-MAX_MEMBERS: Final = 20_000
-"""Members that are looked up; of larger groups a part says enough."""
+__all__ = ["gap_of", "marked", "silent_groups", "unreported"]
 
 _STOPPED: Final = (LiveState.STALLED, LiveState.HUNG, LiveState.CRASHED, LiveState.ENDED)
 
 
-def gap_of(segments: Sequence[Segment]) -> tuple[int, int] | None:
+def gap_of(segments: Sequence[Segment], rules: LiveRules = RULES) -> tuple[int, int] | None:
     """The longest time between these segments in which no record ends, where it is long enough to matter."""
     spans = sorted((segment.start_ns, segment.end_ns) for segment in segments)
     longest, reached = (0, 0), 0
     for start, end in spans:
-        if reached and start - reached > max(GAP_NS, longest[1] - longest[0]):
+        if reached and start - reached > max(rules.runs.stop_silence_ns, longest[1] - longest[0]):
             longest = (reached, start)
         reached = max(reached, end)
     return longest if longest[1] else None
 
 
-def silent_groups(before: Sequence[TrackedRun], after: Sequence[TrackedRun], end_ns: int) -> list[list[TrackedRun]]:
+def silent_groups(
+    before: Sequence[TrackedRun], after: Sequence[TrackedRun], end_ns: int, rules: LiveRules = RULES
+) -> list[list[TrackedRun]]:
     """Runs that fell silent together, two at least, of which this round would stop one that worked before. Runs with
     long steps reach the silence after which they are stopped later than others, so all that are silent count."""
     old = {run.id: run.state for run in before}
     silent = [
-        run for run in after if run.id in old and old[run.id].alive and end_ns - run.silent_since_ns >= TOGETHER_NS
+        run
+        for run in after
+        if run.id in old and old[run.id].alive and end_ns - run.silent_since_ns >= rules.runs.together_ns
     ]
     groups: list[list[TrackedRun]] = []
     for run in sorted(silent, key=lambda one: one.silent_since_ns):
-        if groups and run.silent_since_ns - groups[-1][-1].silent_since_ns <= TOGETHER_NS:
+        if groups and run.silent_since_ns - groups[-1][-1].silent_since_ns <= rules.runs.together_ns:
             groups[-1].append(run)
         else:
             groups.append([run])
@@ -70,14 +62,16 @@ def silent_groups(before: Sequence[TrackedRun], after: Sequence[TrackedRun], end
     ]
 
 
-def unreported(segments: Sequence[Segment], group: Sequence[TrackedRun]) -> frozenset[str]:
+def unreported(segments: Sequence[Segment], group: Sequence[TrackedRun], rules: LiveRules = RULES) -> frozenset[str]:
     """The runs of a group that fell silent together of which nobody reports any more: all sources and exporters that
     reported on them have fallen silent, and one of them reported on another run of the group too. (A run that is alone
     with its source has stopped.) None where the segments do not say who reported."""
     first = min(run.silent_since_ns for run in group)
     last = max(run.silent_since_ns for run in group)
-    names = [(name, run.id) for run in group for name in run.members][:MAX_MEMBERS]
-    files = [segment.path for segment in segments if segment.end_ns > first - BEFORE_NS and segment.path.exists()]
+    names = [(name, run.id) for run in group for name in run.members][: rules.runs.members_looked_up]
+    files = [
+        segment.path for segment in segments if segment.end_ns > first - rules.runs.before_ns and segment.path.exists()
+    ]
     if not files:
         return frozenset()
     reporter = "source || ' ' || coalesce(exporter, '') AS reporter"
@@ -87,10 +81,10 @@ def unreported(segments: Sequence[Segment], group: Sequence[TrackedRun]) -> froz
             _members_table(connection, names)
             before = connection.execute(
                 f"SELECT DISTINCT run, reporter FROM {flow} JOIN mine USING (src) "
-                f"WHERE end_ns BETWEEN {first - BEFORE_NS} AND {last} AND reporter IS NOT NULL"
+                f"WHERE end_ns BETWEEN {first - rules.runs.before_ns} AND {last} AND reporter IS NOT NULL"
             ).fetchall()
             after = connection.execute(
-                f"SELECT DISTINCT reporter FROM {flow} WHERE end_ns > {last + TOGETHER_NS}"
+                f"SELECT DISTINCT reporter FROM {flow} WHERE end_ns > {last + rules.runs.together_ns}"
             ).fetchall()
     except duckdb.Error:
         return frozenset()
@@ -111,7 +105,7 @@ def _members_table(connection: Database, members: Sequence[tuple[str, str]]) -> 
     )
 
 
-def marked(run: TrackedRun, from_ns: int, to_ns: int) -> TrackedRun:
+def marked(run: TrackedRun, from_ns: int, to_ns: int, rules: LiveRules = RULES) -> TrackedRun:
     """The run with this time noted as unwatched; joined with what was noted before where they meet."""
-    start = run.unwatched_from_ns if from_ns <= run.unwatched_to_ns + TOGETHER_NS else from_ns
+    start = run.unwatched_from_ns if from_ns <= run.unwatched_to_ns + rules.runs.together_ns else from_ns
     return replace(run, unwatched_from_ns=start or from_ns, unwatched_to_ns=max(to_ns, run.unwatched_to_ns))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from llmprism.service.clocks import Clock, ClockState, reference_lag
+from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.windows import SECOND
 
 __all__ = ["OWN_CLOCK_S", "clock_documents", "clock_sentences", "own_clock_s"]
@@ -45,14 +46,14 @@ def _document(clock: Clock) -> dict[str, Any]:
     }
 
 
-def own_clock_s(clocks: Iterable[Clock]) -> float:
+def own_clock_s(clocks: Iterable[Clock], rules: LiveRules = RULES) -> float:
     """How far this machine's clock is behind the time on which the sources agree (0 where they agree with it, or lag
     behind it, which late delivery explains as well)."""
-    lag = reference_lag(clock for clock in clocks if clock.lag_ns)
+    lag = reference_lag((clock for clock in clocks if clock.lag_ns), rules.clocks)
     return max(0.0, -(lag or 0) / SECOND)
 
 
-def clock_sentences(clocks: Iterable[Clock], now_ns: int, recent_ns: int) -> list[str]:
+def clock_sentences(clocks: Iterable[Clock], now_ns: int, recent_ns: int, rules: LiveRules = RULES) -> list[str]:
     """One sentence for every clock that disagrees with the others and was seen lately."""
     recent = [clock for clock in clocks if now_ns - clock.wall_ns <= recent_ns]
     found = []
@@ -66,7 +67,7 @@ def clock_sentences(clocks: Iterable[Clock], now_ns: int, recent_ns: int) -> lis
             found.append(
                 f"{name}: its records come {clock.lag_ns / SECOND:.0f} s after they end, later than windows wait"
             )
-    own = own_clock_s(recent)
+    own = own_clock_s(recent, rules)
     if own > OWN_CLOCK_S:
         found.append(f"this machine's clock is {own:.0f} s behind the time of its sources; set it")
     return found

@@ -25,44 +25,11 @@ from llmprism.model.flows import Window
 from llmprism.model.live import Explanation, FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.service.joblogs.explanations import explained, explanation_of
 from llmprism.service.looks import Look
+from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.runs import is_settled
 from llmprism.service.windows import SECOND
 
-__all__ = ["JUDGED_STEPS", "STOPPED_KINDS", "Sighting", "closed", "fits", "follow_findings", "sightings_of"]
-
-OPEN_SIGHTINGS: Final = 2
-"""Windows that must show a finding, with at most one in between that does not: a fault is in every window after its
-start, an edge effect in one."""
-
-JUDGED_STEPS: Final = 8
-"""Steps a look must show before a finding about a running job is believed; looks grow until they hold them. A look that
-shows fewer of a job with more behind it took several steps for one, as the first seconds of a fault can make it."""
-
-CLOSE_AFTER_NS: Final = 10 * SECOND
-"""A finding whose end is this long past is over; two to three hops."""
-
-CLOSE_MISSED: Final = 3
-"""Windows in a row without a finding that should have shown it."""
-
-PENDING_MISSED: Final = 2
-
-OLD: Final = 0.5
-"""Share of a look after its end beyond which a finding is not new."""
-
-RESUMED_MISSED: Final = 2
-"""Windows after a stopped job goes on again: in these it shows whether it had hung or only stalled."""
-
-SLOWER: Final = 1.03
-"""Step time against the baseline from which a run is slower than usual: beyond the noise of a median of seven steps."""
-
-PERSISTS_NS: Final = 1_800 * SECOND
-"""Slowness alone keeps a finding open for half an hour; then the job has changed its work."""
-
-STOPPED_OPEN_NS: Final = 3_600 * SECOND
-"""A crash or a hang that nobody restarts is closed after an hour, so that old ones do not pile up."""
-
-SAME_PLACE: Final = 0.5
-"""Jaccard similarity of groups that are the same group."""
+__all__ = ["STOPPED_KINDS", "Sighting", "closed", "fits", "follow_findings", "sightings_of"]
 
 STOPPED_KINDS: Final = (FindingKind.HANG, FindingKind.CRASH)
 
@@ -101,6 +68,7 @@ def follow_findings(
     judged: frozenset[str],
     looked: frozenset[str],
     window: Window,
+    rules: LiveRules = RULES,
     *,
     everybody: bool = True,
 ) -> tuple[tuple[TrackedFinding, ...], tuple[TrackedFinding, ...]]:
@@ -118,37 +86,30 @@ def follow_findings(
         finding, seen_in = sighting.finding, sighting.window
         if not _believable(finding, by_id):
             continue
-        life = _same(finding, list(after.values()), sighted)
+        life = _same(finding, list(after.values()), sighted, rules)
         if life is None:
-            if _is_old(finding, seen_in) or not _may_be_born(finding, by_id):
+            if _is_old(finding, seen_in, rules) or not _may_be_born(finding, by_id, rules):
                 continue
             life = _born(finding, seen_in, after, plain=_is_plain(finding, judged))
         elif life.phase is FindingPhase.CLOSED:
-            again = _again(life, finding, seen_in)
-            if again is None:
+            life = _after_its_end(life, sighting, after, sighted, judged, rules)
+            if life is None:
                 continue
-            life = _same(again, [one for one in after.values() if one.phase is not FindingPhase.CLOSED], sighted)
-            plain = _is_plain(again, judged)
-            life = (
-                _born(again, seen_in, after, plain=plain)
-                if life is None
-                else _seen_again(life, again, seen_in, plain=plain)
-            )
         else:
-            seen = _seen_again(life, finding, seen_in, plain=_is_plain(finding, judged))
+            seen = _seen_again(life, finding, seen_in, rules, plain=_is_plain(finding, judged))
             life = explained(life, seen, sighting.why)
         life = life if life.why is not None else replace(life, why=sighting.why)
         after[life.id] = life
         sighted.add(life.id)
     for key, life in list(after.items()):
         if key in sighted:
-            life = replace(life, slow=_slower(life.finding, runs))
+            life = replace(life, slow=_slower(life.finding, runs, rules))
         if life.finding.job in looked or (everybody and (life.finding.job is None or not _is_alive(life, by_id))):
-            life = _judged(life, key in sighted, by_id, runs, window)
+            life = _judged(life, key in sighted, by_id, runs, window, rules)
         after[key] = life
     longest = max((run.reach_ns for run in runs), default=0)
     start = min(window.start_ns, window.end_ns - longest)
-    kept = tuple(life for life in after.values() if _worth_keeping(life, start))
+    kept = tuple(life for life in after.values() if _worth_keeping(life, start, rules))
     before = {life.id: life for life in lives}
     changed = tuple(
         life for key, life in after.items() if life.phase is not FindingPhase.PENDING and before.get(key) != life
@@ -156,29 +117,51 @@ def follow_findings(
     return kept, changed
 
 
+def _after_its_end(
+    closed_one: TrackedFinding,
+    sighting: Sighting,
+    after: dict[str, TrackedFinding],
+    sighted: set[str],
+    judged: frozenset[str],
+    rules: LiveRules,
+) -> TrackedFinding | None:
+    """What a sighting of a finding that was closed before is: one that is known by now, a new one, or (None) the old
+    one seen once more."""
+    again = _again(closed_one, sighting.finding, sighting.window, rules)
+    if again is None:
+        return None
+    known = _same(again, [one for one in after.values() if one.phase is not FindingPhase.CLOSED], sighted, rules)
+    plain = _is_plain(again, judged)
+    if known is None:
+        return _born(again, sighting.window, after, plain=plain)
+    return _seen_again(known, again, sighting.window, rules, plain=plain)
+
+
 def _is_alive(life: TrackedFinding, runs: dict[str, TrackedRun]) -> bool:
     run = runs.get(life.finding.job or "")
     return run is not None and run.state.alive and run.state is not LiveState.HUNG
 
 
-def _is_old(finding: Finding, window: Window) -> bool:
+def _is_old(finding: Finding, window: Window, rules: LiveRules) -> bool:
     """Did it end so long ago that many looks have seen all of it and found nothing? Then only the edge of this one
     makes it look like a finding."""
-    return finding.end_ns is not None and window.end_ns - finding.end_ns > OLD * (window.end_ns - window.start_ns)
+    return finding.end_ns is not None and window.end_ns - finding.end_ns > rules.findings.old * (
+        window.end_ns - window.start_ns
+    )
 
 
 def _is_plain(finding: Finding, judged: frozenset[str]) -> bool:
     return finding.job is None or finding.job in judged
 
 
-def _may_be_born(finding: Finding, runs: dict[str, TrackedRun]) -> bool:
+def _may_be_born(finding: Finding, runs: dict[str, TrackedRun], rules: LiveRules) -> bool:
     """The first steps of a job differ for many reasons, so they accuse nobody. Once a job is over, the silence after
     it is all that is new: it tells why the job stopped and nothing else."""
     run = runs.get(finding.job or "")
     return (
         run is None
         or finding.kind in STOPPED_KINDS
-        or (run.state.alive and is_settled(run) and run.steps >= JUDGED_STEPS)
+        or (run.state.alive and is_settled(run, rules) and run.steps >= rules.findings.judged_steps)
     )
 
 
@@ -198,39 +181,39 @@ def _began_unwatched(finding: Finding, run: TrackedRun) -> bool:
     return run.unwatched_from_ns - slack <= finding.start_ns <= run.unwatched_to_ns + slack
 
 
-def _same(finding: Finding, lives: list[TrackedFinding], sighted: set[str]) -> TrackedFinding | None:
+def _same(finding: Finding, lives: list[TrackedFinding], sighted: set[str], rules: LiveRules) -> TrackedFinding | None:
     """The life this is a sighting of: living ones first, then the latest."""
-    fitting = [life for life in lives if life.id not in sighted and fits(life.finding, finding)]
+    fitting = [life for life in lives if life.id not in sighted and fits(life.finding, finding, rules)]
     living = [life for life in fitting if life.phase is not FindingPhase.CLOSED]
     return max(living or fitting, key=lambda life: life.finding.start_ns, default=None)
 
 
-def fits(old: Finding, new: Finding) -> bool:
+def fits(old: Finding, new: Finding, rules: LiveRules = RULES) -> bool:
     """Whether a new view of a job can be one of the same finding."""
     standing = old.kind in STANDING_KINDS and new.kind in STANDING_KINDS
     if not (standing or old.kind is new.kind) or old.job != new.job:
         return False
-    if old.end_ns is not None and new.start_ns > old.end_ns + CLOSE_AFTER_NS:
+    if old.end_ns is not None and new.start_ns > old.end_ns + rules.findings.close_after_ns:
         return False
     if new.end_ns is not None and old.start_ns > new.end_ns + SECOND:
         return False
-    return standing or _same_place(old.where, new.where)
+    return standing or _same_place(old.where, new.where, rules)
 
 
-def _same_place(old: Where, new: Where) -> bool:
+def _same_place(old: Where, new: Where, rules: LiveRules) -> bool:
     if old.type is not new.type:
         return False
     if isinstance(old.id, str) or isinstance(new.id, str) or old.type is WhereType.LINK:
         return old.id == new.id
     here, there = set(old.id), set(new.id)
-    return len(here & there) >= SAME_PLACE * len(here | there)
+    return len(here & there) >= rules.findings.same_place * len(here | there)
 
 
-def _again(life: TrackedFinding, finding: Finding, window: Window) -> Finding | None:
+def _again(life: TrackedFinding, finding: Finding, window: Window, rules: LiveRules) -> Finding | None:
     """The part of a finding that lies clearly after the close of its earlier life."""
     end = life.finding.end_ns or life.closed_ns
     last = finding.end_ns if finding.end_ns is not None else window.end_ns
-    if last <= end + CLOSE_AFTER_NS:
+    if last <= end + rules.findings.close_after_ns:
         return None
     return replace(finding, start_ns=max(finding.start_ns, end))
 
@@ -246,9 +229,11 @@ def _born(finding: Finding, window: Window, others: dict[str, TrackedFinding], *
     return TrackedFinding(name, finding, phase, opened_ns=opened, updated_ns=window.end_ns, plain=plain)
 
 
-def _seen_again(life: TrackedFinding, finding: Finding, window: Window, *, plain: bool) -> TrackedFinding:
+def _seen_again(
+    life: TrackedFinding, finding: Finding, window: Window, rules: LiveRules, *, plain: bool
+) -> TrackedFinding:
     sightings, plain = life.sightings + 1, life.plain or plain
-    opens = life.phase is FindingPhase.PENDING and sightings >= OPEN_SIGHTINGS and plain
+    opens = life.phase is FindingPhase.PENDING and sightings >= rules.findings.open_sightings and plain
     return replace(
         life,
         finding=_merged(life, finding, window),
@@ -285,54 +270,65 @@ def _judges_start(life: TrackedFinding, new: Finding, window: Window) -> bool:
 
 
 def _judged(
-    life: TrackedFinding, sighted: bool, by_id: dict[str, TrackedRun], runs: Sequence[TrackedRun], window: Window
+    life: TrackedFinding,
+    sighted: bool,
+    by_id: dict[str, TrackedRun],
+    runs: Sequence[TrackedRun],
+    window: Window,
+    rules: LiveRules,
 ) -> TrackedFinding:
     if life.phase is FindingPhase.CLOSED:
         return life
     run = by_id.get(life.finding.job or "")
     if not sighted:
-        life = replace(life, missed=0 if _persists(life, by_id, window) else life.missed + 1)
+        life = replace(life, missed=0 if _persists(life, by_id, window, rules) else life.missed + 1)
     if life.phase is FindingPhase.PENDING:
         return life
     if life.finding.kind in STOPPED_KINDS:
-        return _stopped_judged(life, run, runs, window)
+        return _stopped_judged(life, run, runs, window, rules)
     end = life.finding.end_ns
-    if end is not None and window.end_ns - end >= CLOSE_AFTER_NS:
+    if end is not None and window.end_ns - end >= rules.findings.close_after_ns:
         return closed(life, end, "it ended", window)
     if run is not None and not run.state.alive:
         return closed(life, run.silent_since_ns, f"the job {run.state.value}", window)
-    if life.missed >= CLOSE_MISSED:
+    if life.missed >= rules.findings.close_missed:
         return closed(life, end or life.updated_ns, "no longer seen", window)
     return life
 
 
-def _slower(finding: Finding, runs: Sequence[TrackedRun]) -> tuple[tuple[str, int], ...]:
+def _slower(finding: Finding, runs: Sequence[TrackedRun], rules: LiveRules) -> tuple[tuple[str, int], ...]:
     """The living runs that the finding may slow and that are slower than usual, with the step time half way back."""
     return tuple(
         (run.id, (run.recent_ns + run.baseline_ns) // 2)
         for run in runs
-        if run.state.alive and finding.job in (None, run.id) and run.recent_ns > SLOWER * run.baseline_ns > 0
+        if run.state.alive
+        and finding.job in (None, run.id)
+        and run.recent_ns > rules.findings.slower * run.baseline_ns > 0
     )
 
 
-def _persists(life: TrackedFinding, runs: dict[str, TrackedRun], window: Window) -> bool:
+def _persists(life: TrackedFinding, runs: dict[str, TrackedRun], window: Window, rules: LiveRules) -> bool:
     """Is what the finding did to the runs still going on?"""
     if life.phase is not FindingPhase.OPEN or life.finding.end_ns is not None:
         return False
-    if window.end_ns - life.updated_ns > PERSISTS_NS:
+    if window.end_ns - life.updated_ns > rules.runs.rebase_ns:
         return False
     return any(name in runs and runs[name].state.alive and runs[name].recent_ns > least for name, least in life.slow)
 
 
 def _stopped_judged(
-    life: TrackedFinding, run: TrackedRun | None, runs: Sequence[TrackedRun], window: Window
+    life: TrackedFinding, run: TrackedRun | None, runs: Sequence[TrackedRun], window: Window, rules: LiveRules
 ) -> TrackedFinding:
-    if run is not None and run.state not in (LiveState.HUNG, LiveState.CRASHED) and life.missed >= RESUMED_MISSED:
+    if (
+        run is not None
+        and run.state not in (LiveState.HUNG, LiveState.CRASHED)
+        and life.missed >= rules.findings.resumed_missed
+    ):
         return closed(life, run.since_ns, f"the job is {run.state.value}", window)
     restarted = next((one for one in runs if one.restart_of is not None and one.restart_of == life.finding.job), None)
     if restarted is not None:
         return closed(life, restarted.first_ns, f"restarted as {restarted.id}", window)
-    if window.end_ns - life.finding.start_ns >= STOPPED_OPEN_NS:
+    if window.end_ns - life.finding.start_ns >= rules.findings.stopped_open_ns:
         return closed(life, window.end_ns, "an hour old", window)
     if run is None or life.finding.end_ns is not None:
         return life
@@ -353,9 +349,9 @@ def closed(life: TrackedFinding, end_ns: int, reason: str, window: Window) -> Tr
     )
 
 
-def _worth_keeping(life: TrackedFinding, start_ns: int) -> bool:
+def _worth_keeping(life: TrackedFinding, start_ns: int, rules: LiveRules) -> bool:
     if life.phase is FindingPhase.PENDING:
-        return life.missed < PENDING_MISSED
+        return life.missed < rules.findings.pending_missed
     if life.phase is FindingPhase.CLOSED:
-        return (life.finding.end_ns or 0) >= start_ns - CLOSE_AFTER_NS
+        return (life.finding.end_ns or 0) >= start_ns - rules.findings.close_after_ns
     return True

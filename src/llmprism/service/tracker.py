@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from llmprism.model.live import FindingPhase, LiveState, StepMark, TrackedFinding, TrackedRun
 from llmprism.service.looks import Look
+from llmprism.service.rules import LiveRules
 from llmprism.service.runs import Candidate, Transition, follow_runs, is_settled, nobody
-from llmprism.service.tracked_findings import JUDGED_STEPS, STOPPED_KINDS, Sighting, follow_findings, sightings_of
-from llmprism.service.windows import WindowRules
+from llmprism.service.tracked_findings import STOPPED_KINDS, Sighting, follow_findings, sightings_of
 
 __all__ = ["Changes", "TrackerState", "track"]
 
@@ -39,7 +39,7 @@ class Changes:
 def track(
     state: TrackerState,
     looks: Sequence[Look],
-    rules: WindowRules,
+    rules: LiveRules,
     taken: Callable[[str], bool] = nobody,
     unwatched: frozenset[str] = frozenset(),
 ) -> tuple[TrackerState, Changes]:
@@ -47,7 +47,7 @@ def track(
     check between two windows looks at some runs only, and says nothing of the others). `unwatched` are the runs that
     nobody reports on now. Pure: the same looks give the same states."""
     runs = follow_runs(state.runs, state.candidates, looks, _troubled(state.lives), rules, taken, unwatched)
-    settled = {run.id for run in runs.runs if is_settled(run)}
+    settled = {run.id for run in runs.runs if is_settled(run, rules)}
     sightings: list[Sighting] = []
     judged: set[str] = set()
     for look, followed in zip(looks, runs.followed, strict=True):
@@ -55,13 +55,13 @@ def track(
         judged.update(
             followed[job.job.id]
             for job in look.report.jobs
-            if followed.get(job.job.id) in settled and job.timeline.steps.count >= JUDGED_STEPS
+            if followed.get(job.job.id) in settled and job.timeline.steps.count >= rules.findings.judged_steps
         )
     looked = frozenset(run for followed in runs.followed for run in followed.values())
     window = looks[0].window
     everybody = looks[0].runs is None
     lives, changed = follow_findings(
-        state.lives, sightings, runs.runs, frozenset(judged), looked, window, everybody=everybody
+        state.lives, sightings, runs.runs, frozenset(judged), looked, window, rules, everybody=everybody
     )
     before = {life.id: life.phase for life in state.lives}
     followed_runs, slowed = _slowed_by(runs.runs, lives, window.end_ns)

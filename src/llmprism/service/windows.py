@@ -20,9 +20,9 @@ Everything here is a pure function of the committed records, so that a restarted
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from llmprism.model.flows import Window
+from llmprism.service.rules.windows import SECOND, WindowRules
 
 __all__ = [
     "SECOND",
@@ -40,37 +40,6 @@ __all__ = [
     "started",
     "watermark",
 ]
-
-SECOND: Final = 1_000_000_000
-
-LONGEST_HOP: Final = 0.75
-"""Share of a window by which the next one moves at most: eight steps fit into a window, two of them into the rest."""
-
-CATCH_UP_NS: Final = 30 * SECOND
-"""Work that may be due at once before the hop grows: windows are then at most this far behind."""
-
-
-@dataclass(frozen=True, slots=True)
-class WindowRules:
-    """Lengths in ns.
-
-    `length`: a minute, as in the paper. `hop`: how often a picture is made; two hops and the lateness stay under the
-    15 s in which a hang must be told. `lateness`: exporters flush every second or two. `steps`: the methods need about
-    eight steps to tell a slow step from a usual one. `longest`: ten steps of the longest step known (46.6 s), twice.
-    `busy`: share of a hop that making its window may take; the rest of the time is the intake's and other programs'.
-    `per_million`: processor time that windows may take per million records, where one takes more than `idle` of a hop
-    and has `worth` records at least. Below that which windows are made does not depend on the machine's speed.
-    """
-
-    length: int = 60 * SECOND
-    hop: int = 4 * SECOND
-    lateness: int = 2 * SECOND
-    steps: int = 8
-    longest: int = 960 * SECOND
-    busy: float = 0.3
-    per_million: int = 13 * SECOND // 10
-    idle: float = 0.15
-    worth: int = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +87,12 @@ def affordable_hop(behind_ns: int, took_ns: int, rules: WindowRules, records: in
     """The shortest hop for which windows of so many records that take so long each keep up, given how far behind they
     are, and stay within their budget."""
     hop = rules.hop
-    most = max(rules.hop, int(LONGEST_HOP * rules.length) // rules.hop * rules.hop)
+    most = max(rules.hop, int(rules.longest_hop * rules.length) // rules.hop * rules.hop)
     dear = took_ns > rules.idle * rules.hop and records >= rules.worth
     budget = rules.per_million * records / 1e6 / rules.length if dear else 0.0
 
     def too_short() -> bool:
-        busy = took_ns > rules.busy * hop or behind_ns / hop * took_ns > CATCH_UP_NS
+        busy = took_ns > rules.busy * hop or behind_ns / hop * took_ns > rules.catch_up_ns
         return busy or (budget > 0.0 and took_ns > budget * hop)
 
     while hop < most and too_short():

@@ -9,9 +9,10 @@ from llmprism.service.config import AlertSettings
 from llmprism.service.history import History
 from llmprism.service.looks import Look
 from llmprism.service.messages import messages_of
+from llmprism.service.rules import RULES
 from llmprism.service.store import WindowResult
 from llmprism.service.tracker import TrackerState, track
-from llmprism.service.windows import WindowPlan, WindowRules
+from llmprism.service.windows import WindowPlan
 
 SETTINGS = AlertSettings(alertmanager=("http://am",), webhook=("http://hook",), url="http://page", attempts=3)
 S = 1_000_000_000
@@ -41,7 +42,7 @@ def watch(store, cluster, ends, shown):
     state = TrackerState()
     for end in ends:
         report = cluster.report(end - 60, end, [cluster.job(0, end)], shown(end))
-        state, changes = track(state, [Look(report, WindowRules().length)], WindowRules())
+        state, changes = track(state, [Look(report, RULES.windows.length)], RULES)
         messages = messages_of(changes, SETTINGS, report.window)
         start, now = report.window.start_ns, report.window.end_ns
         store.commit_window(WindowResult(start, now, 1, 1, 1, 1, {}, {}, {}, changes, state, WindowPlan(), messages))

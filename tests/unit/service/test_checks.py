@@ -7,9 +7,9 @@ from dataclasses import replace
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.service.checks import Sent, newcomers, undecided, wanted_runs
-from llmprism.service.windows import SECOND, WindowRules
+from llmprism.service.rules import RULES
+from llmprism.service.windows import SECOND
 
-RULES = WindowRules()
 START, END = 1_000 * SECOND, 1_008 * SECOND
 RUN = TrackedRun("job-1", ("a", "b"), (), LiveState.RUNNING, 0, 0, START, START, period_ns=SECOND // 2, clear=5)
 FINDING = Finding(FindingKind.SLOW_NIC, "job-1", Where(WhereType.NIC, "a"), 0, None, 0.5, 0.5, 0.0, "slow")
@@ -41,19 +41,19 @@ def test_a_run_with_a_finding_that_is_not_decided():
 
 
 def test_a_run_with_an_open_finding_now_and_then():
-    ends = [START + hop * RULES.hop for hop in range(1, 7)]
+    ends = [START + hop * RULES.windows.hop for hop in range(1, 7)]
     assert sum(wanted(RUN, end / SECOND, 10**8, FindingPhase.OPEN, end) for end in ends) == 2
 
 
 def test_a_run_that_goes_on_again():
     still = replace(RUN, state=LiveState.STALLED)
-    ends = [START + hop * RULES.hop for hop in range(1, 4)]
+    ends = [START + hop * RULES.windows.hop for hop in range(1, 4)]
     assert any(wanted(still, 1_003.0, 8_000_000, end=end) for end in ends)
     assert not any(wanted(still, 999.0, 0, end=end) for end in ends)
 
 
 def test_not_one_that_has_longer_looks_of_its_own():
-    assert not wanted(replace(RUN, reach_ns=2 * RULES.length), 1_002.0, 0)
+    assert not wanted(replace(RUN, reach_ns=2 * RULES.windows.length), 1_002.0, 0)
 
 
 def test_newcomers_and_shared_findings_need_everybody():

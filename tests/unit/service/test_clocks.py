@@ -5,7 +5,8 @@ import random
 import pytest
 
 from llmprism.ingest.accept import Arrival
-from llmprism.service.clocks import Clock, ClockRules, ClockState, judge, reference_lag, watermark
+from llmprism.service.clocks import Clock, ClockState, judge, reference_lag, watermark
+from llmprism.service.rules.clocks import ClockRules
 
 S = 1_000_000_000
 NOW = 1_790_000_000 * S
@@ -121,7 +122,7 @@ def test_our_own_clock_is_wrong_and_nobody_is_dropped():
     assert [watched.clocks[f"http:{name}", ""].offset_ns for name in "abc"] == [0, 0, 0]
     assert watched.clocks["http:d", ""].offset_ns / S == pytest.approx(60, abs=1)
     assert (watched.mark - NOW) / S == pytest.approx(630, abs=3)
-    assert reference_lag(watched.clocks.values()) / S == pytest.approx(-600, abs=2)
+    assert reference_lag(watched.clocks.values(), RULES) / S == pytest.approx(-600, abs=2)
 
 
 def test_a_source_alone_is_the_time_at_any_speed():

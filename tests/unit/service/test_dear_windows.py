@@ -25,7 +25,8 @@ class Played:
         self.folder, self.store, self.now = folder, store, BEGIN
         self.database = duckdb.connect()
         self.evaluator = Evaluator(store, config, lambda: self.now)
-        self.evaluator._rules = replace(self.evaluator._rules, idle=0.0, per_million=1, worth=1)
+        rules = self.evaluator._rules
+        self.evaluator._rules = replace(rules, windows=replace(rules.windows, idle=0.0, per_million=1, worth=1))
         self.notes: list[str] = []
 
     def play(self, jobs: list[RingJob], start_s: int, end_s: int, each_s: int = 4) -> None:

@@ -12,8 +12,9 @@ from llmprism.model.flows import Window
 from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.model.report import Report
 from llmprism.pipeline import diagnose
-from llmprism.service.layout_memory import REFRESH_NS, LayoutMemory, documents_due
+from llmprism.service.layout_memory import LayoutMemory, documents_due
 from llmprism.service.reading import cut
+from llmprism.service.rules import RULES
 from llmprism.service.tracker import TrackerState
 from llmprism.service.windows import WindowPlan
 from support.reports import EXAMPLES
@@ -28,7 +29,7 @@ class Looks:
     def __init__(self) -> None:
         folder = EXAMPLES / "pp4dp2tp2"
         flows, self.topology = read_flows([folder / "flows.parquet"]), read_topology(folder / "topology.json")
-        move = 100 * REFRESH_NS - flows.window.start_ns
+        move = 100 * RULES.runs.refresh_ns - flows.window.start_ns
         self.flows = replace(flows, start_ns=flows.start_ns + move, end_ns=flows.end_ns + move)
         self.end_ns = self.flows.window.end_ns
 

@@ -12,9 +12,10 @@ from llmprism.service import schema, window_rows
 from llmprism.service.config import StoreSettings
 from llmprism.service.history import History
 from llmprism.service.looks import Look
+from llmprism.service.rules import RULES
 from llmprism.service.store import Batch, SourceBatch, Store, WindowResult
 from llmprism.service.tracker import Changes, TrackerState, track
-from llmprism.service.windows import WindowPlan, WindowRules
+from llmprism.service.windows import WindowPlan
 
 S = 1_000_000_000
 
@@ -76,7 +77,7 @@ def test_old_flows_and_history_expire(store):
 
 def result(cluster, state, end, findings=()):
     report = cluster.report(end - 60, end, [cluster.job(0, end)], findings)
-    tracked, changes = track(state, [Look(report, WindowRules().length)], WindowRules())
+    tracked, changes = track(state, [Look(report, RULES.windows.length)], RULES)
     messages = tuple(("webhook:http://x", name, "opened", {"id": name}) for name in changes.opened)
     return WindowResult(
         report.window.start_ns, report.window.end_ns, 5, 1, 1, 1, {"jobs": 1}, {"notes": []}, {}, changes, tracked,

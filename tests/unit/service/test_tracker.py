@@ -8,10 +8,9 @@ import pytest
 from llmprism.model import FindingKind, FindingPhase, JobState, LiveState
 from llmprism.service.codec import decode_state, encode_state
 from llmprism.service.looks import Look
+from llmprism.service.rules import RULES
 from llmprism.service.tracker import TrackerState, track
-from llmprism.service.windows import WindowPlan, WindowRules
-
-RULES = WindowRules()
+from llmprism.service.windows import WindowPlan
 
 
 class Watch:
@@ -23,7 +22,7 @@ class Watch:
         self.transitions, self.opened, self.closed, self.steps = [], [], [], []
 
     def window(self, end, jobs, findings=(), longer=()):
-        looks = [Look(self.cluster.report(end - 60, end, jobs, findings), RULES.length), *longer]
+        looks = [Look(self.cluster.report(end - 60, end, jobs, findings), RULES.windows.length), *longer]
         state, changes = track(self.state, looks, RULES)
         again, _ = track(decode_state(encode_state(self.state, WindowPlan()))[0], looks, RULES)
         assert again == state, "a state that was saved and read goes on alike"
@@ -283,8 +282,8 @@ def test_the_tracker_is_pure(watch):
     cluster = watch.cluster
     report = cluster.report(0, 20, [cluster.job(0, 20)], [cluster.finding(8)])
     state = TrackerState()
-    assert track(state, [Look(report, RULES.length)], RULES) == track(
-        state, [Look(replace(report), RULES.length)], RULES
+    assert track(state, [Look(report, RULES.windows.length)], RULES) == track(
+        state, [Look(replace(report), RULES.windows.length)], RULES
     )
     assert state == TrackerState()
 
@@ -341,7 +340,8 @@ def test_pieces_without_steps_become_one_job_in_a_longer_look(watch):
 
 def test_an_id_of_long_ago_is_not_given_again(watch):
     report = watch.cluster.report(0, 20, [watch.cluster.job(0, 20)])
-    state, _ = track(TrackerState(), [Look(report, RULES.length)], RULES, lambda name: name in ("job-a", "job-a.2"))
+    look = Look(report, RULES.windows.length)
+    state, _ = track(TrackerState(), [look], RULES, lambda name: name in ("job-a", "job-a.2"))
     assert [run.id for run in state.runs] == ["job-a.3"]
 
 

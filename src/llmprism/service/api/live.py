@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from llmprism.service.config import Config
 from llmprism.service.history import History
 from llmprism.service.intake import Intake
+from llmprism.service.rules.configured import rules_of
 from llmprism.service.source_clocks import clock_sentences
 from llmprism.service.store import Store
 
@@ -45,4 +46,4 @@ class Live:
 
     def clock_sentences(self) -> list[str]:
         """What is wrong with the clocks of sources that have sent something in the last minutes."""
-        return clock_sentences(self.store.clocks().values(), time.time_ns(), RECENT_NS)
+        return clock_sentences(self.store.clocks().values(), time.time_ns(), RECENT_NS, rules_of(self.config))

@@ -23,6 +23,7 @@ from llmprism.service.joblogs.explain import LogExplainer
 from llmprism.service.joblogs.explanations import knowledge
 from llmprism.service.looks import Look, member_names
 from llmprism.service.messages import messages_of
+from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.tracked_findings import closed, fits, sightings_of
 from llmprism.service.tracker import Changes, TrackerState
 from llmprism.service.window_rows import WindowResult
@@ -77,31 +78,35 @@ def is_waiting(life: TrackedFinding) -> bool:
     return life.phase is FindingPhase.OPEN and life.finding.job is not None and knowledge(life.why) < KNOWN
 
 
-def explained_again(life: TrackedFinding, look: Look, members: Sequence[str]) -> TrackedFinding:
+def explained_again(
+    life: TrackedFinding, look: Look, members: Sequence[str], rules: LiveRules = RULES
+) -> TrackedFinding:
     """The finding after another look at the window in which it was last seen; the same where nothing is new.
 
     `members`: those of its run. When it began and what it has cost stays as it was followed."""
     run_of = _run_of(look, life.finding.job or "", frozenset(members))
     for sighting in sightings_of(look, run_of):
-        if fits(life.finding, sighting.finding) and knowledge(sighting.why) > knowledge(life.why):
+        if fits(life.finding, sighting.finding, rules) and knowledge(sighting.why) > knowledge(life.why):
             seen = life.finding
             cost = max(seen.lost_gpu_seconds, sighting.finding.lost_gpu_seconds)
             finding = replace(sighting.finding, start_ns=seen.start_ns, end_ns=seen.end_ns, lost_gpu_seconds=cost)
             return replace(life, finding=finding, why=sighting.why)
     for finding, reason in look.withdrawn:
-        if fits(life.finding, _of_run(finding, run_of)):
+        if fits(life.finding, _of_run(finding, run_of), rules):
             return closed(life, life.finding.start_ns, reason, look.window)
     return life
 
 
-def withdraw(state: TrackerState, changes: Changes, looks: Sequence[Look]) -> tuple[TrackerState, Changes]:
+def withdraw(
+    state: TrackerState, changes: Changes, looks: Sequence[Look], rules: LiveRules = RULES
+) -> tuple[TrackerState, Changes]:
     """Close the findings that the logs of these looks explain away."""
     gone: dict[str, TrackedFinding] = {}
     for look, run_of in zip(looks, changes.followed, strict=True):
         for finding, reason in look.withdrawn:
             mapped = _of_run(finding, run_of)
             for life in state.lives:
-                if life.phase is FindingPhase.OPEN and life.id not in gone and fits(life.finding, mapped):
+                if life.phase is FindingPhase.OPEN and life.id not in gone and fits(life.finding, mapped, rules):
                     gone[life.id] = closed(life, life.finding.start_ns, reason, look.window)
     if not gone:
         return state, changes
@@ -136,6 +141,7 @@ def late_result(
     again: LookAgain,
     alerts: AlertSettings,
     topology: Topology | None,
+    rules: LiveRules = RULES,
 ) -> WindowResult | None:
     """What new lines change of the findings that wait for a cause, ready to be stored; None: nothing.
 
@@ -151,7 +157,7 @@ def late_result(
             continue
         look = explain(look)
         looks.append((look, _run_of(look, run.id, frozenset(run.members))))
-        now = explained_again(life, look, run.members)
+        now = explained_again(life, look, run.members, rules)
         if now != life:
             after[life.id] = now
     late.tried(due)

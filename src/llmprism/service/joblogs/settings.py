@@ -23,6 +23,7 @@ from llmprism.service.joblogs.late import LateCauses, LookAgain, late_result
 from llmprism.service.joblogs.spool import LogSpool
 from llmprism.service.joblogs.tail import LogTail
 from llmprism.service.looks import Look
+from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.store import Store
 from llmprism.service.tracker import TrackerState
 from llmprism.service.window_rows import WindowResult
@@ -103,13 +104,19 @@ class JobLogs:
         return changed
 
     def late_result(
-        self, state: TrackerState, plan: WindowPlan, again: LookAgain, alerts: AlertSettings, topology: Topology | None
+        self,
+        state: TrackerState,
+        plan: WindowPlan,
+        again: LookAgain,
+        alerts: AlertSettings,
+        topology: Topology | None,
+        rules: LiveRules = RULES,
     ) -> WindowResult | None:
         """What lines change that came after their window; None where they change nothing."""
         if not self.late.is_time():
             return None
         self.poll()
-        return late_result(self.late, self.explained, state, plan, again, alerts, topology)
+        return late_result(self.late, self.explained, state, plan, again, alerts, topology, rules)
 
     def _sweep(self, before_s: float) -> None:
         """Remove what a worker that is gone has left; the others' spools have removed theirs before."""

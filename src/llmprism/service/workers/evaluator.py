@@ -17,6 +17,7 @@ from llmprism.service.evaluator import Evaluator
 from llmprism.service.layout_memory import LayoutMemory
 from llmprism.service.looks import Look
 from llmprism.service.reading import affordable
+from llmprism.service.rules.configured import rules_of
 from llmprism.service.store import Segment
 from llmprism.service.topology_file import TopologyFile
 from llmprism.service.workers.desk import FAILED, Desk
@@ -44,7 +45,7 @@ class SharedEvaluator(Evaluator):
         segments = self._store.segments(window.start_ns, window.end_ns, through)
         segments, note = affordable(segments, self._config.windows.max_records)
         report, failed = self._shared_report(self._shares(segments, window), window, topology)
-        return Look(report, self._rules.length), note or failed
+        return Look(report, self._rules.windows.length), note or failed
 
     def _look_at(
         self, runs: Sequence[TrackedRun], length: int, window: Window, through: int, topology: Topology | None
@@ -52,7 +53,7 @@ class SharedEvaluator(Evaluator):
         names = sorted({name for run in runs for name in run.members})
         members = Members(tuple(names), tuple(places_of(names, address_places(topology))))
         reach, shares, longer = length, list[Share](), window
-        least = min(length, 2 * self._rules.length)
+        least = min(length, 2 * self._rules.windows.length)
         while not shares and reach >= least:
             longer = Window(window.end_ns - reach, window.end_ns)
             segments = self._store.segments(longer.start_ns, longer.end_ns, through)
@@ -94,7 +95,7 @@ class Worker:
         self._topology = TopologyFile(config.topology.file)
         self._desk = Desk(store, self.answer)
         self._leader: SharedEvaluator | None = None
-        self._layouts = LayoutMemory()
+        self._layouts = LayoutMemory(rules_of(config))
         self._greeted_s = float("-inf")
 
     def advance(self) -> bool:

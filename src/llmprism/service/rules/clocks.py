@@ -1,0 +1,54 @@
+"""Whose time is believed, and how far the sources have come: every constant of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmprism.service.rules.windows import SECOND
+
+__all__ = ["ClockRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRules:
+    """Clocks of sources and exporters. The operator sets the first four. Times are in nanoseconds."""
+
+    lateness_ns: int = 2 * SECOND
+    """As for windows."""
+
+    future_ns: int = 300 * SECOND
+    """How far a first batch may be spread."""
+
+    keep_ns: int = 86_400 * SECOND
+    """Age of the oldest records worth storing."""
+
+    length_ns: int = 60 * SECOND
+    """Of a window."""
+
+    tolerance_ns: int = 10 * SECOND
+    """Lags that differ by less are one time: exporters flush every second or two, and windows wait for the slowest of
+    those that agree. More than this would take a third of the time in which a hang must be told."""
+
+    active_ns: int = 60 * SECOND
+    """A clock that has not been seen for a minute says nothing about the others."""
+
+    substantial: float = 0.1
+    """Share of a clock's usual records per batch from which a batch can move it; fewer are strangers' records."""
+
+    steady_ns: int = 30 * SECOND
+    """A clock that stays equally far behind for so long is a wrong clock; a backlog shrinks meanwhile."""
+
+    steady_by_ns: int = 2 * SECOND
+    """By how much the lag may change in that time."""
+
+    long_batch_ns: int = 20 * SECOND
+    """A batch that spans more is a file of a rotating collector, not a stream."""
+
+    follow: float = 0.2
+    """Weight of a new batch in what is learnt of a clock: a drifting clock is followed within some batches."""
+
+    hole_intervals: float = 2.0
+    """So many of a source's usual intervals are waited for a file that is missing between two others."""
+
+    robust_records: int = 20
+    """Records of a batch from which its upper quantile is not made by one or two of them."""

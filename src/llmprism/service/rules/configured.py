@@ -1,0 +1,21 @@
+"""The rules as the operator's settings make them."""
+
+from __future__ import annotations
+
+from llmprism.service.config import Config
+from llmprism.service.rules import LiveRules
+from llmprism.service.rules.clocks import ClockRules
+from llmprism.service.rules.windows import SECOND
+
+__all__ = ["rules_of"]
+
+
+def rules_of(config: Config) -> LiveRules:
+    """What is set, and the rest as it is shipped."""
+    clocks = ClockRules(
+        lateness_ns=int(config.windows.lateness_s * SECOND),
+        future_ns=int(config.windows.future_s * SECOND),
+        keep_ns=int(config.store.keep_flows_h * 3600 * SECOND),
+        length_ns=int(config.windows.length_s * SECOND),
+    )
+    return LiveRules(windows=config.windows.rules(), clocks=clocks)
