@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +14,15 @@ from llmprism.arrays import Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
 from llmprism.model.layout import Schedule
+from llmprism.parallelism.agreed_ends import agreed_messages
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.quantum import equal_parts, scattered_parts
 from llmprism.stats.robust import segment_quantiles
 
-__all__ = ["InteriorSilences", "interior_silences", "interleaved_batches", "micro_batches", "schedule"]
+__all__ = ["InteriorSilences", "interior_silences", "micro_batches", "schedule", "virtual_stages"]
+
+EXACT: Final = 0.005
+"""Share of a link's bytes by which two links that carry the same may differ."""
 
 
 def micro_batches(
@@ -24,7 +31,8 @@ def micro_batches(
     """Micro-batches per step, from (forward, backward) pairs: one message each way; None when silences do not tell.
 
     Asked of both directions together, then of each, because other traffic may share one of them; first for exact
-    places, then for places that vary with the length of the sequences or the collector's losses.
+    places, then for places that all links of a pipeline agree about (every message has a length of its own), then for
+    places that scatter (losses). Where no two steps carry the same bytes, agreement comes first.
     """
     rule = rules.stages
     forward, backward = (np.array([link[way] for link in links[: rule.links_asked]], dtype=np.int64) for way in (0, 1))
@@ -36,36 +44,44 @@ def micro_batches(
     def exact_parts(place: Float64, length: Float64) -> int | None:
         return equal_parts(place, length, rule.most_micro_batches, rule.messages_explain)
 
-    for count in (exact_parts, scattered_parts):
-        for silences in found:
-            parts = count(silences.place, silences.length)
-            if parts is not None:
-                return parts
-    return None
+    def agreed() -> int | None:
+        return agreed_messages(transfers, np.concatenate([forward, backward]), clock, rules)
+
+    def first_of(count: Callable[[Float64, Float64], int | None]) -> int | None:
+        return next((parts for one in found if (parts := count(one.place, one.length)) is not None), None)
+
+    exact, scattered = partial(first_of, exact_parts), partial(first_of, scattered_parts)
+    order = (agreed, exact, scattered) if found[0].varied else (exact, agreed, scattered)
+    return next((parts for ask in order if (parts := ask()) is not None), None)
 
 
-def interleaved_batches(messages: int, closing_share: float) -> int | None:
-    """Micro-batches of an interleaved pipeline whose neighbouring stages exchange `messages` per step.
+def virtual_stages(messages: int, closing_share: float, stages: int) -> list[int]:
+    """Numbers of virtual stages per rank of an interleaved pipeline whose neighbours exchange `messages` per step, the
+    one that explains the closing link best first.
 
     With v virtual stages each micro-batch passes every link v times and the link from the last stage back to the first
-    v - 1 times; what that link carries beyond a whole number of micro-batches is something else (tied embeddings).
+    v - 1 times; what that link carries beyond it is something else (tied embeddings). There is a micro-batch for every
+    stage at least.
     """
-    virtual = [v for v in range(2, messages + 1) if messages % v == 0 and (v - 1) / v <= closing_share + 0.005]
-    return messages // max(virtual) if virtual else None
+    fits = [v for v in range(2, messages // stages + 1) if messages % v == 0 and (v - 1) / v <= closing_share + EXACT]
+    return sorted(fits, key=lambda v: (closing_share - (v - 1) / v, -v))
 
 
 @dataclass(frozen=True, slots=True)
 class InteriorSilences:
     """Silences of some pairs inside steps: place as a share of the pair's bytes in the step, and length in ns; `steps`
-    counts the steps of all the pairs that were looked at."""
+    counts the steps of all the pairs that were looked at. `varied`: hardly two steps of a pair carry the same bytes."""
 
     place: Float64
     length: Float64
     steps: int
+    varied: bool = False
 
     def with_those_of(self, others: InteriorSilences) -> InteriorSilences:
         places, lengths = ([getattr(part, name) for part in (self, others)] for name in ("place", "length"))
-        return InteriorSilences(np.concatenate(places), np.concatenate(lengths), self.steps + others.steps)
+        return InteriorSilences(
+            np.concatenate(places), np.concatenate(lengths), self.steps + others.steps, self.varied and others.varied
+        )
 
 
 def interior_silences(
@@ -83,18 +99,20 @@ def interior_silences(
     total = np.bincount(cell, size, minlength=pairs.size * clock.regular.size)
     sent = np.cumsum(size) - (np.cumsum(total) - total)[cell]
     before = np.flatnonzero((cell[1:] == cell[:-1]) & clock.regular[step[1:]])
-    steps = pairs.size * clock.steps
+    steps, varied = pairs.size * clock.steps, False
     if complete:
         cells = _complete_cells(total.reshape(pairs.size, -1).astype(np.float64), clock, rules)
         if cells.sum() >= rules.stages.complete_steps * steps:
             before, steps = before[cells.ravel()[cell[before]]], int(cells.sum())
+        else:
+            varied = True
     place = sent[before] / np.maximum(total[cell[before]], 1.0)
     length = (transfers.start_ns[rows[before + 1]] - transfers.end_ns[rows[before]]).astype(np.float64)
     of_pair = pair[before]
     offsets = np.searchsorted(of_pair, np.arange(pairs.size + 1))
     median, longest = segment_quantiles(length, offsets, 0.5, rules.stages.usual_lengths)
     return InteriorSilences(
-        place, np.minimum(length, np.maximum(rules.stages.usual_medians * median, longest)[of_pair]), steps
+        place, np.minimum(length, np.maximum(rules.stages.usual_medians * median, longest)[of_pair]), steps, varied
     )
 
 

@@ -10,7 +10,7 @@ Others than one micro-batch per message have to be better by a margin.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -22,7 +22,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Schedule
 from llmprism.parallelism.features import PairFeatures
-from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
+from llmprism.parallelism.micro_batches import micro_batches, schedule, virtual_stages
 from llmprism.parallelism.pair_ends import pair_index
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.schedules import (
@@ -57,11 +57,7 @@ def batches_and_schedule(
         return None, Schedule.UNKNOWN
     messages = micro_batches(transfers, pipes.forward, clock, rules)
     if messages is not None and pipes.closing:
-        usual, closing = (
-            float(np.median([features.step_bytes[there] for there, _ in links]))
-            for links in (pipes.forward, pipes.closing)
-        )
-        messages = interleaved_batches(messages, closing / max(usual, 1.0))
+        messages = _interleaved_batches(transfers, pipes, features, clock, messages, rules)
     if pipes.rings or messages is None:
         return messages, Schedule.INTERLEAVED if pipes.rings else Schedule.UNKNOWN
     fit = fitting_schedule(transfers, pipes.members, clock, messages, rules)
@@ -71,14 +67,34 @@ def batches_and_schedule(
     return messages, schedule(transfers, pipes.forward, clock, stages, messages, rules)
 
 
+def _interleaved_batches(
+    transfers: TransferTable, pipes: Pipelines, features: PairFeatures, clock: StepClock, messages: int,
+    rules: LayoutRules,
+) -> int | None:  # fmt: skip
+    """Micro-batches of a pipeline that closes to a ring; where several numbers of virtual stages are possible, because
+    the closing link may carry something else besides, the moments of the messages decide."""
+    usual, closing = (
+        float(np.median([features.step_bytes[there] for there, _ in links])) for links in (pipes.forward, pipes.closing)
+    )
+    stages = len(pipes.members[0])
+    virtual = virtual_stages(messages, closing / max(usual, 1.0), stages)
+    if len(virtual) <= 1:
+        return messages // virtual[0] if virtual else None
+    orders = [interleaved(stages, messages // v, v) for v in virtual if messages // v % stages == 0]
+    fit = fitting_schedule(transfers, pipes.members, clock, messages, rules, orders) if orders else None
+    return fit.micro_batches if fit is not None else messages // virtual[0]
+
+
 def fitting_schedule(
     transfers: TransferTable,
     pipelines: tuple[tuple[int, ...], ...],
     clock: StepClock,
     messages: int,
     rules: LayoutRules = RULES,
+    orders: Sequence[PassOrder] = (),
 ) -> ScheduleFit | None:
-    """The schedule under which `messages` pass each link of these pipelines each way; None where too little is seen."""
+    """The schedule under which `messages` pass each link of these pipelines each way, among these orders (the first one
+    the likeliest) or those of open pipelines; None where too little is seen."""
     rule = rules.stages
     stages = len(pipelines[0]) if pipelines else 0
     alike = [pipeline for pipeline in pipelines if len(pipeline) == stages]
@@ -90,13 +106,13 @@ def fitting_schedule(
         return None
     spread = rule.moment_jitter * float(np.ptp(known)) / messages
     fits = []
-    for order in _candidates(stages, messages, rules):
+    for number, order in enumerate(orders or _candidates(stages, messages, rules)):
         misfit = min(
             _misfit(order, sorted(seen), known, spread, r, d)
             for r in rule.backward_lengths
             for d in rule.message_delays
         )
-        usual = order.micro_batches == messages
+        usual = number == 0 if orders else order.micro_batches == messages
         if usual or misfit < rule.schedule_chance:
             fits.append((misfit + (0.0 if usual else rule.schedule_margin / messages), misfit, order))
     _, misfit, best = min(fits, key=lambda fit: fit[0])

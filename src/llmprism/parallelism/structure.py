@@ -80,7 +80,8 @@ def pipeline_paths(links: Links, kinds: LinkKinds, features: PairFeatures) -> tu
     """The pipelines as paths of members, either way round, and whether any of them was a ring.
 
     Interleaved stages close a pipeline to a ring; the link from the last stage back to the first carries one virtual
-    stage less than the others, so the ring is cut where it carries least. Components of another shape are left out.
+    stage less than the others, and perhaps tied embeddings besides, so the ring is cut at the link that carries
+    something else than all others. Components of another shape are left out.
     """
     neighbours: dict[int, list[tuple[int, float]]] = {}
     for link in np.flatnonzero(kinds.kind == PairKind.PP):
@@ -120,7 +121,8 @@ def _cut_ring(path: list[int], neighbours: dict[int, list[tuple[int, float]]]) -
     ]
     if len(carried) != len(path):
         return path
-    cut = int(np.argmin(carried)) + 1
+    amounts = np.maximum(np.array(carried), 1.0)
+    cut = int(np.argmax(np.abs(np.log(amounts / np.median(amounts))))) + 1
     return path[cut:] + path[:cut]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from llmprism.arrays import Float64
 
-__all__ = ["equal_parts", "scattered_parts"]
+__all__ = ["EDGE", "equal_parts", "scattered_parts"]
 
 EXPLAINED: Final = 0.7
 """Default share of the silence that must lie on the multiples: above the half that m / 2 explains."""

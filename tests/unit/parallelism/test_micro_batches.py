@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llmprism.model import Schedule, StepClock
-from llmprism.parallelism.micro_batches import interleaved_batches, micro_batches, schedule
+from llmprism.parallelism.micro_batches import micro_batches, schedule, virtual_stages
 from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
 
 
@@ -45,14 +45,15 @@ def test_too_few_micro_batches_tell_no_schedule():
     assert schedule(transfers, [], clock, 2, 8) is Schedule.UNKNOWN
 
 
-def both_ways(message_of):
-    """Flows of 30 steps of 100 ms, forth and back 50 ms later; `message_of(step)` lists (place in ms, bytes)."""
+def both_ways(message_of, back=None):
+    """Flows of 30 steps of 100 ms, forth and back 50 ms later; `message_of(step)` lists (place in ms, bytes), and so
+    does `back` where what comes back is something else."""
     flows = []
     for step in range(30):
-        for place, size in message_of(step):
-            start = int((step * 100 + place) * MS)
-            flows.append(Flow("a", "b", start, start + MS // 10, int(size)))
-            flows.append(Flow("b", "a", start + 50 * MS, start + 50 * MS + MS // 10, int(size)))
+        for ends, later, listed in (("ab", 0, message_of), ("ba", 50, back or message_of)):
+            for place, size in listed(step):
+                start = int((step * 100 + later + place) * MS)
+                flows.append(Flow(*ends, start, start + MS // 10, int(size)))
     clock = StepClock(np.arange(31, dtype=np.int64) * 100 * MS, np.ones(30, dtype=np.bool_), 1.0)
     return transfer_table(flows), [(0, 1)], clock
 
@@ -61,31 +62,38 @@ def test_one_message_per_step_is_one_micro_batch():
     assert micro_batches(*both_ways(lambda step: [(5, 1_000_000)])) == 1
 
 
-def test_unequal_messages_have_no_number():
-    random = np.random.default_rng(0)
-    found = both_ways(
-        lambda step: zip(np.sort(random.uniform(2, 45, 6)), random.integers(10_000, 3_000_000, 6), strict=True)
-    )
-    assert micro_batches(*found) is None
+def unequal(step):
+    """Six messages of lengths of their own at moments of their own."""
+    random = np.random.default_rng(step)
+    return list(zip(np.arange(6) * 7 + random.uniform(2, 5, 6), random.integers(1_000_000, 3_000_000, 6), strict=True))
 
 
-@pytest.mark.parametrize("batches", [1, 2, 5, 8, 24])
+def test_messages_of_many_lengths_are_counted_where_both_directions_end_them_at_the_same_places():
+    assert micro_batches(*both_ways(unequal)) == 6
+
+
+def test_unequal_messages_that_differ_between_the_directions_have_no_number():
+    assert micro_batches(*both_ways(unequal, lambda step: unequal(step + 100))) is None
+
+
+@pytest.mark.parametrize("batches", [2, 6, 8, 24])
 @pytest.mark.parametrize("virtual", [2, 3, 4])
 def test_an_interleaved_pipeline_passes_every_link_once_per_virtual_stage(batches, virtual):
     """The link back to the first stage is passed once less."""
     closing = (virtual - 1) / virtual
-    assert interleaved_batches(batches * virtual, closing) == batches
-    assert interleaved_batches(batches * virtual, closing * 0.998) == batches, "bytes are measured, not given"
+    assert virtual_stages(batches * virtual, closing, 2)[0] == virtual
+    assert virtual_stages(batches * virtual, closing * 0.998, 2)[0] == virtual, "bytes are measured, not given"
 
 
 def test_a_little_more_on_the_closing_link_is_something_else():
-    """Tied embeddings go from the last stage to the first as well."""
-    assert interleaved_batches(16, 0.5 + 0.1) == 8
+    """Tied embeddings go from the last stage to the first as well; there is a micro-batch for every stage."""
+    assert virtual_stages(16, 0.5 + 0.1, 4) == [2]
+    assert virtual_stages(12, 1.3, 4) == [3, 2]
 
 
 @pytest.mark.parametrize(("messages", "closing"), [(1, 0.9), (8, 0.3), (7, 0.5), (8, 0.0)])
 def test_messages_that_no_number_of_virtual_stages_explains_have_no_number(messages, closing):
-    assert interleaved_batches(messages, closing) is None
+    assert not virtual_stages(messages, closing, 2)
 
 
 def test_steps_of_which_records_are_lost_do_not_count():

@@ -45,6 +45,21 @@ class StageRules:
     """Share of complete steps from which on the others are left out; with sequences of many lengths no two are
     alike."""
 
+    agreed_apart: float = 0.1
+    """Share of the usual distance between two silences of a step within which silences of two pairs are at one
+    place."""
+
+    agreed_pairs: float = 0.5
+    """Share of the pairs of a pipeline that are silent at a place where a message ends: messages that follow at once
+    leave no silence..."""
+
+    agreed_least: int = 3
+    """...and how many at least, where a pipeline has as many: records that were cut leave silences at places of their
+    own, two of which meet by chance."""
+
+    agreed_steps: float = 0.4
+    """Share of the steps that must show the same number of such ends."""
+
     gpipe_share: float = 0.9
     """Share of the activations sent before the first gradient comes back: all of them under GPipe."""
 

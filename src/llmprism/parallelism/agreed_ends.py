@@ -1,0 +1,79 @@
+"""How many messages make up a step where every message has a length of its own: ends that all links agree about.
+
+With sequences of many lengths the silences of a link are not at equal distances in the bytes of a step. But a pipeline
+hands every micro-batch on from stage to stage and its gradient back: message j has the same length on all of its links,
+each way. So in the bytes of one step of one pipeline the ends of messages are at the same places for all of its pairs,
+whatever these places are, while a record that a collector ended within a message ended there on one pair only. The
+places at which half of the pairs are silent are counted, step by step; most steps have the same number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism.arrays import Bool, Float64
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import Int64, TransferTable, ranges
+from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.stats.disjoint_sets import component_labels
+from llmprism.stats.quantum import EDGE
+
+__all__ = ["agreed_messages"]
+
+
+def agreed_messages(transfers: TransferTable, pairs: Int64, clock: StepClock, rules: LayoutRules = RULES) -> int | None:
+    """Messages per step that most steps of most pipelines agree about; `pairs` are those between stages, both ways."""
+    members = np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]])
+    label = component_labels(len(transfers.addresses), members[: pairs.size], members[pairs.size :])
+    pipeline = np.unique(label[transfers.pair_src[pairs]], return_inverse=True)[1]
+    size = np.bincount(pipeline)
+    steps = clock.regular.size
+    pair, step, place = _silences(transfers, pairs, clock)
+    cell = pipeline[pair] * steps + step
+    kept = clock.regular[step] & _alike(transfers, pairs, pipeline, clock, rules).ravel()[cell]
+    kept &= (place > EDGE) & (place < 1.0 - EDGE)
+    pair, cell, place = pair[kept], cell[kept], place[kept]
+    if not cell.size:
+        return None
+    usual = float(np.median(np.bincount(np.unique(cell, return_inverse=True)[1]) / size[pipeline[pair]].mean()))
+    near = rules.stages.agreed_apart / max(usual, 1.0)
+    order = np.lexsort((place, cell))
+    pair, cell, place = pair[order], cell[order], place[order]
+    number = np.cumsum(np.concatenate([[True], (np.diff(cell) != 0) | (np.diff(place) > near)])) - 1
+    voters = np.bincount(np.unique(number * pairs.size + pair) // pairs.size)
+    of_cell = cell[np.flatnonzero(np.diff(number, prepend=-1))]
+    asked = size[of_cell // steps]
+    agreed = voters >= np.minimum(np.maximum(rules.stages.agreed_pairs * asked, rules.stages.agreed_least), asked)
+    cells, where = np.unique(of_cell, return_inverse=True)
+    counts = np.bincount(where, agreed, minlength=cells.size).astype(np.int64) + 1
+    messages = int(np.argmax(np.bincount(counts)))
+    return messages if messages > 1 and (counts == messages).mean() >= rules.stages.agreed_steps else None
+
+
+def _silences(transfers: TransferTable, pairs: Int64, clock: StepClock) -> tuple[Int64, Int64, Float64]:
+    """Silences inside steps: the pair (of those asked), the step, and the place in the pair's bytes of that step."""
+    first, after = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
+    rows, pair = ranges(first, after), np.repeat(np.arange(pairs.size), after - first)
+    step = clock.step_at(transfers.start_ns[rows])
+    inside = step >= 0
+    rows, pair, step = rows[inside], pair[inside], step[inside]
+    size, cell = transfers.bytes[rows], pair * clock.regular.size + step
+    total = np.bincount(cell, size, minlength=pairs.size * clock.regular.size)
+    sent = np.cumsum(size) - (np.cumsum(total) - total)[cell]
+    before = np.flatnonzero(cell[1:] == cell[:-1])
+    return pair[before], step[before], sent[before] / np.maximum(total[cell[before]], 1.0)
+
+
+def _alike(transfers: TransferTable, pairs: Int64, pipeline: Int64, clock: StepClock, rules: LayoutRules) -> Bool:
+    """Pipelines (rows) and steps (columns) in which all pairs carry the same bytes: what passes one link passes all."""
+    sent = np.concatenate([[0], np.cumsum(transfers.bytes)])
+    total = np.zeros((pairs.size, clock.regular.size))
+    for index, pair in enumerate(pairs.tolist()):
+        first, after = int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1])
+        total[index] = np.diff(sent[first + np.searchsorted(transfers.start_ns[first:after], clock.boundary_ns)])
+    shape = int(pipeline.max()) + 1, clock.regular.size
+    most, least = np.zeros(shape), np.full(shape, np.inf)
+    np.maximum.at(most, pipeline, total)
+    np.minimum.at(least, pipeline, total)
+    same: Bool = (least > 0) & (most - least <= rules.stages.fitted_step * most)
+    return same
