@@ -19,7 +19,7 @@ from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.model.timeline import Steps
 
-__all__ = ["pair_rates", "stamp_resolution_ns", "timed_pairs"]
+__all__ = ["pair_rates", "stamp_resolution_ns", "timed_pairs", "typical_size"]
 
 
 def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool, rules: FaultRules = RULES) -> Float64:
@@ -36,7 +36,7 @@ def timed_pairs(transfers: TransferTable, rules: FaultRules = RULES) -> Bool:
     rule = rules.evidence
     if not transfers.pair_count:
         return np.zeros(0, dtype=np.bool_)
-    return np.asarray(_typical_size(transfers) * rule.quantum_share >= rule.timed_share * rule.quantum_bytes)
+    return np.asarray(typical_size(transfers) * rule.quantum_share >= rule.timed_share * rule.quantum_bytes)
 
 
 def stamp_resolution_ns(transfers: TransferTable, rules: FaultRules = RULES) -> int:
@@ -70,7 +70,7 @@ def _rates(transfers: TransferTable, steps: Steps, rules: FaultRules) -> Float64
 
 
 def _quantum_rates(transfers: TransferTable, steps: Steps, rules: FaultRules) -> Float64:
-    per_step = np.minimum(transfers.pair_bytes / (steps.count + 1), _typical_size(transfers))
+    per_step = np.minimum(transfers.pair_bytes / (steps.count + 1), typical_size(transfers))
     quantum = np.minimum(rules.evidence.quantum_bytes, rules.evidence.quantum_share * per_step)
     return _local_rates(
         transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
@@ -78,7 +78,7 @@ def _quantum_rates(transfers: TransferTable, steps: Steps, rules: FaultRules) ->
     )  # fmt: skip
 
 
-def _typical_size(transfers: TransferTable) -> Float64:
+def typical_size(transfers: TransferTable) -> Float64:
     """Size of the transfer that holds the mean byte of a pair: a quantum that spans two of them times what lies
     between them. All-to-alls are made of many small ones."""
     weighted = np.add.reduceat(transfers.bytes.astype(np.float64) ** 2, transfers.pair_offsets[:-1])

@@ -19,6 +19,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import Passes, Place, passes_of
+from llmprism.diagnose.rates import typical_size
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import WhereType
 from llmprism.model.flows import Int64, TransferTable
@@ -51,7 +52,9 @@ class SlowCells:
     """Sick cells of one job: pairs x steps, and where some are, the places that its pairs pass and its slow links.
 
     `weight` is how many cells each one counts for: as many as usual steps fit into its own, and no more than the
-    messages in it, because a single message that was held up once is a single observation. `trust` is the confidence
+    messages in it, because a single message that was held up once is a single observation. `shows` is how likely a
+    cell of each pair is sick when a place on its way is: less so for messages that are small beside the slow ones,
+    because a throttled line lets pass at once what it saved while idle. `trust` is the confidence
     of the layout: that pairs of the same kind do the same.
     """
 
@@ -66,6 +69,7 @@ class SlowCells:
     known: Bool
     weight: Float64
     expected: Float64
+    shows: Float64
     passes: Passes
     links: dict[Place, LinkUse] = field(default_factory=dict)
     trust: float = 1.0
@@ -116,6 +120,7 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         known=known,
         weight=weight,
         expected=expected,
+        shows=_shows(evidence, sick, rules),
         passes=passes,
         links=_links(evidence, sick, known, passes, rules),
         trust=evidence.layout.peers_confidence,
@@ -132,6 +137,14 @@ def _lasting(sick: Bool, known: Bool, rules: FaultRules) -> Bool:
                 lasting[row, first:after] = sick[row, first:after]
     single = int((sick & ~lasting).sum())
     return lasting if single <= rules.places.single_cells * int(known.sum()) else np.zeros_like(sick)
+
+
+def _shows(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> Float64:
+    """See `SlowCells`."""
+    rule, size = rules.places, typical_size(evidence.job.transfers).astype(np.float64)
+    slow = size[sick.any(axis=1)]
+    small = size < rule.small_share * (float(slow.max()) if slow.size else 0.0)
+    return np.where(small, rule.small_sick_while, rule.sick_while)
 
 
 def _reached_by_peers(rates: Float64, rules: FaultRules) -> float:

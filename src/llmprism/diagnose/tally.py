@@ -128,13 +128,13 @@ def _says(cell: SlowCells, chance: float, rules: FaultRules) -> _Says:
         return _Says(score, cells, steps)
     sick, told = np.where(cell.sick, cell.weight, 0.0), np.where(cell.known, cell.weight, 0.0)
     bad = np.add.reduceat(sick[pairs][:, busy], offsets, axis=0)
-    known = np.add.reduceat(told[pairs], offsets, axis=0)
-    for_it, against = log(rules.places.sick_while / chance), log((1.0 - rules.places.sick_while) / (1.0 - chance))
-    speaks = for_it * bad + against * (known[:, busy] - bad)
+    for_it, against = log(rules.places.sick_while / chance), np.log((1.0 - cell.shows) / (1.0 - chance))
+    says = for_it * sick + against[:, None] * (told - sick)
+    speaks = np.add.reduceat(says[pairs], offsets, axis=0)
     lasts = cell.weight.max(axis=0)
-    for place in np.flatnonzero(speaks.max(axis=1) > 0.0).tolist():
-        whole = against * known[place]
-        whole[busy] = speaks[place]
+    few = _few_hops(cell, rules)
+    for place in np.flatnonzero((speaks.max(axis=1) > 0.0) & ~few).tolist():
+        whole = speaks[place]
         for first, after, points in best_stretches(whole, rules.places.price):
             if lasts[first:after].sum() < rules.places.sick_steps:
                 continue  # a dip of one step is nobody's fault
@@ -143,6 +143,17 @@ def _says(cell: SlowCells, chance: float, rules: FaultRules) -> _Says:
         if place in steps:
             cells[place] = int(bad[place][steps[place][busy]].sum())
     return _Says(score, cells, steps)
+
+
+def _few_hops(cell: SlowCells, rules: FaultRules) -> Bool:
+    """Groups of which so few pairs are sick that it is rather one of their ends."""
+    few = np.zeros(len(cell.passes.number), dtype=np.bool_)
+    sick: Bool = np.asarray(cell.sick.any(axis=1))
+    for (where, _), number in cell.passes.number.items():
+        if where is WhereType.GROUP:
+            ring = cell.passes.pairs[cell.passes.offsets[number] : cell.passes.offsets[number + 1]]
+            few[number] = sick[ring].sum() < max(2.0, rules.places.group_pairs * ring.size)
+    return few
 
 
 def _name(place: Place) -> tuple[WhereType, str | frozenset[str]]:

@@ -283,3 +283,14 @@ def test_pairs_that_always_differ_widely_widen_the_cut():
     usual = {"ab": 4.0, "bc": 5.5, "cd": 5.5, "de": 18.0, "ef": 25.0, "fa": 30.0}
     rate = {pair: np.full(STEPS, value) for pair, value in usual.items()}
     assert found(evidence_of(list(usual), rate=rate, duration=during(8, 14, SLOW, STEP))) == []
+
+
+def test_one_sick_hop_of_two_is_not_the_group():
+    """Two replicas between two other stages: what d gets from c is slow, what c gets from d is not. The group has fewer
+    healthy pairs than either end, and yet it is no group that is sick."""
+    pairs = ["cd", "dc", "ca", "ac", "ce", "ec", "db", "bd", "df", "fd"]
+    rate = slow_pairs(["cd"], 4, 18)
+    (finding,) = found(evidence_of(pairs, rate=rate, duration=during(4, 18, SLOW, STEP), groups=("cd",)))
+    assert finding.kind is FindingKind.SLOW_NIC
+    assert {finding.where.id} | {one.where.id for one in finding.alternatives} == {"c", "d"}
+    assert finding.confidence < 0.6

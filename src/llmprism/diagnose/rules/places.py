@@ -121,6 +121,17 @@ class PlaceRules:
     sick_while: float = 0.7
     """Share of the cells through a sick place that are sick: a throttled line passes what it saved while idle."""
 
+    small_share: float = 0.125
+    """Share of the largest slow messages below which messages are small,"""
+
+    small_sick_while: float = 0.5
+    """and share of the cells of pairs with such messages that are sick then: their health speaks less for a place. At
+    0.35 what is sick one after the other at two spines runs together; at 0.7 one NIC that receives slowly is not
+    named."""
+
+    group_pairs: float = 0.5
+    """Share of the pairs of a slow group that must be sick, and two at least: one sick hop is that of its two ends."""
+
     sick_by_chance: float = 0.02
     """Share of cells that are sick by chance, at least; jobs with more have a higher one."""
 
