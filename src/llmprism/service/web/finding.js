@@ -33,7 +33,7 @@ export async function findingPage(id, state, { ask }) {
           ["since", format.moment(finding.start_ns)],
           finding.end_ns && ["until", format.moment(finding.end_ns)],
           !open && finding.reason && ["closed because", finding.reason],
-          ["told", finding.opened_ns ? `${format.duration(Math.max(0, finding.opened_ns - finding.start_ns))} after its start` : "not yet"],
+          ["reported", finding.opened_ns ? `${format.duration(Math.max(0, finding.opened_ns - finding.start_ns))} after its start` : "not yet"],
           ["cost", lostText(finding)],
           ["severity", `${format.percent(finding.severity)} of the job's speed`],
           ["confidence", format.percent(finding.confidence)],

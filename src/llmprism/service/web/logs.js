@@ -9,7 +9,8 @@ import { GUTTER, ROW, RULER, TimelineView } from "./timeline.js";
 const MARKS = { root: "--bad", cascade: "--warn" };
 const ORDER = ["root", "cascade", "warning", "error"];
 const NEAR = 6;
-const MANY = 40;
+const SHOWN = 12;
+const MANY = 200;
 
 const mark = (line) => `var(${MARKS[line.role] || "--muted"})`;
 const keyOf = (line) => `${line.time_ns}|${line.rank}|${line.text}`;
@@ -60,6 +61,10 @@ export function whySection(finding) {
   ))];
 }
 
+function lineList(pairs, job) {
+  return el("ul", { class: "log-lines" }, pairs.map(([line, finding]) => lineItem(line, job.id, finding)));
+}
+
 // All lines about trouble of a job, how its logs were read, who is who.
 export function logsSection(logs, job) {
   if (!logs) return [];
@@ -69,8 +74,8 @@ export function logsSection(logs, job) {
   const quoted = logs.lines.map((line) => [line, findingOf(line, job.findings)]);
   quoted.sort((one, other) => !one[1] - !other[1]);
   return [section("Logs", `${logs.name}: ${format.plural(logs.input.lines, "line")}, ${format.percent(logs.confidence)} sure that they are this job's (${logs.why})`, el("div", { class: "panel" },
-    logs.lines.length ? el("ul", { class: "log-lines" }, quoted.slice(0, MANY).map(([line, finding]) => lineItem(line, job.id, finding))) : el("p", { class: "muted" }, "No line speaks of trouble."),
-    logs.lines.length > MANY && el("p", { class: "hint" }, `${format.count(logs.lines.length - MANY + logs.left_out)} more; the timeline shows them at their times.`),
+    logs.lines.length ? lineList(quoted.slice(0, SHOWN), job) : el("p", { class: "muted" }, "No line speaks of trouble."),
+    quoted.length > SHOWN && el("details", {}, el("summary", {}, `${format.plural(quoted.length - SHOWN + logs.left_out, "more line")} about trouble`), lineList(quoted.slice(SHOWN, MANY), job), quoted.length > MANY && el("p", { class: "hint" }, "The others are on the timeline only.")),
     el("details", {}, el("summary", {}, `Who is who: ${matched} of ${format.plural(logs.ranks.length, "rank")} matched`), el("table", { class: "evidence" }, el("tbody", {}, ranks))),
     clocks.length > 0 && el("details", {}, el("summary", {}, "Clocks of the hosts, ahead of the flows"), el("table", { class: "evidence" }, el("tbody", {}, clocks))),
     logs.notes.map((note) => el("p", { class: "hint" }, note)),
