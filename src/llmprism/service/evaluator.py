@@ -264,7 +264,7 @@ class Evaluator:
 
     def _explain_late(self) -> bool:
         """Findings gain their cause from lines that came after their window. False where there is none."""
-        if self._logs is None:
+        if self._logs is None or not self._logs.late.is_time():
             return False
         through, topology = self._store.passed_at(self._plan.mark_ns), self._topology.refresh()
 

@@ -113,8 +113,6 @@ class JobLogs:
         rules: LiveRules = RULES,
     ) -> WindowResult | None:
         """What lines change that came after their window; None where they change nothing."""
-        if not self.late.is_time():
-            return None
         self.poll()
         return late_result(self.late, self.explained, state, plan, again, alerts, topology, rules)
 

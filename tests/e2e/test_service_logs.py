@@ -1,0 +1,58 @@
+"""Logs and the running service: a crash that the flows showed gains its cause when the lines are pushed."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import urllib.request
+
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="needs llmprism[serve]")
+pytest.importorskip("fastapi", reason="needs llmprism[serve]")
+
+from llmprism.service.player import HttpTarget, opened, play
+from support.reports import EXAMPLES
+from support.service import RunningService, clock_from_a_minute
+
+CRASH = EXAMPLES / "crash"
+PATIENCE_S = 120
+
+
+@pytest.fixture
+def service(tmp_path):
+    settings = {"JOB_LOGS__ENABLED": "true", "WINDOWS__IDLE_AFTER_S": 2, "JOB_LOGS__REDACT": "misc/socket.cc"}
+    running = RunningService(tmp_path, "-t", str(CRASH / "topology.json"), **settings).start()
+    yield running
+    running.stop()
+
+
+def push(service, writer: str, text: bytes) -> dict[str, int]:
+    request = urllib.request.Request(f"{service.url}/api/v1/logs?job=train&writer={writer}", text)
+    request.add_header("content-type", "text/plain")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+def test_a_finding_gains_its_cause_from_lines_that_are_pushed_later(service):
+    with opened([str(CRASH / "flows.parquet")]) as capture:
+        play(capture, HttpTarget(service.url, "test"), speed=0, now_ns=clock_from_a_minute())
+    service.until(lambda: service.get("/api/v1/findings")["items"], PATIENCE_S)
+    (bare,) = service.get("/api/v1/findings")["items"]
+    assert (bare["kind"], bare["why"]) == ("crash", None)
+    sent = 0
+    with tarfile.open(CRASH / "logs.tar.gz") as archive:
+        for member in archive:
+            if member.isfile() and (file := archive.extractfile(member)) is not None:
+                answer = push(service, member.name.rsplit("/", 1)[-1].removesuffix(".log"), file.read())
+                assert answer["received"] == answer["stored"] + sum(answer["dropped"].values())
+                sent += answer["received"]
+    service.until(lambda: service.get(f"/api/v1/findings/{bare['id']}")["why"], PATIENCE_S)
+    found = service.get(f"/api/v1/findings/{bare['id']}")
+    assert (found["why"]["rank"], found["where"]["id"]) == (6, "10.10.3.1")
+    assert found["start_ns"] == bare["start_ns"]
+    assert not any("misc/socket.cc" in line["text"] for line in found["why"]["lines"])
+    (counted,) = [one for one in service.get("/api/v1/sources")["items"] if one["name"] == "job_logs:http"]
+    assert counted["received"] == counted["stored"] == sent
+    logs = service.get(f"/api/v1/jobs/{found['job']}/logs")["logs"]
+    assert [seat["address"] for seat in logs["ranks"]][6] == "10.10.3.1"
