@@ -20,7 +20,7 @@ from llmprism import limits
 from llmprism.logs.sources import Dropped, OpenLog
 from llmprism.logs.wrappers import is_json_wrapped, strip_escapes, unwrap_json
 
-__all__ = ["BLOCK_BYTES", "Block", "read_blocks"]
+__all__ = ["BLOCK_BYTES", "Block", "LineBuffer", "read_blocks"]
 
 BLOCK_BYTES: Final = 1 << 22
 """4 MiB per read: large enough that the work per block is small against the work per byte, small enough for caches."""
@@ -44,8 +44,8 @@ def is_binary(head: bytes) -> bool:
     return len(head) - len(head.translate(None, _CONTROL)) > _MAX_CONTROL_SHARE * len(head)
 
 
-class _LineBuffer:
-    """A buffer that always holds whole lines plus the unfinished rest of the last read."""
+class LineBuffer:
+    """A buffer that always holds whole lines plus the unfinished rest of the last read; one serves many files."""
 
     def __init__(self) -> None:
         self.bytes: NDArray[np.uint8] = np.empty(BLOCK_BYTES + limits.MAX_LOG_LINE_BYTES + 1, dtype=np.uint8)
@@ -53,6 +53,10 @@ class _LineBuffer:
         self.held = 0
         self.cut_lines = 0
         self._skipping = False
+
+    def begin(self) -> None:
+        """Forget what is held: another file follows."""
+        self.held, self.cut_lines, self._skipping = 0, 0, False
 
     def fill(self, stream: IO[bytes]) -> int:
         """Read behind what is held until the buffer has a block or the stream ends; the number of bytes read."""
@@ -111,8 +115,11 @@ class _LineBuffer:
         self.held = rest
 
 
-def read_blocks(log: OpenLog, dropped: Dropped) -> Iterator[Block]:
-    """The file's text in blocks of whole lines. A broken file ends early and is counted."""
+def read_blocks(log: OpenLog, dropped: Dropped, buffer: LineBuffer | None = None) -> Iterator[Block]:
+    """The file's text in blocks of whole lines, each valid until the next. A broken file ends early and is counted.
+
+    `buffer`: one that is free; new memory for every file costs as much time as a tenth of the reading.
+    """
     head = log.text.head
     if not head:
         return
@@ -120,7 +127,8 @@ def read_blocks(log: OpenLog, dropped: Dropped) -> Iterator[Block]:
         dropped.add("binary file")
         return
     unwrapped = np.empty(2 * (BLOCK_BYTES + limits.MAX_LOG_LINE_BYTES), np.uint8) if is_json_wrapped(head) else None
-    buffer = _LineBuffer()
+    buffer = buffer or LineBuffer()
+    buffer.begin()
     while True:
         try:
             read = buffer.fill(cast(IO[bytes], log.text))

@@ -17,7 +17,7 @@ import numpy as np
 from llmprism import limits
 from llmprism.arrays import Int32, Int64, UInt8
 from llmprism.errors import InputError
-from llmprism.logs.blocks import read_blocks
+from llmprism.logs.blocks import LineBuffer, read_blocks
 from llmprism.logs.clock import YEARLESS_END_NS, set_year, year_of
 from llmprism.logs.flight import FlightRecord, is_flight_dump, parse_flight_dump
 from llmprism.logs.joblog import JobLog, LineTable, Rows, Writer
@@ -132,6 +132,7 @@ class _Reader:
     places: dict[tuple[int, int], Place] = field(default_factory=dict)
     flights: list[FlightRecord] = field(default_factory=list)
     line_table: list[tuple[Any, ...]] | None = None
+    buffer: LineBuffer = field(default_factory=LineBuffer)
     inspected: int = 0
     lines: int = 0
     byte_count: int = 0
@@ -146,7 +147,7 @@ class _Reader:
             self.add_empty_file(log, year)
             return
         state: _FileState | None = None
-        for block in read_blocks(log, self.dropped):
+        for block in read_blocks(log, self.dropped, self.buffer):
             if state is None:
                 state = self.begin_file(log, year, block.buffer[: min(block.size, 1 << 15)].tobytes())
             at = 0

@@ -17,10 +17,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, Final
 
 from llmprism import limits
 from llmprism.errors import InputError
+from llmprism.logs.archive import read_members
 from llmprism.logs.unpack import TextStream, UnpackedStream, open_unpacked
 
 __all__ = ["Dropped", "LogFile", "OpenLog", "find_log_paths", "looks_like_log", "open_logs"]
@@ -32,9 +33,6 @@ _NOT_LOGS: Final = frozenset(
 
 _ZIP_MAGIC: Final = b"PK\x03\x04"
 _TAR_MAGIC_AT: Final = 257
-_TAR_BYTES: Final = 1 << 16
-"""What tarfile asks for at once: it copies the rest of it at every header, and joins as many as a log needs."""
-
 _DAMAGED: Final = frozenset(
     {
         "truncated file",
@@ -185,16 +183,11 @@ def _is_tar(head: bytes, name: str) -> bool:
 def _tar_members(path: Path, stream: TextStream, dropped: Dropped) -> Iterator[OpenLog]:
     """The logs of a tar archive in its own order, in one pass."""
     try:
-        with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r|", bufsize=_TAR_BYTES) as archive:
-            for member in archive:
-                if not member.isfile():
-                    continue
-                if _ending(member.name) in _NOT_LOGS or Path(member.name).name.startswith("."):
-                    dropped.add("not a log by its name")
-                    continue
-                inner = archive.extractfile(member)
-                if inner is not None:
-                    yield from _member(path, member.name, inner, member.size, dropped)
+        for member, inner in read_members(stream):
+            if _ending(member.name) in _NOT_LOGS or Path(member.name).name.startswith("."):
+                dropped.add("not a log by its name")
+            else:
+                yield from _member(path, member.name, inner, member.size, dropped)
     except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError):
         dropped.add("broken archive")
 
