@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from llmprism.logs.diagnose import diagnose_log
+from llmprism.logs.joblog import JobLog
 from llmprism.logs.l4 import diagnose_by_l4
 from llmprism.logs.library import Library, load_library
 from llmprism.logs.reader import read_job, read_job_lines
@@ -120,24 +121,32 @@ def normal_runs(library: Library) -> None:
     manifest: list[dict[str, Any]] = json.loads((DATA / "trainlogs/manifest.json").read_text())
     normal = [entry for entry in manifest if entry["label"] == "normal"]
     logs = {entry["file"]: read_job([DATA / "trainlogs" / entry["file"]], library) for entry in normal}
-    with_reference = 0
-    for entry in normal:
-        reference = Reference()
-        for other in normal:
-            if other["family"] == entry["family"] and other is not entry:
-                reference.learn(logs[other["file"]])
-        with_reference += quiet(diagnose_log(logs[entry["file"]], normal=reference))
-    print(f"normal runs that stay quiet, with reference: {with_reference} of {len(normal)}")
+    references = {entry["file"]: reference_of(entry, normal, logs) for entry in normal}
     for name, form in FORMS.items():
-        count = 0
+        alone = compared = 0
         for entry in normal:
-            text = gzip.decompress((DATA / "trainlogs" / entry["file"]).read_bytes()).decode("utf-8", "replace")
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "job.log"
-                path.write_text("\n".join(form(line) for line in text.split("\n")), encoding="utf-8")
-                found = diagnose_log(read_job([path], library))
-            count += quiet(found)
-        print(f"normal runs that stay quiet, {name}, without reference: {count} of {len(normal)}")
+            log = logs[entry["file"]] if form is str else rewritten(DATA / "trainlogs" / entry["file"], form, library)
+            alone += quiet(diagnose_log(log))
+            compared += quiet(diagnose_log(log, normal=references[entry["file"]]))
+        print(f"normal runs that stay quiet, {name}: {alone} of {len(normal)}, with reference {compared}")
+
+
+def reference_of(entry: dict[str, Any], normal: list[dict[str, Any]], logs: dict[str, JobLog]) -> Reference:
+    """What the other normal runs of the family print."""
+    reference = Reference()
+    for other in normal:
+        if other["family"] == entry["family"] and other is not entry:
+            reference.learn(logs[other["file"]])
+    return reference
+
+
+def rewritten(path: Path, form: Callable[[str], str], library: Library) -> JobLog:
+    """A packed log read after every line was given another form."""
+    text = gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
+    with tempfile.TemporaryDirectory() as folder:
+        changed = Path(folder) / "job.log"
+        changed.write_text("\n".join(form(line) for line in text.split("\n")), encoding="utf-8")
+        return read_job([changed], library)
 
 
 def main() -> None:

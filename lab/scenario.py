@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 FOLDER = Path(__file__).resolve().parent / "scenarios"
-FRAMEWORKS = ("ddp", "fsdp", "pipelining", "megatron", "deepspeed", "deepspeed-pipeline", "hf-trainer")
+FRAMEWORKS = ("ddp", "fsdp", "pipelining", "megatron", "deepspeed", "deepspeed-pipeline", "hf-trainer", "torchtitan")
 PLACEMENTS = ("contiguous", "stride", "scattered")
 NEIGHBOURS = ("inference", "ping_mesh")
 DIRECTIONS = ("both", "send", "receive")

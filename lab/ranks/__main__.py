@@ -17,6 +17,7 @@ MODULES = {
     "deepspeed": "lab.ranks.deepspeed_zero",
     "deepspeed-pipeline": "lab.ranks.deepspeed_pipeline",
     "hf-trainer": "lab.ranks.hf_trainer",
+    "torchtitan": "lab.ranks.torchtitan_llama",
 }
 
 
