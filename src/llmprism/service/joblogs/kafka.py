@@ -2,8 +2,8 @@
 
 A message is a JSON object, as log shippers send them, with the text and the names of its job and writer under fields of
 the configuration (`kubernetes.pod_name`: dots lead inwards); or it is plain text whose key is `job/writer`. What names
-neither is counted as dropped. The group's offsets are committed once the lines are on disk: a crash between the two
-repeats some lines and loses none. Several workers share the partitions; each writes a spool of its own.
+neither is counted as dropped. The group's offsets are committed once the lines are on disk: a crash or a change of
+partitions between the two repeats some lines and loses none. Several workers share the partitions; each writes a spool of its own.
 """
 
 from __future__ import annotations
@@ -97,8 +97,15 @@ class KafkaLogSource:
             offsets = [
                 self._kafka.TopicPartition(self._settings.topic, partition, end) for partition, end in ends.items()
             ]
-            consumer.commit(offsets=offsets, asynchronous=False)
+            self._commit(consumer, offsets)
         return len(messages)
+
+    def _commit(self, consumer: Any, offsets: list[Any]) -> None:
+        """The offsets become the group's; where partitions have just gone to another worker, it reads them again."""
+        try:
+            consumer.commit(offsets=offsets, asynchronous=False)
+        except self._kafka.KafkaException as error:
+            log.warning("offsets not committed", extra={"source": self.name, "reason": str(error)})
 
 
 def read_message(key: bytes | None, value: bytes | None, settings: KafkaLogSettings) -> tuple[str, str, bytes] | str:
