@@ -3,7 +3,8 @@
 A message is a JSON object, as log shippers send them, with the text and the names of its job and writer under fields of
 the configuration (`kubernetes.pod_name`: dots lead inwards); or it is plain text whose key is `job/writer`. What names
 neither is counted as dropped. The group's offsets are committed once the lines are on disk: a crash or a change of
-partitions between the two repeats some lines and loses none. Several workers share the partitions; each writes a spool of its own.
+partitions between the two repeats some lines and loses none. Several workers share the partitions; each writes a spool
+of its own.
 """
 
 from __future__ import annotations
