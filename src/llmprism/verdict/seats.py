@@ -2,10 +2,11 @@
 
 From the surest evidence down: a list of ranks that somebody gave; the address that the rank printed as its own
 (NCCL's bootstrap and socket lines); its host, by name or address, and its number on that host; and, where the log
-says nothing of the kind, the order in which launchers hand out ranks. Hosts are filled one after the other (torchrun,
-Slurm's block, mpirun by slot) or in turn (Slurm's cyclic, mpirun by node). An order is a guess: it is checked against
-the ranks that are known, against the peers that ranks name (nobody names itself), and against how the steps of ranks
-and addresses vary (`fingerprint`), and its confidence says what came of it. What cannot be matched stays unmatched.
+says nothing of the kind, the order in which launchers hand out ranks. Hosts are filled one after the other (Slurm's
+block, mpirun by slot; torchrun sorts their names as text) or in turn (Slurm's cyclic, mpirun by node). An order is a
+guess: it is checked against the ranks that are known, against the peers that ranks name (nobody names itself), and
+against how the steps of ranks and addresses vary (`fingerprint`), and its confidence says what came of it. What cannot
+be matched stays unmatched.
 """
 
 from __future__ import annotations
@@ -295,7 +296,12 @@ def _orders(members: Members) -> list[tuple[str, float, list[str]]]:
     block = sorted(known, key=lambda address: (host(address), slot(address)))
     cyclic = sorted(known, key=lambda address: (slot(address)[0], host(address), slot(address)))
     prior = 0.8 if listed else 0.55
-    return [("of the servers, one after the other", prior, block), ("of the servers in turn", 0.15, cyclic)]
+    orders = [("of the servers, one after the other", prior, block), ("of the servers in turn", 0.15, cyclic)]
+    as_text = sorted(known, key=lambda address: (servers[address], slot(address)))
+    if as_text != block:
+        # node10 before node2: torchrun's rendezvous sorts the nodes by their names as text
+        orders.append(("of the servers' names as text, one after the other", 0.25, as_text))
+    return orders
 
 
 def _left_over(view: JobView, members: Members, draft: _Draft) -> None:

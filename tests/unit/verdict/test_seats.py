@@ -93,6 +93,18 @@ def test_what_is_known_of_some_ranks_chooses_the_order_of_the_others() -> None:
     assert seats[0].confidence > 0.8
 
 
+def test_names_of_hosts_may_be_sorted_as_text() -> None:
+    """node10 before node2, as torchrun's rendezvous has it; one rank that is known says which it is."""
+    nodes = [f"node{number}" for number in (1, 2, 10)]
+    topology = Topology(tuple(Server(name, (Nic(f"10.0.{at}.1", 0, "leaf"),)) for at, name in enumerate(nodes)))
+    view = ranks(3)
+    guessed = find_seats(view, Members(addresses(topology), topology))
+    assert [seat.address for seat in guessed] == ["10.0.0.1", "10.0.1.1", "10.0.2.1"]
+    view = replace(view, ranks=(view.ranks[0], replace(view.ranks[1], addresses=("10.0.2.1",)), view.ranks[2]))
+    seats = find_seats(view, Members(addresses(topology), topology))
+    assert [seat.address for seat in seats] == ["10.0.0.1", "10.0.2.1", "10.0.1.1"]
+
+
 def test_nobody_names_itself_as_a_peer() -> None:
     topology = cluster()
     view = ranks(4)
