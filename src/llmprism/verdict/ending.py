@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Final
 
 from llmprism.logs.notable import NotableLine
-from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.job import JobState
 from llmprism.model.log import Cause, CauseClass, Outcome, SignKind, Symptom
 from llmprism.model.verdict import Contradiction, Source, Verdict
@@ -152,6 +152,7 @@ def _stopped(case: Case, stop: Finding) -> Judged:
             back_after_ns=None if stop.end_ns is None else stop.end_ns - stop.start_ns,
         ),
         evidence=tuple(evidence),
+        alternatives=_alternatives(stop, kind, where, min(confidence, 0.99)),
     )
     verdict = Verdict(
         source,
@@ -167,6 +168,14 @@ def _stopped(case: Case, stop: Finding) -> Judged:
         stop,
     )
     return Judged(finding, verdict)
+
+
+def _alternatives(stop: Finding, kind: FindingKind, where: Where, confidence: float) -> tuple[Alternative, ...]:
+    """What the flows alone said stays as another possibility where the verdict is another."""
+    others = tuple(one for one in stop.alternatives if (one.kind, one.where) != (kind, where))
+    if (kind, where) == (stop.kind, stop.where) or stop.where.type is WhereType.JOB:
+        return others
+    return (Alternative(stop.kind, stop.where, round(min(stop.confidence, 1 - confidence), 4)), *others)
 
 
 def _kind_of(case: Case, stop: Finding, place: Place) -> tuple[FindingKind, tuple[Contradiction, ...]]:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from llmprism.model.finding import FindingKind
+from llmprism.diagnose import stopped as stopped_detector
+from llmprism.model.finding import Evidence, FindingKind
 from llmprism.model.job import JobState
 from llmprism.model.log import CauseClass
 from llmprism.model.report import Report
 from llmprism.model.topology import Nic, Server, Topology
 from llmprism.model.verdict import Owner, Source
+from llmprism.verdict.suspects import WENT_ON
 from report_builders import job_report, report_of
 from verdict_builders import step_ends
 from written_logs import SECOND, stop_finding, together, write_job
@@ -67,6 +70,8 @@ def test_a_known_rank_that_wrote_its_own_error_is_believed_before_the_flows(tmp_
     believed, other = report.reading.verdicts[0].suspects[:2]
     assert (believed.address, other.address) == ("10.0.0.3", "10.0.0.4")
     assert other.score < 0.5 < believed.score, "for who is not believed only the doubt is left"
+    (alternative,) = report.findings[0].alternatives
+    assert (alternative.where.id, alternative.kind) == ("10.0.0.4", FindingKind.CRASH)
 
 
 def test_a_rank_that_only_others_complain_of_is_not_believed_before_the_flows(tmp_path: Path) -> None:
@@ -222,12 +227,17 @@ def test_a_rank_that_waits_in_another_collective_than_the_others(tmp_path: Path,
 NAMELESS = "misc/socket.cc:72 NCCL WARN socketProgress: Connection closed by remote peer"
 
 
-def guessed(tmp_path: Path, confidence: float, complaint: str = NAMELESS) -> Report:
-    """Rank 2 writes its own error; the logs name no address, so that it is taken to sit at 10.0.0.3."""
+def guessed(tmp_path: Path, confidence: float, complaint: str = NAMELESS, went_on_s: float | None = None) -> Report:
+    """Rank 2 writes its own error; the logs name no address, so that it is taken to sit at 10.0.0.3. `went_on_s`: how
+    long the others went on after 10.0.0.2 had fallen silent."""
     topology = Topology(tuple(Server(f"rack{n}", (Nic(address, 0),)) for n, address in enumerate(MEMBERS)))
     after = {rank: [(0.5, complaint)] for rank in (0, 1, 3)} | {2: [(0.2, OOM)]}
     folder = write_job(tmp_path / "x", ENDS, addresses=("?",) * 4, after=after)
-    return together(replace(stopped(FindingKind.CRASH, "10.0.0.2", confidence=confidence), topology=topology), folder)
+    report = replace(stopped(FindingKind.CRASH, "10.0.0.2", confidence=confidence), topology=topology)
+    if went_on_s is not None:
+        evidence = (Evidence(WENT_ON, went_on_s, 0.0),)
+        report = replace(report, findings=(replace(report.findings[0], evidence=evidence),))
+    return together(report, folder)
 
 
 def test_a_guessed_seat_is_believed_only_if_it_is_surer_than_the_flows(tmp_path: Path) -> None:
@@ -239,6 +249,17 @@ def test_a_guessed_seat_is_believed_only_if_it_is_surer_than_the_flows(tmp_path:
     assert doubtful.findings[0].where.id == "10.0.0.3"
     named = guessed(tmp_path / "c", 0.95, CLOSED.format("10.0.0.3"))
     assert named.findings[0].where.id == "10.0.0.3"
+
+
+@pytest.mark.parametrize(("went_on_s", "place"), [(0.0005, "10.0.0.3"), (0.2, "10.0.0.2")])
+def test_an_order_of_silence_within_milliseconds_is_no_evidence(tmp_path: Path, went_on_s: float, place: str) -> None:
+    assert guessed(tmp_path, 0.95, went_on_s=went_on_s).findings[0].where.id == place
+
+
+def test_the_flows_say_how_long_others_went_on() -> None:
+    """The evidence that the weighing looks for is the one that the detector writes."""
+    ending = inspect.getsource(stopped_detector)
+    assert WENT_ON in ending
 
 
 def test_peers_that_see_a_connection_close_tell_a_crash_from_a_hang(tmp_path: Path) -> None:
