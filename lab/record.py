@@ -47,6 +47,7 @@ def record(scenario: Scenario, folder: Path, gpu: bool, tag: str = "lp") -> dict
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts it in the background ignores Ctrl-C
     with contextlib.ExitStack() as stack:
         stack.enter_context(sole_user(tag))
         stack.callback(fabrics.remove, tag)

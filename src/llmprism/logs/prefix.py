@@ -87,10 +87,12 @@ def _closed_rank(buf: UInt8, i: int, end: int) -> tuple[int, int]:
 
 @compiled
 def _open_rank(buf: UInt8, i: int, end: int) -> tuple[int, int]:
-    """`rank 3:`, `rank=3 `, `Rank 3 | `: (after it, end of the tag). A rank named in a sentence is none of these."""
+    """`rank 3:`, `rank=3 `, `Rank 3 | `, `rank3[pid]`: (after it, end of the tag). A rank in a sentence is none."""
     k, joined = _rank_tag(buf, i, end)
     if k == i:
         return i, i
+    if joined == 0 and k < end and buf[k] == 91:
+        return k, k
     if k < end and (buf[k] == 58 or buf[k] == 124):
         return k + 1, k
     if joined == 61 and (k == end or buf[k] == 32 or buf[k] == 44):
@@ -116,6 +118,31 @@ def _is_header_token(buf: UInt8, i: int, end: int) -> bool:
 
 
 @compiled
+def _rank_at_close(buf: UInt8, start: int, close: int) -> int:
+    """Where `rank=3` begins that ends at the bracket `close` (`[olmo.util:158, rank=3]`), or `close`."""
+    k = close
+    while k > start and 48 <= buf[k - 1] <= 57:
+        k -= 1
+    if k == close or close - k > 7 or not (buf[k - 1] == 61 or buf[k - 1] == 58 or buf[k - 1] == 32):
+        return close
+    word = k - 1 - _RANK_WORD.size
+    if (
+        word <= start
+        or not _same_word(buf, word, close, _RANK_WORD)
+        or not (buf[word - 1] == 32 or buf[word - 1] == 44)
+    ):
+        return close
+    return word
+
+
+@compiled
+def _is_named_logger(buf: UInt8, i: int, end: int, stop: int) -> bool:
+    """Whether the token `buf[i:end]` stands between dashes: a logger's name as Python's `%(name)s` prints it."""
+    before = i >= 3 and buf[i - 1] == 32 and buf[i - 2] == 45 and buf[i - 3] == 32
+    return before and end + 2 < stop and buf[end] == 32 and buf[end + 1] == 45 and buf[end + 2] == 32
+
+
+@compiled
 def _header_rank(buf: UInt8, i: int, end: int) -> tuple[int, int]:
     """A rank behind the words of a logger: (start, end) of the tag, or (i, i)."""
     at = i
@@ -129,8 +156,11 @@ def _header_rank(buf: UInt8, i: int, end: int) -> tuple[int, int]:
             after, tag_end = _closed_rank(buf, at, end)
             if after > at:
                 return at, tag_end
+            opened = at
             while at < stop and buf[at] != 93:
                 at += 1
+            if at < stop and _rank_at_close(buf, opened, at) < at:
+                return _rank_at_close(buf, opened, at), at
             at += 1
             continue
         if (buf[at] | 32) == 114 or (buf[at] | 32) == 103:
@@ -140,7 +170,7 @@ def _header_rank(buf: UInt8, i: int, end: int) -> tuple[int, int]:
         token_end = at
         while token_end < stop and buf[token_end] != 32:
             token_end += 1
-        if not _is_header_token(buf, at, token_end):
+        if not (_is_header_token(buf, at, token_end) or _is_named_logger(buf, at, token_end, stop)):
             break
         at = token_end
     return i, i

@@ -100,6 +100,12 @@ def test_torchrun_names_its_first_failure_whatever_it_kills_later(tmp_path: Path
         # jax-ml/jax#23599
         ("UNAVAILABLE: Task /job:jax_worker/replica:0/task:3 heartbeat timeout. This indicates that the remote task has failed, got preempted, or crashed unexpectedly.", (3, None, None, None)),
         ("The following tasks are unhealthy (stopped sending heartbeats):\n/job:jax_worker/replica:0/task:5", (5, None, None, None)),
+        # mosaicml/llm-foundry#258, #1501
+        ("ERROR:composer.cli.launcher:Rank 2 crashed with exit code -7.", (2, None, None, -7)),
+        ("ERROR:composer.cli.launcher:Global rank 0 (PID 208865) exited with code -11", (0, None, None, -11)),
+        # nebius/soperator#854, ai4d-iasc/trixie#58
+        ("srun: error: Node failure on worker-1", (None, None, "worker-1", None)),
+        ("srun: error: Task launch for 36.0 failed on node cn131: Job credential expired", (None, None, "cn131", None)),
         # hpcaitech/ColossalAI#3514
         ("ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 3 (pid: 812917) of binary: /opt/python", (None, 3, None, -9)),
     ],

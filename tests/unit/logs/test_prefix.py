@@ -44,6 +44,12 @@ def ranks_of(folder: Path, name: str, form: str) -> list[int | None]:
         "2026-11-15T01:02:03.123456789Z stdout F [rank{r}]: {text}",
         "Nov 15 01:02:03 node7 torchrun[4711]: [rank{r}]: {text}",
         "\x1b[32m[Rank {r}]\x1b[0m {text}",
+        "2024-08-30 11:06:12,920: rank{r}[208865][MainThread]: INFO: composer.trainer: {text}",
+        "2025-10-31 03:11:02,473 - SimpleTuner - INFO - [rank{r}]: {text}",
+        "[titan] 2026-05-13 00:52:16,792 - root - INFO - [rank {r}] {text}",
+        "[2024-04-18 15:55:06] CRITICAL [olmo.util:158, rank={r}] {text}",
+        "(WorkerDict pid=833, ip=172.26.153.33) [rank{r}]:[E809 14:59:33.656957424 x.cpp:629] {text}",
+        "10.83.191.29: [rank{r}]: {text}",
     ],
 )
 def test_the_rank_is_read(tmp_path: Path, form: str) -> None:
