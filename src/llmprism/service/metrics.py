@@ -38,7 +38,7 @@ def render(history: History, gauges: ServiceGauges) -> str:
     past = history.runs(states=(LiveState.CRASHED.value, LiveState.ENDED.value), limit=MAX_JOBS)["items"]
     shown = [*living, *past][:MAX_JOBS]
     findings = history.findings(phase="open", limit=1000)["items"]
-    states, kinds = history.runs_by_state(), history.findings_by_kind()
+    states, kinds, sources = history.runs_by_state(), history.findings_by_kind(), history.sources()
     parts = [
         *_service(history, gauges),
         *_jobs(shown, findings),
@@ -54,7 +54,8 @@ def render(history: History, gauges: ServiceGauges) -> str:
             "Open findings, by kind.",
             [({"kind": one.value}, kinds.get(one.value, 0)) for one in FindingKind],
         ),
-        *_sources(history.sources(), gauges.now_ns),
+        *_sources(sources, gauges.now_ns),
+        *_log_lines(sources),
     ]
     return "".join(parts)
 
@@ -123,8 +124,32 @@ def _jobs(runs: list[dict[str, Any]], findings: list[dict[str, Any]]) -> list[st
     ]
 
 
+def _of_logs(source: dict[str, Any]) -> bool:
+    return str(source["name"]).startswith("job_logs:")
+
+
+def _log_lines(sources: list[dict[str, Any]]) -> list[str]:
+    """Lines of jobs' logs: received = stored + dropped."""
+    logs = [source for source in sources if _of_logs(source)]
+    parts = [
+        metric(
+            f"llmprism_log_lines_{name}_total",
+            "counter",
+            f"Lines of jobs' logs {name}.",
+            [({"source": source["name"]}, source.get(name, 0)) for source in logs],
+        )
+        for name in ("received", "stored")
+    ]
+    dropped = [
+        ({"source": source["name"], "reason": reason}, count)
+        for source in logs
+        for reason, count in source["dropped"].items()
+    ]
+    return [*parts, metric("llmprism_log_lines_dropped_total", "counter", "Lines dropped, by reason.", dropped)]
+
+
 def _sources(sources: list[dict[str, Any]], now_ns: int) -> list[str]:
-    real = [source for source in sources if source["name"] != "service"]
+    real = [source for source in sources if source["name"] != "service" and not _of_logs(source)]
     names = ("received", "stored", "late", "unseen")
     parts = [
         metric(

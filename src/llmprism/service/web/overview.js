@@ -85,13 +85,15 @@ function clockText(clock) {
 }
 
 function inputLine(data) {
-  const rows = data.sources.filter((source) => source.name !== "service");
-  if (!rows.length) return null;
+  const logs = data.sources.filter((source) => source.name.startsWith("job_logs:"));
+  const rows = data.sources.filter((source) => source.name !== "service" && !logs.includes(source));
+  if (!rows.length && !logs.length) return null;
   const reasons = (source) => Object.entries(source.dropped || {}).map(([reason, count]) => `${reason} ${format.count(count)}`).join(", ") || "none";
   const table = el("table", { class: "plain" },
     el("thead", {}, el("tr", {}, ["source", "latest record", "per second", "received", "stored", "late", "never looked at", "clock", "dropped"].map((name, index) => el("th", { scope: "col", class: index > 1 && index < 7 ? "number" : null }, name)))),
     el("tbody", {}, rows.map((source) => el("tr", {}, el("th", { scope: "row" }, source.name), el("td", {}, source.latest_ns ? format.ago(source.latest_ns, data.now_ns) : "none"), el("td", { class: "number" }, source.clock ? format.count(Math.round(source.clock.records_per_s)) : "–"), ["received", "stored", "late", "unseen"].map((key) => el("td", { class: "number" }, format.count(source[key]))), el("td", {}, clockText(source.clock)), el("td", {}, reasons(source))))));
-  return section("Records", null, el("div", { class: "panel scroll" }, table), (data.picture.notes || []).slice(0, 6).map((note) => el("p", { class: "note" }, note)));
+  const lines = logs.map((source) => el("p", { class: "hint" }, `Log lines by ${source.name.slice(9)}: ${format.count(source.received)} received, ${format.count(source.stored)} stored; dropped: ${reasons(source)}`));
+  return section("Records", null, el("div", { class: "panel scroll" }, table, lines), (data.picture.notes || []).slice(0, 6).map((note) => el("p", { class: "note" }, note)));
 }
 
 function changes(data) {

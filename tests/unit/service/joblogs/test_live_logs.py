@@ -62,6 +62,9 @@ def test_lines_are_pushed_counted_and_redacted(config, store):
     kept = store.folder / "job_logs/pushed/train/rank3.log"
     assert kept.read_text() == "step 1\n*** is out\nstep 2\n"
     assert ("job_logs:http", "received", "", 3) in store.counters()
+    metrics = client.get("/metrics").text
+    assert 'llmprism_log_lines_stored_total{source="job_logs:http"} 3' in metrics
+    assert 'records_total{source="job_logs:http"}' not in metrics, "lines are no records"
 
 
 @pytest.mark.parametrize("query", ["job=../x&writer=a", "job=a", "job=a&writer=b/c", "job=a..b&writer=c"])
