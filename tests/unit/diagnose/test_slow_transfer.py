@@ -290,7 +290,10 @@ def test_one_sick_hop_of_two_is_not_the_group():
     healthy pairs than either end, and yet it is no group that is sick."""
     pairs = ["cd", "dc", "ca", "ac", "ce", "ec", "db", "bd", "df", "fd"]
     rate = slow_pairs(["cd"], 4, 18)
-    (finding,) = found(evidence_of(pairs, rate=rate, duration=during(4, 18, SLOW, STEP), groups=("cd",)))
+    job = evidence_of(pairs, rate=rate, duration=during(4, 18, SLOW, STEP), groups=("cd",))
+    names, ends = job.job.transfers.addresses, (job.job.transfers.pair_src, job.job.transfers.pair_dst)
+    inside = [{names[a], names[b]} == {"c", "d"} for a, b in zip(*ends, strict=True)]
+    (finding,) = found(replace(job, group_of_pair=np.where(inside, 0, -1)))
     assert finding.kind is FindingKind.SLOW_NIC
     assert {finding.where.id} | {one.where.id for one in finding.alternatives} == {"c", "d"}
     assert finding.confidence < 0.6
