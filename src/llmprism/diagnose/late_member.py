@@ -179,7 +179,8 @@ def _slower_for_a_while(evidence: JobEvidence, rules: FaultRules) -> bool:
     least = long_enough_ns(rules.members.late_ns, steps, rules)
     return any(
         slow[first:last].mean() >= rules.members.consistent and steps.end_ns[last - 1] - steps.start_ns[first] >= least
-        for first, last in runs_of(slow, bridge=2, shortest=rules.members.late_steps)
+        for bridge in (0, 2)  # a stretch that single slower steps prolong is still one without them
+        for first, last in runs_of(slow, bridge=bridge, shortest=rules.members.late_steps)
     )
 
 
@@ -245,9 +246,11 @@ def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[_B
     if evidence.layout.pipelines or usual.sum() < rules.members.late_steps:
         return []
     held = held_ns(evidence.job, evidence.timeline.steps, usual, rules)
-    late, cut = _in_steps(evidence, held, rules.members.held, rules)
-    noise = known_median(np.abs(late[:, usual]), axis=1)
-    flagged = (np.nan_to_num(late, nan=-1.0) > np.maximum(cut, rules.members.spreads * noise)[:, None]) & ~excused
+    late = held / evidence.normal_ns
+    late = late - known_median(late[:, usual], axis=1)[:, None]
+    noise = 1.4826 * known_median(np.abs(late[:, usual]), axis=1)
+    cut = np.maximum(rules.members.held, rules.members.spreads * np.maximum(noise, np.nanmedian(noise)))
+    flagged = (np.nan_to_num(late, nan=-1.0) > cut[:, None]) & ~excused
     longer = evidence.counted & ~usual
     bouts = _bouts(evidence, held, flagged & longer[None, :], EXCHANGE, rules, judged=longer)
     alone = [bout for bout in bouts if _holds_alone(held, bout, rules)]

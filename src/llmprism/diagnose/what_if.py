@@ -34,7 +34,7 @@ from llmprism.diagnose.evidence import JobEvidence, first_messages_ns, first_of_
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Finding, Where, WhereType
 from llmprism.model.kind_facts import KIND_FACTS, Replay
-from llmprism.model.layout import PairKind
+from llmprism.model.layout import PairKind, Sharding
 from llmprism.stats.robust import known_max, known_median
 
 __all__ = ["StepGraph", "Touched", "lost_in_job", "priced", "saved_ns"]
@@ -180,7 +180,8 @@ def lost_in_job(evidence: JobEvidence, findings: Sequence[Finding], rules: Fault
 def _pace_lost_ns(evidence: JobEvidence, finding: Finding, rules: FaultRules) -> Float64 | None:
     """Per step, what it and the pause before it take beyond the mean of the job's other ones, while a fault lasts; None
     where the fault is of another sort, or there is nothing to compare with."""
-    if KIND_FACTS[finding.kind].replay is not Replay.PACE:
+    replay = KIND_FACTS[finding.kind].replay
+    if replay is not Replay.PACE and not (replay is Replay.COMPUTATION and _exchanges_often(evidence)):
         return None
     steps = evidence.timeline.steps
     until = finding.end_ns if finding.end_ns is not None else np.iinfo(np.int64).max
@@ -190,6 +191,13 @@ def _pace_lost_ns(evidence: JobEvidence, finding: Finding, rules: FaultRules) ->
     if usual.sum() < rules.trust.healthy_to_replay:
         return None
     return np.where(hit, taken - float(taken[usual].mean()), 0.0)
+
+
+def _exchanges_often(evidence: JobEvidence) -> bool:
+    """Does everybody wait for everybody many times in a step, so that a slow member is not late at its end? The graph
+    of the step (ready, synchronise, end) does not show it then."""
+    experts = any(group.kind == PairKind.EP for group in evidence.layout.groups)
+    return experts or evidence.layout.layout.sharding is Sharding.FSDP
 
 
 def _shared(alone: Float64, together: Float64, touching: Bool) -> Float64:

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from llmprism.diagnose.late_member import find_late_members
+from llmprism.diagnose.late_member import _slower_for_a_while, find_late_members
+from llmprism.diagnose.rules import RULES
 from llmprism.model import FindingKind, Where, WhereType
 from llmprism.pipeline import diagnose
 from unit.builders import address_of, build_job, cut_in_pieces, flow_table
@@ -165,3 +166,11 @@ def test_steps_that_a_slow_nic_explains_are_left_aside():
 def test_one_that_is_later_than_any_gpu_can_be_in_most_steps_does_something_else():
     assert len(found({"c": np.full(STEPS, 600.0)}, np.full(STEPS, 1.6 * STEP))) == 1
     assert found({"c": np.full(STEPS, 900.0)}, np.full(STEPS, STEP)) == []
+
+
+def test_single_slower_steps_afterwards_do_not_hide_a_stretch_of_slower_ones():
+    duration = during(4, 9, 1.4 * STEP, STEP)
+    duration[[11, 14, 17]] = 1.2 * STEP
+    assert _slower_for_a_while(evidence_of(ring_pairs("abcd"), duration=duration), RULES)
+    duration[4:9] = STEP
+    assert not _slower_for_a_while(evidence_of(ring_pairs("abcd"), duration=duration), RULES)

@@ -1,12 +1,14 @@
 """Steps played again without a fault: small graphs whose answer is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism.diagnose.what_if import StepGraph, Touched, lost_in_job, priced, saved_ns
-from llmprism.model import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model import Evidence, Finding, FindingKind, Sharding, Where, WhereType
 from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
 
 ALL = np.ones(STEPS, dtype=np.bool_)
@@ -120,3 +122,18 @@ def test_slow_storage_costs_what_steps_and_the_pauses_between_them_take_beyond_t
 def test_where_all_steps_are_touched_the_cost_of_storage_is_not_known():
     evidence = evidence_of(ring_pairs("abcd"), groups=("abcd",))
     assert lost_in_job(evidence, [storage_fault(0, STEPS, evidence)]) == {}
+
+
+def slow_gpu_of(sharding):
+    """Steps take half as long again while a GPU is slow, and nobody is late where gradients are synchronised."""
+    job = evidence_of(ring_pairs("abcd"), duration=during(10, 15, 1.5 * STEP, STEP), groups=("abcd",))
+    job = replace(job, layout=replace(job.layout, layout=replace(job.layout.layout, sharding=sharding)))
+    steps = job.timeline.steps
+    start, end = int(steps.start_ns[10]), int(steps.end_ns[14])
+    finding = Finding(FindingKind.SLOW_GPU, "job", Where(WhereType.GPU, "b"), start, end, 0.3, 0.9, 0.0, "slow")
+    return lost_in_job(job, [finding]).get(0, 0.0)
+
+
+def test_a_slow_gpu_that_all_wait_for_many_times_a_step_costs_what_the_steps_take_longer():
+    assert slow_gpu_of(Sharding.FSDP) == pytest.approx(FIVE * 0.5 * 4)
+    assert slow_gpu_of(Sharding.NONE) == 0.0
