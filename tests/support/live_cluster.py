@@ -16,6 +16,7 @@ from llmprism.service.config import Config
 from llmprism.service.evaluator import Evaluator
 from llmprism.service.history import History
 from llmprism.service.intake import Intake, Payload, clear_incoming
+from llmprism.service.late_lane import LateEvaluator, LateStore
 from llmprism.service.store import Store
 from ring_jobs import BEGIN, RingJob, S, write_records
 
@@ -48,12 +49,16 @@ class LiveCluster:
         self.intake = Intake(self.store, self.config, now_ns=self.now_ns)
         self.thread = threading.Thread(target=self.intake.run, daemon=True)
         self.thread.start()
+        self.late_store = LateStore(self.config.store, self.now_ns)
+        self.store.late = False
         self.evaluator = Evaluator(self.store, self.config, self.now_ns)
+        self.late_evaluator = LateEvaluator(self.late_store, self.config, self.now_ns)
         self.database = duckdb.connect()
 
     def close(self) -> None:
         self.intake.stop()
         self.thread.join()
+        self.late_store.close()
 
     def now_ns(self) -> int:
         return BEGIN + int((self.second + self.own_offset_s(self.second)) * S)
@@ -74,7 +79,7 @@ class LiveCluster:
         return self.intake.put(self.payload(source, records, offset_s)).result(30)
 
     def drain(self) -> None:
-        while self.evaluator.advance():
+        while self.evaluator.advance() + self.late_evaluator.advance():
             pass
 
     def payload(self, source: str, records: list[tuple[int, int, str, str, int]], offset_s: float) -> Payload:

@@ -16,6 +16,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
+PATIENCE = 4
+"""How many times longer a machine may take that compiles or runs other tests at the same time."""
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -78,8 +81,9 @@ class RunningService:
             return str(answer.read().decode())
 
     def until(self, check: Any, seconds: float) -> Any:
-        """The first true answer of `check`; fails with the service's log after so many seconds."""
-        deadline = time.monotonic() + seconds
+        """The first true answer of `check`; fails with the service's log after so many seconds of a machine that is not
+        busy otherwise."""
+        deadline = time.monotonic() + PATIENCE * seconds
         while time.monotonic() < deadline:
             try:
                 found = check()

@@ -35,6 +35,7 @@ __all__ = [
     "ClockRules",
     "ClockState",
     "Judged",
+    "comes_late",
     "judge",
     "reference_lag",
     "watermark",
@@ -110,8 +111,10 @@ def judge(
     mark_ns: int,
     wall_ns: int,
     rules: ClockRules,
+    late_mark_ns: int = 0,
 ) -> Judged:
-    """Bounds for what has arrived now. `sources` names the parts; `mark_ns` is the watermark so far (0: none)."""
+    """Bounds for what has arrived now. `sources` names the parts; `mark_ns` is the watermark so far (0: none),
+    `late_mark_ns` that of the sources that bring long batches late."""
     bounds = []
     current, changed = dict(clocks), dict[Key, Clock]()
     active = {key: clock for key, clock in clocks.items() if _is_active(clock, wall_ns, rules)}
@@ -129,8 +132,14 @@ def judge(
         current[key] = changed[key] = updated
         late = max(0, mark_ns - rules.lateness_ns)
         oldest = max(0, max(mark_ns, _high(arrival, rules) - updated.offset_ns) - rules.keep_ns)
-        bounds.append(TimeBounds(oldest, limit, late, max(0, late - rules.length_ns), updated.offset_ns))
+        seen = (late_mark_ns if comes_late(updated, rules) else late) - rules.length_ns
+        bounds.append(TimeBounds(oldest, limit, late, max(0, seen), updated.offset_ns))
     return Judged(tuple(bounds), tuple(changed.values()))
+
+
+def comes_late(clock: Clock, rules: ClockRules) -> bool:
+    """Does this source bring long batches that are later than those of the others?"""
+    return clock.state is ClockState.LATE and clock.span_ns > rules.long_batch_ns
 
 
 def _is_active(clock: Clock, wall_ns: int, rules: ClockRules) -> bool:

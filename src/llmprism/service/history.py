@@ -51,6 +51,11 @@ class History:
         query = _after(query, table.c.first_ns, table.c.id, after)
         return self._page(query, limit, lambda row: (row.first_ns, row.id), _run)
 
+    def late_window(self) -> dict[str, Any] | None:
+        """The last window of the sources that bring files late (start_ns, end_ns, records)."""
+        text = self._store.state("late_window")
+        return json.loads(text) if text else None
+
     def runs_by_state(self) -> dict[str, int]:
         table = schema.runs
         query = sql.select(table.c.state, sql.func.count()).group_by(table.c.state)

@@ -28,9 +28,10 @@ from llmprism.errors import FormatError, LLMPrismError, StoreError
 from llmprism.ingest.accept import Accepted, Arrival, Part, TimeBounds, accept_parts
 from llmprism.ingest.database import Database, open_database
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.service.clocks import Clock, Judged, judge, watermark
+from llmprism.service.clocks import Clock, Judged, comes_late, judge, watermark
 from llmprism.service.config import Config
 from llmprism.service.database import sync_file
+from llmprism.service.late_sources import late_mark
 from llmprism.service.rules.configured import rules_of
 from llmprism.service.store import Batch, SourceBatch, Store
 from llmprism.service.windows import SECOND
@@ -52,6 +53,9 @@ RETRY_S: Final = 1.0
 
 INTAKE_THREADS: Final = 1
 """Threads of the intake's DuckDB: a second one costs a tenth more per record, and one takes a million a second."""
+
+FILES: Final = "directory:"
+"""Sources whose names begin so bring files, perhaps late ones; their records get segments of their own."""
 
 CLOCKS_S: Final = 2.0
 """How often the clocks of other workers' sources are read."""
@@ -180,7 +184,8 @@ class Intake:
 
     def _together(self, one: Payload, other: Payload) -> bool:
         alike = one.mapping == other.mapping and one.format == other.format
-        return alike and (one.source == other.source or self._store.mixes_sources)
+        apart = one.source.startswith(FILES) or other.source.startswith(FILES)
+        return alike and (one.source == other.source or (self._store.mixes_sources and not apart))
 
     def _settle(self, payloads: list[Payload], cursor: Callable[[], Database]) -> None:
         """Commits the payloads and answers those who wait for them."""
@@ -252,10 +257,11 @@ class Intake:
         parts = [Part(payload.source, (payload.path,)) for payload in payloads]
         wall, (mark, _) = self._now_ns(), self._store.watermark()
         known = self._known_clocks()
+        late = late_mark(known.values(), wall, self._rules)
         judged: list[Judged] = []
 
         def decide(arrivals: Sequence[Arrival]) -> Sequence[TimeBounds]:
-            judged[:] = [judge(known, [part.source for part in parts], arrivals, mark, wall, self._rules)]
+            judged[:] = [judge(known, [part.source for part in parts], arrivals, mark, wall, self._rules, late)]
             return judged[0].bounds
 
         spill.mkdir(exist_ok=True)
@@ -277,7 +283,7 @@ class Intake:
             for payload, one in zip(payloads, accepted, strict=True)
         )
         target = (
-            self._placed(batch, file, max(one.end_ns for one in accepted))
+            self._placed(batch, file, max(one.end_ns for one in accepted), late=self._all_late(changed))
             if any(one.stored for one in accepted)
             else None
         )
@@ -286,9 +292,12 @@ class Intake:
         self._clocks = clocks
         return accepted
 
-    def _placed(self, batch: str, file: Path, end_ns: int) -> Path:
+    def _all_late(self, clocks: Sequence[Clock]) -> bool:
+        return self._store.mixes_sources and all(comes_late(clock, self._rules) for clock in clocks)
+
+    def _placed(self, batch: str, file: Path, end_ns: int, *, late: bool) -> Path:
         """The finished segment in its place, on disk."""
-        target = self._store.segment_file(batch, end_ns)
+        target = self._store.segment_file(batch, end_ns, late=late)
         target.parent.mkdir(exist_ok=True)
         sync_file(file)
         file.replace(target)

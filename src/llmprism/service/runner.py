@@ -37,6 +37,7 @@ from llmprism.service.heartbeat import Heartbeat
 from llmprism.service.intake import Intake, clear_incoming
 from llmprism.service.joblogs.kafka import KafkaLogSource
 from llmprism.service.joblogs.settings import KAFKA, spool_of
+from llmprism.service.late_lane import LateEvaluator, LateStore
 from llmprism.service.logs import set_up_logs
 from llmprism.service.sources.directory import DirectorySource
 from llmprism.service.sources.kafka import KafkaSource
@@ -76,23 +77,24 @@ def evaluate_forever(config: Config, parent: int, heartbeat: Heartbeat) -> None:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     set_up_logs(config.log)
     store = _open_store(config)
-    evaluator: Evaluator | Worker | None = None
+    late = None if isinstance(store, SharedStore) else LateStore(config.store)
+    lanes: list[Evaluator | Worker] = []
     while os.getppid() == parent:
         try:
-            evaluator = evaluator or _evaluator(store, config)
-            made = evaluator.advance()
+            lanes = lanes or _evaluators(store, late, config)
+            made = sum([lane.advance() for lane in lanes])
             heartbeat.succeeded()
             if not made:
                 time.sleep(EVALUATOR_PAUSE_S)
         except (StoreError, OSError) as error:
             log.error("windows wait", extra={"reason": str(error)})
             heartbeat.failed(str(error))
-            evaluator = None
+            lanes = []
             time.sleep(STORE_PAUSE_S)
         except Exception as error:
             log.exception("a window failed")
             heartbeat.failed(f"{type(error).__name__}: {error}")
-            evaluator = None
+            lanes = []
             time.sleep(STORE_PAUSE_S)
 
 
@@ -100,8 +102,13 @@ def _open_store(config: Config) -> Store:
     return SharedStore(config) if config.workers.enabled else Store(config.store)
 
 
-def _evaluator(store: Store, config: Config) -> Evaluator | Worker:
-    return Worker(store, config) if isinstance(store, SharedStore) else Evaluator(store, config)
+def _evaluators(store: Store, late: LateStore | None, config: Config) -> list[Evaluator | Worker]:
+    """One worker of several, or one evaluator for the sources that stream and one for those that come late."""
+    if isinstance(store, SharedStore):
+        return [Worker(store, config)]
+    store.late = False
+    streams = Evaluator(store, config)
+    return [streams] if late is None else [streams, LateEvaluator(late, config)]
 
 
 def _as_worker(config: Config) -> Config:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from llmprism.service.clocks import Clock, ClockState, reference_lag
+from llmprism.service.clocks import Clock, ClockState, comes_late, reference_lag
 from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.windows import SECOND
 
@@ -64,9 +64,8 @@ def clock_sentences(clocks: Iterable[Clock], now_ns: int, recent_ns: int, rules:
             what = "ahead of" if seconds > 0 else "behind"
             found.append(f"{name}: its clock is {abs(seconds):.0f} s {what} the others; its times are moved by as much")
         elif clock.state is ClockState.LATE:
-            found.append(
-                f"{name}: its records come {clock.lag_ns / SECOND:.0f} s after they end, later than windows wait"
-            )
+            what = "it has windows of its own" if comes_late(clock, rules.clocks) else "later than windows wait"
+            found.append(f"{name}: its records come {clock.lag_ns / SECOND:.0f} s after they end; {what}")
     own = own_clock_s(recent, rules)
     if own > OWN_CLOCK_S:
         found.append(f"this machine's clock is {own:.0f} s behind the time of its sources; set it")

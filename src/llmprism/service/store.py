@@ -27,6 +27,7 @@ from llmprism.service.clocks import Clock, ClockState
 from llmprism.service.codec import decode_state
 from llmprism.service.config import StoreSettings
 from llmprism.service.database import open_engine, translated
+from llmprism.service.late_sources import LATE_PREFIX
 from llmprism.service.rows import add_counts, expire_sources, get_state, put_position, put_state
 from llmprism.service.tracker import TrackerState
 from llmprism.service.window_rows import WindowResult, write_findings, write_window
@@ -54,6 +55,9 @@ class Store:
 
     mixes_sources = True
     """Whether one batch may hold records of several sources."""
+
+    late: bool | None = None
+    """Whose segments are shown: those of late sources, those of the others, or all (None)."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.folder = Path(settings.folder)
@@ -93,9 +97,14 @@ class Store:
 
     # -- batches ------------------------------------------------------------------------------------------------
 
-    def segment_file(self, batch: str, end_ns: int) -> Path:
+    def segment_file(self, batch: str, end_ns: int, *, late: bool = False) -> Path:
         """Where a batch's segment goes: one folder per hour of event time."""
-        return self.flows / f"hour-{max(end_ns, 0) // (3_600 * 10**9)}" / f"{batch}.parquet"
+        prefix = LATE_PREFIX if late else ""
+        return self.flows / f"hour-{max(end_ns, 0) // (3_600 * 10**9)}" / f"{prefix}{batch}.parquet"
+
+    def _shown(self) -> sql.ColumnElement[bool]:
+        is_late = schema.segments.c.path.contains(f"/{LATE_PREFIX}", autoescape=True)
+        return sql.true() if self.late is None else is_late if self.late else ~is_late
 
     def committed(self, batch: str) -> bool:
         with self.reading() as connection:
@@ -171,7 +180,7 @@ class Store:
     def segments(self, start_ns: int, end_ns: int, through_seq: int | None = None) -> list[Segment]:
         """Segments with records that end in (start, end], in the order of their commits."""
         table = schema.segments
-        where = (table.c.end_ns > start_ns) & (table.c.start_ns <= end_ns)
+        where = (table.c.end_ns > start_ns) & (table.c.start_ns <= end_ns) & self._shown()
         if through_seq is not None:
             where = where & (table.c.seq <= through_seq)
         with self.reading() as connection:
@@ -182,7 +191,7 @@ class Store:
         """The end of the earliest batch, from which the windows start."""
         table = schema.segments
         with self.reading() as connection:
-            query = sql.select(table.c.start_ns).order_by(table.c.seq).limit(1)
+            query = sql.select(table.c.start_ns).where(self._shown()).order_by(table.c.seq).limit(1)
             found = connection.execute(query).scalar()
             return None if found is None else int(found)
 
@@ -190,7 +199,7 @@ class Store:
         """The earliest start of a segment that reaches beyond this time."""
         table = schema.segments
         with self.reading() as connection:
-            query = sql.select(sql.func.min(table.c.start_ns)).where(table.c.end_ns > end_ns)
+            query = sql.select(sql.func.min(table.c.start_ns)).where((table.c.end_ns > end_ns) & self._shown())
             found = connection.execute(query).scalar()
             return None if found is None else max(int(found), end_ns)
 

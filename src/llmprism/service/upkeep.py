@@ -14,6 +14,7 @@ from llmprism.errors import StoreError
 from llmprism.ingest.database import open_database
 from llmprism.service.config import Config
 from llmprism.service.database import sync_file
+from llmprism.service.late_sources import LATE_PREFIX
 from llmprism.service.store import Segment, Store
 from llmprism.service.windows import SECOND
 
@@ -61,7 +62,7 @@ class Upkeep:
         for segment in self._store.segments(0, before_ns):
             fits = segment.end_ns < before_ns and segment.records < MERGED_RECORDS // 2
             total = sum(item.records for item in small) + segment.records
-            if fits and total <= MERGED_RECORDS and len(small) < MERGED_SEGMENTS and _same_hour(small, segment):
+            if fits and total <= MERGED_RECORDS and len(small) < MERGED_SEGMENTS and _alike(small, segment):
                 small.append(segment)
             elif len(small) > 1:
                 break
@@ -73,7 +74,8 @@ class Upkeep:
         return True
 
     def _merge(self, segments: list[Segment]) -> None:
-        target = segments[-1].path.with_name(f"{uuid.uuid4().hex}.parquet")
+        prefix = LATE_PREFIX if _is_late(segments[-1]) else ""
+        target = segments[-1].path.with_name(f"{prefix}{uuid.uuid4().hex}.parquet")
         names = ", ".join("'" + str(segment.path).replace("'", "''") + "'" for segment in segments)
         with open_database() as (connection, _):
             connection.execute(
@@ -84,5 +86,11 @@ class Upkeep:
         self._store.replace_segments(segments, target)
 
 
-def _same_hour(segments: list[Segment], other: Segment) -> bool:
-    return not segments or segments[0].path.parent == other.path.parent
+def _is_late(segment: Segment) -> bool:
+    return segment.path.name.startswith(LATE_PREFIX)
+
+
+def _alike(segments: list[Segment], other: Segment) -> bool:
+    """Are they of the same hour, and all of late sources or none of them?"""
+    first = segments[0] if segments else other
+    return first.path.parent == other.path.parent and _is_late(first) == _is_late(other)

@@ -20,7 +20,7 @@ from llmprism.service.runs import Transition
 from llmprism.service.tracker import Changes, TrackerState
 from llmprism.service.windows import WindowPlan
 
-__all__ = ["WindowResult", "write_findings", "write_window"]
+__all__ = ["WindowResult", "write_findings", "write_runs", "write_window"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,14 @@ def write_window(connection: Connection, result: WindowResult) -> None:
         "document": _json(result.summary),
     }
     upsert(connection, schema.windows, window, ["end_ns"])
-    _write_runs(connection, result)
+    write_runs(connection, result)
     write_findings(connection, result)
 
 
-def write_findings(connection: Connection, result: WindowResult) -> None:
-    """What changes where no window was made: findings, messages, how logs were read, and the tracker's state."""
-    put_state(connection, "tracker", encode_state(result.tracker, result.plan))
+def write_findings(connection: Connection, result: WindowResult, tracker: str = "tracker") -> None:
+    """What changes where no window was made: findings, messages, how logs were read, and the tracker's state, under
+    this name."""
+    put_state(connection, tracker, encode_state(result.tracker, result.plan))
     put_state(connection, "revision", str(int(get_state(connection, "revision") or 0) + 1))
     for run, document in result.logs.items():
         row = {"run": run, "seen_ns": result.end_ns, "document": _json(document)}
@@ -85,7 +86,7 @@ def write_findings(connection: Connection, result: WindowResult) -> None:
         connection.execute(schema.outbox.insert().values(**message))
 
 
-def _write_runs(connection: Connection, result: WindowResult) -> None:
+def write_runs(connection: Connection, result: WindowResult) -> None:
     changes = result.changes
     for run in changes.runs:
         document = {**asdict(run), **result.layouts.get(run.id, _saved_layout(connection, run.id))}

@@ -124,7 +124,7 @@ def test_retention_empties_every_table_that_grows(store, cluster):
 
 def test_a_window_that_fails_midway_leaves_nothing(store, cluster, monkeypatch):
     made = result(cluster, TrackerState(), 20)
-    monkeypatch.setattr(window_rows, "_write_runs", lambda *_: (_ for _ in ()).throw(RuntimeError("power cut")))
+    monkeypatch.setattr(window_rows, "write_runs", lambda *_: (_ for _ in ()).throw(RuntimeError("power cut")))
     with pytest.raises(RuntimeError):
         store.commit_window(made)
     assert store.tracker() == (TrackerState(), WindowPlan())

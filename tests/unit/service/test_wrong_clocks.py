@@ -7,6 +7,7 @@ import pytest
 from llmprism.service.clocks import ClockState
 from llmprism.service.config import WindowSettings
 from llmprism.service.history import History
+from llmprism.service.late_lane import LateEvaluator, LateStore
 from support.live_cluster import BEGIN, LiveCluster, RingJob, S, Sender
 
 WINDOWS = WindowSettings()
@@ -16,8 +17,8 @@ WINDOWS = WindowSettings()
 def play(store, config):
     made = []
 
-    def start(senders, **named):
-        made.append(LiveCluster(store, replace(config, windows=WINDOWS), senders, **named))
+    def start(senders, windows=WINDOWS, **named):
+        made.append(LiveCluster(store, replace(config, windows=windows), senders, **named))
         return made[0]
 
     yield start
@@ -160,6 +161,47 @@ def test_files_of_minutes_late_and_out_of_order_are_looked_at_completely(play):
     assert abs(ended["at_ns"] - BEGIN - 100 * S) < S
     run = next(run for run in cluster.evaluator.state.runs if run.members[0].startswith("j1"))
     assert run.steps >= 220 / 0.6
+
+
+def test_late_files_beside_streams_are_looked_at_in_windows_of_their_own(play):
+    """Files of 40 s that come 60 s late, two of them in the wrong order, while others stream. One of the jobs in them
+    stops."""
+    streamed, filed = RingJob("j0"), RingJob("f0", until_s=110.0)
+    other = RingJob("f1", period_s=0.6)
+    cluster = play([Sender("http:j0", [streamed])], WindowSettings(hop_s=12))
+    files = {100: 0, 140: 40, 220: 80, 180: 120, 260: 160}
+    for second in range(262):
+        if second in files:
+            begin = files[second]
+            cluster.send("directory:spool", filed.records(begin, begin + 40) + other.records(begin, begin + 40))
+        cluster.play([second])
+    history = History(cluster.store)
+    (source,) = [one for one in history.sources() if one["name"] == "directory:spool"]
+    assert source["received"] == source["stored"]
+    assert source.get("unseen", 0) == 0
+    found = {run["members"][0].split("-gpu")[0]: run for run in history.runs(limit=100)["items"]}
+    assert set(found) == {"j0", "f0", "f1"}
+    assert found["f1"]["steps"] >= 180 / 0.6, "no time is left out"
+    assert found["f1"]["state"] == found["j0"]["state"] == "running"
+    assert found["f0"]["state"] == "ended"
+    (ended,) = [one for one in history.transitions(None, None, None) if one["to"] == "ended"]
+    assert abs(ended["at_ns"] - BEGIN - 110 * S) < S
+    assert cluster.findings() == []
+    assert history.late_window()["end_ns"] >= BEGIN + 184 * S
+    again = LateEvaluator(LateStore(cluster.config.store, cluster.now_ns), cluster.config, cluster.now_ns)
+    assert again.state == cluster.late_evaluator.state
+    assert not again.advance(), "a restarted service goes on where it was"
+
+
+def test_what_a_late_file_says_of_a_job_that_is_streamed_is_left_out(play):
+    ring = jobs(2)
+    cluster = play([Sender("http:a", ring)], WindowSettings(hop_s=12))
+    for second in range(145):
+        if second in (100, 140):
+            cluster.send("directory:spool", ring[1].records(second - 100, second - 60))
+        cluster.play([second])
+    assert len(cluster.evaluator.state.runs) == 2
+    assert cluster.late_evaluator.state.runs == ()
 
 
 def test_a_job_that_stops_is_told_soon_also_where_windows_are_made_seldom(play):

@@ -200,6 +200,7 @@ def _first_page(live: Live) -> dict[str, Any]:
         "latest_ns": live.store.watermark()[0],
         "picture": picture,
         "window": history.last_window(),
+        "late_window": history.late_window(),
         "jobs": runs,
         "ended": ended,
         "findings": history.findings(phase="open", limit=MAX_PAGE)["items"],

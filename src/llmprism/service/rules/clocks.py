@@ -50,5 +50,9 @@ class ClockRules:
     hole_intervals: float = 2.0
     """So many of a source's usual intervals are waited for a file that is missing between two others."""
 
+    gone_intervals: float = 3.0
+    """A source of late files that has been silent for so many of its usual intervals is not waited for any more by the
+    windows of late files: one file may be missing, and the next one late."""
+
     robust_records: int = 20
     """Records of a batch from which its upper quantile is not made by one or two of them."""

@@ -143,6 +143,10 @@ class RunRules:
     forget_ns: int = 3_600 * SECOND
     """A run that ended is kept in mind for an hour, to recognise its restart."""
 
+    streamed: float = 0.5
+    """Share of a job's members in runs of the sources that stream from which late files say nothing of it: members come
+    and go as between two windows."""
+
     # Falling silent together
     together_ns: int = 3 * SECOND
     """Runs that fall silent within this time of each other did so together."""
