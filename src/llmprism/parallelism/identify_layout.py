@@ -200,7 +200,7 @@ def _with_exchanges_of_stages(draft: _Draft) -> _Draft:
     if not draft.pipes.forward or draft.sharded is None:
         return draft
     transfers, clock = draft.job.transfers, draft.clock
-    batches = micro_batches(transfers, draft.pipes.forward, clock, draft.rules)
+    batches, _ = batches_and_schedule(transfers, draft.pipes, draft.features, clock, draft.rules)
     in_step = find_in_step(transfers, np.flatnonzero(draft.collective), draft.pipes.forward, draft.features, clock,
                            batches, draft.rules)  # fmt: skip
     sharded = draft.sharded

@@ -76,9 +76,14 @@ def find_in_step(
         last_pass = rules.stages.backward_share / max(batches or rules.exchanges.usual_batches, 1)
         busy = np.flatnonzero(inside)
         apart = busy.size > 0 and not _touched(transfers, busy, np.setdiff1d(asked, busy)).any()
-        if apart and float(np.median(late[busy])) < last_pass + rules.exchanges.gradients_after:
+        if (
+            apart
+            and float(np.quantile(late[busy], rules.exchanges.later_stages))
+            < last_pass / 2.0 + rules.exchanges.gradients_after
+        ):
             return replace(nothing, gathers=True)
     else:
+        last_pass = 1.0
         inside, late, late_row = _by_contrast(transfers, asked, features, clock, rules)
     gradients = np.ones(transfers.pair_count, dtype=np.bool_)
     tensor = np.zeros(transfers.pair_count, dtype=np.bool_)
@@ -90,8 +95,12 @@ def find_in_step(
         unclear = ~_any(more, ring) & _any(alone, ring)
         if unclear.any():
             more = more | (unclear & (np.quantile(late[pairs[unclear]], 0.25) >= rules.exchanges.late_gradients))
+        if forward:
+            usual = np.array([np.median(late[pairs[ring == number]]) for number in range(int(ring.max()) + 1)])
+            after = (usual >= last_pass + rules.exchanges.gradients_after)[ring]
+            more = more | (after & ~_any(more, ring))
         gradients[pairs] = more
-        tensor[pairs] = ~_any(more, ring)
+        tensor[pairs] = ~_on_axis(transfers, pairs, ring, _any(more, ring), rules)
     return InStep(inside, gradients, tensor, late_row & transfers.rows_of(gradients))
 
 
@@ -107,6 +116,18 @@ def _more(amount: Float64, ring: Int64, rules: LayoutRules) -> Bool:
     np.minimum.at(least, ring, amount)
     result: Bool = amount > rules.exchanges.gradients_besides * least[ring]
     return result
+
+
+def _on_axis(transfers: TransferTable, pairs: Int64, ring: Int64, shown: Bool, rules: LayoutRules) -> Bool:
+    """Per pair whether its ring, or a good part of the rings of as many members, carries gradients too: all rings along
+    one axis of the mesh are of one kind, but a tree of gradients takes only some of their links."""
+    ends = np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]]).astype(np.int64)
+    count = int(ends.max()) + 1
+    members = np.bincount(np.unique(np.tile(ring, 2) * count + ends) // count)
+    carries = np.bincount(ring, shown) > 0
+    share = np.bincount(members, carries) / np.maximum(np.bincount(members), 1)
+    found: Bool = (carries | (share >= rules.exchanges.gradients_on_axis)[members])[ring]
+    return found
 
 
 def _any(flags: Bool, ring: Int64) -> Bool:

@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.model import StepClock
 from llmprism.parallelism.features import pair_features
-from llmprism.parallelism.in_step import find_in_step
+from llmprism.parallelism.in_step import _on_axis, find_in_step
 from llmprism.parallelism.rules import RULES
 from unit.builders import MS, Flow, transfer_table
 
@@ -167,3 +167,18 @@ def test_parameters_that_go_round_the_other_way_are_no_exchange():
     hops = ("ab", "bc", "cd", "da")
     told = told_of(dict.fromkeys(hops, scattered) | {hop[::-1]: gathered for hop in hops})
     assert all(kinds == {"dp"} for kinds in told.values())
+
+
+def test_all_rings_of_an_axis_are_of_one_kind_where_a_tree_takes_some_of_their_links():
+    """Five exchanges of two ranks each; gradients pass over one of them, or over none."""
+    transfers = transfer_table([Flow(a, b, 0, MS, 1000) for a, b in ("ab", "cd", "ef", "gh", "ij")])
+    pairs, ring = np.arange(5), np.arange(5)
+    one, none = np.arange(5) == 2, np.zeros(5, dtype=np.bool_)
+    assert _on_axis(transfers, pairs, ring, one, RULES).all()
+    assert not _on_axis(transfers, pairs, ring, none, RULES).any()
+
+
+def test_rings_of_another_size_are_another_axis():
+    transfers = transfer_table([Flow(a, b, 0, MS, 1000) for a, b in ("ab", "cd", "de", "ec")])
+    pairs, ring = np.arange(4), np.array([0, 1, 1, 1])
+    assert _on_axis(transfers, pairs, ring, ring == 1, RULES).tolist() == [False, True, True, True]

@@ -75,6 +75,14 @@ class ExchangeRules:
     """Share of the bytes, beyond the last backward pass, that follow the last pipeline message where gradients are
     synchronised apart from what the passes exchange."""
 
+    later_stages: float = 0.25
+    """Quantile of the pairs: those of stages behind the first one, whose last backward pass is over when they send on
+    its gradient. What follows there is the reduction of that pass, half of what it exchanges."""
+
+    gradients_on_axis: float = 0.2
+    """Share of the rings of as many members that carry gradients too, from which on all of them join ranks of the same
+    weights: a tree of gradients over six ranks takes one link in three of their exchanges."""
+
     silent_slot: float = 0.5
     """Share of an even spread of the bytes below which a slot of the step is silent; one odd step in ten spreads
     less."""
