@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism.diagnose.what_if import StepGraph, Touched, lost_in_job, priced, saved_ns
+from llmprism.diagnose.rules import RULES
+from llmprism.diagnose.what_if import StepGraph, Touched, _pace_lost_ns, lost_in_job, priced, saved_ns
 from llmprism.model import Evidence, Finding, FindingKind, Sharding, Where, WhereType
 from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
 
@@ -131,9 +132,9 @@ def slow_gpu_of(sharding):
     steps = job.timeline.steps
     start, end = int(steps.start_ns[10]), int(steps.end_ns[14])
     finding = Finding(FindingKind.SLOW_GPU, "job", Where(WhereType.GPU, "b"), start, end, 0.3, 0.9, 0.0, "slow")
-    return lost_in_job(job, [finding]).get(0, 0.0)
+    return _pace_lost_ns(job, finding, RULES)
 
 
 def test_a_slow_gpu_that_all_wait_for_many_times_a_step_costs_what_the_steps_take_longer():
-    assert slow_gpu_of(Sharding.FSDP) == pytest.approx(FIVE * 0.5 * 4)
-    assert slow_gpu_of(Sharding.NONE) == 0.0
+    assert slow_gpu_of(Sharding.FSDP) == pytest.approx(during(10, 15, 0.5 * STEP))
+    assert slow_gpu_of(Sharding.NONE) is None  # its step's graph is played again
