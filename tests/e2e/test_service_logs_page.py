@@ -133,7 +133,7 @@ def test_a_mark_in_the_timeline_shows_its_line(page):
 
 def test_the_jobs_page_lists_lines_ranks_and_clocks_and_hostile_lines_are_text(page, store):
     page.goto(f"{page.url.split('#')[0]}#/jobs/{store[2].finding.job}")
-    page.wait_for_selector(".log-lines")
+    page.wait_for_selector("text=Who is who")  # on the job's page only
     assert "8 of 8 ranks matched" in page.inner_text("main")
     assert "Clocks of the hosts" in page.inner_text("main")
     assert page.locator("a.log-finding").count() >= 1
