@@ -28,6 +28,7 @@ class Judged:
     """What became of one report, and what was said."""
 
     name: str
+    set: int
     outcome: bool
     cause: bool
     suspect: bool
@@ -56,6 +57,7 @@ def judge(report: dict[str, Any], library: Library) -> Judged:
     first = name_of(found.suspects[0]) if found.suspects else "nobody"
     return Judged(
         report["id"],
+        int(report.get("set", 1)),
         found.outcome.value in report["outcome"],
         cause,
         suspect,
@@ -91,8 +93,10 @@ def main() -> None:
                 for name, good in (("outcome", one.outcome), ("cause", one.cause), ("suspect", one.suspect))
             )
             print(f"{one.name:34s} {marks:26s} {one.said}")
-    right, misleading = sum(one.right for one in judged), sum(one.misleading for one in judged)
-    print(f"{len(judged)} public reports: {right} right in outcome, class and suspect, {misleading} misleading")
+    for number in sorted({one.set for one in judged}):
+        these = [one for one in judged if one.set == number]
+        right, misleading = sum(one.right for one in these), sum(one.misleading for one in these)
+        print(f"set {number}: {right} of {len(these)} right in outcome, class and suspect, {misleading} misleading")
 
 
 if __name__ == "__main__":

@@ -33,9 +33,12 @@ _REPORT_TAIL: Final = 3
 """Lines of a launcher's report after the one with the exit code: torchrun's `error_file` and `traceback`."""
 
 
-def own_roots(terminal: list[Incident], first_ends: set[tuple[int, int]]) -> list[Incident]:
+def own_roots(
+    terminal: list[Incident], first_ends: set[tuple[int, int]], log: JobLog, rules: LogRules = RULES
+) -> list[Incident]:
     """Root incidents that are not preceded, in the words of the same actor, by a complaint about others.
 
+    What an exception goes on to say in its next lines (NCCL's `Last error:`) is its reason, not a second word.
     A launcher's report of a signal counts only for the processes that ended first: it kills the others itself.
     """
     complained: dict[int, Incident] = {}
@@ -52,9 +55,17 @@ def own_roots(terminal: list[Incident], first_ends: set[tuple[int, int]]) -> lis
         hardware = (
             incident.fault is not None and incident.fault.cause.value.startswith("hardware") and not incident.fault.echo
         )
-        if earlier is None or hardware or earlier.file != incident.file:
+        if earlier is None or hardware or earlier.file != incident.file or _goes_on(earlier, incident, log, rules):
             roots.append(incident)
     return roots
+
+
+def _goes_on(complaint: Incident, incident: Incident, log: JobLog, rules: LogRules) -> bool:
+    """Whether a root line belongs to the message of the exception that complained right before it."""
+    said = log.shapes[complaint.shape].flags & ShapeFlag.EXCEPTION
+    again = log.shapes[incident.shape].flags & ShapeFlag.EXCEPTION
+    near = (incident.line - complaint.line) * _share(incident, log) <= rules.message_lines
+    return bool(said) and not again and near and incident.fault is not None and not incident.fault.echo
 
 
 def _near_first_end(incident: Incident, first_ends: set[tuple[int, int]]) -> bool:

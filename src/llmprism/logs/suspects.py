@@ -84,7 +84,7 @@ def find_blame(
     """The root and the suspects among terminal incidents (in order of time)."""
     terminal = without_teardown(terminal, step_ns, rules)
     deaths = find_deaths(members)
-    roots = own_roots(terminal, {(death.report.file, death.report.line) for death in deaths})
+    roots = own_roots(terminal, {(death.report.file, death.report.line) for death in deaths}, log, rules)
     complaining = {i.actor for i in terminal if i.actor >= 0 and i.proves_failure and not is_launcher_line(i)}
     silent = [actor for actor in range(len(members.actors)) if actor not in complaining]
     accused = count_accusations(log, members, terminal)
