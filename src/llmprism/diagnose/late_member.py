@@ -249,7 +249,7 @@ def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[_B
     late = held / evidence.normal_ns
     late = late - known_median(late[:, usual], axis=1)[:, None]
     noise = 1.4826 * known_median(np.abs(late[:, usual]), axis=1)
-    cut = np.maximum(rules.members.held, rules.members.spreads * np.maximum(noise, np.nanmedian(noise)))
+    cut = np.maximum(rules.members.held, rules.members.spreads * np.maximum(noise, known_median(noise)))
     flagged = (np.nan_to_num(late, nan=-1.0) > cut[:, None]) & ~excused
     longer = evidence.counted & ~usual
     bouts = _bouts(evidence, held, flagged & longer[None, :], EXCHANGE, rules, judged=longer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from llmprism.diagnose.tally import Suspect
 from llmprism.model.finding import Evidence, WhereType
 
 __all__ = ["both_ways", "odds_evidence", "summary_of"]
+
+MOST_NAMES: Final = 4
+"""Jobs that one sentence names."""
 
 _ACTION = {
     WhereType.NIC: "check its cable, port counters and PCIe link; move the rank off this server",
@@ -45,6 +49,12 @@ def _shown(where: WhereType, names: tuple[str, ...]) -> str:
     return f"of {len(names)} members from {names[0]} on"
 
 
+def _some(jobs: Sequence[str]) -> str:
+    """Their names, or those of the first few and how many more."""
+    more = len(jobs) - MOST_NAMES
+    return ", ".join(jobs) if more <= 0 else f"{', '.join(jobs[:MOST_NAMES])} and {more} more"
+
+
 def odds_evidence(suspect: Suspect) -> Evidence:
     """How much better the place explains what is slow than the next best one does."""
     rival = "no other place explains any of it"
@@ -66,7 +76,8 @@ def summary_of(
     if where is WhereType.SWITCH and not isinstance(cable, str):
         shown += f" (over its only cable, to {next(other for other in cable if other != name)})"
     title = "NIC" if where is WhereType.NIC else where.value.capitalize()
-    waiting = "all of its peers wait" if where is WhereType.NIC else "the jobs through it wait"
+    through = f" ({_some(jobs)})" if len(jobs) > 1 else ""
+    waiting = "all of its peers wait" if where is WhereType.NIC else f"the jobs through it{through} wait"
     action = _ACTION[where]
     if crowded:
         most = jobs[int(np.argmax([use.bytes for use in crowded]))]

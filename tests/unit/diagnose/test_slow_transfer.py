@@ -297,3 +297,38 @@ def test_one_sick_hop_of_two_is_not_the_group():
     assert finding.kind is FindingKind.SLOW_NIC
     assert {finding.where.id} | {one.where.id for one in finding.alternatives} == {"c", "d"}
     assert finding.confidence < 0.6
+
+
+def two_rings(name, members, slow=(), nic=()):
+    """A job with a ring on each of two leaves; the first one's leaf, or one NIC, may be slow at some time."""
+    first, second = members[:3], members[3:]
+    pairs = ring_pairs(first) + ring_pairs(second)
+    rate = slow_pairs(ring_pairs(first), *slow) if slow else {}
+    if nic:
+        rate |= slow_pairs([f"{second[0]}{second[1]}", f"{second[2]}{second[0]}"], *nic)
+    spans = [span for span in (slow, nic) if span]
+    duration = np.full(STEPS, float(STEP))
+    for span in spans:
+        duration[slice(*span)] = SLOW
+    paths = {pair: ("leaf0" if pair[0] in first else f"leaf-{name}",) for pair in pairs}
+    return evidence_of(pairs, rate=rate, duration=duration, paths=paths, name=name)
+
+
+def test_two_jobs_that_suffer_from_one_switch_are_one_finding_with_both():
+    one, other = two_rings("one", "abcdef", slow=(8, 14)), two_rings("two", "ghijkl", slow=(8, 14))
+    (finding,) = found(one, other)
+    assert (finding.kind, finding.where.id, finding.job) == (FindingKind.SLOW_SWITCH, "leaf0", None)
+    assert "one, two" in finding.summary
+    assert finding.lost_gpu_seconds == pytest.approx(2 * found(one)[0].lost_gpu_seconds)
+
+
+def test_two_faults_that_overlap_in_time_keep_their_places_and_times():
+    """Leaf0 is slow in steps 5 to 12 of both jobs, a NIC of the second in 9 to 16."""
+    one = two_rings("one", "abcdef", slow=(5, 12))
+    other = two_rings("two", "ghijkl", slow=(5, 12), nic=(9, 16))
+    findings = found(one, other)
+    steps = other.timeline.steps
+    named = {(f.kind, f.where.id): (f.job, f.start_ns, f.end_ns) for f in findings}
+    assert set(named) == {(FindingKind.SLOW_SWITCH, "leaf0"), (FindingKind.SLOW_NIC, "j")}
+    assert named[FindingKind.SLOW_NIC, "j"] == ("two", steps.start_ns[9], steps.end_ns[15])
+    assert named[FindingKind.SLOW_SWITCH, "leaf0"][:2] == (None, one.timeline.steps.start_ns[5])
