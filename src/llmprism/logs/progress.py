@@ -141,7 +141,14 @@ class Progress:
             return False
         before = int(track.value[:at].max()) if at else -1
         after = np.unique(track.value[at:])
-        return int((after > before).sum()) >= self.rules.goes_on_iterations
+        return int((after > before).sum()) >= self.rules.goes_on_iterations or self._restarted(track.value[at:], before)
+
+    def _restarted(self, later: Int64, before: int) -> bool:
+        """Whether the count fell back and rose again: another attempt, or another epoch, under the same name. Ranks of
+        one job are never so far behind each other."""
+        if int(later.min()) > before - self.rules.restart_iterations:
+            return False
+        return np.unique(later[int(np.argmin(later)) :]).size >= self.rules.restart_iterations
 
     def _reached_later_stage(self, track: _FileTrack, line: int) -> bool:
         place = int(np.searchsorted(track.stage_line, line, side="right"))

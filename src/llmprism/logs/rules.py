@@ -25,6 +25,10 @@ class LogRules:
     goes_on_iterations: int = 2
     """Iterations a run must complete after a line for that line not to have stopped it: one may have been under way."""
 
+    restart_iterations: int = 5
+    """Iterations by which the count must fall back, and that must follow, for another attempt under the same name:
+    ranks of one job are one or two apart. The thresholds on real logs hold with 3 and with 20."""
+
     many_iterations: int = 20
     """Iterations without a complaint from which a running job is probably well."""
 

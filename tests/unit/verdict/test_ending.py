@@ -8,6 +8,7 @@ import pytest
 
 from llmprism.diagnose import stopped as stopped_detector
 from llmprism.model.finding import Evidence, FindingKind
+from llmprism.model.flows import Window
 from llmprism.model.job import JobState
 from llmprism.model.log import CauseClass
 from llmprism.model.report import Report
@@ -307,3 +308,20 @@ def test_stacks_say_which_collective_where_the_library_does_not(tmp_path: Path, 
     assert (verdict.cause.signature == "verdict.mismatched_collective") is found
     if found:
         assert "rank 2 waits in broadcast while the other ranks wait in gradients" in verdict.cause.summary
+
+
+def test_attempts_that_write_into_the_same_files_are_told_apart(tmp_path: Path) -> None:
+    """The count begins anew: what ended the first attempt does not explain the end of the second."""
+    later = step_ends(40, seed=3) + 600 * SECOND
+    first = write_job(tmp_path / "a", ENDS, addresses=MEMBERS, after={2: [(0.2, OOM)]})
+    bad = "json.decoder.JSONDecodeError: Expecting ',' delimiter: line 1 column 21 (char 20)"
+    second = write_job(tmp_path / "b", later, addresses=MEMBERS, after={1: [(0.2, bad)]})
+    for path in second.glob("*.log"):
+        path.write_text((first / path.name).read_text() + path.read_text())
+    stop = stop_finding(FindingKind.CRASH, "10.0.0.2", int(later[-1]) + SECOND // 10)
+    report = report_of(job_report("job-a", MEMBERS, later, JobState.CRASHED), findings=(stop,))
+    window = Window(int(later[0]) - SECOND, int(later[-1]) + 5 * SECOND)
+    joint = together(replace(report, window=window), second)
+    assert joint.reading is not None
+    (verdict,) = joint.reading.verdicts
+    assert (verdict.rank, verdict.cause.cause_class) == (1, CauseClass.USER_DATA)
