@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import tarfile
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from llmprism import dataset
 from llmprism.logs.diagnose import diagnose_log
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.l4 import diagnose_by_l4
@@ -23,6 +25,7 @@ from llmprism.logs.library import Library, load_library
 from llmprism.logs.reader import read_job, read_job_lines
 from llmprism.logs.reference import Reference
 from llmprism.model.log import CauseClass, LogDiagnosis, Outcome
+from llmprism.score import read_document
 
 DATA = Path(__file__).parents[1] / "../shared/data"
 CAPTURES = {  # capture → guilty rank, by the address in its truth
@@ -41,6 +44,35 @@ def zoo_cases() -> list[tuple[str, list[Path], int | None]]:
     return cases + [(name, [DATA / name / "logs.tar.gz"], rank) for name, rank in CAPTURES.items()]
 
 
+def dataset_cases(split: str) -> list[tuple[str, list[Path], int | None]]:
+    """Captures of the open dataset in which one rank died or hung and the job did not come back."""
+    found: list[tuple[str, list[Path], int | None]] = []
+    for case in dataset.cases(split):
+        truth = read_document(case.folder / "truth.json.gz")
+        if len(truth["jobs"]) != 1 or [fault["kind"] for fault in truth["faults"]] not in (["crash"], ["hang"]):
+            continue
+        with tarfile.open(case.folder / "logs.tar.gz") as archive:
+            restarted = any(name.startswith("train.1/") for name in archive.getnames())
+        if not restarted:
+            rank = truth["faults"][0]["planted"]["rank"]
+            found.append((f"dataset/{case.name}", [case.folder / "logs.tar.gz"], rank))
+    return found
+
+
+def dataset_totals(library: Library) -> list[str]:
+    """How often the guilty rank of a capture is first and among three, ours and L4; cases of `test` are not listed."""
+    lines = []
+    for split in dataset.SPLITS:
+        runs = compared_runs(library, dataset_cases(split))
+        places = {"ours": [run.ours for run in runs], "L4": [run.l4 for run in runs]}
+        said = ", ".join(
+            f"{who} {sum(place == 1 for place in held)} first, {sum(place in (1, 2, 3) for place in held)} among three"
+            for who, held in places.items()
+        )
+        lines.append(f"{len(runs)} captures of the dataset's {split} split with a rank that died or hung: {said}")
+    return lines
+
+
 def place_of(rank: int, ranked: list[int | None]) -> int | None:
     return ranked.index(rank) + 1 if rank in ranked else None
 
@@ -57,13 +89,13 @@ class Compared:
     l4_blames: int
 
 
-def compared_runs(library: Library) -> list[Compared]:
-    """Runs with a truth, diagnosed by both methods."""
+def compared_runs(library: Library, cases: list[tuple[str, list[Path], int | None]] | None = None) -> list[Compared]:
+    """Runs with a truth (without `cases` the shared ones), diagnosed by both methods."""
     good = Reference()
-    for name in ("ok_a", "ok_b"):
+    for name in ("ok_a", "ok_b") if cases is None else ():
         good.learn(read_job([DATA / "zoo" / name], library))
     made = []
-    for name, paths, rank in zoo_cases():
+    for name, paths, rank in zoo_cases() if cases is None else cases:
         log, table = read_job_lines(paths, library)
         reference = good if name.startswith("zoo") else None
         ours = diagnose_log(log, normal=reference)
@@ -151,6 +183,7 @@ def rewritten(path: Path, form: Callable[[str], str], library: Library) -> JobLo
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
+    print("\n".join(dataset_totals(load_library())))
     if not DATA.is_dir():
         print("no ../shared/data by the project")
         return
