@@ -34,7 +34,7 @@ __all__ = ["ReadOptions", "Relation", "check_numbers", "create_records", "explai
 class Relation:
     """`rows` are in the table or view `records`; `unreadable` lines are not: they could not be split into fields.
 
-    `sampling` is the largest rate that a source states, 1 where none does.
+    `sampling` is the largest rate that a source states, 1 where none does. `query` selects the rows.
     """
 
     scans: tuple[Scan, ...]
@@ -42,6 +42,7 @@ class Relation:
     unreadable: int
     captures: tuple[CaptureNotes, ...] = ()
     sampling: int = 1
+    query: str = "SELECT * FROM records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +70,17 @@ def create_records(
     """Creates `records`. With `all_columns` it has those of the contract besides the normalised ones.
 
     Whoever copies the rows anyway learns then how many there are: with `counted=False` neither rows nor sampling rates
-    nor the notes of captures are looked at beforehand (`rows` is 0).
+    nor the notes of captures are looked at beforehand (`rows` is 0), and Parquet gets no view (`query`).
     """
     sources = [dumped(source, spill) if source.format is Format.NFCAPD else source for source in sources]
     scans, captures = _scans(connection, sources, options, with_notes=counted)
     formats = {source.format for source in sources}
     kind = "VIEW" if formats == {Format.PARQUET} else "TABLE"
     selects = (scan.select_all() if all_columns else scan.select() for scan in scans)
-    connection.execute(f"CREATE TEMP {kind} records AS {' UNION ALL '.join(selects)}")
+    union = " UNION ALL ".join(selects)
+    if not counted and kind == "VIEW":
+        return Relation(tuple(scans), 0, 0, tuple(captures), query=union)
+    connection.execute(f"CREATE TEMP {kind} records AS {union}")
     unreadable = scalar(connection, _REJECTED) if Format.CSV in formats else 0
     if not counted:
         return Relation(tuple(scans), 0, unreadable, tuple(captures))
