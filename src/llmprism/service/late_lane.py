@@ -32,11 +32,14 @@ from llmprism.service.rules.clocks import ClockRules
 from llmprism.service.store import Store, WindowResult
 from llmprism.service.tracker import TrackerState
 from llmprism.service.window_rows import write_findings, write_runs
-from llmprism.service.windows import WindowPlan
+from llmprism.service.windows import SECOND, WindowPlan
 
 __all__ = ["LATE_WINDOW", "LateEvaluator", "LateStore"]
 
 TRACKER: Final = "late_tracker"
+
+CLOCKS_NS: Final = SECOND
+"""How often the clocks are read: there may be thousands of exporters, and files come every few minutes."""
 
 LATE_WINDOW: Final = "late_window"
 """Where the last window of the late sources is described: start_ns, end_ns, records."""
@@ -53,10 +56,13 @@ class LateStore(Store):
         super().__init__(settings)
         self._rules = rules
         self._now_ns = now_ns
-        self._mark = 0
+        self._mark = self._read_ns = 0
 
     def watermark(self) -> tuple[int, int]:
         now = self._now_ns()
+        if abs(now - self._read_ns) < CLOCKS_NS:
+            return self._mark, now
+        self._read_ns = now
         self._mark = max(self._mark or self.tracker()[1].mark_ns, late_mark(self.clocks().values(), now, self._rules))
         return self._mark, now
 
