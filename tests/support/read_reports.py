@@ -57,6 +57,6 @@ def read_report(text: str = "CUDA out of memory", name: str = "logs") -> Report:
         clocks=(HostClock(name, 5_000_000_000, 100_000_000, 40),),
         notes=("a note",),
     )
-    quote = LogQuote(0, 5, address, report.window.start_ns + 5, f"{name}.log", 17, text, 3, "root", "gpu.oom")
+    quote = LogQuote(f"{name}.log", 17, text, 3, "root", "gpu.oom", 0, 5, address, report.window.start_ns + 5)
     reading = LogReading((job,), tuple(verdict for _ in report.findings), (quote,), ())
     return replace(report, reading=reading)

@@ -9,6 +9,7 @@ from llmprism.logs.incidents import find_end_marks, find_incidents
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.members import Members
 from llmprism.logs.progress import Progress
+from llmprism.model.log import CountedLine
 
 __all__ = ["MAX_LINES", "NotableLine", "notable_lines"]
 
@@ -19,8 +20,8 @@ _MAX_CHARS: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class NotableLine:
-    """The first of `count` such lines of one actor. `time_ns` 0: unknown; `own_time`: the line carries its time.
+class NotableLine(CountedLine):
+    """A line of one actor. `time_ns` 0: unknown; `own_time`: the line carries its time.
 
     `survived`: the run went on after it. `late`: it came after the run had ended well. `cause`, `meaning` and `advice`
     are what the fault library says of such lines, None and empty where it says nothing. `node` is the host that the
@@ -30,12 +31,6 @@ class NotableLine:
 
     actor: int
     time_ns: int
-    file: str
-    line: int
-    text: str
-    count: int
-    role: str
-    signature: str | None
     cause: str | None
     survived: bool
     late: bool
@@ -61,15 +56,15 @@ def notable_lines(log: JobLog, members: Members, progress: Progress) -> tuple[No
         text = place.text if place is not None and exact else log.texts.get(one.row, log.shapes[one.shape].text)
         lines.append(
             NotableLine(
-                one.actor,
-                one.time_ns,
                 log.files[one.file].name,
                 one.line,
                 text[:_MAX_CHARS],
                 one.count,
                 one.role.value if one.role is not None else "error",
                 one.fault.id if one.fault else None,
-                one.fault.cause.value if one.fault else None,
+                actor=one.actor,
+                time_ns=one.time_ns,
+                cause=one.fault.cause.value if one.fault else None,
                 survived=not one.terminal and not one.late,
                 late=one.late,
                 own_time=one.timed,

@@ -8,8 +8,10 @@ from enum import StrEnum
 __all__ = [
     "Cause",
     "CauseClass",
+    "CountedLine",
     "EventHeat",
     "EventRole",
+    "LogConclusion",
     "LogDiagnosis",
     "LogEvent",
     "LogInput",
@@ -99,6 +101,15 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
+class CountedLine(LogLine):
+    """The first of `count` such lines, its `role` in the failure, and the entry of the fault library that knows it."""
+
+    count: int
+    role: str
+    signature: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Cause:
     """`signature` is the library entry that decided, or None; `confidence` is 0..1."""
 
@@ -177,12 +188,8 @@ class EventHeat:
 
 
 @dataclass(frozen=True, slots=True)
-class LogDiagnosis:
-    """`notes` are sentences on what could not be decided and on what was seen but is no alarm.
-
-    `ranking` and `node_ranking` order ranks and nodes by suspicion also where nobody is certain: `suspects` are those
-    that differ from the others enough to be named.
-    """
+class LogConclusion:
+    """What the logs of a run come to: how it went, what went wrong, when and why."""
 
     input: LogInput
     outcome: Outcome
@@ -190,6 +197,16 @@ class LogDiagnosis:
     stage: Stage
     iteration: int | None
     cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class LogDiagnosis(LogConclusion):
+    """`notes` are sentences on what could not be decided and on what was seen but is no alarm.
+
+    `ranking` and `node_ranking` order ranks and nodes by suspicion also where nobody is certain: `suspects` are those
+    that differ from the others enough to be named.
+    """
+
     suspects: tuple[Suspect, ...] = ()
     events: tuple[LogEvent, ...] = ()
     notes: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from llmprism.model.finding import Finding
-from llmprism.model.log import Cause, LogInput, Outcome, Stage, Symptom
+from llmprism.model.log import Cause, CountedLine, LogConclusion
 
 __all__ = [
     "Contradiction",
@@ -64,23 +64,17 @@ class HostClock:
 
 
 @dataclass(frozen=True, slots=True)
-class LogQuote:
-    """A line of a log at its place in flow time; `time_ns` None: not known. `count` such lines were written."""
+class LogQuote(CountedLine):
+    """A line of a log at its place in flow time; `time_ns` None: not known."""
 
     job: int
     rank: int | None
     address: str | None
     time_ns: int | None
-    file: str
-    line: int
-    text: str
-    count: int
-    role: str
-    signature: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class LogJob:
+class LogJob(LogConclusion):
     """The logs of one job: what they say alone, and which job of the flows they belong to (None: none).
 
     `iteration_shift` added to an iteration's number gives the index of its step in the flows. `unmatched` are members
@@ -91,12 +85,6 @@ class LogJob:
     job: str | None
     confidence: float
     why: str
-    input: LogInput
-    outcome: Outcome
-    symptom: Symptom
-    stage: Stage
-    iteration: int | None
-    cause: Cause
     iteration_shift: int | None = None
     seats: tuple[Seat, ...] = ()
     unmatched: tuple[str, ...] = ()

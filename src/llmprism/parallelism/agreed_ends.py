@@ -13,7 +13,8 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable, ranges
+from llmprism.model.flows import Int64, TransferTable
+from llmprism.parallelism.rows_in_steps import rows_in_steps
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 from llmprism.stats.quantum import EDGE
@@ -52,16 +53,10 @@ def agreed_messages(transfers: TransferTable, pairs: Int64, clock: StepClock, ru
 
 def _silences(transfers: TransferTable, pairs: Int64, clock: StepClock) -> tuple[Int64, Int64, Float64]:
     """Silences inside steps: the pair (of those asked), the step, and the place in the pair's bytes of that step."""
-    first, after = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
-    rows, pair = ranges(first, after), np.repeat(np.arange(pairs.size), after - first)
-    step = clock.step_at(transfers.start_ns[rows])
-    inside = step >= 0
-    rows, pair, step = rows[inside], pair[inside], step[inside]
-    size, cell = transfers.bytes[rows], pair * clock.regular.size + step
-    total = np.bincount(cell, size, minlength=pairs.size * clock.regular.size)
-    sent = np.cumsum(size) - (np.cumsum(total) - total)[cell]
-    before = np.flatnonzero(cell[1:] == cell[:-1])
-    return pair[before], step[before], sent[before] / np.maximum(total[cell[before]], 1.0)
+    sent = rows_in_steps(transfers, pairs, clock)
+    before = np.flatnonzero(sent.cell[1:] == sent.cell[:-1])
+    place = sent.sent[before] / np.maximum(sent.total[sent.cell[before]], 1.0)
+    return sent.pair[before], sent.step[before], place
 
 
 def _alike(transfers: TransferTable, pairs: Int64, pipeline: Int64, clock: StepClock, rules: LayoutRules) -> Bool:

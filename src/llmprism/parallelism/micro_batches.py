@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.arrays import Float64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.model.layout import Schedule
 from llmprism.parallelism.agreed_ends import agreed_messages
+from llmprism.parallelism.rows_in_steps import rows_in_steps
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.quantum import equal_parts, scattered_parts
 from llmprism.stats.robust import segment_quantiles
 
 __all__ = ["InteriorSilences", "interior_silences", "micro_batches", "schedule", "virtual_stages"]
-
-EXACT: Final = 0.005
-"""Share of a link's bytes by which two links that carry the same may differ."""
 
 
 def micro_batches(
@@ -55,7 +52,7 @@ def micro_batches(
     return next((parts for ask in order if (parts := ask()) is not None), None)
 
 
-def virtual_stages(messages: int, closing_share: float, stages: int) -> list[int]:
+def virtual_stages(messages: int, closing_share: float, stages: int, rules: LayoutRules = RULES) -> list[int]:
     """Numbers of virtual stages per rank of an interleaved pipeline whose neighbours exchange `messages` per step, the
     one that explains the closing link best first.
 
@@ -63,7 +60,8 @@ def virtual_stages(messages: int, closing_share: float, stages: int) -> list[int
     v - 1 times; what that link carries beyond it is something else (tied embeddings). There is a micro-batch for every
     stage at least.
     """
-    fits = [v for v in range(2, messages // stages + 1) if messages % v == 0 and (v - 1) / v <= closing_share + EXACT]
+    most = closing_share + rules.stages.complete_step
+    fits = [v for v in range(2, messages // stages + 1) if messages % v == 0 and (v - 1) / v <= most]
     return sorted(fits, key=lambda v: (closing_share - (v - 1) / v, -v))
 
 
@@ -90,14 +88,8 @@ def interior_silences(
     """The silences of these pairs, those of one pair after those of another; lengths are cut at what is usual for the
     pair: a multiple of the median or a high quantile, whichever is more. `complete`: only of steps in which the pair
     sends what it usually sends, where that is so of enough of them."""
-    first, after = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
-    rows, pair = ranges(first, after), np.repeat(np.arange(pairs.size), after - first)
-    step = clock.step_at(transfers.start_ns[rows])
-    inside = step >= 0
-    rows, pair, step = rows[inside], pair[inside], step[inside]
-    size, cell = transfers.bytes[rows], pair * clock.regular.size + step
-    total = np.bincount(cell, size, minlength=pairs.size * clock.regular.size)
-    sent = np.cumsum(size) - (np.cumsum(total) - total)[cell]
+    own = rows_in_steps(transfers, pairs, clock)
+    rows, pair, step, cell, total = own.rows, own.pair, own.step, own.cell, own.total
     before = np.flatnonzero((cell[1:] == cell[:-1]) & clock.regular[step[1:]])
     steps, varied = pairs.size * clock.steps, False
     if complete:
@@ -106,7 +98,7 @@ def interior_silences(
             before, steps = before[cells.ravel()[cell[before]]], int(cells.sum())
         else:
             varied = True
-    place = sent[before] / np.maximum(total[cell[before]], 1.0)
+    place = own.sent[before] / np.maximum(total[cell[before]], 1.0)
     length = (transfers.start_ns[rows[before + 1]] - transfers.end_ns[rows[before]]).astype(np.float64)
     of_pair = pair[before]
     offsets = np.searchsorted(of_pair, np.arange(pairs.size + 1))

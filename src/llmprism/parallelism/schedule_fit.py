@@ -77,7 +77,7 @@ def _interleaved_batches(
         float(np.median([features.step_bytes[there] for there, _ in links])) for links in (pipes.forward, pipes.closing)
     )
     stages = len(pipes.members[0])
-    virtual = virtual_stages(messages, closing / max(usual, 1.0), stages)
+    virtual = virtual_stages(messages, closing / max(usual, 1.0), stages, rules)
     if len(virtual) <= 1:
         return messages // virtual[0] if virtual else None
     orders = [interleaved(stages, messages // v, v) for v in virtual if messages // v % stages == 0]

@@ -27,7 +27,7 @@ from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
 from llmprism.service.checks import STANDING, Sent, SentSince, last_sent, newcomers, undecided, wanted_runs
 from llmprism.service.config import Config
-from llmprism.service.joblogs.late import withdraw
+from llmprism.service.joblogs.late import late_result, withdraw
 from llmprism.service.joblogs.settings import JobLogs
 from llmprism.service.layout_memory import LayoutMemory, documents_due
 from llmprism.service.looks import Look
@@ -264,7 +264,8 @@ class Evaluator:
 
     def _explain_late(self) -> bool:
         """Findings gain their cause from lines that came after their window. False where there is none."""
-        if self._logs is None or not self._logs.late.is_time():
+        logs = self._logs
+        if logs is None or not logs.polled_late():
             return False
         through, topology = self._store.passed_at(self._plan.mark_ns), self._topology.refresh()
 
@@ -272,7 +273,10 @@ class Evaluator:
             length = max(run.reach_ns, self._rules.windows.length)
             return self._look_at([run], length, Window(window.end_ns - length, window.end_ns), through, topology)
 
-        result = self._logs.late_result(self._state, self._plan, look_again, self._config.alerts, topology, self._rules)
+        alerts = self._config.alerts
+        result = late_result(
+            logs.late, logs.explained, self._state, self._plan, look_again, alerts, topology, self._rules
+        )
         if result is None:
             return False
         self._store.commit_findings(result)

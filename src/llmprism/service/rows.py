@@ -11,7 +11,23 @@ from sqlalchemy.engine import Connection
 
 from llmprism.service import schema
 
-__all__ = ["add_counts", "expire_sources", "get_state", "put_position", "put_state", "raise_mark", "upsert"]
+Counts = Sequence[tuple[str, str, int]]
+"""(name, reason, how many more)."""
+
+Positions = Sequence[tuple[str, str]]
+"""(name, value): how far a source was read."""
+
+__all__ = [
+    "Counts",
+    "Positions",
+    "add_counts",
+    "expire_sources",
+    "get_state",
+    "put_position",
+    "put_state",
+    "raise_mark",
+    "upsert",
+]
 
 
 def _insert(connection: Connection, table: sql.Table) -> Any:
@@ -39,7 +55,7 @@ def put_position(connection: Connection, source: str, name: str, value: str, wal
     upsert(connection, schema.positions, row, ["source", "name"])
 
 
-def add_counts(connection: Connection, source: str, counts: Sequence[tuple[str, str, int]]) -> None:
+def add_counts(connection: Connection, source: str, counts: Counts) -> None:
     """Adds (name, reason, how many more) to a source's counters."""
     rows = [
         {"source": source, "name": name, "reason": reason, "value": value} for name, reason, value in counts if value

@@ -28,7 +28,7 @@ from llmprism.service.codec import decode_state
 from llmprism.service.config import StoreSettings
 from llmprism.service.database import open_engine, translated
 from llmprism.service.late_sources import LATE_PREFIX
-from llmprism.service.rows import add_counts, expire_sources, get_state, put_position, put_state
+from llmprism.service.rows import Counts, Positions, add_counts, expire_sources, get_state, put_position, put_state
 from llmprism.service.tracker import TrackerState
 from llmprism.service.window_rows import WindowResult, write_findings, write_window
 from llmprism.service.windows import WindowPlan
@@ -116,12 +116,7 @@ class Store:
             write_batch(connection, self.flows, batch)
 
     def add_counts(
-        self,
-        source: str,
-        counts: Sequence[tuple[str, str, int]],
-        positions: Sequence[tuple[str, str]] = (),
-        wall_ns: int = 0,
-        positions_of: str = "",
+        self, source: str, counts: Counts, positions: Positions = (), wall_ns: int = 0, positions_of: str = ""
     ) -> None:
         """Adds (name, reason, how many more), and moves the source's positions with them."""
         with self.writing() as connection:

@@ -19,16 +19,16 @@ def quotes_of(case: Case) -> list[LogQuote]:
     """All lines about trouble of a case, in the order of `case.view.lines`."""
     return [
         LogQuote(
-            case.number,
-            case.view.ranks[line.actor].rank if 0 <= line.actor < len(case.view.ranks) else None,
-            case.line_address(line)[0],
-            case.line_time(line),
             line.file,
             line.line,
             line.text,
             line.count,
             line.role,
             line.signature,
+            job=case.number,
+            rank=case.view.ranks[line.actor].rank if 0 <= line.actor < len(case.view.ranks) else None,
+            address=case.line_address(line)[0],
+            time_ns=case.line_time(line),
         )
         for line in case.view.lines
     ]

@@ -39,7 +39,8 @@ class StageRules:
     """...unless this share of the silences is not as long."""
 
     complete_step: float = 0.005
-    """Share by which the bytes of a step differ from the usual where no record is missing."""
+    """Share by which the bytes of a step differ from the usual, or those of two links that carry the same, where no
+    record is missing."""
 
     complete_steps: float = 0.2
     """Share of complete steps from which on the others are left out; with sequences of many lengths no two are

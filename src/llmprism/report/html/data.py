@@ -14,14 +14,7 @@ from llmprism.model.finding import Finding
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import EventKind
 from llmprism.model.verdict import LogReading
-from llmprism.report.facts import (
-    alternative_texts,
-    degrees,
-    notes_beside_jobs,
-    ranked_findings,
-    sick_addresses,
-    step_times,
-)
+from llmprism.report import facts
 from llmprism.report.html.events import MAX_EVENTS, choose_rows, pack_events, tick_ns
 from llmprism.report.html.grid import layout_grid
 from llmprism.report.html.logs import chosen_quotes, logs_data, why_data
@@ -43,7 +36,7 @@ class _PageData:
     def __init__(self, report: Report, max_events: int) -> None:
         self._report = report
         self._places = Places(report.topology)
-        self._sick = sick_addresses(report)
+        self._sick = facts.sick_addresses(report)
         self._origin = report.window.start_ns
         self._tick = tick_ns(report.window.end_ns - report.window.start_ns)
         self._rows = choose_rows(report, max_events)
@@ -71,14 +64,14 @@ class _PageData:
             "max_events": self._max_events,
             "servers": self._servers(),
             "jobs": [self._job(index, job) for index, job in enumerate(report.jobs)],
-            "findings": [self._finding(finding) for finding in ranked_findings(report)],
+            "findings": [self._finding(finding) for finding in facts.ranked_findings(report)],
             "switches": self._switches(),
             "input": {
                 "records": report.input.records,
                 "used": report.input.used,
                 "dropped": [[clean(reason), number] for reason, number in report.input.dropped],
             },
-            "notes": [clean(note) for note in notes_beside_jobs(report)],
+            "notes": [clean(note) for note in facts.notes_beside_jobs(report)],
         }
 
     def with_logs(self, data: dict[str, Any], reading: LogReading) -> dict[str, Any]:
@@ -86,7 +79,7 @@ class _PageData:
         chosen = chosen_quotes(reading)
         addresses = {address: index for index, address in enumerate(self._report.addresses)}
         verdicts = {id(one): verdict for one, verdict in zip(self._report.findings, reading.verdicts, strict=True)}
-        for entry, finding in zip(data["findings"], ranked_findings(self._report), strict=True):
+        for entry, finding in zip(data["findings"], facts.ranked_findings(self._report), strict=True):
             entry["why"] = why_data(verdicts[id(finding)], chosen, addresses)
         data["logs"] = logs_data(reading, chosen, addresses, self._job_index, self._ms)
         return data
@@ -118,14 +111,14 @@ class _PageData:
         layout = job.layout.layout
         grid = layout_grid(job, self._server_of)
         order = list(dict.fromkeys((*grid.order(), *job.job.members)))
-        steps, times = job.timeline.steps, step_times(job.timeline.steps)
+        steps, times = job.timeline.steps, facts.step_times(job.timeline.steps)
         return {
             "id": clean(job.job.id),
             "state": job.state.value,
             "confidence": _number(job.job.confidence),
             "layout_confidence": _number(job.layout.confidence),
-            "degrees": degrees(job),
-            "alternatives": [clean(text) for text in alternative_texts(job)],
+            "degrees": facts.degrees(job),
+            "alternatives": [clean(text) for text in facts.alternative_texts(job)],
             "tp": layout.tp,
             "sharding": layout.sharding.value,
             "schedule": layout.schedule.value,

@@ -15,10 +15,10 @@ import threading
 from collections import Counter, defaultdict
 from typing import Any, Final
 
-from llmprism.errors import ConfigError
 from llmprism.service.joblogs.names import safe_name
 from llmprism.service.joblogs.options import KafkaLogSettings
 from llmprism.service.joblogs.spool import LogSpool
+from llmprism.service.sources.topic_reader import TopicReader
 from llmprism.service.store import Store
 
 __all__ = ["KafkaLogSource", "read_message"]
@@ -32,41 +32,17 @@ MESSAGES: Final = 5_000
 MAX_MESSAGE: Final = 1 << 20
 
 
-class KafkaLogSource:
-    """`run` in a thread of its own until `stop` is set."""
+class KafkaLogSource(TopicReader):
+    """Lines of a topic, appended to the spool."""
 
     def __init__(self, settings: KafkaLogSettings, store: Store, spool: LogSpool) -> None:
-        try:
-            import confluent_kafka
-        except ImportError:
-            raise ConfigError("job_logs.kafka: needs confluent-kafka; install llmprism[kafka]") from None
-        self._kafka: Any = confluent_kafka
+        super().__init__(settings, f"job_logs:kafka:{settings.topic}", "job_logs.kafka")
         self._settings = settings
         self._store = store
         self._spool = spool
-        self.name = f"job_logs:kafka:{settings.topic}"
-        self.trouble = ""
 
-    def run(self, stop: threading.Event) -> None:
-        consumer = self._kafka.Consumer(
-            {
-                "bootstrap.servers": self._settings.brokers,
-                "group.id": self._settings.group,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "error_cb": self._on_error,
-            }
-        )
-        consumer.subscribe([self._settings.topic])
-        try:
-            while not stop.is_set():
-                self.turn(consumer)
-        finally:
-            consumer.close()
-
-    def _on_error(self, error: Any) -> None:
-        log.warning("kafka", extra={"source": self.name, "reason": str(error)})
-        self.trouble = str(error)
+    def _turn(self, consumer: Any, stop: threading.Event) -> None:  # noqa: ARG002 - a turn takes half a second
+        self.turn(consumer)
 
     def turn(self, consumer: Any) -> int:
         """Take in what has come; the number of messages."""

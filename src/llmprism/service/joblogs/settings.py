@@ -15,19 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from llmprism.model.topology import Topology
-from llmprism.service.config import AlertSettings, Config
+from llmprism.service.config import Config
 from llmprism.service.joblogs.documents import log_documents
 from llmprism.service.joblogs.explain import LogExplainer
-from llmprism.service.joblogs.late import LateCauses, LookAgain, late_result
+from llmprism.service.joblogs.late import LateCauses
 from llmprism.service.joblogs.spool import LogSpool
 from llmprism.service.joblogs.tail import LogTail
 from llmprism.service.looks import Look
-from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.store import Store
-from llmprism.service.tracker import TrackerState
-from llmprism.service.window_rows import WindowResult
-from llmprism.service.windows import WindowPlan
 
 __all__ = ["KAFKA", "PUSHED", "TAILED", "JobLogs", "spool_of", "spools_folder"]
 
@@ -103,18 +98,12 @@ class JobLogs:
         self._documents |= prints
         return changed
 
-    def late_result(
-        self,
-        state: TrackerState,
-        plan: WindowPlan,
-        again: LookAgain,
-        alerts: AlertSettings,
-        topology: Topology | None,
-        rules: LiveRules = RULES,
-    ) -> WindowResult | None:
-        """What lines change that came after their window; None where they change nothing."""
+    def polled_late(self) -> bool:
+        """Is it time to look for lines that came after their window? Then they have been read."""
+        if not self.late.is_time():
+            return False
         self.poll()
-        return late_result(self.late, self.explained, state, plan, again, alerts, topology, rules)
+        return True
 
     def _sweep(self, before_s: float) -> None:
         """Remove what a worker that is gone has left; the others' spools have removed theirs before."""

@@ -17,10 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from llmprism.errors import ConfigError, LLMPrismError, StoreError
+from llmprism.errors import LLMPrismError, StoreError
 from llmprism.service.config import KafkaSettings
 from llmprism.service.intake import Intake, Payload, QueueFullError
 from llmprism.service.sources.directory import mapping_of
+from llmprism.service.sources.topic_reader import TopicReader
 from llmprism.service.store import Store
 
 __all__ = ["KafkaSource"]
@@ -30,45 +31,21 @@ log = logging.getLogger(__name__)
 POLL_S: Final = 0.2
 
 
-class KafkaSource:
-    """`run` in a thread of its own until `stop` is set."""
+class KafkaSource(TopicReader):
+    """Flow records of a topic, gathered into batches of the intake."""
 
     def __init__(
         self, settings: KafkaSettings, store: Store, intake: Intake, now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        try:
-            import confluent_kafka
-        except ImportError:
-            raise ConfigError("kafka: needs confluent-kafka; install llmprism[kafka]") from None
-        self._kafka: Any = confluent_kafka
+        super().__init__(settings, f"kafka:{settings.topic}", "kafka")
         self._settings = settings
         self._store = store
         self._intake = intake
         self._mapping = mapping_of(settings.map)
         self._now_s = now_s
-        self.name = f"kafka:{settings.topic}"
-        self.trouble = ""
 
-    def run(self, stop: threading.Event) -> None:
-        consumer = self._kafka.Consumer(
-            {
-                "bootstrap.servers": self._settings.brokers,
-                "group.id": self._settings.group,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "error_cb": self._on_error,
-            }
-        )
+    def _subscribe(self, consumer: Any) -> None:
         consumer.subscribe([self._settings.topic], on_assign=self._on_assign)
-        try:
-            while not stop.is_set():
-                self._gather(consumer, stop)
-        finally:
-            consumer.close()
-
-    def _on_error(self, error: Any) -> None:
-        log.warning("kafka", extra={"source": self.name, "reason": str(error)})
-        self.trouble = str(error)
 
     def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
         known = self._store.positions(self.name)
@@ -76,6 +53,9 @@ class KafkaSource:
             if str(partition.partition) in known:
                 partition.offset = int(known[str(partition.partition)]) + 1
         consumer.assign(partitions)
+
+    def _turn(self, consumer: Any, stop: threading.Event) -> None:
+        self._gather(consumer, stop)
 
     def _gather(self, consumer: Any, stop: threading.Event) -> None:
         file = self._store.folder / "bodies" / f"{uuid.uuid4().hex}.jsonl"

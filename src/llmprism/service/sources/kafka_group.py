@@ -74,27 +74,20 @@ class KafkaGroupSource(KafkaSource):
 
     def run(self, stop: threading.Event) -> None:
         self._stop = stop
-        consumer = self._kafka.Consumer(
-            {
-                "bootstrap.servers": self._settings.brokers,
-                "group.id": self._settings.group,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "session.timeout.ms": self._session_ms,
-                "heartbeat.interval.ms": max(self._session_ms // 5, 200),
-                "enable.partition.eof": True,
-                "error_cb": self._on_error,
-            }
-        )
+        try:
+            super().run(stop)
+        finally:
+            self._forget(list(self._gathered))
+
+    def _options(self) -> dict[str, Any]:
+        beat_ms = max(self._session_ms // 5, 200)
+        session = {"session.timeout.ms": self._session_ms, "heartbeat.interval.ms": beat_ms}
+        return {**session, "enable.partition.eof": True}
+
+    def _subscribe(self, consumer: Any) -> None:
         consumer.subscribe(
             [self._settings.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
         )
-        try:
-            while not stop.is_set():
-                self._turn(consumer, stop)
-        finally:
-            consumer.close()
-            self._forget(list(self._gathered))
 
     def _turn(self, consumer: Any, stop: threading.Event) -> None:
         """One batch of every partition that has something. While the store or the disk is away, nothing moves."""

@@ -28,7 +28,7 @@ from llmprism.model.topology import Topology
 from llmprism.service import schema
 from llmprism.service.batch_rows import write_batch
 from llmprism.service.config import Config
-from llmprism.service.rows import add_counts, upsert
+from llmprism.service.rows import Counts, Positions, add_counts, upsert
 from llmprism.service.store import Batch, Store, create_tables
 from llmprism.service.topology_file import TopologyFile
 from llmprism.service.windows import SECOND
@@ -203,11 +203,12 @@ class SharedStore(Store):
     def add_counts(
         self,
         source: str,
-        counts: Sequence[tuple[str, str, int]],
-        positions: Sequence[tuple[str, str]] = (),
+        counts: Counts,
+        positions: Positions = (),
         wall_ns: int = 0,
-        positions_of: str = "",  # noqa: ARG002 - of pushes, which workers do not take
+        positions_of: str = "",  # noqa: ARG002
     ) -> None:
+        """Of pushes (`positions_of`) there are none: workers do not take them."""
         if not positions:
             super().add_counts(source, counts, (), wall_ns)
             return
@@ -217,7 +218,7 @@ class SharedStore(Store):
                 add_counts(connection, source, counts)
                 self._advance(connection, source, end, 0)
 
-    def _joined(self, connection: Connection, source: str, positions: Sequence[tuple[str, str]]) -> int | None:
+    def _joined(self, connection: Connection, source: str, positions: Positions) -> int | None:
         """The position after these ranges (`first:end`), None where the first does not begin at the stored one. The
         row stays locked until the transaction ends."""
         table = tables.partitions

@@ -20,7 +20,7 @@ from written_logs import SECOND, stop_finding
 MEMBERS = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
 ENDS = step_ends(40)
 STOP = int(ENDS[-1]) + SECOND // 10
-LINE = LogQuote(0, 2, "10.0.0.3", STOP, "rank2.log", 7, "CUDA out of memory", 1, "root", "cuda.oom")
+LINE = LogQuote("rank2.log", 7, "CUDA out of memory", 1, "root", "cuda.oom", 0, 2, "10.0.0.3", STOP)
 
 
 def crash():

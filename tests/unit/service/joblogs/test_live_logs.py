@@ -45,7 +45,7 @@ def store(config):
 
 
 def quote(text):
-    return LogQuote(0, 2, "10.0.0.3", 5, "rank2.log", 7, text, 1, "root", "cuda.oom")
+    return LogQuote("rank2.log", 7, text, 1, "root", "cuda.oom", 0, 2, "10.0.0.3", 5)
 
 
 def client_of(config, store):

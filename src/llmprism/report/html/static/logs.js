@@ -123,12 +123,7 @@ TimelineView.prototype.paintRow = function paintRow(context, row, y, colors, the
     const x = this.x(line.time);
     if (x < this.gutter || x > this.width) continue;
     context.fillStyle = css(LINE_MARK[line.role] || "--muted");
-    context.beginPath();
-    context.moveTo(x - 4, y + 1);
-    context.lineTo(x + 4, y + 1);
-    context.lineTo(x, y + 10);
-    context.closePath();
-    context.fill();
+    context.fill(new Path2D(`M${x - 4} ${y + 1}h8l-4 9z`));
   }
 };
 
