@@ -12,6 +12,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src/llmprism"
 STAGES = ("ingest", "recognize", "parallelism", "timeline", "diagnose", "logs", "service")
 FORMATS = {
+    "diagnose/slow_place_words.py:MOST_NAMES": "how long a sentence may be",
     "parallelism/carried_layout.py:_SIZE_BITS": "how a number is packed",
     "parallelism/features.py:_SAMPLES": "how finely a transfer is spread over its time",
     "parallelism/published_rules.py:_SIZE_LIMIT": "how a number is packed",
