@@ -13,7 +13,7 @@ Heartbeats that go on mean that ranks live, heartbeats that stop that they died.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -102,7 +102,10 @@ def ending_at(
         return _as(plain, JobState.ENDED) if stopped else plain
     if not _went_on_without(state, first, rules) and plain.silence_ns <= rules.endings.together_steps * period:
         return plain  # all stand at the same point: the next message may be late
-    return _blamed(plain, job, state, first, until, rules)
+    told = _blamed(plain, job, state, first, until, rules)
+    if connects and told.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
+        return replace(told, state=JobState.CRASHED)
+    return told
 
 
 def _as(ending: Ending, state: JobState) -> Ending:

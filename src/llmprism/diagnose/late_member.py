@@ -28,7 +28,7 @@ from llmprism.diagnose.holding import held_ns
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.stalls import beyond_jitter, stalls
 from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
-from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind, Sharding
 from llmprism.stats.robust import known_median
 from llmprism.stats.runs import runs_of
@@ -82,11 +82,10 @@ def find_late_members(
     if bouts or findings:
         bouts = _traced(evidence, bouts, rules)
     elif _slower_for_a_while(evidence, rules):
-        bouts = _one_per_time(_long_workers(evidence, excused, rules)) or _one_per_time(
-            _stragglers(evidence, excused, rules)
-        )
+        bouts = _one_per_time(_long_workers(evidence, excused, rules)) or _holders(evidence, excused, rules)
+        bouts = bouts or _one_per_time(_stragglers(evidence, excused, rules))
         little = [bout for bout in _a_little_late(evidence, late, excused, rules) if _delays_the_job(evidence, bout)]
-        bouts = bouts or _one_per_time(little) or _holders(evidence, excused, rules)
+        bouts = bouts or _one_per_time(little)
     else:
         bouts = _one_per_time(
             [bout for bout in _long_workers(evidence, excused, rules) if _from_the_first(evidence, bout, rules)]
@@ -296,6 +295,7 @@ def excused_steps(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]
 def _slow(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> Finding:
     affected, steps = bout.affected, evidence.timeline.steps
     name = evidence.job.transfers.addresses[evidence.job.members[bout.row]]
+    sure = round(min(_sure(bout, rules), 1.0 - 0.5 / (bout.last - bout.first)), 3)
     late, taken = bout.late_ns / 1e6, float(np.median(evidence.duration_ns[affected]))
     return Finding(
         kind=FindingKind.SLOW_GPU,
@@ -304,7 +304,7 @@ def _slow(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> Finding:
         start_ns=int(steps.start_ns[bout.first]),
         end_ns=None if bout.last == evidence.steps else int(steps.end_ns[bout.last - 1]),
         severity=round(min(1.0, max(share_lost(evidence, affected), _late_share(evidence, bout, rules))), 3),
-        confidence=round(min(0.99, 1.0 - 0.5 / (bout.last - bout.first)), 3),
+        confidence=sure,
         lost_gpu_seconds=round(max(lost_gpu_seconds(evidence, affected), _late_cost(evidence, bout, rules)), 3),
         summary=(
             f"GPU {name} {bout.how.format(late=f'{late:.0f} ms')} in {int(affected.sum())} of {bout.last - bout.first} "
@@ -315,7 +315,23 @@ def _slow(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> Finding:
             Evidence("median lateness against its peers, ms", round(late, 3), 0.0),
             Evidence("median step while it is late, ms", round(taken / 1e6, 3), round(evidence.normal_ns / 1e6, 3)),
         ),
+        alternatives=_receiver(evidence, bout, sure),
     )
+
+
+def _sure(bout: _Bout, rules: FaultRules) -> float:
+    """Who holds at exchanges may itself be kept by a receiver that is not ready to take what it sends."""
+    return rules.members.sure_exchange if bout.how == EXCHANGE else 0.99
+
+
+def _receiver(evidence: JobEvidence, bout: _Bout, sure: float) -> tuple[Alternative, ...]:
+    """The member that one which holds at exchanges sends most to; see `_sure`."""
+    transfers = evidence.job.transfers
+    own = np.flatnonzero(transfers.pair_src == evidence.job.members[bout.row])
+    if bout.how != EXCHANGE or not own.size:
+        return ()
+    name = transfers.addresses[transfers.pair_dst[own[int(np.argmax(transfers.pair_bytes[own]))]]]
+    return (Alternative(FindingKind.SLOW_GPU, Where(WhereType.GPU, name), round(1.0 - sure, 3)),)
 
 
 def _delays_the_job(evidence: JobEvidence, bout: _Bout) -> bool:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from llmprism.diagnose.endings import final_ending
+from llmprism.diagnose.endings import ending_at, final_ending
 from llmprism.model import Events, Job, JobState, Steps, Timeline, Window
 from unit.builders import MS, SECOND, Flow, transfer_table
 
@@ -168,3 +168,13 @@ def test_all_that_stop_where_the_job_once_rested_for_long_have_ended():
     told = final_ending(job, Timeline(steps, np.tile(end, (3, 1)), Events.empty()), Window(0, LAST + 10 * SECOND))
     assert told is not None
     assert told.state is JobState.ENDED
+
+
+@pytest.mark.parametrize(("connects", "state"), [(False, JobState.HUNG), (True, JobState.CRASHED)])
+def test_a_job_whose_members_connect_anew_has_not_hung_although_agents_talk_on(connects, state):
+    until = LAST + 10 * SECOND
+    flows = [*without("b"), *beats(0, STEPS * PERIOD + 100 * MS), *beats(STEPS * PERIOD + 100 * MS, until)]
+    job, timeline = job_of(flows)
+    last = max(flow.end_ns for flow in without("b"))
+    told = ending_at(job, timeline.steps, last, until, until - SECOND, until, connects=connects)
+    assert (told.state, told.culprit) == (state, NAMES.index("b"))

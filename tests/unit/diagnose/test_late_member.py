@@ -1,7 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from llmprism.diagnose.late_member import _slower_for_a_while, find_late_members
+from llmprism.diagnose.late_member import (
+    EXCHANGE,
+    SYNCHRONISE,
+    _Bout,
+    _slow,
+    _slower_for_a_while,
+    find_late_members,
+)
 from llmprism.diagnose.rules import RULES
 from llmprism.model import FindingKind, Where, WhereType
 from llmprism.pipeline import diagnose
@@ -174,3 +183,13 @@ def test_single_slower_steps_afterwards_do_not_hide_a_stretch_of_slower_ones():
     assert _slower_for_a_while(evidence_of(ring_pairs("abcd"), duration=duration), RULES)
     duration[4:9] = STEP
     assert not _slower_for_a_while(evidence_of(ring_pairs("abcd"), duration=duration), RULES)
+
+
+def test_one_that_holds_at_exchanges_may_be_kept_by_the_one_it_sends_to():
+    job = evidence_of(ring_pairs("abcd"))
+    bout = _Bout(1, 0, STEPS, np.ones(STEPS, dtype=np.bool_), 1e6, EXCHANGE)
+    finding = _slow(job, bout, RULES)
+    assert finding.confidence == RULES.members.sure_exchange
+    (other,) = finding.alternatives
+    assert (finding.where.id, other.where.id) == ("b", "c")
+    assert _slow(job, replace(bout, how=SYNCHRONISE), RULES).alternatives == ()

@@ -61,6 +61,10 @@ class MemberRules:
     """Runs as striking as this one that a job may show by chance, over all of its members and steps. Results are the
     same from 0.01 to 0.05; at 0.002 one right finding of 18 is lost."""
 
+    sure_exchange: float = 0.8
+    """Confidence in a member that holds the others up at every exchange, at most: over gloo a message waits for its
+    receiver, and one capture of eight names the sender in its place."""
+
     late_steps: int = 3
     """Late steps before a GPU is called slow,"""
 
