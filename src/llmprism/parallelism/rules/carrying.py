@@ -1,7 +1,7 @@
 """When the layout of an earlier window is carried over to a later one: every constant of that.
 
-Each field says its unit, where the value comes from, and what changed when it was tried otherwise
-(`benchmarks/layout_rules.py`).
+Each field says its unit and where the value comes from. They change no layout, so `benchmarks/layout_rules.py` does not
+try them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which clock explains all messages of a job: every constant of that choice.
 
 Each field says its unit, where the value comes from, and what changed when it was tried otherwise
-(`benchmarks/layout_rules.py`).
+(`benchmarks/layout_rules.py`). Where a field of 6e1c8c6 says nothing of that, half and twice its value changed none of
+22 small jobs.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ class ClockRules:
     """Shorter pauses are not told apart: a collector's time stamps and a NIC's scheduling are no finer."""
 
     places_per_pause: float = 2.0
-    """Places distinguished for each pause that a step has: enough to keep neighbours apart, few enough to meet
-    again."""
+    """Places distinguished for each pause that a step has: enough to keep neighbours apart, few enough to meet again.
+    Tried 1 to 4 on 22 small jobs: 1 changes 2."""
 
     most_places: int = 2048
     """Places of one pair at most."""
 
     exact_bytes: float = 1e-3
-    """Relative variation of a step's bytes below which they are the same (0.02-0.15 % in real captures)."""
+    """Relative variation of a step's bytes below which they are the same (0.02-0.15 % in real captures). Tried 0.0005
+    to 0.002 on 22 small jobs: 0.002 changes 1."""
 
     outer_steps: float = 0.2
     """Share of the steps on either side that may carry anything: faults, checkpoints, cut windows."""
@@ -71,7 +73,8 @@ class ClockRules:
     """Silences of each step, the longest, that a chain is sought through."""
 
     step_tolerance: float = 0.03
-    """Relative deviation of one step's bytes."""
+    """Relative deviation of one step's bytes. Tried 0.015 to 0.06 on 22 small jobs: 0.015 changes 7, 0.024 changes 5,
+    0.0375 changes 2, 0.06 changes 3."""
 
     most_ticks: int = 128
     """Ticks taken together at most: the layers of a deep sharded model, forward and backward."""
@@ -99,7 +102,7 @@ class ClockRules:
     """Phases of the step at which the two are compared."""
 
     least_steps: int = 3
-    """Steps that a clock must show."""
+    """Steps that a clock must show. Tried 1 to 6 on 22 small jobs: 1 changes 1, 2 changes 1."""
 
     covered_time: float = 0.5
-    """Share of the job's time that a clock must tick through."""
+    """Share of the job's time that a clock must tick through. Tried 0.25 to 1 on 22 small jobs: 1 changes 8."""

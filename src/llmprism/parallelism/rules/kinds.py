@@ -1,7 +1,8 @@
 """What the links of a job carry, gradients or activations: every constant of that judgement.
 
 Each field says its unit, where the value comes from, and what changed when it was tried otherwise
-(`benchmarks/layout_rules.py`).
+(`benchmarks/layout_rules.py`). Where a field of 6e1c8c6 says nothing of that, half and twice its value changed none of
+22 small jobs.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class KindRules:
 
     # Profiles
     profile_slots: int = 64
-    """Slots of a step in a profile: a slot is 1.6 % of the step, finer than any stage's share of it."""
+    """Slots of a step in a profile: a slot is 1.6 % of the step, finer than any stage's share of it. Tried 32 to 128 on
+    22 small jobs: 128 changes 1."""
 
     # One direction ahead of the other
     lead_outer: float = 0.15
@@ -177,5 +179,5 @@ class KindRules:
     """Of a link whose ends share most of their peers: nothing but an all-to-all is known to look so."""
 
     trickle: float = 0.05
-    """Share of the other direction below which a direction of a one-way link carries acknowledgements and credits
-    only."""
+    """Share of the other direction below which a direction of a one-way link carries acknowledgements and credits only.
+    Tried 0.025 to 0.1 on 22 small jobs: 0.025 changes 1."""
