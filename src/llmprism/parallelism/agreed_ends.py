@@ -31,7 +31,10 @@ def agreed_messages(transfers: TransferTable, pairs: Int64, clock: StepClock, ru
     steps = clock.regular.size
     pair, step, place = _silences(transfers, pairs, clock)
     cell = pipeline[pair] * steps + step
-    kept = clock.regular[step] & _alike(transfers, pairs, pipeline, clock, rules).ravel()[cell]
+    alike = _alike(transfers, pairs, pipeline, clock, rules)
+    if not clock.regular.any() or alike[:, clock.regular].mean() < rules.stages.agreed_steps:
+        return None  # records are missing
+    kept = clock.regular[step] & alike.ravel()[cell]
     kept &= (place > EDGE) & (place < 1.0 - EDGE)
     pair, cell, place = pair[kept], cell[kept], place[kept]
     if not cell.size:

@@ -43,5 +43,10 @@ FITTED: Final = FittedConfidence(
         ("contexts", 0.0),
         ("open_degrees", 0.0),
         ("unknown_sharding", -1.221),
+        ("silent_pairs", 0.0),
+        ("varied_bytes", 0.0),
+        ("uneven_hops", 0.0),
+        ("irregular_steps", 0.0),
+        ("open_micro_batches", 0.0),
     ),
 )

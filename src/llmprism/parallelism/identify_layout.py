@@ -30,6 +30,7 @@ from llmprism.parallelism.layout_evidence import (
     other_layouts,
     terms_of,
 )
+from llmprism.parallelism.left_over import left_over
 from llmprism.parallelism.link_evidence import evidence_of, only_set_up
 from llmprism.parallelism.meshes import Meshes, find_meshes
 from llmprism.parallelism.micro_batches import micro_batches
@@ -370,7 +371,9 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout
         named=named_share(job.transfers, bulk, layout.pairs),
         even=all(len(lengths) <= 1 for lengths in sizes),
         hybrid=len(replicas) > len(set(replicas)),
-    )
+        rest=left_over(job.transfers, bulk, draft.collective & draft.inside.gradients & ~draft.inside.inside,
+                       pair_features(job.transfers, draft.clock), draft.groups, draft.clock, draft.rules),
+    )  # fmt: skip
     confidence = layout_confidence(layout.layout, evidence, draft.rules) if links.size else 0.0
     grouping = (
         layout_confidence(replace(layout.layout, micro_batches=None), evidence, draft.rules) if links.size else 0.0

@@ -76,11 +76,9 @@ def find_in_step(
         last_pass = rules.stages.backward_share / max(batches or rules.exchanges.usual_batches, 1)
         busy = np.flatnonzero(inside)
         apart = busy.size > 0 and not _touched(transfers, busy, np.setdiff1d(asked, busy)).any()
-        if (
-            apart
-            and float(np.quantile(late[busy], rules.exchanges.later_stages))
-            < last_pass / 2.0 + rules.exchanges.gradients_after
-        ):
+        behind = 1.0 - 1.0 / _stages(transfers, forward)
+        rest = last_pass * (1.0 - behind * (1.0 - rules.exchanges.last_reduction))
+        if apart and float(np.median(late[busy])) < rest + rules.exchanges.gradients_after:
             return replace(nothing, gathers=True)
     else:
         last_pass = 1.0
@@ -102,6 +100,13 @@ def find_in_step(
         gradients[pairs] = more
         tensor[pairs] = ~_on_axis(transfers, pairs, ring, _any(more, ring), rules)
     return InStep(inside, gradients, tensor, late_row & transfers.rows_of(gradients))
+
+
+def _stages(transfers: TransferTable, forward: list[tuple[int, int]]) -> float:
+    """Mean number of stages of the pipelines that these links make."""
+    pairs = np.array([pair for link in forward for pair in link], dtype=np.int64)
+    ends = np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]])
+    return float(np.unique(ends).size / (int(_rings(transfers, pairs).max()) + 1))
 
 
 def _rings(transfers: TransferTable, pairs: Int64) -> Int64:

@@ -10,7 +10,7 @@ right with as much evidence (`fitted_confidence`, where the numbers and their or
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Layout, LayoutAlternative, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.fitted_confidence import FITTED
+from llmprism.parallelism.left_over import LeftOver
 from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = ["LayoutEvidence", "layout_confidence", "named_share", "other_layouts", "terms_of"]
@@ -32,7 +33,8 @@ class LayoutEvidence:
     judged by themselves. `width` is the probability of the width of tensor groups, `widths` are the others with theirs.
     The best clock leads by `lead` bits per pause, over one with a period of `rival_period` of its own (0: there is
     none), and shows `steps`. `named` is the share of the bytes whose kind is known. `even`: all groups, and all
-    pipelines, are of one length; `hybrid`: some members are in two gradient groups.
+    pipelines, are of one length; `hybrid`: some members are in two gradient groups. `rest` is what the layout leaves
+    unexplained.
     """
 
     links: float
@@ -46,6 +48,7 @@ class LayoutEvidence:
     hybrid: bool = False
     rival_period: float = 0.0
     widths: tuple[tuple[int, float], ...] = ()
+    rest: LeftOver = field(default_factory=LeftOver)
 
 
 def _clock_doubt(evidence: LayoutEvidence, rules: LayoutRules) -> float:
@@ -88,6 +91,11 @@ def terms_of(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULE
         "contexts": float(layout.cp is not None),
         "open_degrees": float(None in (layout.tp, layout.pp, layout.dp)),
         "unknown_sharding": float(layout.sharding is Sharding.UNKNOWN and (layout.dp or 1) > 1),
+        "silent_pairs": evidence.rest.silent_pairs,
+        "varied_bytes": evidence.rest.varied_bytes,
+        "uneven_hops": evidence.rest.uneven_hops,
+        "irregular_steps": evidence.rest.irregular_steps,
+        "open_micro_batches": float((layout.pp or 1) > 1 and layout.micro_batches is None),
     }
 
 

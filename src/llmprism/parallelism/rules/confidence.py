@@ -33,3 +33,7 @@ class ConfidenceRules:
 
     something_else: float = 0.3
     """Share of the wrong layouts whose truth is none of the alternatives listed."""
+
+    whole_ring: float = 0.1
+    """Share by which what a hop carries may differ from a whole number of rings: lossy collectors reach 0.03, clocks a
+    little off 0.04, and what is overlooked is mostly as large as a gradient bucket."""

@@ -76,9 +76,9 @@ class ExchangeRules:
     """Share of the bytes, beyond the last backward pass, that follow the last pipeline message where gradients are
     synchronised apart from what the passes exchange."""
 
-    later_stages: float = 0.25
-    """Quantile of the pairs: those of stages behind the first one, whose last backward pass is over when they send on
-    its gradient. What follows there is the reduction of that pass, half of what it exchanges."""
+    last_reduction: float = 0.5
+    """Share of what its last backward pass exchanges that a stage behind the first one still exchanges after it has
+    sent on the gradient: the reduction of that pass."""
 
     gradients_on_axis: float = 0.2
     """Share of the rings of as many members that carry gradients too, from which on all of them join ranks of the same

@@ -62,7 +62,8 @@ class StageRules:
     own, two of which meet by chance."""
 
     agreed_steps: float = 0.4
-    """Share of the steps that must show the same number of such ends."""
+    """Share of the steps in which all pairs of a pipeline must carry the same bytes, and share of these that must show
+    the same number of such ends."""
 
     gpipe_share: float = 0.9
     """Share of the activations sent before the first gradient comes back: all of them under GPipe. Tried 0.45 to 1.8 on
