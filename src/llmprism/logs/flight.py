@@ -2,7 +2,7 @@
 
 PyTorch writes one dump per rank (`nccl_trace_rank_3`) when a collective times out: a pickled dictionary, or JSON. Only
 containers, numbers and text are taken from a pickle: any other object in it ends the reading, so a dump can run
-nothing. Of a dump the state of every process group is kept: the last collective enqueued, started and completed.
+nothing. Of a dump the state of every process group is kept: the last collective enqueued and started.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class FlightRecord:
     group: str
     enqueued: int
     started: int
-    completed: int
     name: str
     """The operation that was under way, such as `nccl:all_reduce`."""
 
@@ -74,17 +73,12 @@ def _records(document: dict[Any, Any], rank: int) -> list[FlightRecord]:
     status = document.get("pg_status")
     for key, state in status.items() if isinstance(status, dict) else ():
         if isinstance(state, dict):
-            groups[str(key)] = [
-                _whole(state.get(f"last_{what}_collective")) for what in ("enqueued", "started", "completed")
-            ]
+            groups[str(key)] = [_whole(state.get(f"last_{what}_collective")) for what in ("enqueued", "started")]
     entries = document.get("entries")
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict):
             _take_entry(entry, groups, names, from_entries=not isinstance(status, dict))
-    return [
-        FlightRecord(rank, group, counts[0], counts[1], counts[2], names.get(group, ""))
-        for group, counts in groups.items()
-    ]
+    return [FlightRecord(rank, group, counts[0], counts[1], names.get(group, "")) for group, counts in groups.items()]
 
 
 def _take_entry(
@@ -95,12 +89,10 @@ def _take_entry(
     if number < 0 or entry.get("is_p2p") is True:
         return
     if from_entries:
-        counts = groups.setdefault(group, [-1, -1, -1])
+        counts = groups.setdefault(group, [-1, -1])
         counts[0] = max(counts[0], number)
         if state in ("started", "completed"):
             counts[1] = max(counts[1], number)
-        if state == "completed":
-            counts[2] = max(counts[2], number)
     if state != "completed" and group not in names:
         names[group] = str(entry.get("profiling_name", ""))[:80]
 

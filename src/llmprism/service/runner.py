@@ -148,7 +148,6 @@ class Service:
         self._supervisor = Supervisor(self._stop)
         self._heartbeat = Heartbeat(self._context)
         self._evaluator: multiprocessing.process.BaseProcess | None = None
-        self.crashes = 0
 
     def _described(self) -> dict[str, object]:
         """What the other workers and the page may know of this one."""
@@ -202,7 +201,6 @@ class Service:
     def _watch(self) -> None:
         while not self._stop.wait(1.0):
             if self._evaluator is not None and not self._evaluator.is_alive():
-                self.crashes += 1
                 log.error("the evaluator ended and is started again", extra={"code": self._evaluator.exitcode})
                 self._evaluator = self._start_evaluator()
 
