@@ -114,7 +114,8 @@ def main() -> int:
         size = write_logs(folder / "logs", job["members"], ends, options.megabytes * 10**6)
         flows, topology = str(folder / "flows/flows.parquet"), str(folder / "flows/topology.json")
         base = ["diagnose", flows, "-t", topology, "--quiet", "--jobs", "1"]
-        measured([*base, "--json", str(folder / "a.json")])  # compiles what has to be, once
+        one = str(folder / "logs/rank0.log")
+        measured([*base, "--logs", one, "--json", str(folder / "a.json")])  # compiles what has to be, once
         parts = {
             "flows": measured([*base, "--json", str(folder / "a.json")]),
             "logs": measured(["logs", "diagnose", str(folder / "logs"), "-q"]),
