@@ -13,8 +13,8 @@ from llmprism.ingest import read_topology
 from llmprism.model import Evidence, Finding, FindingKind, InputCounts, Report, Where, WhereType, Window
 from llmprism.pipeline import diagnose
 from llmprism.report.json_report import document
-from llmprism.service.config import WindowSettings
 from llmprism.service.looks import Look
+from llmprism.service.rules import RULES
 from llmprism.service.tracker import TrackerState, track
 from llmprism.service.workers.places import address_places, mark_places
 from llmprism.service.workers.share_reports import decode_share_report, encode_share_report, merge_reports
@@ -50,12 +50,11 @@ def test_the_documents_are_equal(reports):
 
 
 def test_the_tracker_makes_the_same_of_both(reports):
-    rules = WindowSettings().rules()
-    states = []
+    length, states = RULES.windows.length, []
     for report in reports:
-        state, first = track(TrackerState(), [Look(report, rules.length)], rules)
+        state, first = track(TrackerState(), [Look(report, length)], RULES)
         later = replace(report, window=Window(WINDOW.start_ns, WINDOW.end_ns + 4 * 10**9))
-        state, second = track(state, [Look(later, rules.length)], rules)
+        state, second = track(state, [Look(later, length)], RULES)
         states.append((state, first, second))
     assert states[0] == states[1]
     assert states[0][0].runs
