@@ -16,7 +16,7 @@ from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable, ranges
 from llmprism.model.job import Job
-from llmprism.parallelism.clock_score import Pauses, pauses_of, price_of, variation_of
+from llmprism.parallelism.clock_score import Pauses, pauses_of, price_of
 from llmprism.parallelism.part_sizes import bits_of_unlike_parts
 from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -46,35 +46,23 @@ def best_clock(job: Job, bulk: Bool, rules: LayoutRules = RULES) -> BestClock | 
     rivals = _distinct(_candidates(job, sorts, rules), rules)
     if not rivals:
         return None
-    judges, sort = _judges(transfers, sorts, rules)
+    judges = _judges(transfers, sorts, rules)
     starts = transfers.start_ns[transfers.messages_of(bulk)]
     window = (int(np.quantile(starts, 0.05)), int(starts.max()))
     covering = [clock for clock in rivals if _covers(clock, window, rules)]
     if not covering:
         return None
-    return best_of(covering, pauses_of(transfers, judges, rules, sort), _silences(transfers, judges), window, rules)
-
-
-def best_of(
-    covering: list[StepClock], pauses: Pauses, quiet: Silences, window: tuple[int, int], rules: LayoutRules
-) -> BestClock:
-    """The best of these clocks by the pauses of the judges; `quiet` are the silences of all judges together."""
+    pauses = pauses_of(transfers, judges, rules)
     price = _price(pauses, covering, window, rules)
     best = int(np.argmin(price))
-    parts = [_parts(covering[best], times, quiet, rules) for times in rules.clock.parted]
-    parts = [clock for clock in parts if clock.steps >= rules.clock.least_steps]
-    rivals = covering + parts
-    if parts:
-        beside = _price(pauses, [covering[best], *parts], window, rules)
-        price = np.concatenate([price, price[best] + beside[1:] - beside[0]])
     finer = [
         i
         for i in np.argsort(price)
-        if _divides(rivals[i], covering[best], rules) and price[i] < price[best] + rules.clock.rival_bits
+        if _divides(covering[i], covering[best], rules) and price[i] < price[best] + rules.clock.rival_bits
     ]
     if finer:
-        return _at_best_phases(pauses, covering[best], rivals[finer[0]], quiet, window, rules)
-    price, period = price[: len(covering)], np.array([clock.period_ns for clock in covering])
+        return _at_best_phases(pauses, covering[best], covering[finer[0]], _silences(transfers, judges), window, rules)
+    period = np.array([clock.period_ns for clock in covering])
     same = np.abs(period / period[best] - 1.0) <= rules.clock.same_period
     by_pauses = price_of(pauses, [covering[i].boundary_ns for i in np.flatnonzero(same)], window, rules)
     chosen = covering[int(np.flatnonzero(same)[np.argmin(by_pauses)])]
@@ -93,26 +81,15 @@ def _at_best_phases(
     costs = _price(pauses, variants, window, rules)
     is_fine = np.array([False, True] + [False] * (rules.clock.phases - 1) + [True] * (rules.clock.phases - 1))
     best_fine, best_coarse = (np.flatnonzero(which)[np.argmin(costs[which])] for which in (is_fine, ~is_fine))
-    ahead = costs[best_fine] <= costs[best_coarse] + _margin(pauses, coarse, variants[best_fine], window, rules)
+    times = round(_mean_step(coarse) / max(_mean_step(fine), 1.0))
+    alike = (
+        times > rules.clock.step_parts
+        or bits_of_unlike_parts(pauses, coarse.boundary_ns, max(times, 2), rules) < rules.clock.unlike_bits
+    )
+    ahead = costs[best_fine] <= costs[best_coarse] + (rules.clock.margin_bits if alike else 0.0)
     chosen, other = (best_fine, best_coarse) if ahead else (best_coarse, best_fine)
     ratio = variants[other].period_ns / max(variants[chosen].period_ns, 1.0)
-    return BestClock(fine if ahead else coarse, float(costs[other] - costs[chosen]), ratio)
-
-
-def _margin(pauses: Pauses, coarse: StepClock, fine: StepClock, window: tuple[int, int], rules: LayoutRules) -> float:
-    """Bits per pause by which a finer clock may be behind the coarser one that it divides.
-
-    The coarser one has fewer ticks to misplace, which is no merit of it, unless its parts send unlike messages. But
-    where bytes repeat with the coarser clock and not with the finer one, it is the finer one that must be better.
-    """
-    rule = rules.clock
-    times = max(round(_mean_step(coarse) / max(_mean_step(fine), 1.0)), 2)
-    finer, coarser = (variation_of(pauses, clock.boundary_ns, window, rules) for clock in (fine, coarse))
-    expected = np.maximum(coarser * np.sqrt(times), rule.exact_bytes)
-    if float(np.median(np.log2(np.maximum(finer, rule.exact_bytes) / expected))) > rule.unlike_steps_bits:
-        return -rule.margin_bits
-    alike = times > rule.step_parts or bits_of_unlike_parts(pauses, coarse.boundary_ns, times, rules) < rule.unlike_bits
-    return rule.margin_bits if alike else 0.0
+    return BestClock(variants[chosen], float(costs[other] - costs[chosen]), ratio)
 
 
 def _price(pauses: Pauses, clocks: list[StepClock], window: tuple[int, int], rules: LayoutRules) -> Float64:
@@ -134,38 +111,14 @@ def _mean_step(clock: StepClock) -> float:
 
 
 def _divides(fine: StepClock, coarse: StepClock, rules: LayoutRules) -> bool:
-    """Does the finer clock tick the same number of times, two and more, in most steps of the coarser one?
-
-    Ticks are counted, because lengths change: a fault that stretches some steps stretches their parts with them.
-    """
-    inside = (coarse.boundary_ns[:-1] >= fine.boundary_ns[0]) & (coarse.boundary_ns[1:] <= fine.boundary_ns[-1])
-    place = np.interp(coarse.boundary_ns, fine.boundary_ns, np.arange(fine.boundary_ns.size))
-    ticks = np.diff(place)[inside]
-    if not ticks.size:
+    """Does the finer clock tick a whole number of times, two and more, in each step of the coarser one? The medians
+    of the steps tell where some ticks are missing, their means where parts of a step are of unlike length."""
+    if fine.period_ns <= 0.0:
         return False
-    times = round(float(np.median(ticks)))
-    return times > 1 and bool((np.abs(ticks - times) <= rules.clock.same_ticks).mean() >= rules.clock.regular_ticks)
-
-
-def _parts(clock: StepClock, times: int, quiet: Silences, rules: LayoutRules) -> StepClock:
-    """The clock with each step cut into parts of equal bytes, at the longest silence of the judges near each cut: of
-    several steps that were taken together, the steps."""
-    sent = quiet.bytes_before.astype(np.float64)
-    at = np.interp(clock.boundary_ns, quiet.begin_ns, sent)
-    step = np.diff(at)
-    ticks = [clock.boundary_ns]
-    for part in range(1, times):
-        centre, reach = at[:-1] + part / times * step, rules.clock.step_tolerance * step
-        first, last = (np.searchsorted(sent, centre + way * reach) for way in (-1, 1))
-        cut = [
-            a + int(np.argmax(quiet.length_ns[a:b]))
-            for a, b in zip(first.tolist(), last.tolist(), strict=True)
-            if b > a
-        ]
-        ticks.append(quiet.begin_ns[np.array(cut, dtype=np.int64)])
-    boundary = np.unique(np.concatenate(ticks))
-    length = np.diff(boundary) if boundary.size > 1 else np.zeros(0, dtype=np.int64)
-    return StepClock(boundary, np.ones(length.size, dtype=np.bool_), clock.dominance)
+    for times in (coarse.period_ns / fine.period_ns, _mean_step(coarse) / max(_mean_step(fine), 1.0)):
+        if round(times) > 1 and abs(times / round(times) - 1.0) <= rules.clock.same_period:
+            return True
+    return False
 
 
 def _phases(clock: StepClock, quiet: Silences, rules: LayoutRules) -> list[StepClock]:
@@ -269,17 +222,13 @@ def _covers(clock: StepClock, window: tuple[int, int], rules: LayoutRules) -> bo
     return inside >= rules.clock.covered_time * (window[1] - window[0])
 
 
-def _judges(transfers: TransferTable, sorts: list[Int64], rules: LayoutRules) -> tuple[Int64, Int64]:
-    """Pairs of all sorts, a few of each, and their sorts; one of each sort before the second of any."""
+def _judges(transfers: TransferTable, sorts: list[Int64], rules: LayoutRules) -> Int64:
+    """Pairs of all sorts, a few of each."""
     each = max(1, rules.clock.judges // len(sorts))
     chosen = [
         sort[np.linspace(0, sort.size - 1, min(each, sort.size)).astype(np.int64)]
         for sort in sorts[: rules.clock.judges]
     ]
-    judges, sort = np.concatenate(chosen), np.repeat(np.arange(len(chosen)), [part.size for part in chosen])
-    turn = np.concatenate([np.arange(part.size) for part in chosen])
-    order = np.argsort(turn, kind="stable")
-    messages = np.cumsum(np.diff(transfers.pair_offsets)[judges[order]])
-    kept = order[: max(1, int(np.searchsorted(messages, rules.clock.judged_messages, side="right")))]
-    kept = np.sort(kept)
-    return judges[kept].astype(np.int64), sort[kept].astype(np.int64)
+    judges = np.sort(np.concatenate(chosen))
+    messages = np.cumsum(np.diff(transfers.pair_offsets)[judges])
+    return judges[: max(1, int(np.searchsorted(messages, rules.clock.judged_messages, side="right")))].astype(np.int64)

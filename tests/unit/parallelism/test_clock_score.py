@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from llmprism.parallelism.clock_score import _in_other_steps, pauses_of, price_of
-from unit.builders import Flow, build_job, cut_in_pieces, transfer_table
+from llmprism.parallelism.clock_score import pauses_of, price_of
+from unit.builders import build_job, cut_in_pieces, transfer_table
 
 WINDOW = (0, 1 << 62)
 
@@ -41,43 +41,3 @@ def test_one_long_stall_does_not_change_which_clock_is_best():
     transfers = transfer_table(stalled)
     true, double = price_of(pauses_of(transfers, np.arange(transfers.pair_count)), [moved, moved[::2]], WINDOW)
     assert true < double
-
-
-def test_a_pause_is_predicted_by_the_other_steps_alone():
-    value = np.array([1.0, 2.0, 9.0, 5.0, 7.0])
-    cell, step = np.array([0, 0, 0, 1, 2]), np.array([0, 1, 2, 0, 1])
-    there = _in_other_steps(value, cell, step, 3)
-    assert there[:3].tolist() == [5.5, 5.0, 1.5]
-    assert np.isnan(there[3:]).all()
-
-
-def test_pairs_of_one_step_do_not_predict_each_other():
-    value, cell = np.array([1.0, 1.0, 4.0, 4.0]), np.zeros(4, dtype=np.int64)
-    assert _in_other_steps(value, cell, np.array([0, 0, 1, 1]), 2).tolist() == [4.0, 4.0, 1.0, 1.0]
-
-
-def steps_of_pieces(lengths, pieces=40):
-    """Steps of a few even buckets whose pieces pause by chance, each step followed by a silence of half of it."""
-    rng, rows, ends, now = np.random.default_rng(7), [], [], 0
-    for length in lengths:
-        for _ in range(pieces):
-            now += int(length * rng.lognormal(0.0, 1.0) / pieces)
-            rows.append(Flow("a", "b", now, now + 20_000, 1_000_000))
-        now += length // 2
-        ends.append(now)
-    return rows, np.array(ends, dtype=np.int64)
-
-
-def test_few_steps_with_pauses_of_chance_are_cheaper_than_their_fractions():
-    rows, ends = steps_of_pieces([400_000_000] * 5)
-    parts = np.sort(np.concatenate([ends[:-1] + (np.diff(ends) * share).astype(np.int64) for share in (0, 0.3, 0.5)]))
-    pauses = pauses_of(transfer_table(rows), np.array([0]))
-    true, fraction = price_of(pauses, [ends, parts], WINDOW)
-    assert true < fraction
-
-
-def test_a_clock_gains_nothing_by_leaving_out_the_steps_that_a_fault_stretched():
-    rows, ends = steps_of_pieces([200_000_000] * 24 + [2_000_000_000] * 4)
-    pauses = pauses_of(transfer_table(rows), np.array([0]))
-    every, healthy_threes = price_of(pauses, [ends, ends[:24:3]], WINDOW)
-    assert every < healthy_threes

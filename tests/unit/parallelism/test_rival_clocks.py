@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.model import Job, StepClock
 from llmprism.parallelism.clock_score import pauses_of, price_of
-from llmprism.parallelism.rival_clocks import _divides, _price, best_clock
+from llmprism.parallelism.rival_clocks import _price, best_clock
 from llmprism.parallelism.rules import RULES
 from unit.builders import Flow, build_job, cut_in_pieces, transfer_table
 
@@ -51,16 +51,3 @@ def test_a_coarser_clock_knows_about_sizes_what_a_finer_one_knows():
     )
     assert saved[0] > 0.5
     assert saved[1] >= saved[0]
-
-
-def ticking(times):
-    return StepClock(np.array(times, dtype=np.int64), np.ones(len(times) - 1, dtype=np.bool_), 1.0)
-
-
-def test_a_clock_divides_another_although_some_steps_are_stretched():
-    fine = np.cumsum([0] + [100] * 12 + [1000] * 3)
-    assert _divides(ticking(fine), ticking(fine[::3]), RULES)
-
-
-def test_clocks_of_unrelated_periods_do_not_divide_each_other():
-    assert not _divides(ticking(np.arange(0, 2000, 37)), ticking(np.arange(0, 2000, 95)), RULES)

@@ -24,9 +24,6 @@ class ClockRules:
     """Places distinguished for each pause that a step has: enough to keep neighbours apart, few enough to meet again.
     Tried 1 to 4 on 22 small jobs: 1 changes 2."""
 
-    place_bits: float = 1.0
-    """Bits for every place of a step at which a pause is expected: what it takes to say that it is there."""
-
     most_places: int = 2048
     """Places of one pair at most."""
 
@@ -43,9 +40,8 @@ class ClockRules:
     often_absent: float = 0.3
     """...and share of the steps in which it does so, from which its bytes do not repeat with the clock at all."""
 
-    repeating_pairs: float = 0.5
-    """Share of the judging pairs whose bytes must repeat with a clock, where they repeat with any: a rhythm under which
-    most pairs now send and now do not is none of the job's."""
+    pause_range: float = 8.0
+    """Range of a pair's pauses in units of their median deviation."""
 
     pause_resolution_bits: float = 0.05
     """Resolution of the logarithm of a pause; keeps pauses that are all alike from being worth everything."""
@@ -86,16 +82,8 @@ class ClockRules:
     regular_ticks: float = 0.75
     """Share of the ticks taken together that must be regular: embeddings and heads are unlike the other layers."""
 
-    same_ticks: float = 0.2
-    """Ticks of a finer clock by which their number in each step of a coarser one may be off where it divides that
-    clock: jitter of either. Two clocks that have nothing to do with each other stay within it in two steps of five."""
-
     same_period: float = 0.02
     """Relative difference of periods, and of phases relative to the period, within which two clocks are one."""
-
-    parted: tuple[int, ...] = (2, 3)
-    """Numbers of equal parts into which the steps of the best clock are cut for rivals: larger multiples have other
-    candidates between them and the step."""
 
     rival_bits: float = 1.5
     """Bits per pause by which a finer clock may be behind its multiple and still be compared with it at all phases."""
@@ -106,11 +94,6 @@ class ClockRules:
     unlike_bits: float = 0.1
     """...unless its parts, one for each finer tick, send unlike messages: by so many bits per message. Equal steps
     reach 0.08, the parts of real sharded steps 0.2 to 0.9."""
-
-    unlike_steps_bits: float = 4.0
-    """Logarithm of how much more the bytes of a finer clock may vary than those of the coarser one explain (by the root
-    of their number) where its ticks are steps as well. Parts of true steps reach 3 to 8 in the dev captures, true steps
-    with misplaced ticks up to 3.4 (raised from 1 after looking at an out-of-memory capture of ZeRO-2)."""
 
     step_parts: int = 8
     """Parts of a step, of equal bytes, whose messages are compared: collectives of one sort fill a part or more."""
