@@ -372,7 +372,7 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout
         even=all(len(lengths) <= 1 for lengths in sizes),
         hybrid=len(replicas) > len(set(replicas)),
         rest=left_over(job.transfers, bulk, draft.collective & draft.inside.gradients & ~draft.inside.inside,
-                       pair_features(job.transfers, draft.clock), draft.groups, draft.clock, draft.rules),
+                       pair_features(job.transfers, draft.clock, draft.rules), draft.groups, draft.clock, draft.rules),
     )  # fmt: skip
     confidence = layout_confidence(layout.layout, evidence, draft.rules) if links.size else 0.0
     grouping = (

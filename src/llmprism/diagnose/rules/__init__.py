@@ -16,7 +16,16 @@ from llmprism.diagnose.rules.places import PlaceRules
 from llmprism.diagnose.rules.storage import StorageRules
 from llmprism.diagnose.rules.trust import TrustRules
 
-__all__ = ["RULES", "FaultRules"]
+__all__ = [
+    "RULES",
+    "EndingRules",
+    "EvidenceRules",
+    "FaultRules",
+    "MemberRules",
+    "PlaceRules",
+    "StorageRules",
+    "TrustRules",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,19 @@ from llmprism.parallelism.rules.peers import PeerRules
 from llmprism.parallelism.rules.sharding import ShardingRules
 from llmprism.parallelism.rules.stages import StageRules
 
-__all__ = ["RULES", "LayoutRules"]
+__all__ = [
+    "RULES",
+    "CarryRules",
+    "ClockRules",
+    "ConfidenceRules",
+    "ExchangeRules",
+    "KindRules",
+    "LayoutRules",
+    "PeerRules",
+    "ShardingRules",
+    "StageRules",
+    "StepEndRules",
+]
 
 
 @dataclass(frozen=True, slots=True)

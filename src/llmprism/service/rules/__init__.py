@@ -14,7 +14,14 @@ from llmprism.service.rules.findings import FindingRules
 from llmprism.service.rules.runs import RunRules
 from llmprism.service.rules.windows import WindowRules
 
-__all__ = ["RULES", "LiveRules"]
+__all__ = [
+    "RULES",
+    "ClockRules",
+    "FindingRules",
+    "LiveRules",
+    "RunRules",
+    "WindowRules",
+]
 
 
 @dataclass(frozen=True, slots=True)
