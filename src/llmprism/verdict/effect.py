@@ -32,7 +32,11 @@ CONFIRMS: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Seconds per iteration while a finding lasted and apart from it, and the slowdown that the finding predicts."""
+    """Seconds per iteration while a finding lasted and apart from it, and the slowdown that the finding predicts.
+
+    Inside it is the mean, because faults come and go within that time; no iteration counts for more than the finding
+    predicts, so that one pause for another reason does not vouch for it.
+    """
 
     inside_s: float
     outside_s: float
@@ -70,4 +74,6 @@ def measure_effect(case: Case, finding: Finding) -> Effect | None:
     if np.unique(end[inside]).size < MIN_INSIDE or np.unique(end[~inside]).size < MIN_OUTSIDE:
         return None
     predicted = 1 / (1 - min(finding.severity, 0.99)) - 1
-    return Effect(float(np.median(duration[inside])), float(np.median(duration[~inside])), predicted)
+    outside_s = float(np.median(duration[~inside]))
+    inside_s = float(np.minimum(duration[inside], (1 + predicted) * outside_s).mean())
+    return Effect(inside_s, outside_s, predicted)

@@ -15,10 +15,11 @@ from written_logs import together, write_job
 MEMBERS = ("10.0.0.1", "10.0.0.2")
 
 
-def run(tmp_path: Path, factor: float, confidence: float) -> Report:
-    """A job whose steps 20 to 29 take `factor` times as long, and a finding that says they took twice as long."""
+def run(tmp_path: Path, factor: float, confidence: float, every: int = 1) -> Report:
+    """A job of whose steps 20 to 29 each, or every so many, take `factor` times as long, and a finding that says they
+    took twice as long."""
     lengths = np.diff(step_ends(61, jitter=0.02)).astype(float)
-    lengths[20:30] *= factor
+    lengths[20:30:every] *= factor
     ends = int(step_ends(1)[0]) + np.cumsum(lengths).astype(np.int64)
     where = Where(WhereType.NIC, "10.0.0.2")
     finding = Finding(
@@ -40,6 +41,14 @@ def test_a_finding_that_cost_nothing_is_withdrawn(tmp_path: Path) -> None:
     found = run(tmp_path, 1.0, 0.6)
     assert found.findings == ()
     assert any("iterations took" in note for note in found.notes)
+
+
+def test_a_fault_that_comes_and_goes_is_not_withdrawn_for_the_steps_between(tmp_path: Path) -> None:
+    assert run(tmp_path, 2.1, 0.6, every=2).findings != ()
+
+
+def test_one_long_pause_does_not_vouch_for_a_finding(tmp_path: Path) -> None:
+    assert run(tmp_path, 50.0, 0.6, every=10).findings == ()
 
 
 def test_a_sure_finding_that_cost_nothing_stays_with_doubt(tmp_path: Path) -> None:
