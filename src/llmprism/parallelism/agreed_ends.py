@@ -14,7 +14,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
-from llmprism.parallelism.rows_in_steps import rows_in_steps
+from llmprism.parallelism.rows_in_steps import RowsInSteps, rows_in_steps
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 from llmprism.stats.quantum import EDGE
@@ -29,9 +29,10 @@ def agreed_messages(transfers: TransferTable, pairs: Int64, clock: StepClock, ru
     pipeline = np.unique(label[transfers.pair_src[pairs]], return_inverse=True)[1]
     size = np.bincount(pipeline)
     steps = clock.regular.size
-    pair, step, place = _silences(transfers, pairs, clock)
+    sent = rows_in_steps(transfers, pairs, clock)
+    pair, step, place = _silences(sent)
     cell = pipeline[pair] * steps + step
-    alike = _alike(transfers, pairs, pipeline, clock, rules)
+    alike = _alike(sent.total.reshape(pairs.size, steps), pipeline, rules)
     if not clock.regular.any() or alike[:, clock.regular].mean() < rules.stages.agreed_steps:
         return None  # records are missing
     kept = clock.regular[step] & alike.ravel()[cell]
@@ -46,30 +47,28 @@ def agreed_messages(transfers: TransferTable, pairs: Int64, clock: StepClock, ru
     number = np.cumsum(np.concatenate([[True], (np.diff(cell) != 0) | (np.diff(place) > near)])) - 1
     voters = np.bincount(np.unique(number * pairs.size + pair) // pairs.size)
     of_cell = cell[np.flatnonzero(np.diff(number, prepend=-1))]
-    asked = size[of_cell // steps]
-    agreed = voters >= np.minimum(np.maximum(rules.stages.agreed_pairs * asked, rules.stages.agreed_least), asked)
+    pairs_of_cell = size[of_cell // steps]
+    agreed = voters >= np.minimum(
+        np.maximum(rules.stages.agreed_pairs * pairs_of_cell, rules.stages.agreed_least), pairs_of_cell
+    )
     cells, where = np.unique(of_cell, return_inverse=True)
     counts = np.bincount(where, agreed, minlength=cells.size).astype(np.int64) + 1
     messages = int(np.argmax(np.bincount(counts)))
     return messages if messages > 1 and (counts == messages).mean() >= rules.stages.agreed_steps else None
 
 
-def _silences(transfers: TransferTable, pairs: Int64, clock: StepClock) -> tuple[Int64, Int64, Float64]:
-    """Silences inside steps: the pair (of those asked), the step, and the place in the pair's bytes of that step."""
-    sent = rows_in_steps(transfers, pairs, clock)
+def _silences(sent: RowsInSteps) -> tuple[Int64, Int64, Float64]:
+    """Silences inside steps: the pair (an index into `pairs`), the step, and the place in its bytes of the step."""
     before = np.flatnonzero(sent.cell[1:] == sent.cell[:-1])
     place = sent.sent[before] / np.maximum(sent.total[sent.cell[before]], 1.0)
     return sent.pair[before], sent.step[before], place
 
 
-def _alike(transfers: TransferTable, pairs: Int64, pipeline: Int64, clock: StepClock, rules: LayoutRules) -> Bool:
-    """Pipelines (rows) and steps (columns) in which all pairs carry the same bytes: what passes one link passes all."""
-    sent = np.concatenate([[0], np.cumsum(transfers.bytes)])
-    total = np.zeros((pairs.size, clock.regular.size))
-    for index, pair in enumerate(pairs.tolist()):
-        first, after = int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1])
-        total[index] = np.diff(sent[first + np.searchsorted(transfers.start_ns[first:after], clock.boundary_ns)])
-    shape = int(pipeline.max()) + 1, clock.regular.size
+def _alike(total: Float64, pipeline: Int64, rules: LayoutRules) -> Bool:
+    """Pipelines (rows) and steps (columns) in which all pairs carry the same bytes: what passes one link passes all.
+
+    `total` are the bytes of each pair (rows) in each step (columns)."""
+    shape = int(pipeline.max()) + 1, total.shape[1]
     most, least = np.zeros(shape), np.full(shape, np.inf)
     np.maximum.at(most, pipeline, total)
     np.minimum.at(least, pipeline, total)

@@ -58,7 +58,10 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
     end = np.maximum(asleep, _last_end_before(transfers, gradient, awake))
     gathered = _gathered_later(transfers, gradient, asleep, awake, rules)
     if gathered > 0.0:
-        end = _before_gathering(_union(transfers, gradient | (sign != 0)), asleep, awake, gathered, end)
+        everybody, within = _union(transfers, gradient | (sign != 0)), rules.ends.gathered_within * gathered
+        for k, rest in enumerate(zip(asleep.tolist(), awake.tolist(), strict=True)):
+            begin = _longest_silence(everybody, *rest, (gathered - within, gathered + within))
+            end[k] = end[k] if begin is None else begin
     end = _with_stragglers(transfers, gradient, end, rules)
     regular = ticks.regular
     if silences.bytes_before[ticks.silence[0]] >= (1.0 - rules.clock.step_tolerance) * chain.bytes_per_step:
@@ -83,15 +86,22 @@ def _gathered_later(transfers: TransferTable, gradient: Bool, asleep: Int64, awa
     return float(first[later].sum() / whole[later].sum() * whole[~later].sum())
 
 
-def _before_gathering(silences: Silences, asleep: Int64, awake: Int64, gathered: float, otherwise: Int64) -> Int64:
-    """Begins of the longest silences, while the pipelines rest, after which about so many bytes are still to come."""
-    end = otherwise.copy()
-    for k, (first, last) in enumerate(zip(*np.searchsorted(silences.begin_ns, [asleep, awake]).tolist(), strict=True)):
-        left = silences.bytes_before[min(last, silences.count - 1)] - silences.bytes_before[first:last]
-        fits = np.abs(left - gathered) <= 0.5 * gathered
-        if fits.any():
-            end[k] = silences.begin_ns[first + int(np.argmax(np.where(fits, silences.length_ns[first:last], -1)))]
-    return end
+def _longest_silence(
+    silences: Silences, asleep: int, awake: int, left: tuple[float, float] | None = None
+) -> int | None:
+    """Begin of the longest silence while the pipelines rest; with `left`, of those after which so many bytes (at least,
+    at most) are still to come before the rest ends. None where there is none."""
+    first, last = np.searchsorted(silences.begin_ns, [asleep, awake]).tolist()
+    if last <= first:
+        return None
+    length = silences.length_ns[first:last]
+    if left is not None:
+        coming = silences.bytes_before[min(last, silences.count - 1)] - silences.bytes_before[first:last]
+        fits = (coming >= left[0]) & (coming <= left[1])
+        if not fits.any():
+            return None
+        length = np.where(fits, length, -1)
+    return int(silences.begin_ns[first + int(np.argmax(length))])
 
 
 def longest_rest_clock(
@@ -107,10 +117,9 @@ def longest_rest_clock(
         if last <= first:
             continue
         rest = first + int(np.argmax(rests.length_ns[first:last]))
-        asleep, awake = rests.begin_ns[rest], rests.begin_ns[rest] + rests.length_ns[rest]
-        a, b = np.searchsorted(silences.begin_ns, [asleep, awake])
-        if b > a:
-            boundary[k] = silences.begin_ns[a + int(np.argmax(silences.length_ns[a:b]))]
+        asleep, awake = int(rests.begin_ns[rest]), int(rests.begin_ns[rest] + rests.length_ns[rest])
+        begin = _longest_silence(silences, asleep, awake)
+        boundary[k] = boundary[k] if begin is None else begin
     return StepClock(boundary, clock.regular, clock.dominance)
 
 

@@ -141,10 +141,14 @@ class StepEndRules:
     # Parameters gathered under the next forward pass of a pipeline
     gathered_at_least: float = 0.1
     """Share of a pair's bytes of a step that it sends in the first quarter of the passes where it gathers there: the
-    gathering is a third to a half of all (2-byte parameters beside gradients of 2 or 4 bytes)."""
+    gathering is a third to a half of all (2-byte parameters against gradients of 2 or 4 bytes)."""
 
     gathered_once: float = 0.15
     """Bytes in the middle half of the passes relative to those: what every pass needs is sent throughout."""
+
+    gathered_within: float = 0.5
+    """Relative difference allowed between the bytes that the first stage gathers before the pipelines wake up and what
+    the other stages lead to expect: its embedding makes its share another one."""
 
     gathering_stages: float = 0.3
     """Share of the bytes of gradients on stages that do so: all but the first, so half or more."""
