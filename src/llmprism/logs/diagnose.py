@@ -238,7 +238,8 @@ def _not_failed(case: _Case, outcome: Outcome) -> LogDiagnosis:
             cause, symptom, suspects = _from_sign(lasting[0], case)
     notes += [f"{sign.summary}, and back to normal" for sign in case.signs if not sign.lasts]
     if case.expected is not None and cause.cause_class is CauseClass.NONE:
-        cause, symptom = _as_expected(case.expected)
+        ranked = rank_members(case.log, case.members, case.progress, case.terminal, suspects)
+        cause, symptom = _as_expected(case.expected, ranked=bool(ranked))
     late = [i for i in case.incidents if i.late and i.proves_failure]
     return _finished(
         case,
@@ -270,13 +271,25 @@ def _from_sign(sign: Sign, case: _Case) -> tuple[Cause, Symptom, tuple[Suspect, 
     return cause, symptom, sign.suspects
 
 
-def _as_expected(expected: Expected) -> tuple[Cause, Symptom]:
-    """The user knows that something happened which the logs do not show."""
+_WITHOUT_A_SIGN: Final = {
+    Expected.FAILED: "Look at the kernel logs of the nodes and at the scheduler's record of the job.",
+    Expected.HUNG: "Take stacks of all ranks (py-spy dump) while it hangs; flow records of that time show who stopped "
+    "first.",
+    Expected.SLOW: "Look at the flow records of that time: they show which GPU, NIC or switch the others waited for.",
+}
+"""Where to look when nothing in the logs distinguishes one rank from another."""
+
+
+def _as_expected(expected: Expected, *, ranked: bool) -> tuple[Cause, Symptom]:
+    """The user knows that something happened which the logs do not show; `ranked`: some ranks differ from the others."""
     symptom = {Expected.HUNG: Symptom.HANG, Expected.SLOW: Symptom.SLOW}.get(expected, Symptom.UNKNOWN)
     summary = f"the job is said to have {'hung' if expected is Expected.HUNG else 'failed'}; its logs do not show why"
     if expected is Expected.SLOW:
         summary = "the job is said to be slow; its logs show no change of pace"
-    return Cause(CauseClass.UNKNOWN, None, 0.1, summary, "Look at the ranking, and at the nodes' own logs."), symptom
+    advice = _WITHOUT_A_SIGN[expected]
+    if ranked:
+        advice = f"Begin with the ranks that differ from the others (listed by suspicion). {advice}"
+    return Cause(CauseClass.UNKNOWN, None, 0.1, summary, advice), symptom
 
 
 def _notes(case: _Case) -> list[str]:

@@ -153,6 +153,20 @@ def test_what_the_user_says_lowers_the_bar(tmp_path: Path) -> None:
     assert verdict(run(tmp_path / "mild", mild, Expected.SLOW))[1:] == ("slow", "sign.slow")
 
 
+@pytest.mark.parametrize("expected", list(Expected))
+def test_advice_speaks_of_ranks_that_differ_only_where_some_do(tmp_path: Path, expected: Expected) -> None:
+    alike = {f"rank{r}.log": [megatron(n) for n in range(1, 41)] for r in range(4)}
+    found = run(tmp_path, alike, expected)
+    assert found.ranking == ()
+    assert found.cause.advice
+    assert "differ" not in found.cause.advice
+    (tmp_path / "late").mkdir()
+    longer = {**alike, "rank3.log": [*alike["rank3.log"], "[2026-11-15 01:00:55] saving a picture of the loss"]}
+    found = run(tmp_path / "late", longer, expected)
+    assert found.ranking
+    assert "differ" in found.cause.advice
+
+
 @pytest.mark.parametrize(("seconds_late", "sure"), [(0, True), (1, False)])
 def test_one_line_behind_is_a_hang_where_ranks_print_together(tmp_path: Path, seconds_late: int, sure: bool) -> None:
     """A rank that always prints a step later than the others is one line behind in any copy of a healthy log."""
