@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src/llmprism"
-STAGES = ("ingest", "recognize", "parallelism", "timeline", "diagnose", "logs", "service")
+STAGES = ("ingest", "recognize", "parallelism", "timeline", "diagnose", "logs", "verdict", "service")
 FORMATS = {
     "diagnose/slow_place_words.py:MOST_NAMES": "how long a sentence may be",
     "parallelism/carried_layout.py:_SIZE_BITS": "how a number is packed",
@@ -19,6 +19,11 @@ FORMATS = {
     "parallelism/schedules.py:FORWARD": "name",
     "parallelism/schedules.py:BACKWARD": "name",
     "parallelism/schedules.py:WEIGHTS": "name",
+    "verdict/case.py:SECOND": "unit",
+    "verdict/clock.py:ZONE_NS": "unit",
+    "verdict/clock.py:ZONES_OF_A_SIDE": "fact",
+    "verdict/quotes.py:MAX_QUOTED": "how many lines are shown",
+    "verdict/rank_file.py:MAX_BYTES": "limit on input",
 }
 """Numbers at the top of a module that decide nothing by their size."""
 
@@ -61,7 +66,7 @@ def forgotten(trees):
                     yield f"{path.name}:{node.lineno} {node.func.id}"
 
 
-@pytest.mark.parametrize("stage", ["parallelism", "diagnose", "service"])
+@pytest.mark.parametrize("stage", ["parallelism", "diagnose", "verdict", "service"])
 def test_rules_are_handed_on_to_every_function_that_takes_them(stage):
     trees = _trees(stage)
     assert _takers(trees)
@@ -73,7 +78,7 @@ def test_a_call_without_rules_is_found():
     assert list(forgotten({SOURCE / "x.py": ast.parse(text)})) == ["x.py:2 f"]
 
 
-@pytest.mark.parametrize("stage", ["parallelism", "diagnose"])
+@pytest.mark.parametrize("stage", ["parallelism", "diagnose", "verdict"])
 def test_no_number_at_the_top_of_a_module_decides_beside_the_rules(stage):
     found = set()
     for path, tree in _trees(stage).items():

@@ -281,7 +281,7 @@ _WITHOUT_A_SIGN: Final = {
 
 
 def _as_expected(expected: Expected, *, ranked: bool) -> tuple[Cause, Symptom]:
-    """The user knows that something happened which the logs do not show; `ranked`: some ranks differ from the others."""
+    """The user knows that something happened which the logs do not show; `ranked`: some ranks differ from others."""
     symptom = {Expected.HUNG: Symptom.HANG, Expected.SLOW: Symptom.SLOW}.get(expected, Symptom.UNKNOWN)
     summary = f"the job is said to have {'hung' if expected is Expected.HUNG else 'failed'}; its logs do not show why"
     if expected is Expected.SLOW:

@@ -14,6 +14,7 @@ from llmprism.model.log import Cause, CauseClass, LogDiagnosis
 from llmprism.model.report import JobReport, Report
 from llmprism.model.verdict import HostClock, Owner, Seat, Verdict
 from llmprism.verdict.clock import ClockFit
+from llmprism.verdict.rules import RULES, SlownessRules, VerdictRules
 
 __all__ = ["LOG_LINES", "SECOND", "Case", "Judged", "Outcome", "cause_of_kind", "owner_of"]
 
@@ -34,10 +35,10 @@ _CLASS_OF_KIND: Final = {
 _OPERATOR: Final = ("hardware", "network", "storage", "platform")
 
 
-def cause_of_kind(finding: Finding) -> Cause:
+def cause_of_kind(finding: Finding, rules: SlownessRules = RULES.slowness) -> Cause:
     """What a flow finding says of the cause by itself: that a rank stopped does not say why."""
     found = _CLASS_OF_KIND.get(finding.kind, CauseClass.UNKNOWN)
-    sure = 0.8 if found is not CauseClass.UNKNOWN else 0.2
+    sure = rules.class_of_kind if found is not CauseClass.UNKNOWN else rules.no_class_of_kind
     return Cause(found, None, round(sure * finding.confidence, 2))
 
 
@@ -83,6 +84,7 @@ class Case:
     hosts: tuple[str, ...] = ()
     clocks: tuple[HostClock, ...] = ()
     zone_ns: int = 0
+    rules: VerdictRules = RULES
 
     @property
     def diagnosis(self) -> LogDiagnosis:
@@ -118,8 +120,11 @@ class Case:
 
     @property
     def clock_error_ns(self) -> int:
-        """How far a log's time may be off flow time; a second where the clocks could not be compared."""
-        return max(SECOND, min(self.fit.error_ns, 60 * SECOND) if self.fit is not None else 5 * SECOND)
+        """How far a log's time may be off flow time."""
+        rules = self.rules.clock
+        if self.fit is None:
+            return rules.unfitted_error_ns
+        return max(rules.error_ns, min(self.fit.error_ns, rules.most_error_ns))
 
     @property
     def step_ns(self) -> int:
@@ -127,6 +132,11 @@ class Case:
         if self.job is not None and self.job.timeline.steps.count > 1:
             return int(np.median(np.diff(self.job.timeline.steps.end_ns)))
         return self.view.step_ns or SECOND
+
+    @property
+    def slack_ns(self) -> int:
+        """By how much logs and flows may differ about a moment, beyond their clocks."""
+        return self.rules.ending.slack_steps * self.step_ns
 
     def line_time(self, line: NotableLine) -> int | None:
         """When a line was written, in flow time.
@@ -177,7 +187,7 @@ class Case:
     def covers(self, when_ns: int) -> bool:
         """Whether the logs are of the time around a moment; logs without times are taken to be."""
         begin, end = self.log_span()
-        slack = self.clock_error_ns + 2 * self.step_ns
+        slack = self.clock_error_ns + self.slack_ns
         return begin is None or end is None or begin - slack <= when_ns <= end + slack
 
     def steps_after(self, when_ns: int) -> int:

@@ -15,7 +15,7 @@ added.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -24,34 +24,16 @@ from llmprism.arrays import Float64, Int64
 from llmprism.logs.view import JobView, RankView
 from llmprism.model.timeline import Steps
 from llmprism.model.verdict import HostClock
+from llmprism.verdict.rules import RULES, ClockRules
 
 __all__ = ["ZONE_NS", "ClockFit", "fit_clock", "host_clocks", "resolution_ns"]
 
 
-MIN_STEPS: Final = 6
-"""Steps that both sides must see: fewer fit too many shifts."""
-
-MAX_STEPS: Final = 1_024
-"""Of longer runs the last steps that both may have seen are compared: a few hundred decide."""
-
-AROUND_NS: Final = 600 * 1_000_000_000
-"""Iterations so long before and after the steps of the flows are compared: clocks may be off by minutes."""
-
 ZONE_NS: Final = 15 * 60 * 1_000_000_000
-"""Time zones differ by multiples of a quarter of an hour."""
+"""Time zones differ by multiples of a quarter of an hour,"""
 
-CLOCK_NS: Final = 1_000_000_000
-"""How far clocks of a cluster usually are apart, apart from zones: within a second with or without NTP's full
-service."""
-
-NEAR_CLOCK_NS: Final = 30 * 1_000_000_000
-"""Clocks further apart than this, beyond whole zones, are believed only where the steps vary alike."""
-
-MAX_STRIDE: Final = 64
-"""Steps per iteration that are looked for: accumulation over 64 is much."""
-
-GOOD_FIT: Final = 0.1
-"""A shift fits where what is left of the durations is below this share of how much a step takes."""
+ZONES_OF_A_SIDE: Final = 14 * 4
+"""and are at most 14 hours off UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +55,7 @@ class ClockFit:
     lead: float
     stride: int = 1
     phase: int = 0
+    rules: ClockRules = field(default=RULES.clock, repr=False)
 
     def step_of(self, iteration: Int64) -> Int64:
         return (iteration + self.shift) * self.stride + self.phase
@@ -80,17 +63,19 @@ class ClockFit:
     @property
     def same_run(self) -> bool:
         """Whether the variation of the steps itself shows that both saw the same run."""
-        return self.rest is not None and self.steps >= MIN_STEPS and self.rest < max(0.5 * self.variation, 0.002)
+        least = max(self.rules.same_run * self.variation, self.rules.exact)
+        return self.rest is not None and self.steps >= self.rules.least_steps and self.rest < least
 
     @property
     def same_pace(self) -> bool:
-        return self.rest is not None and self.rest < GOOD_FIT
+        return self.rest is not None and self.rest < self.rules.same_pace
 
     @property
     def trusted(self) -> bool:
         """Whether log times may be moved by it: the same run, or the same pace with clocks that are not far apart."""
         rest = (self.offset_ns + ZONE_NS // 2) % ZONE_NS - ZONE_NS // 2
-        near = abs(rest) <= NEAR_CLOCK_NS and (self.rest is not None or self.error_ns <= NEAR_CLOCK_NS // 10)
+        most = self.rules.near_ns
+        near = abs(rest) <= most and (self.rest is not None or self.error_ns <= most // 10)
         return self.same_run or (near and (self.rest is None or self.same_pace))
 
 
@@ -113,39 +98,40 @@ def resolution_ns(times: Int64) -> int:
     return 1
 
 
-def fit_clock(view: JobView, steps: Steps) -> ClockFit | None:
+def fit_clock(view: JobView, steps: Steps, rules: ClockRules = RULES.clock) -> ClockFit | None:
     """Which step each iteration is; None where the two have too little in common."""
-    if steps.count < MIN_STEPS:
+    if steps.count < rules.least_steps:
         return None
-    series = _series(_around(view.ranks, steps))
+    series = _series(_around(view.ranks, steps, rules), rules)
     if series is None:
         return None
-    best = _fit(series, steps.end_ns, 1, 0)
-    stride = _stride(series, steps)
+    best = _fit(series, steps.end_ns, (1, 0), rules)
+    stride = _stride(series, steps, rules)
     if stride > 1 and (best is None or not best.same_pace):
-        slower = [_fit(series, steps.end_ns, stride, phase) for phase in range(stride)]
+        slower = [_fit(series, steps.end_ns, (stride, phase), rules) for phase in range(stride)]
         known = [one for one in (best, *slower) if one is not None]
         best = min(known, key=lambda one: 1.0 if one.rest is None else one.rest, default=None)
     return best
 
 
-def _stride(series: _Series, steps: Steps) -> int:
+def _stride(series: _Series, steps: Steps, rules: ClockRules) -> int:
     """Steps per iteration as the lengths suggest; 1 where they suggest nothing."""
     known = series.seconds[np.isfinite(series.seconds)]
     lengths = np.diff(steps.end_ns)
-    if known.size < MIN_STEPS or not lengths.size or np.median(lengths) <= 0:
+    if known.size < rules.least_steps or not lengths.size or np.median(lengths) <= 0:
         return 1
     per = float(np.median(known) * 1e9 * lengths.size / (steps.end_ns[-1] - steps.end_ns[0]))
-    return min(max(1, round(per)), MAX_STRIDE)
+    return min(max(1, round(per)), rules.most_stride)
 
 
-def _fit(series: _Series, all_ends: Int64, stride: int, phase: int) -> ClockFit | None:
-    """The shift that fits best when every `stride`-th step, from `phase` on, ends an iteration."""
+def _fit(series: _Series, all_ends: Int64, every: tuple[int, int], rules: ClockRules) -> ClockFit | None:
+    """The shift that fits best when `every` (stride, phase) stride-th step, from phase on, ends an iteration."""
+    stride, phase = every
     ends = all_ends[phase::stride].astype(np.float64)
-    skipped = max(0, ends.size - MAX_STEPS)
+    skipped = max(0, ends.size - rules.most_steps)
     ends = ends[skipped:]
     shifts = np.arange(-(series.first + series.time_ns.size), ends.size - series.first)
-    tried = [_try(series, ends, int(shift)) for shift in shifts.tolist()]
+    tried = [_try(series, ends, int(shift), rules) for shift in shifts.tolist()]
     good = sorted((one for one in tried if one is not None), key=lambda one: one.cost)
     if not good:
         return None
@@ -161,6 +147,7 @@ def _fit(series: _Series, all_ends: Int64, stride: int, phase: int) -> ClockFit 
         lead,
         stride,
         phase,
+        rules,
     )
 
 
@@ -174,11 +161,11 @@ class _Trial:
     rest: float | None
 
 
-def _try(series: _Series, ends: Float64, shift: int) -> _Trial | None:
+def _try(series: _Series, ends: Float64, shift: int, rules: ClockRules) -> _Trial | None:
     """How well iteration `i` is step `i + shift`: the cost in nats, lower is better."""
     low = max(0, series.first + shift)
     high = min(ends.size, series.first + series.time_ns.size + shift)
-    if high - low < MIN_STEPS:
+    if high - low < rules.least_steps:
         return None
     at = np.arange(low, high)
     own = at - shift - series.first
@@ -187,45 +174,45 @@ def _try(series: _Series, ends: Float64, shift: int) -> _Trial | None:
     cost, rest = 0.0, None
     seconds = series.seconds[own[1:]] * 1e9
     known = np.isfinite(seconds)
-    if known.sum() >= MIN_STEPS - 1:
+    if known.sum() >= rules.least_steps - 1:
         left = np.abs(seconds[known] - length[known])
         rest = float(np.median(left)) / max(step, 1.0)
-        cost += float(known.sum()) * np.log(max(rest, 1e-4))
+        cost += float(known.sum()) * np.log(max(rest, rules.least_rest))
     times = series.time_ns[own]
     timed = np.isfinite(times)
     offset, error = 0.0, float("inf")
-    if timed.sum() >= MIN_STEPS:
+    if timed.sum() >= rules.least_steps:
         apart = times[timed] + series.resolution_ns / 2 - ends[at[timed]]
         offset = float(np.median(apart))
         spread = float(np.median(np.abs(apart - offset)))
         error = spread + series.resolution_ns / 2
         # times cut to seconds cannot tell spreads below a quarter of a second apart
         cost += float(timed.sum()) * np.log(max(spread, series.resolution_ns / 4, 1e-3 * step) / step)
-        cost += _clock_price(offset)
+        cost += _clock_price(offset, rules)
     elif rest is None:
         return None
     used = int(max(timed.sum(), known.sum() + 1))
     usual = float(high - low)  # trials over few steps must not win by having little to pay for
-    return _Trial(shift, cost - 0.05 * usual, int(offset), int(min(error, 2**62)), used, rest)
+    return _Trial(shift, cost - rules.step_worth * usual, int(offset), int(min(error, 2**62)), used, rest)
 
 
-def _clock_price(offset_ns: float) -> float:
+def _clock_price(offset_ns: float, rules: ClockRules) -> float:
     """The price of an offset, in nats: little within a second of a whole zone, a zone costs a little, days more."""
     rest = (offset_ns + ZONE_NS / 2) % ZONE_NS - ZONE_NS / 2
-    price = 2.0 * np.log1p(abs(rest) / CLOCK_NS)
+    price = rules.offset_price * np.log1p(abs(rest) / rules.usual_offset_ns)
     zones = abs(offset_ns - rest) / ZONE_NS
-    price += 3.0 if zones else 0.0
-    return float(price + (6.0 if zones > 14 * 4 else 0.0))
+    price += rules.zone_price if zones else 0.0
+    return float(price + (rules.day_price if zones > ZONES_OF_A_SIDE else 0.0))
 
 
-def _around(ranks: tuple[RankView, ...], steps: Steps) -> tuple[RankView, ...]:
+def _around(ranks: tuple[RankView, ...], steps: Steps, rules: ClockRules) -> tuple[RankView, ...]:
     """The ranks with their iterations around the steps of the flows only, where their times say which these are: logs
     of a job are weeks long, flows a minute."""
     kept = []
     for rank in ranks:
         when = rank.iteration_ns
-        near = (when >= steps.start_ns[0] - AROUND_NS) & (when <= steps.end_ns[-1] + AROUND_NS)
-        if near.sum() < MIN_STEPS or near.all():
+        near = (when >= steps.start_ns[0] - rules.around_ns) & (when <= steps.end_ns[-1] + rules.around_ns)
+        if near.sum() < rules.least_steps or near.all():
             return ranks
         kept.append(
             replace(
@@ -238,13 +225,13 @@ def _around(ranks: tuple[RankView, ...], steps: Steps) -> tuple[RankView, ...]:
     return tuple(kept)
 
 
-def _series(ranks: tuple[RankView, ...]) -> _Series | None:
+def _series(ranks: tuple[RankView, ...], rules: ClockRules) -> _Series | None:
     counting = [rank for rank in ranks if rank.iterations.size]
     if not counting:
         return None
     first = min(int(rank.iterations.min()) for rank in counting)
     last = max(int(rank.iterations.max()) for rank in counting)
-    first = max(first, last - 2 * MAX_STEPS)
+    first = max(first, last - 2 * rules.most_steps)
     times = np.full((len(counting), last - first + 1), np.nan)
     seconds = np.full_like(times, np.nan)
     for row, rank in enumerate(counting):

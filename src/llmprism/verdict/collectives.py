@@ -21,16 +21,6 @@ from llmprism.verdict.case import Case
 __all__ = ["find_mismatch", "sent_share"]
 
 SIGNATURE: Final = "verdict.mismatched_collective"
-CONFIDENCE: Final = 0.6
-WITNESSES: Final = 2
-"""Other ranks that must say where they wait, and agree; those that were ended before their time-out say nothing."""
-
-MIN_STEPS: Final = 3
-"""Steps from which it is known what a rank usually sends."""
-
-MIN_SENDERS: Final = 3
-"""Members that must send for one of them to stand out."""
-
 _WORK: Final = re.compile(r"WorkNCCL\(SeqNum=(\d{1,15}), OpType=(\w{1,40})")
 _SET_UP: Final = re.compile(
     r"setting up NCCL communicator|retrieving ncclUniqueId|wait(?:ed|ing) for (?:keys?|others) at the store"
@@ -57,17 +47,17 @@ def find_mismatch(case: Case, rank: int | None) -> Cause | None:
     if own is None or not waits:
         return None
     others, count = Counter(waits.values()).most_common(1)[0]
-    if others == own or count < len(waits) or count < min(WITNESSES, case.size - 1):
+    if others == own or count < len(waits) or count < min(case.rules.ending.witnesses, case.size - 1):
         return None
     summary = f"rank {rank} waits in {own} while the other ranks wait in {others}: they make different collectives"
-    return Cause(CauseClass.USER_CODE, SIGNATURE, CONFIDENCE, summary, _ADVICE)
+    return Cause(CauseClass.USER_CODE, SIGNATURE, case.rules.ending.mismatch, summary, _ADVICE)
 
 
 def sent_share(case: Case, address: str | None) -> tuple[float, float] | None:
     """What the address sent after the last whole step, and the middle of what the others did, as shares of what each
     usually sends in a step; None where the flows do not show it."""
     job = case.job
-    if job is None or address is None or job.timeline.steps.count < MIN_STEPS:
+    if job is None or address is None or job.timeline.steps.count < case.rules.ending.sent_steps:
         return None
     transfers, ends = job.job.transfers, job.timeline.steps.end_ns
     sender = transfers.pair_src[transfers.pair_of_row]
@@ -78,7 +68,7 @@ def sent_share(case: Case, address: str | None) -> tuple[float, float] | None:
     last = np.bincount(sender[late], transfers.bytes[late], size)
     members = np.array([member for member in job.job.members if usual[member] > 0], dtype=np.int64)
     names = [case.report.addresses[member] for member in members.tolist()]
-    if address not in names or len(names) < MIN_SENDERS:
+    if address not in names or len(names) < case.rules.ending.senders:
         return None
     shares = last[members] / usual[members]
     own = names.index(address)

@@ -9,25 +9,14 @@ looked like.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from llmprism.model.finding import Finding
 from llmprism.verdict.case import Case
+from llmprism.verdict.rules import RULES, SlownessRules
 
 __all__ = ["Effect", "measure_effect"]
-
-MIN_INSIDE: Final = 3
-MIN_OUTSIDE: Final = 6
-"""Iterations while it lasted and apart from it that a comparison needs: one slow iteration may be anything."""
-
-LEAST_SEVERITY: Final = 0.05
-"""Losses below this are within what iterations vary by anyway."""
-
-CONTRADICTS: Final = 0.25
-CONFIRMS: Final = 0.5
-"""Shares of the slowdown that the finding predicts below and above which the logs contradict and confirm it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +30,7 @@ class Effect:
     inside_s: float
     outside_s: float
     predicted: float
+    rules: SlownessRules = RULES.slowness
 
     @property
     def slowdown(self) -> float:
@@ -48,16 +38,17 @@ class Effect:
 
     @property
     def contradicts(self) -> bool:
-        return self.slowdown < CONTRADICTS * self.predicted
+        return self.slowdown < self.rules.contradicts * self.predicted
 
     @property
     def confirms(self) -> bool:
-        return self.slowdown >= CONFIRMS * self.predicted
+        return self.slowdown >= self.rules.confirms * self.predicted
 
 
 def measure_effect(case: Case, finding: Finding) -> Effect | None:
     """None where the logs print no durations, or not both while it lasted and apart from it."""
-    if case.job is None or case.fit is None or finding.severity < LEAST_SEVERITY:
+    rules = case.rules.slowness
+    if case.job is None or case.fit is None or finding.severity < rules.least_severity:
         return None
     steps = case.job.timeline.steps
     ends, seconds = [], []
@@ -71,9 +62,9 @@ def measure_effect(case: Case, finding: Finding) -> Effect | None:
     duration = np.concatenate(seconds) if seconds else np.zeros(0)
     until = finding.end_ns if finding.end_ns is not None else case.report.window.end_ns
     inside = (end > finding.start_ns) & (end <= until + case.step_ns)
-    if np.unique(end[inside]).size < MIN_INSIDE or np.unique(end[~inside]).size < MIN_OUTSIDE:
+    if np.unique(end[inside]).size < rules.least_inside or np.unique(end[~inside]).size < rules.least_outside:
         return None
     predicted = 1 / (1 - min(finding.severity, 0.99)) - 1
     outside_s = float(np.median(duration[~inside]))
     inside_s = float(np.minimum(duration[inside], (1 + predicted) * outside_s).mean())
-    return Effect(inside_s, outside_s, predicted)
+    return Effect(inside_s, outside_s, predicted, rules)

@@ -37,27 +37,8 @@ from llmprism.verdict.suspects import Place, choose_place, has_own_cause, rank_s
 
 __all__ = ["judge_ending"]
 
-NEAR_NS: Final = 60 * SECOND
-"""Stops and failures further apart than this, and than twenty steps, are not the same event."""
-
-NEAR_STEPS: Final = 20
-
-TIME_OUT_NS: Final = 60 * SECOND
-"""The first complaint this long after the stop is a time-out that ran down: nobody had lost a connection before."""
-
-WATCHED_NS: Final = 5 * SECOND
-"""Silence in logs means something once a lost peer would have been reported: sockets that close are seen within it."""
-
-HUNG_BEFORE_NS: Final = 60 * SECOND
-"""A job that stood still for this long before it was cancelled had hung."""
-
-NEARBY_CAUSE: Final = 0.5
-"""How sure a line about hardware or storage that nobody died of is as the cause of a stop at that place and time."""
-
-WEAK_CAUSE: Final = 0.4
-"""Causes of logs up to this sure name complaints, not a cause."""
-
 _STOPS: Final = (FindingKind.CRASH, FindingKind.HANG)
+_LOOK_AT_RANK: Final = "Take stacks of that rank (py-spy dump), look at its GPU."
 
 
 def judge_ending(case: Case) -> Result:
@@ -98,7 +79,7 @@ def _stop_of(case: Case) -> Finding | None:
     begin, end = case.log_span()
     if begin is None or end is None:
         return stops[-1]
-    slack = max(NEAR_NS, NEAR_STEPS * case.step_ns) + case.clock_error_ns
+    slack = _near(case) + case.clock_error_ns
     failed = case.failure_ns()
     near = [one for one in stops if begin - case.clock_error_ns <= one.start_ns <= end + slack]
     if failed is not None and case.diagnosis.outcome is Outcome.FAILED:
@@ -107,10 +88,15 @@ def _stop_of(case: Case) -> Finding | None:
     return min(near, key=lambda one: abs(one.start_ns - (failed or end)), default=None)
 
 
+def _near(case: Case) -> int:
+    """How far a stop and a failure may be apart and still be the same event, apart from what the clocks may be off."""
+    return max(case.rules.ending.near_ns, case.rules.ending.near_steps * case.step_ns)
+
+
 def _hung_before(case: Case, stop: Finding) -> bool:
     """Whether the job stood still long before somebody ended it."""
-    ended = case.flow_time(case.view.last_ns)
-    return ended is not None and ended - stop.start_ns > max(HUNG_BEFORE_NS, NEAR_STEPS * case.step_ns)
+    ended, rules = case.flow_time(case.view.last_ns), case.rules.ending
+    return ended is not None and ended - stop.start_ns > max(rules.hung_before_ns, rules.near_steps * case.step_ns)
 
 
 def _stopped(case: Case, stop: Finding) -> Judged:
@@ -133,12 +119,14 @@ def _stopped(case: Case, stop: Finding) -> Judged:
     sent = sent_share(case, place.address) if kind is FindingKind.HANG else None
     if sent is not None:
         evidence.append(Evidence("bytes it sent in the step that broke off, share of its usual step", *sent))
-    confidence = max(place.confidence if place.address else 0.0, stop.confidence * (0.8 if clashes else 1.0))
+    confidence = max(
+        place.confidence if place.address else 0.0, stop.confidence * (case.rules.ending.kind_doubt if clashes else 1.0)
+    )
     finding = replace(
         stop,
         kind=kind,
         where=where,
-        confidence=min(confidence, 0.99),
+        confidence=min(confidence, case.rules.place.most_sure),
         lost_gpu_seconds=lost,
         summary=ended_sentence(
             kind,
@@ -152,7 +140,7 @@ def _stopped(case: Case, stop: Finding) -> Judged:
             back_after_ns=None if stop.end_ns is None else stop.end_ns - stop.start_ns,
         ),
         evidence=tuple(evidence),
-        alternatives=_alternatives(stop, kind, where, min(confidence, 0.99)),
+        alternatives=_alternatives(stop, kind, where, min(confidence, case.rules.place.most_sure)),
     )
     verdict = Verdict(
         source,
@@ -193,7 +181,7 @@ def _kind_of(case: Case, stop: Finding, place: Place) -> tuple[FindingKind, tupl
         return FindingKind.CRASH, (Contradiction("kind", "the job hangs", said, Source.LOGS, why),)
     if stop.kind is FindingKind.CRASH and found.outcome is Outcome.FAILED and not own and failed is not None:
         late = failed - stop.start_ns
-        if found.symptom is Symptom.HANG and late > TIME_OUT_NS + case.clock_error_ns:
+        if found.symptom is Symptom.HANG and late > case.rules.ending.time_out_ns + case.clock_error_ns:
             why = f"the first complaint came {time_text(late)} after the stop, as a time-out: no connection was lost"
             clash = Contradiction("kind", "a rank died", "the ranks gave up waiting", Source.LOGS, why)
             return FindingKind.HANG, (clash,)
@@ -214,15 +202,15 @@ def _connection_lost(case: Case, stop: Finding) -> bool:
     if not timed or case.diagnosis.outcome is not Outcome.FAILED or case.diagnosis.symptom is not Symptom.CRASH:
         return False
     first, time_out = timed[0]
-    return not time_out and first - stop.start_ns <= WATCHED_NS + case.clock_error_ns + 2 * case.step_ns
+    return not time_out and first - stop.start_ns <= case.rules.ending.watched_ns + case.clock_error_ns + case.slack_ns
 
 
 def _nobody_complains(case: Case, stop: Finding) -> bool:
     """Whether all ranks have logs that reach the stop and none speaks of trouble, although there was time for it."""
     whole = len(case.view.ranks) >= case.size and case.fit is not None
-    watched = case.report.window.end_ns - stop.start_ns > max(WATCHED_NS, 2 * case.step_ns)
+    watched = case.report.window.end_ns - stop.start_ns > max(case.rules.ending.watched_ns, case.slack_ns)
     last = case.flow_time(case.view.last_ns)
-    reaches = last is not None and last >= stop.start_ns - case.clock_error_ns - 2 * case.step_ns
+    reaches = last is not None and last >= stop.start_ns - case.clock_error_ns - case.slack_ns
     troubled = any(not line.late and not line.survived for line in case.view.lines)
     quiet = case.diagnosis.outcome in (Outcome.RUNNING, Outcome.UNKNOWN)
     return whole and watched and reaches and quiet and not troubled and stop.end_ns is None
@@ -233,7 +221,7 @@ def _cause(case: Case, stop: Finding, kind: FindingKind, place: Place) -> Cause:
 
     Where the logs blame nothing, a line about hardware or storage of that place and time may be the cause.
     """
-    cause = case.diagnosis.cause
+    cause, rules = case.diagnosis.cause, case.rules.ending
     found = case.diagnosis.suspects
     if kind is FindingKind.HANG and not (found and has_own_cause(case, found[0])):
         mismatch = find_mismatch(case, place.rank)
@@ -245,18 +233,20 @@ def _cause(case: Case, stop: Finding, kind: FindingKind, place: Place) -> Cause:
         known = [line for line in near if line.cause is not None]
         if known:
             first = min(known, key=lambda line: (line.role != "root", line.time_ns))
-            return Cause(CauseClass(first.cause or ""), first.signature, NEARBY_CAUSE, first.meaning, first.advice)
+            return Cause(
+                CauseClass(first.cause or ""), first.signature, rules.nearby_cause, first.meaning, first.advice
+            )
     if cause.cause_class is CauseClass.NONE:
         what = "no log says why" if kind is FindingKind.CRASH else "it waits or computes for ever; no log says why"
-        return Cause(CauseClass.UNKNOWN, None, 0.2, what, "")
+        return Cause(CauseClass.UNKNOWN, None, rules.unknown_cause, what, "")
     silent = cause.cause_class is CauseClass.HARDWARE_NODE and cause.signature is None
     if silent and kind is FindingKind.HANG:
         what = (
             "it stopped without a word while its connections stayed open: its process or its GPU hangs, its host lives"
         )
-        return Cause(CauseClass.UNKNOWN, None, 0.3, what, "Take stacks of that rank (py-spy dump), look at its GPU.")
+        return Cause(CauseClass.UNKNOWN, None, rules.hung_process, what, _LOOK_AT_RANK)
     if silent and place.source is Source.BOTH:
-        return replace(cause, confidence=round(1 - (1 - cause.confidence) * 0.7, 2))
+        return replace(cause, confidence=round(1 - (1 - cause.confidence) * rules.silent_death, 2))
     return cause
 
 
@@ -302,7 +292,7 @@ def _lines(case: Case, place: Place, stop: Finding | None) -> tuple[int, ...]:
         if id(line) in near:
             return True
         when = case.line_time(line)
-        early = stop is not None and when is not None and when < stop.start_ns - NEAR_NS - NEAR_STEPS * case.step_ns
+        early = stop is not None and when is not None and when < stop.start_ns - _near(case) - case.clock_error_ns
         return not line.survived and not line.late and not early
 
     return select_lines(case, bears, lambda line: line.actor == actor)
@@ -313,7 +303,7 @@ def _failed_without_a_stop(case: Case, result: Result) -> None:
     failed, cause = case.failure_ns(), case.diagnosis.cause
     if case.job is not None and failed is not None:
         after = case.steps_after(failed)
-        if after >= 2:
+        if after >= case.rules.ending.went_on_steps:
             result.notes.append(
                 f"{case.name}: the logs speak of a failure ({cause.summary}), but the flows show {after} more steps: "
                 "nothing is reported"
@@ -321,7 +311,7 @@ def _failed_without_a_stop(case: Case, result: Result) -> None:
             return
         at_rest = case.job.state in (JobState.ENDED, JobState.RUNNING)
         watched = failed <= case.report.window.end_ns + case.clock_error_ns
-        weak = cause.confidence <= WEAK_CAUSE and not case.diagnosis.suspects
+        weak = cause.confidence <= case.rules.ending.weak_cause and not case.diagnosis.suspects
         if at_rest and weak and watched:
             result.notes.append(
                 f"{case.name}: ranks complain of each other ({cause.summary}), but the traffic shows no rank that "
@@ -338,10 +328,15 @@ def _hang_of_the_logs(case: Case, result: Result) -> None:
         ends = case.job.timeline.steps.end_ns
         idle = case.report.window.end_ns - int(ends[-1])
         last = case.flow_time(case.view.last_ns)
-        if idle < 2 * case.step_ns + SECOND or (last is not None and case.steps_after(last) >= 2):
+        if idle < case.slack_ns + SECOND or (
+            last is not None and case.steps_after(last) >= case.rules.ending.went_on_steps
+        ):
             result.notes.append(f"{case.name}: {sign.summary}; the flows show steps up to the end: no hang is reported")
             return
-        if case.job.state in (JobState.ENDED, JobState.RUNNING) and case.diagnosis.cause.confidence < 0.5:
+        if (
+            case.job.state in (JobState.ENDED, JobState.RUNNING)
+            and case.diagnosis.cause.confidence < case.rules.ending.sure_hang
+        ):
             result.notes.append(f"{case.name}: {sign.summary}; the traffic ends where it rests: no hang is reported")
             return
     result.judged.append(_by_logs(case, FindingKind.HANG, None))

@@ -8,36 +8,29 @@ which of several possible orders of the ranks is right.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Float64, Int64
 from llmprism.logs.view import RankView
 from llmprism.verdict.clock import ClockFit
+from llmprism.verdict.rules import RULES, SeatRules
 
 __all__ = ["order_support", "step_differences"]
 
 
-MIN_STEPS: Final = 12
-"""Steps compared: the median difference of fewer is luck."""
-
-_MAX_RANKS: Final = 512
-"""Ranks compared with as many addresses: 512 x 512 x 200 steps take some seconds."""
-
-_MAX_STEPS: Final = 200
-
-
-def step_differences(ranks: tuple[RankView, ...], member_end_ns: Int64, fit: ClockFit) -> Float64 | None:
+def step_differences(
+    ranks: tuple[RankView, ...], member_end_ns: Int64, fit: ClockFit, rules: SeatRules = RULES.seats
+) -> Float64 | None:
     """How far each rank's printed durations are from each member's steps, median in ns; None: nothing to compare.
 
     `member_end_ns[m, k]` is when member `m` ended step `k`, -1 where that was not seen.
     """
     member_end_ns = member_end_ns[:, fit.phase :: fit.stride] if member_end_ns.ndim == 2 else member_end_ns
     members, steps = member_end_ns.shape if member_end_ns.ndim == 2 else (0, 0)
-    if not (2 <= len(ranks) <= _MAX_RANKS) or not (2 <= members <= _MAX_RANKS) or steps <= MIN_STEPS:
+    most = rules.most_ranks
+    if not (2 <= len(ranks) <= most) or not (2 <= members <= most) or steps <= rules.least_steps:
         return None
-    ends = member_end_ns[:, -_MAX_STEPS:]
+    ends = member_end_ns[:, -rules.most_steps :]
     lengths = np.where((ends[:, 1:] >= 0) & (ends[:, :-1] >= 0), np.diff(ends), -1).astype(np.float64)
     lengths[lengths < 0] = np.nan
     first = steps - ends.shape[1] + 1  # step of the first length
@@ -45,7 +38,7 @@ def step_differences(ranks: tuple[RankView, ...], member_end_ns: Int64, fit: Clo
     for row, rank in enumerate(ranks):
         own = _by_step(rank, fit.shift, first, lengths.shape[1])
         left = np.abs(own[None, :] - lengths)
-        enough = np.isfinite(left).sum(axis=1) >= MIN_STEPS
+        enough = np.isfinite(left).sum(axis=1) >= rules.least_steps
         if enough.any():
             apart[row, enough] = np.nanmedian(left[enough], axis=1)
     return apart if np.isfinite(apart).any() else None

@@ -10,41 +10,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
 
 from llmprism.errors import UsageError
 from llmprism.logs.view import JobView
 from llmprism.model.report import JobReport, Report
 from llmprism.verdict.clock import ZONE_NS, ClockFit, fit_clock
+from llmprism.verdict.rules import RULES, VerdictRules
 from llmprism.verdict.seats import short_host
 
 __all__ = ["Match", "match_logs"]
-
-ADDRESS: Final = 5.0
-ADDRESS_CAP: Final = 15.0
-HOST: Final = 2.0
-HOST_CAP: Final = 6.0
-SAME_SIZE: Final = 1.5
-OTHER_SIZE: Final = -2.0
-SAME_RUN: Final = 6.0
-SAME_PACE: Final = 2.0
-OTHER_PACE: Final = -2.0
-SAME_TIME: Final = 2.0
-OTHER_ZONE: Final = 0.5
-OTHER_TIME: Final = -5.0
-"""Nats for and against; each is what such an agreement is worth among the jobs of one cluster, not of the world."""
-
-DECIDED: Final = 8.0
-"""Evidence that clocks cannot turn: the same lengths of steps at the same time are worth as much."""
-
-GIVEN_TOGETHER: Final = 1.5
-"""Logs that somebody gives with flows mostly belong to a job of them."""
-
-LEAST_SCORE: Final = 0.5
-"""Evidence below this is no match."""
-
-MAX_ZONE_NS: Final = 14 * 3600 * 1_000_000_000
-"""The largest difference between local time and UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +33,29 @@ class Match:
     zone_ns: int = 0
 
 
-def match_logs(views: list[tuple[JobView, str | None]], report: Report) -> list[Match]:
+def match_logs(views: list[tuple[JobView, str | None]], report: Report, rules: VerdictRules = RULES) -> list[Match]:
     """A match for every view; second, the job's id that the user gave for it."""
-    scores = [_scores(view, report, given) for view, given in views]
+    scores = [_scores(view, report, given, rules) for view, given in views]
     matches: list[Match | None] = [None] * len(views)
     for number, (_, given) in enumerate(views):
         if given is not None:
             job = _by_id(report, given)
-            fit, zone = scores[number][job][2], _zone(views[number][0], report)
+            fit, zone = scores[number][job][2], _zone(views[number][0], report, rules)
             matches[number] = Match(job, 1.0, "the job was given with the logs", fit, zone)
     pairs = sorted(
         ((score, v, j) for v, row in enumerate(scores) for j, (score, _, _) in enumerate(row)),
         key=lambda item: -item[0],
     )
     for score, v, j in pairs:
-        if matches[v] is not None or score < LEAST_SCORE or not _free(j, v, matches, views):
+        if matches[v] is not None or score < rules.match.least or not _free(j, v, matches, views):
             continue
         _, why, fit = scores[v][j]
         others = [scores[v][other][0] for other in range(len(report.jobs)) if other != j]
         others += [scores[other][j][0] for other in range(len(views)) if other != v and not _apart(views, v, other)]
         rival = max([0.0, *others])
-        matches[v] = Match(j, round(1 / (1 + math.exp(-(score - rival))), 3), why, fit, _zone(views[v][0], report))
+        matches[v] = Match(
+            j, round(1 / (1 + math.exp(-(score - rival))), 3), why, fit, _zone(views[v][0], report, rules)
+        )
     return [match or Match(None, 0.0, "no job of the flows fits these logs") for match in matches]
 
 
@@ -120,57 +96,59 @@ def _span(view: JobView) -> tuple[int, int] | None:
 _Score = tuple[float, str, ClockFit | None]
 
 
-def _scores(view: JobView, report: Report, given: str | None) -> list[_Score]:
+def _scores(view: JobView, report: Report, given: str | None, rules: VerdictRules) -> list[_Score]:
     """Evidence for every job. Clocks are compared only where what is cheap to know leaves the question open."""
-    cheap = [_names_and_sizes(view, job, report) for job in report.jobs]
+    cheap = [_names_and_sizes(view, job, report, rules) for job in report.jobs]
     best = max((score for score, _ in cheap), default=0.0)
     scores: list[_Score] = []
     for job, (score, words) in zip(report.jobs, cheap, strict=True):
-        open_question = score >= best - DECIDED or (given is not None and job.job.id.endswith(given))
-        fit = fit_clock(view, job.timeline.steps) if open_question else None
-        points, text = _clock_points(view, fit, report)
+        open_question = score >= best - rules.match.decided or (given is not None and job.job.id.endswith(given))
+        fit = fit_clock(view, job.timeline.steps, rules.clock) if open_question else None
+        points, text = _clock_points(view, fit, report, rules)
         words = [*words, text] if text else words
         said = "the same " + ", ".join(words) if words else "nothing in common"
-        scores.append((score + points + GIVEN_TOGETHER, said, fit))
+        scores.append((score + points + rules.match.given_together, said, fit))
     return scores
 
 
-def _names_and_sizes(view: JobView, job: JobReport, report: Report) -> tuple[float, list[str]]:
+def _names_and_sizes(view: JobView, job: JobReport, report: Report, rules: VerdictRules) -> tuple[float, list[str]]:
     """Evidence in nats, and in words, of the addresses and hosts that the logs name and of the number of ranks."""
     words: list[str] = []
+    worth = rules.match
     members = {report.addresses[member] for member in job.job.members}
     printed = {address for rank in view.ranks for address in rank.addresses}
     here, elsewhere = len(printed & members), len((printed & set(report.addresses)) - members)
-    score = min(ADDRESS * here, ADDRESS_CAP) - min(ADDRESS * elsewhere, ADDRESS_CAP)
+    score = min(worth.address * here, worth.address_cap)
+    score -= min(worth.address * elsewhere, worth.address_cap)
     if here:
         words.append(f"{here} of its addresses")
     named = {address for rank in view.ranks for address in rank.named} & members
-    score += min(HOST * len(named), HOST_CAP)
+    score += min(worth.host * len(named), worth.host_cap)
     if named and not here:
         words.append(f"{len(named)} addresses that it names")
     servers = {short_host(server) for server in job.job.servers}
     hosts = len({short_host(rank.node) for rank in view.ranks if rank.node} & servers)
-    score += min(HOST * hosts, HOST_CAP)
+    score += min(worth.host * hosts, worth.host_cap)
     if hosts:
         words.append(f"{hosts} of its hosts")
     world = max(view.world or 0, len([rank for rank in view.ranks if rank.rank is not None]))
     if world:
         fits = world % len(members) == 0 or len(members) % world == 0
-        score += SAME_SIZE if world == len(members) else SAME_SIZE / 2 if fits else OTHER_SIZE
+        score += worth.same_size if world == len(members) else worth.same_size / 2 if fits else worth.other_size
         if world == len(members):
             words.append(f"{world} ranks")
     return score, words
 
 
-def _clock_points(view: JobView, fit: ClockFit | None, report: Report) -> tuple[float, str]:
+def _clock_points(view: JobView, fit: ClockFit | None, report: Report, rules: VerdictRules) -> tuple[float, str]:
     score, words = 0.0, ""
     if fit is not None and fit.same_run:
-        score, words = SAME_RUN, f"lengths of {fit.steps} steps"
+        score, words = rules.match.same_run, f"lengths of {fit.steps} steps"
     elif fit is not None and fit.same_pace:
-        score, words = SAME_PACE, "pace"
+        score, words = rules.match.same_pace, "pace"
     elif fit is not None and fit.rest is not None:
-        score = OTHER_PACE
-    overlap = _time_points(view, report)
+        score = rules.match.other_pace
+    overlap = _time_points(view, report, rules)
     if overlap > 0:
         words = f"{words}, time" if words else "time"
     elif fit is not None and fit.same_run:
@@ -178,18 +156,18 @@ def _clock_points(view: JobView, fit: ClockFit | None, report: Report) -> tuple[
     return score + overlap, words
 
 
-def _time_points(view: JobView, report: Report) -> float:
+def _time_points(view: JobView, report: Report, rules: VerdictRules) -> float:
     """Whether the log's iterations lie in the window of the flows, by its clock or in another time zone."""
     span = _span(view)
     window = report.window
     if span is None or window.end_ns <= window.start_ns:
         return 0.0
     if _overlaps(span[0], span[1], window.start_ns, window.end_ns):
-        return SAME_TIME
-    return OTHER_ZONE if _zone(view, report) else OTHER_TIME
+        return rules.match.same_time
+    return rules.match.other_zone if _zone(view, report, rules) else rules.match.other_time
 
 
-def _zone(view: JobView, report: Report) -> int:
+def _zone(view: JobView, report: Report, rules: VerdictRules) -> int:
     """The whole zones between the log's times and the window of the flows; 0 where they overlap, or none makes them."""
     span, window = _span(view), report.window
     if span is None or _overlaps(span[0], span[1], window.start_ns, window.end_ns):
@@ -197,7 +175,7 @@ def _zone(view: JobView, report: Report) -> int:
     away = (span[0] + span[1] - window.start_ns - window.end_ns) // 2
     zone = round(away / ZONE_NS) * ZONE_NS
     fits = _overlaps(span[0] - zone, span[1] - zone, window.start_ns, window.end_ns)
-    return zone if fits and abs(zone) <= MAX_ZONE_NS else 0
+    return zone if fits and abs(zone) <= rules.match.most_zone_ns else 0
 
 
 def _overlaps(low: int, high: int, start: int, end: int) -> bool:

@@ -11,15 +11,10 @@ from typing import Final
 
 from llmprism.logs.notable import NotableLine
 from llmprism.model.finding import Finding, FindingKind
-from llmprism.verdict.case import SECOND, Case
+from llmprism.verdict.case import Case
 from llmprism.verdict.seats import short_host
 
 __all__ = ["addresses_of", "lines_about"]
-
-BEFORE_NS: Final = 10 * 60 * SECOND
-"""How long before a slowdown a line may be its cause: throttling and retries last minutes."""
-
-AFTER_NS: Final = 60 * SECOND
 
 _CAN_CAUSE: Final = {
     FindingKind.SLOW_GPU: ("hardware.gpu", "hardware.nvlink", "hardware.node", "storage", "platform"),
@@ -49,9 +44,9 @@ def _bears(case: Case, line: NotableLine, finding: Finding) -> bool:
     family = line.cause.split(".", 1)[0]
     if not {line.cause, family} & set(_CAN_CAUSE.get(finding.kind, ())):
         return False
-    when = case.line_time(line)
+    when, rules = case.line_time(line), case.rules.slowness
     end = finding.end_ns if finding.end_ns is not None else case.report.window.end_ns
-    if when is not None and not finding.start_ns - BEFORE_NS <= when <= end + AFTER_NS:
+    if when is not None and not finding.start_ns - rules.before_ns <= when <= end + rules.after_ns:
         return False
     wanted = case.address_of(finding)
     if wanted is None:

@@ -19,9 +19,6 @@ __all__ = ["judge_numbers"]
 
 _NUMBERS: Final = (SignKind.NAN, SignKind.DIVERGED, SignKind.LOSS_SCALE)
 
-AS_USUAL: Final = 1.25
-"""Steps that take at most this much longer than before are as usual."""
-
 
 def judge_numbers(case: Case) -> Outcome:
     """At most one finding: the surest sign that lasts. A run that failed later is explained by its failure."""
@@ -50,7 +47,7 @@ def _judged(case: Case, sign: Sign) -> Judged:
         evidence.append(Evidence("its value", sign.value, sign.expected))
     if ratio is not None:
         evidence.append(Evidence("length of steps in the flows, after to before", ratio, 1))
-        if ratio <= AS_USUAL:
+        if ratio <= case.rules.slowness.usual_length:
             text += "; steps go on at their usual length: data, numbers or memory, not slow hardware"
     finding = Finding(
         FindingKind.DIVERGED, job, where, when or case.report.window.start_ns, None, 0.0, sign.confidence, 0.0, text,
@@ -78,11 +75,12 @@ def _begin(case: Case, sign: Sign) -> int | None:
 
 def _step_ratio(case: Case, when: int | None) -> float | None:
     """The length of steps after a moment over that before it; None where the flows do not show both."""
-    if case.job is None or when is None or case.job.timeline.steps.count < 6:
+    rules = case.rules.slowness
+    if case.job is None or when is None or case.job.timeline.steps.count < rules.change_steps:
         return None
     ends = case.job.timeline.steps.end_ns
     after = ends[1:] > when
-    if after.sum() < 2 or (~after).sum() < 2:
+    if min(after.sum(), (~after).sum()) < rules.change_sides:
         return None
     lengths = np.diff(ends)
     return round(float(np.median(lengths[after]) / max(np.median(lengths[~after]), 1)), 3)

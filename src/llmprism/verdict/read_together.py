@@ -24,13 +24,14 @@ from llmprism.verdict.matching import Match, match_logs
 from llmprism.verdict.numbers import judge_numbers
 from llmprism.verdict.quotes import quotes_of
 from llmprism.verdict.rank_file import RankList
+from llmprism.verdict.rules import RULES, VerdictRules
 from llmprism.verdict.seats import Members, find_seats, host_of
 from llmprism.verdict.slowness import judge_slowness
 
 __all__ = ["LogSources", "LoggedJob", "read_logs", "read_together"]
 
-_RULES: Final = (judge_ending, judge_slowness, judge_numbers)
-"""Every rule, in the order in which they see a case."""
+_JUDGES: Final = (judge_ending, judge_slowness, judge_numbers)
+"""Every judge, in the order in which they see a case."""
 
 _STATE_OF: Final = {FindingKind.CRASH: JobState.CRASHED, FindingKind.HANG: JobState.HUNG}
 
@@ -70,14 +71,16 @@ def _read_folder(folder: LogFolder, library: Library) -> list[LoggedJob]:
     return [one for part in parts for one in _read_folder(part, library)]
 
 
-def read_together(report: Report, logged: Sequence[LoggedJob], listed: RankList | None = None) -> Report:
+def read_together(
+    report: Report, logged: Sequence[LoggedJob], listed: RankList | None = None, rules: VerdictRules = RULES
+) -> Report:
     """The report with findings merged with what the logs say, and the reading of the logs beside it.
 
     Findings of jobs without logs stay as they are.
     """
-    matches = match_logs([(one.view, one.job) for one in logged], report)
+    matches = match_logs([(one.view, one.job) for one in logged], report, rules)
     pairs = list(zip(logged, matches, strict=True))
-    cases = [_case(number, one, match, report, listed) for number, (one, match) in enumerate(pairs)]
+    cases = [_case(number, one, match, report, listed, rules) for number, (one, match) in enumerate(pairs)]
     judged: list[Judged] = []
     used: set[int] = set()
     notes: list[str] = []
@@ -86,8 +89,8 @@ def read_together(report: Report, logged: Sequence[LoggedJob], listed: RankList 
     for case in cases:
         first = len(quotes)
         quotes += quotes_of(case)
-        for rule in _RULES:
-            result = rule(case)
+        for judge in _JUDGES:
+            result = judge(case)
             # a finding that the logs of an earlier attempt explained is not explained again
             fresh = [one for one in result.judged if one.verdict.flows is None or id(one.verdict.flows) not in used]
             judged += [_moved(one, first) for one in fresh]
@@ -95,7 +98,7 @@ def read_together(report: Report, logged: Sequence[LoggedJob], listed: RankList 
             notes += result.notes
             states |= _states(case, fresh, result.used)
         notes += _noise(case)
-    rest = [_of_flows(finding, cases) for finding in report.findings if id(finding) not in used]
+    rest = [_of_flows(finding, cases, rules) for finding in report.findings if id(finding) not in used]
     everything = sorted(rest + judged, key=lambda one: _order(one, report))
     reading = LogReading(
         tuple(_log_job(case, match) for case, match in zip(cases, matches, strict=True)),
@@ -113,21 +116,25 @@ def read_together(report: Report, logged: Sequence[LoggedJob], listed: RankList 
     )
 
 
-def _case(number: int, logged: LoggedJob, match: Match, report: Report, listed: RankList | None) -> Case:
+def _case(
+    number: int, logged: LoggedJob, match: Match, report: Report, listed: RankList | None, rules: VerdictRules
+) -> Case:
     view = logged.view
     if match.job is None:
         hosts = host_of(view, _unseated(view), None)
-        return Case(number, logged.name, view, report, seats=_unseated(view), hosts=hosts)
+        return Case(number, logged.name, view, report, seats=_unseated(view), hosts=hosts, rules=rules)
     job = report.jobs[match.job]
     addresses = tuple(report.addresses[member] for member in job.job.members)
     fit = match.fit
     trusted = fit is not None and fit.trusted
-    apart = step_differences(view.ranks, job.timeline.member_end_ns, fit) if fit is not None and trusted else None
-    seats = find_seats(view, Members(addresses, report.topology, listed, apart))
+    apart = None
+    if fit is not None and trusted:
+        apart = step_differences(view.ranks, job.timeline.member_end_ns, fit, rules.seats)
+    seats = find_seats(view, Members(addresses, report.topology, listed, apart, rules.seats))
     hosts = host_of(view, seats, report.topology)
     fit = fit if trusted else None
     clocks = host_clocks(view, job.timeline.steps, fit, hosts) if fit is not None else ()
-    return Case(number, logged.name, view, report, job, fit, seats, hosts, clocks, match.zone_ns)
+    return Case(number, logged.name, view, report, job, fit, seats, hosts, clocks, match.zone_ns, rules)
 
 
 def _unseated(view: JobView) -> tuple[Seat, ...]:
@@ -156,22 +163,22 @@ def _noise(case: Case) -> list[str]:
     """A run that goes on though its logs are full of errors."""
     lines = [line for line in case.view.lines if line.survived and line.role in ("root", "cascade", "error")]
     count = sum(line.count for line in lines)
-    if not count or case.job is None or case.job.timeline.steps.count < 6:
+    if not count or case.job is None or case.job.timeline.steps.count < case.rules.slowness.change_steps:
         return []
     times = [when for line in lines if (when := case.line_time(line)) is not None]
     ends = case.job.timeline.steps.end_ns
     text = f"{case.name}: {count} error lines that the run survived"
     if times:
         lengths, after = np.diff(ends), ends[1:] > min(times)
-        if after.sum() >= 3 and (~after).sum() >= 3:
+        if min(after.sum(), (~after).sum()) >= case.rules.slowness.change_sides:
             ratio = float(np.median(lengths[after]) / max(np.median(lengths[~after]), 1))
             text += f"; the flows show steps of {ratio:.2f} times their length since the first"
     return [text]
 
 
-def _of_flows(finding: Finding, cases: Sequence[Case]) -> Judged:
+def _of_flows(finding: Finding, cases: Sequence[Case], rules: VerdictRules) -> Judged:
     """A finding that no log bears on."""
-    cause = cause_of_kind(finding)
+    cause = cause_of_kind(finding, rules.slowness)
     place = finding.where.id if isinstance(finding.where.id, str) else None
     suspects = (NamedSuspect(place, None, None, round(finding.confidence, 3), "flows"),) if place else ()
     number = next((case.number for case in cases if case.job is not None and case.job.job.id == finding.job), None)

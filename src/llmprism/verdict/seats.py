@@ -15,7 +15,6 @@ import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
@@ -25,38 +24,9 @@ from llmprism.model.topology import Topology
 from llmprism.model.verdict import Seat
 from llmprism.verdict.fingerprint import order_support
 from llmprism.verdict.rank_file import RankList
+from llmprism.verdict.rules import RULES, SeatRules
 
 __all__ = ["Members", "find_seats", "host_of", "natural", "short_host"]
-
-
-LISTED: Final = 1.0
-OWN_ADDRESS: Final = 0.97
-HOST_ALONE: Final = 0.95
-HOST_AND_SLOT: Final = 0.9
-HOST_AND_ORDER: Final = 0.75
-LEFT_OVER: Final = 0.8
-"""How sure each kind of evidence is; an address can be that of another interface, a number on a host that of another
-GPU."""
-
-ORDER_CAP: Final = 0.85
-"""An order of ranks is never surer than this: timing tells groups of addresses apart, seldom single ones."""
-
-NO_ORDER: Final = 0.3
-"""Weight of the ranks being in none of the orders that are known."""
-
-ORDER_MISS: Final = 0.02
-"""Factor on an order's weight for every rank that is known to be elsewhere. One that is known to be where the order has
-it counts as many times as there are members: that often it would not be there by chance."""
-
-NUMBERED_NAMES: Final = 0.5
-"""Factor on an order's weight where numbers in names of pods or hosts stand for ranks."""
-
-SUPPORT_WORTH: Final = 0.5
-"""Nats per standard deviation of support: less than a normal law gives, for members' ends are not independent."""
-
-MAX_SUPPORT: Final = 6.0
-LEAST_ORDER: Final = 0.25
-"""An order less sure than this is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +40,7 @@ class Members:
     topology: Topology | None = None
     listed: RankList | None = None
     apart: Float64 | None = None
+    rules: SeatRules = RULES.seats
 
 
 @dataclass(slots=True)
@@ -127,7 +98,7 @@ def _from_list(view: JobView, members: Members, draft: _Draft) -> None:
     for number, rank in enumerate(view.ranks):
         address = members.listed.rank_address.get(rank.rank) if rank.rank is not None else None
         if address in known:
-            draft.put(number, str(address), LISTED, "the list of ranks says so")
+            draft.put(number, str(address), members.rules.listed, "the list of ranks says so")
 
 
 def _from_own_address(view: JobView, members: Members, draft: _Draft) -> None:
@@ -141,7 +112,7 @@ def _from_own_address(view: JobView, members: Members, draft: _Draft) -> None:
     for address, actors in owners.items():
         if len(actors) <= shared:
             for actor in actors:
-                draft.put(actor, address, OWN_ADDRESS, "its log prints this address as its own")
+                draft.put(actor, address, members.rules.own_address, "its log prints this address as its own")
 
 
 def _addresses_in_name(node: str | None) -> set[str]:
@@ -172,15 +143,17 @@ def _from_host(view: JobView, members: Members, draft: _Draft) -> None:
         actors.sort(key=lambda actor: (view.ranks[actor].rank is None, view.ranks[actor].rank or 0, actor))
         for place, actor in enumerate(actors):
             if len(addresses) == 1:
-                draft.put(actor, addresses[0], HOST_ALONE, f"its host {host} has one address in the flows")
+                draft.put(
+                    actor, addresses[0], members.rules.host_alone, f"its host {host} has one address in the flows"
+                )
                 continue
             local = view.ranks[actor].local_rank
             seat = [one for one in addresses if local is not None and slots.get(one) == local]
             if seat:
-                draft.put(actor, seat[0], HOST_AND_SLOT, f"it is process {local} on {host}")
+                draft.put(actor, seat[0], members.rules.host_and_slot, f"it is process {local} on {host}")
             elif len(actors) <= shared * len(addresses) and place // shared < len(addresses):
                 why = f"it is on {host}, whose ranks are taken in order"
-                draft.put(actor, addresses[place // shared], HOST_AND_ORDER, why)
+                draft.put(actor, addresses[place // shared], members.rules.host_and_order, why)
 
 
 def _members_of_hosts(members: Members) -> dict[str, list[str]]:
@@ -215,10 +188,11 @@ def _from_order(view: JobView, members: Members, draft: _Draft) -> None:
     world = max(view.world or 0, len(view.ranks))
     count = len(members.addresses)
     ranks, named = _numbers(view)
+    rules = members.rules
     if not count or all(rank is None for rank in ranks) or (world % count and count % world):
         return
     index = {address: number for number, address in enumerate(members.addresses)}
-    weights, best = NO_ORDER * np.exp(SUPPORT_WORTH * _best_support(members)), None
+    weights, best = rules.no_order * np.exp(rules.support_worth * _best_support(members)), None
     for name, prior, order in _orders(members):
         place = [-1 if rank is None or rank >= world else rank * count // world for rank in ranks]
         seats = [order[at] if at >= 0 else None for at in place]
@@ -228,16 +202,17 @@ def _from_order(view: JobView, members: Members, draft: _Draft) -> None:
         support = 0.0
         if members.apart is not None:
             of_rank = np.array([-1 if seat is None else index[seat] for seat in seats], dtype=np.int64)
-            support += max(-MAX_SUPPORT, min(MAX_SUPPORT, order_support(members.apart, of_rank)))
-        prior *= NUMBERED_NAMES if named else 1.0
-        weight = prior * np.exp(SUPPORT_WORTH * support) * count ** min(hits, 5) * ORDER_MISS ** min(misses, 5)
+            support += max(-rules.most_support, min(rules.most_support, order_support(members.apart, of_rank)))
+        prior *= rules.numbered_names if named else 1.0
+        known = count ** min(hits, rules.most_known) * rules.order_miss ** min(misses, rules.most_known)
+        weight = prior * np.exp(rules.support_worth * support) * known
         weights += weight
         if best is None or weight > best[0]:
             best = (weight, name, seats)
     if best is None:
         return
-    confidence = min(ORDER_CAP, best[0] / weights)
-    if confidence < LEAST_ORDER:
+    confidence = min(rules.order_cap, best[0] / weights)
+    if confidence < rules.least_order:
         return
     for actor, seat in enumerate(best[2]):
         if seat is not None:
@@ -273,17 +248,20 @@ def _best_support(members: Members) -> float:
                 taken.add(column)
                 break
     luck = math.sqrt(2 * math.lgamma(of_rank.size + 1))
-    return max(0.0, min(MAX_SUPPORT, order_support(members.apart, of_rank) - luck))
+    return max(0.0, min(members.rules.most_support, order_support(members.apart, of_rank) - luck))
 
 
 def _orders(members: Members) -> list[tuple[str, float, list[str]]]:
     """(name, prior weight, addresses by rank) of the orders in which launchers hand out ranks."""
-    known = members.addresses
+    known, rules = members.addresses, members.rules
     topology = members.topology
     servers = topology.server_of() if topology else {}
     if topology is None or not all(address in servers for address in known):
         last_first = sorted(known, key=lambda address: natural(address)[::-1])
-        return [("of the addresses", 0.25, sorted(known, key=natural)), ("of the addresses' ends", 0.15, last_first)]
+        return [
+            ("of the addresses", rules.address_order, sorted(known, key=natural)),
+            ("of the addresses' ends", rules.address_end_order, last_first),
+        ]
     slots = topology.slot_of()
     listed = {short_host(host): at for at, host in enumerate(members.listed.order)} if members.listed else {}
 
@@ -295,12 +273,15 @@ def _orders(members: Members) -> list[tuple[str, float, list[str]]]:
 
     block = sorted(known, key=lambda address: (host(address), slot(address)))
     cyclic = sorted(known, key=lambda address: (slot(address)[0], host(address), slot(address)))
-    prior = 0.8 if listed else 0.55
-    orders = [("of the servers, one after the other", prior, block), ("of the servers in turn", 0.15, cyclic)]
+    prior = rules.listed_order if listed else rules.block_order
+    orders = [
+        ("of the servers, one after the other", prior, block),
+        ("of the servers in turn", rules.cyclic_order, cyclic),
+    ]
     as_text = sorted(known, key=lambda address: (servers[address], slot(address)))
     if as_text != block:
         # node10 before node2: torchrun's rendezvous sorts the nodes by their names as text
-        orders.append(("of the servers' names as text, one after the other", 0.25, as_text))
+        orders.append(("of the servers' names as text, one after the other", rules.text_order, as_text))
     return orders
 
 
@@ -309,4 +290,4 @@ def _left_over(view: JobView, members: Members, draft: _Draft) -> None:
     ranks = [number for number in range(len(view.ranks)) if number not in draft.found]
     free = set(members.addresses) - {address for address, _, _ in draft.found.values()}
     if len(ranks) == 1 and len(free) == 1 and len(view.ranks) == len(members.addresses) > 1:
-        draft.put(ranks[0], free.pop(), LEFT_OVER, "the only rank and the only address that were left")
+        draft.put(ranks[0], free.pop(), members.rules.left_over, "the only rank and the only address that were left")

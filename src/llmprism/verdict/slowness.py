@@ -20,18 +20,9 @@ from llmprism.verdict.case import LOG_LINES, Case, Judged, Outcome, cause_of_kin
 from llmprism.verdict.effect import Effect, measure_effect
 from llmprism.verdict.nearby import addresses_of, lines_about
 from llmprism.verdict.quotes import MAX_QUOTED
+from llmprism.verdict.rules import SlownessRules
 
 __all__ = ["judge_slowness"]
-
-UNCONFIRMED: Final = 0.7
-"""What is left of the doubt about a finding when the logs measure the slowdown that it predicts."""
-
-SURE_FINDING: Final = 0.9
-"""Findings less sure than this are withdrawn where the logs measure no slowdown; surer ones stay, with half the
-confidence: a part may be sick before it hurts."""
-
-SURE_SEAT: Final = 0.7
-"""Seats less sure than this do not move a finding to a place."""
 
 _ENDINGS: Final = (FindingKind.CRASH, FindingKind.HANG, FindingKind.DIVERGED)
 
@@ -49,7 +40,7 @@ def judge_slowness(case: Case) -> Outcome:
         if finding.kind not in _ENDINGS and case.covers(finding.start_ns):
             result.used.append(finding)
             effect = measure_effect(case, finding)
-            if effect is not None and effect.contradicts and finding.confidence < SURE_FINDING:
+            if effect is not None and effect.contradicts and finding.confidence < case.rules.slowness.sure_finding:
                 result.notes.append(_withdrawn(case, finding, effect))
             else:
                 result.judged.append(_explain(case, finding, effect))
@@ -80,10 +71,10 @@ def _explain(case: Case, finding: Finding, effect: Effect | None) -> Judged:
     seen = finding
     if effect is not None:
         evidence.append(Evidence("seconds per iteration in the logs", effect.inside_s, effect.outside_s))
-        finding, clashes = _with_effect(finding, effect)
+        finding, clashes = _with_effect(finding, effect, case.rules.slowness)
     elif sign is not None and sign.value is not None and sign.expected is not None:
         evidence.append(Evidence("seconds per iteration in the logs", sign.value, sign.expected))
-    cause = cause_of_kind(finding)
+    cause = cause_of_kind(finding, case.rules.slowness)
     source = Source.BOTH if lines or sign is not None or effect is not None else Source.FLOWS
     if lines:
         cause, finding = _with_lines(case, finding, lines)
@@ -101,23 +92,24 @@ def _explain(case: Case, finding: Finding, effect: Effect | None) -> Judged:
     return Judged(replace(finding, evidence=tuple(evidence)), verdict)
 
 
-def _with_effect(finding: Finding, effect: Effect) -> tuple[Finding, tuple[Contradiction, ...]]:
+def _with_effect(finding: Finding, effect: Effect, rules: SlownessRules) -> tuple[Finding, tuple[Contradiction, ...]]:
     """The finding surer where the logs measure the slowdown that it predicts, less sure where they do not."""
     if effect.confirms:
-        return replace(finding, confidence=round(1 - (1 - finding.confidence) * UNCONFIRMED, 4)), ()
+        return replace(finding, confidence=round(1 - (1 - finding.confidence) * rules.confirmed_doubt, 4)), ()
     if not effect.contradicts:
         return finding, ()
     said = f"iterations took {effect.inside_s:.3g} s then and {effect.outside_s:.3g} s otherwise"
     why = "the place stands out clearly, but the job hardly lost time by it"
     clash = Contradiction("effect", f"{effect.predicted:.0%} longer steps", said, Source.LOGS, why)
     lost = max(0.0, effect.slowdown / (1 + effect.slowdown))
-    return replace(finding, confidence=finding.confidence / 2, severity=lost), (clash,)
+    return replace(finding, confidence=finding.confidence * rules.contradicted, severity=lost), (clash,)
 
 
 def _with_lines(case: Case, finding: Finding, lines: list[int]) -> tuple[Cause, Finding]:
     """The cause that the lines name, and the finding with it in its sentence and, where it had no place, at theirs."""
+    rules = case.rules.slowness
     first = min((case.view.lines[at] for at in lines), key=lambda line: (line.role != "root", line.time_ns))
-    confidence = round(min(0.9, 0.6 + 0.1 * len(lines)), 2)
+    confidence = round(min(rules.most_line_cause, rules.line_cause + rules.another_line * len(lines)), 2)
     cause = Cause(
         CauseClass(first.cause or CauseClass.UNKNOWN), first.signature, confidence, first.meaning, first.advice
     )
@@ -125,10 +117,10 @@ def _with_lines(case: Case, finding: Finding, lines: list[int]) -> tuple[Cause, 
     shared = set.intersection(*places) if places else set()
     _, sure = case.line_address(first)
     movable = case.address_of(finding) is None and finding.kind in (FindingKind.SLOW_STEP, FindingKind.STALL)
-    if movable and len(shared) == 1 and (sure >= SURE_SEAT or first.node):
+    if movable and len(shared) == 1 and (sure >= rules.sure_seat or first.node):
         kind = _KIND_OF.get(str(first.cause), finding.kind) if finding.kind is FindingKind.SLOW_STEP else finding.kind
         type_ = WhereType.NIC if kind is FindingKind.SLOW_NIC else WhereType.GPU
-        finding = replace(finding, kind=kind, where=Where(type_, next(iter(shared))), confidence=0.6)
+        finding = replace(finding, kind=kind, where=Where(type_, next(iter(shared))), confidence=rules.moved)
     host = f" on {first.node}" if first.node else ""
     return cause, replace(finding, summary=f"{finding.summary.rstrip('.')}; logs{host}: {first.meaning}")
 
@@ -147,7 +139,7 @@ def _slow_sign(case: Case, finding: Finding) -> Sign | None:
             continue
         when = case.flow_time(sign.time_ns)
         end = finding.end_ns if finding.end_ns is not None else case.report.window.end_ns
-        slack = case.clock_error_ns + 5 * case.step_ns
+        slack = case.clock_error_ns + case.rules.slowness.sign_steps * case.step_ns
         if when is not None and finding.start_ns - slack <= when <= end + slack:
             return sign
     return None
@@ -157,14 +149,14 @@ def _slow_by_logs(case: Case, sign: Sign, result: Outcome) -> None:
     """Iterations that became slower by the logs, and nothing that the flows found: reported if their steps show it."""
     ratio = sign.value / sign.expected if sign.value and sign.expected else 1.0
     when = case.flow_time(sign.time_ns) if sign.time_ns is not None else None
-    if case.job is None or case.job.timeline.steps.count < 10 or when is None:
+    if case.job is None or case.job.timeline.steps.count < case.rules.slowness.pace_steps or when is None:
         seen = None
     else:
         steps = case.job.timeline.steps
         lengths = np.diff(steps.end_ns)
         after = steps.end_ns[1:] > when
         seen = float(np.median(lengths[after]) / np.median(lengths[~after])) if after.any() and (~after).any() else None
-    if seen is not None and seen < 1 + (ratio - 1) / 2:
+    if seen is not None and seen < 1 + (ratio - 1) * case.rules.slowness.pace_shown:
         result.notes.append(
             f"{case.name}: {sign.summary}; the flows show steps of {seen:.2f} times the length: nothing reported"
         )

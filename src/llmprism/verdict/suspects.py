@@ -20,31 +20,8 @@ from llmprism.verdict.case import SECOND, Case
 
 __all__ = ["Place", "choose_place", "has_own_cause", "rank_suspects"]
 
-SURE_SEAT: Final = 0.87
-"""Seats that are surer than this come from an address or a host, not from a usual order of ranks."""
-
-FIRST_SILENT: Final = 0.83
-"""How sure the address that fell silent first is at most as the place of the rank that failed: it was in 9 of the 10
-real crashes that were looked at, (9 + 1) / (10 + 2) by the rule of succession. A crash ends everything within
-milliseconds, and the order of the last messages of waiting peers is chance."""
-
-CLEAR_SILENCE: Final = 0.02
-"""Share of a step that the others must have gone on after an address fell silent: below it the order in which they
-stopped is no evidence. Of the real stops that were looked at, the one with the wrong address has 0.005, the 12 with
-the right one have 0.07 to 1.3: the same verdicts from 0.006 to 0.07."""
-
-HARDLY_FIRST: Final = 0.5
-"""How sure the address is at most where it is below."""
-
 WENT_ON: Final = "seconds that others went on after its message was due"
 """The evidence of the flows that measures it."""
-
-NAMED_SEAT: Final = 0.8
-"""How sure a guessed seat is whose address the peers name as lost."""
-
-MAX_SUSPECTS: Final = 5
-WEAK_SCORE: Final = 0.5
-"""Factor on scores of ranks that are ranked but not named by the logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +72,7 @@ def _by_flows(case: Case, finding: Finding, address: str) -> Place:
 
 def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Place:
     seat = case.seat_of_rank(named.rank)
-    own = has_own_cause(case, named)
+    own, rules = has_own_cause(case, named), case.rules.place
     both = 1 - (1 - finding.confidence) * (1 - named.score)
     if seat is None or seat.address is None:
         return Place(address, named.rank, _node(seat, named), both if own else finding.confidence, Source.BOTH)
@@ -105,7 +82,7 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
                      Source.BOTH)  # fmt: skip
     flows = f"{address} fell silent first"
     logs = f"rank {named.rank} at {seat.address}: {named.why}"
-    if own and seat.confidence > SURE_SEAT:
+    if own and seat.confidence > rules.sure_seat:
         why = "the rank wrote its own fatal error before anybody complained, and its address is known"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
         return Place(seat.address, named.rank, _node(seat, named), named.score * seat.confidence, Source.LOGS, (clash,))
@@ -114,7 +91,7 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
     if own and votes[seat.address] > votes[address]:
         why = f"the rank wrote its own fatal error, and {votes[seat.address]} of its peers name that address as lost"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
-        return Place(seat.address, named.rank, _node(seat, named), max(sure, NAMED_SEAT), Source.LOGS, (clash,))
+        return Place(seat.address, named.rank, _node(seat, named), max(sure, rules.named_seat), Source.LOGS, (clash,))
     if own and seat.confidence > silent:
         why = f"the rank wrote its own fatal error, and where it sits ({seat.why}) is surer than who fell silent first"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
@@ -122,7 +99,9 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
     if own:
         why = f"where rank {named.rank} sits is a guess ({seat.why}); the address that fell silent is taken for its own"
         clash = Contradiction("place", flows, logs, Source.FLOWS, why)
-        return Place(address, named.rank, _node(seat, named), finding.confidence * 0.9, Source.BOTH, (clash,))
+        return Place(
+            address, named.rank, _node(seat, named), finding.confidence * rules.identified, Source.BOTH, (clash,)
+        )
     if sure > silent:
         why = f"its peers' logs and where it sits ({seat.why}) are surer than who fell silent first"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
@@ -131,14 +110,15 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
     clash = Contradiction("place", flows, logs, Source.FLOWS, why)
     there = case.seat_at(address)
     rank, node = (there.rank, there.node) if there is not None else (None, None)
-    return Place(address, rank, node, finding.confidence * 0.8, Source.FLOWS, (clash,))
+    return Place(address, rank, node, finding.confidence * rules.contradicted, Source.FLOWS, (clash,))
 
 
 def _first_silent(case: Case, finding: Finding) -> float:
     """How sure it is that the address of a stop is that of the rank that failed."""
+    rules = case.rules.place
     went_on = next((item.value for item in finding.evidence if item.what == WENT_ON), None)
-    unclear = went_on is not None and went_on * SECOND < CLEAR_SILENCE * case.step_ns
-    return min(finding.confidence, HARDLY_FIRST if unclear else FIRST_SILENT)
+    unclear = went_on is not None and went_on * SECOND < rules.clear_silence * case.step_ns
+    return min(finding.confidence, rules.hardly_first if unclear else rules.first_silent)
 
 
 def _named_by_peers(case: Case) -> Counter[str]:
@@ -155,7 +135,11 @@ def rank_suspects(case: Case, finding: Finding | None, place: Place) -> tuple[Na
 
     def add(address: str | None, rank: int | None, node: str | None, score: float, why: str) -> None:
         before, words, known = scores.get((address, rank), (0.0, [], node))
-        scores[address, rank] = (1 - (1 - before) * (1 - min(score, 0.99)), [*words, why], known or node)
+        scores[address, rank] = (
+            1 - (1 - before) * (1 - min(score, case.rules.place.most_sure)),
+            [*words, why],
+            known or node,
+        )
 
     if finding is not None and (address := case.address_of(finding)) is not None:
         seat = case.seat_at(address)
@@ -169,7 +153,7 @@ def rank_suspects(case: Case, finding: Finding | None, place: Place) -> tuple[Na
         if suspect.rank is not None and suspect.rank == place.rank:
             where = place.address
         sure = seat.confidence if seat is not None and seat.address else 1.0
-        score = suspect.score * sure * (1.0 if suspect.rank in named else WEAK_SCORE)
+        score = suspect.score * sure * (1.0 if suspect.rank in named else case.rules.place.weak_score)
         add(where, suspect.rank, _node(seat, suspect), score, f"logs: {suspect.why}")
     doubt = 1.0 - place.confidence if place.contradictions else 1.0
     scores = {
@@ -179,5 +163,5 @@ def rank_suspects(case: Case, finding: Finding | None, place: Place) -> tuple[Na
     ordered = sorted(scores.items(), key=lambda item: (item[0][0] != place.address or not place.address, -item[1][0]))
     return tuple(
         NamedSuspect(address, rank, node, round(score, 3), "; ".join(words))
-        for (address, rank), (score, words, node) in ordered[:MAX_SUSPECTS]
+        for (address, rank), (score, words, node) in ordered[: case.rules.place.most_suspects]
     )
