@@ -85,14 +85,14 @@ def filled(folder: Path, jobs: int) -> tuple[Store, Config, Intake]:
         for number in range(jobs)
     )  # fmt: skip
     steps = tuple((run.id, StepMark(k, BEGIN + k * S, BEGIN + (k + 1) * S, False)) for run in runs for k in range(100))
-    lives = tuple(
+    findings = tuple(
         TrackedFinding(f"f-{run.id}", Finding(FindingKind.SLOW_NIC, run.id, Where(WhereType.NIC, run.members[0]), BEGIN,
                                            None, 0.2, 0.9, 10.0, "a slow NIC"), FindingPhase.OPEN, opened_ns=end)
         for run in runs[::10]
     )  # fmt: skip
-    state = TrackerState(runs, (), lives)
+    state = TrackerState(runs, (), findings)
     moved = tuple(Transition(run.id, BEGIN, None, LiveState.RUNNING, "first seen") for run in runs)
-    changes = Changes(runs=runs, transitions=moved, steps=steps, findings=lives)
+    changes = Changes(runs=runs, transitions=moved, steps=steps, findings=findings)
     picture = picture_document(Report(Window(BEGIN, end), InputCounts(0, 0), (), (), ()), state, {}, None, "", "")
     result = WindowResult(BEGIN, end, 0, 0, end, 1, check_document(state, ""), picture, {}, changes, state,
                           WindowPlan(end, end))  # fmt: skip

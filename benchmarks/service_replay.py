@@ -40,7 +40,7 @@ HOP_S = 4
 class Told:
     """What the service said about one capture. All times are on the clock that it was played on, in ns."""
 
-    lives: tuple[TrackedFinding, ...]
+    findings: tuple[TrackedFinding, ...]
     opened: dict[str, int]
     closed: dict[str, int]
     states: tuple[tuple[str, str], ...]
@@ -87,18 +87,18 @@ def play(
     evaluator: Evaluator | None = None
     opened: dict[str, int] = {}
     closed: dict[str, int] = {}
-    lives: dict[str, TrackedFinding] = {}
+    findings: dict[str, TrackedFinding] = {}
 
     def look() -> None:
         nonlocal evaluator
         evaluator = evaluator or Evaluator(store, config, lambda: now[0])
         while evaluator.advance():
-            for life in evaluator.state.lives:
-                if life.phase is not FindingPhase.PENDING:
-                    lives[life.id] = life
-                    opened.setdefault(life.id, now[0])
-                if life.phase is FindingPhase.CLOSED:
-                    closed.setdefault(life.id, now[0])
+            for tracked in evaluator.state.findings:
+                if tracked.phase is not FindingPhase.PENDING:
+                    findings[tracked.id] = tracked
+                    opened.setdefault(tracked.id, now[0])
+                if tracked.phase is FindingPhase.CLOSED:
+                    closed.setdefault(tracked.id, now[0])
 
     begun = time.process_time()
     for number, (clock, file) in enumerate(slices(flows, folder, loop_s, phase_s)):
@@ -118,21 +118,21 @@ def play(
     periods = {run["id"]: run["period_ns"] / 1e9 for run in history.runs()["items"]}
     store.close()
     cpu = time.process_time() - begun
-    return Told(tuple(lives.values()), opened, closed, states, periods, begins, ended, cpu)
+    return Told(tuple(findings.values()), opened, closed, states, periods, begins, ended, cpu)
 
 
 def compare(told: Told, whole: tuple[Finding, ...]) -> tuple[int, list[Finding], list[TrackedFinding]]:
     """(how many agree in kind and place, findings that the service did not tell, findings that only it told)."""
     missing, extra = list(whole), []
-    for life in told.lives:
-        one = life.finding
+    for tracked in told.findings:
+        one = tracked.finding
         same = [item for item in missing if item.kind is one.kind and item.where.type is one.where.type]
         same = [item for item in same if item.where.id == one.where.id or item.where.type.value == "job"]
         if same:
             missing.remove(same[0])
         else:
-            extra.append(life)
-    return len(told.lives) - len(extra), missing, extra
+            extra.append(tracked)
+    return len(told.findings) - len(extra), missing, extra
 
 
 def _line(finding: Finding, first_ns: int) -> str:
@@ -152,16 +152,16 @@ def report(capture: Path, loop_s: int, quiet_s: int, phase_s: float | None = Non
     agree, missing, extra = compare(told, findings)
     begins = "" if phase_s is None else f" from {phase_s:.2f} s after a window's end"
     print(f"{capture.name}{begins}: {agree} of {len(findings)} as diagnose, {len(extra)} more; {told.cpu_s:.0f} s CPU")
-    for life in told.lives:
-        one = life.finding
+    for tracked in told.findings:
+        one = tracked.finding
         ended = (
             ""
             if one.end_ns is None
-            else f", closed {(told.closed.get(life.id, 0) - one.end_ns) / 1e9:.1f} s after its end"
+            else f", closed {(told.closed.get(tracked.id, 0) - one.end_ns) / 1e9:.1f} s after its end"
         )
-        late = (told.opened[life.id] - one.start_ns) / 1e9
-        mark = "+" if life in extra else " "
-        print(f"  {mark} {_line(one, first)}: open {late:.1f} s after its start{ended} {life.reason}")
+        late = (told.opened[tracked.id] - one.start_ns) / 1e9
+        mark = "+" if tracked in extra else " "
+        print(f"  {mark} {_line(one, first)}: open {late:.1f} s after its start{ended} {tracked.reason}")
     for one in missing:
         print(f"  - {_line(one, records.window.start_ns)}: {one.summary}")
     print(f"    states {' '.join(f'{job}:{state}' for job, state in told.states)}; steps {told.periods}", flush=True)

@@ -61,10 +61,10 @@ def store(tmp_path_factory):
     for _ in range(40):
         while evaluator.advance():
             pass
-        if evaluator.state.lives:
+        if evaluator.state.findings:
             break
         now[0] += S
-    yield made, config, evaluator.state.lives[0]
+    yield made, config, evaluator.state.findings[0]
     made.close()
 
 
@@ -96,22 +96,22 @@ def page(store, url):
 
 
 def test_from_a_finding_to_its_lines_in_the_timeline_and_back(page, store):
-    life = store[2]
+    tracked = store[2]
     why = page.locator(".why")
     assert "Cause: hardware.node" in why.inner_text()
     lines = page.locator("a.log-line")
-    assert lines.count() == len(life.why.lines)
+    assert lines.count() == len(tracked.why.lines)
     words = lines.first.locator("code").inner_text()
     lines.first.click()
     page.wait_for_selector(".timeline canvas")
-    assert f"/jobs/{life.finding.job}" in page.url
+    assert f"/jobs/{tracked.finding.job}" in page.url
     canvas = page.locator(".timeline canvas")
     assert int(canvas.get_attribute("data-marks")) >= 1
     status = page.locator(".timeline [role=status]")
     assert words[:40] in status.inner_text()
     status.locator("a").click()
     page.wait_for_selector(".why")
-    assert page.url.endswith(f"/findings/{life.id}")
+    assert page.url.endswith(f"/findings/{tracked.id}")
 
 
 def test_a_mark_in_the_timeline_shows_its_line(page):

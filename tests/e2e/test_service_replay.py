@@ -54,10 +54,10 @@ def test_a_hang_beside_a_job_that_works_is_told_within_15_s_of_the_silence(repla
     simulate(parse_scenario("hang", HANG), tmp_path / "capture")
     flows = tmp_path / "capture" / "flows.parquet"
     told = replay.play(flows, tmp_path / "capture" / "topology.json", tmp_path, quiet_s=0)
-    (life,) = told.lives
-    assert life.finding.kind is FindingKind.HANG
-    assert told.opened[life.id] - life.finding.start_ns < 15 * S
-    assert life.finding.lost_gpu_seconds > 8 * 10, "what it costs grows while it lasts"
+    (tracked,) = told.findings
+    assert tracked.finding.kind is FindingKind.HANG
+    assert told.opened[tracked.id] - tracked.finding.start_ns < 15 * S
+    assert tracked.finding.lost_gpu_seconds > 8 * 10, "what it costs grows while it lasts"
     assert {state for _, state in told.states} == {"started", "running", "hung"}
 
 
@@ -69,9 +69,9 @@ def test_a_crash_comes_out_as_from_diagnose(replay, tmp_path):
     )
     agree, missing, extra = replay.compare(told, whole.findings)
     assert (agree, missing, extra) == (1, [], [])
-    (life,) = told.lives
-    assert abs(life.finding.start_ns - whole.findings[0].start_ns) < S
-    assert told.opened[life.id] - life.finding.start_ns < 15 * S
+    (tracked,) = told.findings
+    assert abs(tracked.finding.start_ns - whole.findings[0].start_ns) < S
+    assert told.opened[tracked.id] - tracked.finding.start_ns < 15 * S
 
 
 @pytest.mark.parametrize("phase_s", [0.25, 1.75, 3.25, 3.5])
@@ -79,4 +79,6 @@ def test_a_fault_of_seven_seconds_opens_once_wherever_windows_end(replay, tmp_pa
     """At 3.25 s the windows that end during the fault take several steps for one and show too few of them."""
     capture = EXAMPLES / "slow_nic"
     told = replay.play(capture / "flows.parquet", capture / "topology.json", tmp_path, quiet_s=0, phase_s=phase_s)
-    assert [(life.finding.kind.value, life.finding.where.id) for life in told.lives] == [("slow_nic", "10.13.0.1")]
+    assert [(tracked.finding.kind.value, tracked.finding.where.id) for tracked in told.findings] == [
+        ("slow_nic", "10.13.0.1")
+    ]

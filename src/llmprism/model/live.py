@@ -96,7 +96,7 @@ class TrackedFinding:
     `sightings` counts windows that showed it, `missed` the windows in a row that did not although they should have.
     `opened_ns` and `closed_ns` are ends of windows; `reason` says why it was closed. `slow` holds the runs that were
     slower than usual when it was last seen, each with the step time above which it still is.
-    `plain`: one of the looks showed enough steps of its job to be believed. `why` is None until logs have something to
+    `clear`: one of the looks showed enough steps of its job to be believed. `why` is None until logs have something to
     say of it.
     """
 
@@ -110,5 +110,5 @@ class TrackedFinding:
     updated_ns: int = 0
     slow: tuple[tuple[str, int], ...] = ()
     reason: str = ""
-    plain: bool = False
+    clear: bool = False
     why: Explanation | None = None

@@ -164,8 +164,8 @@ class AlertSender:
     def _tell_late(self, target: str, row: Any) -> None:
         stored = json.loads(row.document)
         finding = decode_finding(stored)
-        life = TrackedFinding(row.id, finding, FindingPhase.OPEN, opened_ns=row.opened_ns, updated_ns=row.updated_ns)
-        document = alert_document(life, OPENED, self._settings, row.updated_ns, why=stored.get("why"))
+        tracked = TrackedFinding(row.id, finding, FindingPhase.OPEN, opened_ns=row.opened_ns, updated_ns=row.updated_ns)
+        document = alert_document(tracked, OPENED, self._settings, row.updated_ns, why=stored.get("why"))
         now = self._now_ns()
         values = {"target": target, "finding": row.id, "event": OPENED, "status": "waiting", "attempts": 0}
         values |= {"due_wall_ns": now, "wall_ns": now, "error": "", "document": json.dumps(document)}

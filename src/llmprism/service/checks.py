@@ -79,14 +79,14 @@ def newcomers(sent: Mapping[str, Sent], known: frozenset[str], rules: LiveRules 
     return sum(name not in known for name in sent) >= rules.runs.newcomers
 
 
-def undecided(lives: Sequence[TrackedFinding]) -> bool:
+def undecided(findings: Sequence[TrackedFinding]) -> bool:
     """Is a finding about no single job waiting for its second sighting?"""
-    return any(life.phase is FindingPhase.PENDING and life.finding.job is None for life in lives)
+    return any(tracked.phase is FindingPhase.PENDING and tracked.finding.job is None for tracked in findings)
 
 
 def wanted_runs(
     runs: Sequence[TrackedRun],
-    lives: Sequence[TrackedFinding],
+    findings: Sequence[TrackedFinding],
     sent: Mapping[str, Sent],
     rates: Mapping[str, float],
     start_ns: int,
@@ -96,8 +96,8 @@ def wanted_runs(
     """The runs to be looked at now, given what everybody sent in (start, end]. `rates` are the bytes per second that
     runs used to send."""
     hops = end_ns // rules.windows.hop
-    pending = {life.finding.job for life in lives if life.phase is FindingPhase.PENDING}
-    opened = {life.finding.job for life in lives if life.phase is FindingPhase.OPEN}
+    pending = {tracked.finding.job for tracked in findings if tracked.phase is FindingPhase.PENDING}
+    opened = {tracked.finding.job for tracked in findings if tracked.phase is FindingPhase.OPEN}
     found = []
     for run in runs:
         if not run.state.alive or run.reach_ns > rules.windows.length:

@@ -16,7 +16,7 @@ from llmprism.service.windows import WindowPlan
 
 __all__ = ["decode_finding", "decode_state", "encode_finding", "encode_state"]
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 def encode_state(state: TrackerState, plan: WindowPlan) -> str:
@@ -26,7 +26,7 @@ def encode_state(state: TrackerState, plan: WindowPlan) -> str:
             "plan": asdict(plan),
             "runs": [asdict(run) for run in state.runs],
             "candidates": [asdict(candidate) for candidate in state.candidates],
-            "lives": [_life_document(life) for life in state.lives],
+            "findings": [_tracked_document(tracked) for tracked in state.findings],
         },
         separators=(",", ":"),
     )
@@ -34,20 +34,28 @@ def encode_state(state: TrackerState, plan: WindowPlan) -> str:
 
 def decode_state(text: str) -> tuple[TrackerState, WindowPlan]:
     try:
-        document = json.loads(text)
+        document = _renamed(json.loads(text))
         if document["version"] != VERSION:
             raise StoreError(f"the store was written by another version of llmprism (state {document['version']})")
         runs = tuple(_run(item) for item in document["runs"])
         candidates = tuple(Candidate(tuple(item["members"]), item["windows"]) for item in document["candidates"])
-        lives = tuple(_life(item) for item in document["lives"])
-        return TrackerState(runs, candidates, lives), WindowPlan(**document["plan"])
+        findings = tuple(_tracked(item) for item in document["findings"])
+        return TrackerState(runs, candidates, findings), WindowPlan(**document["plan"])
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the saved state cannot be read ({type(error).__name__}: {error})") from error
 
 
-def _life_document(life: TrackedFinding) -> dict[str, Any]:
-    why = None if life.why is None else to_plain(life.why, Explanation, _no_array)
-    return {**asdict(replace(life, why=None)), "finding": encode_finding(life.finding), "why": why}
+def _renamed(document: dict[str, Any]) -> dict[str, Any]:
+    """A state of version 2, in which two fields had other names, as one of version 3."""
+    if document["version"] != 2:
+        return document
+    findings = [{**item, "clear": item.pop("plain")} for item in document.pop("lives")]
+    return {**document, "version": VERSION, "findings": findings}
+
+
+def _tracked_document(tracked: TrackedFinding) -> dict[str, Any]:
+    why = None if tracked.why is None else to_plain(tracked.why, Explanation, _no_array)
+    return {**asdict(replace(tracked, why=None)), "finding": encode_finding(tracked.finding), "why": why}
 
 
 def _no_array(*_array: Any) -> Any:
@@ -87,7 +95,7 @@ def _run(item: dict[str, Any]) -> TrackedRun:
     return TrackedRun(**{**item, **lists})
 
 
-def _life(item: dict[str, Any]) -> TrackedFinding:
+def _tracked(item: dict[str, Any]) -> TrackedFinding:
     slow = tuple((str(run), int(step_ns)) for run, step_ns in item["slow"])
     why = item.get("why")
     return TrackedFinding(

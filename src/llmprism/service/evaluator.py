@@ -111,8 +111,8 @@ class Evaluator:
         log.warning("time goes back", extra={"from_ns": self._plan.mark_ns, "to_ns": latest})
         self._plan = started(latest, self._rules.windows)
         kept = tuple(run for run in self._state.runs if run.first_ns <= latest)
-        lives = tuple(life for life in self._state.lives if life.finding.start_ns <= latest)
-        self._state = replace(self._state, runs=kept, lives=lives, candidates=())
+        findings = tuple(tracked for tracked in self._state.findings if tracked.finding.start_ns <= latest)
+        self._state = replace(self._state, runs=kept, findings=findings, candidates=())
 
     def _idle_ns(self, latest: int, wall: int) -> int:
         """How far the clock has run on without records; 0 while records come or where the collector seems silent."""
@@ -123,7 +123,7 @@ class Evaluator:
         if idle < self._config.windows.idle_after_s * SECOND:
             return 0
         living = [run for run in self._state.runs if run.state.alive]
-        opened = any(life.phase is FindingPhase.OPEN for life in self._state.lives)
+        opened = any(tracked.phase is FindingPhase.OPEN for tracked in self._state.findings)
         if len(living) > 1 or not (living or opened) or idle < self._patience_ns():
             return 0
         return min(idle, self._rules.runs.idle_windows * self._longest())
@@ -156,12 +156,12 @@ class Evaluator:
         since = self._sent.end_ns
         segments = self._store.segments(since, end, through)
         sent = self._sent.read(segments, end)
-        wanted = wanted_runs(self._state.runs, self._state.lives, sent, self._rates, start, end, self._rules)
+        wanted = wanted_runs(self._state.runs, self._state.findings, sent, self._rates, start, end, self._rules)
         asked = sum(len(run.members) for run in wanted)
         if (
             asked > self._rules.runs.whole * len(self._addresses)
             or newcomers(sent, self._addresses, self._rules)
-            or undecided(self._state.lives)
+            or undecided(self._state.findings)
         ):
             self._make(window, mark, latest)
             return True
@@ -185,7 +185,7 @@ class Evaluator:
             changes=changes,
             tracker=state,
             plan=replace(self._plan, mark_ns=latest, checked_ns=end),
-            messages=messages_of(changes, self._config.alerts, window, topology, self._state.lives),
+            messages=messages_of(changes, self._config.alerts, window, topology, self._state.findings),
             logs=self._log_documents(looks, changes),
         )
         self._commit(result, len(looks))
@@ -251,7 +251,7 @@ class Evaluator:
             changes=changes,
             tracker=state,
             plan=plan,
-            messages=messages_of(changes, self._config.alerts, window, topology, self._state.lives),
+            messages=messages_of(changes, self._config.alerts, window, topology, self._state.findings),
             logs=self._log_documents(looks, changes),
         )
         self._commit(result, len(looks))
@@ -290,10 +290,12 @@ class Evaluator:
         log.info("check" if result.picture is None else "window", extra=about)
         changes = result.changes
         if self._logs is not None:
-            self._logs.late.tried([life for life in self._state.lives if life.updated_ns == result.end_ns])
-        for life in changes.findings:
-            if life.id in changes.opened or life.id in changes.closed:
-                log.warning("finding", extra={"id": life.id, "phase": life.phase.value, "what": life.finding.summary})
+            self._logs.late.tried([tracked for tracked in self._state.findings if tracked.updated_ns == result.end_ns])
+        for tracked in changes.findings:
+            if tracked.id in changes.opened or tracked.id in changes.closed:
+                log.warning(
+                    "finding", extra={"id": tracked.id, "phase": tracked.phase.value, "what": tracked.finding.summary}
+                )
 
     def _note_cost(self, cpu_ns: int) -> None:
         """What a window costs is the lesser of the last two: the first one of a process compiles, and processor time

@@ -99,7 +99,7 @@ def documents_due(
     if window.end_ns // rules.runs.refresh_ns != plan.last_end // rules.runs.refresh_ns:
         return frozenset(run.id for run in after.runs)
     known = {run.id: run for run in before.runs}
-    opened = {life.finding.job for life in after.lives if life.phase is not FindingPhase.CLOSED}
+    opened = {tracked.finding.job for tracked in after.findings if tracked.phase is not FindingPhase.CLOSED}
     settled = window.start_ns - (window.end_ns - window.start_ns)
     return frozenset(
         run.id

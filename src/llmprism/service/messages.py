@@ -79,26 +79,26 @@ def messages_of(
     targets = targets_of(settings)
     explained = _explained(changes, before)
     messages = []
-    for life in changes.findings:
+    for tracked in changes.findings:
         for event, names in ((OPENED, changes.opened), (EXPLAINED, explained), (CLOSED, changes.closed)):
-            if life.id in names:
-                document = alert_document(life, event, settings, window.end_ns, topology)
-                messages += [(target, life.id, event, document) for target in targets]
+            if tracked.id in names:
+                document = alert_document(tracked, event, settings, window.end_ns, topology)
+                messages += [(target, tracked.id, event, document) for target in targets]
     return tuple(messages)
 
 
 def _explained(changes: Changes, before: Sequence[TrackedFinding]) -> tuple[str, ...]:
     """Findings that were open and of which the logs say more now: lines, or lines and what kind of cause."""
-    known = {life.id: knowledge(life.why) for life in before if life.phase is FindingPhase.OPEN}
+    known = {tracked.id: knowledge(tracked.why) for tracked in before if tracked.phase is FindingPhase.OPEN}
     return tuple(
-        life.id
-        for life in changes.findings
-        if life.phase is FindingPhase.OPEN and life.id in known and knowledge(life.why) > known[life.id]
+        tracked.id
+        for tracked in changes.findings
+        if tracked.phase is FindingPhase.OPEN and tracked.id in known and knowledge(tracked.why) > known[tracked.id]
     )
 
 
 def alert_document(
-    life: TrackedFinding,
+    tracked: TrackedFinding,
     event: str,
     settings: AlertSettings,
     now_ns: int,
@@ -107,16 +107,16 @@ def alert_document(
 ) -> dict[str, Any]:
     """One finding as the webhook's body; Alertmanager's alert is made of the same parts. `why`: its explanation as a
     document, where the finding was read back from the store without it."""
-    finding = life.finding
-    link = f"{settings.url.rstrip('/')}/#/findings/{life.id}" if settings.url else ""
+    finding = tracked.finding
+    link = f"{settings.url.rstrip('/')}/#/findings/{tracked.id}" if settings.url else ""
     return {
         "schema": "llmprism.alert/1",
         "event": event,
-        "id": life.id,
+        "id": tracked.id,
         "at_ns": now_ns,
         "labels": {
             "alertname": "LLMPrism" + "".join(part.capitalize() for part in finding.kind.value.split("_")),
-            "finding": life.id,
+            "finding": tracked.id,
             "kind": finding.kind.value,
             "job_id": clean(finding.job or "", LABEL_CHARS),
             "place": clean(_place(finding), LABEL_CHARS),
@@ -128,14 +128,14 @@ def alert_document(
             "advice": CHECKS[finding.kind],
             "seat": clean(_seat(finding, topology), LABEL_CHARS),
             "lost_gpu_seconds": f"{finding.lost_gpu_seconds:.0f}",
-            **_cause(why if why is not None else why_document(life.why)),
+            **_cause(why if why is not None else why_document(tracked.why)),
         },
         "url": link,
         "start_ns": finding.start_ns,
         "end_ns": finding.end_ns,
         "starts_at": _iso(finding.start_ns),
         "ends_at": _iso(finding.end_ns or now_ns) if event == CLOSED else None,
-        "reason": life.reason,
+        "reason": tracked.reason,
     }
 
 

@@ -1,4 +1,4 @@
-"""The life of a finding: seen, opened once, updated, closed once.
+"""The course of a finding: seen, opened once, updated, closed once.
 
 Two sightings are the same finding when job, kind and place agree (a hang that turns out to be a crash or a stall keeps
 its identity) and their times meet. A finding opens at its second sighting, so that one odd window opens nothing, and
@@ -62,7 +62,7 @@ def sightings_of(look: Look, followed: dict[str, str]) -> list[Sighting]:
 
 
 def follow_findings(
-    lives: Sequence[TrackedFinding],
+    findings: Sequence[TrackedFinding],
     sightings: Sequence[Sighting],
     runs: Sequence[TrackedRun],
     judged: frozenset[str],
@@ -72,7 +72,7 @@ def follow_findings(
     *,
     everybody: bool = True,
 ) -> tuple[tuple[TrackedFinding, ...], tuple[TrackedFinding, ...]]:
-    """(all lives to keep in mind, those that changed) after this round of looks.
+    """(all findings to keep in mind, those that changed) after this round of looks.
 
     `judged` are the runs of which a look shows enough steps: a look with fewer is a sighting, but opens nothing before
     another one has shown enough. `looked` are the runs that were looked at: what is known about others is neither seen
@@ -80,39 +80,43 @@ def follow_findings(
     or about jobs that are gone.
     """
     by_id = {run.id: run for run in runs}
-    after: dict[str, TrackedFinding] = {life.id: life for life in lives}
+    after: dict[str, TrackedFinding] = {tracked.id: tracked for tracked in findings}
     sighted: set[str] = set()
     for sighting in sightings:
         finding, seen_in = sighting.finding, sighting.window
         if not _believable(finding, by_id):
             continue
-        life = _same(finding, list(after.values()), sighted, rules)
-        if life is None:
-            if _is_old(finding, seen_in, rules) or not _may_be_born(finding, by_id, rules):
+        tracked = _same(finding, list(after.values()), sighted, rules)
+        if tracked is None:
+            if _is_old(finding, seen_in, rules) or not _may_begin(finding, by_id, rules):
                 continue
-            life = _born(finding, seen_in, after, plain=_is_plain(finding, judged))
-        elif life.phase is FindingPhase.CLOSED:
-            life = _after_its_end(life, sighting, after, sighted, judged, rules)
-            if life is None:
+            tracked = _begun(finding, seen_in, after, clear=_is_clear(finding, judged))
+        elif tracked.phase is FindingPhase.CLOSED:
+            tracked = _after_its_end(tracked, sighting, after, sighted, judged, rules)
+            if tracked is None:
                 continue
         else:
-            seen = _seen_again(life, finding, seen_in, rules, plain=_is_plain(finding, judged))
-            life = explained(life, seen, sighting.why)
-        life = life if life.why is not None else replace(life, why=sighting.why)
-        after[life.id] = life
-        sighted.add(life.id)
-    for key, life in list(after.items()):
+            seen = _seen_again(tracked, finding, seen_in, rules, clear=_is_clear(finding, judged))
+            tracked = explained(tracked, seen, sighting.why)
+        tracked = tracked if tracked.why is not None else replace(tracked, why=sighting.why)
+        after[tracked.id] = tracked
+        sighted.add(tracked.id)
+    for key, tracked in list(after.items()):
         if key in sighted:
-            life = replace(life, slow=_slower(life.finding, runs, rules))
-        if life.finding.job in looked or (everybody and (life.finding.job is None or not _is_alive(life, by_id))):
-            life = _judged(life, key in sighted, by_id, runs, window, rules)
-        after[key] = life
+            tracked = replace(tracked, slow=_slower(tracked.finding, runs, rules))
+        if tracked.finding.job in looked or (
+            everybody and (tracked.finding.job is None or not _is_alive(tracked, by_id))
+        ):
+            tracked = _judged(tracked, key in sighted, by_id, runs, window, rules)
+        after[key] = tracked
     longest = max((run.reach_ns for run in runs), default=0)
     start = min(window.start_ns, window.end_ns - longest)
-    kept = tuple(life for life in after.values() if _worth_keeping(life, start, rules))
-    before = {life.id: life for life in lives}
+    kept = tuple(tracked for tracked in after.values() if _worth_keeping(tracked, start, rules))
+    before = {tracked.id: tracked for tracked in findings}
     changed = tuple(
-        life for key, life in after.items() if life.phase is not FindingPhase.PENDING and before.get(key) != life
+        tracked
+        for key, tracked in after.items()
+        if tracked.phase is not FindingPhase.PENDING and before.get(key) != tracked
     )
     return kept, changed
 
@@ -131,14 +135,14 @@ def _after_its_end(
     if again is None:
         return None
     known = _same(again, [one for one in after.values() if one.phase is not FindingPhase.CLOSED], sighted, rules)
-    plain = _is_plain(again, judged)
+    clear = _is_clear(again, judged)
     if known is None:
-        return _born(again, sighting.window, after, plain=plain)
-    return _seen_again(known, again, sighting.window, rules, plain=plain)
+        return _begun(again, sighting.window, after, clear=clear)
+    return _seen_again(known, again, sighting.window, rules, clear=clear)
 
 
-def _is_alive(life: TrackedFinding, runs: dict[str, TrackedRun]) -> bool:
-    run = runs.get(life.finding.job or "")
+def _is_alive(tracked: TrackedFinding, runs: dict[str, TrackedRun]) -> bool:
+    run = runs.get(tracked.finding.job or "")
     return run is not None and run.state.alive and run.state is not LiveState.HUNG
 
 
@@ -150,11 +154,11 @@ def _is_old(finding: Finding, window: Window, rules: LiveRules) -> bool:
     )
 
 
-def _is_plain(finding: Finding, judged: frozenset[str]) -> bool:
+def _is_clear(finding: Finding, judged: frozenset[str]) -> bool:
     return finding.job is None or finding.job in judged
 
 
-def _may_be_born(finding: Finding, runs: dict[str, TrackedRun], rules: LiveRules) -> bool:
+def _may_begin(finding: Finding, runs: dict[str, TrackedRun], rules: LiveRules) -> bool:
     """The first steps of a job differ for many reasons, so they accuse nobody. Once a job is over, the silence after
     it is all that is new: it tells why the job stopped and nothing else."""
     run = runs.get(finding.job or "")
@@ -181,11 +185,13 @@ def _began_unwatched(finding: Finding, run: TrackedRun) -> bool:
     return run.unwatched_from_ns - slack <= finding.start_ns <= run.unwatched_to_ns + slack
 
 
-def _same(finding: Finding, lives: list[TrackedFinding], sighted: set[str], rules: LiveRules) -> TrackedFinding | None:
-    """The life this is a sighting of: living ones first, then the latest."""
-    fitting = [life for life in lives if life.id not in sighted and fits(life.finding, finding, rules)]
-    living = [life for life in fitting if life.phase is not FindingPhase.CLOSED]
-    return max(living or fitting, key=lambda life: life.finding.start_ns, default=None)
+def _same(
+    finding: Finding, findings: list[TrackedFinding], sighted: set[str], rules: LiveRules
+) -> TrackedFinding | None:
+    """The tracked finding that this is a sighting of: those not closed first, then the latest."""
+    fitting = [tracked for tracked in findings if tracked.id not in sighted and fits(tracked.finding, finding, rules)]
+    not_closed = [tracked for tracked in fitting if tracked.phase is not FindingPhase.CLOSED]
+    return max(not_closed or fitting, key=lambda tracked: tracked.finding.start_ns, default=None)
 
 
 def fits(old: Finding, new: Finding, rules: LiveRules = RULES) -> bool:
@@ -209,16 +215,16 @@ def _same_place(old: Where, new: Where, rules: LiveRules) -> bool:
     return len(here & there) >= rules.findings.same_place * len(here | there)
 
 
-def _again(life: TrackedFinding, finding: Finding, window: Window, rules: LiveRules) -> Finding | None:
-    """The part of a finding that lies clearly after the close of its earlier life."""
-    end = life.finding.end_ns or life.closed_ns
+def _again(tracked: TrackedFinding, finding: Finding, window: Window, rules: LiveRules) -> Finding | None:
+    """The part of a finding that lies clearly after the close of the earlier one."""
+    end = tracked.finding.end_ns or tracked.closed_ns
     last = finding.end_ns if finding.end_ns is not None else window.end_ns
     if last <= end + rules.findings.close_after_ns:
         return None
     return replace(finding, start_ns=max(finding.start_ns, end))
 
 
-def _born(finding: Finding, window: Window, others: dict[str, TrackedFinding], *, plain: bool) -> TrackedFinding:
+def _begun(finding: Finding, window: Window, others: dict[str, TrackedFinding], *, clear: bool) -> TrackedFinding:
     text = json.dumps([finding.job, finding.kind, finding.where.type, finding.where.id, finding.start_ns])
     number, name = 0, ""
     while not name or name in others:
@@ -226,74 +232,74 @@ def _born(finding: Finding, window: Window, others: dict[str, TrackedFinding], *
         number += 1
     phase = FindingPhase.OPEN if finding.kind in STOPPED_KINDS else FindingPhase.PENDING
     opened = window.end_ns if phase is FindingPhase.OPEN else 0
-    return TrackedFinding(name, finding, phase, opened_ns=opened, updated_ns=window.end_ns, plain=plain)
+    return TrackedFinding(name, finding, phase, opened_ns=opened, updated_ns=window.end_ns, clear=clear)
 
 
 def _seen_again(
-    life: TrackedFinding, finding: Finding, window: Window, rules: LiveRules, *, plain: bool
+    tracked: TrackedFinding, finding: Finding, window: Window, rules: LiveRules, *, clear: bool
 ) -> TrackedFinding:
-    sightings, plain = life.sightings + 1, life.plain or plain
-    opens = life.phase is FindingPhase.PENDING and sightings >= rules.findings.open_sightings and plain
+    sightings, clear = tracked.sightings + 1, tracked.clear or clear
+    opens = tracked.phase is FindingPhase.PENDING and sightings >= rules.findings.open_sightings and clear
     return replace(
-        life,
-        finding=_merged(life, finding, window),
-        phase=FindingPhase.OPEN if opens else life.phase,
-        opened_ns=window.end_ns if opens else life.opened_ns,
+        tracked,
+        finding=_merged(tracked, finding, window),
+        phase=FindingPhase.OPEN if opens else tracked.phase,
+        opened_ns=window.end_ns if opens else tracked.opened_ns,
         sightings=sightings,
         missed=0,
         updated_ns=window.end_ns,
-        plain=plain,
+        clear=clear,
     )
 
 
-def _merged(life: TrackedFinding, new: Finding, window: Window) -> Finding:
+def _merged(tracked: TrackedFinding, new: Finding, window: Window) -> Finding:
     """The newest view. Where the window has lost the start, the oldest start and the cost since last time added."""
-    old = life.finding
+    old = tracked.finding
     cut_off = new.start_ns > old.start_ns + SECOND and old.start_ns < window.start_ns
     if not cut_off:
-        return new if _judges_start(life, new, window) else replace(new, start_ns=min(old.start_ns, new.start_ns))
+        return new if _judges_start(tracked, new, window) else replace(new, start_ns=min(old.start_ns, new.start_ns))
     end = new.end_ns if new.end_ns is not None else window.end_ns
-    fresh = max(0, end - max(life.updated_ns, new.start_ns)) / max(end - new.start_ns, 1)
+    fresh = max(0, end - max(tracked.updated_ns, new.start_ns)) / max(end - new.start_ns, 1)
     lost = round(old.lost_gpu_seconds + new.lost_gpu_seconds * min(fresh, 1.0), 3)
     return replace(new, start_ns=old.start_ns, lost_gpu_seconds=lost)
 
 
-def _judges_start(life: TrackedFinding, new: Finding, window: Window) -> bool:
+def _judges_start(tracked: TrackedFinding, new: Finding, window: Window) -> bool:
     """Is the new start a better view of the same onset?
 
     It is where the window shows at least as much time before the finding as since it began: an early view had fewer
     slow steps to go by. A start after the window that opened the finding is another bout of the same fault.
     """
-    old = life.finding
+    old = tracked.finding
     enough_before = old.start_ns - window.start_ns >= window.end_ns - old.start_ns
-    return enough_before and new.start_ns <= (life.opened_ns or life.updated_ns)
+    return enough_before and new.start_ns <= (tracked.opened_ns or tracked.updated_ns)
 
 
 def _judged(
-    life: TrackedFinding,
+    tracked: TrackedFinding,
     sighted: bool,
     by_id: dict[str, TrackedRun],
     runs: Sequence[TrackedRun],
     window: Window,
     rules: LiveRules,
 ) -> TrackedFinding:
-    if life.phase is FindingPhase.CLOSED:
-        return life
-    run = by_id.get(life.finding.job or "")
+    if tracked.phase is FindingPhase.CLOSED:
+        return tracked
+    run = by_id.get(tracked.finding.job or "")
     if not sighted:
-        life = replace(life, missed=0 if _persists(life, by_id, window, rules) else life.missed + 1)
-    if life.phase is FindingPhase.PENDING:
-        return life
-    if life.finding.kind in STOPPED_KINDS:
-        return _stopped_judged(life, run, runs, window, rules)
-    end = life.finding.end_ns
+        tracked = replace(tracked, missed=0 if _persists(tracked, by_id, window, rules) else tracked.missed + 1)
+    if tracked.phase is FindingPhase.PENDING:
+        return tracked
+    if tracked.finding.kind in STOPPED_KINDS:
+        return _stopped_judged(tracked, run, runs, window, rules)
+    end = tracked.finding.end_ns
     if end is not None and window.end_ns - end >= rules.findings.close_after_ns:
-        return closed(life, end, "it ended", window)
+        return closed(tracked, end, "it ended", window)
     if run is not None and not run.state.alive:
-        return closed(life, run.silent_since_ns, f"the job {run.state.value}", window)
-    if life.missed >= rules.findings.close_missed:
-        return closed(life, end or life.updated_ns, "no longer seen", window)
-    return life
+        return closed(tracked, run.silent_since_ns, f"the job {run.state.value}", window)
+    if tracked.missed >= rules.findings.close_missed:
+        return closed(tracked, end or tracked.updated_ns, "no longer seen", window)
+    return tracked
 
 
 def _slower(finding: Finding, runs: Sequence[TrackedRun], rules: LiveRules) -> tuple[tuple[str, int], ...]:
@@ -307,40 +313,42 @@ def _slower(finding: Finding, runs: Sequence[TrackedRun], rules: LiveRules) -> t
     )
 
 
-def _persists(life: TrackedFinding, runs: dict[str, TrackedRun], window: Window, rules: LiveRules) -> bool:
+def _persists(tracked: TrackedFinding, runs: dict[str, TrackedRun], window: Window, rules: LiveRules) -> bool:
     """Is what the finding did to the runs still going on?"""
-    if life.phase is not FindingPhase.OPEN or life.finding.end_ns is not None:
+    if tracked.phase is not FindingPhase.OPEN or tracked.finding.end_ns is not None:
         return False
-    if window.end_ns - life.updated_ns > rules.runs.rebase_ns:
+    if window.end_ns - tracked.updated_ns > rules.runs.rebase_ns:
         return False
-    return any(name in runs and runs[name].state.alive and runs[name].recent_ns > least for name, least in life.slow)
+    return any(name in runs and runs[name].state.alive and runs[name].recent_ns > least for name, least in tracked.slow)
 
 
 def _stopped_judged(
-    life: TrackedFinding, run: TrackedRun | None, runs: Sequence[TrackedRun], window: Window, rules: LiveRules
+    tracked: TrackedFinding, run: TrackedRun | None, runs: Sequence[TrackedRun], window: Window, rules: LiveRules
 ) -> TrackedFinding:
     if (
         run is not None
         and run.state not in (LiveState.HUNG, LiveState.CRASHED)
-        and life.missed >= rules.findings.resumed_missed
+        and tracked.missed >= rules.findings.resumed_missed
     ):
-        return closed(life, run.since_ns, f"the job is {run.state.value}", window)
-    restarted = next((one for one in runs if one.restart_of is not None and one.restart_of == life.finding.job), None)
+        return closed(tracked, run.since_ns, f"the job is {run.state.value}", window)
+    restarted = next(
+        (one for one in runs if one.restart_of is not None and one.restart_of == tracked.finding.job), None
+    )
     if restarted is not None:
-        return closed(life, restarted.first_ns, f"restarted as {restarted.id}", window)
-    if window.end_ns - life.finding.start_ns >= rules.findings.stopped_open_ns:
-        return closed(life, window.end_ns, "an hour old", window)
-    if run is None or life.finding.end_ns is not None:
-        return life
+        return closed(tracked, restarted.first_ns, f"restarted as {restarted.id}", window)
+    if window.end_ns - tracked.finding.start_ns >= rules.findings.stopped_open_ns:
+        return closed(tracked, window.end_ns, "an hour old", window)
+    if run is None or tracked.finding.end_ns is not None:
+        return tracked
     lost = round(len(run.members) * max(0, window.end_ns - run.silent_since_ns) / 1e9, 3)
-    return replace(life, finding=replace(life.finding, lost_gpu_seconds=lost))
+    return replace(tracked, finding=replace(tracked.finding, lost_gpu_seconds=lost))
 
 
-def closed(life: TrackedFinding, end_ns: int, reason: str, window: Window) -> TrackedFinding:
+def closed(tracked: TrackedFinding, end_ns: int, reason: str, window: Window) -> TrackedFinding:
     """The finding after its end."""
-    finding = replace(life.finding, end_ns=max(end_ns, life.finding.start_ns))
+    finding = replace(tracked.finding, end_ns=max(end_ns, tracked.finding.start_ns))
     return replace(
-        life,
+        tracked,
         finding=finding,
         phase=FindingPhase.CLOSED,
         closed_ns=window.end_ns,
@@ -349,9 +357,9 @@ def closed(life: TrackedFinding, end_ns: int, reason: str, window: Window) -> Tr
     )
 
 
-def _worth_keeping(life: TrackedFinding, start_ns: int, rules: LiveRules) -> bool:
-    if life.phase is FindingPhase.PENDING:
-        return life.missed < rules.findings.pending_missed
-    if life.phase is FindingPhase.CLOSED:
-        return (life.finding.end_ns or 0) >= start_ns - rules.findings.close_after_ns
+def _worth_keeping(tracked: TrackedFinding, start_ns: int, rules: LiveRules) -> bool:
+    if tracked.phase is FindingPhase.PENDING:
+        return tracked.missed < rules.findings.pending_missed
+    if tracked.phase is FindingPhase.CLOSED:
+        return (tracked.finding.end_ns or 0) >= start_ns - rules.findings.close_after_ns
     return True

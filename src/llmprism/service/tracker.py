@@ -18,7 +18,7 @@ __all__ = ["Changes", "TrackerState", "track"]
 class TrackerState:
     runs: tuple[TrackedRun, ...] = ()
     candidates: tuple[Candidate, ...] = ()
-    lives: tuple[TrackedFinding, ...] = ()
+    findings: tuple[TrackedFinding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def track(
     """The state after this round of looks, and what changed; the first look is the base one, where there is one (a
     check between two windows looks at some runs only, and says nothing of the others). `unwatched` are the runs that
     nobody reports on now. Pure: the same looks give the same states."""
-    runs = follow_runs(state.runs, state.candidates, looks, _troubled(state.lives), rules, taken, unwatched)
+    runs = follow_runs(state.runs, state.candidates, looks, _troubled(state.findings), rules, taken, unwatched)
     settled = {run.id for run in runs.runs if is_settled(run, rules)}
     sightings: list[Sighting] = []
     judged: set[str] = set()
@@ -60,40 +60,42 @@ def track(
     looked = frozenset(run for followed in runs.followed for run in followed.values())
     window = looks[0].window
     everybody = looks[0].runs is None
-    lives, changed = follow_findings(
-        state.lives, sightings, runs.runs, frozenset(judged), looked, window, rules, everybody=everybody
+    findings, changed = follow_findings(
+        state.findings, sightings, runs.runs, frozenset(judged), looked, window, rules, everybody=everybody
     )
-    before = {life.id: life.phase for life in state.lives}
-    followed_runs, slowed = _slowed_by(runs.runs, lives, window.end_ns)
+    before = {tracked.id: tracked.phase for tracked in state.findings}
+    followed_runs, slowed = _slowed_by(runs.runs, findings, window.end_ns)
     moved = {move.run for move in slowed}
     changed_runs = {run.id: run for run in (*runs.changed, *(run for run in followed_runs if run.id in moved))}
-    return TrackerState(followed_runs, runs.candidates, lives), Changes(
+    return TrackerState(followed_runs, runs.candidates, findings), Changes(
         runs=tuple(changed_runs.values()),
         transitions=(*runs.transitions, *slowed),
         steps=runs.steps,
         findings=changed,
-        opened=tuple(life.id for life in changed if before.get(life.id) in (None, FindingPhase.PENDING)),
+        opened=tuple(tracked.id for tracked in changed if before.get(tracked.id) in (None, FindingPhase.PENDING)),
         closed=tuple(
-            life.id
-            for life in changed
-            if life.phase is FindingPhase.CLOSED and before.get(life.id) is not FindingPhase.CLOSED
+            tracked.id
+            for tracked in changed
+            if tracked.phase is FindingPhase.CLOSED and before.get(tracked.id) is not FindingPhase.CLOSED
         ),
         report_run=runs.report_run,
         followed=runs.followed,
     )
 
 
-def _troubled(lives: tuple[TrackedFinding, ...]) -> frozenset[str]:
+def _troubled(findings: tuple[TrackedFinding, ...]) -> frozenset[str]:
     """The runs that an open finding slows."""
-    slowing = [life.finding for life in lives if life.phase is FindingPhase.OPEN and life.finding.end_ns is None]
+    slowing = [
+        tracked.finding for tracked in findings if tracked.phase is FindingPhase.OPEN and tracked.finding.end_ns is None
+    ]
     return frozenset(finding.job for finding in slowing if finding.job and finding.kind not in STOPPED_KINDS)
 
 
 def _slowed_by(
-    runs: tuple[TrackedRun, ...], lives: tuple[TrackedFinding, ...], now_ns: int
+    runs: tuple[TrackedRun, ...], findings: tuple[TrackedFinding, ...], now_ns: int
 ) -> tuple[tuple[TrackedRun, ...], tuple[Transition, ...]]:
     """Running jobs are slowed from the window in which a finding about them opens."""
-    troubled = _troubled(lives)
+    troubled = _troubled(findings)
     hit = [run.id for run in runs if run.state is LiveState.RUNNING and run.id in troubled]
     slowed = tuple(replace(run, state=LiveState.SLOWED, since_ns=now_ns) if run.id in hit else run for run in runs)
     return slowed, tuple(

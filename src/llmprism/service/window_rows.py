@@ -69,8 +69,8 @@ def write_findings(connection: Connection, result: WindowResult, tracker: str = 
     for run, document in result.logs.items():
         row = {"run": run, "seen_ns": result.end_ns, "document": _json(document)}
         upsert(connection, schema.run_logs, row, ["run"])
-    for life in result.changes.findings:
-        upsert(connection, schema.findings, _finding_row(life), ["id"])
+    for tracked in result.changes.findings:
+        upsert(connection, schema.findings, _finding_row(tracked), ["id"])
     for target, finding, event, document in result.messages:
         message = {
             "target": target,
@@ -120,20 +120,20 @@ def _transition_row(moved: Transition, told_ns: int) -> dict[str, Any]:
     }
 
 
-def _finding_row(life: TrackedFinding) -> dict[str, Any]:
-    finding = life.finding
+def _finding_row(tracked: TrackedFinding) -> dict[str, Any]:
+    finding = tracked.finding
     return {
-        "id": life.id,
+        "id": tracked.id,
         "run": finding.job,
         "kind": finding.kind.value,
-        "phase": life.phase.value,
+        "phase": tracked.phase.value,
         "start_ns": finding.start_ns,
         "end_ns": finding.end_ns,
-        "opened_ns": life.opened_ns,
-        "closed_ns": life.closed_ns,
-        "updated_ns": life.updated_ns,
+        "opened_ns": tracked.opened_ns,
+        "closed_ns": tracked.closed_ns,
+        "updated_ns": tracked.updated_ns,
         "lost_gpu_seconds": finding.lost_gpu_seconds,
-        "document": _json({**encode_finding(finding), "reason": life.reason, "why": why_document(life.why)}),
+        "document": _json({**encode_finding(finding), "reason": tracked.reason, "why": why_document(tracked.why)}),
     }
 
 

@@ -16,9 +16,9 @@ FINDING = Finding(FindingKind.SLOW_NIC, "job-1", Where(WhereType.NIC, "a"), 0, N
 
 
 def wanted(run: TrackedRun, last_s: float, size: int, phase: FindingPhase | None = None, end: int = END) -> bool:
-    lives = [] if phase is None else [TrackedFinding("f-1", FINDING, phase)]
+    findings = [] if phase is None else [TrackedFinding("f-1", FINDING, phase)]
     sent = {"a": Sent(int(last_s * SECOND), size), "stranger": Sent(END, 10**9)}
-    return bool(wanted_runs([run], lives, sent, {"job-1": 1e6}, START, end, RULES))
+    return bool(wanted_runs([run], findings, sent, {"job-1": 1e6}, START, end, RULES))
 
 
 def test_nobody_while_all_goes_on_as_before():

@@ -3,7 +3,10 @@
 import json
 
 from llmprism.model import Alternative, Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.service.codec import decode_finding, encode_finding
+from llmprism.model.live import FindingPhase, TrackedFinding
+from llmprism.service.codec import decode_finding, decode_state, encode_finding, encode_state
+from llmprism.service.tracker import TrackerState
+from llmprism.service.windows import WindowPlan
 
 FINDING = Finding(
     FindingKind.SLOW_LINK,
@@ -28,3 +31,12 @@ def test_a_finding_of_an_older_store_has_no_alternatives():
     saved = json.loads(json.dumps(encode_finding(FINDING)))
     del saved["alternatives"]
     assert decode_finding(saved).alternatives == ()
+
+
+def test_a_state_in_the_words_of_the_version_before_is_read():
+    state = TrackerState(findings=(TrackedFinding("f-1", FINDING, FindingPhase.OPEN, clear=True),))
+    document = json.loads(encode_state(state, WindowPlan()))
+    (tracked,) = document.pop("findings")
+    tracked["plain"] = tracked.pop("clear")
+    before = json.dumps({**document, "version": 2, "lives": [tracked]})
+    assert decode_state(before)[0] == state

@@ -82,8 +82,8 @@ def test_a_crash_is_told_within_15_s_by_a_look_at_one_job(played: Played) -> Non
         second += 1
         assert second < 136
     assert "jobs looked at: 1" in played.notes[-1]
-    (life,) = [one for one in played.evaluator.state.lives if one.phase is FindingPhase.OPEN]
-    assert abs(life.finding.start_ns - BEGIN - 120.69 * S) < S
+    (tracked,) = [one for one in played.evaluator.state.findings if one.phase is FindingPhase.OPEN]
+    assert abs(tracked.finding.start_ns - BEGIN - 120.69 * S) < S
     assert {run.state for run in played.evaluator.state.runs} == {LiveState.RUNNING, LiveState.CRASHED}
 
 

@@ -58,12 +58,12 @@ def test_a_crash_is_told_by_the_clock_when_no_record_comes(store, config, clock)
     for second in range(1, 40):
         clock.now += S
         drain(evaluator)
-        if evaluator.state.lives and told is None:
+        if evaluator.state.findings and told is None:
             told = second
-    (life,) = evaluator.state.lives
-    assert life.finding.kind.value == "crash"
-    assert life.finding.where.id == "10.10.3.1"
-    assert accepted.end_ns / S + told - life.finding.start_ns / S < 15
+    (tracked,) = evaluator.state.findings
+    assert tracked.finding.kind.value == "crash"
+    assert tracked.finding.where.id == "10.10.3.1"
+    assert accepted.end_ns / S + told - tracked.finding.start_ns / S < 15
     assert drain(evaluator) == 0, "time stops when nothing can change any more"
 
 

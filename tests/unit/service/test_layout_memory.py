@@ -86,6 +86,6 @@ def test_documents_depend_on_the_runs_alone() -> None:
     young = replace(run, first_ns=950 * S)
     assert documents_due(TrackerState(runs=(young,)), TrackerState(runs=(young,)), window, plan) == {"job-1"}
     finding = Finding(FindingKind.STALL, "job-1", Where(WhereType.JOB, "job-1"), 0, None, 0.5, 0.5, 0.0, "it stands")
-    open_life = TrackerState(runs=(run,), lives=(TrackedFinding("f-1", finding, FindingPhase.OPEN),))
-    assert documents_due(state, open_life, window, plan) == {"job-1"}
+    open_finding = TrackerState(runs=(run,), findings=(TrackedFinding("f-1", finding, FindingPhase.OPEN),))
+    assert documents_due(state, open_finding, window, plan) == {"job-1"}
     assert documents_due(state, state, Window(1_200 * S, 1_260 * S), WindowPlan(0, 1_190 * S)) == {"job-1"}

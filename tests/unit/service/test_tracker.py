@@ -36,9 +36,9 @@ class Watch:
     def run(self, name="job-a"):
         return next(run for run in self.state.runs if run.id == name)
 
-    def life(self):
-        (life,) = self.state.lives
-        return life
+    def tracked(self):
+        (tracked,) = self.state.findings
+        return tracked
 
 
 @pytest.fixture
@@ -164,8 +164,8 @@ def test_a_finding_opens_at_its_second_sighting_and_closes_once(watch):
         if end == 36:
             assert len(watch.opened) == 1
     assert len(watch.opened) == len(watch.closed) == 1
-    assert watch.life().finding.end_ns == cluster.finding(0, 50).end_ns
-    assert watch.life().reason == "it ended"
+    assert watch.tracked().finding.end_ns == cluster.finding(0, 50).end_ns
+    assert watch.tracked().reason == "it ended"
 
 
 def test_one_odd_window_opens_nothing(watch):
@@ -186,12 +186,12 @@ def few_and_many_steps(watch, many):
 @pytest.mark.parametrize("many", [(20,), (24,)])
 def test_a_window_with_few_steps_of_a_known_job_is_one_of_two_sightings(watch, many):
     few_and_many_steps(watch, many)
-    assert watch.life().phase is FindingPhase.OPEN
+    assert watch.tracked().phase is FindingPhase.OPEN
 
 
 def test_windows_with_few_steps_open_nothing_alone(watch):
     few_and_many_steps(watch, ())
-    assert watch.life().phase is FindingPhase.PENDING
+    assert watch.tracked().phase is FindingPhase.PENDING
     assert watch.opened == []
 
 
@@ -201,7 +201,7 @@ def test_a_finding_that_flickers_does_not_flap(watch):
         shown = [cluster.finding(18)] if 20 <= end < 80 and end % 12 else []
         watch.window(end, [cluster.job(end - 60, end)], shown)
     assert len(watch.opened) == len(watch.closed) == 1
-    assert watch.life().reason == "no longer seen" if watch.state.lives else True
+    assert watch.tracked().reason == "no longer seen" if watch.state.findings else True
 
 
 def test_a_fault_longer_than_the_window_keeps_its_start_and_adds_up_its_cost(watch):
@@ -212,9 +212,9 @@ def test_a_fault_longer_than_the_window_keeps_its_start_and_adds_up_its_cost(wat
         shown = cluster.finding(visible, lost=float(end - visible))
         watch.window(end, [cluster.job(end - 60, end)], [shown])
     assert len(watch.opened) == 1
-    life = watch.life()
-    assert life.finding.start_ns == cluster.finding(20).start_ns
-    assert life.finding.lost_gpu_seconds == pytest.approx(236 - 20, rel=0.02)
+    tracked = watch.tracked()
+    assert tracked.finding.start_ns == cluster.finding(20).start_ns
+    assert tracked.finding.lost_gpu_seconds == pytest.approx(236 - 20, rel=0.02)
 
 
 def test_later_windows_correct_a_start_that_an_early_one_placed_too_early(watch):
@@ -222,7 +222,7 @@ def test_later_windows_correct_a_start_that_an_early_one_placed_too_early(watch)
     for end in range(8, 48, 4):
         shown = [cluster.finding(27 if end == 32 else 30)] if end >= 32 else []
         watch.window(end, [cluster.job(end - 60, end)], shown)
-    assert watch.life().finding.start_ns == cluster.finding(30).start_ns
+    assert watch.tracked().finding.start_ns == cluster.finding(30).start_ns
 
 
 def test_another_bout_of_a_fault_does_not_move_its_start(watch):
@@ -230,7 +230,7 @@ def test_another_bout_of_a_fault_does_not_move_its_start(watch):
     for end in range(8, 48, 4):
         shown = [cluster.finding(27, 30) if end < 40 else cluster.finding(38)] if end >= 32 else []
         watch.window(end, [cluster.job(end - 60, end)], shown)
-    assert watch.life().finding.start_ns == cluster.finding(27).start_ns
+    assert watch.tracked().finding.start_ns == cluster.finding(27).start_ns
 
 
 def test_a_window_with_little_before_a_fault_does_not_move_its_start(watch):
@@ -238,7 +238,7 @@ def test_a_window_with_little_before_a_fault_does_not_move_its_start(watch):
     for end in range(8, 80, 4):
         shown = [cluster.finding(22 if end < 76 else 30)] if end >= 24 else []
         watch.window(end, [cluster.job(end - 60, end)], shown)
-    assert watch.life().finding.start_ns == cluster.finding(22).start_ns
+    assert watch.tracked().finding.start_ns == cluster.finding(22).start_ns
 
 
 def test_a_fault_that_returns_after_its_close_is_a_new_finding(watch):
@@ -259,13 +259,13 @@ def test_the_first_steps_of_a_job_accuse_nobody(watch):
     for end in (6, 7):
         watch.window(end, [cluster.job(0, end)], [cluster.finding(2)])
     assert watch.run().state is LiveState.RUNNING
-    assert watch.state.lives == ()
+    assert watch.state.findings == ()
 
 
 def test_findings_of_jobs_that_are_not_believed_wait(watch):
     cluster = watch.cluster
     watch.window(4, [cluster.job(0, 4)], [cluster.finding(1)])
-    assert watch.state.lives == ()
+    assert watch.state.findings == ()
 
 
 def test_a_run_that_leaves_the_windows_ends(watch):
@@ -275,7 +275,7 @@ def test_a_run_that_leaves_the_windows_ends(watch):
     for end in range(28, 100, 4):
         watch.window(end, [])
     assert watch.run().state is LiveState.ENDED
-    assert watch.life().phase is FindingPhase.CLOSED if watch.state.lives else len(watch.closed) == 1
+    assert watch.tracked().phase is FindingPhase.CLOSED if watch.state.findings else len(watch.closed) == 1
 
 
 def test_the_tracker_is_pure(watch):
@@ -355,7 +355,7 @@ def test_a_hang_that_was_only_a_stall_ends_as_one(watch):
     for end in range(44, 70, 4):
         watch.window(end, [cluster.job(0, end)], [cluster.finding(28, 41, kind=FindingKind.STALL)])
     assert len(watch.opened) == len(watch.closed) == 1
-    assert watch.life().finding.kind is FindingKind.STALL
+    assert watch.tracked().finding.kind is FindingKind.STALL
 
 
 def test_a_window_that_shows_a_job_in_halves_does_not_split_it(watch):

@@ -60,41 +60,41 @@ class LateCauses:
         self._looked_s = now
         return True
 
-    def due(self, lives: Sequence[TrackedFinding]) -> list[TrackedFinding]:
+    def due(self, findings: Sequence[TrackedFinding]) -> list[TrackedFinding]:
         """Open findings about a job that may gain a cause from lines that were not there when it was last tried."""
-        waiting = [life for life in lives if is_waiting(life)]
+        waiting = [tracked for tracked in findings if is_waiting(tracked)]
         if waiting:
             self._explainer.refresh(urgent=True)
-        self._reads = {life.id: self._reads.get(life.id, -1) for life in waiting}
-        new = [life for life in waiting if self._reads[life.id] < self._explainer.reads]
-        return sorted(new, key=lambda life: -life.finding.start_ns)[:AT_ONCE]
+        self._reads = {tracked.id: self._reads.get(tracked.id, -1) for tracked in waiting}
+        new = [tracked for tracked in waiting if self._reads[tracked.id] < self._explainer.reads]
+        return sorted(new, key=lambda tracked: -tracked.finding.start_ns)[:AT_ONCE]
 
-    def tried(self, lives: Sequence[TrackedFinding]) -> None:
+    def tried(self, findings: Sequence[TrackedFinding]) -> None:
         """These were read together with all lines there are."""
-        self._reads |= {life.id: self._explainer.reads for life in lives if is_waiting(life)}
+        self._reads |= {tracked.id: self._explainer.reads for tracked in findings if is_waiting(tracked)}
 
 
-def is_waiting(life: TrackedFinding) -> bool:
-    return life.phase is FindingPhase.OPEN and life.finding.job is not None and knowledge(life.why) < KNOWN
+def is_waiting(tracked: TrackedFinding) -> bool:
+    return tracked.phase is FindingPhase.OPEN and tracked.finding.job is not None and knowledge(tracked.why) < KNOWN
 
 
 def explained_again(
-    life: TrackedFinding, look: Look, members: Sequence[str], rules: LiveRules = RULES
+    tracked: TrackedFinding, look: Look, members: Sequence[str], rules: LiveRules = RULES
 ) -> TrackedFinding:
     """The finding after another look at the window in which it was last seen; the same where nothing is new.
 
     `members`: those of its run. When it began and what it has cost stays as it was followed."""
-    run_of = _run_of(look, life.finding.job or "", frozenset(members))
+    run_of = _run_of(look, tracked.finding.job or "", frozenset(members))
     for sighting in sightings_of(look, run_of):
-        if fits(life.finding, sighting.finding, rules) and knowledge(sighting.why) > knowledge(life.why):
-            seen = life.finding
+        if fits(tracked.finding, sighting.finding, rules) and knowledge(sighting.why) > knowledge(tracked.why):
+            seen = tracked.finding
             cost = max(seen.lost_gpu_seconds, sighting.finding.lost_gpu_seconds)
             finding = replace(sighting.finding, start_ns=seen.start_ns, end_ns=seen.end_ns, lost_gpu_seconds=cost)
-            return replace(life, finding=finding, why=sighting.why)
+            return replace(tracked, finding=finding, why=sighting.why)
     for finding, reason in look.withdrawn:
-        if fits(life.finding, _of_run(finding, run_of), rules):
-            return closed(life, life.finding.start_ns, reason, look.window)
-    return life
+        if fits(tracked.finding, _of_run(finding, run_of), rules):
+            return closed(tracked, tracked.finding.start_ns, reason, look.window)
+    return tracked
 
 
 def withdraw(
@@ -105,19 +105,25 @@ def withdraw(
     for look, run_of in zip(looks, changes.followed, strict=True):
         for finding, reason in look.withdrawn:
             mapped = _of_run(finding, run_of)
-            for life in state.lives:
-                if life.phase is FindingPhase.OPEN and life.id not in gone and fits(life.finding, mapped, rules):
-                    gone[life.id] = closed(life, life.finding.start_ns, reason, look.window)
+            for tracked in state.findings:
+                if (
+                    tracked.phase is FindingPhase.OPEN
+                    and tracked.id not in gone
+                    and fits(tracked.finding, mapped, rules)
+                ):
+                    gone[tracked.id] = closed(tracked, tracked.finding.start_ns, reason, look.window)
     if not gone:
         return state, changes
-    lives = tuple(gone.get(life.id, life) for life in state.lives)
-    kept = tuple(life for life in changes.findings if life.id not in gone)
+    findings = tuple(gone.get(tracked.id, tracked) for tracked in state.findings)
+    kept = tuple(tracked for tracked in changes.findings if tracked.id not in gone)
     names = tuple(name for name in changes.closed if name not in gone)
     opened = tuple(name for name in changes.opened if name not in gone)
     # one that opens and is explained away in the same window is nobody's news
-    shown = tuple(life for life in gone.values() if life.id not in changes.opened)
-    changed = replace(changes, findings=kept + shown, closed=names + tuple(life.id for life in shown), opened=opened)
-    return replace(state, lives=lives), changed
+    shown = tuple(tracked for tracked in gone.values() if tracked.id not in changes.opened)
+    changed = replace(
+        changes, findings=kept + shown, closed=names + tuple(tracked.id for tracked in shown), opened=opened
+    )
+    return replace(state, findings=findings), changed
 
 
 def _run_of(look: Look, run: str, members: frozenset[str]) -> dict[str, str]:
@@ -149,26 +155,26 @@ def late_result(
     runs = {run.id: run for run in state.runs}
     after: dict[str, TrackedFinding] = {}
     looks: list[tuple[Look, dict[str, str]]] = []
-    due = late.due(state.lives)
-    for life in due:
-        run = runs.get(life.finding.job or "")
-        look = None if run is None else again(run, Window(life.updated_ns, life.updated_ns))
+    due = late.due(state.findings)
+    for tracked in due:
+        run = runs.get(tracked.finding.job or "")
+        look = None if run is None else again(run, Window(tracked.updated_ns, tracked.updated_ns))
         if run is None or look is None:
             continue
         look = explain(look)
         looks.append((look, _run_of(look, run.id, frozenset(run.members))))
-        now = explained_again(life, look, run.members, rules)
-        if now != life:
-            after[life.id] = now
+        now = explained_again(tracked, look, run.members, rules)
+        if now != tracked:
+            after[tracked.id] = now
     late.tried(due)
     if not after:
         return None
     changes = Changes(
         findings=tuple(after.values()),
-        closed=tuple(life.id for life in after.values() if life.phase is FindingPhase.CLOSED),
+        closed=tuple(tracked.id for tracked in after.values() if tracked.phase is FindingPhase.CLOSED),
     )
-    tracker = replace(state, lives=tuple(after.get(life.id, life) for life in state.lives))
-    now_ns = max(life.updated_ns for life in after.values())
+    tracker = replace(state, findings=tuple(after.get(tracked.id, tracked) for tracked in state.findings))
+    now_ns = max(tracked.updated_ns for tracked in after.values())
     window = Window(now_ns, now_ns)
     return WindowResult(
         start_ns=now_ns,
@@ -183,6 +189,6 @@ def late_result(
         changes=changes,
         tracker=tracker,
         plan=plan,
-        messages=messages_of(changes, alerts, window, topology, state.lives),
+        messages=messages_of(changes, alerts, window, topology, state.findings),
         logs=log_documents([look for look, _ in looks], [run_of for _, run_of in looks]),
     )

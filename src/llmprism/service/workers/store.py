@@ -266,7 +266,7 @@ class SharedStore(Store):
     # -- workers ------------------------------------------------------------------------------------------------
 
     def greet(self, process: Literal["intake", "evaluator"], document: Mapping[str, Any]) -> None:
-        """Says that this process of the worker lives, and what it does."""
+        """Says that this process of the worker is alive, and what it does."""
         table = tables.workers
         values = {"name": self.name, "version": __version__, "seen_wall_ns": NOW_NS, process: json.dumps(document)}
         with self.writing() as connection:

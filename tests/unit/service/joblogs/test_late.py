@@ -38,14 +38,14 @@ def look(*findings, withdrawn=(), verdicts=None):
     return Look(report, 0, withdrawn=withdrawn)
 
 
-def life(**more):
+def tracked(**more):
     return TrackedFinding("f-1", replace(crash(), job="run-1"), FindingPhase.OPEN, updated_ns=STOP + SECOND, **more)
 
 
 def test_a_finding_gains_its_cause_and_keeps_its_beginning_and_cost():
     verdict = replace(why().verdict, quotes=(0,))
     seen = replace(crash(), start_ns=STOP + 3, summary="Rank 2 failed", lost_gpu_seconds=1.0)
-    old = life()
+    old = tracked()
     now = explained_again(old, look(seen, verdicts=(verdict,)), MEMBERS)
     assert (now.finding.summary, now.finding.job, now.id) == ("Rank 2 failed", "run-1", "f-1")
     assert now.finding.start_ns == old.finding.start_ns
@@ -55,20 +55,20 @@ def test_a_finding_gains_its_cause_and_keeps_its_beginning_and_cost():
 
 def test_another_jobs_look_or_a_poorer_one_changes_nothing():
     verdict = replace(why().verdict, quotes=(0,))
-    assert explained_again(life(), look(crash(), verdicts=(verdict,)), ("10.9.9.1", "10.9.9.2")) == life()
-    known = life(why=why())
+    assert explained_again(tracked(), look(crash(), verdicts=(verdict,)), ("10.9.9.1", "10.9.9.2")) == tracked()
+    known = tracked(why=why())
     assert explained_again(known, look(crash(), verdicts=(verdict,)), MEMBERS) == known
-    assert explained_again(life(), look(crash()), MEMBERS) == life()
+    assert explained_again(tracked(), look(crash()), MEMBERS) == tracked()
 
 
 def test_what_the_logs_explain_away_is_closed_with_the_reason():
     gone = look(withdrawn=((crash(), "the run was cancelled"),))
-    now = explained_again(life(), gone, MEMBERS)
+    now = explained_again(tracked(), gone, MEMBERS)
     assert (now.phase, now.reason) == (FindingPhase.CLOSED, "the run was cancelled")
     run = TrackedRun("run-1", MEMBERS, (), LiveState.CRASHED, 0, 0, 0, 0)
-    state = TrackerState(runs=(run,), lives=(life(),))
+    state = TrackerState(runs=(run,), findings=(tracked(),))
     after, changes = withdraw(state, Changes(followed=({"job-a": "run-1"},)), [gone])
-    assert after.lives[0].phase is FindingPhase.CLOSED
+    assert after.findings[0].phase is FindingPhase.CLOSED
     assert changes.closed == ("f-1",)
     _, changes = withdraw(state, Changes(followed=({"job-a": "run-1"},), opened=("f-1",)), [gone])
     assert (changes.opened, changes.closed, changes.findings) == ((), (), ())
@@ -77,13 +77,13 @@ def test_what_the_logs_explain_away_is_closed_with_the_reason():
 
 
 def test_a_cause_that_was_known_stays_known():
-    before = life(why=why())
+    before = tracked(why=why())
     poorer = replace(before, finding=replace(before.finding, summary="a GPU died", confidence=0.1))
     kept = explained(before, poorer, None)
     assert (kept.finding.summary, kept.why) == (before.finding.summary, before.why)
     unknown = why(CauseClass.UNKNOWN)
     assert explained(before, poorer, unknown).why == before.why
-    assert explained(life(why=unknown), poorer, why()).why == why()
+    assert explained(tracked(why=unknown), poorer, why()).why == why()
     assert [knowledge(one) for one in (None, why(lines=()), unknown, why())] == [0, 0, 1, 2]
 
 
@@ -94,6 +94,6 @@ def test_verdicts_of_the_flows_alone_explain_nothing():
 
 
 def test_explanations_survive_a_restart():
-    state = TrackerState(lives=(life(why=why()), life(why=None)))
+    state = TrackerState(findings=(tracked(why=why()), tracked(why=None)))
     again, _ = decode_state(encode_state(state, WindowPlan()))
-    assert again.lives == state.lives
+    assert again.findings == state.findings

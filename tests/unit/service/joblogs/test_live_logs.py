@@ -138,11 +138,11 @@ def until_found(evaluator, now):
     for _ in range(40):
         while evaluator.advance():
             pass
-        if evaluator.state.lives:
+        if evaluator.state.findings:
             break
         now[0] += S
-    (life,) = evaluator.state.lives
-    return life
+    (tracked,) = evaluator.state.findings
+    return tracked
 
 
 def unpack_logs(folder):
@@ -155,16 +155,16 @@ def test_a_crash_in_the_flows_gains_the_cause_of_the_logs(config, store):
     now = [1_000_000 * S]
     config = replace(config, windows=WindowSettings(idle_after_s=3.0))
     unpack_logs(store.folder / "job_logs/pushed")
-    life = until_found(played_crash(config, store, now), now)
-    assert life.finding.kind is FindingKind.CRASH
-    assert life.finding.where.id == "10.10.3.1"
-    assert life.finding.summary.startswith("Rank 6 (10.10.3.1")
-    assert any(item.what == "log lines about it" for item in life.finding.evidence)
-    found = History(store).finding(life.id)
+    tracked = until_found(played_crash(config, store, now), now)
+    assert tracked.finding.kind is FindingKind.CRASH
+    assert tracked.finding.where.id == "10.10.3.1"
+    assert tracked.finding.summary.startswith("Rank 6 (10.10.3.1")
+    assert any(item.what == "log lines about it" for item in tracked.finding.evidence)
+    found = History(store).finding(tracked.id)
     assert found["why"]["rank"] == 6
     assert found["why"]["lines"]
     client = client_of(config, store)
-    read = client.get(f"/api/v1/jobs/{life.finding.job}/logs").json()["logs"]
+    read = client.get(f"/api/v1/jobs/{tracked.finding.job}/logs").json()["logs"]
     assert client.get("/api/v1/jobs/nobody/logs").status_code == 404
     assert [seat["address"] for seat in read["ranks"]][6] == "10.10.3.1"
     assert {line["address"] for line in read["lines"]} >= {line["address"] for line in found["why"]["lines"]}
@@ -185,13 +185,13 @@ def test_lines_that_come_after_their_window_explain_the_finding_and_the_alert_sa
     unpack_logs(store.folder / "job_logs/pushed")
     evaluator._logs.late._looked_s = float("-inf")
     assert evaluator.advance()
-    (life,) = evaluator.state.lives
-    assert life.id == bare.id
-    assert life.finding.start_ns == bare.finding.start_ns
-    assert life.finding.summary.startswith("Rank 6 (10.10.3.1")
+    (tracked,) = evaluator.state.findings
+    assert tracked.id == bare.id
+    assert tracked.finding.start_ns == bare.finding.start_ns
+    assert tracked.finding.summary.startswith("Rank 6 (10.10.3.1")
     found = History(store).finding(bare.id)
     assert [message["event"] for message in found["messages"]] == ["opened", "explained"]
     assert found["why"]["cause"]["class"] == "hardware.node"
     again = Evaluator(store, config, lambda: now[0])
-    assert again.state.lives[0].why == life.why
+    assert again.state.findings[0].why == tracked.why
     assert not again.advance(), "nothing is explained twice"
