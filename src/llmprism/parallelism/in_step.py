@@ -27,6 +27,7 @@ from llmprism.model.layout import PairKind
 from llmprism.parallelism.beside_pipelines import beside_pipelines, enough, rows_of_pairs
 from llmprism.parallelism.features import PairFeatures
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.parallelism.superposed_rings import superposed_rings
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["InStep", "find_in_step", "nothing_inside"]
@@ -71,6 +72,9 @@ def find_in_step(
     nothing = nothing_inside(transfers)
     if clock.boundary_ns.size < 2:
         return nothing
+    rings = superposed_rings(transfers, asked, features.total_bytes, rules)
+    if rings is not None:
+        return InStep(rings.small, ~rings.small | rings.large, nothing.tensor, rings.gradient_row)
     if forward:
         inside, late, late_row = beside_pipelines(transfers, asked, forward, clock, rules)
         last_pass = rules.stages.backward_share / max(batches or rules.exchanges.usual_batches, 1)

@@ -44,6 +44,21 @@ class ExchangeRules:
     spread_over_passes: float = 0.5
     """Places that a collective of every pass is spread over, relative to the pipelines' own messages."""
 
+    # Two rings over the same hops
+    sum_of_rings: float = 0.25
+    """Share of the smaller ring's bytes by which a hop of both rings may be off their sum: less than half, so that
+    levels stay apart, and more than the losses of a collector. From 0.1 to 0.4 the same rings are found in 60 random
+    jobs with contexts."""
+
+    superposed_members: float = 0.5
+    """Share of the members in components of two rings, from which the job is laid out that way."""
+
+    rings_sampled: int = 8
+    """Components that are looked at before all are: most jobs have no second ring."""
+
+    most_hops: int = 4096
+    """Hops of a component that are looked at: contexts divide gradient groups of a few hundred members."""
+
     # Lanes of contexts
     least_lanes: int = 2
     """Lanes from which hops are contexts': a single one may be the ring of one tensor-parallel group."""
