@@ -49,7 +49,7 @@ def _renamed(document: dict[str, Any]) -> dict[str, Any]:
     """A state of version 2, in which two fields had other names, as one of version 3."""
     if document["version"] != 2:
         return document
-    findings = [{**item, "clear": item.pop("plain")} for item in document.pop("lives")]
+    findings = [{"clear": item.pop("plain"), **item} for item in document.pop("lives")]
     return {**document, "version": VERSION, "findings": findings}
 
 
