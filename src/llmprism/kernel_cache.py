@@ -47,7 +47,7 @@ KEPT_STAMPS: Final = 4
 
 LONGEST_WAIT_S: Final = 60.0
 """How long to wait for another process that compiles the same function, in seconds: the slowest kernel takes 10 s on a
-core of its own. A process that failed to compile and lives on holds its lock; then everybody compiles."""
+core of its own. A process that failed to compile and goes on holds its lock; then everybody compiles."""
 
 POLL_S: Final = 0.05
 

@@ -1,6 +1,6 @@
 """`llmprism completion SHELL`: a script that completes commands, sub-commands and options in a shell.
 
-The script is made from the commands themselves and holds plain lists of words: completing starts no Python. What takes
+The script is made from the commands themselves and holds simple lists of words: completing starts no Python. What takes
 a file is left to the shell's own completion of names.
 """
 

@@ -33,7 +33,7 @@ def doctor(
 ) -> None:
     """Check settings, versions, disk, database, sources, clocks and receivers, and say what to do.
 
-    With a URL the running service is asked for its troubles, its sources and their clocks too. Nothing is changed and
+    With a URL the running service reports its troubles, its sources and their clocks too. Nothing is changed and
     nothing is sent to receivers. A token is taken from the environment variable LLMPRISM_TOKEN.
 
     \b

@@ -49,10 +49,10 @@ def replay(
     target = target_of(to, name, os.environ.get("LLMPRISM_TOKEN"))
     with opened(flows, mapping, file_format) as capture, progress_bar(quiet=quiet) as progress:
 
-        def told(sent: int, total: int) -> None:
+        def report_progress(sent: int, total: int) -> None:
             if progress is not None:
                 progress("replaying", sent / total)
 
-        batches = play(capture, target, speed=speed, keep_times=keep_times, squeeze=squeeze, told=told)
+        batches = play(capture, target, speed=speed, keep_times=keep_times, squeeze=squeeze, progress=report_progress)
     if not quiet:
         typer.echo(f"{capture.records:,} records in {batches} batches sent to {to}")

@@ -40,8 +40,8 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     try:
         result = _invoke(list(arguments))
-    except typer.Exit as exit_asked:
-        return exit_asked.exit_code
+    except typer.Exit as exit_request:
+        return exit_request.exit_code
     except LLMPrismError as error:
         return _fail(error.slug, str(error), error.exit_code)
     except typer.TyperException as error:

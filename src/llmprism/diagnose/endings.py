@@ -84,28 +84,30 @@ def ending_at(
     period = float(np.median(steps.duration_ns))
     step = int(np.searchsorted(steps.end_ns, last, side="right"))
     begun = int(steps.end_ns[step - 1]) if step else int(steps.start_ns[0])
-    plain = Ending(JobState.RUNNING, step, begun, last, resumed, until - last, alive, period)
+    running = Ending(JobState.RUNNING, step, begun, last, resumed, until - last, alive, period)
     if _goes_on(job, last, until, period, rules):
-        return plain
+        return running
     state = last_state(job, steps, last, until if talked is None else talked, period, rules)
     if state is None:
-        return _as(plain, JobState.ENDED) if plain.silence_ns > rules.endings.varying_quiet_steps * period else plain
+        return (
+            _as(running, JobState.ENDED) if running.silence_ns > rules.endings.varying_quiet_steps * period else running
+        )
     first = _overdue_first(state, period, rules)
     usual = rules.endings.quiet_factor * (state.rest_ns if np.isfinite(state.rest_ns) else 0.0)
     quiet = rules.endings.quiet_share * period + max(usual, rules.endings.grew * state.most_rest_ns)
     if not state.exact:
         quiet = rules.endings.varying_quiet_steps * period
-    stopped = plain.silence_ns > quiet
+    stopped = running.silence_ns > quiet
     if not stopped and not _missing(state, first, until, period, rules):
-        return plain
+        return running
     if _at_rest(state, steps, period, connects, rules) or _all_said_goodbye(job, state, period, alive, rules):
-        return _as(plain, JobState.ENDED) if stopped else plain
-    if not _went_on_without(state, first, rules) and plain.silence_ns <= rules.endings.together_steps * period:
-        return plain  # all stand at the same point: the next message may be late
-    told = _blamed(plain, job, state, first, until, rules)
-    if connects and told.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
-        return replace(told, state=JobState.CRASHED)
-    return told
+        return _as(running, JobState.ENDED) if stopped else running
+    if not _went_on_without(state, first, rules) and running.silence_ns <= rules.endings.together_steps * period:
+        return running  # all stand at the same point: the next message may be late
+    blamed = _blamed(running, job, state, first, until, rules)
+    if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
+        return replace(blamed, state=JobState.CRASHED)
+    return blamed
 
 
 def _as(ending: Ending, state: JobState) -> Ending:
@@ -206,8 +208,8 @@ def _overdue_first(state: LastState, period: float, rules: FaultRules) -> int:
     """The member that was due first; -1 where no member's due time is known.
 
     Those that lack what they usually have when they go on wait for somebody else. Where most are heard again after the
-    last message, only those that are not are asked. One that stopped in the middle of a message was held up in it by
-    one that had not begun: of two that were due at the same time the latter is to blame. Of several the one that was
+    last message, only those that are not are considered. One that stopped in the middle of a message was held up in it
+    by one that had not begun: of two that were due at the same time the latter is to blame. Of several the one that was
     neither heard nor written to for longest.
     """
     due = _suspects(state, rules)
@@ -244,25 +246,27 @@ def _suspects(state: LastState, rules: FaultRules) -> Float64:
     return due
 
 
-def _blamed(plain: Ending, job: Job, state: LastState, first: int, until: int, rules: FaultRules) -> Ending:
+def _blamed(running: Ending, job: Job, state: LastState, first: int, until: int, rules: FaultRules) -> Ending:
     rule = rules.endings
-    beats = Heartbeats.of(job, state.last_ns, plain.period_ns, rules)
+    beats = Heartbeats.of(job, state.last_ns, running.period_ns, rules)
     named = (
-        first if _went_on_without(state, first, rules) or _stands_out(job, state, first, plain.period_ns, rules) else -1
+        first
+        if _went_on_without(state, first, rules) or _stands_out(job, state, first, running.period_ns, rules)
+        else -1
     )
     if named < 0 and _rested_here_once(state, rules):
-        return _as(plain, JobState.ENDED)
-    due = float(state.due_ns[named]) if named >= 0 else float(plain.last_ns)
-    hung = beats.go_on(plain.alive_ns)
+        return _as(running, JobState.ENDED)
+    due = float(state.due_ns[named]) if named >= 0 else float(running.last_ns)
+    hung = beats.go_on(running.alive_ns)
     if named >= 0:
-        reach = max(rule.addressed_share * plain.period_ns, rule.addressed_ns)
+        reach = max(rule.addressed_share * running.period_ns, rule.addressed_ns)
         written_to = state.addressed_ns[named] > max(due, float(state.heard_ns[named])) + reach
         alone = bool(_heard_again(state, rules).mean() >= rule.heard_members and not _heard_again(state, rules)[named])
-        talk = rule.still_written_to * (plain.alive_ns - plain.last_ns)
-        if hung and alone and state.addressed_ns[named] < plain.last_ns + talk:
+        talk = rule.still_written_to * (running.alive_ns - running.last_ns)
+        if hung and alone and state.addressed_ns[named] < running.last_ns + talk:
             hung = False  # the others live, and nobody writes to this one any more
-        elif not hung and not beats.stopped(plain.alive_ns, until):
-            without = plain.last_ns - due > max(rule.without_share * plain.period_ns, rule.without_ns)
+        elif not hung and not beats.stopped(running.alive_ns, until):
+            without = running.last_ns - due > max(rule.without_share * running.period_ns, rule.without_ns)
             hung = written_to or without
     else:
         alone = False
@@ -270,15 +274,15 @@ def _blamed(plain: Ending, job: Job, state: LastState, first: int, until: int, r
     lead = float(np.nanmin(others)) - due if np.isfinite(others).any() else 0.0
     return Ending(
         JobState.HUNG if hung else JobState.CRASHED,
-        plain.step,
-        plain.begun_ns,
-        plain.last_ns,
-        plain.resumed_ns,
-        plain.silence_ns,
-        plain.alive_ns,
-        plain.period_ns,
+        running.step,
+        running.begun_ns,
+        running.last_ns,
+        running.resumed_ns,
+        running.silence_ns,
+        running.alive_ns,
+        running.period_ns,
         named,
-        int(min(due, plain.last_ns)),
+        int(min(due, running.last_ns)),
         max(lead, 0.0),
         alone,
     )

@@ -1,8 +1,8 @@
 """Signs of life: control messages that go on whether a job trains or not.
 
 Stores, watchdogs and launchers exchange a few bytes every second or so. Other small messages belong to the training
-(headers, norms, barriers) and stop with it, so their end means nothing. Heartbeats are told from them by their rhythm:
-regular, and not that of the steps.
+(headers, norms, barriers) and stop with it, so their end means nothing. Heartbeats are distinguished from them by their
+rhythm: regular, and not that of the steps.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ by falling behind.
 Catches: a GPU that computes longer than its peers, step after step (`slow_gpu`); a GPU that stands still once for much
 longer than a step (`stall`). Works with groups of two: the later one is the late one.
 Must not shout at: ordinary jitter (its robust spread widens the cut), one odd step, members of a stage that all wait
-for another stage (they are late together), members whose NIC is slow (told apart by `slow_transfer`, which is asked
+for another stage (they are late together), members whose NIC is slow (distinguished by `slow_transfer`, which runs
 first), pauses for checkpoints or evaluation (nobody is late then). Tested with the slow_gpu capture against all others.
 """
 
@@ -65,8 +65,8 @@ def find_late_members(
 ) -> list[Finding]:
     """Findings for one job. `accused` lists when which addresses were already found guilty of slow transfers.
 
-    Lateness at the gradient synchronisation is asked first; where nobody is late there although the steps are longer,
-    the work of pipeline stages and the progress between the many exchanges of sharded and expert layers.
+    Lateness at the gradient synchronisation is examined first; where nobody is late there although the steps are
+    longer, the work of pipeline stages and the progress between the many exchanges of sharded and expert layers.
     """
     if evidence.steps < rules.members.late_steps or evidence.normal_ns <= 0:
         return []

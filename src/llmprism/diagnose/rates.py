@@ -6,7 +6,7 @@ every quantum. The rate while something flows would not tell: a throttled link s
 
 *Coarse stamps.* A collector that counts milliseconds cannot time a quantum: it takes no time at all, or a whole unit.
 Rounding errors cancel in sums, so there the rate is all bytes of the step over the time of all its transfers, and a
-step in which these are too short to be told from rounding has no rate.
+step in which these are too short to be distinguished from rounding has no rate.
 """
 
 from __future__ import annotations

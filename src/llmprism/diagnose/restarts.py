@@ -1,7 +1,7 @@
 """Where a job broke off inside the window and came back.
 
 A job that only pauses goes on where it stopped, and its ranks are heard all the while. One that starts again connects
-its ranks first, which takes many small messages, and falls silent altogether before. How it broke off is asked of the
+its ranks first, which takes many small messages, and falls silent altogether before. How it broke off is left to the
 moment before, as of the end of the window (`endings`).
 """
 

@@ -52,10 +52,10 @@ class SlowCells:
     """Sick cells of one job: pairs x steps, and where some are, the places that its pairs pass and its slow links.
 
     `weight` is how many cells each one counts for: as many as usual steps fit into its own, and no more than the
-    messages in it, because a single message that was held up once is a single observation. `shows` is how likely a
-    cell of each pair is sick when a place on its way is: less so for messages that are small beside the slow ones,
-    because a throttled line lets pass at once what it saved while idle. `trust` is the confidence
-    of the layout: that pairs of the same kind do the same.
+    messages in it, because a single message that was held up once is a single observation. `shows` is how likely a cell
+    of each pair is sick when a place on its way is: less so for messages that are small compared with the slow ones,
+    because a throttled line lets pass at once what it saved while idle. `trust` is the confidence of the layout: that
+    pairs of the same kind do the same.
     """
 
     job: str
@@ -128,8 +128,8 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
 
 
 def _lasting(sick: Bool, known: Bool, rules: FaultRules) -> Bool:
-    """Sick cells of pairs with small messages that have others beside them: single slow ones say nothing, and fast ones
-    neither. Where many are single, those in a row are so by chance too."""
+    """Sick cells of pairs with small messages that have others next to them: single slow ones say nothing, and fast
+    ones neither. Where many are single, those in a row are so by chance too."""
     lasting = np.zeros_like(sick)
     for row in np.flatnonzero(sick.any(axis=1)).tolist():
         for first, after in runs_of(sick[row] | ~known[row], bridge=0):
@@ -186,8 +186,8 @@ def _links(evidence: JobEvidence, sick: Bool, known: Bool, passes: Passes, rules
     if not passes.number:
         return {}
     each = np.add.reduceat(sick[passes.pairs], passes.offsets[:-1], axis=0, dtype=np.int64)
-    told = np.add.reduceat(known[passes.pairs], passes.offsets[:-1], axis=0, dtype=np.int64)
-    bad, judged = each.sum(axis=1), np.where(each > 0, told, 0).sum(axis=1)
+    seen = np.add.reduceat(known[passes.pairs], passes.offsets[:-1], axis=0, dtype=np.int64)
+    bad, judged = each.sum(axis=1), np.where(each > 0, seen, 0).sum(axis=1)
     enough = bad >= np.maximum(rules.places.sick_cells, rules.places.likely_share * judged)
     most: dict[Place, float] = {}
     for (where, name), number in passes.number.items():

@@ -2,7 +2,7 @@
 
 The place that explains the sick cells of all jobs (`slow_cells`) is the one through which most of them and few healthy
 ones pass: candidates are NICs, links between switches, switches and groups, taken greedily until what is left explains
-nothing. A link that several jobs crowd is told from a broken one by how it serves them.
+nothing. A link that several jobs crowd is distinguished from a broken one by how it serves them.
 
 Catches: a throttled or degraded NIC, cable or switch, from two steps on, also when a third of the pairs are sick; two
 jobs that hash onto one uplink. Must not shout at: peers that wait for a slow NIC, late senders, the ordinary spread of
@@ -50,8 +50,8 @@ def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> l
         if suspect is None:
             break
         concerned = set(suspect.steps)
-        beside = concerned.union(*(jobs for jobs in together if jobs & concerned))
-        share = suspect.cells / sum(total[job] for job in beside)
+        concurrent = concerned.union(*(jobs for jobs in together if jobs & concerned))
+        share = suspect.cells / sum(total[job] for job in concurrent)
         if suspect.cells >= rules.places.sick_cells and share >= rules.places.cover:
             step = max(cell.normal_ns for cell in tally.cells)
             accused = _accuse(suspect, tally.cells, whole, rules)
@@ -120,10 +120,10 @@ class _Case:
     cables: dict[str, int] = field(default_factory=dict)
     inside: dict[str, int] = field(default_factory=dict)
     open_end: bool = False
-    plain: bool = False
+    broken: bool = False
     trust: float = 1.0
 
-    def _plain(self, cell: SlowCells, through: Bool, affected: Bool) -> bool:
+    def _is_broken(self, cell: SlowCells, through: Bool, affected: Bool) -> bool:
         """Is the place so slow for so long that it needs mending even where the jobs hardly notice?"""
         rule = self.rules.places
         sick, known = cell.sick[through][:, affected], cell.known[through][:, affected]
@@ -136,13 +136,13 @@ class _Case:
     def add(self, cell: SlowCells, affected: Bool) -> None:
         """The steps of one job in which the place is sick, if these are slower steps."""
         through = cell.through(self.place)
-        plain = self._plain(cell, through, affected)
+        broken = self._is_broken(cell, through, affected)
         lasts = cell.steps.end_ns[affected][-1] - cell.steps.start_ns[affected][0]
         if lasts < long_enough_ns(self.rules.places.slow_ns, cell.steps, self.rules):
             return
-        if not (plain or _slows(cell, affected, self.rules)):
+        if not (broken or _slows(cell, affected, self.rules)):
             return
-        self.plain |= plain
+        self.broken |= broken
         if (cell.counted & ~affected).sum() < self.rules.places.sick_steps:
             self.trust = min(self.trust, cell.trust)  # nothing but its peers to compare it with
         self.jobs.append(cell.job)
@@ -175,7 +175,7 @@ def _accuse(
         for cell in cells:
             if cell.job in steps:
                 case.add(replace(cell, links=whole[cell.job].links), steps[cell.job])
-        if case.jobs and case.trust >= rules.trust.likely and (case.plain or case.severity >= rules.places.loss):
+        if case.jobs and case.trust >= rules.trust.likely and (case.broken or case.severity >= rules.places.loss):
             findings.append(_finding(case))
     return findings
 

@@ -112,10 +112,10 @@ class Tally:
 def _by_chance(cell: SlowCells, rules: FaultRules) -> float:
     """Share of the cells that are sick while their pair is not in the step before nor in the step after."""
     sick = cell.sick
-    beside = np.zeros_like(sick)
-    beside[:, 1:] |= sick[:, :-1]
-    beside[:, :-1] |= sick[:, 1:]
-    alone = int((sick & ~beside).sum())
+    adjacent = np.zeros_like(sick)
+    adjacent[:, 1:] |= sick[:, :-1]
+    adjacent[:, :-1] |= sick[:, 1:]
+    alone = int((sick & ~adjacent).sum())
     return min(max(rules.places.sick_by_chance, alone / max(int(cell.known.sum()), 1)), 0.5)
 
 
@@ -126,10 +126,10 @@ def _says(cell: SlowCells, chance: float, rules: FaultRules) -> _Says:
     busy = np.flatnonzero(cell.sick.any(axis=0))
     if not pairs.size or not busy.size:
         return _Says(score, cells, steps)
-    sick, told = np.where(cell.sick, cell.weight, 0.0), np.where(cell.known, cell.weight, 0.0)
+    sick, known = np.where(cell.sick, cell.weight, 0.0), np.where(cell.known, cell.weight, 0.0)
     bad = np.add.reduceat(sick[pairs][:, busy], offsets, axis=0)
     for_it, against = log(rules.places.sick_while / chance), np.log((1.0 - cell.shows) / (1.0 - chance))
-    says = for_it * sick + against[:, None] * (told - sick)
+    says = for_it * sick + against[:, None] * (known - sick)
     speaks = np.add.reduceat(says[pairs], offsets, axis=0)
     lasts = cell.weight.max(axis=0)
     few = _few_hops(cell, rules)

@@ -43,7 +43,7 @@ def trusted(evidence: JobEvidence, findings: Sequence[Finding], rules: FaultRule
 
 
 def waited_for(evidence: JobEvidence, finding: Finding, lost_gpu_seconds: float, rules: FaultRules = RULES) -> bool:
-    """Does a fault cost what a slow GPU must? Others are not asked, nor those that leave nothing to compare with."""
+    """Does a fault cost what a slow GPU must? Others are left out, nor those that leave nothing to compare with."""
     if finding.kind is not FindingKind.SLOW_GPU or is_permanent(evidence, finding, rules):
         return True
     touched = evidence.counted & ~_healthy(evidence, finding)

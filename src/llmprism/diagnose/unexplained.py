@@ -42,12 +42,12 @@ def find_unexplained(
     ):
         steps = np.zeros(evidence.steps, dtype=np.bool_)
         steps[counted[first:after]] = True
-        if _plainly_slower(evidence, steps, rules) and not _explained(evidence, steps, known, accused, rules):
+        if _clearly_slower(evidence, steps, rules) and not _explained(evidence, steps, known, accused, rules):
             findings.append(_finding(evidence, steps))
     return findings
 
 
-def _plainly_slower(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bool:
+def _clearly_slower(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bool:
     rule = rules.trust
     others = evidence.counted & ~steps
     worth = np.clip(np.floor(evidence.duration_ns[steps] / evidence.normal_ns), 1.0, rule.unexplained_weight).sum()

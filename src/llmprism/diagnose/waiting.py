@@ -104,7 +104,8 @@ def _passed(member: Int64, step: Int64, start: Int64, size: Int64, begin: Int64,
 def falling_behind_ns(evidence: JobEvidence, rules: FaultRules = RULES) -> Float64:
     """Members x steps: how long after the median of its group a member passes a share of its bytes, on average.
 
-    Expert exchanges are asked first: every GPU sends its own, while rings may pass through one NIC for a whole server.
+    Expert exchanges are examined first: every GPU sends its own, while rings may pass through one NIC for a whole
+    server.
     """
     transfers, steps, members = evidence.job.transfers, evidence.timeline.steps, np.array(evidence.job.members)
     behind = np.full((members.size, steps.count), np.nan)

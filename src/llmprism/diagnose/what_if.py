@@ -113,8 +113,8 @@ def saved_ns(graph: StepGraph, faults: Sequence[Touched], counted: Bool, rules: 
 def _heal(values: Float64, sick: Bool, healthy: Bool, rules: FaultRules, *, alone: bool = False) -> Float64:
     """What is usual in place of sick values: the others of the same step, or the same row in healthy steps.
 
-    `alone`: rows do different work, so other rows are asked only where a row has no healthy steps. Rows that are ever
-    sick are healed in healthy steps too.
+    `alone`: rows do different work, so other rows are compared only where a row has no healthy steps. Rows that are
+    ever sick are healed in healthy steps too.
     """
     ever: Bool = np.asarray(sick.any(axis=1))[:, None]
     well = np.where(sick, np.nan, values)

@@ -1,6 +1,6 @@
 """Our frozen dataclasses ↔ Arrow, driven by their type hints: how results travel between machines of a Spark cluster.
 
-The plain values of `plain_codec` as Arrow's structs and lists; arrays keep their shape and every bit of their values
+The values of `value_codec` as Arrow's structs and lists; arrays keep their shape and every bit of their values
 (NaN included).
 """
 
@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from llmprism.engine.plain_codec import (
+from llmprism.engine.value_codec import (
     array_dtype,
-    from_plain,
+    from_values,
     is_array,
     is_record,
     item_hint,
-    to_plain,
+    to_values,
     typed_fields,
     union_choices,
 )
@@ -49,13 +49,13 @@ _SPARK: Final = {
 def encode(values: Iterable[T], kind: type[T]) -> pa.Array:
     """A struct array with one row per value."""
     hint: Any = kind
-    return pa.array([to_plain(value, hint, lambda array: array) for value in values], type=arrow_type(hint))
+    return pa.array([to_values(value, hint, lambda array: array) for value in values], type=arrow_type(hint))
 
 
 def decode(array: pa.Array | pa.ChunkedArray, kind: type[T]) -> list[T]:
     """The values of a struct array that `encode` made."""
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-    return [from_plain(_plain(chunk, row), kind, _numbers) for chunk in chunks for row in range(len(chunk))]
+    return [from_values(_plain(chunk, row), kind, _numbers) for chunk in chunks for row in range(len(chunk))]
 
 
 def spark_type(kind: pa.DataType) -> str:
@@ -99,7 +99,7 @@ def arrow_type(hint: Any) -> pa.DataType:
 
 
 def _plain(array: pa.Array, row: int) -> Any:
-    """One row as plain values; the long columns of arrays stay Arrow's."""
+    """One row as simple values; the long columns of arrays stay Arrow's."""
     if not array[row].is_valid:
         return None
     if pa.types.is_struct(array.type):

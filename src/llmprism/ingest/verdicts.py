@@ -169,7 +169,7 @@ def _faults(fitness: Fitness, steps: Answer) -> Answer:
         return Answer(
             Question.FAULTS,
             Verdict.PARTLY,
-            f"the clocks of the exporters differ by up to {skew / 1e6:.1f} ms: who is late cannot be told",
+            f"the clocks of the exporters differ by up to {skew / 1e6:.1f} ms: who is late cannot be determined",
             "synchronise the exporters with PTP, or at least NTP from one server",
         )
     if fitness.sampling is not None:

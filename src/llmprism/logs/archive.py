@@ -1,7 +1,7 @@
 """The members of a tar archive in one pass, read straight into the reader's buffer.
 
 tarfile's own streams copy every byte four times on its way to the caller. Here tarfile reads headers only, from a
-stream that can be told to go forward, and a member's bytes go from the unpacked stream to whoever asks for them.
+stream that can only go forward, and a member's bytes go from the unpacked stream to whoever asks for them.
 Members are taken as they are stored: sparse files, whose headers may claim any size, are not filled up with zeros.
 """
 
@@ -19,7 +19,7 @@ _SKIP_BYTES: Final = 1 << 16
 
 
 class _Reading(io.RawIOBase):
-    """A stream whose `read` gives all that was asked for, unless it ends."""
+    """A stream whose `read` gives all that was requested, unless it ends."""
 
     def readable(self) -> bool:
         return True

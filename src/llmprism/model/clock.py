@@ -16,7 +16,7 @@ __all__ = ["ClockCandidate", "StepClock"]
 class StepClock:
     """Between `boundary_ns[k]` and `boundary_ns[k + 1]` lies one step where `regular[k]`, else something that is not.
 
-    `dominance` (0..1) is the share of steps whose ends are their longest silences: how plainly the steps show.
+    `dominance` (0..1) is the share of steps whose ends are their longest silences: how clearly the steps show.
     """
 
     boundary_ns: Int64
@@ -54,7 +54,7 @@ class StepClock:
 @dataclass(frozen=True, slots=True)
 class ClockCandidate:
     """One rhythm that the traffic shows and that may be the step's; `score` (0..1) is how much of the traffic it
-    explains and how plainly: the share of bytes on its chain of equal steps times its dominance."""
+    explains and how clearly: the share of bytes on its chain of equal steps times its dominance."""
 
     clock: StepClock
     score: float

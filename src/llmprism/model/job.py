@@ -32,7 +32,7 @@ class Job:
     server of each member, empty where the topology does not know it. `outside_until_ns` is when the members last
     exchanged bulk traffic with somebody outside, storage mostly; 0 where they never did. `clock_candidates` are the
     rhythms that may be the step's, the best first (the one that `clock` follows): slower ones such as checkpoints and
-    faster ones such as layers or micro-batches show as plainly at times. `slots` are the indices of the members' GPUs
+    faster ones such as layers or micro-batches show as clearly at times. `slots` are the indices of the members' GPUs
     within their servers, -1 where the topology does not say; empty where it says nothing.
     """
 

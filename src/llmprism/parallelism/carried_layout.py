@@ -31,7 +31,7 @@ from llmprism.parallelism.step_ends import step_ends
 __all__ = ["LayoutPattern", "carried_layout", "layout_pattern"]
 
 _SIZE_BITS: Final = 42
-"""Bits for the bytes of a transfer beside the number of its pair: 4 TB."""
+"""Bits for the bytes of a transfer in addition to the number of its pair: 4 TB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ def _kinds(pattern: LayoutPattern, job: Job) -> Int8:
 
 def _gives_back(pattern: LayoutPattern, job: Job, layout: JobLayout, rules: LayoutRules) -> bool:
     """Do the rules give all kinds of the window itself, and all step ends from the first ones?"""
-    assert layout.clock is not None  # noqa: S101 - asked by the caller
+    assert layout.clock is not None  # noqa: S101 - checked by the caller
     known = layout.clock
     early = StepClock(
         known.boundary_ns[: rules.carrying.anchors], known.regular[: rules.carrying.anchors - 1], known.dominance

@@ -92,11 +92,11 @@ def _balanced(low: Int64, high: Int64, there: Float64, back: Float64, rules: Lay
     return result
 
 
-def _pipelines_between(low: Int64, high: Int64, asked: Bool, label: Int64) -> Int64:
-    """The components in which the asked links could be pipelines: nobody has more than two of them, some members have
-    one (the ends), and each joins members that the other links do not join."""
-    groups = component_labels(label.size, low[~asked], high[~asked])
-    a, b = low[asked], high[asked]
+def _pipelines_between(low: Int64, high: Int64, chosen: Bool, label: Int64) -> Int64:
+    """The components in which the `chosen` links could be pipelines: nobody has more than two of them, some members
+    have one (the ends), and each joins members that the other links do not join."""
+    groups = component_labels(label.size, low[~chosen], high[~chosen])
+    a, b = low[chosen], high[chosen]
     count = np.bincount(np.concatenate([a, b]), minlength=label.size)
     wrong = np.concatenate([label[count > 2], label[a[groups[a] == groups[b]]]])
     return np.setdiff1d(label[count == 1], wrong)

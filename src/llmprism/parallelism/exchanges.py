@@ -82,8 +82,8 @@ def find_exchanges(
     marked = [np.isin(np.arange(transfers.pair_count), listed) for listed in (np.concatenate([hop, back]), pure)]
     found = Exchanges(marked[0], marked[1], rows, _groups(links, own))
     if both_ways:
-        beside = list(zip(links.there[shared.pure].tolist(), links.back[shared.pure].tolist(), strict=True))
-        uneven = routed(transfers, rows, found.pairs, beside, clock, rules)
+        pure_links = list(zip(links.there[shared.pure].tolist(), links.back[shared.pure].tolist(), strict=True))
+        uneven = routed(transfers, rows, found.pairs, pure_links, clock, rules)
     else:
         uneven = _is_uneven(transfers, hop, back, pure, clock, rules)
     return found.of_experts() if uneven else found
@@ -155,9 +155,9 @@ def routed(
     clock: StepClock,
     rules: LayoutRules = RULES,
 ) -> bool:
-    """Is what these pairs exchange uneven as routed tokens are? Asked of links both of whose directions exchange.
+    """Is what these pairs exchange uneven as routed tokens are? Examined on links both of whose directions exchange.
 
-    `exchanged` marks the rows; gradients of two members are the same both ways and need not be told apart for the
+    `exchanged` marks the rows; gradients of two members are the same both ways and need not be distinguished for the
     difference. `others` are the two directions of links that carry something even, such as activations.
     """
     rule = rules.exchanges

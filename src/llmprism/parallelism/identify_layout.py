@@ -167,8 +167,8 @@ def _without_exchanges(draft: _Draft) -> _Draft:
     """Without pipelines: what the forward pass exchanges is taken away from the gradients."""
     links, kinds, collective = draft.links, draft.kinds, draft.collective
     contrast = not draft.pipes.forward and shard_grid(draft.job, links, kinds, draft.features, draft.rules) is None
-    asked = np.flatnonzero(collective & contrast)
-    in_step = find_in_step(draft.job.transfers, asked, [], draft.features, draft.clock, rules=draft.rules)
+    chosen = np.flatnonzero(collective & contrast)
+    in_step = find_in_step(draft.job.transfers, chosen, [], draft.features, draft.clock, rules=draft.rules)
     if not in_step.any:
         return draft
     in_step = _with_kind(draft, in_step)
@@ -300,7 +300,7 @@ def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, Link
 
 
 def _muted(transfers: TransferTable, rows: Bool) -> TransferTable:
-    """The table with the same rows, some of them without bytes: what is asked of the rest does not see them."""
+    """The table with the same rows, some of them without bytes: what looks at the rest does not see them."""
     return replace(transfers, bytes=np.where(rows, 0, transfers.bytes))
 
 

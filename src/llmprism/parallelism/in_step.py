@@ -24,8 +24,8 @@ from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.layout import PairKind
-from llmprism.parallelism.beside_pipelines import beside_pipelines, enough, rows_of_pairs
 from llmprism.parallelism.features import PairFeatures
+from llmprism.parallelism.in_passes import busy_in_passes, enough, rows_of_pairs
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.superposed_rings import superposed_rings
 from llmprism.stats.disjoint_sets import component_labels
@@ -60,40 +60,40 @@ def nothing_inside(transfers: TransferTable) -> InStep:
 
 def find_in_step(
     transfers: TransferTable,
-    asked: Int64,
+    candidates: Int64,
     forward: list[tuple[int, int]],
     features: PairFeatures,
     clock: StepClock,
     batches: int | None = None,
     rules: LayoutRules = RULES,
 ) -> InStep:
-    """What the asked pairs carry; `forward` lists the (forward, backward) pairs of the pipelines, `batches` how many
+    """What these pairs carry; `forward` lists the (forward, backward) pairs of the pipelines, `batches` how many
     micro-batches they pass on in a step."""
     nothing = nothing_inside(transfers)
     if clock.boundary_ns.size < 2:
         return nothing
-    rings = superposed_rings(transfers, asked, features.total_bytes, rules)
+    rings = superposed_rings(transfers, candidates, features.total_bytes, rules)
     if rings is not None:
         return InStep(rings.small, ~rings.small | rings.large, nothing.tensor, rings.gradient_row)
     if forward:
-        inside, late, late_row = beside_pipelines(transfers, asked, forward, clock, rules)
+        inside, late, late_row = busy_in_passes(transfers, candidates, forward, clock, rules)
         last_pass = rules.stages.backward_share / max(batches or rules.exchanges.usual_batches, 1)
         busy = np.flatnonzero(inside)
-        apart = busy.size > 0 and not _touched(transfers, busy, np.setdiff1d(asked, busy)).any()
+        apart = busy.size > 0 and not _touched(transfers, busy, np.setdiff1d(candidates, busy)).any()
         behind = 1.0 - 1.0 / _stages(transfers, forward)
         rest = last_pass * (1.0 - behind * (1.0 - rules.exchanges.last_reduction))
         if apart and float(np.median(late[busy])) < rest + rules.exchanges.gradients_after:
             return replace(nothing, gathers=True)
     else:
         last_pass = 1.0
-        inside, late, late_row = _by_contrast(transfers, asked, features, clock, rules)
+        inside, late, late_row = _by_contrast(transfers, candidates, features, clock, rules)
     gradients = np.ones(transfers.pair_count, dtype=np.bool_)
     tensor = np.zeros(transfers.pair_count, dtype=np.bool_)
     pairs = np.flatnonzero(inside)
     if pairs.size:
         ring = _rings(transfers, pairs)
         more = _more(features.step_bytes[pairs], ring, rules)
-        alone = ~_touched(transfers, pairs, np.setdiff1d(asked, pairs))
+        alone = ~_touched(transfers, pairs, np.setdiff1d(candidates, pairs))
         unclear = ~_any(more, ring) & _any(alone, ring)
         if unclear.any():
             more = more | (unclear & (np.quantile(late[pairs[unclear]], 0.25) >= rules.exchanges.late_gradients))
@@ -152,23 +152,23 @@ def _touched(transfers: TransferTable, pairs: Int64, others: Int64) -> Bool:
 
 
 def _by_contrast(
-    transfers: TransferTable, asked: Int64, features: PairFeatures, clock: StepClock, rules: LayoutRules
+    transfers: TransferTable, candidates: Int64, features: PairFeatures, clock: StepClock, rules: LayoutRules
 ) -> tuple[Bool, Float64, Bool]:
     """The same without pipelines: pairs that are busy while those of gradients alone are silent."""
     inside = np.zeros(transfers.pair_count, dtype=np.bool_)
     late_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
     share = np.zeros(transfers.pair_count)
-    steady = asked[features.step_bytes[asked] > 0]
+    steady = candidates[features.step_bytes[candidates] > 0]
     silent = _silent_slots(features.profile[steady], rules)
     if silent is None:
         return inside, share, late_row
-    asked = asked[~_hops_of_silent_rings(transfers, features, asked, steady, silent, rules)]
+    candidates = candidates[~_hops_of_silent_rings(transfers, features, candidates, steady, silent, rules)]
     boundary, steps = clock.boundary_ns, clock.boundary_ns.size - 1
     total, early, seen = _early_bytes(
-        transfers.pair_offsets, transfers.start_ns, transfers.bytes, asked, boundary, silent
+        transfers.pair_offsets, transfers.start_ns, transfers.bytes, candidates, boundary, silent
     )
     busy = enough(total, early, seen, steps, rules)
-    pairs = asked[busy]
+    pairs = candidates[busy]
     if pairs.size:
         rows, _ = rows_of_pairs(transfers, pairs)
         start = transfers.start_ns[rows]
@@ -181,37 +181,37 @@ def _by_contrast(
 
 
 def _hops_of_silent_rings(
-    transfers: TransferTable, features: PairFeatures, asked: Int64, steady: Int64, silent: Bool, rules: LayoutRules
+    transfers: TransferTable, features: PairFeatures, candidates: Int64, steady: Int64, silent: Bool, rules: LayoutRules
 ) -> Bool:
     """Pairs that are hops of the same ring as pairs that are silent, whatever their own moment: they carry the same
     bytes, and either go the other way round or are one of a ring's hops, of which each member has one."""
     quiet = steady[features.profile[steady][:, silent].sum(axis=1) <= rules.exchanges.forward_share]
     if not quiet.size:
-        return np.zeros(asked.size, dtype=np.bool_)
+        return np.zeros(candidates.size, dtype=np.bool_)
     level = np.log(np.maximum(features.step_bytes, 1.0))
     known = np.sort(level[quiet])
-    near = np.searchsorted(known, level[asked]).clip(1, max(known.size - 1, 1))
+    near = np.searchsorted(known, level[candidates]).clip(1, max(known.size - 1, 1))
     off = np.minimum(
-        np.abs(known[np.minimum(near, known.size - 1)] - level[asked]), np.abs(known[near - 1] - level[asked])
+        np.abs(known[np.minimum(near, known.size - 1)] - level[candidates]), np.abs(known[near - 1] - level[candidates])
     )
     same: Bool = off <= rules.exchanges.same_hop
-    src, dst = transfers.pair_src[asked], transfers.pair_dst[asked]
+    src, dst = transfers.pair_src[candidates], transfers.pair_dst[candidates]
     sends = np.bincount(src[same], minlength=len(transfers.addresses))
     receives = np.bincount(dst[same], minlength=len(transfers.addresses))
     back = transfers.pairs_between(dst.astype(np.int64), src.astype(np.int64))
-    answered = np.isin(back, asked[same])
+    answered = np.isin(back, candidates[same])
     label = component_labels(len(transfers.addresses), src[same], dst[same])
     joined = np.isin(label[src], label[transfers.pair_src[quiet]])
     single = (sends[src] <= 1) & (receives[dst] <= 1)
-    return (same & joined & (answered | single)) | _other_way_round(transfers, asked, back, quiet)
+    return (same & joined & (answered | single)) | _other_way_round(transfers, candidates, back, quiet)
 
 
-def _other_way_round(transfers: TransferTable, asked: Int64, back: Int64, quiet: Int64) -> Bool:
+def _other_way_round(transfers: TransferTable, candidates: Int64, back: Int64, quiet: Int64) -> Bool:
     """Pairs that go round the same members as the quiet ones, the other way: a sharded optimizer may scatter gradients
     one way and gather parameters, in fewer bytes and at another moment, the other. `back` are the opposite pairs."""
     opposite: Bool = np.isin(back, quiet)
     count = len(transfers.addresses)
-    src, dst = transfers.pair_src[asked], transfers.pair_dst[asked]
+    src, dst = transfers.pair_src[candidates], transfers.pair_dst[candidates]
     once = (np.bincount(src[opposite], minlength=count) == 1) & (np.bincount(dst[opposite], minlength=count) == 1)
     own = component_labels(count, src[opposite], dst[opposite])
     theirs = component_labels(count, transfers.pair_src[quiet], transfers.pair_dst[quiet])
@@ -222,13 +222,13 @@ def _other_way_round(transfers: TransferTable, asked: Int64, back: Int64, quiet:
 
 @kernel
 def _early_bytes(
-    offsets: Int64, start: Int64, size: Int64, asked: Int64, boundary: Int64, silent: Bool
+    offsets: Int64, start: Int64, size: Int64, candidates: Int64, boundary: Int64, silent: Bool
 ) -> tuple[Float64, Float64, Int64]:
-    """Of each asked pair the bytes, those sent in the silent slots of the steps, and the steps that have such."""
-    total, early, seen = np.zeros(asked.size), np.zeros(asked.size), np.zeros(asked.size, dtype=np.int64)
-    for index in range(asked.size):
+    """Of each pair the bytes, those sent in the silent slots of the steps, and the steps that have such."""
+    total, early, seen = np.zeros(candidates.size), np.zeros(candidates.size), np.zeros(candidates.size, dtype=np.int64)
+    for index in range(candidates.size):
         step, last_seen = 0, -1
-        for row in range(offsets[asked[index]], offsets[asked[index] + 1]):
+        for row in range(offsets[candidates[index]], offsets[candidates[index] + 1]):
             while step + 2 < boundary.size and start[row] >= boundary[step + 1]:
                 step += 1
             length = max(boundary[step + 1] - boundary[step], 1)

@@ -3,7 +3,7 @@
 A layout is right when all of its parts are: the kinds of the links, the width of tensor groups, the clock. Each part
 has a doubt of its own, and what a part leaves open is an alternative layout. Doubts are not probabilities of mistakes
 yet: they are measured on evidence, and mistakes mostly come from what nobody thought of. So the evidence is summed up
-as log odds, with a price for every claim beyond plain data parallelism, and mapped to the share of layouts that were
+as log odds, with a price for every claim beyond pure data parallelism, and mapped to the share of layouts that were
 right with as much evidence (`fitted_confidence`, where the numbers and their origin stand).
 """
 

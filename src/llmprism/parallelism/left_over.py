@@ -35,11 +35,11 @@ class LeftOver:
 
 
 def left_over(
-    transfers: TransferTable, asked: Bool, gradients: Bool, features: PairFeatures, groups: tuple[Group, ...],
+    transfers: TransferTable, chosen: Bool, gradients: Bool, features: PairFeatures, groups: tuple[Group, ...],
     clock: StepClock, rules: LayoutRules = RULES,
 ) -> LeftOver:  # fmt: skip
-    """Of the asked pairs under this clock, and of those that carry the gradients of these groups."""
-    sending = asked & (features.total_bytes > 0)
+    """Of the `chosen` pairs under this clock, and of those that carry the gradients of these groups."""
+    sending = chosen & (features.total_bytes > 0)
     if not sending.any() or not clock.regular.size:
         return LeftOver()
     steady = sending & (features.step_bytes > 0)

@@ -1,6 +1,6 @@
 """Expert parallelism: the meshes of all-to-alls, and the hops of gradient rings that run over their links.
 
-How they are told apart is in `stats.meshes`. A link of a mesh that also carries a ring is in both.
+How they are distinguished is in `stats.meshes`. A link of a mesh that also carries a ring is in both.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Meshes:
 
 def find_meshes(transfers: TransferTable, bulk: Bool, links: Links) -> Meshes:
     """The meshes among the bulk pairs; `links` are their links."""
-    asked = np.flatnonzero(bulk)
+    chosen = np.flatnonzero(bulk)
     offsets = transfers.pair_offsets
     size = transfers.pair_bytes.astype(np.float64)
-    found = mesh_pairs(transfers.pair_src[asked].astype(np.int64), transfers.pair_dst[asked].astype(np.int64),
-                       size[asked])  # fmt: skip
+    found = mesh_pairs(transfers.pair_src[chosen].astype(np.int64), transfers.pair_dst[chosen].astype(np.int64),
+                       size[chosen])  # fmt: skip
     mesh, surplus = np.full(transfers.pair_count, -1), np.zeros(transfers.pair_count, dtype=np.bool_)
-    mesh[asked], surplus[asked] = found.mesh, found.surplus
+    mesh[chosen], surplus[chosen] = found.mesh, found.surplus
     rows = np.zeros(transfers.start_ns.size, dtype=np.bool_)
     if surplus.size and (mesh >= 0).any():
         rows = mesh_rows(

@@ -27,12 +27,14 @@ def micro_batches(
 ) -> int | None:
     """Micro-batches per step, from (forward, backward) pairs: one message each way; None when silences do not tell.
 
-    Asked of both directions together, then of each, because other traffic may share one of them; first for exact
+    Looked for in both directions together, then in each, because other traffic may share one of them; first for exact
     places, then for places that all links of a pipeline agree about (every message has a length of its own), then for
     places that scatter (losses). Where no two steps carry the same bytes, agreement comes first.
     """
     rule = rules.stages
-    forward, backward = (np.array([link[way] for link in links[: rule.links_asked]], dtype=np.int64) for way in (0, 1))
+    forward, backward = (
+        np.array([link[way] for link in links[: rule.links_sampled]], dtype=np.int64) for way in (0, 1)
+    )
     there, back = (interior_silences(transfers, pairs, clock, rules, complete=True) for pairs in (forward, backward))
     found = [there.with_those_of(back), there, back]
     if found[0].length.sum() < rule.interior_silence * max(found[0].steps, 1) * clock.period_ns:
@@ -125,7 +127,7 @@ def schedule(transfers: TransferTable, links: list[tuple[int, int]], clock: Step
         return Schedule.UNKNOWN
     shares = [
         _sent_before_return(transfers, forward, backward, clock)
-        for forward, backward in links[: rules.stages.links_asked]
+        for forward, backward in links[: rules.stages.links_sampled]
     ]
     share = float(np.median(shares))
     if share >= rules.stages.gpipe_share and stages < batches:

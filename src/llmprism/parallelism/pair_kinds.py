@@ -7,10 +7,10 @@ and they fill the step; the two directions of a collective do none of these. All
 link itself and put together over all links of the same bytes (`link_evidence`). Sizes of records are not used:
 collectors cut and fuse them.
 
-*The graph.* A pipeline has one member of a data-parallel group, never two. So links are accepted from the surest to
-the least sure; a data-parallel link between two members of one pipeline, or a pipeline link inside one group, is
-refused and takes the other meaning. Before a data-parallel link joins two groups, all links between the two are asked:
-where pipelines join them the link is taken for one more pipeline link. One wrong link can therefore not glue two groups
+*The graph.* A pipeline has one member of a data-parallel group, never two. So links are accepted from the surest to the
+least sure; a data-parallel link between two members of one pipeline, or a pipeline link inside one group, is refused
+and takes the other meaning. Before a data-parallel link joins two groups, all links between the two are examined: where
+pipelines join them the link is taken for one more pipeline link. One wrong link can therefore not glue two groups
 together, as it does in the published refinement, which repairs mistakes of one sort only.
 """
 
@@ -78,7 +78,7 @@ def _odds(
         0,
     )
     sure = shown.one_way | shown.closed
-    avoided, left = (pooled(value, shown.sort) for value in _beside_rings(features, links, sure, supposed, rules))
+    avoided, left = (pooled(value, shown.sort) for value in _outside_rings(features, links, sure, supposed, rules))
     passes = np.where(
         avoided >= rule.avoided, np.minimum(rule.avoided_odds * np.log2(np.maximum(avoided, 1.0)), 6.0), 0.0
     )
@@ -103,7 +103,7 @@ def _rings_apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64
     return result
 
 
-def _beside_rings(
+def _outside_rings(
     features: PairFeatures, links: Links, sure: Bool, supposed: Bool, rules: LayoutRules
 ) -> tuple[Float64, Float64]:
     """How many times more than by chance of each link's bytes pass while the rings of its two ends are silent, and
@@ -120,8 +120,8 @@ def _beside_rings(
         rings = np.zeros((members, own.shape[1]))
         for end in (low, high):
             np.add.at(rings, end[marked], own[marked])
-        beside = rings[low] + rings[high]
-        both += np.where((beside.sum(axis=1) > heavier * own.sum(axis=1))[:, None], beside, 0.0)
+        of_rings = rings[low] + rings[high]
+        both += np.where((of_rings.sum(axis=1) > heavier * own.sum(axis=1))[:, None], of_rings, 0.0)
     silent = both <= rules.kinds.rings_quiet * both.mean(axis=1, keepdims=True)
     left = np.where(both.any(axis=1) & ~sure & ~supposed, silent.mean(axis=1), np.nan)
     share = (own * silent).sum(axis=1) / np.maximum(own.sum(axis=1), 1e-9)
@@ -209,7 +209,7 @@ def without_false_pipelines(links: Links, kinds: LinkKinds) -> LinkKinds:
     """Pipeline links that cannot be: a stage has two neighbours at most, and the peers of a stage are stages too.
 
     The branches of a tree all-reduce go up, then down, as activations and gradients do; but trees branch, and some of
-    their links are plainly collective. The links of such components are collectives.
+    their links are clearly collective. The links of such components are collectives.
     """
     kind = kinds.kind.copy()
     chosen = np.flatnonzero(kind == PairKind.PP)

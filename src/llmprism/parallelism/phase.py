@@ -226,7 +226,7 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
     """The boundaries, moved to when the slowest pair had finished the step while others had gone on to the next.
 
     A pair's bytes at the boundaries form a straight line when its steps are exact; a pair that is below its line at a
-    boundary is still sending for that step. Pairs whose steps are not exact are not asked.
+    boundary is still sending for that step. Pairs whose steps are not exact are left out.
     """
     late = boundary_ns.astype(np.int64).copy()
     sums = transfers.pair_bytes

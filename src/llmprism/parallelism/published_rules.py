@@ -6,7 +6,7 @@ and DP otherwise. Then the refinement: the connected components of the graph of 
 pair between two members of one component becomes DP. Pipelines are the paths that the remaining PP pairs form; the
 paper does not say which end is first, so the end that sends first is. Branching or closed sets of PP pairs give none.
 
-Where it breaks is told in docs/explanation/paper-baseline.md.
+Where it breaks is described in docs/explanation/paper-baseline.md.
 Reference: LLMPrism, arXiv 2505.00342 (DSN'25), parallelism identification.
 """
 

@@ -99,10 +99,10 @@ def _price(pauses: Pauses, clocks: list[StepClock], window: tuple[int, int], rul
     are alike do not pass for steps because they are cut more finely.
     """
     ticks = [clock.boundary_ns for clock in clocks]
-    told = np.array([max(0.0, bits_of_unlike_parts(pauses, one, rules.clock.step_parts, rules)) for one in ticks])
+    explained = np.array([max(0.0, bits_of_unlike_parts(pauses, one, rules.clock.step_parts, rules)) for one in ticks])
     by_period = np.argsort([_mean_step(clock) for clock in clocks])
-    told[by_period] = np.maximum.accumulate(told[by_period])
-    price: Float64 = price_of(pauses, ticks, window, rules) - told
+    explained[by_period] = np.maximum.accumulate(explained[by_period])
+    price: Float64 = price_of(pauses, ticks, window, rules) - explained
     return price
 
 
@@ -155,7 +155,7 @@ def _sorts(transfers: TransferTable, pairs: Int64, rules: LayoutRules) -> list[I
 def _candidates(job: Job, sorts: list[Int64], rules: LayoutRules) -> list[StepClock]:
     clocks = [] if job.clock is None else [job.clock]
     clocks += [candidate.clock for candidate in job.clock_candidates]
-    for sort in sorts[: rules.clock.sorts_asked]:
+    for sort in sorts[: rules.clock.sorts_sampled]:
         witnesses = [sort[sort.size // 2 : sort.size // 2 + 1]]
         if 1 < sort.size <= rules.clock.pairs_together:
             witnesses.append(sort)

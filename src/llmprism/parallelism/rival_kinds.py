@@ -96,10 +96,10 @@ def _score(graph: _Graph, place: Int64, collective: Bool, odds: Float64, rules: 
 def _no_pipelines(graph: _Graph, collective: Bool) -> float:
     """Share of the links called a pipeline's that cannot be: they branch, join members of one group, or make pipelines
     of a length that few others have."""
-    asked = np.flatnonzero(~collective)
-    if not asked.size:
+    rest = np.flatnonzero(~collective)
+    if not rest.size:
         return 0.0
-    low, high = graph.low[asked], graph.high[asked]
+    low, high = graph.low[rest], graph.high[rest]
     group = component_labels(graph.members, graph.low[collective], graph.high[collective])
     pipeline = component_labels(graph.members, low, high)
     degree = np.bincount(np.concatenate([low, high]), minlength=graph.members)

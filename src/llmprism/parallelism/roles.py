@@ -1,4 +1,4 @@
-"""What every pair and every transfer of a job carries, told from its links, meshes and rings.
+"""What every pair and every transfer of a job carries, distinguished from its links, meshes and rings.
 
 A link has one kind; a pair may carry two (a ring of gradients over a mesh, a ring of contexts that also synchronises),
 and then has a role for each. The trickle back over a one-way link is no pair of training traffic.
@@ -83,26 +83,26 @@ def collective_pairs(transfers: TransferTable, links: Links, kinds: LinkKinds, r
 
 def all_roles(
     transfers: TransferTable,
-    told: PairRoles,
+    known: PairRoles,
     meshes: Meshes,
     in_step: InStep,
     exchanges: Exchanges,
     rules: LayoutRules = RULES,
 ) -> PairRoles:
     """Roles of the links, of the meshes, of exchanges and rings inside the forward pass; a pair may have two."""
-    pair = transfers.pairs_between(told.src.astype(np.int64), told.dst.astype(np.int64))
+    pair = transfers.pairs_between(known.src.astype(np.int64), known.dst.astype(np.int64))
     ring = in_step.inside[pair] if pair.size else np.zeros(0, dtype=np.bool_)
     keep = ~ring | in_step.gradients[pair] if pair.size else ring
     mesh = np.concatenate([np.flatnonzero(meshes.pairs), np.flatnonzero(exchanges.pairs)])
     mesh_kind = np.where(np.arange(mesh.size) < meshes.pairs.sum(), PairKind.EP, exchanges.kind)
     ring_kind = np.where(in_step.tensor[pair[ring]], PairKind.TP, in_step.kind)
-    src = np.concatenate([told.src[keep], told.src[ring], transfers.pair_src[mesh]])
-    dst = np.concatenate([told.dst[keep], told.dst[ring], transfers.pair_dst[mesh]])
+    src = np.concatenate([known.src[keep], known.src[ring], transfers.pair_src[mesh]])
+    dst = np.concatenate([known.dst[keep], known.dst[ring], transfers.pair_dst[mesh]])
     kind = np.concatenate([
-        told.kind[keep], ring_kind, mesh_kind
+        known.kind[keep], ring_kind, mesh_kind
     ]).astype(np.int8)  # fmt: skip
     confidence = np.concatenate(
-        [told.confidence[keep], told.confidence[ring], np.full(mesh.size, rules.kinds.mesh_confidence)]
+        [known.confidence[keep], known.confidence[ring], np.full(mesh.size, rules.kinds.mesh_confidence)]
     )
     order = np.lexsort((kind, dst, src))
     return PairRoles(src[order], dst[order], kind[order], confidence[order])

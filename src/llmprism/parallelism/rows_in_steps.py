@@ -15,9 +15,9 @@ __all__ = ["RowsInSteps", "rows_in_steps"]
 
 @dataclass(frozen=True, slots=True)
 class RowsInSteps:
-    """Per row, those of one pair after those of another, in order of time: its number in the table, the pair (of those
-    asked), the step, the cell (pair times steps plus step), and what the pair has sent of the step's bytes up to its
-    end. `total` are the bytes of each cell."""
+    """Per row, those of one pair after those of another, in order of time: its number in the table, the pair (an index
+    into `pairs`), the step, the cell (pair times steps plus step), and what the pair has sent of the step's bytes up to
+    its end. `total` are the bytes of each cell."""
 
     rows: Int64
     pair: Int64

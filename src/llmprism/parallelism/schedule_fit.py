@@ -100,7 +100,7 @@ def fitting_schedule(
     alike = [pipeline for pipeline in pipelines if len(pipeline) == stages]
     if stages < 2 or messages < 2 or 2 * (stages - 1) * messages > rule.most_messages:
         return None
-    seen = _seen_moments(transfers, alike[: rule.pipelines_asked], clock, messages, rules)
+    seen = _seen_moments(transfers, alike[: rule.pipelines_sampled], clock, messages, rules)
     known = np.concatenate([seen[link] for link in sorted(seen)]) if seen else np.zeros(0)
     if known.size < 2 * messages or not np.isfinite(known).all() or not np.ptp(known) > 0:
         return None

@@ -47,11 +47,11 @@ def sharding_of(transfers: TransferTable, gradient: Int64, features: PairFeature
     profile = features.profile[gradient].sum(axis=0)
     if profile.sum() <= 0:
         return Sharded(Sharding.UNKNOWN)
-    asked = gradient[: rules.stages.links_asked]
-    silences = interior_silences(transfers, asked, clock, rules)
+    sampled = gradient[: rules.stages.links_sampled]
+    silences = interior_silences(transfers, sampled, clock, rules)
     position, weight = silences.place, silences.length
     if has_pipelines or _longest_silence(profile / profile.sum(), rules) >= rules.sharding.silent_forward:
-        return Sharded(_optimizer_sharding(position, weight, asked.size * clock.steps, rules))
+        return Sharded(_optimizer_sharding(position, weight, sampled.size * clock.steps, rules))
     collectives = _collectives(position, weight, rules)
     if collectives is None or collectives % 3 == 1 or collectives < 5:
         return Sharded(Sharding.UNKNOWN)

@@ -37,7 +37,7 @@ def find_pipelines(
     groups: tuple[Group, ...],
     rules: LayoutRules = RULES,
 ) -> Pipelines:
-    assert job.clock is not None  # noqa: S101 - asked by the caller
+    assert job.clock is not None  # noqa: S101 - checked by the caller
     paths, rings = pipeline_paths(links, kinds, features)
     if not paths:
         return Pipelines((), [], [], [], rings)

@@ -29,7 +29,7 @@ def step_ends(
 
     `between` marks pairs of collectives between the stages of a pipeline (tied embeddings), which synchronise too.
     """
-    assert job.clock is not None  # noqa: S101 - asked by the caller
+    assert job.clock is not None  # noqa: S101 - checked by the caller
     transfers = job.transfers
     gradient = pairs_inside(transfers, groups) | between
     if forward:

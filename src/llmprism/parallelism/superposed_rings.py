@@ -4,7 +4,7 @@ All hops of a ring carry the same bytes. Ranks that share a context hold the sam
 ring of their gradients and takes some of its hops. Such a component has three levels of bytes: `x` on hops of one ring
 alone, `y` on hops of the other alone, and `x + y` on hops that both take. That is much to happen by chance, and it is
 checked whole: the hops of `x` and `x + y` have to be one ring through all members, those of `y` and `x + y` smaller
-rings of equal size that cover the same members. Neither the clock nor the moment of anything is asked, so it also holds
+rings of equal size that cover the same members. Neither the clock nor the moment of anything matters, so it also holds
 where gradients overlap the passes or fill the step. Pairs inside a ring that goes both ways leave two levels only,
 which an all-reduce by halving and doubling has as well: these are left to other signs (`in_step`).
 
@@ -38,32 +38,32 @@ class SuperposedRings:
 
 
 def superposed_rings(
-    transfers: TransferTable, asked: Int64, amount: Float64, rules: LayoutRules = RULES
+    transfers: TransferTable, candidates: Int64, amount: Float64, rules: LayoutRules = RULES
 ) -> SuperposedRings | None:
     """The rings that these pairs make with `amount` bytes per pair; None unless most of their components are made of
     two rings in the same manner."""
     count = len(transfers.addresses)
-    src, dst = transfers.pair_src[asked].astype(np.int64), transfers.pair_dst[asked].astype(np.int64)
+    src, dst = transfers.pair_src[candidates].astype(np.int64), transfers.pair_dst[candidates].astype(np.int64)
     label = component_labels(count, src, dst)[src]
     order = np.argsort(label, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(label[order])) + 1) if order.size else []
     few = parts[:: max(len(parts) // rules.exchanges.rings_sampled, 1)]
-    if not any(_two_rings(src[part], dst[part], amount[asked[part]], rules) for part in few):
+    if not any(_two_rings(src[part], dst[part], amount[candidates[part]], rules) for part in few):
         return None
     small, large = (np.zeros(transfers.pair_count, dtype=np.bool_) for _ in range(2))
     gradient_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
     members, shapes = 0, set()
     for part in parts:
-        found = _two_rings(src[part], dst[part], amount[asked[part]], rules)
+        found = _two_rings(src[part], dst[part], amount[candidates[part]], rules)
         if found is None:
             continue
         inner, outer = found
-        small[asked[part[inner]]] = large[asked[part[outer]]] = True
+        small[candidates[part[inner]]] = large[candidates[part[outer]]] = True
         members += np.union1d(src[part], dst[part]).size
         shapes.add(_sizes(src[part[inner]], dst[part[inner]]))
-        gradient_row[_rows(transfers, asked[part[inner & ~outer]])] = False
-        shared = _rows(transfers, asked[part[inner & outer]])
-        gradient_row[shared] = _while_busy(transfers, shared, _rows(transfers, asked[part[outer & ~inner]]))
+        gradient_row[_rows(transfers, candidates[part[inner & ~outer]])] = False
+        shared = _rows(transfers, candidates[part[inner & outer]])
+        gradient_row[shared] = _while_busy(transfers, shared, _rows(transfers, candidates[part[outer & ~inner]]))
     if members < rules.exchanges.superposed_members * np.union1d(src, dst).size or len(shapes) != 1:
         return None
     return SuperposedRings(small, large, gradient_row)

@@ -63,13 +63,13 @@ def find_tensor_peers(
     widths = [w for w in range(1, most + 1) if most % w == 0 and _allowed(shared, groups, w)]
     if not widths:
         return None
-    asked = [
+    sampled = [
         shared[i] for i in np.unique(np.linspace(0, len(shared) - 1, min(rules.peers.cells, len(shared))).astype(int))
     ]
-    signs = peer_signs(job, asked, groups, pipelines, pair_kind, clock, rules)
+    signs = peer_signs(job, sampled, groups, pipelines, pair_kind, clock, rules)
     if signs is None:
         return None
-    scores = np.array([_likelihood(signs, asked, w, rules) for w in widths])
+    scores = np.array([_likelihood(signs, sampled, w, rules) for w in widths])
     scores[[w not in (1, most) for w in widths]] += rules.peers.partly_peers
     scores[0 if sharded else -1] += rules.peers.as_seen + rules.peers.partly_seen * (most > widths[-1] > 1)
     odds = np.exp(scores - scores.max())

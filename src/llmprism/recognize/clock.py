@@ -1,8 +1,8 @@
 """The step clock of a cluster.
 
 Each busy link of the cluster, in one direction and in both, and the cluster as a whole (where it is small) is a
-witness: its silences in byte-space show the steps or do not (`stats.byte_steps`). The plainest witness is believed.
-Gradient links speak plainly (one long silence per step), sharded ones through the whole group, pipeline links through
+witness: its silences in byte-space show the steps or do not (`stats.byte_steps`). The clearest witness is believed.
+Gradient links speak clearly (one long silence per step), sharded ones through the whole group, pipeline links through
 their forward direction. A few witnesses suffice, because all links of a job step together. A witness of several pairs
 must keep the bytes of each: activations and gradients of one link together look like two equal steps, one of each.
 
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from llmprism.kernel import kernel
 from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, ONE_MESSAGE_BYTES, Int32, Int64, TransferTable, ranges
-from llmprism.recognize.beside_meshes import beside_meshes, has_meshes
 from llmprism.recognize.bulk import PairEnds, PairTraffic, pair_traffic
+from llmprism.recognize.without_meshes import has_meshes, without_meshes
 from llmprism.stats.byte_steps import Chain, find_rhythms
 from llmprism.stats.order import stable_order
 from llmprism.stats.robust import segment_quantiles
@@ -35,13 +35,13 @@ LEAST_MESSAGES: Final = 6
 """Messages in a step from which their number says anything: two micro-batches over a link and back, and something."""
 
 MAX_LINKS: Final = 4
-"""Links asked on each side of the ranking (busiest, least busy)."""
+"""Links tried on each side of the ranking (busiest, least busy)."""
 
 SAMPLED_SIZES: Final = 16
 """Sizes at which pairs are sampled: neighbours differ by less than a factor of two for all but the widest mixtures."""
 
 MESH_LINKS: Final = 2.5
-"""Links per member from which all pairs are asked together first: single links of an all-to-all carry something else
+"""Links per member from which all pairs are tried together first: single links of an all-to-all carry something else
 every time, all of them the same. Rings and pipelines together have at most two."""
 
 MAX_MESH_LINKS: Final = 100_000
@@ -69,7 +69,7 @@ JOINED_VARIATION: Final = 0.15
 OUTER: Final = 0.2
 """Share of the steps on either side that may carry anything: less than a quarter, so that one tick in four is seen."""
 
-PLAIN: Final = 0.95
+CLEAR_DOMINANCE: Final = 0.95
 """A witness this dominant ends the search, if it leaves little unexplained."""
 
 EDGE_STEPS: Final = 2.2
@@ -83,12 +83,12 @@ MAX_CANDIDATES: Final = 4
 
 
 def cluster_clocks(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> tuple[ClockCandidate, ...]:
-    """The clock of the plainest witness, then other rhythms that witnesses show; none when no witness shows steps.
+    """The clock of the clearest witness, then other rhythms that witnesses show; none when no witness shows steps.
 
     Where no bytes come round, messages are counted instead: sequences of varying length change every message's size,
     but not how many there are in a step.
     """
-    transfers, traffic, pairs = beside_meshes(transfers, traffic, pairs)
+    transfers, traffic, pairs = without_meshes(transfers, traffic, pairs)
     by_bytes = _clocks_of(transfers, traffic, pairs)
     return by_bytes or _clocks_of(*_as_messages(transfers, pairs), LEAST_MESSAGES)
 
@@ -128,7 +128,7 @@ def _clocks_of(
         else:
             others.append(shown[0])
         left_over = (1.0 - chain.coverage) * float(silences.bytes_before[-1])
-        if chain.dominance >= PLAIN and left_over <= EDGE_STEPS * chain.bytes_per_step:
+        if chain.dominance >= CLEAR_DOMINANCE and left_over <= EDGE_STEPS * chain.bytes_per_step:
             break
     if best is None:
         return ()
@@ -233,15 +233,15 @@ def _witnesses(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> Itera
     members = np.unique(np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]]))
     volume = np.bincount(link_of, traffic.bytes[pairs])
     order = np.argsort(-volume, kind="stable")
-    asked = list(dict.fromkeys([*order[:MAX_LINKS].tolist(), *order[::-1][:MAX_LINKS].tolist()]))
+    tried = list(dict.fromkeys([*order[:MAX_LINKS].tolist(), *order[::-1][:MAX_LINKS].tolist()]))
     if MESH_LINKS * members.size <= links.size <= MAX_MESH_LINKS:
         yield pairs
-    yield pairs[link_of == asked[0]]
+    yield pairs[link_of == tried[0]]
     if pairs.size <= WHOLE_CLUSTER_PAIRS and links.size > 1:
         yield pairs
-    for link in asked[1:]:
+    for link in tried[1:]:
         yield pairs[link_of == link]
-    for link in asked:
+    for link in tried:
         both = pairs[link_of == link]
         if both.size > 1:
             yield from (both[i : i + 1] for i in range(both.size))

@@ -22,7 +22,8 @@ __all__ = ["Draft", "JobDraft", "crossing_pairs", "draft_clusters", "unused_reco
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What the graph of pairs says before any clock was asked: `bulk` marks its pieces, `clusters` lists theirs."""
+    """What the graph of pairs says before any clock was looked for: `bulk` marks its pieces, `clusters` lists
+    theirs."""
 
     pieces: PairPieces
     bulk: Bool

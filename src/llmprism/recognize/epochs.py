@@ -55,9 +55,10 @@ def _presence(segments: PairSegments) -> tuple[Int64, Int64]:
 
 
 def _peers_may_change(
-    pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, presence: tuple[Int64, Int64], asked: Int64
+    pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, presence: tuple[Int64, Int64], chosen: Int64
 ) -> Bool:
-    """Has either end of each asked segment's pair some pair that ends before the segment, or begins with or after it?
+    """Has either end of the pair of each `chosen` segment some pair that ends before the segment, or begins with or
+    after it?
 
     Where all pairs of both ends were there before and go on afterwards, which is nearly everywhere, nothing changes.
     """
@@ -69,9 +70,9 @@ def _peers_may_change(
     for ends in (pair_src[pairs], pair_dst[pairs]):
         np.minimum.at(earliest_end, ends, last)
         np.maximum.at(latest_begin, ends, first)
-    middle = (segments.message_last_ns[asked - 1] + segments.message_first_ns[asked]) // 2
-    pair = segments.pair_of_segment[asked]
-    change = np.zeros(asked.size, dtype=np.bool_)
+    middle = (segments.message_last_ns[chosen - 1] + segments.message_first_ns[chosen]) // 2
+    pair = segments.pair_of_segment[chosen]
+    change = np.zeros(chosen.size, dtype=np.bool_)
     for ends in (pair_src[pair], pair_dst[pair]):
         change |= (earliest_end[ends] <= middle) | (latest_begin[ends] >= middle)
     return change

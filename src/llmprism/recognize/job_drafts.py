@@ -28,7 +28,7 @@ SAME_PERIOD: Final = 0.1
 """Relative difference of the median steps that two rails of one job show: they may have missed some."""
 
 UNCLEAR: Final = 0.2
-"""Doubt about the members of a job whose steps do not show plainly: a lossy collector hides steps, not members. All of
+"""Doubt about the members of a job whose steps do not show clearly: a lossy collector hides steps, not members. All of
 the 86 jobs whose clocks were doubtful in merged captures had the right members."""
 
 
@@ -150,7 +150,7 @@ def _job(
 
 
 def _majority(clusters: list[Cluster]) -> ClockCandidate | None:
-    """Of the clocks that have the period that most traffic has, the one that tells most steps most plainly."""
+    """Of the clocks that have the period that most traffic has, the one that tells most steps most clearly."""
     if not clusters:
         return None
     candidates = [cluster.clocks[0] for cluster in clusters]

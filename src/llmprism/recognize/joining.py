@@ -96,13 +96,13 @@ def _affordable(questions: list[RailQuestion], rules: RecognitionRules) -> list[
     """All questions, or where there are very many the first few of each cluster."""
     if len(questions) <= rules.many_questions:
         return questions
-    asked: dict[int, int] = {}
+    partners: dict[int, int] = {}
     kept = []
     for question in sorted(questions, key=lambda q: (-q.bits, q.left, q.right)):
-        if min(asked.get(question.left, 0), asked.get(question.right, 0)) < rules.few_partners:
+        if min(partners.get(question.left, 0), partners.get(question.right, 0)) < rules.few_partners:
             kept.append(question)
             for side in (question.left, question.right):
-                asked[side] = asked.get(side, 0) + 1
+                partners[side] = partners.get(side, 0) + 1
     return sorted(kept, key=lambda q: (q.left, q.right))
 
 

@@ -14,7 +14,7 @@ other step of distance, which are what chance and the common period give anyway:
 Slow changes of the amount of traffic, in which any two jobs agree that start together, are taken away first.
 
 Two jobs on the same servers answer each other faintly, because they wait for the same processors and links. So a second
-question is asked: what repeats in one must repeat in the other. Where both have a plain period of their own and neither
+question is put: what repeats in one must repeat in the other. Where both have a clear period of their own and neither
 shows anything at the other's, they are two jobs, whatever their messages have in common.
 """
 
@@ -82,7 +82,7 @@ def _bits(first: Float64, second: Float64, width: int, rules: RecognitionRules) 
 def _periods_contradict(
     first: NDArray[np.int64], second: NDArray[np.int64], begin: int, end: int, step_ns: float, rules: RecognitionRules
 ) -> bool:
-    """Has each of them a plain period at which the other does not repeat itself?"""
+    """Has each of them a clear period at which the other does not repeat itself?"""
     slot_ns = max((end - begin) // rules.repetition_slots, rules.repetition_slot_ns)
     slots = _fast_length((end - begin) // slot_ns)
     if slots < rules.least_slots:
@@ -90,7 +90,7 @@ def _periods_contradict(
     width = int(np.clip(2.0 * step_ns / slot_ns, 50, max(slots // 4, 50)))
     one, other = (_repetition(_counts(side, begin, slot_ns, slots, width)) for side in (first, second))
     mine, theirs = _period(one), _period(other)
-    if min(one[mine], other[theirs]) < rules.plain_repetition:
+    if min(one[mine], other[theirs]) < rules.clear_repetition:
         return False
     missed = max(_near(one, theirs) / one[mine], _near(other, mine) / other[theirs])
     return bool(missed < rules.no_repetition)

@@ -47,7 +47,7 @@ class RecognitionRules:
 
     fan_share: float = 0.2
     """Of a node's bytes: what its one-way links beyond the largest in each direction carry, where it is one. A ring has
-    one of each; a member that reads from many storage servers has them beside its training."""
+    one of each; a member that reads from many storage servers has them in addition to its training."""
 
     one_way: float = 0.05
     """Share of a link's bytes that flow back at most where it is one-way; acknowledgements and credits are below it."""
@@ -111,8 +111,8 @@ class RecognitionRules:
     repetition_slot_ns: int = 5_000_000
     """ns. Shortest of these slots: wide enough that jitter does not hide the period of a step of a second."""
 
-    plain_repetition: float = 0.2
-    """Correlation of a series with itself at its period from which the period is plain. None of 500 pairs of clusters
+    clear_repetition: float = 0.2
+    """Correlation of a series with itself at its period from which the period is clear. None of 500 pairs of clusters
     of one job contradict each other at 0.2 and 0.3, a third of 380 pairs of two jobs do."""
 
     no_repetition: float = 0.3

@@ -18,7 +18,7 @@ __all__ = [
     "StepTimes",
     "alternative_texts",
     "degrees",
-    "notes_beside_jobs",
+    "notes_without_job",
     "ranked_findings",
     "sick_addresses",
     "step_times",
@@ -95,7 +95,7 @@ def _degrees(layout: Layout) -> str:
     return " x ".join(parts) or "unknown"
 
 
-def notes_beside_jobs(report: Report) -> tuple[str, ...]:
+def notes_without_job(report: Report) -> tuple[str, ...]:
     """Notes of the report that no job of it shows already."""
     shown = {f"{job.job.id}: {note}" for job in report.jobs for note in (*job.layout.notes, *job.timeline.notes)}
     return tuple(note for note in report.notes if note not in shown)

@@ -21,7 +21,7 @@ from llmprism.model.report import JobReport, Report, SwitchLoad
 from llmprism.report.facts import (
     alternative_texts,
     degrees,
-    notes_beside_jobs,
+    notes_without_job,
     ranked_findings,
     sick_addresses,
     step_times,
@@ -266,7 +266,7 @@ class _Writer:
         return Group(Text(""), Text.assemble(("Input ", "bold"), text))
 
     def _notes(self) -> Iterator[RenderableType]:
-        for note in notes_beside_jobs(self._report):
+        for note in notes_without_job(self._report):
             yield Text.assemble(("Note ", "bold yellow"), clean(note))
 
 

@@ -31,7 +31,7 @@ TOLERANCE_STEPS = 2.0
 """In steps: a fault shows in the step that it hits and is over when the next step is clean."""
 
 TOLERANCE_FLOOR_NS = 1_000_000_000
-"""One second: the labels of real captures are set by a script beside the job."""
+"""One second: the labels of real captures are set by a script next to the job."""
 
 ENDPOINTS = (WhereType.GPU, WhereType.NIC)
 

@@ -1,4 +1,4 @@
-"""Which reported job is which true job, and how well the members were told apart.
+"""Which reported job is which true job, and how well the members were distinguished.
 
 Jobs are matched one to one by the Jaccard similarity of their member sets; jobs whose steps are known and do not
 overlap in time are never matched, so that two jobs that used the same servers one after the other stay apart.

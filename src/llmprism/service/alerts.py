@@ -147,7 +147,7 @@ class AlertSender:
         return sent
 
     def catch_up(self) -> int:
-        """Messages for targets that were never told of a finding that is open; returns how many were made."""
+        """Messages for targets that were never notified of a finding that is open; returns how many were made."""
         table, findings = schema.outbox, schema.findings
         made = 0
         with self._store.reading() as connection:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from llmprism.engine.plain_codec import from_plain, to_plain
+from llmprism.engine.value_codec import from_values, to_values
 from llmprism.errors import StoreError
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.live import Explanation, FindingPhase, LiveState, TrackedFinding, TrackedRun
@@ -54,7 +54,7 @@ def _renamed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tracked_document(tracked: TrackedFinding) -> dict[str, Any]:
-    why = None if tracked.why is None else to_plain(tracked.why, Explanation, _no_array)
+    why = None if tracked.why is None else to_values(tracked.why, Explanation, _no_array)
     return {**asdict(replace(tracked, why=None)), "finding": encode_finding(tracked.finding), "why": why}
 
 
@@ -104,6 +104,6 @@ def _tracked(item: dict[str, Any]) -> TrackedFinding:
             "finding": decode_finding(item["finding"]),
             "phase": FindingPhase(item["phase"]),
             "slow": slow,
-            "why": None if why is None else from_plain(why, Explanation, _no_array),
+            "why": None if why is None else from_values(why, Explanation, _no_array),
         }
     )

@@ -352,8 +352,8 @@ def _check_workers(config: Config, demand: Callable[[bool, str, str], None]) -> 
     demand(workers.session_s >= 1, "workers.session_s", "at least 1")
     demand(workers.share_records >= 1, "workers.share_records", "at least 1")
     demand(1 <= workers.max_shares <= 1000, "workers.max_shares", "between 1 and 1000")
-    plain = all(character.isalnum() or character in "._-" for character in workers.name) and workers.name[:1] != "."
-    demand(plain and len(workers.name) <= 64, "workers.name", "at most 64 letters, digits, dots and dashes")
+    allowed = all(character.isalnum() or character in "._-" for character in workers.name) and workers.name[:1] != "."
+    demand(allowed and len(workers.name) <= 64, "workers.name", "at most 64 letters, digits, dots and dashes")
     if workers.enabled:
         demand(config.store.url.startswith("postgresql"), "workers.enabled", "needs a PostgreSQL database in store.url")
         demand(bool(config.kafka), "workers.enabled", "needs a [[kafka]] topic")

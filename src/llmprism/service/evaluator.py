@@ -5,7 +5,7 @@ restarted service makes the same windows as one that was never disturbed. When m
 they still overlap; only when the machine cannot keep up at all is time left out, and that is counted. Jobs whose steps
 are longer than a window are looked at over longer spans, alone (see `windows`).
 
-Where no record comes at all, time passes by the clock: a job that is alone on its cluster and crashes must be told
+Where no record comes at all, time passes by the clock: a job that is alone on its cluster and crashes must be reported
 too. With several jobs, or with a source that delivers files of minutes, the collector is the likelier culprit; then
 time stands still, and the service says that it gets no records. The same holds for the jobs of one source among
 several (`silence`).
@@ -157,9 +157,9 @@ class Evaluator:
         segments = self._store.segments(since, end, through)
         sent = self._sent.read(segments, end)
         wanted = wanted_runs(self._state.runs, self._state.findings, sent, self._rates, start, end, self._rules)
-        asked = sum(len(run.members) for run in wanted)
+        wanted_members = sum(len(run.members) for run in wanted)
         if (
-            asked > self._rules.runs.whole * len(self._addresses)
+            wanted_members > self._rules.runs.whole * len(self._addresses)
             or newcomers(sent, self._addresses, self._rules)
             or undecided(self._state.findings)
         ):

@@ -1,4 +1,4 @@
-"""What the store knows, as the plain documents that the API answers with. Only reads."""
+"""What the store knows, as the documents that the API answers with. Only reads."""
 
 from __future__ import annotations
 

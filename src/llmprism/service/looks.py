@@ -53,7 +53,7 @@ def usual_steps(job: JobReport, since_ns: int) -> Int64:
 
 
 def is_clear(job: JobReport, since_ns: int, window: Window, rules: LiveRules = RULES) -> bool:
-    """Does this look show the steps of the job since this time plainly enough to believe them?"""
+    """Does this look show the steps of the job since this time clearly enough to believe them?"""
     steps = job.timeline.steps
     chosen = ~steps.setup & (steps.start_ns >= since_ns)
     start, end = steps.start_ns[chosen], steps.end_ns[chosen]

@@ -1,7 +1,7 @@
 """Plays a capture back in real time: batches of records on their way to a service, as a collector would send them.
 
 Records leave when they end. Times are moved so that the capture begins now, unless they are to be kept; with a speed
-above 1 they are also squeezed, so that a step takes less time, only where asked (`squeeze`); otherwise the records
+above 1 they are also squeezed, so that a step takes less time, only on request (`squeeze`); otherwise the records
 come faster than their own clock runs. Needs none of the service's extras.
 """
 
@@ -48,7 +48,7 @@ class Target(Protocol):
 
 
 class DirectoryTarget:
-    """Drops the batches as files: written beside their place, then named."""
+    """Drops the batches as files: written next to their place, then named."""
 
     def __init__(self, folder: Path, producer: str) -> None:
         if not folder.is_dir():
@@ -188,11 +188,12 @@ def play(
     lead_ns: int = 0,
     now_ns: Callable[[], int] = time.time_ns,
     sleep: Callable[[float], None] = time.sleep,
-    told: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> int:
     """Sends the whole capture; returns the number after its last batch. `speed` 0: as fast as the target takes it.
 
-    `lead_ns` of the capture's beginning are sent at once, as history. `told` hears (records sent, of so many).
+    `lead_ns` of the capture's beginning are sent at once, as history. `progress` is called with (records sent, of so
+    many).
     """
     begun = now_ns()
     pace = speed if squeeze and speed > 0 else 1.0
@@ -214,8 +215,8 @@ def play(
                 file.unlink(missing_ok=True)
                 number += 1
             sent += count
-            if told is not None:
-                told(sent, capture.records)
+            if progress is not None:
+                progress(sent, capture.records)
             low = high
     return number
 

@@ -71,7 +71,7 @@ def _die_with_parent(parent: int) -> None:
 
 
 def evaluate_forever(config: Config, parent: int, heartbeat: Heartbeat) -> None:
-    """The evaluator's process. A store that does not answer is asked again; state is read anew after every failure."""
+    """The evaluator's process. A store that does not answer is tried again; state is read anew after every failure."""
     _die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
@@ -220,7 +220,7 @@ class Service:
 
 
 def serve(config: Config, *, ready: Callable[[str], None] | None = None) -> None:
-    """Runs until SIGINT or SIGTERM. `ready` is told the address once the page answers."""
+    """Runs until SIGINT or SIGTERM. `ready` gets the address once the page answers."""
     service = Service(config)
 
     @asynccontextmanager

@@ -1,8 +1,8 @@
 """Which job of this window is which job of the last: runs with ids that never change, their states and their steps.
 
-A new run is believed once its steps show plainly, or it has been seen several times with the same members: the first
+A new run is believed once its steps show clearly, or it has been seen several times with the same members: the first
 seconds of a job, when only some of its ranks talk, look like a smaller job. It is *settled*, and its steps are recorded
-and judged, once they have shown plainly twice in a row; until then its looks grow longer. A run that ended or crashed
+and judged, once they have shown clearly twice in a row; until then its looks grow longer. A run that ended or crashed
 and whose members train again is a new run that remembers its predecessor.
 
 A run whose steps are longer than a window shows is followed in looks of its own length; the base window then only tells
@@ -142,8 +142,8 @@ class _Follow:
     def sighted(self, look: Look) -> None:
         self._followed.append({})
         jobs = {job.job.id: (job, member_names(look, job)) for job in look.report.jobs}
-        asked = [run for run in self._runs.values() if look.runs is None or run.id in look.runs]
-        matched = match({name: names for name, (_, names) in jobs.items()}, asked, self._rules)
+        watched = [run for run in self._runs.values() if look.runs is None or run.id in look.runs]
+        matched = match({name: names for name, (_, names) in jobs.items()}, watched, self._rules)
         for name, (job, names) in jobs.items():
             run = self._runs.get(matched.get(name, ""))
             if run is not None and run.id in self._unwatched:
@@ -151,7 +151,7 @@ class _Follow:
             elif look.runs is None:
                 self._sighted_at_base(look, job, names, run)
             else:
-                self._sighted_longer(look, job, names, run, asked)
+                self._sighted_longer(look, job, names, run, watched)
 
     def _sighted_at_base(self, look: Look, job: JobReport, names: tuple[str, ...], run: TrackedRun | None) -> None:
         whole = self._kin(look, job, names, run) or self._whole(names, run)
@@ -171,7 +171,7 @@ class _Follow:
             self._perhaps_new(look, job, names, run)
 
     def _kin(self, look: Look, job: JobReport, names: tuple[str, ...], run: TrackedRun | None) -> TrackedRun | None:
-        """A run that is not settled and shares half of its members with this job, whose steps are not plain either: the
+        """A run that is not settled and shares half of its members with this job, whose steps are not clear either: the
         window is too short for both, and shows another part of the same job each time."""
         if (run is not None and run.state.alive) or is_clear(job, 0, look.window, self._rules):
             return None
@@ -248,12 +248,12 @@ class _Follow:
         return name
 
     def _sighted_longer(
-        self, look: Look, job: JobReport, names: tuple[str, ...], run: TrackedRun | None, asked: list[TrackedRun]
+        self, look: Look, job: JobReport, names: tuple[str, ...], run: TrackedRun | None, watched: list[TrackedRun]
     ) -> None:
         everybody = frozenset(names)
         pieces = [
             one
-            for one in asked
+            for one in watched
             if not is_settled(one, self._rules) and one.state.alive and inside(one.members, everybody, self._rules)
         ]
         if run is None:
@@ -277,12 +277,12 @@ class _Follow:
         silent = active <= run.silent_since_ns and is_settled(run, self._rules)
         run = replace(run, seen_ns=self._end, silent_since_ns=max(run.silent_since_ns, active))
         if not silent:
-            plain = is_settled(run, self._rules) or is_clear(job, run.first_ns, look.window, self._rules)
-            members = names if plain else _joined(run.members, names)
+            clear = is_settled(run, self._rules) or is_clear(job, run.first_ns, look.window, self._rules)
+            members = names if clear else _joined(run.members, names)
             run = self._cleared(replace(run, members=members, servers=job.job.servers), job, look)
         if not is_settled(run, self._rules):
             state = LiveState.STARTED if run.restart_of is None else LiveState.RESTARTED
-            self._set(run, state, run.since_ns, "no plain steps yet")
+            self._set(run, state, run.since_ns, "no clear steps yet")
             return
         since = run.slow_since_ns
         run = self._stepped(run, job, moves=not silent)
@@ -302,7 +302,7 @@ class _Follow:
         return replace(run, slow_since_ns=(run.slow_since_ns or self._end) if is_slow(run, self._rules) else 0)
 
     def _cleared(self, run: TrackedRun, job: JobReport, look: Look) -> TrackedRun:
-        """The run with what this look is worth: steps that show plainly settle it, else its looks grow longer."""
+        """The run with what this look is worth: steps that show clearly settle it, else its looks grow longer."""
         if is_clear(job, run.first_ns, look.window, self._rules):
             period = paced(run, usual_steps(job, run.first_ns), self._rules).period_ns
             pause = longest_pause(job, int(job.timeline.steps.start_ns[0]))
@@ -330,14 +330,14 @@ class _Follow:
 
     def _stopped(self, run: TrackedRun, job: JobReport, silence: int) -> tuple[LiveState, int, str]:
         at = run.silent_since_ns
-        told = f"silent for {silence / SECOND:.0f} s"
+        silent = f"silent for {silence / SECOND:.0f} s"
         if job.state is JobState.CRASHED:
-            return LiveState.CRASHED, at, f"{told} since the middle of a step"
+            return LiveState.CRASHED, at, f"{silent} since the middle of a step"
         if job.state is JobState.HUNG or run.state is LiveState.HUNG:
-            return LiveState.HUNG, at, f"{told} in the middle of a step while control messages go on"
+            return LiveState.HUNG, at, f"{silent} in the middle of a step while control messages go on"
         if silence >= max(self._rules.runs.end_silence_ns, self._rules.runs.end_silence_steps * run.period_ns):
-            return LiveState.ENDED, at, f"{told} since the end of a step"
-        return LiveState.STALLED, at, told
+            return LiveState.ENDED, at, f"{silent} since the end of a step"
+        return LiveState.STALLED, at, silent
 
     def unsighted(self) -> None:
         """Runs that no look shows: gone when they have been silent for as long as a look at them is, or their GPUs

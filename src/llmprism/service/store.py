@@ -1,4 +1,4 @@
-"""The store: SQLite (WAL) or PostgreSQL through SQLAlchemy Core, and a folder of Parquet segments beside it.
+"""The store: SQLite (WAL) or PostgreSQL through SQLAlchemy Core, and a folder of Parquet segments next to it.
 
 A batch is committed in one transaction: its segment, its source's position and its counts. A window is committed in one
 transaction: runs, steps, findings, messages to be sent, and the tracker's state. So after a crash the store is as it

@@ -1,9 +1,9 @@
 """Traffic that is not training: stores, bootstrap, heartbeats, a monitor, a mesh of pings, inference servers.
 
 Sizes and rhythms are those of the real captures: some dozens of bytes per second between each rank and rank 0 (the
-store), several control connections beside the data connections of each pair with 60-byte messages now and then, a burst
-of a few kilobytes when a job starts. Inference is bulk without a rhythm: a request comes at random, its keys and values
-go from one node to the next, the answer goes out in many small messages.
+store), several control connections in addition to the data connections of each pair with 60-byte messages now and then,
+a burst of a few kilobytes when a job starts. Inference is bulk without a rhythm: a request comes at random, its keys
+and values go from one node to the next, the answer goes out in many small messages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from llmprism.arrays import Int64
 from llmprism.sim.cluster import Cluster
 
-__all__ = ["Life", "Mice", "background"]
+__all__ = ["JobSpan", "Mice", "background"]
 
 NS = 1_000_000_000
 STORE_PORT = 29_500
@@ -53,8 +53,8 @@ class Mice:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """A job as the background sees it: NICs in rank order, its training pairs, and when it lives."""
+class JobSpan:
+    """A job as the background sees it: NICs in rank order, its training pairs, and when it runs."""
 
     nics: list[int]
     pairs: list[tuple[int, int]]
@@ -62,7 +62,9 @@ class Life:
     last: int
 
 
-def background(cluster: Cluster, jobs: list[Life], window_ns: int, connect: Connect, rng: np.random.Generator) -> Mice:
+def background(
+    cluster: Cluster, jobs: list[JobSpan], window_ns: int, connect: Connect, rng: np.random.Generator
+) -> Mice:
     """All small records of the window; `connect(src, dst, sport, dport)` returns a connection id."""
     parts: list[Part] = []
     for job in jobs if cluster.spec.transport == "tcp" else []:
@@ -115,7 +117,8 @@ def _store(
 def _control(
     pairs: list[tuple[int, int]], begin: int, end: int, starts: bool, connect: Connect, rng: np.random.Generator
 ) -> list[Part]:
-    """Control connections beside the data: bootstrap messages on each when the job starts, heartbeats on one."""
+    """Control connections in addition to the data: bootstrap messages on each when the job starts, heartbeats on
+    one."""
     parts: list[Part] = []
     period = HEARTBEAT_PERIOD_S * NS * max(1.0, len(pairs) / HEARTBEAT_PAIRS)
     sizes = np.array([4, 28, 144, 284, 540, 2296, 4588])
@@ -170,15 +173,19 @@ def _inference(cluster: Cluster, window_ns: int, connect: Connect, rng: np.rando
     for place, node in enumerate(nodes):
         count = max(1, int(window_ns / NS / REQUEST_PERIOD_S))
         drawn = np.cumsum(rng.exponential(REQUEST_PERIOD_S * NS, count))
-        asked: Int64 = drawn[drawn < window_ns].astype(np.int64)
+        requested: Int64 = drawn[drawn < window_ns].astype(np.int64)
         port = int(rng.integers(32_768, 60_999))
-        parts.append((_same(connect(gateway, node, port, 8000), asked), asked, rng.integers(800, 30_000, asked.size)))
-        cache = rng.integers(2_000_000, 60_000_000, asked.size)
+        parts.append(
+            (_same(connect(gateway, node, port, 8000), requested), requested, rng.integers(800, 30_000, requested.size))
+        )
+        cache = rng.integers(2_000_000, 60_000_000, requested.size)
         follower = nodes[(place + 1) % len(nodes)]
-        ready: Int64 = asked + rng.integers(20_000_000, 400_000_000, asked.size)
+        ready: Int64 = requested + rng.integers(20_000_000, 400_000_000, requested.size)
         if follower != node:
             parts.append((_same(connect(node, follower, port + 1, 8001), ready), ready, cache))
-        spoken = (ready[:, None] + np.cumsum(rng.integers(8_000_000, 40_000_000, (asked.size, TOKENS)), axis=1)).ravel()
+        spoken = (
+            ready[:, None] + np.cumsum(rng.integers(8_000_000, 40_000_000, (requested.size, TOKENS)), axis=1)
+        ).ravel()
         said: Int64 = spoken[spoken < window_ns]
         parts.append((_same(connect(follower, gateway, 8000, port), said), said, rng.integers(60, 900, said.size)))
     return parts

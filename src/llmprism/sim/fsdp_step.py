@@ -69,7 +69,7 @@ def _comm_op(b: Builder, group: list[int], size_mb: float, comm: dict[int, int],
 
 
 def _gather_ops(b: Builder, shards: list[list[int]], size_mb: float, comm: dict[int, int]) -> dict[int, int]:
-    """All-gathers of one layer. They run one layer ahead: after the last but one compute, beside the last."""
+    """All-gathers of one layer. They run one layer ahead: after the last but one compute, during the last."""
     result: dict[int, int] = {}
     for group in shards:
         op = _comm_op(b, group, size_mb, comm, sync=False)

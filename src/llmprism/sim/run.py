@@ -1,4 +1,4 @@
-"""Runs a scenario into a folder: flows.parquet, topology.json, truth.json.gz and, when asked, events.parquet."""
+"""Runs a scenario into a folder: flows.parquet, topology.json, truth.json.gz and, on request, events.parquet."""
 
 from __future__ import annotations
 

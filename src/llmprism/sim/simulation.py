@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from llmprism.arrays import Int64
 from llmprism.model import PairKind
 from llmprism.sim import engine, tables
-from llmprism.sim.background import Life, Mice, background
+from llmprism.sim.background import JobSpan, Mice, background
 from llmprism.sim.cluster import Cluster, build_cluster
 from llmprism.sim.collector import Batch, Collector
 from llmprism.sim.faults import FaultPlan, SharedLink, plan_faults
@@ -208,7 +208,7 @@ class Simulation:
         return factor
 
     def _background(self) -> Mice:
-        lives = []
+        spans = []
         for program, nics in zip(self.programs, [self.placed[j] for j in self.segment_job], strict=True):
             first = int(program.spec.start_s * NS)
             last = min(self.plan.crash.get(program.index, self.window_ns), self.window_ns)
@@ -216,8 +216,8 @@ class Simulation:
                 last = min(last, int(program.spec.stop_s * NS))
             used = {pair for pair, kind in program.pair_kinds if kind != int(PairKind.OTHER)}
             ends = [(self.pairs.src[pair], self.pairs.dst[pair]) for pair in sorted(used)]
-            lives.append(Life(nics, ends, first, last))
-        return background(self.cluster, lives, self.window_ns, self._connect, self.rng)
+            spans.append(JobSpan(nics, ends, first, last))
+        return background(self.cluster, spans, self.window_ns, self._connect, self.rng)
 
     def _output(self) -> tuple[tables.Transfers, int]:
         widest = self.ops.lanes.astype(np.int64) * np.maximum(self.ops.width, 1) * np.maximum(self.ops.segments, 8)

@@ -38,7 +38,7 @@ class ClusterSpec:
 
     `transport` rdma: telemetry of RoCEv2 only, without the jobs' store and bootstrap traffic over TCP.
     `uplink_gbps` is the rate between one leaf and one spine; it binds where the scenario asks for `contention`.
-    `inference_nodes` serve requests beside the jobs, to clients and to one another. `ping_mesh_s` above 0: every NIC
+    `inference_nodes` serve requests next to the jobs, to clients and to one another. `ping_mesh_s` above 0: every NIC
     pings every other once in so many seconds.
     """
 

@@ -70,17 +70,17 @@ def all_to_all_parts(low: Int64, high: Int64, carried: Float64) -> Int64:
 def has_same_peers(low: Int64, high: Int64) -> bool:
     """Do members that are not joined by a link have the same peers?"""
     members, ends = np.unique(np.concatenate([low, high]), return_inverse=True)
-    asked = np.unique(np.linspace(0, members.size - 1, min(SAMPLED, members.size)).astype(np.int64))
+    sampled = np.unique(np.linspace(0, members.size - 1, min(SAMPLED, members.size)).astype(np.int64))
     rank = np.full(members.size, -1)
-    rank[asked] = np.arange(asked.size)
-    peers = np.zeros((asked.size, members.size), dtype=np.float32)
+    rank[sampled] = np.arange(sampled.size)
+    peers = np.zeros((sampled.size, members.size), dtype=np.float32)
     for here, there in ((ends[: low.size], ends[low.size :]), (ends[low.size :], ends[: low.size])):
         known = rank[here] >= 0
         peers[rank[here[known]], there[known]] = 1.0
     common = peers @ peers.T
     count = peers.sum(axis=1)
     share = common / np.maximum(count[:, None] + count[None, :] - common, 1.0)
-    apart = peers[:, asked] == 0.0
+    apart = peers[:, sampled] == 0.0
     np.fill_diagonal(apart, val=False)
     return not apart.any() or float(share[apart].mean()) >= SAME_PEERS
 

@@ -43,7 +43,7 @@ MIN_DOMINANCE: Final = 0.6
 """Measured on real captures: 0.75-1.0 at the true spacing, at most 0.45 at its multiples."""
 
 SMALL_SAMPLE: Final = 0.8
-"""Dominance asked for is MIN_DOMINANCE + SMALL_SAMPLE / steps: two or three steps must all agree."""
+"""Dominance required is MIN_DOMINANCE + SMALL_SAMPLE / steps: two or three steps must all agree."""
 
 MIN_COVERAGE: Final = 0.5
 """A chain must span at least half of the bytes: set-up traffic and evaluation may take the rest."""
@@ -54,11 +54,11 @@ FINER: Final = 0.6
 SAME_SILENCE: Final = 0.7
 """A finer chain whose added silences reach (in the median) this share of the coarser chain's is the step itself."""
 
-PLAIN: Final = 0.9
-"""Dominance asked of a finer chain that is to turn a coarser one's boundaries into pauses."""
+CLEAR_DOMINANCE: Final = 0.9
+"""Dominance required of a finer chain that is to turn a coarser one's boundaries into pauses."""
 
 LEAST_PARTS: Final = 5
-"""Parts from which a step is told by their durations: steps that alternate come in twos and threes."""
+"""Parts from which a step is recognised by their durations: steps that alternate come in twos and threes."""
 
 LEAST_CYCLES: Final = 3
 """Steps that must show the same durations of their parts."""
@@ -249,15 +249,15 @@ def _dominant_spacings(series: _Series, tolerance: float, max_steps: int, pauses
     found: _Trial | None = None
     others: list[float] = []
     spacing = series.total / 1.9
-    while asked := series.next_dominant(spacing, tolerance, max_steps):
-        spacing = asked / GRID
-        trial = series.attempt(asked, tolerance)
+    while proposed := series.next_dominant(spacing, tolerance, max_steps):
+        spacing = proposed / GRID
+        trial = series.attempt(proposed, tolerance)
         if found is None:
             found = trial
         elif trial.spacing < FINER * found.spacing:
             alike = trial.added_silence(found) >= SAME_SILENCE * found.silence
             chance = found.regular <= CHANCE_STEPS and trial.regular >= MANY_STEPS
-            rest = pauses and trial.dominance >= PLAIN and found.silent_share < PAUSE_SHARE
+            rest = pauses and trial.dominance >= CLEAR_DOMINANCE and found.silent_share < PAUSE_SHARE
             if not (alike or rest or chance) or trial.parts_of(found):
                 others.append(trial.spacing)
                 break

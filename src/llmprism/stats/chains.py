@@ -29,12 +29,12 @@ def _link_by_arrays(position: Float64, weight: Float64, spacing: float, toleranc
     where, length = position.tolist(), np.minimum(weight, cap).tolist()
     shortest, longest = spacing * (1.0 - tolerance), spacing * (1.0 + tolerance)
     best, previous = np.empty(n), [-1] * n
-    told: list[float] = []  # the same as `best`, for reading one by one
+    totals: list[float] = []  # the same as `best`, for reading one by one
     low = high = lead = 0
     for i in range(n):
         gain, origin, here = 0.0, -1, where[i]
-        if i > 0 and told[lead] - 2.0 * cap > gain:
-            gain, origin = told[lead] - 2.0 * cap, lead
+        if i > 0 and totals[lead] - 2.0 * cap > gain:
+            gain, origin = totals[lead] - 2.0 * cap, lead
         while here - where[low] > longest:
             low += 1
         while high < i and here - where[high] >= shortest:
@@ -48,13 +48,13 @@ def _link_by_arrays(position: Float64, weight: Float64, spacing: float, toleranc
         else:
             for j in range(low, high):
                 misfit = ((here - where[j]) / spacing - 1.0) / tolerance
-                value = told[j] - 0.3 * cap * misfit * misfit
+                value = totals[j] - 0.3 * cap * misfit * misfit
                 if value > gain:
                     gain, origin = value, j
         best[i] = length[i] + gain
-        told.append(length[i] + gain)
+        totals.append(length[i] + gain)
         previous[i] = origin
-        lead = i if told[i] > told[lead] else lead
+        lead = i if totals[i] > totals[lead] else lead
     chain = [lead]
     while previous[chain[-1]] >= 0:
         chain.append(previous[chain[-1]])

@@ -1,4 +1,4 @@
-"""All-to-all meshes in a graph of links, and what runs over their links beside them.
+"""All-to-all meshes in a graph of links, and what runs over their links in addition.
 
 *Which links.* In an all-to-all every member sends to every other one that it cannot reach inside its server. So the
 peers of one end of a link are peers of the other end's peers: a mesh is a complete graph, or a complete graph between
@@ -39,7 +39,7 @@ ANSWERED: Final = 0.2
 the largest mesh that they may run over for the most part has four members."""
 
 TRICKLE: Final = 0.02
-"""And on nine links of ten at least this share: acknowledgements are below it. A ring beside a tree of four members
+"""And on nine links of ten at least this share: acknowledgements are below it. A ring next to a tree of four members
 joins everyone to everyone, but the ring's links send one way."""
 
 NINE_OF_TEN: Final = 0.9
@@ -55,14 +55,15 @@ MOST_AMOUNTS: Final = 5
 """Amounts of an even all-to-all with rings over it: none, one, two or three of them over a pair. Uneven ones of a few
 members have more, those of many members no gaps."""
 
-LEAST_PLAIN: Final = 1.0 / 8.0
+LEAST_PURE: Final = 1.0 / 8.0
 """Share of the pairs of the least amount at least: rings in three orders leave two pairs of twelve."""
 
 PASSED_ON: Final = 0.75
-"""Share of the ends of such pairs that both send and receive beside the mesh: rings and trees pass on what they get."""
+"""Share of the ends of such pairs that both send and receive outside the mesh: rings and trees pass on what they
+get."""
 
-ASKED_PEERS: Final = 16
-"""Peers of one end that are asked for theirs: a share needs no more."""
+SAMPLED_PEERS: Final = 16
+"""Peers of one end that are looked at for theirs: a share needs no more."""
 
 SWEEPS: Final = 4
 """Rounds of the median polish that finds what sender and receiver explain."""
@@ -89,7 +90,7 @@ class MeshPairs:
     surplus: Bool
 
     @property
-    def plain(self) -> Bool:
+    def pure(self) -> Bool:
         """Pairs that carry nothing but their mesh's all-to-alls."""
         return (self.mesh >= 0) & ~self.surplus
 
@@ -104,10 +105,10 @@ def mesh_pairs(src: Int64, dst: Int64, size: Float64) -> MeshPairs:
     np.add.at(carried, ((src > dst).astype(np.int64), link), size)
     mesh = _mesh_of_links(key // max(members.size, 1), key % max(members.size, 1), carried)[link]
     surplus = np.zeros(src.size, dtype=np.bool_)
-    beside = (src[mesh < 0], dst[mesh < 0])
+    outside = (src[mesh < 0], dst[mesh < 0])
     for number in range(int(mesh.max(initial=-1)) + 1):
         own = mesh == number
-        surplus[own] = _surplus_pairs(src[own], dst[own], size[own], beside)
+        surplus[own] = _surplus_pairs(src[own], dst[own], size[own], outside)
     return MeshPairs(mesh, surplus)
 
 
@@ -158,17 +159,17 @@ def _all_among(low: Int64, high: Int64, carried: Float64, links: Int64) -> Int64
 
 
 def _in_squares(low: Int64, high: Int64, nodes: int) -> Bool:
-    """Links most of whose possible squares and triangles are closed; asked only of ends with enough peers."""
+    """Links most of whose possible squares and triangles are closed; computed only for ends with enough peers."""
     ends, peers = np.concatenate([low, high]), np.concatenate([high, low])
     degree = np.bincount(ends, minlength=nodes)
     inside = np.zeros(low.size, dtype=np.bool_)
-    asked = np.flatnonzero((degree[low] >= MIN_PEERS) & (degree[high] >= MIN_PEERS))
-    if asked.size:
+    eligible = np.flatnonzero((degree[low] >= MIN_PEERS) & (degree[high] >= MIN_PEERS))
+    if eligible.size:
         order = np.lexsort((peers, ends))
         offsets = np.concatenate([[0], np.cumsum(degree)])
         bits = np.zeros((nodes, nodes // 64 + 1), dtype=np.uint64)
         np.bitwise_or.at(bits, (ends, peers >> 6), np.uint64(1) << (peers & 63).astype(np.uint64))
-        inside[asked] = _closed_share(low[asked], high[asked], offsets, peers[order], bits) >= SQUARES
+        inside[eligible] = _closed_share(low[eligible], high[eligible], offsets, peers[order], bits) >= SQUARES
     return inside
 
 
@@ -192,20 +193,20 @@ def _common(a: UInt64, b: UInt64) -> int:
 def _engaged(a: int, b: int, offsets: Int64, peers: Int64, bits: UInt64) -> tuple[float, float]:
     """Peers of `a` that reach two or more of the peers of `b` (one may be the peer itself), and how many they reach."""
     count = offsets[a + 1] - offsets[a]
-    asked, engaged, reached = 0, 0, 0
-    for k in range(0, count, max(1, count // ASKED_PEERS)):
+    sampled, engaged, reached = 0, 0, 0
+    for k in range(0, count, max(1, count // SAMPLED_PEERS)):
         peer = peers[offsets[a] + k]
         if peer == b:
             continue
         itself = int((bits[b, peer >> 6] >> np.uint64(peer & 63)) & np.uint64(1))
         found = _common(bits[peer], bits[b]) - 1 + itself  # `a` is a peer of both
-        asked += 1
+        sampled += 1
         if found >= 2:
             engaged += 1
             reached += found
     if not engaged:
         return 0.0, 0.0
-    return engaged / asked * (count - 1), reached / engaged
+    return engaged / sampled * (count - 1), reached / engaged
 
 
 @kernel
@@ -220,10 +221,10 @@ def _closed_share(low: Int64, high: Int64, offsets: Int64, peers: Int64, bits: U
     return result
 
 
-def _surplus_pairs(src: Int64, dst: Int64, size: Float64, beside: tuple[Int64, Int64]) -> Bool:
+def _surplus_pairs(src: Int64, dst: Int64, size: Float64, outside: tuple[Int64, Int64]) -> Bool:
     """Which directed pairs of one mesh carry more than their sender and receiver explain.
 
-    None does when the ends of such pairs do not pass on what they get, over one of them or over the pairs `beside` the
+    None does when the ends of such pairs do not pass on what they get, over one of them or over the pairs `outside` the
     mesh (their senders, their receivers).
     """
     large = _above_the_least(size)
@@ -235,8 +236,8 @@ def _surplus_pairs(src: Int64, dst: Int64, size: Float64, beside: tuple[Int64, I
         spread = 1.4826 * float(np.median(np.abs(rest)))
         large = rest > max(float(np.log(EXCESS)), EXCESS_SPREADS * spread)
     either = np.union1d(src[large], dst[large])
-    sends = np.isin(either, src[large]) | np.isin(either, beside[0])
-    receives = np.isin(either, dst[large]) | np.isin(either, beside[1])
+    sends = np.isin(either, src[large]) | np.isin(either, outside[0])
+    receives = np.isin(either, dst[large]) | np.isin(either, outside[1])
     return large if (sends & receives).sum() >= PASSED_ON * either.size else np.zeros(src.size, dtype=np.bool_)
 
 
@@ -248,7 +249,7 @@ def _above_the_least(size: Float64) -> Bool | None:
     level = np.log(np.maximum(size, 1.0))
     order = np.argsort(level, kind="stable")
     cuts = np.flatnonzero(np.diff(level[order]) > np.log(EXCESS)) + 1
-    if not 1 <= cuts.size < MOST_AMOUNTS or cuts[0] < max(2.0, LEAST_PLAIN * size.size):
+    if not 1 <= cuts.size < MOST_AMOUNTS or cuts[0] < max(2.0, LEAST_PURE * size.size):
         return None
     large = np.ones(size.size, dtype=np.bool_)
     large[order[: cuts[0]]] = False
@@ -264,20 +265,20 @@ def _medians(group: Int64, value: Float64) -> Float64:
 
 
 def mesh_rows(pairs: MeshPairs, src: Int64, offsets: Int64, start: Int64, end: Int64, size: Int64) -> Bool:
-    """The transfers that are the meshes' own: all of the plain pairs, of the others those in bursts with plain ones.
+    """The transfers that are the meshes' own: all of the pure pairs, of the others those in bursts with pure ones.
 
     The transfers of pair `p`, which `src[p]` sends, are `offsets[p]:offsets[p + 1]`. Where all pairs of a sender carry
-    more, the plain pairs of the others show the bursts: all members take part in each.
+    more, the pure pairs of the others show the bursts: all members take part in each.
     """
-    result: Bool = np.repeat(pairs.plain, np.diff(offsets))
-    plain_of, mixed_of = (_by_sender(src, chosen) for chosen in (pairs.plain, pairs.surplus & (pairs.mesh >= 0)))
+    result: Bool = np.repeat(pairs.pure, np.diff(offsets))
+    pure_of, mixed_of = (_by_sender(src, chosen) for chosen in (pairs.pure, pairs.surplus & (pairs.mesh >= 0)))
     mesh_of = {int(src[pair]): int(pairs.mesh[pair]) for pair in np.flatnonzero(pairs.mesh >= 0)}
     for member, mixed in mixed_of.items():
-        others = plain_of.get(member) or np.flatnonzero(pairs.plain & (pairs.mesh == mesh_of[member])).tolist()
-        plain, asked = _rows_of(others, offsets), _rows_of(mixed, offsets)
-        plain = plain[stable_order(start[plain])]
-        shown = (start[plain], end[plain], size[plain])
-        result[asked] = _in_bursts(shown, start[asked], end[asked], size[asked], len(others))
+        others = pure_of.get(member) or np.flatnonzero(pairs.pure & (pairs.mesh == mesh_of[member])).tolist()
+        pure, shared = _rows_of(others, offsets), _rows_of(mixed, offsets)
+        pure = pure[stable_order(start[pure])]
+        shown = (start[pure], end[pure], size[pure])
+        result[shared] = _in_bursts(shown, start[shared], end[shared], size[shared], len(others))
     return result
 
 
@@ -293,21 +294,21 @@ def _rows_of(pairs: list[int], offsets: Int64) -> Int64:
     return np.concatenate([np.arange(0), *(np.arange(offsets[pair], offsets[pair + 1]) for pair in pairs)])
 
 
-def _in_bursts(plain: tuple[Int64, Int64, Int64], start: Int64, end: Int64, size: Int64, peers: int) -> Bool:
-    """Which transfers of one sender belong to the all-to-alls that its plain transfers (start, end, size) show."""
-    if not plain[0].size:
+def _in_bursts(pure: tuple[Int64, Int64, Int64], start: Int64, end: Int64, size: Int64, peers: int) -> Bool:
+    """Which transfers of one sender belong to the all-to-alls that its pure transfers (start, end, size) show."""
+    if not pure[0].size:
         return np.zeros(start.size, dtype=np.bool_)
-    horizon = np.maximum.accumulate(plain[1])
-    silence = plain[0][1:] - horizon[:-1]
+    horizon = np.maximum.accumulate(pure[1])
+    silence = pure[0][1:] - horizon[:-1]
     apart = NEAR * float(np.quantile(silence, 1.0 - 0.5 / max(peers, 1))) if silence.size else 0.0
-    after = np.searchsorted(plain[0], start, side="right")
+    after = np.searchsorted(pure[0], start, side="right")
     far = np.iinfo(np.int64).max
     since = np.where(after > 0, start - horizon[np.maximum(after - 1, 0)], far)
-    until = np.where(after < plain[0].size, plain[0][np.minimum(after, plain[0].size - 1)] - end, far)
+    until = np.where(after < pure[0].size, pure[0][np.minimum(after, pure[0].size - 1)] - end, far)
     near: Bool = np.minimum(since, until) <= max(apart, 0.0)
     burst = np.concatenate([[0], np.cumsum(silence > max(apart, 0.0))])
-    to_one_peer = np.bincount(burst, plain[2]) / max(peers, 1)
-    alike: Bool = size <= LARGER * max(float(np.quantile(plain[2], 0.95)), float(np.quantile(to_one_peer, 0.95)))
+    to_one_peer = np.bincount(burst, pure[2]) / max(peers, 1)
+    alike: Bool = size <= LARGER * max(float(np.quantile(pure[2], 0.95)), float(np.quantile(to_one_peer, 0.95)))
     stray = size[alike & ~near].sum() < STRAYS * size[~(alike & near)].sum()
     result: Bool = alike & (near | bool(stray))
     return result

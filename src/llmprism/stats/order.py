@@ -2,7 +2,7 @@
 
 A stable sort of positions moves twice the data of a sort of values and cannot use vector instructions. Where a value's
 distance from the smallest and its position fit into one integer of 64 bits together, sorting these integers gives the
-same order: ties are told apart by position.
+same order: ties are distinguished by position.
 
 >>> stable_order(np.array([30, 10, 30, 20])).tolist()
 [1, 3, 0, 2]

@@ -6,7 +6,7 @@ paper draws timelines per GPU only. For the steps of the job, the GPUs that agre
 taken, and step k ends when the last of them ends its k-th. A step begins where the one before it ended; nothing marks
 set-up.
 
-Where it breaks is told in docs/explanation/paper-baseline.md.
+Where it breaks is described in docs/explanation/paper-baseline.md.
 Reference: LLMPrism, arXiv 2505.00342 (DSN'25), timeline reconstruction.
 """
 

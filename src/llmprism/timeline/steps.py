@@ -17,7 +17,7 @@ __all__ = ["member_ends", "steps_of"]
 
 
 def steps_of(job: Job, layout: JobLayout, rules: TimelineRules = RULES) -> Steps:
-    """The regular steps of the layout's clock, pauses and set-up told apart."""
+    """The regular steps of the layout's clock, pauses and set-up distinguished."""
     clock = layout.clock
     if clock is None or not clock.steps:
         return Steps.empty()

@@ -242,7 +242,7 @@ def _cause(case: Case, stop: Finding, kind: FindingKind, place: Place) -> Cause:
     silent = cause.cause_class is CauseClass.HARDWARE_NODE and cause.signature is None
     if silent and kind is FindingKind.HANG:
         what = (
-            "it stopped without a word while its connections stayed open: its process or its GPU hangs, its host lives"
+            "it stopped without a word while its connections stayed open: its process or its GPU hangs, its host is up"
         )
         return Cause(CauseClass.UNKNOWN, None, rules.hung_process, what, _LOOK_AT_RANK)
     if silent and place.source is Source.BOTH:

@@ -74,7 +74,7 @@ def _read_folder(folder: LogFolder, library: Library) -> list[LoggedJob]:
 def read_together(
     report: Report, logged: Sequence[LoggedJob], listed: RankList | None = None, rules: VerdictRules = RULES
 ) -> Report:
-    """The report with findings merged with what the logs say, and the reading of the logs beside it.
+    """The report with findings merged with what the logs say, and the reading of the logs.
 
     Findings of jobs without logs stay as they are.
     """

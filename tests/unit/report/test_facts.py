@@ -62,7 +62,7 @@ def test_a_job_that_is_down_comes_before_what_costs_more():
 
 def test_a_note_that_a_job_shows_is_not_repeated():
     report = tiny_report()
-    assert facts.notes_beside_jobs(replace(report, notes=("10.0.0.1: tp: 10.0.0.1", "else"))) == ("else",)
+    assert facts.notes_without_job(replace(report, notes=("10.0.0.1: tp: 10.0.0.1", "else"))) == ("else",)
 
 
 def test_sick_are_those_that_findings_name():

@@ -148,4 +148,4 @@ def test_bits_in_common_are_counted_alike_in_both_forms():
 def test_no_pairs_no_meshes():
     none = np.zeros(0, dtype=np.int64)
     told = mesh_pairs(none, none, np.zeros(0))
-    assert (told.mesh.size, told.surplus.size, told.plain.size) == (0, 0, 0)
+    assert (told.mesh.size, told.surplus.size, told.pure.size) == (0, 0, 0)

@@ -73,7 +73,7 @@ class EndingRules:
     """that it pauses at least before it begins something new,"""
 
     same_time: float = 0.015
-    """and by which two due times must differ, or by twice the spread of the pauses before them, to be told apart,"""
+    """and by which two due times must differ, or by twice the spread of the pauses before them, to be distinguished,"""
 
     most_unsure: float = 0.1
     """up to this many steps."""
@@ -229,7 +229,7 @@ class EndingRules:
     """and at least two seconds: stalls of a second or two are usual.
 
     Of what was named so, over the captures and their cuts: 0.97 right where it alone is no longer heard, 0.75 where it
-    was due well before the others, 0.7 of the others, half of what is told before that, and of those without a name
+    was due well before the others, 0.7 of the others, half of what is reported before that, and of those without a name
     one in ten names the place that the label has."""
 
     sure_alone: float = 0.95

@@ -92,7 +92,7 @@ class MemberRules:
     is."""
 
     often: float = 0.5
-    """Share of the steps in which that is asked of a member's lateness, too: a stall may be longer."""
+    """Share of the steps in which that is required of a member's lateness, too: a stall may be longer."""
 
     traced: float = 0.12
     """The same where somebody of the pipeline is known to be late: the one that most exceeds its peers, by so much at

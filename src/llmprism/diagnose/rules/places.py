@@ -100,7 +100,7 @@ class PlaceRules:
     """Logarithm of the odds by which a place leads its rival that leaves a fifth of the doubt."""
 
     broken_steps: int = 8
-    """Unless it is plain that the place is broken: for so many steps,"""
+    """Unless it is clear that the place is broken: for so many steps,"""
 
     broken_long_steps: int = 4
     """or for half as many of a job with long steps,"""

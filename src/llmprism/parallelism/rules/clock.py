@@ -18,7 +18,7 @@ class ClockRules:
 
     # What a clock explains
     least_pause_ns: int = 10_000
-    """Shorter pauses are not told apart: a collector's time stamps and a NIC's scheduling are no finer."""
+    """Shorter pauses are not distinguished: a collector's time stamps and a NIC's scheduling are no finer."""
 
     places_per_pause: float = 2.0
     """Places distinguished for each pause that a step has: enough to keep neighbours apart, few enough to meet again.
@@ -48,7 +48,7 @@ class ClockRules:
 
     # Sizes of messages by their place in the step
     sizes_per_octave: int = 8
-    """Sizes told apart within a factor of two: chunks of two collectives differ by a tenth and more."""
+    """Sizes distinguished within a factor of two: chunks of two collectives differ by a tenth and more."""
 
     size_prior: float = 0.5
     """Weight of each size before any was seen (Krichevsky and Trofimov)."""
@@ -57,8 +57,8 @@ class ClockRules:
     same_bytes: float = 0.03
     """Difference of the logarithms of two pairs' bytes within which they carry the same: losses and cut windows."""
 
-    sorts_asked: int = 3
-    """Sorts of pairs, by their bytes, that are asked for spacings: all of a job's pairs repeat with its step."""
+    sorts_sampled: int = 3
+    """Sorts of pairs, by their bytes, that are searched for spacings: all of a job's pairs repeat with its step."""
 
     pairs_together: int = 64
     """Pairs of one sort that are looked at as one series at most; of more somebody is always sending."""

@@ -23,7 +23,7 @@ class ConfidenceRules:
     """Doubt about a clock that is no better than its next rival."""
 
     least_doubt: float = 0.01
-    """Doubts and confidences below this are not told apart: so rare are mistakes that the evidence itself shows."""
+    """Doubts and confidences below this are not distinguished: so rare are mistakes that the evidence itself shows."""
 
     worth_saying: float = 0.02
     """Probability from which an alternative is listed: one job in fifty."""

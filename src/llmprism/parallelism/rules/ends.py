@@ -35,7 +35,7 @@ class StepEndRules:
     third of the bytes; more than the embedding or the head alone."""
 
     heavy_places: int = 200
-    """Places of the step that are told apart."""
+    """Places of the step that are distinguished."""
 
     pauses_of_parts: int = 4
     """Pauses per step from which a series shows the parts of the step."""
@@ -56,7 +56,7 @@ class StepEndRules:
     """Share of a step's bytes that the first burst takes at most: two layers and the embedding."""
 
     most_bursts: int = 25
-    """Bursts that are told apart when the place is looked for in each step: it varies by more than a hundredth."""
+    """Bursts that are distinguished when the place is looked for in each step: it varies by more than a hundredth."""
 
     heavy_seen: float = 0.6
     """Share of the steps in which the place must be a pause."""

@@ -39,7 +39,7 @@ class ExchangeRules:
     """Difference of the logarithms of the bytes per step within which two hops do the same: those of one ring."""
 
     pass_places: int = 32
-    """Places of a member's passes that are told apart: as many as passes of sixteen micro-batches."""
+    """Places of a member's passes that are distinguished: as many as passes of sixteen micro-batches."""
 
     spread_over_passes: float = 0.5
     """Places that a collective of every pass is spread over, relative to the pipelines' own messages."""

@@ -14,7 +14,7 @@ __all__ = ["ShardingRules"]
 
 @dataclass(frozen=True, slots=True)
 class ShardingRules:
-    """How gathering and reduction are told from plain synchronisation."""
+    """How gathering and reduction are distinguished from a simple synchronisation."""
 
     # Gradient accumulation
     most_passes: int = 16
@@ -78,7 +78,7 @@ class ShardingRules:
     Tried 0.2 to 0.8 on 22 small jobs: 0.8 changes 1."""
 
     most_collectives: int = 256
-    """More collectives than this cannot be told apart by their silences."""
+    """More collectives than this cannot be distinguished by their silences."""
 
     halves_explain: float = 0.1
     """Share of the silence that must lie half-way between for there to be twice as many collectives. Tried 0.05 to 0.2

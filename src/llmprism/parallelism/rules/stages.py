@@ -22,17 +22,17 @@ class StageRules:
 
     # Micro-batches
     most_micro_batches: int = 512
-    """More micro-batches than this leave silences too close together to be told apart."""
+    """More micro-batches than this leave silences too close together to be distinguished."""
 
     messages_explain: float = 0.7
     """Share of a pipeline link's silence that lies between messages: 0.8-1.0 in real captures, a half at m / 2. Tried
     0.35 to 1.4 on 22 small jobs: 0.35 changes 3."""
 
-    links_asked: int = 64
-    """Links asked: all of them say the same."""
+    links_sampled: int = 64
+    """Links sampled: all of them say the same."""
 
     interior_silence: float = 0.02
-    """Share of the step's time that must be silence between messages before their number is asked for."""
+    """Share of the step's time that must be silence between messages before their number is looked for."""
 
     usual_medians: float = 3.0
     """Medians of a pair's silences beyond which one counts as this long: a stall must not outweigh the messages..."""
@@ -79,7 +79,7 @@ class StageRules:
     Tried 0.333 to 1.33 on 22 small jobs: 0.333 changes 1, 1.33 changes 1."""
 
     # Schedules played through
-    pipelines_asked: int = 8
+    pipelines_sampled: int = 8
     """Pipelines whose moments are put together: all do the same."""
 
     most_messages: int = 2048
@@ -150,4 +150,4 @@ class StageRules:
     """Ticks over which the place of a tick in the bytes is evened out."""
 
     byte_places: int = 1024
-    """Places that are told apart in the bytes of a step."""
+    """Places that are distinguished in the bytes of a step."""

@@ -71,7 +71,7 @@ class _PageData:
                 "used": report.input.used,
                 "dropped": [[clean(reason), number] for reason, number in report.input.dropped],
             },
-            "notes": [clean(note) for note in facts.notes_beside_jobs(report)],
+            "notes": [clean(note) for note in facts.notes_without_job(report)],
         }
 
     def with_logs(self, data: dict[str, Any], reading: LogReading) -> dict[str, Any]:

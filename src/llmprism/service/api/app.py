@@ -353,10 +353,10 @@ def _events(app: FastAPI, live: Live) -> None:
     @app.get("/api/v1/events", tags=["picture"], response_class=StreamingResponse)
     async def events(request: Request, once: bool = False) -> StreamingResponse:
         """Server-sent events: `revision` whenever a window was made, a comment every 15 s to keep the line open.
-        With `once` the present revision is told and the stream ends."""
+        With `once` the present revision is sent and the stream ends."""
 
         async def stream() -> AsyncIterator[str]:
-            last, told = "", 0.0
+            last, sent_s = "", 0.0
             while not live.stopping.is_set() and not await request.is_disconnected():
                 try:
                     now = await asyncio.to_thread(live.history.revision)
@@ -364,10 +364,10 @@ def _events(app: FastAPI, live: Live) -> None:
                     now = last
                 if now != last:
                     yield f"event: revision\nid: {now}\ndata: {json.dumps({'revision': now})}\n\n"
-                    last, told = now, time.monotonic()
-                elif time.monotonic() - told > 15:
+                    last, sent_s = now, time.monotonic()
+                elif time.monotonic() - sent_s > 15:
                     yield ": still here\n\n"
-                    told = time.monotonic()
+                    sent_s = time.monotonic()
                 if once:
                     return
                 await asyncio.sleep(0.7)

@@ -27,7 +27,7 @@ class ClockRules:
 
     tolerance_ns: int = 10 * SECOND
     """Lags that differ by less are one time: exporters flush every second or two, and windows wait for the slowest of
-    those that agree. More than this would take a third of the time in which a hang must be told."""
+    those that agree. More than this would take a third of the time in which a hang must be reported."""
 
     active_ns: int = 60 * SECOND
     """A clock that has not been seen for a minute says nothing about the others."""

@@ -27,7 +27,7 @@ class RunRules:
     """A run with an open finding, or one that stands still but for a few messages, is looked at every so many hops."""
 
     young_hops: int = 2
-    """The same for a run whose steps have not shown plainly twice."""
+    """The same for a run whose steps have not shown clearly twice."""
 
     newcomers: int = 2
     """Addresses that nobody has seen before that are worth a window of everybody: a job has two at least."""
@@ -53,7 +53,7 @@ class RunRules:
     kept_windows: int = 3
     """Lengths of a window after which the pattern of a job that was not seen is forgotten."""
 
-    # Steps that a look shows plainly
+    # Steps that a look shows clearly
     clear_steps: int = 5
     """Steps that a look must show: the fewest of which a median and a spread mean something."""
 
@@ -112,7 +112,7 @@ class RunRules:
     """Windows with the same members that make a job with few visible steps believable."""
 
     settled_looks: int = 2
-    """Looks in a row that show a run's steps plainly: the end of a window can make one burst look like many steps
+    """Looks in a row that show a run's steps clearly: the end of a window can make one burst look like many steps
     once."""
 
     stop_silence_ns: int = 5 * SECOND
@@ -122,13 +122,13 @@ class RunRules:
     """And this many steps, or this many times the job's usual longest pause: checkpoints stay below it."""
 
     end_silence_ns: int = 30 * SECOND
-    """An orderly end is told after this much silence; checkpoints are shorter. Until then the job is stalled."""
+    """An orderly end is reported after this much silence; checkpoints are shorter. Until then the job is stalled."""
 
     end_silence_steps: float = 5.0
     """And this many steps."""
 
     unsettled_windows: int = 4
-    """A run without plain steps that has been silent for so many windows is over: steps of 46 s pause for less."""
+    """A run without clear steps that has been silent for so many windows is over: steps of 46 s pause for less."""
 
     piece: float = 0.75
     """Share of a run's members up to which a job inside it is taken for a piece of it rather than for all that is

@@ -19,7 +19,7 @@ class WindowRules:
 
     hop: int = 4 * SECOND
     """Nanoseconds. How often a picture is made; two hops and the lateness stay under the 15 s in which a hang must be
-    told."""
+    reported."""
 
     lateness: int = 2 * SECOND
     """Nanoseconds. Exporters flush every second or two."""

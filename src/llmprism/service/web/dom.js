@@ -14,8 +14,8 @@ export function facts(rows) {
 }
 
 // The same colour for a job on every page of this session: the one its id asks for, or the next that no other has.
-// The first ten are the plain ones; the others are mixtures for clusters with more jobs than that.
-const PLAIN = 10;
+// The first ten are pure colours; the others are mixtures for clusters with more jobs than that.
+const PURE = 10;
 const COLORS = 20;
 const colors = new Map(JSON.parse(sessionStorage.getItem("llmprism-colors") || "[]"));
 
@@ -26,7 +26,7 @@ export function jobColor(id) {
     for (const character of id) wanted = (wanted * 31 + character.codePointAt(0)) >>> 0;
     while (colors.size >= COLORS) colors.delete(colors.keys().next().value);
     const taken = new Set(colors.values());
-    const order = Array.from({ length: COLORS }, (_, index) => (index < PLAIN ? (wanted + index) % PLAIN : index));
+    const order = Array.from({ length: COLORS }, (_, index) => (index < PURE ? (wanted + index) % PURE : index));
     colors.set(id, order.find((color) => !taken.has(color)));
     sessionStorage.setItem("llmprism-colors", JSON.stringify([...colors]));
   }

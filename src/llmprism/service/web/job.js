@@ -20,7 +20,7 @@ function layoutPicture(job, sick) {
       job.pipelines.length > most && el("p", { class: "hint" }, `${job.pipelines.length - most} more pipelines`));
   }
   const groups = (job.groups || []).slice(0, most);
-  if (!groups.length) return el("p", { class: "muted" }, "No layout could be told from the traffic yet.");
+  if (!groups.length) return el("p", { class: "muted" }, "No layout could be determined from the traffic yet.");
   return el("div", { class: "scroll", vars: { "--color": jobColor(job.id) } },
     el("table", { class: "layout" }, el("tbody", {}, groups.map((group, index) => el("tr", {}, el("th", { scope: "row" }, `${group.kind} group ${index}`), group.members.slice(0, most).map((address) => el("td", {}, cell(address))))))));
 }

@@ -1,8 +1,8 @@
 """Reports of shares on their way to the leader, as JSON text, and the one report made of them.
 
 Such a report holds all that the tracker and the documents of the page use: jobs with their transfers, layouts and
-steps; no per-GPU events, no paths. It is the report itself in the plain values that travel between machines of a Spark
-cluster too (`engine.plain_codec`), with arrays as packed text. Merging puts everything into the order in which one
+steps; no per-GPU events, no paths. It is the report itself in the values that travel between machines of a Spark
+cluster too (`engine.value_codec`), with arrays as packed text. Merging puts everything into the order in which one
 diagnosis of the whole window gives it.
 
 Findings that belong to no job (storage, a switch that slows several jobs) may come from several shares: those of one
@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.engine.plain_codec import from_plain, to_plain
+from llmprism.engine.value_codec import from_values, to_values
 from llmprism.errors import StoreError
 from llmprism.model.finding import Finding
 from llmprism.model.flows import InputCounts, Window
@@ -46,13 +46,13 @@ class ShareReport:
 def encode_share_report(report: Report, *, member_ends: bool = False) -> str:
     """`member_ends`: with the ends of every member's steps, by which ranks of logs find their addresses."""
     slim = replace(report, jobs=tuple(_slim(job, member_ends) for job in report.jobs), topology=None)
-    plain = to_plain(ShareReport(slim, report.topology is not None), ShareReport, _packed)
-    return json.dumps(plain, separators=(",", ":"))
+    values = to_values(ShareReport(slim, report.topology is not None), ShareReport, _packed)
+    return json.dumps(values, separators=(",", ":"))
 
 
 def decode_share_report(text: str, topology: Topology | None) -> Report:
     try:
-        read: ShareReport = from_plain(json.loads(text), ShareReport, _unpacked)
+        read: ShareReport = from_values(json.loads(text), ShareReport, _unpacked)
         report = read.report
         jobs = tuple(_whole(job, report.addresses) for job in report.jobs)
         return replace(report, jobs=jobs, topology=topology if read.placed else None)

@@ -1,4 +1,4 @@
-"""The coordinator's tables, beside those of `schema`. All times are the database's own clock, in ns."""
+"""The coordinator's tables, in addition to those of `schema`. All times are the database's own clock, in ns."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from llmprism.model import StepClock
-from llmprism.parallelism.beside_pipelines import beside_pipelines
+from llmprism.parallelism.in_passes import busy_in_passes
 from unit.builders import MS, Flow, transfer_table
 
 STEPS, BATCHES = 8, 8
@@ -30,7 +30,7 @@ def inside(places):
     ]
     asked = np.array(sorted(names.index(ends) for ends in places), dtype=np.int64)
     forward = [(names.index("ab"), names.index("ba")), (names.index("cd"), names.index("dc"))]
-    busy, late, _ = beside_pipelines(transfers, asked, forward, CLOCK)
+    busy, late, _ = busy_in_passes(transfers, asked, forward, CLOCK)
     return {ends for ends in places if busy[names.index(ends)]}, late[asked]
 
 

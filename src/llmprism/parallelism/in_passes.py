@@ -21,11 +21,11 @@ from llmprism.parallelism.link_evidence import pooled
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["beside_pipelines", "enough", "rows_of_pairs"]
+__all__ = ["busy_in_passes", "enough", "rows_of_pairs"]
 
 
-def beside_pipelines(
-    transfers: TransferTable, asked: Int64, forward: list[tuple[int, int]], clock: StepClock, rules: LayoutRules = RULES
+def busy_in_passes(
+    transfers: TransferTable, pairs: Int64, forward: list[tuple[int, int]], clock: StepClock, rules: LayoutRules = RULES
 ) -> tuple[Bool, Float64, Bool]:
     """Pairs that are busy in the forward-only time of their senders and throughout the passes, their share of bytes
     after the last pipeline message, and the rows of these."""
@@ -34,17 +34,17 @@ def beside_pipelines(
     inside = np.zeros(transfers.pair_count, dtype=np.bool_)
     share = np.zeros(transfers.pair_count)
     late_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
-    rows, pair = rows_of_pairs(transfers, asked)
+    rows, pair = rows_of_pairs(transfers, pairs)
     if not rows.size:
         return inside, share, late_row
     there, back = np.array(forward, dtype=np.int64).T
     every = np.concatenate([there, back])
     first, last = (_extreme(transfers, every, clock, latest=latest) for latest in (False, True))
-    link_of = _links(transfers, asked)
+    link_of = _links(transfers, pairs)
     link, links = link_of[pair], int(link_of.max()) + 1
     start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
     step = np.clip(np.searchsorted(clock.boundary_ns, start, side="right") - 1, 0, steps - 1)
-    node = transfers.pair_src[asked][pair]
+    node = transfers.pair_src[pairs][pair]
     early = start > _extreme(transfers, there, clock, latest=False).at(node, step)
     early &= start < _extreme(transfers, back, clock, latest=False).at(node, step)
     begin, end = first.at(node, step), last.at(node, step)
@@ -52,7 +52,7 @@ def beside_pipelines(
     total = np.maximum(np.bincount(link, size, minlength=links), 1.0)
     length = end - begin
     middle = (start > begin + length // 4) & (start < begin + length - length // 4)
-    component, hops = _hops(transfers, asked, link_of, total, rules)
+    component, hops = _hops(transfers, pairs, link_of, total, rules)
     sent_early = np.bincount(link[early], size[early], minlength=links)
     seen = np.bincount(np.unique(link[early] * steps + step[early]) // steps, minlength=links)
     in_passes = np.maximum(np.bincount(link[~late], size[~late], minlength=links), 1.0)
@@ -62,18 +62,18 @@ def beside_pipelines(
     busy &= pooled(np.bincount(link[middle], size[middle], minlength=links) / in_passes, hops) >= rule.middle_share
     busy &= pooled(in_passes / total, hops) >= rule.share_in_passes
     usual = float(np.median(_places(transfers, every, first, last, clock, rules)))
-    busy &= pooled(_places(transfers, asked, first, last, clock, rules), hops) >= rule.spread_over_passes * usual
+    busy &= pooled(_places(transfers, pairs, first, last, clock, rules), hops) >= rule.spread_over_passes * usual
     busy = _in_all_stages(busy, component, hops, rules)
-    inside[asked] = busy[link_of]
+    inside[pairs] = busy[link_of]
     late_share = np.bincount(link[late], size[late], minlength=links) / total
-    share[asked] = np.where(busy[link_of], late_share[link_of], 0.0)
+    share[pairs] = np.where(busy[link_of], late_share[link_of], 0.0)
     late_row[rows[busy[link]]] = late[busy[link]]
     return inside, share, late_row
 
 
-def _links(transfers: TransferTable, asked: Int64) -> Int64:
+def _links(transfers: TransferTable, pairs: Int64) -> Int64:
     """The number of the link that each pair is a direction of."""
-    src, dst = transfers.pair_src[asked].astype(np.int64), transfers.pair_dst[asked].astype(np.int64)
+    src, dst = transfers.pair_src[pairs].astype(np.int64), transfers.pair_dst[pairs].astype(np.int64)
     key = np.minimum(src, dst) * len(transfers.addresses) + np.maximum(src, dst)
     number: Int64 = np.unique(key, return_inverse=True)[1]
     return number
@@ -82,7 +82,8 @@ def _links(transfers: TransferTable, asked: Int64) -> Int64:
 def _in_all_stages(busy: Bool, component: Int64, hops: Int64, rules: LayoutRules) -> Bool:
     """What the passes exchange in half of the groups of one shape, they exchange in all; in fewer, nowhere.
 
-    Only groups all of whose hops carry the same are asked: where some take part and others do not, each has shown it.
+    Only groups all of whose hops carry the same are examined: where some take part and others do not, each has shown
+    it.
     """
     first = np.unique(component * (hops.max() + 1) + hops) // (hops.max() + 1)
     sorts, size = np.bincount(first, minlength=component.max() + 1), np.bincount(component)
@@ -95,13 +96,13 @@ def _in_all_stages(busy: Bool, component: Int64, hops: Int64, rules: LayoutRules
 
 
 def _hops(
-    transfers: TransferTable, asked: Int64, link_of: Int64, total: Float64, rules: LayoutRules
+    transfers: TransferTable, pairs: Int64, link_of: Int64, total: Float64, rules: LayoutRules
 ) -> tuple[Int64, Int64]:
     """For each link the number of its component, and of the hops that do the same: of the same bytes, in the same
     component."""
-    label = component_labels(len(transfers.addresses), transfers.pair_src[asked], transfers.pair_dst[asked])
+    label = component_labels(len(transfers.addresses), transfers.pair_src[pairs], transfers.pair_dst[pairs])
     component = np.zeros(total.size, dtype=np.int64)
-    component[link_of] = label[transfers.pair_src[asked]]
+    component[link_of] = label[transfers.pair_src[pairs]]
     level = np.log(total)
     order = np.lexsort((level, component))
     new = (np.diff(component[order]) != 0) | (np.diff(level[order]) > rules.exchanges.same_hop)
@@ -133,10 +134,10 @@ def _places(
     return spread
 
 
-def rows_of_pairs(transfers: TransferTable, asked: Int64) -> tuple[Int64, Int64]:
-    """The rows of the asked pairs, and for each the index of its pair among them."""
-    first, last = transfers.pair_offsets[asked], transfers.pair_offsets[asked + 1]
-    return ranges(first, last), np.repeat(np.arange(asked.size), last - first)
+def rows_of_pairs(transfers: TransferTable, pairs: Int64) -> tuple[Int64, Int64]:
+    """The rows of these pairs, and for each the index of its pair among them."""
+    first, last = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
+    return ranges(first, last), np.repeat(np.arange(pairs.size), last - first)
 
 
 def enough(total: Float64, early: Float64, seen: Int64 | Float64, steps: int, rules: LayoutRules = RULES) -> Bool:

@@ -1,4 +1,4 @@
-"""Our frozen dataclasses ↔ plain values (mappings, lists, scalars), driven by their type hints.
+"""Our frozen dataclasses ↔ simple values (mappings, lists, scalars), driven by their type hints.
 
 How results travel between processes and machines, whatever carries them: Arrow's columns between the machines of a
 Spark cluster (`arrow_codec`), JSON text between the workers of the live service. A dataclass becomes a mapping with the
@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 __all__ = [
     "SCALARS",
     "array_dtype",
-    "from_plain",
+    "from_values",
     "is_array",
     "is_record",
     "item_hint",
-    "to_plain",
+    "to_values",
     "typed_fields",
     "union_choices",
 ]
@@ -40,7 +40,7 @@ UnpackValues = Callable[[Any, np.dtype[Any], int], NDArray[Any]]
 """What the carrier gives back, the type of the elements and their number → a one-dimensional array."""
 
 
-def to_plain(value: Any, hint: Any, pack: PackValues) -> Any:
+def to_values(value: Any, hint: Any, pack: PackValues) -> Any:
     """The value as mappings, lists and scalars."""
     if value is None:
         return None
@@ -52,56 +52,56 @@ def to_plain(value: Any, hint: Any, pack: PackValues) -> Any:
     if isinstance(value, Enum):
         return value.value
     if is_record(hint):
-        return {name: to_plain(getattr(value, name), inner, pack) for name, inner in typed_fields(hint)}
+        return {name: to_values(getattr(value, name), inner, pack) for name, inner in typed_fields(hint)}
     choices = union_choices(hint)
     if len(choices) == 1:
-        return to_plain(value, choices[0], pack)
+        return to_values(value, choices[0], pack)
     if choices:
         chosen = next(i for i, choice in enumerate(choices) if isinstance(value, get_origin(choice) or choice))
-        return {f"choice{chosen}": to_plain(value, choices[chosen], pack)}
+        return {f"choice{chosen}": to_values(value, choices[chosen], pack)}
     if get_origin(hint) is dict:
-        return [to_plain(item, item_hint(hint), pack) for item in value.items()]
+        return [to_values(item, item_hint(hint), pack) for item in value.items()]
     inner = get_args(hint)
     if get_origin(hint) is list or (len(inner) == 2 and inner[1] is ...):
-        return [to_plain(one, inner[0], pack) for one in value]
-    return {f"part{i}": to_plain(one, part, pack) for i, (one, part) in enumerate(zip(value, inner, strict=True))}
+        return [to_values(one, inner[0], pack) for one in value]
+    return {f"part{i}": to_values(one, part, pack) for i, (one, part) in enumerate(zip(value, inner, strict=True))}
 
 
-def from_plain(plain: Any, hint: Any, unpack: UnpackValues) -> Any:
-    """The value that `to_plain` made this of; KeyError, TypeError or ValueError where it cannot be one."""
-    if plain is None:
+def from_values(values: Any, hint: Any, unpack: UnpackValues) -> Any:
+    """The value that `to_values` made this of; KeyError, TypeError or ValueError where it cannot be one."""
+    if values is None:
         if types.NoneType not in get_args(hint):
             raise TypeError(f"nothing where {hint} belongs")
         return None
     if hint in SCALARS:
-        return _scalar(plain, hint)
+        return _scalar(values, hint)
     if is_array(hint):
-        shape = tuple(_scalar(side, int) for side in plain["shape"])
-        return unpack(plain["values"], array_dtype(hint), int(np.prod(shape, dtype=object))).reshape(shape)
+        shape = tuple(_scalar(side, int) for side in values["shape"])
+        return unpack(values["values"], array_dtype(hint), int(np.prod(shape, dtype=object))).reshape(shape)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint(plain)
+        return hint(values)
     if is_record(hint):
-        return hint(**{name: from_plain(plain[name], inner, unpack) for name, inner in typed_fields(hint)})
+        return hint(**{name: from_values(values[name], inner, unpack) for name, inner in typed_fields(hint)})
     choices = union_choices(hint)
     if len(choices) == 1:
-        return from_plain(plain, choices[0], unpack)
+        return from_values(values, choices[0], unpack)
     if choices:
-        named = ((plain.get(f"choice{i}"), choice) for i, choice in enumerate(choices))
-        return next((from_plain(given, choice, unpack) for given, choice in named if given is not None), None)
+        named = ((values.get(f"choice{i}"), choice) for i, choice in enumerate(choices))
+        return next((from_values(given, choice, unpack) for given, choice in named if given is not None), None)
     if get_origin(hint) is dict:
-        return dict(from_plain(item, item_hint(hint), unpack) for item in plain)
+        return dict(from_values(item, item_hint(hint), unpack) for item in values)
     inner = get_args(hint)
     if get_origin(hint) is list:
-        return [from_plain(one, inner[0], unpack) for one in plain]
+        return [from_values(one, inner[0], unpack) for one in values]
     if len(inner) == 2 and inner[1] is ...:
-        return tuple([from_plain(one, inner[0], unpack) for one in plain])
-    return tuple([from_plain(plain[f"part{i}"], part, unpack) for i, part in enumerate(inner)])
+        return tuple([from_values(one, inner[0], unpack) for one in values])
+    return tuple([from_values(values[f"part{i}"], part, unpack) for i, part in enumerate(inner)])
 
 
-def _scalar(plain: Any, kind: Any) -> Any:
-    if type(plain) is kind or (kind is float and type(plain) is int):
-        return kind(plain)
-    raise TypeError(f"{type(plain).__name__} where {kind.__name__} belongs")
+def _scalar(values: Any, kind: Any) -> Any:
+    if type(values) is kind or (kind is float and type(values) is int):
+        return kind(values)
+    raise TypeError(f"{type(values).__name__} where {kind.__name__} belongs")
 
 
 def is_array(hint: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from llmprism.engine.plain_codec import from_plain, to_plain
+from llmprism.engine.value_codec import from_values, to_values
 
 
 class Colour(StrEnum):
@@ -30,11 +30,11 @@ THING = Thing(Colour.RED, ("a", "b"), (("x", 1),), np.array([[1, 2], [3, 4]], dt
 
 
 def text(thing):
-    return json.dumps(to_plain(thing, Thing, lambda values: values.tolist()))
+    return json.dumps(to_values(thing, Thing, lambda values: values.tolist()))
 
 
 def read(plain):
-    return from_plain(plain, Thing, lambda values, dtype, count: np.array(values, dtype=dtype))
+    return from_values(plain, Thing, lambda values, dtype, count: np.array(values, dtype=dtype))
 
 
 def test_json_text_gives_the_same_back():
