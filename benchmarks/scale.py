@@ -154,8 +154,8 @@ def _panel(sweep: Sweep, points: list[Point]) -> str:
     line = " ".join(f"{x(point.size):.1f},{y(point.cpu_s):.1f}" for point in points)
     parts.append(f'<polyline points="{line}" fill="none" stroke="{ACCENT}"/>')
     slope = exponent(points)
-    told = "" if slope is None else f", exponent {slope:.2f}"
-    parts.append(f'<text x="{MARGIN}" y="18" font-weight="bold">CPU seconds over {sweep.name}{told}</text>')
+    result = "" if slope is None else f", exponent {slope:.2f}"
+    parts.append(f'<text x="{MARGIN}" y="18" font-weight="bold">CPU seconds over {sweep.name}{result}</text>')
     parts.append(f'<text x="{MARGIN}" y="{HEIGHT - 10}">{sweep.title}</text>')
     return "".join(parts)
 

@@ -37,7 +37,7 @@ HOP_S = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Replayed:
     """What the service said about one capture. All times are on the clock that it was played on, in ns."""
 
     findings: tuple[TrackedFinding, ...]
@@ -77,7 +77,7 @@ def play(
     loop_s: int = 0,
     quiet_s: int = 60,
     phase_s: float | None = None,
-) -> Told:
+) -> Replayed:
     config = Config(store=StoreSettings(folder=str(folder / "data")))
     if topology is not None:
         config = replace(config, topology=TopologySettings(file=str(topology)))
@@ -118,13 +118,13 @@ def play(
     periods = {run["id"]: run["period_ns"] / 1e9 for run in history.runs()["items"]}
     store.close()
     cpu = time.process_time() - begun
-    return Told(tuple(findings.values()), opened, closed, states, periods, begins, ended, cpu)
+    return Replayed(tuple(findings.values()), opened, closed, states, periods, begins, ended, cpu)
 
 
-def compare(told: Told, whole: tuple[Finding, ...]) -> tuple[int, list[Finding], list[TrackedFinding]]:
+def compare(result: Replayed, whole: tuple[Finding, ...]) -> tuple[int, list[Finding], list[TrackedFinding]]:
     """(how many agree in kind and place, findings that the service did not tell, findings that only it told)."""
     missing, extra = list(whole), []
-    for tracked in told.findings:
+    for tracked in result.findings:
         one = tracked.finding
         same = [item for item in missing if item.kind is one.kind and item.where.type is one.where.type]
         same = [item for item in same if item.where.id == one.where.id or item.where.type.value == "job"]
@@ -132,7 +132,7 @@ def compare(told: Told, whole: tuple[Finding, ...]) -> tuple[int, list[Finding],
             missing.remove(same[0])
         else:
             extra.append(tracked)
-    return len(told.findings) - len(extra), missing, extra
+    return len(result.findings) - len(extra), missing, extra
 
 
 def _line(finding: Finding, first_ns: int) -> str:
@@ -144,27 +144,31 @@ def report(capture: Path, loop_s: int, quiet_s: int, phase_s: float | None = Non
     flows = capture / "flows.parquet"
     topology = capture / "topology.json"
     with tempfile.TemporaryDirectory() as folder:
-        told = play(flows, topology if topology.exists() else None, Path(folder), loop_s, quiet_s, phase_s)
+        result = play(flows, topology if topology.exists() else None, Path(folder), loop_s, quiet_s, phase_s)
     records = read_flows([flows])
     whole = diagnose(records, read_topology(topology) if topology.exists() else None, with_events=False)
-    first = told.begun_ns - SECOND
+    first = result.begun_ns - SECOND
     findings = () if loop_s else whole.findings
-    agree, missing, extra = compare(told, findings)
+    agree, missing, extra = compare(result, findings)
     begins = "" if phase_s is None else f" from {phase_s:.2f} s after a window's end"
-    print(f"{capture.name}{begins}: {agree} of {len(findings)} as diagnose, {len(extra)} more; {told.cpu_s:.0f} s CPU")
-    for tracked in told.findings:
+    print(
+        f"{capture.name}{begins}: {agree} of {len(findings)} as diagnose, {len(extra)} more; {result.cpu_s:.0f} s CPU"
+    )
+    for tracked in result.findings:
         one = tracked.finding
         ended = (
             ""
             if one.end_ns is None
-            else f", closed {(told.closed.get(tracked.id, 0) - one.end_ns) / 1e9:.1f} s after its end"
+            else f", closed {(result.closed.get(tracked.id, 0) - one.end_ns) / 1e9:.1f} s after its end"
         )
-        late = (told.opened[tracked.id] - one.start_ns) / 1e9
+        late = (result.opened[tracked.id] - one.start_ns) / 1e9
         mark = "+" if tracked in extra else " "
         print(f"  {mark} {_line(one, first)}: open {late:.1f} s after its start{ended} {tracked.reason}")
     for one in missing:
         print(f"  - {_line(one, records.window.start_ns)}: {one.summary}")
-    print(f"    states {' '.join(f'{job}:{state}' for job, state in told.states)}; steps {told.periods}", flush=True)
+    print(
+        f"    states {' '.join(f'{job}:{state}' for job, state in result.states)}; steps {result.periods}", flush=True
+    )
     return not missing and not extra
 
 

@@ -222,4 +222,7 @@ def test_a_job_that_stops_is_found(kind: FindingKind, talks_on: bool) -> None:
     records = [r for r in job.records if r.start_ns < begin + SECOND] + other.records + beats
     report = diagnose(flow_table(records))
     assert [(finding.kind, finding.where.id) for finding in report.findings] == [(kind, "a03r0")]
-    assert {told.state.value for told in report.jobs} == {"running", "crashed" if kind is FindingKind.CRASH else "hung"}
+    assert {result.state.value for result in report.jobs} == {
+        "running",
+        "crashed" if kind is FindingKind.CRASH else "hung",
+    }

@@ -98,10 +98,10 @@ def test_a_topology_that_names_nobody_warns_and_goes_on(tmp_path: Path, capfd: p
     assert main(["diagnose", str(FLOWS), "--topology", str(stranger), "--json", str(tmp_path / "r.json")]) == 0
     shown = capfd.readouterr()
     assert "names none of the addresses" in " ".join((shown.out + shown.err).split())
-    told = json.loads((tmp_path / "r.json").read_text())
+    result = json.loads((tmp_path / "r.json").read_text())
     without = diagnosed(capfd, FLOWS)
-    assert told["jobs"] == without["jobs"]
-    assert told["findings"] == without["findings"]
+    assert result["jobs"] == without["jobs"]
+    assert result["findings"] == without["findings"]
 
 
 def test_garbage_rows_are_counted_and_change_nothing(

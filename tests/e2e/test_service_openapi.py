@@ -47,15 +47,15 @@ def app(tmp_path_factory):
 def test_no_question_breaks_the_service(app):
     schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis")
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
-    asked = 0
+    requested = 0
 
     def ask(operation):
         @SETTINGS
         @given(case=operation.as_strategy())
         def check(case):
-            nonlocal asked
+            nonlocal requested
             response = case.call()
-            asked += 1
+            requested += 1
             assert response.status_code < 500, (case.as_curl_command(), response.text)
 
         check()
@@ -64,4 +64,4 @@ def test_no_question_breaks_the_service(app):
         operation = result.ok()
         if not operation.path.endswith("/events"):
             ask(operation)
-    assert asked > 100
+    assert requested > 100

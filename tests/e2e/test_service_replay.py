@@ -53,32 +53,32 @@ def replay():
 def test_a_hang_beside_a_job_that_works_is_told_within_15_s_of_the_silence(replay, tmp_path):
     simulate(parse_scenario("hang", HANG), tmp_path / "capture")
     flows = tmp_path / "capture" / "flows.parquet"
-    told = replay.play(flows, tmp_path / "capture" / "topology.json", tmp_path, quiet_s=0)
-    (tracked,) = told.findings
+    result = replay.play(flows, tmp_path / "capture" / "topology.json", tmp_path, quiet_s=0)
+    (tracked,) = result.findings
     assert tracked.finding.kind is FindingKind.HANG
-    assert told.opened[tracked.id] - tracked.finding.start_ns < 15 * S
+    assert result.opened[tracked.id] - tracked.finding.start_ns < 15 * S
     assert tracked.finding.lost_gpu_seconds > 8 * 10, "what it costs grows while it lasts"
-    assert {state for _, state in told.states} == {"started", "running", "hung"}
+    assert {state for _, state in result.states} == {"started", "running", "hung"}
 
 
 def test_a_crash_comes_out_as_from_diagnose(replay, tmp_path):
     capture = EXAMPLES / "crash"
-    told = replay.play(capture / "flows.parquet", capture / "topology.json", tmp_path, quiet_s=20)
+    result = replay.play(capture / "flows.parquet", capture / "topology.json", tmp_path, quiet_s=20)
     whole = diagnose(
         read_flows([capture / "flows.parquet"]), read_topology(capture / "topology.json"), with_events=False
     )
-    agree, missing, extra = replay.compare(told, whole.findings)
+    agree, missing, extra = replay.compare(result, whole.findings)
     assert (agree, missing, extra) == (1, [], [])
-    (tracked,) = told.findings
+    (tracked,) = result.findings
     assert abs(tracked.finding.start_ns - whole.findings[0].start_ns) < S
-    assert told.opened[tracked.id] - tracked.finding.start_ns < 15 * S
+    assert result.opened[tracked.id] - tracked.finding.start_ns < 15 * S
 
 
 @pytest.mark.parametrize("phase_s", [0.25, 1.75, 3.25, 3.5])
 def test_a_fault_of_seven_seconds_opens_once_wherever_windows_end(replay, tmp_path, phase_s):
     """At 3.25 s the windows that end during the fault take several steps for one and show too few of them."""
     capture = EXAMPLES / "slow_nic"
-    told = replay.play(capture / "flows.parquet", capture / "topology.json", tmp_path, quiet_s=0, phase_s=phase_s)
-    assert [(tracked.finding.kind.value, tracked.finding.where.id) for tracked in told.findings] == [
+    result = replay.play(capture / "flows.parquet", capture / "topology.json", tmp_path, quiet_s=0, phase_s=phase_s)
+    assert [(tracked.finding.kind.value, tracked.finding.where.id) for tracked in result.findings] == [
         ("slow_nic", "10.13.0.1")
     ]

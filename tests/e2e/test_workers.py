@@ -225,7 +225,7 @@ compute_ms = 90
 """
 
 
-def told(store):
+def result(store):
     """All that windows have left in a store, except when and where they were computed."""
     history = History(store)
     runs = history.runs(limit=100)["items"]
@@ -264,7 +264,7 @@ def test_windows_made_in_shares_are_those_of_a_single_service(stores, tmp_path):
             for evaluator in (alone, together):
                 while evaluator.advance():
                     pass
-    expected, found = told(plain), told(shared)
+    expected, found = result(plain), result(shared)
     for name, value in expected.items():
         assert found[name] == value, name
     assert len(expected["runs"]) >= 3
@@ -304,14 +304,14 @@ def test_one_of_three_workers_is_killed_and_nothing_changes(postgres, tmp_path):
     three = [worker(tmp_path / "three", f"w{number}", cluster.brokers, urls["three"], topology) for number in range(3)]
     half, killed = threading.Event(), threading.Event()
 
-    def told(sent, total):
+    def result(sent, total):
         if sent > total / 2:
             half.set()
             killed.wait(120)
 
     def send():
         with opened([str(flows)]) as capture:
-            play(capture, KafkaTarget(cluster.brokers, "flows"), speed=0, keep_times=True, told=told)
+            play(capture, KafkaTarget(cluster.brokers, "flows"), speed=0, keep_times=True, result=result)
 
     sender = threading.Thread(target=send)
     try:

@@ -72,7 +72,7 @@ def test_the_baseline_runs_through(name: str) -> None:
     flows, topology = read(name), topology_of(name)
     transfers = records_as_transfers(flows)
     jobs = recognize_paper(transfers, topology)
-    told = []
+    result = []
     for job in jobs:
         layout = layout_paper(job)
         timeline = timeline_paper(job, layout)
@@ -81,12 +81,12 @@ def test_the_baseline_runs_through(name: str) -> None:
         assert timeline.steps.count > 0
         assert (timeline.steps.duration_ns > 0).all()
         assert (timeline.events.end_ns >= timeline.events.start_ns).all()
-        told.append((job, layout, timeline))
+        result.append((job, layout, timeline))
     # The jobs of these captures share no server unevenly and no stray flow: the published rule gets all of them.
     found = {frozenset(flows.addresses[member] for member in job.members) for job in jobs}
     assert found == {frozenset(job["members"]) for job in truth_of(name)}
     assert sum(job.transfers.start_ns.size for job in jobs) == flows.start_ns.size
-    for finding in diagnose_paper(told, topology):
+    for finding in diagnose_paper(result, topology):
         assert flows.window.start_ns <= finding.start_ns <= finding.end_ns <= flows.window.end_ns
         assert 0.0 <= finding.severity <= 1.0
 

@@ -22,7 +22,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps, Timeline
-from llmprism.stats.runs import run_starts
+from llmprism.stats.stretches import stretch_starts
 
 __all__ = ["JobEvidence", "first_messages_ns", "first_of_members", "gather_evidence"]
 
@@ -164,7 +164,7 @@ def first_messages_ns(job: Job, layout: JobLayout, steps: Steps, rules: FaultRul
     step = steps.at(transfers.start_ns[rows])
     rows, step = rows[step >= 0], step[step >= 0]
     pair = transfers.pair_of_row[rows]
-    earliest = run_starts(pair, step)  # rows of a pair are sorted by start
+    earliest = stretch_starts(pair, step)  # rows of a pair are sorted by start
     rows, step, pair = rows[earliest], step[earliest], pair[earliest]
     first[pair, step] = transfers.start_ns[rows] - steps.start_ns[step]
     return first

@@ -21,7 +21,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, ranges
 from llmprism.model.layout import Schedule
-from llmprism.stats.runs import run_starts
+from llmprism.stats.stretches import stretch_starts
 
 __all__ = ["find_imbalance"]
 
@@ -68,7 +68,7 @@ def _first_messages(evidence: JobEvidence, src: Int64, dst: Int64) -> tuple[Floa
     step = steps.at(transfers.start_ns[rows])
     rows, step = rows[step >= 0], step[step >= 0]
     index = np.searchsorted(used, transfers.pair_of_row[rows])
-    first = run_starts(index, step)
+    first = stretch_starts(index, step)
     start, end = (np.full((used.size + 1, steps.count), np.nan) for _ in range(2))  # the last row: no such pair
     start[index[first], step[first]] = transfers.start_ns[rows[first]]
     end[index[first], step[first]] = np.minimum.reduceat(transfers.end_ns[rows], first)

@@ -31,7 +31,7 @@ from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_wo
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind, Sharding
 from llmprism.stats.robust import known_median
-from llmprism.stats.runs import runs_of
+from llmprism.stats.stretches import stretches_of
 
 __all__ = ["excused_steps", "find_late_members"]
 
@@ -118,7 +118,7 @@ def _bouts(
     least = long_enough_ns(rules.members.late_ns, steps, rules)
     known = np.isfinite(lateness_ns) & (evidence.counted if judged is None else judged)[None, :]
     for row in np.flatnonzero(flagged.any(axis=1)):
-        for first, last in runs_of(flagged[row], bridge=2, shortest=2):
+        for first, last in stretches_of(flagged[row], bridge=2, shortest=2):
             affected = np.zeros(evidence.steps, dtype=np.bool_)
             affected[first:last] = flagged[row, first:last]
             if (
@@ -179,7 +179,7 @@ def _slower_for_a_while(evidence: JobEvidence, rules: FaultRules) -> bool:
     return any(
         slow[first:last].mean() >= rules.members.consistent and steps.end_ns[last - 1] - steps.start_ns[first] >= least
         for bridge in (0, 2)  # a stretch that single slower steps prolong is still one without them
-        for first, last in runs_of(slow, bridge=bridge, shortest=rules.members.late_steps)
+        for first, last in stretches_of(slow, bridge=bridge, shortest=rules.members.late_steps)
     )
 
 

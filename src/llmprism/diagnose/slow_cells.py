@@ -26,7 +26,7 @@ from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.timeline import Steps
 from llmprism.stats.order import stable_order
 from llmprism.stats.robust import known_median, mad
-from llmprism.stats.runs import runs_of
+from llmprism.stats.stretches import stretches_of
 
 __all__ = ["LinkUse", "SlowCells", "judge_transfers"]
 
@@ -132,7 +132,7 @@ def _lasting(sick: Bool, known: Bool, rules: FaultRules) -> Bool:
     ones neither. Where many are single, those in a row are so by chance too."""
     lasting = np.zeros_like(sick)
     for row in np.flatnonzero(sick.any(axis=1)).tolist():
-        for first, after in runs_of(sick[row] | ~known[row], bridge=0):
+        for first, after in stretches_of(sick[row] | ~known[row], bridge=0):
             if sick[row, first:after].sum() >= rules.places.in_a_row:
                 lasting[row, first:after] = sick[row, first:after]
     single = int((sick & ~lasting).sum())
@@ -177,7 +177,7 @@ def _some_last(sick: Bool, known: Bool, weight: Float64, rules: FaultRules) -> b
     return any(
         float(np.where(sick[row], weight[row], 0.0)[first:after].sum()) >= rules.places.sick_steps
         for row in np.flatnonzero(sick.any(axis=1)).tolist()
-        for first, after in runs_of(sick[row] | ~known[row], bridge=1)
+        for first, after in stretches_of(sick[row] | ~known[row], bridge=1)
     )
 
 

@@ -19,7 +19,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.waiting import stage_work_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.robust import known_median
-from llmprism.stats.runs import runs_of
+from llmprism.stats.stretches import stretches_of
 
 __all__ = ["find_slow_stages"]
 
@@ -64,7 +64,7 @@ def _agree(longer: Bool, known: Bool, rows: Bool) -> Float64:
 def _lasting(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> list[Bool]:
     rule = rules.members
     found, steps = [], evidence.timeline.steps
-    for first, last in runs_of(sick, bridge=1, shortest=2):
+    for first, last in stretches_of(sick, bridge=1, shortest=2):
         affected = np.zeros(evidence.steps, dtype=np.bool_)
         affected[first:last] = sick[first:last]
         short = (

@@ -28,7 +28,7 @@ from llmprism.diagnose.slow_cells import LinkUse, SlowCells, judge_transfers
 from llmprism.diagnose.slow_place_words import both_ways, odds_evidence, summary_of
 from llmprism.diagnose.tally import Suspect, Tally
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.stats.runs import runs_of
+from llmprism.stats.stretches import stretches_of
 
 __all__ = ["find_slow_places", "find_slow_transfers"]
 
@@ -191,7 +191,7 @@ def _stretches(suspect: Suspect, cells: Sequence[SlowCells], rules: FaultRules) 
     spans: list[tuple[int, int, str, int, int]] = []
     for cell in cells:
         if cell.job in suspect.steps:
-            for first, after in runs_of(suspect.steps[cell.job], bridge=0):
+            for first, after in stretches_of(suspect.steps[cell.job], bridge=0):
                 spans.append(
                     (int(cell.steps.start_ns[first]), int(cell.steps.end_ns[after - 1]), cell.job, first, after)
                 )

@@ -55,7 +55,7 @@ def encode(values: Iterable[T], kind: type[T]) -> pa.Array:
 def decode(array: pa.Array | pa.ChunkedArray, kind: type[T]) -> list[T]:
     """The values of a struct array that `encode` made."""
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-    return [from_values(_plain(chunk, row), kind, _numbers) for chunk in chunks for row in range(len(chunk))]
+    return [from_values(_values(chunk, row), kind, _numbers) for chunk in chunks for row in range(len(chunk))]
 
 
 def spark_type(kind: pa.DataType) -> str:
@@ -98,7 +98,7 @@ def arrow_type(hint: Any) -> pa.DataType:
     raise TypeError(f"{hint!r} has no form in Arrow")
 
 
-def _plain(array: pa.Array, row: int) -> Any:
+def _values(array: pa.Array, row: int) -> Any:
     """One row as simple values; the long columns of arrays stay Arrow's."""
     if not array[row].is_valid:
         return None
@@ -106,11 +106,11 @@ def _plain(array: pa.Array, row: int) -> Any:
         names = [field.name for field in array.type]
         if names == ["shape", "values"]:
             return {"shape": array.field("shape")[row].as_py(), "values": array.field("values")[row].values}
-        return {name: _plain(array.field(name), row) for name in names}
+        return {name: _values(array.field(name), row) for name in names}
     if pa.types.is_list(array.type):
         inner = array[row].values
         if pa.types.is_nested(inner.type):
-            return [_plain(inner, one) for one in range(len(inner))]
+            return [_values(inner, one) for one in range(len(inner))]
         return inner.to_pylist()
     return array[row].as_py()
 

@@ -1,7 +1,7 @@
 """Which job of a look is which run: by the members they have in common.
 
 A job and a run are the same when their member sets agree (Jaccard similarity), best matches first. A short look may
-show a run in pieces, a longer one several pieces as one job: a job whose members all belong to one larger run is a
+show a run in parts, a longer one several parts as one job: a job whose members all belong to one larger run is a
 *part* of it, and a run without steps whose members all belong to a job that is another run is absorbed by that one.
 """
 

@@ -155,7 +155,7 @@ class _Follow:
 
     def _sighted_at_base(self, look: Look, job: JobReport, names: tuple[str, ...], run: TrackedRun | None) -> None:
         whole = self._kin(look, job, names, run) or self._whole(names, run)
-        if whole is not None and self._is_piece(whole, job):
+        if whole is not None and self._is_part(whole, job):
             self._pulse(whole, job, names)
             return
         if run is None:
@@ -182,23 +182,23 @@ class _Follow:
         return max(kin, key=lambda one: (shared[one.id], -one.first_ns), default=None)
 
     def _whole(self, names: tuple[str, ...], run: TrackedRun | None) -> TrackedRun | None:
-        """The run that this job may be only a piece of, although it fits another one that is dead, or the same one."""
+        """The run that this job may be only a part of, although it fits another one that is dead, or the same one."""
         if run is None:
             return whole_of(names, list(self._runs.values()), self._rules)
         if not run.state.alive:
             return whole_of(names, [one for one in self._runs.values() if one.state.alive], self._rules)
-        small = len(names) <= self._rules.runs.piece * len(run.members) and inside(
+        small = len(names) <= self._rules.runs.part * len(run.members) and inside(
             names, frozenset(run.members), self._rules
         )
         return run if small and is_settled(run, self._rules) else None
 
-    def _is_piece(self, whole: TrackedRun, job: JobReport) -> bool:
-        """Is this only a piece of a run? Of a dead one when it shows nothing new, of a living one unless that has not
+    def _is_part(self, whole: TrackedRun, job: JobReport) -> bool:
+        """Is this only a part of a run? Of a dead one when it shows nothing new, of a living one unless that has not
         been seen as a whole for long."""
         if not whole.state.alive or whole.state is LiveState.HUNG:
             return last_active(job) <= whole.silent_since_ns
         reach = max(whole.reach_ns, self._rules.windows.length)
-        return self._end - max(whole.whole_ns, whole.first_ns) <= self._rules.runs.pieces_windows * reach
+        return self._end - max(whole.whole_ns, whole.first_ns) <= self._rules.runs.parts_windows * reach
 
     def _pulse(self, run: TrackedRun, job: JobReport, names: tuple[str, ...]) -> None:
         """The run is active; no more can be said from this look."""
@@ -251,19 +251,19 @@ class _Follow:
         self, look: Look, job: JobReport, names: tuple[str, ...], run: TrackedRun | None, watched: list[TrackedRun]
     ) -> None:
         everybody = frozenset(names)
-        pieces = [
+        parts = [
             one
             for one in watched
             if not is_settled(one, self._rules) and one.state.alive and inside(one.members, everybody, self._rules)
         ]
         if run is None:
-            run = max(pieces, key=lambda one: (len(one.members), -one.first_ns), default=None)
+            run = max(parts, key=lambda one: (len(one.members), -one.first_ns), default=None)
         if run is None or not run.state.alive:
             return
         self._follow(look, self._runs[run.id], job, names)
-        for piece in pieces:
-            if piece.id != run.id:
-                self._set(self._runs[piece.id], LiveState.ENDED, piece.silent_since_ns, f"it is a part of {run.id}")
+        for part in parts:
+            if part.id != run.id:
+                self._set(self._runs[part.id], LiveState.ENDED, part.silent_since_ns, f"it is a part of {run.id}")
 
     def _follow(self, look: Look, run: TrackedRun, job: JobReport, names: tuple[str, ...]) -> None:
         if look.runs is None:

@@ -23,7 +23,7 @@ from llmprism.model.flows import Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, Layout, Sharding
 from llmprism.stats.bursts import running_max
-from llmprism.stats.runs import run_starts
+from llmprism.stats.stretches import stretch_starts
 from llmprism.timeline.gradient_traffic import GradientTraffic
 from llmprism.timeline.rules import RULES, TimelineRules
 
@@ -84,7 +84,7 @@ def phases_of(job: Job, traffic: GradientTraffic, rules: TimelineRules = RULES) 
     key = traffic.group * (int(traffic.step.max()) + 1) + traffic.step
     order = np.lexsort((transfers.start_ns[traffic.rows], key))
     rows, key = traffic.rows[order], key[order]
-    first = run_starts(key)
+    first = stretch_starts(key)
     offsets = np.append(first, key.size)
     cell = np.repeat(np.arange(first.size), np.diff(offsets))
     size = transfers.bytes[rows].astype(np.float64)

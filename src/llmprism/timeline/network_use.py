@@ -26,7 +26,7 @@ from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind, Schedule, Sharding
 from llmprism.model.timeline import Steps
 from llmprism.stats.bursts import running_max
-from llmprism.stats.runs import run_starts
+from llmprism.stats.stretches import stretch_starts
 from llmprism.timeline.gradient_traffic import GradientTraffic, training_steps
 from llmprism.timeline.rules import RULES, TimelineRules
 
@@ -69,7 +69,7 @@ def exposed_synchronisation(
     twice = np.concatenate((rows, rows))
     order = np.lexsort((transfers.start_ns[twice], key))
     twice, key = twice[order], key[order]
-    first = run_starts(key)
+    first = stretch_starts(key)
     offsets = np.append(first, key.size)
     cell = np.repeat(np.arange(first.size), np.diff(offsets))
     duration = steps.duration_ns[key[first] % steps.count]
@@ -97,7 +97,7 @@ def _last_stage_to_end(
     stage = np.array([stage_of.get(one, 0) for one in member.tolist()], dtype=np.int64)
     result = ExposedSync(np.zeros(steps.count, dtype=np.int64), np.zeros(steps.count, dtype=np.int64))
     order = np.lexsort((stage, step))
-    cuts = np.append(run_starts(step[order], stage[order]), order.size)
+    cuts = np.append(stretch_starts(step[order], stage[order]), order.size)
     for low, high in pairwise(cuts.tolist()):
         cell = order[low:high]
         middle, at = int(np.median(end[cell])), int(step[cell[0]])
@@ -188,7 +188,7 @@ def bus_bandwidth_gbps(job: Job, traffic: GradientTraffic) -> float | None:
         return None
     order = np.lexsort((transfers.start_ns[rows], src))
     rows, src = rows[order], src[order]
-    first = run_starts(src)
+    first = stretch_starts(src)
     busy_until = running_max(transfers.end_ns[rows], np.append(first, rows.size))
     begin = transfers.start_ns[rows].copy()
     begin[1:] = np.where(src[1:] == src[:-1], np.maximum(begin[1:], busy_until[:-1]), begin[1:])

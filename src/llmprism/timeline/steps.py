@@ -10,7 +10,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps
-from llmprism.stats.runs import run_starts
+from llmprism.stats.stretches import stretch_starts
 from llmprism.timeline.rules import RULES, TimelineRules
 
 __all__ = ["member_ends", "steps_of"]
@@ -82,7 +82,7 @@ def member_ends(job: Job, layout: JobLayout, steps: Steps) -> NDArray[np.int64]:
     step = steps.up_to(transfers.start_ns[rows])
     rows, step = rows[step >= 0], step[step >= 0]
     pair = transfers.pair_of_row[rows]
-    first = run_starts(pair, step)
+    first = stretch_starts(pair, step)
     latest = np.maximum.reduceat(transfers.end_ns[rows], first)
     for ends_of_pair in (transfers.pair_src, transfers.pair_dst):
         member = np.searchsorted(members, ends_of_pair[pair[first]])

@@ -12,15 +12,15 @@ from support.reports import EXAMPLES, report_from_capture, tiny_report
 @pytest.fixture
 def diagnosed(monkeypatch):
     """The command with the pipeline replaced by a report; returns what the pipeline was asked for."""
-    asked = []
+    requested = []
 
     def use(report):
         def fake(flows, topology, **settings):
-            asked.append((flows, topology, settings))
+            requested.append((flows, topology, settings))
             return report
 
         monkeypatch.setattr(command, "diagnose_files", fake)
-        return asked
+        return requested
 
     return use
 
@@ -46,11 +46,11 @@ def test_quiet_prints_nothing(diagnosed, capfd, tmp_path):
 
 
 def test_arguments_reach_the_pipeline(diagnosed):
-    asked = diagnosed(tiny_report())
+    requested = diagnosed(tiny_report())
     arguments = ["a.csv", "b.csv", "-t", "t.json", "--map", "start_ns=ts", "--format", "csv", "--method", "paper"]
     arguments += ["--jobs", "3"]
     assert main(["diagnose", *arguments, "--quiet"]) == 0
-    flows, topology, settings = asked[0]
+    flows, topology, settings = requested[0]
     assert (flows, topology) == (["a.csv", "b.csv"], "t.json")
     assert settings["method"] == "paper"
     assert settings["column_map"] == "start_ns=ts"
@@ -60,9 +60,9 @@ def test_arguments_reach_the_pipeline(diagnosed):
 
 
 def test_events_are_made_where_a_form_shows_them(diagnosed, tmp_path):
-    asked = diagnosed(tiny_report())
+    requested = diagnosed(tiny_report())
     assert main(["diagnose", "flows.parquet", "--quiet", "--html", str(tmp_path / "r.html")]) == 0
-    assert asked[0][2]["with_events"] is True
+    assert requested[0][2]["with_events"] is True
 
 
 @pytest.mark.parametrize(
@@ -81,19 +81,19 @@ def test_nothing_wrong_never_fails(diagnosed):
 
 
 def test_fail_on_refuses_a_kind_it_does_not_know(diagnosed, capsys):
-    asked = diagnosed(tiny_report())
+    requested = diagnosed(tiny_report())
     assert main(["diagnose", "flows.parquet", "--fail-on", "slow_cpu"]) == 1
     error = capsys.readouterr().err
     assert "slow_cpu" in error
     assert all(kind.value in error for kind in FindingKind)
-    assert not asked, "refused before any work"
+    assert not requested, "refused before any work"
 
 
 def test_a_bad_output_is_refused_before_any_work(diagnosed, capsys):
-    asked = diagnosed(tiny_report())
+    requested = diagnosed(tiny_report())
     assert main(["diagnose", "flows.parquet", "--json", "no/such/folder/r.json"]) == 1
     assert capsys.readouterr().err.startswith("error[output]: cannot write no/such/folder/r.json")
-    assert not asked
+    assert not requested
 
 
 def test_kinds_must_be_known():
@@ -111,9 +111,9 @@ def test_kinds_must_be_known():
     ],
 )
 def test_the_time_watched_until_is_a_number_or_a_date(diagnosed, text, expected):
-    asked = diagnosed(tiny_report())
+    requested = diagnosed(tiny_report())
     assert main(["diagnose", "a.csv", "--quiet", "--until", text]) == 0
-    assert asked[0][2]["watched_until_ns"] == expected
+    assert requested[0][2]["watched_until_ns"] == expected
 
 
 def test_a_time_that_is_none_is_refused(diagnosed, capsys):
@@ -144,7 +144,7 @@ def test_logs_are_read_with_the_flows(tmp_path):
     ],
 )
 def test_bad_logs_are_refused_before_any_work(diagnosed, capsys, options, says):
-    asked = diagnosed(tiny_report())
+    requested = diagnosed(tiny_report())
     assert main(["diagnose", "flows.parquet", *options]) == 1
     assert says in capsys.readouterr().err
-    assert not asked
+    assert not requested

@@ -48,7 +48,7 @@ def evidence_of(
     """20 steps of 1 s; `rate` in Gb/s per pair (10 where not given), `late` in ms per member (0 where not given)."""
     transfers = table(pairs, paths)
     names = transfers.addresses
-    told = [names[s] + names[d] for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
+    result = [names[s] + names[d] for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
     lasted = np.full(STEPS, float(STEP)) if duration is None else np.asarray(duration, dtype=np.float64)
     end = np.cumsum(lasted).astype(np.int64)
     steps = Steps(end - lasted.astype(np.int64), end, np.array([setup] + [False] * (STEPS - 1)))
@@ -68,9 +68,9 @@ def evidence_of(
         counted=counted,
         normal_ns=float(np.quantile(lasted[counted], 0.25)),
         lateness_ns=np.array([(late or {}).get(m, np.zeros(STEPS)) for m in names], dtype=np.float64) * MS,
-        rate=np.array([(rate or {}).get(pair, np.full(STEPS, 10.0)) for pair in told], dtype=np.float64),
-        timed=np.ones(len(told), dtype=np.bool_),
-        pair_kind=np.full(len(told), PairKind.DP, dtype=np.int8),
+        rate=np.array([(rate or {}).get(pair, np.full(STEPS, 10.0)) for pair in result], dtype=np.float64),
+        timed=np.ones(len(result), dtype=np.bool_),
+        pair_kind=np.full(len(result), PairKind.DP, dtype=np.int8),
         group_of_pair=np.array([group_of.get(int(src), -1) for src in transfers.pair_src], dtype=np.int64),
     )
 

@@ -22,8 +22,8 @@ def finding(where: Where) -> Finding:
 
 
 def values(where: Where, signs: CongestionTable | None = SIGNS) -> list[float]:
-    (told,) = with_congestion_signs([finding(where)], signs)
-    return [evidence.value for evidence in told.evidence]
+    (result,) = with_congestion_signs([finding(where)], signs)
+    return [evidence.value for evidence in result.evidence]
 
 
 def test_a_nic_gets_what_all_its_peers_complained_about() -> None:

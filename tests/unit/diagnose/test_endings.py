@@ -51,9 +51,9 @@ def beats(first_ns, last_ns, names=NAMES):
 
 def ending(flows, watched_ns):
     job, timeline = job_of(flows)
-    told = final_ending(job, timeline, Window(0, watched_ns))
-    assert told is not None
-    return told
+    result = final_ending(job, timeline, Window(0, watched_ns))
+    assert result is not None
+    return result
 
 
 def test_a_job_that_stops_where_it_always_rests_has_ended_whatever_the_clock_says():
@@ -75,11 +75,11 @@ def without(member):
 
 @pytest.mark.parametrize("member", NAMES)
 def test_the_member_that_was_due_first_is_to_blame(member):
-    told = ending(without(member), LAST + 10 * SECOND)
-    assert told.broken_off
-    assert told.culprit == NAMES.index(member)
-    assert abs(told.since_ns - (STEPS * PERIOD + ROUNDS[0] * MS)) < 5 * MS
-    assert told.lead_ns > 0
+    result = ending(without(member), LAST + 10 * SECOND)
+    assert result.broken_off
+    assert result.culprit == NAMES.index(member)
+    assert abs(result.since_ns - (STEPS * PERIOD + ROUNDS[0] * MS)) < 5 * MS
+    assert result.lead_ns > 0
 
 
 def test_it_hangs_where_its_peers_go_on_writing_to_it_and_has_crashed_where_nobody_does():
@@ -94,16 +94,16 @@ def test_heartbeats_that_go_on_are_a_hang_and_those_that_stop_a_crash():
     before = beats(0, STEPS * PERIOD + 100 * MS)
     assert ending(written_to + before, LAST + 10 * SECOND).state is JobState.CRASHED
     after = beats(STEPS * PERIOD + 100 * MS, LAST + 10 * SECOND)
-    told = ending(written_to + before + after, LAST + 10 * SECOND)
-    assert told.state is JobState.HUNG
-    assert told.culprit == NAMES.index("b")
+    result = ending(written_to + before + after, LAST + 10 * SECOND)
+    assert result.state is JobState.HUNG
+    assert result.culprit == NAMES.index("b")
 
 
 def test_one_that_is_no_longer_heard_while_the_others_are_is_to_blame():
     everybody = [*WHOLE, *ring(STEPS, ROUNDS[:2])]
     talk = beats(0, LAST) + beats(STEPS * PERIOD + 90 * MS, LAST + 9 * SECOND, ("a", "b"))
-    told = ending(everybody + talk, LAST + 10 * SECOND)
-    assert (told.state, told.culprit, told.heard_alone) == (JobState.HUNG, NAMES.index("c"), True)
+    result = ending(everybody + talk, LAST + 10 * SECOND)
+    assert (result.state, result.culprit, result.heard_alone) == (JobState.HUNG, NAMES.index("c"), True)
 
 
 def forward(step, moments, members=NAMES):
@@ -120,8 +120,8 @@ def test_a_job_does_not_rest_while_one_waits_in_the_middle_of_the_step():
     later = LAST + PERIOD
     talk = [Flow(x, y, later, later + MS, 60) for x, y in (("a", "c"), ("c", "a"))]
     assert ending([*steps, *whole, *talk], LAST + 10 * SECOND).state is JobState.ENDED
-    told = ending([*steps, *stuck, *talk], LAST + 10 * SECOND)
-    assert (told.state, told.culprit) == (JobState.CRASHED, NAMES.index("b"))
+    result = ending([*steps, *stuck, *talk], LAST + 10 * SECOND)
+    assert (result.state, result.culprit) == (JobState.CRASHED, NAMES.index("b"))
 
 
 def test_all_that_are_heard_once_more_said_goodbye():
@@ -135,9 +135,9 @@ def test_all_that_are_heard_once_more_said_goodbye():
 def test_a_member_that_is_missing_is_seen_while_the_others_still_talk():
     """The file ends with its last record: no silence of the job, but one member has been silent for most of a step."""
     waiting = [Flow("a", "c", STEPS * PERIOD + 130 * MS, STEPS * PERIOD + 150 * MS, SIZE)]
-    told = ending([*without("b"), *waiting], STEPS * PERIOD + 155 * MS)
-    assert told.broken_off
-    assert told.culprit == NAMES.index("b")
+    result = ending([*without("b"), *waiting], STEPS * PERIOD + 155 * MS)
+    assert result.broken_off
+    assert result.culprit == NAMES.index("b")
 
 
 def test_a_job_without_steps_has_no_ending():
@@ -165,9 +165,9 @@ def test_all_that_stop_where_the_job_once_rested_for_long_have_ended():
     job, _ = job_of(flows)
     end = np.array([step * PERIOD + (at + 16) * MS for step in range(STEPS) for at in quarters], dtype=np.int64)
     steps = Steps(np.concatenate([[0], end[:-1]]), end, np.zeros(end.size, dtype=np.bool_))
-    told = final_ending(job, Timeline(steps, np.tile(end, (3, 1)), Events.empty()), Window(0, LAST + 10 * SECOND))
-    assert told is not None
-    assert told.state is JobState.ENDED
+    result = final_ending(job, Timeline(steps, np.tile(end, (3, 1)), Events.empty()), Window(0, LAST + 10 * SECOND))
+    assert result is not None
+    assert result.state is JobState.ENDED
 
 
 @pytest.mark.parametrize(("connects", "state"), [(False, JobState.HUNG), (True, JobState.CRASHED)])
@@ -176,5 +176,5 @@ def test_a_job_whose_members_connect_anew_has_not_hung_although_agents_talk_on(c
     flows = [*without("b"), *beats(0, STEPS * PERIOD + 100 * MS), *beats(STEPS * PERIOD + 100 * MS, until)]
     job, timeline = job_of(flows)
     last = max(flow.end_ns for flow in without("b"))
-    told = ending_at(job, timeline.steps, last, until, until - SECOND, until, connects=connects)
-    assert (told.state, told.culprit) == (state, NAMES.index("b"))
+    result = ending_at(job, timeline.steps, last, until, until - SECOND, until, connects=connects)
+    assert (result.state, result.culprit) == (state, NAMES.index("b"))

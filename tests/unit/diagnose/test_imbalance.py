@@ -96,10 +96,10 @@ def test_other_schedules_are_not_read(schedule):
     assert find_imbalance(evidence_of(schedule, **long_stage(2, 2.5))) == []
 
 
-@pytest.mark.parametrize(("steps", "told"), [(8, 0), (9, 1)])
-def test_enough_steps_are_needed(steps, told):
+@pytest.mark.parametrize(("steps", "result"), [(8, 0), (9, 1)])
+def test_enough_steps_are_needed(steps, result):
     """Two pipelines; the first step is the one before the first boundary."""
-    assert len(find_imbalance(evidence_of(steps=steps, **long_stage(2, 2.5)))) == told
+    assert len(find_imbalance(evidence_of(steps=steps, **long_stage(2, 2.5)))) == result
 
 
 def test_pipelines_of_unequal_length_are_not_compared():

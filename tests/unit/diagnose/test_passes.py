@@ -33,7 +33,7 @@ def listed(evidence, pairs):
     return found
 
 
-def told(passes):
+def result(passes):
     return {place: passes.through(place).tolist() for place in passes.number}
 
 
@@ -47,7 +47,7 @@ def test_every_place_has_its_pairs(seed, tier):
     evidence = evidence_of(pairs, groups=("abcd", "efgh"), paths=paths)
     chosen = np.sort(random.choice(len(pairs), 9, replace=False))
     with tier():
-        assert told(passes_of(evidence, chosen)) == listed(evidence, chosen)
+        assert result(passes_of(evidence, chosen)) == listed(evidence, chosen)
 
 
 def test_a_pair_passes_what_lies_on_any_of_its_own_paths_but_not_on_a_stray_one():
@@ -57,7 +57,7 @@ def test_a_pair_passes_what_lies_on_any_of_its_own_paths_but_not_on_a_stray_one(
     job = evidence_of(["ab"])
     table = transfer_table(flows)
     evidence = job.__class__(**{f: getattr(job, f) for f in job.__slots__} | {"job": with_transfers(job.job, table)})
-    places = told(passes_of(evidence, np.array([0])))
+    places = result(passes_of(evidence, np.array([0])))
     assert {name for where, name in places if where is WhereType.SWITCH} == {"t0", "s0", "s1", "t1"}
     assert places[WhereType.SWITCH, "t0"] == [0], "once, although both paths pass it"
 

@@ -58,18 +58,20 @@ def test_fast_and_slow_pairs_are_told_apart_whatever_the_unit(unit):
 
 
 def test_what_is_shorter_than_rounding_has_no_rate():
-    told = rates(messages("ab", 200, size=100_000, unit=MS) + messages("cd", 150, unit=MS, seed=1))
-    assert np.isnan(told[0]).all()
-    assert np.isfinite(told[1]).any()
+    result = rates(messages("ab", 200, size=100_000, unit=MS) + messages("cd", 150, unit=MS, seed=1))
+    assert np.isnan(result[0]).all()
+    assert np.isfinite(result[1]).any()
 
 
 def test_small_messages_of_an_exchange_are_timed_one_by_one():
     """100 KB each 12 ms: a quantum over two of them would time the pause between them."""
-    (told,) = rates(messages("ab", 100, size=100_000))
-    assert np.nanmedian(told) == pytest.approx(100, rel=0.05)
+    (result,) = rates(messages("ab", 100, size=100_000))
+    assert np.nanmedian(result) == pytest.approx(100, rel=0.05)
 
 
 def test_the_rate_is_that_of_the_median_byte_not_of_the_median_transfer():
     """A throttled line lets many small transfers pass at once; the large ones take all of the time."""
-    told = rates(messages("ab", 100, size=200_000, per_step=12) + messages("ab", 5, size=8_000_000, per_step=2, seed=1))
-    assert np.nanmedian(told) == pytest.approx(5, rel=0.05)
+    result = rates(
+        messages("ab", 100, size=200_000, per_step=12) + messages("ab", 5, size=8_000_000, per_step=2, seed=1)
+    )
+    assert np.nanmedian(result) == pytest.approx(5, rel=0.05)

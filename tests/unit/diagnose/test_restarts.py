@@ -23,10 +23,10 @@ def away(cut, seconds, small=()):
 
 
 def test_a_job_that_broke_off_and_came_back_is_seen_inside_the_window():
-    (told,) = away(1, 6.0)
-    assert (told.step, told.culprit) == (10, NAMES.index("c"))
-    assert told.resumed_ns == 10 * PERIOD + 6 * SECOND + ROUNDS[0] * MS
-    assert told.silence_ns == told.resumed_ns - told.last_ns
+    (result,) = away(1, 6.0)
+    assert (result.step, result.culprit) == (10, NAMES.index("c"))
+    assert result.resumed_ns == 10 * PERIOD + 6 * SECOND + ROUNDS[0] * MS
+    assert result.silence_ns == result.resumed_ns - result.last_ns
 
 
 def test_pauses_between_steps_and_short_ones_are_no_endings():
@@ -37,8 +37,8 @@ def test_pauses_between_steps_and_short_ones_are_no_endings():
 def test_a_short_silence_is_a_restart_where_the_ranks_were_gone_and_connect_anew():
     gone, back = 10 * PERIOD, 10 * PERIOD + 2 * SECOND
     before, anew = talk(0, gone, 100 * MS), talk(back + 60 * MS, back + 300 * MS, 10 * MS)
-    (told,) = away(1, 2.0, [*before, *anew])
-    assert told.culprit == NAMES.index("c")
+    (result,) = away(1, 2.0, [*before, *anew])
+    assert result.culprit == NAMES.index("c")
     assert away(1, 2.0, [*before, *talk(gone, back, 100 * MS), *anew]) == [], "they were heard all the while"
     assert away(1, 2.0, [*before, *talk(back, back + 300 * MS, 100 * MS)]) == [], "no more than usual"
 

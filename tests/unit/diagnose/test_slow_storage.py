@@ -116,9 +116,9 @@ def test_transfers_that_are_now_slow_and_now_as_fast_as_ever_are_no_fault():
     assert len(found(reads(about(10, 30) + [2.0, 2.0, 2.0, 2.0, 2.0, 10.0] * 5))) == 1
 
 
-@pytest.mark.parametrize(("after", "told"), [(MIN_TRANSFERS - 1, 0), (MIN_TRANSFERS, 1)])
-def test_enough_slow_transfers_are_needed(after, told):
-    assert len(found(reads([10.0] * MIN_TRANSFERS + [2.0] * after))) == told
+@pytest.mark.parametrize(("after", "result"), [(MIN_TRANSFERS - 1, 0), (MIN_TRANSFERS, 1)])
+def test_enough_slow_transfers_are_needed(after, result):
+    assert len(found(reads([10.0] * MIN_TRANSFERS + [2.0] * after))) == result
 
 
 def test_it_must_last():

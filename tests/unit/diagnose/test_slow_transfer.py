@@ -219,8 +219,8 @@ def crowded(use, names=("one", "two")):
         job = evidence_of(
             up + down + other, rate=slow_pairs(up), duration=during(8, 14, SLOW, STEP), paths=paths, name=name
         )
-        told = judge_transfers(job)
-        cells.append(replace(told, links={(WhereType.LINK, ("leaf0", "spine0")): use}))
+        result = judge_transfers(job)
+        cells.append(replace(result, links={(WhereType.LINK, ("leaf0", "spine0")): use}))
     return find_slow_places(cells)
 
 

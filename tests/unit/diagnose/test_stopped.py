@@ -124,8 +124,8 @@ def sure(state=JobState.CRASHED, overdue=0.2, silence=20.0, lead=0.0, alone=Fals
     """Confidence in an ending of a job with steps of one second; times in steps."""
     last = 100 * SECOND
     times = {"since_ns": last - int(overdue * SECOND), "lead_ns": lead * SECOND, "heard_alone": alone}
-    told = Ending(state, 9, 99 * SECOND, last, None, int(silence * SECOND), last, float(SECOND), culprit, **times)
-    return _confidence(told, RULES)
+    result = Ending(state, 9, 99 * SECOND, last, None, int(silence * SECOND), last, float(SECOND), culprit, **times)
+    return _confidence(result, RULES)
 
 
 def test_silence_of_one_alone_names_it_only_if_others_went_on_after_it_was_due():

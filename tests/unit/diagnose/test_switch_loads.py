@@ -30,15 +30,15 @@ def loads_of(rows):
 @given(st.lists(loads, max_size=4))
 def test_each_switch_has_what_the_paths_through_it_carry(jobs):
     named = [(f"job{i}", rows) for i, rows in enumerate(jobs)]
-    told = switch_loads([(name, loads_of(rows)) for name, rows in named], None)
+    result = switch_loads([(name, loads_of(rows)) for name, rows in named], None)
     through = {
         switch: [
             (rate, size, pairs, name) for name, rows in named for path, size, pairs, rate in rows if switch in path
         ]
         for switch in sorted({switch for rows in jobs for path, *_ in rows for switch in path})
     }
-    assert [load.switch for load in told] == list(through)
-    for load in told:
+    assert [load.switch for load in result] == list(through)
+    for load in result:
         parts = sorted(through[load.switch])
         assert load.bytes == sum(size for _, size, _, _ in parts)
         assert load.pairs == sum(pairs for _, _, pairs, _ in parts)
@@ -56,11 +56,11 @@ def test_the_topology_names_the_tiers():
 def test_loads_of_transfers_by_path():
     flows = [Flow("a", "b", 0, 8, 100, path=("leaf1",)), Flow("a", "b", 10**9, 10**9 + 8, 50, path=("leaf2",)),
              Flow("b", "a", 0, 10, 70, path=("leaf1",)), Flow("b", "c", 0, 10, 5)]  # fmt: skip
-    told = path_loads(transfer_table(flows))
-    assert told.paths == (("leaf1",), ("leaf2",))
-    assert told.bytes.tolist() == [170, 50]
-    assert told.pairs.tolist() == [2, 0]
-    assert told.rate_gbps.tolist() == [8 * 170 / 18, 50.0]
+    result = path_loads(transfer_table(flows))
+    assert result.paths == (("leaf1",), ("leaf2",))
+    assert result.bytes.tolist() == [170, 50]
+    assert result.pairs.tolist() == [2, 0]
+    assert result.rate_gbps.tolist() == [8 * 170 / 18, 50.0]
 
 
 @given(st.lists(st.tuples(st.integers(-1, 5), st.integers(0, 10**9), st.integers(0, 10**9)), max_size=40))

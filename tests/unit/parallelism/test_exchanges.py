@@ -99,11 +99,11 @@ def test_two_replicas_of_two_stages_close_a_ring_too_and_are_left_alone():
 
 
 def test_links_of_two_whose_ways_differ_from_step_to_step_route_tokens():
-    for skew, told in ((0.3, True), (0.0, False)):
+    for skew, result in ((0.3, True), (0.0, False)):
         transfers, links, _, _ = seen(records(skew=skew, hops=[], exchanging=("ab", "cd")))
         every = np.ones(transfers.pair_count, dtype=np.bool_)
         rows = np.ones(transfers.start_ns.size, dtype=np.bool_)
-        assert routed(transfers, rows, every, [], CLOCK) is told
+        assert routed(transfers, rows, every, [], CLOCK) is result
         same = list(zip(links.there.tolist(), links.back.tolist(), strict=True))
         assert not routed(transfers, rows, every, same, CLOCK)  # even traffic varies as much here
 
@@ -111,10 +111,10 @@ def test_links_of_two_whose_ways_differ_from_step_to_step_route_tokens():
 def test_gradients_of_experts_are_reduced_over_one_member_of_each_exchange():
     apart = [flow(way, step, 90, 1_000_000) for step in range(STEPS) for ends in ("ac", "ce", "ea", "bd", "df", "fb")
              for way in (ends,)]  # fmt: skip
-    for extra, told in ((apart, True), ([], False)):
+    for extra, result in ((apart, True), ([], False)):
         flows = records() + extra
         transfers, links, features, one_way = seen(flows)
         exchanges = find_exchanges(transfers, links, features, one_way, CLOCK)
         every = np.ones(transfers.pair_count, dtype=np.bool_)
-        assert reduced_apart(exchanges, transfers, every, features) is told
+        assert reduced_apart(exchanges, transfers, every, features) is result
         assert exchanges.of_experts().kind is PairKind.EP

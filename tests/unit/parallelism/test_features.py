@@ -74,14 +74,14 @@ def test_links_join_the_two_directions_of_the_wanted_pairs():
         for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)
     ]
     links = links_of(transfers, np.array([name != "dc" for name in names]))
-    told = {
+    result = {
         (transfers.addresses[low] + transfers.addresses[high]): (
             names[there] if there >= 0 else None,
             names[back] if back >= 0 else None,
         )
         for low, high, there, back in zip(links.low, links.high, links.there, links.back, strict=True)
     }
-    assert told == {"ab": ("ab", "ba"), "ac": (None, "ca"), "bd": ("bd", None)}
+    assert result == {"ab": ("ab", "ba"), "ac": (None, "ca"), "bd": ("bd", None)}
 
 
 def test_simultaneity_is_the_share_of_the_lesser_direction():

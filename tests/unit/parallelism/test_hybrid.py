@@ -37,11 +37,11 @@ def seen(flows, place=None):
 
 
 def found(flows):
-    transfers, links, told = seen(flows)
-    if told is None:
+    transfers, links, result = seen(flows)
+    if result is None:
         return None
     name = transfers.addresses
-    ends = zip(links.low[told.shards], links.high[told.shards], strict=True)
+    ends = zip(links.low[result.shards], links.high[result.shards], strict=True)
     return {frozenset((name[a], name[b])) for a, b in ends}
 
 
@@ -77,8 +77,8 @@ def sent(shards, replicas, rails=1):
 
 @pytest.mark.parametrize(("replicas", "shards"), [(3, 3), (4, 8), (8, 3), (16, 3)])
 def test_bytes_of_hybrid_sharding_are_predicted(replicas, shards):
-    told = seen(grid(replicas, shards, *sent(shards, replicas)))[2]
-    assert told.predicted
+    result = seen(grid(replicas, shards, *sent(shards, replicas)))[2]
+    assert result.predicted
     inside, across = sent(shards, replicas)
     assert not seen(grid(replicas, shards, 10 * inside, across))[2].predicted
 
@@ -100,6 +100,6 @@ def test_rails_of_one_shard_group_carry_their_part_and_groups_of_tensor_ranks_al
         cell = [[f"{lane}{r}.{c}" for c in range(4)] for r in range(3)]
         flows += [flow for row in cell for flow in ring(row, inside)]
         flows += [flow for column in zip(*cell, strict=True) for flow in ring(list(column), across)]
-    told = seen(flows, place=lambda name: name[1:])[2]
-    assert told.predicted
-    assert told.rails is (rails == 2)
+    result = seen(flows, place=lambda name: name[1:])[2]
+    assert result.predicted
+    assert result.rails is (rails == 2)

@@ -39,38 +39,38 @@ def test_the_layout_is_the_one_that_was_built(shape, cut):
     records = (cut_in_pieces(job.records) if cut else job.records) + chatter(
         job.members, job.shape.start_ns, job.step_ends_ns[-1]
     )
-    found, told = layout_of(job, records)
-    layout = told.layout
+    found, result = layout_of(job, records)
+    layout = result.layout
     assert (layout.tp, layout.pp, layout.dp) == (job.shape.tp, job.shape.pp, job.shape.dp)
-    assert {frozenset(names(found, group.members)) for group in told.groups} == job.groups
-    assert {names(found, pipeline) for pipeline in told.pipelines} == set(job.pipelines)
+    assert {frozenset(names(found, group.members)) for group in result.groups} == job.groups
+    assert {names(found, pipeline) for pipeline in result.pipelines} == set(job.pipelines)
     assert layout.micro_batches == (job.shape.micro_batches if job.shape.pp > 1 else None)
     if job.shape.pp > 1:
         assert layout.schedule is (Schedule.GPIPE if job.shape.order == "gpipe" else Schedule.ONE_F_ONE_B)
     else:
         assert layout.schedule is Schedule.UNKNOWN
     assert layout.sharding is (Sharding.NONE if job.shape.dp > 1 else Sharding.UNKNOWN)
-    assert 0.5 < told.confidence <= 1.0
+    assert 0.5 < result.confidence <= 1.0
 
 
 def test_a_long_pipeline_without_data_parallelism():
     job = build_job(pp=4, dp=1)
-    found, told = layout_of(job)
-    assert {names(found, pipeline) for pipeline in told.pipelines} == set(job.pipelines)
-    assert (told.layout.pp, told.layout.dp, told.layout.micro_batches) == (4, 1, 4)
+    found, result = layout_of(job)
+    assert {names(found, pipeline) for pipeline in result.pipelines} == set(job.pipelines)
+    assert (result.layout.pp, result.layout.dp, result.layout.micro_batches) == (4, 1, 4)
 
 
 def test_rings_are_told_in_their_order():
     job = build_job(pp=2, dp=4)
-    found, told = layout_of(job)
-    assert all(group.ring for group in told.groups)
-    assert {names(found, group.members) for group in told.groups} == set(job.rings)
+    found, result = layout_of(job)
+    assert all(group.ring for group in result.groups)
+    assert {names(found, group.members) for group in result.groups} == set(job.rings)
 
 
 def test_every_pair_with_real_traffic_has_its_kind_and_heartbeats_have_none():
     job = build_job(pp=2, dp=3)
-    found, told = layout_of(job, job.records + chatter(job.members, job.shape.start_ns, job.step_ends_ns[-1]))
-    pairs = told.pairs
+    found, result = layout_of(job, job.records + chatter(job.members, job.shape.start_ns, job.step_ends_ns[-1]))
+    pairs = result.pairs
     said = {
         names(found, (src, dst)): PairKind(kind)
         for src, dst, kind in zip(pairs.src, pairs.dst, pairs.kind, strict=True)
@@ -83,33 +83,33 @@ def test_every_pair_with_real_traffic_has_its_kind_and_heartbeats_have_none():
 
 def test_each_transfer_has_the_kind_of_its_pair():
     job = build_job()
-    found, told = layout_of(job, job.records + chatter(job.members, job.shape.start_ns, job.step_ends_ns[-1]))
-    assert told.transfer_kind.size == found.transfers.start_ns.size
+    found, result = layout_of(job, job.records + chatter(job.members, job.shape.start_ns, job.step_ends_ns[-1]))
+    assert result.transfer_kind.size == found.transfers.start_ns.size
     assert found.bulk is not None
     large = np.repeat(found.bulk, np.diff(found.transfers.pair_offsets))
-    assert (told.transfer_kind[large] != PairKind.UNKNOWN).all()
-    assert (told.transfer_kind[~large] == PairKind.UNKNOWN).all()
+    assert (result.transfer_kind[large] != PairKind.UNKNOWN).all()
+    assert (result.transfer_kind[~large] == PairKind.UNKNOWN).all()
 
 
 @pytest.mark.parametrize("shape", SHAPES[:6], ids=str)
 def test_the_clock_ticks_at_the_end_of_every_step(shape):
     job = build_job(**shape)
-    _, told = layout_of(job)
-    assert told.clock is not None
-    ends = told.clock.boundary_ns[1:][told.clock.regular]
+    _, result = layout_of(job)
+    assert result.clock is not None
+    ends = result.clock.boundary_ns[1:][result.clock.regular]
     assert ends.tolist() == job.step_ends_ns
 
 
 def test_without_steps_everything_is_unknown_and_a_note_says_so():
     flows = [Flow("a", "b", 0, 60 * SECOND, 10**9), Flow("b", "a", 0, 60 * SECOND, 10**9)]
     (found,) = recognize(transfer_table(flows)).jobs
-    told = identify_layout(found)
-    layout = told.layout
+    result = identify_layout(found)
+    layout = result.layout
     assert (layout.tp, layout.pp, layout.dp, layout.micro_batches) == (None, None, None, None)
     assert (layout.sharding, layout.schedule) == (Sharding.UNKNOWN, Schedule.UNKNOWN)
-    assert (told.groups, told.pipelines, told.clock, told.confidence) == ((), (), None, 0.0)
-    assert set(told.pairs.kind.tolist()) == {PairKind.UNKNOWN}
-    assert len(told.notes) == 1
+    assert (result.groups, result.pipelines, result.clock, result.confidence) == ((), (), None, 0.0)
+    assert set(result.pairs.kind.tolist()) == {PairKind.UNKNOWN}
+    assert len(result.notes) == 1
 
 
 @pytest.mark.parametrize("seed", range(12))

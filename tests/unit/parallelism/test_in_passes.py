@@ -28,10 +28,10 @@ def inside(places):
         transfers.addresses[s] + transfers.addresses[d]
         for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)
     ]
-    asked = np.array(sorted(names.index(ends) for ends in places), dtype=np.int64)
+    candidates = np.array(sorted(names.index(ends) for ends in places), dtype=np.int64)
     forward = [(names.index("ab"), names.index("ba")), (names.index("cd"), names.index("dc"))]
-    busy, late, _ = busy_in_passes(transfers, asked, forward, CLOCK)
-    return {ends for ends in places if busy[names.index(ends)]}, late[asked]
+    busy, late, _ = busy_in_passes(transfers, candidates, forward, CLOCK)
+    return {ends for ends in places if busy[names.index(ends)]}, late[candidates]
 
 
 def test_what_every_pass_exchanges_is_busy_throughout():

@@ -35,11 +35,11 @@ def seen(places, size=1_000_000, pipeline=True, heartbeat_ms=None):
             flows += [message(*ends, step, heartbeat_ms, 300) for ends in ("ab", "ba")]
     transfers = transfer_table(flows)
     names = transfers.addresses
-    told = [names[s] + names[d] for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
-    pair = told.index("ac")
-    forward = [(told.index("ab"), told.index("ba"))] if pipeline else []
-    asked = np.array(sorted([pair, told.index("ad"), told.index("ce")] if pipeline else [pair]))
-    found = find_in_step(transfers, asked, forward, pair_features(transfers, CLOCK), CLOCK)
+    result = [names[s] + names[d] for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
+    pair = result.index("ac")
+    forward = [(result.index("ab"), result.index("ba"))] if pipeline else []
+    candidates = np.array(sorted([pair, result.index("ad"), result.index("ce")] if pipeline else [pair]))
+    found = find_in_step(transfers, candidates, forward, pair_features(transfers, CLOCK), CLOCK)
     assert not np.delete(found.inside, pair).any(), "a pair of gradients, or one that was not asked"
     assert found.gradient_row[transfers.pair_of_row != pair].all()
     return bool(found.inside[pair]), bool(found.gradients[pair]), found.gradient_row[transfers.pair_of_row == pair]
@@ -71,10 +71,10 @@ def test_collectives_through_all_passes_without_a_synchronisation_after_them_gat
         flows += [message(*ends, step, at, 2_000_000) for at in (BACKWARD_MS, LAST_MS - 1) for ends in ("ba", "dc")]
     transfers = transfer_table(flows)
     names = transfers.addresses
-    told = [names[s] + names[d] for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
-    forward = [(told.index("ab"), told.index("ba")), (told.index("cd"), told.index("dc"))]
-    asked = np.array([told.index("ac"), told.index("ca")])
-    found = find_in_step(transfers, asked, forward, pair_features(transfers, CLOCK), CLOCK, batches=2)
+    result = [names[s] + names[d] for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
+    forward = [(result.index("ab"), result.index("ba")), (result.index("cd"), result.index("dc"))]
+    candidates = np.array([result.index("ac"), result.index("ca")])
+    found = find_in_step(transfers, candidates, forward, pair_features(transfers, CLOCK), CLOCK, batches=2)
     assert found.gathers
     assert not found.any
 
@@ -123,7 +123,7 @@ def told_of(places):
     kind = {}
     for i, pair in enumerate(pairs):
         ring = "tp" if found.tensor[i] else "cp"
-        kind[pair] = {name for name, told in ((ring, found.inside[i]), ("dp", found.gradients[i])) if told}
+        kind[pair] = {name for name, result in ((ring, found.inside[i]), ("dp", found.gradients[i])) if result}
     return kind
 
 
@@ -132,41 +132,41 @@ EXCHANGES = [(at, 1_000_000) for at in (10, 30, 50, 70)]
 
 
 def test_tensor_parallel_hops_join_members_of_different_gradient_groups():
-    told = told_of(
+    result = told_of(
         {"ab": GRADIENTS, "ba": GRADIENTS, "cd": GRADIENTS, "dc": GRADIENTS, "ac": EXCHANGES, "bd": EXCHANGES}
     )
-    assert told == {pair: {"dp"} for pair in ("ab", "ba", "cd", "dc")} | {pair: {"tp"} for pair in ("ac", "bd")}
+    assert result == {pair: {"dp"} for pair in ("ab", "ba", "cd", "dc")} | {pair: {"tp"} for pair in ("ac", "bd")}
 
 
 def test_context_parallel_rings_run_partly_over_the_gradients_ring():
     """Gradients a-b-c-d-a, contexts a-b-a and c-d-c."""
     mixed = EXCHANGES + GRADIENTS
-    told = told_of({"ab": mixed, "bc": GRADIENTS, "cd": mixed, "da": GRADIENTS, "ba": EXCHANGES, "dc": EXCHANGES})
-    assert {pair for pair, kind in told.items() if "cp" in kind} == {"ab", "ba", "cd", "dc"}
-    assert {pair for pair, kind in told.items() if "dp" in kind} == {"ab", "bc", "cd", "da"}
+    result = told_of({"ab": mixed, "bc": GRADIENTS, "cd": mixed, "da": GRADIENTS, "ba": EXCHANGES, "dc": EXCHANGES})
+    assert {pair for pair, kind in result.items() if "cp" in kind} == {"ab", "ba", "cd", "dc"}
+    assert {pair for pair, kind in result.items() if "dp" in kind} == {"ab", "bc", "cd", "da"}
 
 
 @pytest.mark.parametrize(("more", "kind"), [(MORE - 0.05, {"tp"}), (MORE + 0.05, {"cp", "dp"})])
 def test_a_hop_that_carries_more_than_the_least_of_its_ring_carries_gradients(more, kind):
     extra = [(84, int(4_000_000 * (more - 1)))]
-    told = told_of({"cd": GRADIENTS, "dc": GRADIENTS, "ab": EXCHANGES + extra, "ba": EXCHANGES})
-    assert told["ab"] == kind
+    result = told_of({"cd": GRADIENTS, "dc": GRADIENTS, "ab": EXCHANGES + extra, "ba": EXCHANGES})
+    assert result["ab"] == kind
 
 
 def test_the_silence_of_gradients_may_go_over_the_clock_s_boundary():
     """A clock that ticks in the middle of the forward pass."""
     late = [((at + 60) % 100, size) for at, size in EXCHANGES]
     gradients = [(45, 4_000_000)]
-    told = told_of({"ab": gradients, "ba": gradients, "cd": gradients, "dc": gradients, "ac": late, "bd": late})
-    assert (told["ab"], told["ac"]) == ({"dp"}, {"tp"})
+    result = told_of({"ab": gradients, "ba": gradients, "cd": gradients, "dc": gradients, "ac": late, "bd": late})
+    assert (result["ab"], result["ac"]) == ({"dp"}, {"tp"})
 
 
 def test_parameters_that_go_round_the_other_way_are_no_exchange():
     """A sharded optimizer: gradients go round one way, half as many bytes of parameters the other, before the step."""
     scattered, gathered = [(80, 4_000_000)], [(at, 500_000) for at in (5, 15, 25, 35)]
     hops = ("ab", "bc", "cd", "da")
-    told = told_of(dict.fromkeys(hops, scattered) | {hop[::-1]: gathered for hop in hops})
-    assert all(kinds == {"dp"} for kinds in told.values())
+    result = told_of(dict.fromkeys(hops, scattered) | {hop[::-1]: gathered for hop in hops})
+    assert all(kinds == {"dp"} for kinds in result.values())
 
 
 def test_all_rings_of_an_axis_are_of_one_kind_where_a_tree_takes_some_of_their_links():

@@ -147,8 +147,8 @@ def test_any_graph_is_reconciled_whatever_the_numbers_of_its_nodes(edges, random
     edges = [(a, b, kind, 0.5 + 0.49 * (i + 1) / len(edges)) for i, (a, b, kind, _) in enumerate(edges)]
     found = graph(*edges)
     assert all(
-        told == judged or 0.0 <= c <= 0.5
-        for told, (*_, judged, _), c in zip(found.kind, edges, found.confidence, strict=True)
+        result == judged or 0.0 <= c <= 0.5
+        for result, (*_, judged, _), c in zip(found.kind, edges, found.confidence, strict=True)
     )
     other = list(range(16))
     random.shuffle(other)

@@ -38,10 +38,10 @@ def test_the_report_holds_the_window_the_jobs_and_their_states():
     report = diagnose(flows, job.topology)
     assert report.window == flows.window
     assert report.addresses == flows.addresses
-    (told,) = report.jobs
-    assert {report.addresses[member] for member in told.job.members} == job.members
-    assert told.state is JobState.RUNNING
-    assert told.timeline.events.count > 0
+    (result,) = report.jobs
+    assert {report.addresses[member] for member in result.job.members} == job.members
+    assert result.state is JobState.RUNNING
+    assert result.timeline.events.count > 0
     assert diagnose(flows, job.topology, with_events=False).jobs[0].timeline.events.count == 0
 
 
@@ -70,16 +70,16 @@ def test_notes_say_what_the_topology_does_not_know():
     stranger = diagnose(flows, Topology((Server("s", (Nic("nobody", 0),)),)))
     assert "names none" in stranger.notes[0]
     assert stranger.topology is None
-    assert [told.job.id for told in stranger.jobs] == [told.job.id for told in diagnose(flows).jobs]
+    assert [result.job.id for result in stranger.jobs] == [result.job.id for result in diagnose(flows).jobs]
 
 
 def test_a_job_without_visible_steps_is_noted():
     flows = [Flow("a", "b", 0, 60 * SECOND, 10**9), Flow("b", "a", 0, 60 * SECOND, 10**9)]
     report = diagnose(flow_table(flows))
-    (told,) = report.jobs
-    assert told.state is JobState.UNKNOWN
+    (result,) = report.jobs
+    assert result.state is JobState.UNKNOWN
     assert report.findings == ()
-    assert any(told.job.id in note for note in report.notes)
+    assert any(result.job.id in note for note in report.notes)
 
 
 def test_nothing_in_nothing_out():
@@ -90,10 +90,10 @@ def test_nothing_in_nothing_out():
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_tells_its_progress_and_the_same_answer_twice(method):
     flows = flow_table(build_job().records)
-    told = []
-    first = diagnose(flows, method=method, progress=lambda stage, share: told.append((stage, share)))
-    assert told
-    assert all(0.0 <= share <= 1.0 for _, share in told)
+    result = []
+    first = diagnose(flows, method=method, progress=lambda stage, share: result.append((stage, share)))
+    assert result
+    assert all(0.0 <= share <= 1.0 for _, share in result)
     second = diagnose(flows, method=method)
     assert [job.job.id for job in first.jobs] == [job.job.id for job in second.jobs]
     assert first.findings == second.findings

@@ -63,16 +63,16 @@ def test_clusters_that_never_met_are_not_compared():
 def test_very_many_questions_are_cut_to_a_few_of_each_cluster():
     count = 80
     found = [Candidate(i, j, 0.0) for i in range(count) for j in range(i + 1, count)]
-    asked = joined_by_clocks([cluster(i) for i in range(count)], found).questions
-    assert len(found) > RULES.many_questions > len(asked)
-    assert {side for q in asked for side in (q.left, q.right)} == set(range(count))
+    requested = joined_by_clocks([cluster(i) for i in range(count)], found).questions
+    assert len(found) > RULES.many_questions > len(requested)
+    assert {side for q in requested for side in (q.left, q.right)} == set(range(count))
 
 
 def test_a_cluster_whose_steps_do_not_show_must_say_itself_whether_it_trains():
     few, many = cluster(0, [0, 1000, 2000]), cluster(1, walk(1))
-    asked = joined_by_clocks([few, many], []).questions
-    assert [(q.left, q.right) for q in asked] == [(0, 0)]
-    serves, trains = job_groups(Joined((few, many), (), asked), [-RULES.trains_bits - 1.0])
+    requested = joined_by_clocks([few, many], []).questions
+    assert [(q.left, q.right) for q in requested] == [(0, 0)]
+    serves, trains = job_groups(Joined((few, many), (), requested), [-RULES.trains_bits - 1.0])
     assert serves.trains == -1.0
     assert trains.trains == np.inf
 

@@ -38,13 +38,13 @@ def test_one_job_of_any_layout(shape, with_topology):
     records = cut_in_pieces(job.records) + chatter(job.members, job.shape.start_ns, job.step_ends_ns[-1])
     found = recognize(transfer_table(records), job.topology if with_topology else None)
     assert members_of(found) == {job.members}
-    (told,) = found.jobs
-    assert told.clock is not None
-    assert told.bulk is not None
-    sizes = np.add.reduceat(told.transfers.bytes, told.transfers.pair_offsets[:-1])
-    assert (sizes[told.bulk] > 1_000_000).all()
-    assert (sizes[~told.bulk] < 1_000_000).all()
-    assert told.servers == (tuple(sorted(s.name for s in job.topology.servers)) if with_topology else ())
+    (result,) = found.jobs
+    assert result.clock is not None
+    assert result.bulk is not None
+    sizes = np.add.reduceat(result.transfers.bytes, result.transfers.pair_offsets[:-1])
+    assert (sizes[result.bulk] > 1_000_000).all()
+    assert (sizes[~result.bulk] < 1_000_000).all()
+    assert result.servers == (tuple(sorted(s.name for s in job.topology.servers)) if with_topology else ())
 
 
 def test_two_jobs_side_by_side_stay_two_although_monitoring_meshes_them():
@@ -126,12 +126,12 @@ def test_ids_depend_on_the_members_only():
     random.Random(0).shuffle(shuffled)
     other_time = build_job(seed=9, start_ns=job.shape.start_ns + 3600 * SECOND, steps=14)
     ids = {
-        told.id
+        result.id
         for records in (job.records, shuffled, other_time.records, cut_in_pieces(job.records))
-        for told in recognize(transfer_table(records)).jobs
+        for result in recognize(transfer_table(records)).jobs
     }
     assert len(ids) == 1
-    assert ids != {told.id for told in recognize(transfer_table(build_job(first_server=4).records)).jobs}
+    assert ids != {result.id for result in recognize(transfer_table(build_job(first_server=4).records)).jobs}
 
 
 def test_every_record_is_in_a_job_or_counted_as_unused():
@@ -139,5 +139,5 @@ def test_every_record_is_in_a_job_or_counted_as_unused():
     records = job.records + chatter({"x", "y"}, job.shape.start_ns, job.step_ends_ns[-1])
     table = flow_table(records)
     found = recognize(transfer_table(records))
-    used = sum(int(told.transfers.records.sum()) for told in found.jobs)
+    used = sum(int(result.transfers.records.sum()) for result in found.jobs)
     assert used + sum(count for _, count in found.unused) == table.counts.used

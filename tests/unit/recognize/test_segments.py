@@ -139,10 +139,10 @@ def test_a_clock_needs_the_transfers_of_its_witnesses_only():
         for i in range(len(ring))
     )
     traffic, pairs = pair_traffic(transfers), np.arange(transfers.pair_count, dtype=np.int32)
-    asked = witness_pairs(transfers, traffic, pairs)
-    other = np.setdiff1d(pairs, asked)
+    requested = witness_pairs(transfers, traffic, pairs)
+    other = np.setdiff1d(pairs, requested)
     keep = ~np.isin(transfers.pair_of_row, other)
-    counts = np.where(np.isin(pairs, asked), np.diff(transfers.pair_offsets), 0)
+    counts = np.where(np.isin(pairs, requested), np.diff(transfers.pair_offsets), 0)
     ends = transfers.pair_src, transfers.pair_dst, transfers.pair_gap_ns
     bare = transfers._with_rows(lambda column: column[keep], *ends, counts)
     bare = replace(bare, addresses=())  # as other machines see it

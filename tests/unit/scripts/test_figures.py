@@ -52,7 +52,7 @@ def test_figures_older_than_the_inference_are_refused(script, repository):
     measured = commit("src/llmprism/recognize/clock.py")
     (root / "docs" / "accuracy.md").write_text(f"Written at commit `{measured}`.")
     (root / "docs" / "performance.md").write_text(f"Figures of commit `{measured}`.")
-    commit("src/llmprism/stats/runs.py")
+    commit("src/llmprism/stats/stretches.py")
     assert "older than 1 changes" in script.age_of("docs/accuracy.md", root).trouble
     other = script.age_of("docs/performance.md", root)
     assert len(other.newer) == 1
@@ -63,7 +63,7 @@ def test_figures_of_the_log_diagnosis_age_with_the_logs_only(script, repository)
     root, commit = repository
     measured = commit("src/llmprism/logs/signs.py")
     (root / "docs" / "accuracy-logs.md").write_text(f"Written at commit `{measured}`.")
-    commit("src/llmprism/stats/runs.py")
+    commit("src/llmprism/stats/stretches.py")
     assert not script.age_of("docs/accuracy-logs.md", root).trouble
     commit("src/llmprism/logs/library/gpu.toml")
     assert "older than 1 changes" in script.age_of("docs/accuracy-logs.md", root).trouble

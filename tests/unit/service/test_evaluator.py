@@ -54,16 +54,16 @@ def test_a_crash_is_told_by_the_clock_when_no_record_comes(store, config, clock)
     accepted = feed(store, "crash", wall_ns=clock.now)
     drain(evaluator)
     assert [run.state for run in evaluator.state.runs] == [LiveState.RUNNING]
-    told = None
+    result = None
     for second in range(1, 40):
         clock.now += S
         drain(evaluator)
-        if evaluator.state.findings and told is None:
-            told = second
+        if evaluator.state.findings and result is None:
+            result = second
     (tracked,) = evaluator.state.findings
     assert tracked.finding.kind.value == "crash"
     assert tracked.finding.where.id == "10.10.3.1"
-    assert accepted.end_ns / S + told - tracked.finding.start_ns / S < 15
+    assert accepted.end_ns / S + result - tracked.finding.start_ns / S < 15
     assert drain(evaluator) == 0, "time stops when nothing can change any more"
 
 
@@ -180,14 +180,14 @@ def test_a_slow_job_is_looked_at_alone_over_its_own_reach(store, config, clock):
         pass
     (run,) = evaluator.state.runs
     evaluator._state = replace(evaluator.state, runs=(replace(run, reach_ns=120 * S),))
-    asked = []
+    requested = []
     real = evaluator._report
 
     def note(flows, window, topology):
-        asked.append((window.end_ns - window.start_ns) // S)
+        requested.append((window.end_ns - window.start_ns) // S)
         return real(flows, window, topology)
 
     evaluator._report = note
     drain(evaluator)
-    assert 120 in asked
-    assert 60 in asked, "everybody else is looked at as before"
+    assert 120 in requested
+    assert 60 in requested, "everybody else is looked at as before"

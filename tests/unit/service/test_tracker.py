@@ -110,14 +110,14 @@ def test_one_slow_window_is_not_slowed(watch):
 def test_a_crash_needs_silence_and_is_told_within_15_s(watch):
     cluster = watch.cluster
     crash = cluster.finding(30, kind=FindingKind.CRASH)
-    told = None
+    result = None
     for end in range(8, 60, 4):
         stopped = end > 30
         job = cluster.job(end - 60, end, silent_s=30, state=JobState.CRASHED if stopped else JobState.RUNNING)
         watch.window(end, [job], [crash] if stopped else [])
-        if watch.opened and told is None:
-            told = end
-    assert told == 36
+        if watch.opened and result is None:
+            result = end
+    assert result == 36
     assert watch.run().state is LiveState.CRASHED
     assert watch.closed == []
 

@@ -8,7 +8,9 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["bursts", "change_points", "disjoint_sets", "order", "robust", "runs", "sigma_rule"])
+@pytest.mark.parametrize(
+    "name", ["bursts", "change_points", "disjoint_sets", "order", "robust", "stretches", "sigma_rule"]
+)
 def test_docstring_examples(name: str) -> None:
     result = doctest.testmod(importlib.import_module(f"llmprism.stats.{name}"))
     assert result.attempted > 0

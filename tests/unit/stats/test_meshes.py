@@ -32,9 +32,9 @@ def found(pairs, extra=None, seed=None):
         size = np.array([100.0 * tokens[a] * popular[b] * rng.uniform(0.98, 1.02) for a, b in pairs])
     size = np.array([carried + (extra or {}).get(pair, 0.0) for pair, carried in zip(pairs, size, strict=True)])
     src, dst = (np.array(ends, dtype=np.int64) for ends in zip(*pairs, strict=True))
-    told = mesh_pairs(src, dst, size)
-    meshes = [set(src[told.mesh == m]) | set(dst[told.mesh == m]) for m in range(told.mesh.max() + 1)]
-    return meshes, {pairs[i] for i in np.flatnonzero(told.surplus)}
+    result = mesh_pairs(src, dst, size)
+    meshes = [set(src[result.mesh == m]) | set(dst[result.mesh == m]) for m in range(result.mesh.max() + 1)]
+    return meshes, {pairs[i] for i in np.flatnonzero(result.surplus)}
 
 
 @pytest.mark.parametrize("size", [MIN_PEERS + 1, 8, 16])
@@ -120,8 +120,8 @@ def test_transfers_of_the_ring_are_those_that_nobody_else_sends_with():
     src = np.zeros(3, dtype=np.int64)
     peer, start, size = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
     pairs = type(mesh_pairs(src, src + 1, np.ones(3)))(np.zeros(3, dtype=np.int64), np.array([True, False, False]))
-    told = mesh_rows(pairs, src, np.searchsorted(peer, np.arange(4)), start, start + MS // 100, size)
-    assert told.tolist() == [p > 0 or s == 100_000 for p, _, s in rows]
+    result = mesh_rows(pairs, src, np.searchsorted(peer, np.arange(4)), start, start + MS // 100, size)
+    assert result.tolist() == [p > 0 or s == 100_000 for p, _, s in rows]
 
 
 def test_where_all_pairs_of_a_sender_carry_a_ring_those_of_the_others_show_the_bursts():
@@ -131,8 +131,8 @@ def test_where_all_pairs_of_a_sender_carry_a_ring_those_of_the_others_show_the_b
     rows.sort()
     pair, start, size = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
     pairs = MeshPairs(np.zeros(2, dtype=np.int64), np.array([True, False]))
-    told = mesh_rows(pairs, np.array([0, 1]), np.searchsorted(pair, np.arange(3)), start, start + MS // 100, size)
-    assert told.tolist() == [at % (10 * MS) == 0 for _, at, _ in rows]
+    result = mesh_rows(pairs, np.array([0, 1]), np.searchsorted(pair, np.arange(3)), start, start + MS // 100, size)
+    assert result.tolist() == [at % (10 * MS) == 0 for _, at, _ in rows]
 
 
 def test_bits_in_common_are_counted_alike_in_both_forms():
@@ -147,5 +147,5 @@ def test_bits_in_common_are_counted_alike_in_both_forms():
 
 def test_no_pairs_no_meshes():
     none = np.zeros(0, dtype=np.int64)
-    told = mesh_pairs(none, none, np.zeros(0))
-    assert (told.mesh.size, told.surplus.size, told.pure.size) == (0, 0, 0)
+    result = mesh_pairs(none, none, np.zeros(0))
+    assert (result.mesh.size, result.surplus.size, result.pure.size) == (0, 0, 0)

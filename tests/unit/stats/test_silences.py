@@ -58,12 +58,12 @@ def test_silences_are_where_nothing_large_is(rows, floor):
     quiet = {
         t for t in range(large[0][0], max(end for _, end in large)) if not any(start <= t < end for start, end in large)
     }
-    told = [
+    result = [
         set(range(begin, begin + length))
         for begin, length in zip(found.begin_ns[:-1].tolist(), found.length_ns[:-1].tolist(), strict=True)
     ]
-    assert set().union(*told) == quiet
-    assert sum(map(len, told)) == len(quiet), "silences do not overlap"
+    assert set().union(*result) == quiet
+    assert sum(map(len, result)) == len(quiet), "silences do not overlap"
     assert found.bytes_before[-1] == sum(size for _, _, size in rows)
     assert (np.diff(found.bytes_before) >= 0).all()
     assert (np.diff(found.begin_ns) > 0).all()

@@ -84,8 +84,8 @@ def test_messages_outside_the_steps_belong_to_none_and_gaps_there_are_not_filled
     flows = [("ab", 10, 20, 5_000), ("ab", 150, 160, 5_000), ("ab", 250, 260, 5_000)]
     names, found = events(flows, {"ab": PairKind.DP}, [(0, 100), (200, 300)])
     own = found.address == names.index("a")
-    told = dict(zip((found.start_ns[own] // MS).tolist(), found.step[own].tolist(), strict=True))
-    assert told == {0: 0, 10: 0, 20: 0, 150: -1, 200: 1, 250: 1, 260: 1}
+    result = dict(zip((found.start_ns[own] // MS).tolist(), found.step[own].tolist(), strict=True))
+    assert result == {0: 0, 10: 0, 20: 0, 150: -1, 200: 1, 250: 1, 260: 1}
 
 
 def test_a_short_gap_is_not_shown():
@@ -148,13 +148,13 @@ def test_events_of_a_whole_job_are_sound_and_cover_its_steps(shape):
     (found,) = recognize(transfer_table(cut_in_pieces(job.records))).jobs
     layout = identify_layout(found)
     steps = steps_of(found, layout)
-    told = events_of(found, layout, steps)
+    result = events_of(found, layout, steps)
     assert steps.count == 10
-    assert set(told.address.tolist()) == set(found.members)
-    assert_sound(told, steps)
-    assert_covered(told, steps)
-    sent = (told.kind == SEND) | (told.kind == DP)
-    assert told.bytes[sent].sum() == sum(record.bytes for record in job.records)
+    assert set(result.address.tolist()) == set(found.members)
+    assert_sound(result, steps)
+    assert_covered(result, steps)
+    sent = (result.kind == SEND) | (result.kind == DP)
+    assert result.bytes[sent].sum() == sum(record.bytes for record in job.records)
 
 
 messages = st.lists(

@@ -10,7 +10,7 @@ from unit.builders import MS, Flow, transfer_table
 STEP = 100 * MS
 
 
-def told(flows, boundary_ns, regular=None, kind=PairKind.DP):
+def result(flows, boundary_ns, regular=None, kind=PairKind.DP):
     """A job with these flows, all of one kind, and a layout whose clock ticks at these times."""
     transfers = transfer_table(flows)
     members = tuple(range(len(transfers.addresses)))
@@ -29,7 +29,7 @@ def burst(step_start, lead_ms=60, size=1_000_000, pair="ab"):
 
 def test_steps_run_from_boundary_to_boundary():
     boundary = np.arange(6) * STEP
-    steps = steps_of(*told([burst(b) for b in boundary[:-1]], boundary))
+    steps = steps_of(*result([burst(b) for b in boundary[:-1]], boundary))
     assert steps.start_ns.tolist() == boundary[:-1].tolist()
     assert steps.end_ns.tolist() == boundary[1:].tolist()
     assert not steps.setup.any()
@@ -37,7 +37,7 @@ def test_steps_run_from_boundary_to_boundary():
 
 def test_irregular_links_are_no_steps():
     boundary = np.array([0, 1, 2, 5, 6]) * STEP
-    steps = steps_of(*told([burst(b) for b in boundary[:-1]], boundary, [True, True, False, True]))
+    steps = steps_of(*result([burst(b) for b in boundary[:-1]], boundary, [True, True, False, True]))
     assert (steps.end_ns // STEP).tolist() == [1, 2, 6]
     assert (steps.start_ns // STEP).tolist() == [0, 1, 5]
 
@@ -45,9 +45,9 @@ def test_irregular_links_are_no_steps():
 def test_a_long_first_step_is_set_up():
     boundary = np.concatenate([[0], 800 * MS + np.arange(6) * STEP])
     flows = [burst(0, 60), Flow("a", "b", 700 * MS, 790 * MS, 1_000_000), *(burst(b) for b in boundary[1:-1])]
-    steps = steps_of(*told(flows, boundary))
+    steps = steps_of(*result(flows, boundary))
     assert steps.setup.tolist() == [True, False, False, False, False, False]
-    early = steps_of(*told(flows, boundary, [False, True, True, True, True, True]))
+    early = steps_of(*result(flows, boundary, [False, True, True, True, True, True]))
     assert not early.setup.any(), "the first step seen is not the first of the job"
 
 
@@ -55,7 +55,7 @@ def test_a_pause_before_a_step_belongs_to_no_step():
     pause = 900 * MS
     boundary = np.array([0, STEP, 2 * STEP, 3 * STEP + pause, 4 * STEP + pause, 5 * STEP + pause])
     starts = [0, STEP, 2 * STEP + pause, 3 * STEP + pause, 4 * STEP + pause]
-    steps = steps_of(*told([burst(s) for s in starts], boundary))
+    steps = steps_of(*result([burst(s) for s in starts], boundary))
     assert steps.start_ns.tolist() == starts
     assert steps.end_ns.tolist() == boundary[1:].tolist()
     assert (steps.duration_ns == STEP).all()
@@ -65,7 +65,7 @@ def test_a_slow_step_is_no_pause():
     """Its first message comes in time; what takes long lies inside the step."""
     boundary = np.array([0, STEP, 2 * STEP, 9 * STEP, 10 * STEP])
     flows = [*(burst(b) for b in boundary[:-1]), Flow("a", "b", 8 * STEP, 9 * STEP, 1_000_000)]
-    steps = steps_of(*told(flows, boundary))
+    steps = steps_of(*result(flows, boundary))
     assert steps.start_ns.tolist() == boundary[:-1].tolist()
 
 
@@ -74,12 +74,12 @@ def test_heartbeats_are_no_activity():
     boundary = np.array([0, STEP, 2 * STEP, 3 * STEP + pause, 4 * STEP + pause])
     starts = [0, STEP, 2 * STEP + pause, 3 * STEP + pause]
     beats = [Flow("a", "b", 2 * STEP + k * 40 * MS, 2 * STEP + k * 40 * MS + 1, 200) for k in range(1, 20)]
-    steps = steps_of(*told([burst(s) for s in starts] + beats, boundary))
+    steps = steps_of(*result([burst(s) for s in starts] + beats, boundary))
     assert steps.start_ns.tolist() == starts
 
 
 def test_no_clock_no_steps():
-    job, layout = told([burst(0)], [0, STEP], [False])
+    job, layout = result([burst(0)], [0, STEP], [False])
     assert steps_of(job, layout).count == 0
     assert member_ends(job, layout, steps_of(job, layout)).shape == (2, 0)
 
@@ -89,15 +89,15 @@ def test_a_member_ends_with_its_last_gradient_message_of_the_step():
     flows = [
         burst(0, 10, pair="ab"), burst(0, 50, pair="bc"), burst(STEP, 20, pair="ab"), burst(2 * STEP, 30, pair="ca"),
     ]  # fmt: skip
-    job, layout = told(flows, boundary)
+    job, layout = result(flows, boundary)
     ends = member_ends(job, layout, steps_of(job, layout)) // MS
     assert ends.tolist() == [[40, 150, 260], [80, 150, -1], [80, -1, 260]]
 
 
 def test_messages_of_other_kinds_and_heartbeats_end_no_step():
-    job, layout = told([burst(0), burst(STEP)], np.arange(3) * STEP, kind=PairKind.PP)
+    job, layout = result([burst(0), burst(STEP)], np.arange(3) * STEP, kind=PairKind.PP)
     assert (member_ends(job, layout, steps_of(job, layout)) == -1).all()
-    job, layout = told([burst(0, size=300), burst(STEP, size=300)], np.arange(3) * STEP)
+    job, layout = result([burst(0, size=300), burst(STEP, size=300)], np.arange(3) * STEP)
     assert (member_ends(job, layout, steps_of(job, layout)) == -1).all()
 
 
@@ -110,7 +110,7 @@ def test_messages_of_other_kinds_and_heartbeats_end_no_step():
 def test_steps_are_in_order_and_do_not_overlap(lengths, regular, messages):
     boundary = np.concatenate([[0], np.cumsum(lengths)]) * 10 * MS
     flows = [Flow("a", "b", start * MS, (start + length) * MS, size) for start, length, size in messages]
-    job, layout = told(flows, boundary, regular[: len(lengths)])
+    job, layout = result(flows, boundary, regular[: len(lengths)])
     steps = steps_of(job, layout)
     assert steps.count == sum(regular[: len(lengths)])
     assert (steps.end_ns >= steps.start_ns).all()
@@ -122,13 +122,13 @@ def test_steps_are_in_order_and_do_not_overlap(lengths, regular, messages):
 @pytest.mark.parametrize("shift", [0, 10**18])
 def test_steps_move_with_the_clock(shift):
     boundary = np.arange(6) * STEP + shift
-    steps = steps_of(*told([burst(b) for b in boundary[:-1]], boundary))
+    steps = steps_of(*result([burst(b) for b in boundary[:-1]], boundary))
     assert (steps.start_ns - shift).tolist() == (np.arange(5) * STEP).tolist()
 
 
 def test_a_long_step_after_the_start_of_the_job_is_not_set_up():
     boundary = np.concatenate([[0, STEP], 900 * MS + np.arange(6) * STEP])
     flows = [burst(0), burst(STEP), Flow("a", "b", 800 * MS, 890 * MS, 1_000_000), *(burst(b) for b in boundary[2:-1])]
-    steps = steps_of(*told(flows, boundary, [False, True, True, True, True, True, True]))
+    steps = steps_of(*result(flows, boundary, [False, True, True, True, True, True, True]))
     assert steps.duration_ns[0] > 5 * STEP
     assert not steps.setup.any()

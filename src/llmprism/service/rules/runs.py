@@ -130,12 +130,12 @@ class RunRules:
     unsettled_windows: int = 4
     """A run without clear steps that has been silent for so many windows is over: steps of 46 s pause for less."""
 
-    piece: float = 0.75
-    """Share of a run's members up to which a job inside it is taken for a piece of it rather than for all that is
+    part: float = 0.75
+    """Share of a run's members up to which a job inside it is taken for a part of it rather than for all that is
     left."""
 
-    pieces_windows: int = 2
-    """After so many of a run's looks in which only pieces of it were seen, the pieces are jobs of their own."""
+    parts_windows: int = 2
+    """After so many of a run's looks in which only parts of it were seen, the parts are jobs of their own."""
 
     hung_ns: int = 3_600 * SECOND
     """A run that hangs and sends nothing at all for an hour is over."""

@@ -1,4 +1,4 @@
-"""Runs: stretches of a series in which something holds most of the time, or nothing changes."""
+"""Stretches of a series in which something holds most of the time, or nothing changes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["run_starts", "runs_of"]
+__all__ = ["stretch_starts", "stretches_of"]
 
 
-def runs_of(flag: NDArray[np.bool_], *, bridge: int = 1, shortest: int = 1) -> list[tuple[int, int]]:
+def stretches_of(flag: NDArray[np.bool_], *, bridge: int = 1, shortest: int = 1) -> list[tuple[int, int]]:
     """Half-open index ranges of true values, gaps of at most `bridge` bridged, ranges below `shortest` left out.
 
-    >>> runs_of(np.array([0, 1, 1, 0, 1, 0, 0, 1], dtype=bool), bridge=1, shortest=2)
+    >>> stretches_of(np.array([0, 1, 1, 0, 1, 0, 0, 1], dtype=bool), bridge=1, shortest=2)
     [(1, 5)]
     """
     true = np.flatnonzero(flag)
@@ -24,10 +24,10 @@ def runs_of(flag: NDArray[np.bool_], *, bridge: int = 1, shortest: int = 1) -> l
     return [(int(part[0]), int(part[-1]) + 1) for part in parts if part.size >= shortest]
 
 
-def run_starts(*columns: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def stretch_starts(*columns: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """Positions from which rows of these columns (at least one) stay the same up to the next.
 
-    >>> run_starts(np.array([7, 7, 7, 8]), np.array([0, 1, 1, 1])).tolist()
+    >>> stretch_starts(np.array([7, 7, 7, 8]), np.array([0, 1, 1, 1])).tolist()
     [0, 1, 3]
     """
     changes = np.ones(columns[0].size, dtype=np.bool_)

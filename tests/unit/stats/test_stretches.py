@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism.stats.runs import run_starts, runs_of
+from llmprism.stats.stretches import stretch_starts, stretches_of
 
 
 def flags(text):
@@ -27,13 +27,13 @@ def flags(text):
     ],
 )
 def test_runs(text, bridge, shortest, expected):
-    assert runs_of(flags(text), bridge=bridge, shortest=shortest) == expected
+    assert stretches_of(flags(text), bridge=bridge, shortest=shortest) == expected
 
 
 @given(st.lists(st.booleans(), max_size=80), st.integers(0, 4))
 def test_runs_cover_every_true_value_and_keep_their_distance(values, bridge):
     flag = np.array(values, dtype=np.bool_)
-    runs = runs_of(flag, bridge=bridge)
+    runs = stretches_of(flag, bridge=bridge)
     assert sum(int(flag[first:last].sum()) for first, last in runs) == int(flag.sum())
     for first, last in runs:
         assert flag[first]
@@ -46,4 +46,4 @@ def test_runs_cover_every_true_value_and_keep_their_distance(values, bridge):
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=40))
 def test_between_two_starts_nothing_changes(rows):
     columns = [np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1)]
-    assert run_starts(*columns).tolist() == [i for i in range(len(rows)) if i == 0 or rows[i] != rows[i - 1]]
+    assert stretch_starts(*columns).tolist() == [i for i in range(len(rows)) if i == 0 or rows[i] != rows[i - 1]]
