@@ -7,8 +7,9 @@ Runs are those of the open dataset (`dataset/`, split `dev` shown case by case, 
 captures where that folder is present. A verdict is right where it has each true fault once, with its kind, its place
 (or one that the truth calls equivalent) and a class of cause that the planted fault can have, and nothing else. The
 logs alone get the address of their suspect from the truth. Faults that the truth calls faint (less than 4 % of the
-steps' length) are not scored: to name one, with its kind and place, is neither right nor wrong. Noisy runs are healthy
-runs of the same data with hundreds of error lines of public reports written into the logs in mid-run.
+steps' length) are not scored: to name one, with its kind and place, is neither right nor wrong. Noisy runs are the same
+with hundreds of error lines of public reports written into the logs in mid-run: healthy ones must stay quiet, verdicts
+on faults must stay as right as they were.
 """
 
 from __future__ import annotations
@@ -227,8 +228,8 @@ def noise() -> list[str]:
     return [text for text in texts if not IDENTITY.search(text)]
 
 
-def noisy_is_quiet(run: Run, report: Report, library: Library, faint: list[Fault]) -> bool:
-    """The healthy run with hundreds of error lines in the midst of its iterations."""
+def with_noise(run: Run, report: Report, library: Library) -> list[Said]:
+    """What is said of the run with hundreds of error lines in the midst of its iterations."""
     errors = (noise() * NOISE_LINES)[:NOISE_LINES]
     with tempfile.TemporaryDirectory() as root:
         with tarfile.open(run.folder / "logs.tar.gz") as archive:
@@ -239,7 +240,7 @@ def noisy_is_quiet(run: Run, report: Report, library: Library, faint: list[Fault
             middle = counted[len(counted) // 2] if counted else len(lines) // 2
             own = errors[number % 7 :: 7]
             path.write_text("\n".join([*lines[:middle], *own, *lines[middle:]]) + "\n")
-        return judge(said_by_both(together(report, Path(root), library)), [], faint)[1]
+        return said_by_both(together(report, Path(root), library))
 
 
 def together(report: Report, logs: Path, library: Library) -> Report:
@@ -262,8 +263,8 @@ def measure(run: Run, library: Library, *, noisy: bool) -> Row:
     logs, logs_quiet = judge(by_logs, faults, faint)
     row = Row(run, faults, flows, logs, both, (flows_quiet, logs_quiet, both_quiet), rank_score(joint, truth, faults))
     row.said = "; ".join(f"{one.kind} {one.place} {one.cause}" for one in said_by_both(joint)) or "quiet"
-    if noisy and not faults:
-        row.noisy = noisy_is_quiet(run, report, library, faint)
+    if noisy:
+        row.noisy = judge(with_noise(run, report, library), faults, faint) == (both, both_quiet)
     return row
 
 
@@ -303,7 +304,8 @@ def print_totals(name: str, rows: list[Row]) -> None:
     worse = sum((flows or logs) and not both for flows, logs, both in verdicts)
     alone = sum(both and not flows and not logs for flows, logs, both in verdicts)
     kept = sum(not row.quiet[2] for row in rows)
-    quiet = [row.noisy for row in rows if row.noisy is not None]
+    quiet = [row.noisy for row in rows if row.noisy is not None and not row.faults]
+    same = [row.noisy for row in rows if row.noisy is not None and row.faults]
     right, total = sum(row.ranks[0] for row in rows), sum(row.ranks[1] for row in rows)
     named = [row for row in rows if row.ranks[2]]
     print(f"  all {counts[0]} {counts[1]} {counts[2]} of {len(rows)}; both worse than the better part in {worse} runs")
@@ -315,12 +317,13 @@ def print_totals(name: str, rows: list[Row]) -> None:
     print(f"  ranks at their address {right} of {total}; runs whose logs name addresses {len(named)}")
     if quiet:
         print(f"  healthy runs with {NOISE_LINES} error lines quiet: {sum(quiet)} of {len(quiet)}")
+        print(f"  runs with faults and {NOISE_LINES} error lines judged as without: {sum(same)} of {len(same)}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--split", choices=("dev", "test", "all"), default="dev")
-    parser.add_argument("--noisy", action="store_true", help="also healthy runs with noise in their logs")
+    parser.add_argument("--noisy", action="store_true", help="also every run with noise in its logs")
     parser.add_argument("names", nargs="*", help="parts of names of runs; all by default")
     options = parser.parse_args()
     library = load_library()

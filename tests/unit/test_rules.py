@@ -22,6 +22,7 @@ FORMATS = {
     "verdict/case.py:SECOND": "unit",
     "verdict/clock.py:ZONE_NS": "unit",
     "verdict/clock.py:ZONES_OF_A_SIDE": "fact",
+    "verdict/nearby.py:_KIND_CHARS": "how a kind of line is named",
     "verdict/quotes.py:MAX_QUOTED": "how many lines are shown",
     "verdict/rank_file.py:MAX_BYTES": "limit on input",
 }

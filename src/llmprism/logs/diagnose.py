@@ -188,17 +188,26 @@ def _with_precursor(blame: Blame, case: _Case) -> Blame:
     first = next((i for i in terminal if i.proves_failure and i.time_ns), None)
     if first is None:
         return blame
-    for incident in case.incidents:
-        fault = incident.fault
-        if incident.terminal or incident.late or fault is None or fault.role is not FaultRole.ROOT or fault.echo:
-            continue
-        near = 0 <= first.time_ns - incident.time_ns <= case.rules.precursor_ns
-        if near and fault.cause.value.split(".")[0] in ("hardware", "network", "storage"):
+    early = [incident for incident in case.incidents if _may_precede(incident, first, case.rules)]
+    broken = {one.actor for one in early if one.fault is not None and one.fault.cause.value.startswith("hardware")}
+    for incident in early:
+        # where many write of broken hardware and go on, such lines are no sign of anything
+        others = len(broken - {incident.actor, -1})
+        if not others or (others + 1) / (len(case.members.actors) + 1) <= case.rules.noise_share:
             widened = [replace(incident, terminal=True), *terminal]
             found = find_blame(case.log, case.members, widened, case.lags, case.progress.step_ns, case.rules)
             if found.root is not None:
                 return found
     return blame
+
+
+def _may_precede(incident: Incident, first: Incident, rules: LogRules) -> bool:
+    """Whether the run survived it, and it may have led to the first complaint."""
+    fault = incident.fault
+    if incident.terminal or incident.late or fault is None or fault.role is not FaultRole.ROOT or fault.echo:
+        return False
+    near = 0 <= first.time_ns - incident.time_ns <= rules.precursor_ns
+    return near and fault.cause.value.split(".")[0] in ("hardware", "network", "storage")
 
 
 def _not_failed(case: _Case, outcome: Outcome) -> LogDiagnosis:

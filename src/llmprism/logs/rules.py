@@ -47,6 +47,10 @@ class LogRules:
     """Nanoseconds. How long before the first complaint a survived hardware line may be its cause: retries and watchdogs
     take minutes."""
 
+    noise_share: float = 1 / 3
+    """Share of the other actors, by the rule of succession, that may have written of broken hardware and gone on for
+    such a line to be the cause of what came later."""
+
     # Who is to blame
     widespread_share: float = 0.5
     """Share of the actors above which a fault hits everyone. At 0.25 one of 48 jobs changes (`zoo/frozen`), at 1 two

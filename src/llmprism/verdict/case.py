@@ -16,14 +16,14 @@ from llmprism.model.verdict import HostClock, Owner, Seat, Verdict
 from llmprism.verdict.clock import ClockFit
 from llmprism.verdict.rules import RULES, SlownessRules, VerdictRules
 
-__all__ = ["LOG_LINES", "SECOND", "Case", "Judged", "Outcome", "cause_of_kind", "owner_of"]
+__all__ = ["CLASS_OF_KIND", "LOG_LINES", "SECOND", "Case", "Judged", "Outcome", "cause_of_kind", "owner_of"]
 
 SECOND: Final = 1_000_000_000
 
 LOG_LINES: Final = "log lines about it"
 """Evidence that a finding has once logs speak of it."""
 
-_CLASS_OF_KIND: Final = {
+CLASS_OF_KIND: Final = {
     FindingKind.SLOW_GPU: CauseClass.HARDWARE_GPU,
     FindingKind.SLOW_NIC: CauseClass.HARDWARE_NIC,
     FindingKind.SLOW_LINK: CauseClass.NETWORK,
@@ -32,12 +32,14 @@ _CLASS_OF_KIND: Final = {
     FindingKind.SLOW_STORAGE: CauseClass.STORAGE,
     FindingKind.IMBALANCE: CauseClass.USER_CONFIG,
 }
+"""The class of cause that a kind of finding implies, where it implies one."""
+
 _OPERATOR: Final = ("hardware", "network", "storage", "platform")
 
 
 def cause_of_kind(finding: Finding, rules: SlownessRules = RULES.slowness) -> Cause:
     """What a flow finding says of the cause by itself: that a rank stopped does not say why."""
-    found = _CLASS_OF_KIND.get(finding.kind, CauseClass.UNKNOWN)
+    found = CLASS_OF_KIND.get(finding.kind, CauseClass.UNKNOWN)
     sure = rules.class_of_kind if found is not CauseClass.UNKNOWN else rules.no_class_of_kind
     return Cause(found, None, round(sure * finding.confidence, 2))
 
@@ -71,7 +73,8 @@ class Case:
     """`number` is the place of the logs in the reading; `job` None: they belong to no job of the flows.
 
     `hosts` names the host of every rank of the view; `clocks` their offsets; `zone_ns` is taken off the times where the
-    clocks could not be compared.
+    clocks could not be compared. `followed_ns`: when, in flow time, the next attempt that has logs counted its first
+    iteration.
     """
 
     number: int
@@ -84,6 +87,7 @@ class Case:
     hosts: tuple[str, ...] = ()
     clocks: tuple[HostClock, ...] = ()
     zone_ns: int = 0
+    followed_ns: int | None = None
     rules: VerdictRules = RULES
 
     @property
@@ -137,6 +141,17 @@ class Case:
     def slack_ns(self) -> int:
         """By how much logs and flows may differ about a moment, beyond their clocks."""
         return self.rules.ending.slack_steps * self.step_ns
+
+    @property
+    def near_ns(self) -> int:
+        """How far two events may be apart and still be the same, apart from what the clocks may be off."""
+        return max(self.rules.ending.near_ns, self.rules.ending.near_steps * self.step_ns)
+
+    @property
+    def begin_ns(self) -> int:
+        """When the flows begin to show the job's steps."""
+        steps = self.job.timeline.steps if self.job is not None else None
+        return int(steps.start_ns[0]) if steps is not None and steps.count else self.report.window.start_ns
 
     def line_time(self, line: NotableLine) -> int | None:
         """When a line was written, in flow time.
@@ -194,7 +209,8 @@ class Case:
         """Steps of the flows that ended after a moment of the log, beyond what its clock may be off."""
         if self.job is None:
             return 0
-        margin = self.clock_error_ns + self.step_ns
+        unsure = 0 if self.fit is not None else self.rules.clock.near_ns
+        margin = max(self.clock_error_ns, unsure) + self.step_ns
         return int((self.job.timeline.steps.end_ns > when_ns + margin).sum())
 
     def address_of(self, finding: Finding) -> str | None:

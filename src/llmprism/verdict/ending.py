@@ -22,22 +22,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from llmprism.logs.notable import NotableLine
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.job import JobState
-from llmprism.model.log import Cause, CauseClass, Outcome, SignKind, Symptom
+from llmprism.model.log import Cause, CauseClass, Outcome, Symptom
 from llmprism.model.verdict import Contradiction, Source, Verdict
-from llmprism.verdict.case import LOG_LINES, SECOND, Case, Judged, owner_of
+from llmprism.verdict.case import SECOND, Case, Judged, owner_of
 from llmprism.verdict.case import Outcome as Result
 from llmprism.verdict.collectives import find_mismatch, sent_share
+from llmprism.verdict.ending_by_logs import failed_by_logs, hung_by_logs
 from llmprism.verdict.nearby import lines_about
-from llmprism.verdict.quotes import select_lines
+from llmprism.verdict.quotes import lines_of_ending, log_evidence
 from llmprism.verdict.sentences import ended_sentence, time_text
 from llmprism.verdict.suspects import Place, choose_place, has_own_cause, rank_suspects
 
 __all__ = ["judge_ending"]
 
 _STOPS: Final = (FindingKind.CRASH, FindingKind.HANG)
+_SHOWN_BY_AN_END: Final = (
+    FindingKind.STALL,
+    FindingKind.SLOW_STEP,
+    FindingKind.SLOW_GPU,
+    FindingKind.SLOW_GROUP,
+    FindingKind.IMBALANCE,
+)
 _LOOK_AT_RANK: Final = "Take stacks of that rank (py-spy dump), look at its GPU."
 
 
@@ -57,10 +63,24 @@ def judge_ending(case: Case) -> Result:
             result.used.append(stop)
             result.judged.append(_stopped(case, stop))
     elif outcome is Outcome.FAILED:
-        _failed_without_a_stop(case, result)
+        failed_by_logs(case, result)
     elif case.diagnosis.symptom is Symptom.HANG and case.diagnosis.cause.cause_class is not CauseClass.NONE:
-        _hang_of_the_logs(case, result)
+        hung_by_logs(case, result)
+    for one in result.judged:
+        _absorb(case, one.finding, result)
     return result
+
+
+def _absorb(case: Case, ending: Finding, result: Result) -> None:
+    """Ranks that die or wait are late: slowness that begins with the end of a run is not another cause."""
+    begin = ending.start_ns - case.slack_ns - case.clock_error_ns
+    for finding in case.findings(*_SHOWN_BY_AN_END):
+        if finding.start_ns >= begin and (ending.end_ns is None or finding.start_ns < ending.end_ns):
+            result.used.append(finding)
+            result.notes.append(
+                f"{finding.job}: the {finding.kind.value} that the flows report as well begins with the end of the run "
+                f"and is a part of it ({finding.summary.rstrip('.')})"
+            )
 
 
 def _ended_how(outcome: Outcome) -> str:
@@ -79,18 +99,13 @@ def _stop_of(case: Case) -> Finding | None:
     begin, end = case.log_span()
     if begin is None or end is None:
         return stops[-1]
-    slack = _near(case) + case.clock_error_ns
+    slack = case.near_ns + case.clock_error_ns
     failed = case.failure_ns()
     near = [one for one in stops if begin - case.clock_error_ns <= one.start_ns <= end + slack]
     if failed is not None and case.diagnosis.outcome is Outcome.FAILED:
         # a time-out may run down long after the stop; a failure before the stop is another event
         near = [one for one in near if one.start_ns <= failed + slack]
     return min(near, key=lambda one: abs(one.start_ns - (failed or end)), default=None)
-
-
-def _near(case: Case) -> int:
-    """How far a stop and a failure may be apart and still be the same event, apart from what the clocks may be off."""
-    return max(case.rules.ending.near_ns, case.rules.ending.near_steps * case.step_ns)
 
 
 def _hung_before(case: Case, stop: Finding) -> bool:
@@ -112,7 +127,7 @@ def _stopped(case: Case, stop: Finding) -> Judged:
     waited = _waited(case, stop.start_ns)
     lost = max(stop.lost_gpu_seconds, max(case.size - 1, 0) * waited / SECOND if stop.end_ns is None else 0.0)
     iteration = _iteration(case, stop)
-    evidence = [*stop.evidence, *_log_evidence(case)]
+    evidence = [*stop.evidence, *log_evidence(case)]
     if failed is not None and case.diagnosis.outcome is Outcome.FAILED:
         evidence.append(Evidence("seconds from the stop in the flows to the first line about it", (failed -
         stop.start_ns) / SECOND))  # fmt: skip
@@ -152,7 +167,7 @@ def _stopped(case: Case, stop: Finding) -> Judged:
         case.number,
         rank_suspects(case, stop, place),
         (*place.contradictions, *clashes),
-        _lines(case, place, stop),
+        lines_of_ending(case, place, stop),
         stop,
     )
     return Judged(finding, verdict)
@@ -266,119 +281,3 @@ def _iteration(case: Case, stop: Finding) -> int | None:
     if counted and case.fit is not None and case.job is not None:
         return int((case.job.timeline.steps.end_ns <= stop.start_ns).sum()) - case.fit.shift
     return case.diagnosis.iteration
-
-
-def _log_evidence(case: Case) -> list[Evidence]:
-    complain = {line.actor for line in case.view.lines if not line.survived and not line.late and line.actor >= 0}
-    lines = sum(line.count for line in case.view.lines if not line.survived and not line.late)
-    found = []
-    if lines:
-        found.append(Evidence(LOG_LINES, lines, 0))
-        found.append(Evidence("ranks that write of it", len(complain)))
-    last = [rank.last_iteration for rank in case.view.ranks if rank.last_iteration is not None]
-    if last:
-        found.append(Evidence("last iteration in the logs, lowest and highest rank apart", max(last) - min(last), 0))
-    return found
-
-
-def _lines(case: Case, place: Place, stop: Finding | None) -> tuple[int, ...]:
-    actor = next(
-        (n for n, rank in enumerate(case.view.ranks) if place.rank is not None and rank.rank == place.rank), -1
-    )
-
-    near = {id(case.view.lines[at]) for at in lines_about(case, stop)} if stop is not None else set()
-
-    def bears(line: NotableLine) -> bool:
-        if id(line) in near:
-            return True
-        when = case.line_time(line)
-        early = stop is not None and when is not None and when < stop.start_ns - _near(case) - case.clock_error_ns
-        return not line.survived and not line.late and not early
-
-    return select_lines(case, bears, lambda line: line.actor == actor)
-
-
-def _failed_without_a_stop(case: Case, result: Result) -> None:
-    """The logs say that the run failed; the flows saw no crash and no hang."""
-    failed, cause = case.failure_ns(), case.diagnosis.cause
-    if case.job is not None and failed is not None:
-        after = case.steps_after(failed)
-        if after >= case.rules.ending.went_on_steps:
-            result.notes.append(
-                f"{case.name}: the logs speak of a failure ({cause.summary}), but the flows show {after} more steps: "
-                "nothing is reported"
-            )
-            return
-        at_rest = case.job.state in (JobState.ENDED, JobState.RUNNING)
-        watched = failed <= case.report.window.end_ns + case.clock_error_ns
-        weak = cause.confidence <= case.rules.ending.weak_cause and not case.diagnosis.suspects
-        if at_rest and weak and watched:
-            result.notes.append(
-                f"{case.name}: ranks complain of each other ({cause.summary}), but the traffic shows no rank that "
-                "stopped before the others and ends at the end of a step: the job was ended, nothing is reported"
-            )
-            return
-    result.judged.append(_by_logs(case, FindingKind.CRASH, failed))
-
-
-def _hang_of_the_logs(case: Case, result: Result) -> None:
-    """The logs' numbers show a rank behind the others; the flows show no stop."""
-    sign = next((one for one in case.diagnosis.signs if one.kind is SignKind.HANG and one.lasts), None)
-    if case.job is not None and case.job.timeline.steps.count and sign is not None:
-        ends = case.job.timeline.steps.end_ns
-        idle = case.report.window.end_ns - int(ends[-1])
-        last = case.flow_time(case.view.last_ns)
-        if idle < case.slack_ns + SECOND or (
-            last is not None and case.steps_after(last) >= case.rules.ending.went_on_steps
-        ):
-            result.notes.append(f"{case.name}: {sign.summary}; the flows show steps up to the end: no hang is reported")
-            return
-        if (
-            case.job.state in (JobState.ENDED, JobState.RUNNING)
-            and case.diagnosis.cause.confidence < case.rules.ending.sure_hang
-        ):
-            result.notes.append(f"{case.name}: {sign.summary}; the traffic ends where it rests: no hang is reported")
-            return
-    result.judged.append(_by_logs(case, FindingKind.HANG, None))
-
-
-def _by_logs(case: Case, kind: FindingKind, failed_ns: int | None) -> Judged:
-    """A finding that rests on the logs alone."""
-    found = case.diagnosis
-    if found.symptom is Symptom.HANG:
-        kind = FindingKind.HANG
-    place = choose_place(case, None)
-    last = case.flow_time(case.view.last_ns)
-    start = failed_ns if failed_ns is not None else last if last is not None else case.report.window.start_ns
-    waited = max(0, (last or start) - start)
-    waited = waited if waited > case.clock_error_ns + SECOND else 0
-    lost = max(case.size - 1, 0) * waited / SECOND
-    job = case.job.job.id if case.job is not None else None
-    where = Where(WhereType.GPU, place.address) if place.address else Where(WhereType.JOB, job or case.name)
-    summary = ended_sentence(
-        kind,
-        place,
-        found.cause,
-        topology=case.report.topology,
-        iteration=found.iteration,
-        others=case.size - 1,
-        waited_ns=waited,
-        lost_gpu_seconds=lost,
-    )
-    confidence = max(found.cause.confidence, place.confidence if place.address else 0.0)
-    finding = Finding(
-        kind, job, where, start, None, 1.0, round(confidence, 3), lost, summary, tuple(_log_evidence(case))
-    )
-    verdict = Verdict(
-        Source.LOGS,
-        found.cause,
-        owner_of(found.cause.cause_class),
-        place.rank,
-        place.node,
-        found.iteration,
-        case.number,
-        rank_suspects(case, None, place),
-        (),
-        _lines(case, place, None),
-    )
-    return Judged(finding, verdict)

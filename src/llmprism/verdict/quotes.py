@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from llmprism.logs.notable import NotableLine
+from llmprism.model.finding import Evidence, Finding
 from llmprism.model.verdict import LogQuote
-from llmprism.verdict.case import Case
+from llmprism.verdict.case import LOG_LINES, Case
+from llmprism.verdict.nearby import lines_about
+from llmprism.verdict.suspects import Place
 
-__all__ = ["quotes_of", "select_lines"]
+__all__ = ["lines_of_ending", "log_evidence", "quotes_of", "select_lines"]
 
 MAX_QUOTED: Final = 12
 """Lines shown with one verdict: the root, and a few of those that followed from it."""
@@ -59,3 +62,35 @@ def select_lines(
             seen.add(key)
             kept.append(at)
     return tuple(kept[:MAX_QUOTED])
+
+
+def lines_of_ending(case: Case, place: Place, stop: Finding | None) -> tuple[int, ...]:
+    """Indices of the lines to quote with the end of a job, those of its place first."""
+    actor = next(
+        (n for n, rank in enumerate(case.view.ranks) if place.rank is not None and rank.rank == place.rank), -1
+    )
+
+    near = {id(case.view.lines[at]) for at in lines_about(case, stop)} if stop is not None else set()
+
+    def bears(line: NotableLine) -> bool:
+        if id(line) in near:
+            return True
+        when = case.line_time(line)
+        early = stop is not None and when is not None and when < stop.start_ns - case.near_ns - case.clock_error_ns
+        return not line.survived and not line.late and not early
+
+    return select_lines(case, bears, lambda line: line.actor == actor)
+
+
+def log_evidence(case: Case) -> list[Evidence]:
+    """What the logs hold about the end of a job, counted."""
+    complain = {line.actor for line in case.view.lines if not line.survived and not line.late and line.actor >= 0}
+    lines = sum(line.count for line in case.view.lines if not line.survived and not line.late)
+    found = []
+    if lines:
+        found.append(Evidence(LOG_LINES, lines, 0))
+        found.append(Evidence("ranks that write of it", len(complain)))
+    last = [rank.last_iteration for rank in case.view.ranks if rank.last_iteration is not None]
+    if last:
+        found.append(Evidence("last iteration in the logs, lowest and highest rank apart", max(last) - min(last), 0))
+    return found

@@ -81,6 +81,7 @@ def read_together(
     matches = match_logs([(one.view, one.job) for one in logged], report, rules)
     pairs = list(zip(logged, matches, strict=True))
     cases = [_case(number, one, match, report, listed, rules) for number, (one, match) in enumerate(pairs)]
+    cases = [replace(case, followed_ns=_next_attempt(case, cases)) for case in cases]
     judged: list[Judged] = []
     used: set[int] = set()
     notes: list[str] = []
@@ -134,7 +135,17 @@ def _case(
     hosts = host_of(view, seats, report.topology)
     fit = fit if trusted else None
     clocks = host_clocks(view, job.timeline.steps, fit, hosts) if fit is not None else ()
-    return Case(number, logged.name, view, report, job, fit, seats, hosts, clocks, match.zone_ns, rules)
+    return Case(number, logged.name, view, report, job, fit, seats, hosts, clocks, match.zone_ns, rules=rules)
+
+
+def _next_attempt(case: Case, cases: Sequence[Case]) -> int | None:
+    """When the next attempt of the same job of which there are logs counted its first iteration."""
+    begin, _ = case.log_span()
+    if case.job is None or begin is None:
+        return None
+    own = case.job.job.id
+    others = [one.log_span()[0] for one in cases if one.job is not None and one.job.job.id == own]
+    return min((other for other in others if other is not None and other > begin), default=None)
 
 
 def _unseated(view: JobView) -> tuple[Seat, ...]:

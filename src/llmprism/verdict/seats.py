@@ -258,10 +258,10 @@ def _orders(members: Members) -> list[tuple[str, float, list[str]]]:
     servers = topology.server_of() if topology else {}
     if topology is None or not all(address in servers for address in known):
         last_first = sorted(known, key=lambda address: natural(address)[::-1])
-        return [
+        return _merged(
             ("of the addresses", rules.address_order, sorted(known, key=natural)),
             ("of the addresses' ends", rules.address_end_order, last_first),
-        ]
+        )
     slots = topology.slot_of()
     listed = {short_host(host): at for at, host in enumerate(members.listed.order)} if members.listed else {}
 
@@ -273,16 +273,22 @@ def _orders(members: Members) -> list[tuple[str, float, list[str]]]:
 
     block = sorted(known, key=lambda address: (host(address), slot(address)))
     cyclic = sorted(known, key=lambda address: (slot(address)[0], host(address), slot(address)))
-    prior = rules.listed_order if listed else rules.block_order
-    orders = [
-        ("of the servers, one after the other", prior, block),
-        ("of the servers in turn", rules.cyclic_order, cyclic),
-    ]
+    # node10 before node2: torchrun's rendezvous sorts the nodes by their names as text
     as_text = sorted(known, key=lambda address: (servers[address], slot(address)))
-    if as_text != block:
-        # node10 before node2: torchrun's rendezvous sorts the nodes by their names as text
-        orders.append(("of the servers' names as text, one after the other", rules.text_order, as_text))
-    return orders
+    return _merged(
+        ("of the servers, one after the other", rules.listed_order if listed else rules.block_order, block),
+        ("of the servers in turn", rules.cyclic_order, cyclic),
+        ("of the servers' names as text, one after the other", rules.text_order, as_text),
+    )
+
+
+def _merged(*orders: tuple[str, float, list[str]]) -> list[tuple[str, float, list[str]]]:
+    """Orders that are the same on these members are one, as likely as all of them."""
+    found: dict[tuple[str, ...], tuple[str, float]] = {}
+    for name, weight, order in orders:
+        first, before = found.get(tuple(order), (name, 0.0))
+        found[tuple(order)] = (first, before + weight)
+    return [(name, weight, list(order)) for order, (name, weight) in found.items()]
 
 
 def _left_over(view: JobView, members: Members, draft: _Draft) -> None:

@@ -143,6 +143,16 @@ def test_numbers_decide_between_xids(tmp_path: Path) -> None:
     assert (found.cause.signature, ranks(found)) == ("gpu.xid48", [1])
 
 
+@pytest.mark.parametrize(("writers", "cause"), [((2,), "hardware.gpu"), ((0, 1, 2, 3), "unknown")])
+def test_broken_hardware_that_many_outlived_is_no_cause_of_a_later_end(
+    tmp_path: Path, writers: tuple[int, ...], cause: str
+) -> None:
+    broken = "[2026-11-15 01:00:50] NVRM: Xid (PCI:0000:9c:00): 48, pid=1, An uncorrectable double bit error"
+    lines = {r: [*steps(50), *([broken] if r in writers else []), *steps(59)[50:], CLOSED] for r in range(4)}
+    found = job(tmp_path, {f"rank{r}.log": some for r, some in lines.items()})
+    assert (found.outcome.value, found.cause.cause_class.value) == ("failed", cause)
+
+
 def test_survived_errors_are_no_cause(tmp_path: Path) -> None:
     handled = [
         "Traceback (most recent call last):",

@@ -74,6 +74,11 @@ class EndingRules:
     went_on_steps: int = 2
     """Steps that the flows must show after a failure for the run to have survived it: one may have been under way."""
 
+    restart_steps: float = 5.0
+    """Steps that a job stands still at least when it is started again; it must also be longer than any other pause.
+    The three real restarts that were looked at took 30 to 58 steps, the longest other pause of a real run 13 (a
+    stall)."""
+
     weak_cause: float = 0.4
     """Confidence. Causes of logs up to this name complaints, not a cause."""
 

@@ -157,7 +157,7 @@ class SeatRules:
     """of hosts in turn;"""
 
     text_order: float = 0.25
-    """of hosts sorted as text (torchrun's rendezvous), where that is another order;"""
+    """of hosts sorted as text (torchrun's rendezvous);"""
 
     address_order: float = 0.25
     """of addresses by their numbers, where no host is known;"""

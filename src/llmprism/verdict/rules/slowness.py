@@ -12,10 +12,14 @@ class SlownessRules:
     """Why a job is slow, and what its numbers show."""
 
     before_ns: int = 600 * 1_000_000_000
-    """Nanoseconds. How long before a slowdown a line may be its cause: throttling and retries last minutes."""
+    """Nanoseconds. How long before a finding that begins with the flows a line may be its cause: when it truly began is
+    not known, and throttling and retries last minutes. Else lines count from `EndingRules.near_steps` before it."""
 
     after_ns: int = 60 * 1_000_000_000
     """Nanoseconds. How long after it: hosts write when they notice."""
+
+    noise: float = 1 / 3
+    """Share of other places that write the same, by the rule of succession, above which a line is noise there."""
 
     sign_steps: int = 5
     """Steps by which the slowdown that a log shows may lie outside the finding of the flows."""
