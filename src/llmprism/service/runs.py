@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from llmprism.model.finding import FindingKind
 from llmprism.model.job import JobState
 from llmprism.model.live import LiveState, StepMark, TrackedRun
 from llmprism.model.report import JobReport
@@ -161,6 +162,7 @@ class _Follow:
         if run is None:
             self._perhaps_new(look, job, names, None)
             return
+        run = self._gone_on(look, job, run)
         if run.state.alive and run.reach_ns > self._rules.windows.length:
             self._pulse(run, job, names)
         elif run.state.alive or run.state is LiveState.CRASHED:
@@ -169,6 +171,24 @@ class _Follow:
             self._report_run[job.job.id] = run.id
         if not self._runs[run.id].state.alive and _trains_again(run, job):
             self._perhaps_new(look, job, names, run)
+
+    def _gone_on(self, look: Look, job: JobReport, run: TrackedRun) -> TrackedRun:
+        """A run that was taken for crashed and goes on in the step in which it stood still has not been started anew:
+        the same run, alive."""
+        if run.state is not LiveState.CRASHED or not _trains_again(run, job):
+            return run
+        slack = max(SECOND, run.period_ns)
+        ends = [
+            one.end_ns
+            for one in look.report.findings
+            if one.kind is FindingKind.STALL
+            and one.job == job.job.id
+            and one.end_ns is not None
+            and abs(one.start_ns - run.silent_since_ns) <= slack
+        ]
+        if ends:
+            self._set(run, LiveState.RUNNING, max(ends), "it goes on in the step in which it stood still")
+        return self._runs[run.id]
 
     def _kin(self, look: Look, job: JobReport, names: tuple[str, ...], run: TrackedRun | None) -> TrackedRun | None:
         """A run that is not settled and shares half of its members with this job, whose steps are not clear either: the

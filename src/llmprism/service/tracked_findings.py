@@ -188,10 +188,21 @@ def _began_unwatched(finding: Finding, run: TrackedRun) -> bool:
 def _same(
     finding: Finding, findings: list[TrackedFinding], sighted: set[str], rules: LiveRules
 ) -> TrackedFinding | None:
-    """The tracked finding that this is a sighting of: those not closed first, then the latest."""
+    """The tracked finding that this is a sighting of: a closed one where all of it lies in that one's time, else those
+    not closed first, then the latest."""
     fitting = [tracked for tracked in findings if tracked.id not in sighted and fits(tracked.finding, finding, rules)]
+    closed_ones = [tracked for tracked in fitting if tracked.phase is FindingPhase.CLOSED]
+    past = [tracked for tracked in closed_ones if _lies_in(finding, tracked.finding, rules)]
     not_closed = [tracked for tracked in fitting if tracked.phase is not FindingPhase.CLOSED]
-    return max(not_closed or fitting, key=lambda tracked: tracked.finding.start_ns, default=None)
+    return max(past or not_closed or fitting, key=lambda tracked: tracked.finding.start_ns, default=None)
+
+
+def _lies_in(finding: Finding, before: Finding, rules: LiveRules) -> bool:
+    """Has the finding begun and ended in the time of another one?"""
+    if finding.end_ns is None or before.end_ns is None:
+        return False
+    slack = rules.findings.close_after_ns
+    return finding.start_ns >= before.start_ns - slack and finding.end_ns <= before.end_ns + slack
 
 
 def fits(old: Finding, new: Finding, rules: LiveRules = RULES) -> bool:

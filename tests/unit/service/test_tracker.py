@@ -152,6 +152,24 @@ def test_a_hang_that_resumes_is_the_same_run(watch):
     assert len(watch.closed) == 1
 
 
+def test_a_job_taken_for_crashed_that_goes_on_in_its_step_is_the_same_run(watch):
+    cluster = watch.cluster
+    for end in (20, 24, 28):
+        watch.window(end, [cluster.job(0, end)])
+    crash = cluster.finding(28, kind=FindingKind.CRASH)
+    for end in (36, 40):
+        watch.window(end, [cluster.job(0, end, silent_s=28, state=JobState.CRASHED)], [crash])
+    assert watch.run().state is LiveState.CRASHED
+    stall = cluster.finding(28, end_s=41, kind=FindingKind.STALL)
+    for end in (44, 48, 52, 56):
+        watch.window(end, [cluster.job(0, end)], [stall])
+        assert watch.run().state is LiveState.RUNNING
+    assert [run.id for run in watch.state.runs] == ["job-a"]
+    assert len(watch.opened) == len(watch.closed) == 1
+    assert watch.life().finding.kind is FindingKind.STALL
+    assert watch.life().finding.end_ns == stall.end_ns
+
+
 def test_a_finding_opens_at_its_second_sighting_and_closes_once(watch):
     cluster = watch.cluster
     for end in range(8, 100, 4):
@@ -239,6 +257,16 @@ def test_a_window_with_little_before_a_fault_does_not_move_its_start(watch):
         shown = [cluster.finding(22 if end < 76 else 30)] if end >= 24 else []
         watch.window(end, [cluster.job(end - 60, end)], shown)
     assert watch.tracked().finding.start_ns == cluster.finding(22).start_ns
+
+
+def test_a_window_that_misses_the_end_of_a_closed_finding_opens_no_other(watch):
+    cluster = watch.cluster
+    for end in range(8, 100, 4):
+        shown = []
+        if end >= 24:
+            shown = [cluster.finding(22, end_s=None if end < 60 or end == 76 else 50)]
+        watch.window(end, [cluster.job(end - 60, end)], shown)
+    assert len(watch.opened) == len(watch.closed) == 1
 
 
 def test_a_fault_that_returns_after_its_close_is_a_new_finding(watch):
