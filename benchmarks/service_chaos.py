@@ -1,17 +1,20 @@
 """Claim: a service that is left alone survives chaos: nothing is lost without a word, no healthy job is blamed.
 
-Tenants with jobs of their own (no two step alike: those would be one job's rails) send every second, under names of
-their own. Meanwhile clocks jump and drift, a collector of two jobs dies and comes back, jobs crash and end, and the
-service and its evaluator are killed with `kill -9` again and again. At the end, for every source: sent = received =
-stored + dropped by reason; every planted crash was opened once; no other job has a crash, a hang or a stall; memory
-has not grown. Databases, brokers and disks that go away have tests of their own (`tests/e2e`).
+Tenants (`chaos_plan`) push every second, send through Kafka, or drop files late. Meanwhile jobs come, go, stand still,
+crash and are slowed; clocks jump and drift; collectors die; PostgreSQL, the Kafka broker and the room on the disk go
+away (`outages`); the service and its evaluator are killed with `kill -9`. At the end, for every source: received =
+stored + dropped by reason, and nothing that was sent is missing; every planted fault was opened and closed once, at its
+time; no healthy job has any finding; `/readyz` told every outage; memory has not grown (`chaos_verdict`).
+
+Time is the run's own: a second begins a second after the last one at the earliest, and waits while a collector is
+further behind than any outage lasts. So a machine that is busy otherwise plays the same run, only slower.
 Usage: python benchmarks/service_chaos.py [SECONDS] [TENANTS] [SEED]
 """
 
 from __future__ import annotations
 
+import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -20,105 +23,165 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import duckdb
+import numpy as np
 
-from ring_jobs import RingJob, S, write_records
+from chaos_jobs import BYTES, SECOND, Records
+from chaos_plan import Kill, Outage, Role, Tenant, make_plan
+from chaos_verdict import memory_grows, wrong_counts, wrong_findings
+from outages import Broker, Postgres, SmallDisk, UnavailableError
 from running_service import Service
 
-WARM_S = 25
-"""Jobs are known after this time; then the chaos begins."""
+BACKLOG_S: Final = 45
+"""How far a collector may be behind: further than the longest outage lasts."""
 
-CATCH_UP_S = 300
+CATCH_UP_S: Final = 600
 """How long windows may take to catch up with the records at the end, on a machine that is busy otherwise."""
 
-LAST_WINDOW_S = 8
+LAST_WINDOW_S: Final = 8
 """The last window ends at most so long before the last record: lateness, and a hop between two windows."""
 
-PLANTED = ("crash", "hang", "stall")
+SETTLED_S: Final = 15
+"""Nothing more is stored and no window is due for so long: then the run is over."""
 
-
-@dataclass
-class Tenant:
-    """A collector and its jobs; `offset_s` moves its clock, `away` are times in which it sends nothing."""
-
-    name: str
-    jobs: list[RingJob]
-    offset_s: Any = field(default=lambda _second: 0.0)
-    away: tuple[tuple[float, float], ...] = ()
-    sent: int = 0
-    number: int = 0
+DISK_MB: Final = 600
+TOPIC: Final = "flows"
+PARTITIONS: Final = 3
 
 
 class Chaos:
+    """`run`, then `wrong`, then `close`. `not_here` says what this machine cannot have."""
+
     def __init__(self, folder: Path, seconds: int, tenants: int, seed: int) -> None:
-        self.folder, self.seconds, self.chance = folder, seconds, random.Random(seed)
-        self.running = Service(folder / "data", None, WINDOWS__IDLE_AFTER_S=3)
+        self.folder = folder
+        self.not_here: list[str] = []
+        self._opened = ExitStack()
+        try:
+            self._surround(folder)
+            self.plan = make_plan(seconds, tenants, seed, tuple(self.surroundings))
+            self.running = self._service()
+        except BaseException:
+            self._opened.close()
+            raise
+        self._opened.callback(self.running.stop)
         self.begin_ns = 0
-        self.tenants = [self._tenant(number) for number in range(tenants)]
-        self.crashed: set[str] = set()
+        self.second = 0
+        self._stored, self._settled_s = -1, 0.0
+        self._tick = threading.Condition()
+        self._ended = threading.Event()
         self.kills = {"service": 0, "evaluator": 0}
+        self.starts = 0
+        self.untold: list[str] = []
+        self.failed: list[str] = []
         self.memory: list[int] = []
 
-    def _tenant(self, number: int) -> Tenant:
-        count = 2 if number % 3 == 0 else 1
-        jobs = [RingJob(f"t{number}j{k}", period_s=0.4 + 0.0173 * (2 * number + k)) for k in range(count)]
-        return Tenant(f"tenant{number}", jobs)
-
-    def plant(self) -> None:
-        """One fault of each kind per dozen tenants, at random times, each to a tenant of its own."""
-        free = [tenant for tenant in self.tenants if len(tenant.jobs) == 1]
-        pairs = [tenant for tenant in self.tenants if len(tenant.jobs) == 2]
-        self.chance.shuffle(free)
-        for tenant, kind in zip(free, ("ahead", "drift", "jump", "behind", "crash", "end"), strict=False):
-            at = self.chance.uniform(WARM_S, self.seconds * 0.6)
-            if kind == "ahead":
-                tenant.offset_s = lambda second, at=at: 40.0 if second > at else 0.0
-            elif kind == "drift":
-                tenant.offset_s = lambda second, at=at: max(0.0, second - at) * 0.5
-            elif kind == "jump":
-                tenant.offset_s = lambda second, at=at: 300.0 if at < second < at + 15 else 0.0
-            elif kind == "behind":
-                tenant.offset_s = lambda second, at=at: -200.0 if second > at else 0.0
-            elif kind == "crash":
-                _crash(tenant.jobs[0], at)
-                self.crashed.add(tenant.jobs[0].name)
-            else:
-                tenant.jobs[0].until_s = at
-        if len(pairs) > 1:
-            at = self.chance.uniform(WARM_S, self.seconds * 0.5)
-            pairs[0].away = ((at, at + 20),)
-            _crash(pairs[1].jobs[1], at + 5)
-            self.crashed.add(pairs[1].jobs[1].name)
-
-    def send(self, tenant: Tenant) -> None:
-        """A collector's own thread: every second what ended in it, until it is stored."""
-        database = duckdb.connect()
-        file = self.folder / f"{tenant.name}.parquet"
-        for second in range(self.seconds):
-            wait = self.begin_ns / 1e9 + second + 1 - time.time()
-            if wait > 0:
-                time.sleep(wait)
-            records = [row for job in tenant.jobs for row in job.records(second, second + 1)]
-            if not records or any(start <= second < end for start, end in tenant.away):
+    def _surround(self, folder: Path) -> None:
+        """The database, the broker and the disk, as far as they can be had."""
+        self.surroundings: dict[str, Postgres | Broker | SmallDisk] = {}
+        makers = (Postgres, lambda: Broker(TOPIC, PARTITIONS), lambda: SmallDisk(folder / "disk", DISK_MB))
+        for make in makers:
+            try:
+                made = make()
+            except UnavailableError as error:
+                self.not_here.append(str(error))
                 continue
-            write_records(database, file, records, tenant.offset_s(second))
-            self._push(tenant, file.read_bytes(), len(records))
+            self._opened.callback(made.close)
+            self.surroundings[made.name] = made
 
-    def _push(self, tenant: Tenant, body: bytes, records: int) -> None:
+    def _service(self) -> Service:
+        drop = self.folder / "drop"
+        drop.mkdir()
+        config = self.folder / "llmprism.toml"
+        text = f'[[directory]]\npath = "{drop}"\nsettle_s = 0.5\n'
+        settings: dict[str, object] = {"SERVER__REQUESTS_PER_S": 10_000}
+        data = self.folder / "data"
+        for one in self.surroundings.values():
+            if isinstance(one, Broker):
+                text += f'[[kafka]]\nbrokers = "{one.addresses}"\ntopic = "{TOPIC}"\ngroup = "chaos"\n'
+            elif isinstance(one, Postgres):
+                settings["STORE__URL"] = one.url
+            else:
+                data = one.folder / "data"
+        config.write_text(text)
+        return Service(data, None, "--config", str(config), WINDOWS__IDLE_AFTER_S=30, **settings)
+
+    # -- sending --------------------------------------------------------------------------------------------------
+
+    def _wait_for(self, second: int) -> None:
+        with self._tick:
+            self._tick.wait_for(lambda: self.second > second)
+
+    def _tick_on(self) -> None:
+        """A second after the other, as fast as the clock and not faster than the collectors follow."""
+        due = time.monotonic()
+        for second in range(self.plan.seconds):
+            due = max(due + 1.0, time.monotonic() - 1.0)
+            time.sleep(max(0.0, due - time.monotonic()))
+            while any(second - tenant.done > BACKLOG_S for tenant in self.plan.tenants) and not self.failed:
+                time.sleep(0.2)
+            with self._tick:
+                self.second = second + 1
+                self._tick.notify_all()
+
+    def _send(self, tenant: Tenant) -> None:
+        """A collector's own thread."""
+        try:
+            if tenant.role is Role.KAFKA:
+                self._send_to_kafka(tenant)
+            elif tenant.role is Role.FILES:
+                self._drop_files(tenant)
+            else:
+                self._push_all(tenant)
+        except Exception as error:
+            self.failed.append(f"{tenant.name} could not send: {error!r}")
+            tenant.done = self.plan.seconds
+
+    def _records(self, tenant: Tenant, second: int) -> dict[str, Any] | None:
+        found = [job.records(second, self.plan.seconds) for job in tenant.jobs]
+        found = [one for one in found if len(one)]
+        if not found or any(start <= second < end for start, end in tenant.away):
+            return None
+        return self._columns(found, tenant.offset_s(second))
+
+    def _columns(self, records: list[Records], offset_s: float) -> dict[str, Any]:
+        move = self.begin_ns + int(offset_s * SECOND)
+        start = np.concatenate([one.start_ns for one in records]) + move
+        end = np.concatenate([one.end_ns for one in records]) + move
+        src = np.array([name for one in records for name in one.src])
+        dst = np.array([name for one in records for name in one.dst])
+        return {"start_ns": start, "end_ns": end, "src": src, "dst": dst, "bytes": np.full(start.size, BYTES)}
+
+    def _push_all(self, tenant: Tenant) -> None:
+        database = duckdb.connect(config={"threads": 1})
+        file = self.folder / f"{tenant.name}.body"
+        lines = tenant.name.endswith(("1", "3"))
+        for second in range(self.plan.seconds):
+            self._wait_for(second)
+            columns = self._records(tenant, second)
+            if columns is not None:
+                kind = "json" if lines else "parquet"
+                database.register("sent", columns)
+                database.execute(f"COPY (SELECT * FROM sent) TO '{file}' (FORMAT {kind})")
+                database.unregister("sent")
+                media = "application/x-ndjson" if lines else "application/vnd.apache.parquet"
+                self._push(tenant, file.read_bytes(), len(columns["src"]), media)
+            tenant.done = second + 1
+
+    def _push(self, tenant: Tenant, body: bytes, records: int, media: str) -> None:
         tenant.number += 1
-        headers = {"content-type": "application/vnd.apache.parquet", "llmprism-producer": tenant.name}
+        headers = {"content-type": media, "llmprism-producer": tenant.name}
         headers |= {"llmprism-sequence": str(tenant.number), "llmprism-records": str(records)}
-        request = urllib.request.Request(self.running.url + "/api/v1/flows", body, headers, method="POST")
         while True:
+            request = urllib.request.Request(self.running.url + "/api/v1/flows", body, headers, method="POST")
             try:
                 urllib.request.urlopen(request, timeout=30).read()
             except urllib.error.HTTPError as error:
                 if error.code not in (409, 429, 503):
-                    raise
+                    raise RuntimeError(f"{error.code}: {error.read()[:300]!r}") from error
                 time.sleep(0.5)
             except OSError:
                 time.sleep(0.3)
@@ -126,92 +189,175 @@ class Chaos:
                 tenant.sent += records
                 return
 
-    def kill(self, stop: threading.Event) -> None:
-        while not stop.wait(self.chance.uniform(12, 20)):
-            if self.chance.random() < 0.5:
-                self.running.kill()
+    def _send_to_kafka(self, tenant: Tenant) -> None:
+        import confluent_kafka
+
+        broker = self.surroundings[Broker.name]
+        assert isinstance(broker, Broker)
+        settings = {"bootstrap.servers": broker.addresses, "linger.ms": 50, "message.timeout.ms": 600_000}
+        settings |= {"reconnect.backoff.max.ms": 1000, "log_level": 0}
+        producer = confluent_kafka.Producer(settings)
+        for second in range(self.plan.seconds):
+            self._wait_for(second)
+            columns = self._records(tenant, second)
+            if columns is not None:
+                names = list(columns)
+                for row in zip(*(column.tolist() for column in columns.values()), strict=True):
+                    text = json.dumps(dict(zip(names, row, strict=True)))
+                    producer.produce(TOPIC, text.encode(), key=str(row[2]))
+                tenant.sent += len(columns["src"])
+            producer.poll(0)
+            if len(producer) == 0 or producer.flush(1.0) == 0:
+                tenant.done = second + 1
+        while producer.flush(5.0):
+            pass
+        tenant.done = self.plan.seconds
+
+    def _drop_files(self, tenant: Tenant) -> None:
+        """A file of `file_s` seconds, `late_s` after its end."""
+        database = duckdb.connect(config={"threads": 1})
+        each, late = self.plan.file_s, self.plan.late_s
+        for second in range(0, self.plan.seconds - each - late + 1, each):
+            self._wait_for(second + each + late - 1)
+            parts = [one for at in range(second, second + each) if (one := self._records(tenant, at)) is not None]
+            columns = {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
+            file = self.folder / "drop" / f"flows-{second:06}.parquet"
+            database.register("sent", columns)
+            database.execute(f"COPY (SELECT * FROM sent) TO '{file}.tmp' (FORMAT parquet)")
+            database.unregister("sent")
+            Path(f"{file}.tmp").rename(file)
+            tenant.sent += len(columns["src"])
+            tenant.done = second + each + late
+        tenant.done = self.plan.seconds
+
+    # -- what goes wrong ------------------------------------------------------------------------------------------
+
+    def _kill(self, kill: Kill) -> None:
+        process = self.running.process
+        if kill.service:
+            process.kill()
+            self.kills["service"] += 1
+            return
+        for child in _children(process.pid)[:1]:
+            os.kill(child, signal.SIGKILL)
+            self.kills["evaluator"] += 1
+
+    def _keep_running(self) -> None:
+        """As a service manager does: what ended is started again."""
+        while not self._ended.wait(0.5):
+            if self.running.process.poll() is not None:
                 self.running.start()
-                self.running.get("/healthz")
-                self.kills["service"] += 1
+                self.starts += 1
+
+    def _take_away(self, outage: Outage) -> None:
+        thing = self.surroundings[outage.what]
+        thing.away()
+        until, told = time.monotonic() + outage.lasts_s, False
+        while time.monotonic() < until or (not told and time.monotonic() < until + BACKLOG_S / 3):
+            told = told or not self.running.ready()[0]
+            time.sleep(0.5)
+        thing.back()
+        if not told:
+            self.untold.append(f"/readyz said nothing while there was no {outage.what} at {outage.at_s} s")
+
+    def _do_harm(self) -> None:
+        events: list[Kill | Outage] = sorted([*self.plan.kills, *self.plan.outages], key=lambda one: one.at_s)
+        outages: list[threading.Thread] = []
+        for event in events:
+            self._wait_for(event.at_s)
+            if isinstance(event, Kill):
+                self._kill(event)
             else:
-                found = subprocess.run(
-                    ["pgrep", "-P", str(self.running.process.pid)], capture_output=True, text=True, check=False
-                )
-                for child in found.stdout.split()[:1]:
-                    os.kill(int(child), signal.SIGKILL)
-                    self.kills["evaluator"] += 1
+                for thread in outages:
+                    thread.join()
+                outages = [threading.Thread(target=self._take_away, args=(event,))]
+                outages[0].start()
+        for thread in outages:
+            thread.join()
+
+    def _watch_memory(self) -> None:
+        """MB of service and evaluator, from the last kill on."""
+        self._wait_for(max((kill.at_s for kill in self.plan.kills), default=0) + 10)
+        pid = self.running.process.pid
+        while not self._ended.wait(5.0):
+            if self.running.process.pid != pid:
+                pid, self.memory = self.running.process.pid, []
+            self.memory.append(sum(_memory_mb(one) for one in (pid, *_children(pid))))
+
+    # -- the run --------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         self.running.get("/healthz")
-        self.begin_ns = (int(time.time()) + 1) * S
-        for tenant in self.tenants:
-            for job in tenant.jobs:
-                job.begin_ns = self.begin_ns
-        self.plant()
-        senders = [threading.Thread(target=self.send, args=(tenant,)) for tenant in self.tenants]
-        stop = threading.Event()
-        killer = threading.Thread(target=self.kill, args=(stop,))
-        for thread in senders:
+        self.begin_ns = (int(time.time()) + 1) * SECOND
+        time.sleep(self.begin_ns / 1e9 - time.time())
+        keeper = threading.Thread(target=self._keep_running)
+        watcher = threading.Thread(target=self._watch_memory, daemon=True)
+        harm = threading.Thread(target=self._do_harm)
+        senders = [threading.Thread(target=self._send, args=(tenant,)) for tenant in self.plan.tenants]
+        for thread in (keeper, watcher, harm, *senders):
             thread.start()
-        time.sleep(WARM_S)
-        killer.start()
-        while any(thread.is_alive() for thread in senders):
-            self.memory.append(self._memory_mb())
-            time.sleep(5)
-        stop.set()
-        killer.join()
-        time.sleep(12)
-        self.running.until(self._caught_up, CATCH_UP_S)
+        try:
+            self._tick_on()
+            for thread in (*senders, harm):
+                thread.join()
+            self.running.until(self._caught_up, CATCH_UP_S)
+        finally:
+            self._ended.set()
+            keeper.join()
 
     def _caught_up(self) -> bool:
         """Have all windows been made for which there are records? A busy machine may need a while."""
         now = self.running.get("/api/v1/overview")
-        return bool(now["window"]) and now["latest_ns"] - now["window"]["end_ns"] < LAST_WINDOW_S * S
+        stored = sum(one.get("stored", 0) for one in self.running.get("/api/v1/sources")["items"])
+        before, self._stored = self._stored, stored
+        made = bool(now["window"]) and now["latest_ns"] - now["window"]["end_ns"] < LAST_WINDOW_S * SECOND
+        if before != stored or not made:
+            self._settled_s = time.monotonic()
+        return time.monotonic() - self._settled_s > SETTLED_S
 
-    def _memory_mb(self) -> int:
-        try:
-            text = Path(f"/proc/{self.running.process.pid}/status").read_text()
-        except OSError:
-            return 0
-        return next((int(line.split()[1]) // 1000 for line in text.splitlines() if line.startswith("VmRSS")), 0)
-
-    def verdict(self) -> list[str]:
+    def wrong(self) -> list[str]:
         """What does not hold; empty where everything does."""
-        wrong = []
-        sources = {one["name"]: one for one in self.running.get("/api/v1/sources")["items"]}
-        for tenant in self.tenants:
-            source = sources.get(f"http:{tenant.name}", {"dropped": {}})
-            received, stored = source.get("received", 0), source.get("stored", 0)
-            if not tenant.sent == received == stored + sum(source["dropped"].values()):
-                wrong.append(f"{tenant.name}: sent {tenant.sent}, received {received}, stored {stored}, {source}")
-        names = {}
-        for run in self.running.get("/api/v1/jobs?limit=1000")["items"]:
-            names[run["id"]] = run["members"][0].split("-gpu")[0]
-        wrong_clocks = {job.name for tenant in self.tenants if tenant.offset_s(self.seconds) for job in tenant.jobs}
-        jumped = {job.name for tenant in self.tenants for job in tenant.jobs if tenant.offset_s(0) != 0}
-        opened: dict[str, int] = {}
-        for finding in self.running.get("/api/v1/findings?limit=1000")["items"]:
-            job = names.get(finding["job"], "?")
-            if finding["kind"] in PLANTED:
-                opened[job] = opened.get(job, 0) + 1
-                if job not in self.crashed | wrong_clocks | jumped | self._clocks_that_moved():
-                    wrong.append(f"{job} is healthy and has a finding: {finding['kind']} ({finding['summary']})")
-        wrong += [f"{job} crashed: opened {opened.get(job, 0)} times" for job in self.crashed if opened.get(job) != 1]
-        half = len(self.memory) // 2
-        if half and max(self.memory[half:]) > 1.5 * max(self.memory[:half]) + 100:
-            wrong.append(f"memory grows: {self.memory}")
-        return wrong
+        get = self.running.get
+        runs, findings = get("/api/v1/jobs?limit=1000")["items"], get("/api/v1/findings?limit=1000")["items"]
+        found = [*self.failed, *self.untold]
+        found += wrong_counts(self.plan, get("/api/v1/sources")["items"], self._in_topic())
+        found += wrong_findings(self.plan, runs, findings, self.begin_ns)
+        if memory_grows(self.memory):
+            found.append(f"memory grows: {self.memory}")
+        return found
 
-    def _clocks_that_moved(self) -> set[str]:
-        """Jobs whose own clock jumped: the jump is a gap in their own time."""
-        times = range(self.seconds)
-        moved = [tenant for tenant in self.tenants if len({round(tenant.offset_s(at)) for at in times}) > 1]
-        return {job.name for tenant in moved for job in tenant.jobs}
+    def counted_by_itself(self) -> dict[str, Any]:
+        sources = self.running.get("/api/v1/sources")["items"]
+        return next((one for one in sources if one["name"] == "service"), {})
+
+    def _in_topic(self) -> int:
+        broker = self.surroundings.get(Broker.name)
+        if not isinstance(broker, Broker):
+            return 0
+        import confluent_kafka
+
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.addresses, "group.id": "count"})
+        try:
+            parts = [confluent_kafka.TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+            return sum(consumer.get_watermark_offsets(part, timeout=30)[1] for part in parts)
+        finally:
+            consumer.close()
+
+    def close(self) -> None:
+        self._opened.close()
 
 
-def _crash(job: RingJob, at_s: float) -> None:
-    """In the middle of the step's exchange."""
-    job.crashes_at_s = (int(at_s / job.period_s) + 0.8) * job.period_s
+def _children(pid: int) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split()]
+
+
+def _memory_mb(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) // 1000 for line in text.splitlines() if line.startswith("VmRSS")), 0)
 
 
 def main() -> int:
@@ -221,18 +367,29 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="llmprism-chaos-") as folder:
         chaos = Chaos(Path(folder), seconds, tenants, seed)
         try:
+            begun = time.monotonic()
             chaos.run()
-            wrong = chaos.verdict()
+            wrong = chaos.wrong()
+            service = chaos.counted_by_itself()
         finally:
-            chaos.running.stop()
-        sent = sum(tenant.sent for tenant in chaos.tenants)
-        jobs = sum(len(tenant.jobs) for tenant in chaos.tenants)
-        print(f"{seconds} s, {tenants} tenants, {jobs} jobs, {sent:,} records, kill -9: {chaos.kills}")
-        print(f"memory of the service in MB: {chaos.memory[::6]}")
-        for line in wrong:
-            print(f"WRONG: {line}")
-        print(f"{len(wrong)} things are wrong")
+            chaos.close()
+    plan = chaos.plan
+    sent, jobs = sum(tenant.sent for tenant in plan.tenants), [job for one in plan.tenants for job in one.jobs]
+    faults = [fault.kind.value for job in jobs for fault in job.faults]
+    away = [outage.what for outage in plan.outages]
+    print(f"{seconds} s in {time.monotonic() - begun:.0f} s, {tenants} tenants, {len(jobs)} jobs, {sent:,} records")
+    print(f"kill -9: {chaos.kills}, started again {chaos.starts} times; faults {_counted(faults)}; "
+          f"away {_counted(away)}; clocks {[one.clock for one in plan.tenants if one.clock]}")  # fmt: skip
+    memory = chaos.memory[:: max(1, len(chaos.memory) // 20)]
+    print(f"the service counts {service}; memory since the last kill in MB: {memory}")
+    for line in (*(f"not here: {one}" for one in chaos.not_here), *(f"WRONG: {one}" for one in wrong)):
+        print(line)
+    print(f"{len(wrong)} things are wrong")
     return 1 if wrong else 0
+
+
+def _counted(names: list[str]) -> dict[str, int]:
+    return {name: names.count(name) for name in dict.fromkeys(names)}
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ and our own clock decides only between groups of equal size. It is never needed 
 on another time, their time is used and the difference is shown.
 
 - A clock *ahead* of the reference is wrong, because records do not come from the future: the offset is taken off its
-  times at once. A partition of a topic that is read ahead of others with a backlog is not, unless it is ahead of our
-  own clock too.
+  times at once. One that is only ahead of others with a backlog is not: their lag has grown, and it is not ahead of
+  the lag that they had before (of our own clock, for a partition of a topic that is read ahead of others).
 - One *behind* is wrong, or its delivery is slow. Where it sends short batches and stays equally far behind for a while,
   its times are moved like those of a wrong clock. Where it sends long batches (files of minutes), or all exporters of
   a Kafka topic are behind alike, it is late and nothing is moved.
@@ -56,9 +56,10 @@ class Clock:
     """What is known of one source's (exporter's) time.
 
     `offset_ns` is taken off its times. `lag_ns` is how old its records usually are on arrival by their own time,
-    `last_lag_ns` how old those of its last batch were. `latest_ns` is how far it has come after the offset was taken
-    off. `behind_since_ns` (wall) and `behind_ns` describe a lag that may be a wrong clock. `hole_ns` is the last time
-    before a hole in what it has delivered (0: none), noticed at `hole_wall_ns`.
+    `last_lag_ns` how old those of its last batch were, `least_lag_ns` how old they are when none had to wait.
+    `latest_ns` is how far it has come after the offset was taken off. `behind_since_ns` (wall) and `behind_ns` describe
+    a lag that may be a wrong clock. `hole_ns` is the last time before a hole in what it has delivered (0: none),
+    noticed at `hole_wall_ns`.
     """
 
     source: str
@@ -67,6 +68,7 @@ class Clock:
     offset_ns: int = 0
     lag_ns: int = 0
     last_lag_ns: int = 0
+    least_lag_ns: int = 0
     span_ns: int = 0
     interval_ns: int = 0
     batch_records: float = 0.0
@@ -97,6 +99,16 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class _Reference:
+    """The lag of the largest group of sources that agree, what it is when none of their records had to wait, and
+    whether they deliver long batches."""
+
+    lag_ns: int
+    least_lag_ns: int
+    long: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
     """The bounds for each arrival, in their order, and the clocks that have changed."""
 
@@ -122,7 +134,7 @@ def judge(
         key = sources[arrival.part], arrival.exporter
         lag = wall_ns - _high(arrival, rules)
         if key not in active:
-            active[key] = Clock(*key, lag_ns=lag, span_ns=_span(arrival, rules), wall_ns=wall_ns)
+            active[key] = Clock(*key, lag_ns=lag, least_lag_ns=lag, span_ns=_span(arrival, rules), wall_ns=wall_ns)
         elif key[0].startswith(QUEUED):  # those that are read together catch up together
             active[key] = replace(active[key], lag_ns=lag)
     for arrival in arrivals:
@@ -154,28 +166,33 @@ def _judged(
     if not others:
         return _alone(clock, arrival, wall_ns, rules)
     now = replace(clock, lag_ns=wall_ns - high, span_ns=_span(arrival, rules))
+    now = now if clock.wall_ns else replace(now, least_lag_ns=now.lag_ns)
     small = arrival.records < rules.substantial * clock.batch_records
-    lag, long = _reference([*others, *(() if small else (now,))], rules)
-    expected = wall_ns - (min(lag, 0) if long else lag)
+    theirs = _reference([*others, *(() if small else (now,))], rules)
+    expected = wall_ns - (min(theirs.lag_ns, 0) if theirs.long else theirs.lag_ns)
     limit = expected + rules.tolerance_ns
-    may_wait = _may_wait(clock, others, lag, rules)
+    may_wait = _may_wait(clock, others, theirs.lag_ns, rules)
+    on_time = max(limit, wall_ns - theirs.least_lag_ns + rules.tolerance_ns)
     if may_wait and not clock.offset_ns:
-        limit = max(limit, wall_ns + rules.tolerance_ns)
-        if expected + rules.tolerance_ns < high <= limit:
-            return _catching_up(clock, arrival, wall_ns, rules), limit
+        on_time = max(on_time, wall_ns + rules.tolerance_ns)
+    if limit < high - clock.offset_ns <= on_time:
+        return _ahead_of_backlog(clock, arrival, on_time, wall_ns, rules), on_time
+    if may_wait and not clock.offset_ns:
+        limit = on_time
     if small and high - clock.offset_ns > limit:
         return clock, limit
     moved = _moved(clock, arrival, high - expected, wall_ns, rules, may_wait=may_wait)
     if moved.jumps > clock.jumps:
-        moved = replace(moved, latest_ns=0)
+        moved = replace(moved, latest_ns=0, least_lag_ns=wall_ns - high)
     limit = _with_tail(limit, moved, arrival, rules)
     return _advanced(_learnt(moved, arrival, wall_ns, rules), arrival, limit, wall_ns, rules), limit
 
 
-def _catching_up(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> Clock:
-    """The clock of a queue that is read ahead of others which hold a backlog: it is ahead of them, not of our time."""
-    settled = replace(clock, state=ClockState.AGREES, behind_since_ns=0)
-    return _advanced(_learnt(settled, arrival, wall_ns, rules), arrival, wall_ns + rules.tolerance_ns, wall_ns, rules)
+def _ahead_of_backlog(clock: Clock, arrival: Arrival, limit: int, wall_ns: int, rules: ClockRules) -> Clock:
+    """A clock that is ahead of others whose records have waited, and not of the time."""
+    state = ClockState.MOVED if clock.offset_ns else ClockState.AGREES
+    settled = replace(clock, state=state, behind_since_ns=0)
+    return _advanced(_learnt(settled, arrival, wall_ns, rules), arrival, limit, wall_ns, rules)
 
 
 def _may_wait(clock: Clock, others: Sequence[Clock], lag: int, rules: ClockRules) -> bool:
@@ -251,12 +268,19 @@ def _learnt(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> 
     clock = replace(clock, last_lag_ns=lag)
     if not clock.wall_ns:
         return replace(
-            clock, lag_ns=lag, span_ns=_span(arrival, rules), batch_records=float(arrival.records), wall_ns=wall_ns
+            clock,
+            lag_ns=lag,
+            least_lag_ns=lag,
+            span_ns=_span(arrival, rules),
+            batch_records=float(arrival.records),
+            wall_ns=wall_ns,
         )
     jumped = not clock.lag_ns or abs(lag - clock.lag_ns) > rules.tolerance_ns
     interval = max(0, wall_ns - clock.wall_ns)
+    waited = max(0, lag - clock.least_lag_ns) * min(1.0, interval / rules.backlog_ns)
     return replace(
         clock,
+        least_lag_ns=min(lag, int(clock.least_lag_ns + waited)),
         lag_ns=lag if jumped else int(clock.lag_ns + rules.follow * (lag - clock.lag_ns)),
         span_ns=int(clock.span_ns + rules.follow * (_span(arrival, rules) - clock.span_ns)),
         interval_ns=int(clock.interval_ns + rules.follow * (interval - clock.interval_ns))
@@ -304,12 +328,12 @@ def _with_hole(clock: Clock, first_ns: int, reached_ns: int, wall_ns: int, rules
 def reference_lag(clocks: Iterable[Clock], rules: ClockRules) -> int | None:
     """The lag of the majority; None without clocks."""
     found = list(clocks)
-    return _reference(found, rules)[0] if found else None
+    return _reference(found, rules).lag_ns if found else None
 
 
-def _reference(clocks: Iterable[Clock], rules: ClockRules) -> tuple[int, bool]:
-    """(lag of the largest group of sources that agree, whether those deliver long batches). Every source counts once,
-    however many exporters it names; between groups of one size the one next to our own clock is believed."""
+def _reference(clocks: Iterable[Clock], rules: ClockRules) -> _Reference:
+    """Every source counts once, however many exporters it names; between groups of one size the one next to our own
+    clock is believed."""
     found = sorted(clocks, key=lambda clock: clock.lag_ns)
     per_source: dict[str, int] = {}
     for clock in found:
@@ -325,9 +349,9 @@ def _reference(clocks: Iterable[Clock], rules: ClockRules) -> tuple[int, bool]:
         middle = found[(first + last + 1) // 2].lag_ns
         if (round(weight, 6), -abs(middle)) > best or not group:
             best, group = (round(weight, 6), -abs(middle)), found[first : last + 1]
-    middle_clock = group[len(group) // 2]
     long = sum(clock.span_ns > rules.long_batch_ns for clock in group) * 2 > len(group)
-    return middle_clock.lag_ns, long
+    least = sorted(clock.least_lag_ns for clock in group)[len(group) // 2]
+    return _Reference(group[len(group) // 2].lag_ns, least, long)
 
 
 def watermark(clocks: Iterable[Clock], mark_ns: int, wall_ns: int, rules: ClockRules) -> int:
@@ -336,8 +360,9 @@ def watermark(clocks: Iterable[Clock], mark_ns: int, wall_ns: int, rules: ClockR
     active = [clock for clock in clocks if _is_active(clock, wall_ns, rules) and clock.latest_ns]
     if not active:
         return mark_ns
-    lag, long = _reference((replace(clock, lag_ns=clock.corrected_lag_ns) for clock in active), rules)
-    if long:
+    theirs = _reference((replace(clock, lag_ns=clock.corrected_lag_ns) for clock in active), rules)
+    lag = theirs.lag_ns
+    if theirs.long:
         agreeing = [clock for clock in active if clock.corrected_lag_ns >= min(lag, 0) - rules.tolerance_ns]
     else:
         agreeing = [clock for clock in active if abs(clock.corrected_lag_ns - lag) <= rules.tolerance_ns]

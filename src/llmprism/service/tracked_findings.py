@@ -92,7 +92,7 @@ def follow_findings(
                 continue
             tracked = _begun(finding, seen_in, after, clear=_is_clear(finding, judged))
         elif tracked.phase is FindingPhase.CLOSED:
-            tracked = _after_its_end(tracked, sighting, after, sighted, judged, rules)
+            tracked = _after_its_end(tracked, sighting, after, sighted, judged, runs, rules)
             if tracked is None:
                 continue
         else:
@@ -127,10 +127,14 @@ def _after_its_end(
     after: dict[str, TrackedFinding],
     sighted: set[str],
     judged: frozenset[str],
+    runs: Sequence[TrackedRun],
     rules: LiveRules,
 ) -> TrackedFinding | None:
     """What a sighting of a finding that was closed before is: one that is known by now, a new one, or (None) the old
-    one seen once more."""
+    one seen once more, perhaps in a window that does not show its end: then nobody is slower than usual now."""
+    end = closed_one.finding.end_ns or closed_one.closed_ns
+    if sighting.finding.start_ns < end and not _slower(sighting.finding, runs, rules):
+        return None
     again = _again(closed_one, sighting.finding, sighting.window, rules)
     if again is None:
         return None

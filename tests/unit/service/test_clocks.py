@@ -172,6 +172,27 @@ def test_a_backlog_is_late_and_not_moved():
     assert watched.clocks["http:c", ""].state is ClockState.AGREES
 
 
+def test_one_without_a_backlog_is_not_ahead_of_those_that_catch_up():
+    """The store was away for 25 s, and the job of one source stood still meanwhile: it has kept nothing."""
+    names = [f"http:c{number}" for number in range(5)]
+    watched = steady(names, 60)
+    for second in range(86, 120):
+        kept = min(second, 61 + 3 * (second - 86))
+        bounds = watched.send(second, [arrival(0, second), *(arrival(part, kept) for part in range(1, 5))])
+        assert bounds[0].offset_ns == 0
+        assert bounds[0].newest_ns >= NOW + second * S
+        assert watched.clocks["http:c0", ""].state is ClockState.AGREES
+    assert all(clock.offset_ns == 0 for clock in watched.clocks.values())
+
+
+def test_one_that_is_ahead_of_those_that_catch_up_and_of_the_time_is_moved():
+    names = [f"http:c{number}" for number in range(5)]
+    watched = steady(names, 60)
+    kept = [arrival(part, 61) for part in range(1, 5)]
+    bounds = watched.send(86, [arrival(0, 86 + 60), *kept])
+    assert bounds[0].offset_ns / S == pytest.approx(60, abs=1)
+
+
 def test_partitions_with_unequal_backlogs_are_not_moved():
     """Three partitions are read from their beginning at different speeds; one is 30 s ahead of the others at times."""
     watched = Watched("kafka:flows/0", "kafka:flows/1", "kafka:flows/2")

@@ -259,12 +259,12 @@ def test_a_window_with_little_before_a_fault_does_not_move_its_start(watch):
     assert watch.tracked().finding.start_ns == cluster.finding(22).start_ns
 
 
-def test_a_window_that_misses_the_end_of_a_closed_finding_opens_no_other(watch):
+def test_windows_that_miss_the_end_of_a_closed_finding_open_no_other(watch):
     cluster = watch.cluster
     for end in range(8, 100, 4):
         shown = []
         if end >= 24:
-            shown = [cluster.finding(22, end_s=None if end < 60 or end == 76 else 50)]
+            shown = [cluster.finding(22, end_s=None if end < 60 or end in (72, 76) else 50)]
         watch.window(end, [cluster.job(end - 60, end)], shown)
     assert len(watch.opened) == len(watch.closed) == 1
 

@@ -44,6 +44,10 @@ class ClockRules:
     long_batch_ns: int = 20 * SECOND
     """A batch that spans more is a file of a rotating collector, not a stream."""
 
+    backlog_ns: int = 300 * SECOND
+    """A lag that has grown is taken for a backlog for about so long: the longest outages that a sender rides out are
+    caught up with in less, and a machine whose lag has changed for good is believed after twice that."""
+
     follow: float = 0.2
     """Weight of a new batch in what is learnt of a clock: a drifting clock is followed within some batches."""
 
