@@ -7,11 +7,7 @@ Usage: python benchmarks/service_faults.py [torn] [disk] [postgresql] [--away SE
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pwd
 import random
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,7 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from running_service import ROOT, Service, compared, free_port
+from outages import Postgres, SmallDisk
+from running_service import ROOT, Service, compared
 
 CAPTURE = ROOT / "examples" / "slow_nic"
 RECORDS = 63_929
@@ -84,28 +81,25 @@ def torn(folder: Path, calm: dict[str, Any]) -> bool:
 
 
 def disk(folder: Path, calm: dict[str, Any]) -> bool:
-    small = folder / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(small)], check=True)
-    service = Service(small / "data", CAPTURE)
+    small = SmallDisk(folder / "small", DISK_MB)
+    service = Service(small.folder / "data", CAPTURE)
     try:
         return _on_small_disk(service, small, calm)
     finally:
         service.stop()
-        subprocess.run(["umount", "-l", str(small)], check=True)
+        small.close()
 
 
-def _on_small_disk(service: Service, small: Path, calm: dict[str, Any]) -> bool:
+def _on_small_disk(service: Service, small: SmallDisk, calm: dict[str, Any]) -> bool:
     service.get("/healthz")
     sender = sending(service, 2.0)
     service.until(lambda: service.get("/api/v1/windows")["items"], 120)
-    ballast = small / "ballast"
-    _fill(ballast)
-    result = service.until(lambda: service.ready()[1], 60)
-    print(f"disk full: /readyz says {result}", flush=True)
+    small.away()
+    said = service.until(lambda: service.ready()[1], 60)
+    print(f"disk full: /readyz says {said}", flush=True)
     time.sleep(10)
     before = _stored(service)
-    ballast.unlink()
+    small.back()
     service.until(lambda: service.ready()[0], 90)
     sender.join()
     made = service.results(calm["windows"][0]["end_ns"])
@@ -116,13 +110,6 @@ def _on_small_disk(service: Service, small: Path, calm: dict[str, Any]) -> bool:
     return compared(calm, made, but=("sources",)) and exact
 
 
-def _fill(ballast: Path) -> None:
-    """Takes all the room that there is."""
-    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
-
-
 def _stored(service: Service) -> int:
     return sum(int(source.get("stored", 0)) for source in service.get("/api/v1/sources")["items"])
 
@@ -130,52 +117,24 @@ def _stored(service: Service) -> int:
 # -- PostgreSQL away --------------------------------------------------------------------------------------------------
 
 
-class Postgres:
-    def __init__(self, folder: Path) -> None:
-        self.bin = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))[-1].parent
-        self.folder, self.port = folder, free_port()
-        self.prefix: list[str] = []
-        if os.geteuid() == 0:
-            account = pwd.getpwnam("postgres")
-            os.chown(folder, account.pw_uid, account.pw_gid)
-            for parent in folder.parents[:2]:
-                parent.chmod(0o755)
-            self.prefix = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
-        self._run("initdb", "-U", "llmprism", "-A", "trust", "-E", "UTF8")
-        self.url = f"postgresql+psycopg://llmprism@127.0.0.1:{self.port}/postgres"
-
-    def _run(self, program: str, *arguments: str) -> None:
-        command = [*self.prefix, str(self.bin / program), "-D", str(self.folder / "db"), *arguments]
-        subprocess.run(command, check=True, capture_output=True, cwd=self.folder, timeout=60)
-
-    def start(self) -> None:
-        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
-        self._run("pg_ctl", "-w", "-o", options, "-l", str(self.folder / "log"), "start")
-
-    def stop(self) -> None:
-        self._run("pg_ctl", "-w", "-m", "immediate", "stop")
-
-
 def postgresql(folder: Path, calm: dict[str, Any], away_s: float) -> bool:
-    (folder / "pg").mkdir()
-    database = Postgres(folder / "pg")
-    database.start()
+    database = Postgres()
     try:
         service = Service(folder / "data", CAPTURE, STORE__URL=database.url)
         service.get("/healthz")
         sender = sending(service, 2.0)
         service.until(lambda: service.get("/api/v1/windows")["items"], 120)
-        database.stop()
-        result = service.until(lambda: service.ready()[1], 60)
-        print(f"PostgreSQL away for {away_s:.0f} s: /readyz says {result[0][:120]}", flush=True)
+        database.away()
+        said = service.until(lambda: service.ready()[1], 60)
+        print(f"PostgreSQL away for {away_s:.0f} s: /readyz says {said[0][:120]}", flush=True)
         time.sleep(away_s)
-        database.start()
+        database.back()
         service.until(lambda: service.ready()[0], 90)
         sender.join()
         made = service.results(calm["windows"][0]["end_ns"])
         service.stop()
     finally:
-        database.stop()
+        database.close()
     return compared(calm, made)
 
 
