@@ -1,4 +1,4 @@
-"""Jobs with a life, for `service_chaos`: they come, stand still, crash and come back, are slowed by a NIC, and go.
+"""Jobs with a history, for `service_chaos`: they come, stand still, crash and come back, are slowed by a NIC, and go.
 
 A job is a ring of GPUs that exchange gradients once a step, in chunks. All of its chunks are laid out once, so that
 what ends in a second is a look into an array; every transfer is moved by chance a little, because what repeats to the
@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SECOND", "Fault", "FaultKind", "LivedJob", "Records"]
+__all__ = ["SECOND", "Fault", "FaultKind", "Records", "ScheduledJob"]
 
 SECOND: Final = 1_000_000_000
 COMPUTES: Final = 0.6
@@ -63,7 +63,7 @@ class Records:
 
 
 @dataclass
-class LivedJob:
+class ScheduledJob:
     """Steps of `period_s` from `comes_s` to `goes_s`, with these faults in between, in order of time."""
 
     name: str

@@ -1,8 +1,8 @@
 """Who sends what to whom in `service_chaos`, and when what goes wrong: all that is drawn by chance, from one seed.
 
-No two jobs step alike (those would be one job's rails). Every tenant has one role: a plain collector that pushes every
-second, a collector whose clock is wrong, one that dies for a while, one that sends through Kafka, one that drops files
-of some time a while later. Plain collectors' jobs, and those of the files, get faults: they stand still, crash and come
+No two jobs step alike (those would be one job's rails). Every tenant has one role: a steady collector that pushes every
+second, one whose clock is wrong, one that dies for a while, one that sends through Kafka, one that drops files of some
+time a while later. Steady collectors' jobs, and those of the files, get faults: they stand still, crash and come
 back, are slowed by a NIC; others come and go. Times are seconds of the run.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from chaos_jobs import Fault, FaultKind, LivedJob
+from chaos_jobs import Fault, FaultKind, ScheduledJob
 
 __all__ = ["Kill", "Outage", "Plan", "Role", "Tenant", "is_long", "make_plan"]
 
@@ -36,7 +36,7 @@ KILLS_UNTIL: Final = 0.6
 
 
 class Role(StrEnum):
-    PLAIN = "plain"
+    STEADY = "steady"
     CLOCK = "clock"
     AWAY = "away"
     KAFKA = "kafka"
@@ -49,7 +49,7 @@ class Tenant:
 
     name: str
     role: Role
-    jobs: list[LivedJob]
+    jobs: list[ScheduledJob]
     offset_s: Callable[[float], float] = lambda _second: 0.0
     away: tuple[tuple[float, float], ...] = ()
     clock: str = ""
@@ -111,19 +111,19 @@ def make_plan(seconds: int, tenants: int, seed: int, outages: tuple[str, ...]) -
 def _roles(count: int, chance: random.Random, *, kafka: bool) -> list[Role]:
     roles = [Role.KAFKA] * (max(2, count // 6) if kafka else 0)
     roles += [Role.FILES, *[Role.AWAY] * max(1, count // 10), *[Role.CLOCK] * max(1, count // 5)]
-    roles += [Role.PLAIN] * (count - len(roles))
+    roles += [Role.STEADY] * (count - len(roles))
     chance.shuffle(roles)
     return roles
 
 
 def _tenant(number: int, role: Role, seconds: int, chance: random.Random) -> Tenant:
     """A collector that dies has two jobs: of one that is alone with its collector nobody could tell the difference."""
-    count = {Role.AWAY: 2, Role.FILES: 2, Role.CLOCK: 1, Role.KAFKA: 1, Role.PLAIN: 1 + number % 2}[role]
+    count = {Role.AWAY: 2, Role.FILES: 2, Role.CLOCK: 1, Role.KAFKA: 1, Role.STEADY: 1 + number % 2}[role]
     jobs = [
-        LivedJob(f"t{number}j{k}", period_s=0.4 + 0.0173 * (2 * number + k), seed=1000 * number + k)
+        ScheduledJob(f"t{number}j{k}", period_s=0.4 + 0.0173 * (2 * number + k), seed=1000 * number + k)
         for k in range(count)
     ]
-    if role is Role.PLAIN and count == 2:  # the second one comes and goes
+    if role is Role.STEADY and count == 2:  # the second one comes and goes
         jobs[1].comes_s = chance.uniform(5.0, 0.3 * seconds)
         jobs[1].goes_s = chance.uniform(0.65, 0.85) * seconds
     return Tenant(f"tenant{number}", role, jobs)
@@ -140,9 +140,9 @@ def _wrong_clock(kind: str, at: float, seconds: int) -> Callable[[float], float]
 
 
 def _plant(plan: Plan, chance: random.Random) -> None:
-    """Faults for the first job of every plain tenant and of the files, of all kinds in turn."""
+    """Faults for the first job of every steady tenant and of the files, of all kinds in turn."""
     kinds = list(FaultKind)
-    hit = [tenant for tenant in plan.tenants if tenant.role in (Role.PLAIN, Role.FILES)]
+    hit = [tenant for tenant in plan.tenants if tenant.role in (Role.STEADY, Role.FILES)]
     for number, tenant in enumerate(hit):
         quiet = QUIET_S + (plan.file_s + plan.late_s if tenant.role is Role.FILES else 0)
         faults = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from chaos_jobs import SECOND, Fault, FaultKind, LivedJob
+from chaos_jobs import SECOND, Fault, FaultKind, ScheduledJob
 from chaos_plan import Plan, Role, Tenant
 
 __all__ = ["memory_grows", "wrong_counts", "wrong_findings"]
@@ -41,7 +41,7 @@ def wrong_counts(plan: Plan, sources: list[dict[str, Any]], in_topic: int) -> It
         prefix = {Role.KAFKA: "kafka:", Role.FILES: "directory:"}.get(tenant.role, f"http:{tenant.name}")
         name = next((one for one in by_name if one.startswith(prefix)), prefix)
         sent[name] = sent.get(name, 0) + tenant.sent
-        if tenant.role in (Role.PLAIN, Role.AWAY, Role.FILES):
+        if tenant.role in (Role.STEADY, Role.AWAY, Role.FILES):
             lost = {why: count for why, count in _kept_out(by_name.get(name, {})).items() if count}
             if lost:
                 yield f"{tenant.name}: its clock is right, and records of it were dropped: {lost}"
@@ -79,21 +79,21 @@ def wrong_findings(
     yield from (f"{name} was never seen" for name in jobs if name not in seen)
 
 
-def _wrong_in(tenant: Tenant, job: LivedJob, found: list[dict[str, Any]], begin_ns: int) -> Iterator[str]:
+def _wrong_in(tenant: Tenant, job: ScheduledJob, found: list[dict[str, Any]], begin_ns: int) -> Iterator[str]:
     rest = list(found)
     for fault in job.faults:
         mine = [one for one in rest if _is(one, fault, job, begin_ns)]
         rest = [one for one in rest if one not in mine]
-        told = "; ".join(_line(one, begin_ns) for one in mine or found) or "nothing"
+        reported = "; ".join(_line(one, begin_ns) for one in mine or found) or "nothing"
         if len(mine) != 1:
-            yield f"{job.name} ({tenant.role}): {_planned(fault)} was opened {len(mine)} times ({told})"
+            yield f"{job.name} ({tenant.role}): {_planned(fault)} was opened {len(mine)} times ({reported})"
         elif mine[0]["phase"] != "closed" or abs((mine[0]["end_ns"] - begin_ns) / SECOND - fault.end_s) > END_S:
-            yield f"{job.name} ({tenant.role}): {_planned(fault)} was not closed in time ({told})"
+            yield f"{job.name} ({tenant.role}): {_planned(fault)} was not closed in time ({reported})"
     for one in rest:
         yield f"{job.name} ({tenant.role}) is healthy then and has a finding: {_line(one, begin_ns)}"
 
 
-def _is(finding: dict[str, Any], fault: Fault, job: LivedJob, begin_ns: int) -> bool:
+def _is(finding: dict[str, Any], fault: Fault, job: ScheduledJob, begin_ns: int) -> bool:
     late = (finding["start_ns"] - begin_ns) / SECOND - fault.at_s
     if finding["kind"] not in KINDS[fault.kind] or not -1.0 <= late <= START_S:
         return False

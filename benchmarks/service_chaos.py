@@ -4,7 +4,7 @@ Tenants (`chaos_plan`) push every second, send through Kafka, or drop files late
 crash and are slowed; clocks jump and drift; collectors die; PostgreSQL, the Kafka broker and the room on the disk go
 away (`outages`); the service and its evaluator are killed with `kill -9`. At the end, for every source: received =
 stored + dropped by reason, and nothing that was sent is missing; every planted fault was opened and closed once, at its
-time; no healthy job has any finding; `/readyz` told every outage; memory has not grown (`chaos_verdict`).
+time; no healthy job has any finding; `/readyz` showed every outage; memory has not grown (`chaos_verdict`).
 
 Time is the run's own: a second begins a second after the last one at the earliest, and waits while a collector is
 further behind than any outage lasts. So a machine that is busy otherwise plays the same run, only slower.
@@ -75,7 +75,7 @@ class Chaos:
         self._ended = threading.Event()
         self.kills = {"service": 0, "evaluator": 0}
         self.starts = 0
-        self.untold: list[str] = []
+        self.unreported: list[str] = []
         self.failed: list[str] = []
         self.memory: list[int] = []
 
@@ -252,13 +252,13 @@ class Chaos:
     def _take_away(self, outage: Outage) -> None:
         thing = self.surroundings[outage.what]
         thing.away()
-        until, told = time.monotonic() + outage.lasts_s, False
-        while time.monotonic() < until or (not told and time.monotonic() < until + BACKLOG_S / 3):
-            told = told or not self.running.ready()[0]
+        until, reported = time.monotonic() + outage.lasts_s, False
+        while time.monotonic() < until or (not reported and time.monotonic() < until + BACKLOG_S / 3):
+            reported = reported or not self.running.ready()[0]
             time.sleep(0.5)
         thing.back()
-        if not told:
-            self.untold.append(f"/readyz said nothing while there was no {outage.what} at {outage.at_s} s")
+        if not reported:
+            self.unreported.append(f"/readyz said nothing while there was no {outage.what} at {outage.at_s} s")
 
     def _do_harm(self) -> None:
         events: list[Kill | Outage] = sorted([*self.plan.kills, *self.plan.outages], key=lambda one: one.at_s)
@@ -319,7 +319,7 @@ class Chaos:
         """What does not hold; empty where everything does."""
         get = self.running.get
         runs, findings = get("/api/v1/jobs?limit=1000")["items"], get("/api/v1/findings?limit=1000")["items"]
-        found = [*self.failed, *self.untold]
+        found = [*self.failed, *self.unreported]
         found += wrong_counts(self.plan, get("/api/v1/sources")["items"], self._in_topic())
         found += wrong_findings(self.plan, runs, findings, self.begin_ns)
         if memory_grows(self.memory):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos_jobs import SECOND, Fault, FaultKind, LivedJob
+from chaos_jobs import SECOND, Fault, FaultKind, ScheduledJob
 from chaos_plan import Plan, Role, Tenant, make_plan
 from chaos_verdict import memory_grows, wrong_counts, wrong_findings
 
@@ -26,8 +26,8 @@ def ends(job, seconds):
 
 def test_a_job_stands_still_and_goes_on_in_the_same_exchange():
     fault = Fault(FaultKind.HANG, 10, 5)
-    healthy, hung = LivedJob("a", 0.5), LivedJob("a", 0.5, faults=(fault,))
-    crashed = LivedJob("a", 0.5, faults=(Fault(FaultKind.CRASH, 10, 5),))
+    healthy, hung = ScheduledJob("a", 0.5), ScheduledJob("a", 0.5, faults=(fault,))
+    crashed = ScheduledJob("a", 0.5, faults=(Fault(FaultKind.CRASH, 10, 5),))
     gap = max(
         later - earlier for earlier, later in zip(sorted(ends(hung, 20)), sorted(ends(hung, 20))[1:], strict=False)
     )
@@ -37,7 +37,7 @@ def test_a_job_stands_still_and_goes_on_in_the_same_exchange():
 
 
 def test_a_slow_nic_slows_its_own_transfers_and_the_steps():
-    job = LivedJob("a", 0.5, faults=(Fault(FaultKind.SLOW, 10, 5, gpu=3),))
+    job = ScheduledJob("a", 0.5, faults=(Fault(FaultKind.SLOW, 10, 5, gpu=3),))
     records = job.records(12, 20)
     length = {name: [] for name in records.src}
     for name, start, end in zip(records.src, records.start_ns.tolist(), records.end_ns.tolist(), strict=True):
@@ -50,8 +50,8 @@ def test_a_slow_nic_slows_its_own_transfers_and_the_steps():
 @pytest.fixture
 def plan():
     """One healthy tenant and one whose job hangs from 100 to 120 s."""
-    sick = LivedJob("b", 0.6, faults=(Fault(FaultKind.HANG, 100, 20),))
-    tenants = [Tenant("t0", Role.PLAIN, [LivedJob("a", 0.5)], sent=10), Tenant("t1", Role.PLAIN, [sick], sent=10)]
+    sick = ScheduledJob("b", 0.6, faults=(Fault(FaultKind.HANG, 100, 20),))
+    tenants = [Tenant("t0", Role.STEADY, [ScheduledJob("a", 0.5)], sent=10), Tenant("t1", Role.STEADY, [sick], sent=10)]
     return Plan(180, tenants)
 
 
@@ -75,8 +75,8 @@ def test_a_fault_that_opened_and_closed_once_at_its_time_is_right(plan):
         ([finding("job-b", 100, None, phase="open")], "not closed in time"),
         ([finding("job-b", 100, 140)], "not closed in time"),
         ([finding("job-b", 90, 120)], "opened 0 times"),
-        ([finding("job-b", 100, 120), finding("job-a", 50, 60)], "a (plain) is healthy"),
-        ([finding("job-b", 100, 120), finding("job-b", 140, 150, "slow_nic")], "b (plain) is healthy"),
+        ([finding("job-b", 100, 120), finding("job-a", 50, 60)], "a (steady) is healthy"),
+        ([finding("job-b", 100, 120), finding("job-b", 140, 150, "slow_nic")], "b (steady) is healthy"),
         ([finding("job-b", 100, 120), finding(None, 50, 60)], "no job"),
     ],
 )

@@ -166,8 +166,8 @@ def test_a_job_taken_for_crashed_that_goes_on_in_its_step_is_the_same_run(watch)
         assert watch.run().state is LiveState.RUNNING
     assert [run.id for run in watch.state.runs] == ["job-a"]
     assert len(watch.opened) == len(watch.closed) == 1
-    assert watch.life().finding.kind is FindingKind.STALL
-    assert watch.life().finding.end_ns == stall.end_ns
+    assert watch.tracked().finding.kind is FindingKind.STALL
+    assert watch.tracked().finding.end_ns == stall.end_ns
 
 
 def test_a_finding_opens_at_its_second_sighting_and_closes_once(watch):
