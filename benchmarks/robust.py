@@ -8,6 +8,8 @@
     python benchmarks/robust.py --no-shrink               only the table
     python benchmarks/robust.py --sensitivity             every constant moved by a fifth, with what it changes
 
+What is expected of a report about a fault follows from the run without it (`robust_expected`), never from the report.
+
 A scenario is right in its layout when jobs, pairs (99 %), groups, pipelines and micro-batches are. Failures go to
 out/robust/seed-N.toml with what went wrong and what it takes to make it happen; `llmprism simulate` reads them.
 """
@@ -147,7 +149,9 @@ def summary(cases: list[Case]) -> list[str]:
     right = sum(outcome.layout_right for outcome in outcomes)
     lines.append(f"| **whole layout** | {right} | {len(outcomes)} | {100 * right / total:.1f} % | - |")
     alarms = sum(outcome.values.get("quiet") or 0 for outcome in outcomes)
-    lines += ["", f"{alarms:.0f} false alarms. Of the means, `quiet` is false alarms per scenario."]
+    alone = sum(outcome.values.get("unprompted") or 0 for outcome in outcomes)
+    lines += ["", f"{alarms:.0f} false alarms, {alone:.0f} of them while nothing was wrong with the job. Of the means, "
+              "`quiet` is false alarms per scenario."]  # fmt: skip
     dear = [outcome for outcome in outcomes if outcome.dear]
     if dear:
         worst = max(dear, key=lambda outcome: outcome.diagnose_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -13,21 +14,17 @@ from llmprism.report.json_report import document
 from llmprism.score import Score, Truth, read_truth, score_report
 from llmprism.score.calibration import Claim, claims_of
 from llmprism.sim import Scenario, simulate
-from llmprism.sim.scenario import FaultSpec
 from llmprism.sim.simulation import EPOCH_NS
+from robust_expected import answers_of, fault_shows
 
-__all__ = ["CHECKS", "LAYOUT_CHECKS", "Outcome", "diagnose_folder", "fault_shows", "run_case"]
+__all__ = ["CHECKS", "LAYOUT_CHECKS", "Outcome", "diagnose_folder", "run_case"]
 
 PAIRS_RIGHT: Final = 0.99
 STEPS_RIGHT: Final = 0.95
 """The shares that the project promises on foreign sources (issue 14); below them a scenario counts as failed."""
 
-CHECKS: Final = ("ran", "jobs", "pairs", "groups", "pipelines", "micro-batches", "steps", "faults", "quiet")
+CHECKS: Final = ("ran", "jobs", "pairs", "groups", "pipelines", "micro-batches", "steps", "faults", "noticed", "quiet")
 LAYOUT_CHECKS: Final = ("ran", "jobs", "pairs", "groups", "pipelines", "micro-batches")
-
-ENDINGS: Final = ("stall", "hang", "crash", "crash_restart")
-SLOWER: Final = 0.1
-"""A fault shows when it makes the steps it hits longer by this share, and by two deviations of healthy steps."""
 
 COST_START_S: Final = 1.5
 COST_PER_RECORD_S: Final = 3e-6
@@ -73,59 +70,40 @@ def run_case(scenario: Scenario) -> Outcome:
         except Exception as error:
             return Outcome(scenario.name, {"ran": False}, error=f"simulate: {type(error).__name__}: {error}")
         simulated = time.process_time() - begin
-        outcome = diagnose_folder(scenario.name, folder, simulated)
-        if outcome.verdicts.get("faults") is False and not fault_shows(scenario, folder):
-            return replace(outcome, verdicts={k: v for k, v in outcome.verdicts.items() if k != "faults"})
-        return outcome
+        watched_until_ns = EPOCH_NS + int(scenario.seconds * 1e9)
+        if not scenario.faults:
+            return diagnose_folder(scenario.name, folder, simulated, watched_until_ns)
+        answers = answers_of(scenario, folder)
+        outcome = diagnose_folder(scenario.name, folder, simulated, watched_until_ns, answers)
+        if fault_shows(scenario, folder):
+            return outcome
+        return replace(outcome, verdicts={k: v for k, v in outcome.verdicts.items() if k not in ("faults", "noticed")})
 
 
-def fault_shows(scenario: Scenario, folder: Path) -> bool:
-    """Whether the planted faults made a job's steps longer than they vary: the same run without them shows it.
-
-    A slow NIC whose transfers hide behind the computation costs nothing, and a report that does not name it is right.
-    """
-    if any(fault.kind in ENDINGS for fault in scenario.faults):
-        return True
-    with tempfile.TemporaryDirectory(prefix="robust-") as work:
-        healthy = Path(work)
-        simulate(replace(scenario, faults=()), healthy)
-        sick, well = (_steps_hit(read_truth(place / "truth.json.gz"), scenario.faults) for place in (folder, healthy))
-    for job, lengths in well.items():
-        if job not in sick:
-            return True
-        usual = sum(lengths) / len(lengths)
-        varies = (sum((length - usual) ** 2 for length in lengths) / len(lengths)) ** 0.5
-        mean = sum(sick[job]) / len(sick[job])
-        if mean > usual * (1 + SLOWER) and mean > usual + 2 * varies:
-            return True
-    return False
-
-
-def _steps_hit(truth: Truth, faults: tuple[FaultSpec, ...]) -> dict[str, list[int]]:
-    """Lengths of the steps that run while the first fault is on, by job."""
-    begin = EPOCH_NS + int(faults[0].at_s * 1e9)
-    end = begin + int(faults[0].for_s * 1e9) if faults[0].for_s > 0 else 1 << 62
-    found: dict[str, list[int]] = {}
-    for job in truth.jobs:
-        steps = zip(job.step_start_ns, job.step_end_ns, strict=True)
-        lengths = [stop - start for start, stop in steps if start < end and stop > begin]
-        if lengths:
-            found[job.id] = lengths
-    return found
-
-
-def diagnose_folder(name: str, folder: Path, simulated_s: float = 0.0) -> Outcome:
-    """The outcome of a folder with flows.parquet, topology.json and truth.json.gz."""
-    truth = read_truth(folder / "truth.json.gz")
+def diagnose_folder(
+    name: str,
+    folder: Path,
+    simulated_s: float = 0.0,
+    watched_until_ns: int | None = None,
+    answers: Sequence[Truth] = (),
+) -> Outcome:
+    """The outcome of a folder with flows.parquet, topology.json and truth.json.gz. Of several `answers` that are all
+    true the one that the report comes closest to counts."""
     begin = time.process_time()
     try:
         report = document(
-            diagnose_files([str(folder / "flows.parquet")], str(folder / "topology.json"), with_events=False)
+            diagnose_files(
+                [str(folder / "flows.parquet")],
+                str(folder / "topology.json"),
+                with_events=False,
+                watched_until_ns=watched_until_ns,
+            )
         )
     except Exception as error:
         return Outcome(name, {"ran": False}, error=f"diagnose: {type(error).__name__}: {error}")
     seconds = time.process_time() - begin
-    score = score_report(report, truth)
+    scored = [(score_report(report, one), one) for one in answers or [read_truth(folder / "truth.json.gz")]]
+    score, truth = max(scored, key=lambda one: (one[0].faults.exact.right, -one[0].faults.false_alarms))
     return Outcome(
         name=name,
         verdicts=_verdicts(score),
@@ -153,6 +131,7 @@ def _verdicts(score: Score) -> dict[str, bool]:
         verdicts["steps"] = score.steps.boundaries.f1 >= STEPS_RIGHT
     if score.faults.exact.total:
         verdicts["faults"] = score.faults.exact.right == score.faults.exact.total
+        verdicts["noticed"] = score.faults.detected.right == score.faults.detected.total
     verdicts["quiet"] = score.faults.false_alarms == 0
     return verdicts
 
@@ -169,6 +148,7 @@ def _values(score: Score) -> dict[str, float | None]:
         "faults": score.faults.exact.value,
         "located": score.faults.located.value,
         "quiet": float(score.faults.false_alarms),
+        "unprompted": float(score.faults.unprompted),
     }
 
 

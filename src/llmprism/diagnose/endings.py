@@ -34,8 +34,9 @@ class Ending:
     """The traffic after step `step - 1`, which ended at `begun_ns`, ends at `last_ns`; then came `silence_ns`.
 
     `state` is running, ended, crashed or hung. `culprit` (row of the member, -1: nobody stands out) was due at
-    `since_ns`, `lead_ns` before the next one. `resumed_ns` is None where the job did not come back; `alive_ns` is the
-    time of the last message of any sort between its members before it did.
+    `since_ns`, `lead_ns` before the next one; `suspect` is who may have been where that is not sure. `resumed_ns` is
+    None where the job did not come back; `alive_ns` is the time of the last message of any sort between its members
+    before it did.
     """
 
     state: JobState
@@ -50,6 +51,7 @@ class Ending:
     since_ns: int = 0
     lead_ns: float = 0.0
     heard_alone: bool = False
+    suspect: int = -1
 
     @property
     def broken_off(self) -> bool:
@@ -102,9 +104,10 @@ def ending_at(
         return running
     if _at_rest(state, steps, period, connects, rules) or _all_said_goodbye(job, state, period, alive, rules):
         return _as(running, JobState.ENDED) if stopped else running
-    if not _went_on_without(state, first, rules) and running.silence_ns <= rules.endings.together_steps * period:
+    together = not connects and not _went_on_without(state, first, rules)
+    if together and running.silence_ns <= rules.endings.together_steps * period:
         return running  # all stand at the same point: the next message may be late
-    blamed = _blamed(running, job, state, first, until, rules)
+    blamed = _blamed(running, job, state, first, until, rules, connects=connects)
     if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
         return replace(blamed, state=JobState.CRASHED)
     return blamed
@@ -143,6 +146,8 @@ def _missing(state: LastState, first: int, until: int, period: float, rules: Fau
         return False
     if state.took_ns > rules.endings.slow_pace * period:
         return False  # everybody moves on, slowly
+    if state.last_ns - float(state.due_ns[first]) < rules.endings.clear_overdue * period:
+        return False  # the others have stopped as well: the next message of all may be late
     long_ago = until - float(state.due_ns[first]) > rules.endings.overdue_steps * period
     return long_ago and until - float(state.sent_ns[first]) > rules.endings.quiet_factor * float(
         state.longest_ns[first]
@@ -152,12 +157,12 @@ def _missing(state: LastState, first: int, until: int, period: float, rules: Fau
 def _at_rest(state: LastState, steps: Steps, period: float, connects: bool, rules: FaultRules) -> bool:
     """Does the job rest at this point in every step, with nobody missing when the last message was sent?
 
-    Where steps have several long silences the clock must agree that this is the one between two of them; so must it for
-    a job whose members connect anew afterwards: none ends in the middle of a step to begin again.
+    Where steps have several long silences the clock must agree that this is the one between two of them. A job whose
+    members connect anew afterwards and go on as before did not end: a launcher started it again.
     """
     ended = steps.end_ns[int(np.argmin(np.abs(steps.end_ns - state.last_ns)))]
     between = abs(int(ended) - state.last_ns) <= rules.endings.at_step_end * period
-    if connects and not between:
+    if connects:
         return False
     rests = rules.endings.resting if between else rules.endings.surely_resting
     if not (state.exact and state.rest_ns >= rests * state.longest_rest_ns > 0.0):
@@ -246,46 +251,94 @@ def _suspects(state: LastState, rules: FaultRules) -> Float64:
     return due
 
 
-def _blamed(running: Ending, job: Job, state: LastState, first: int, until: int, rules: FaultRules) -> Ending:
-    rule = rules.endings
-    beats = Heartbeats.of(job, state.last_ns, running.period_ns, rules)
-    named = (
-        first
-        if _went_on_without(state, first, rules) or _stands_out(job, state, first, running.period_ns, rules)
-        else -1
-    )
-    if named < 0 and _rested_here_once(state, rules):
+def _blamed(
+    running: Ending, job: Job, state: LastState, first: int, until: int, rules: FaultRules, *, connects: bool
+) -> Ending:
+    missed = _went_on_without(state, first, rules) or _stands_out(job, state, first, running.period_ns, rules)
+    if not missed and not connects and _rested_here_once(state, rules):
         return _as(running, JobState.ENDED)
+    named = first if missed and _surely_first(state, first, running, rules) else -1
+    if named < 0 and not connects:
+        rule = rules.endings
+        if running.silence_ns <= max(rule.together_steps * running.period_ns, rule.watched_ns):
+            return running  # nobody is surely missing: the next message may be late
+        if not state.exact and not _heard_again(state, rules).any():
+            return _as(running, JobState.ENDED)  # it may rest here: its bytes do not tell, and nobody noticed a death
+    alone = named >= 0 and _alone(state, named, rules)
     due = float(state.due_ns[named]) if named >= 0 else float(running.last_ns)
-    hung = beats.go_on(running.alive_ns)
-    if named >= 0:
-        reach = max(rule.addressed_share * running.period_ns, rule.addressed_ns)
-        written_to = state.addressed_ns[named] > max(due, float(state.heard_ns[named])) + reach
-        alone = bool(_heard_again(state, rules).mean() >= rule.heard_members and not _heard_again(state, rules)[named])
-        talk = rule.still_written_to * (running.alive_ns - running.last_ns)
-        if hung and alone and state.addressed_ns[named] < running.last_ns + talk:
-            hung = False  # the others live, and nobody writes to this one any more
-        elif not hung and not beats.stopped(running.alive_ns, until):
-            without = running.last_ns - due > max(rule.without_share * running.period_ns, rule.without_ns)
-            hung = written_to or without
-    else:
-        alone = False
-    others = np.delete(state.due_ns, named) if named >= 0 else state.due_ns[:0]
-    lead = float(np.nanmin(others)) - due if np.isfinite(others).any() else 0.0
-    return Ending(
-        JobState.HUNG if hung else JobState.CRASHED,
-        running.step,
-        running.begun_ns,
-        running.last_ns,
-        running.resumed_ns,
-        running.silence_ns,
-        running.alive_ns,
-        running.period_ns,
-        named,
-        int(min(due, running.last_ns)),
-        max(lead, 0.0),
-        alone,
+    return replace(
+        running,
+        state=JobState.HUNG if _hung(running, job, state, named, until, rules) else JobState.CRASHED,
+        culprit=named,
+        since_ns=int(min(due, running.last_ns)),
+        lead_ns=_lead_ns(state, named) if named >= 0 else 0.0,
+        heard_alone=alone,
+        suspect=first if missed and named < 0 and state.exact else -1,
     )
+
+
+def _surely_first(state: LastState, first: int, running: Ending, rules: FaultRules) -> bool:
+    """Is it sure enough that this member was due first?
+
+    What is usual must be known, and bytes must tell where a member stands: of eight that were named where these vary
+    from step to step none was right. Then others went on without it for more than jitter, or nobody else was due for as
+    long, or all others, and only they, are heard again.
+    """
+    rule = rules.endings
+    if running.step < rule.settled_steps or not state.exact:
+        return False
+    heard = _heard_again(state, rules)
+    overdue = running.last_ns - float(state.due_ns[first])
+    stopped = running.silence_ns > rule.together_steps * running.period_ns
+    return (
+        overdue >= rule.clear_overdue * running.period_ns
+        or (stopped and _lead_ns(state, first) > rule.clear_lead * running.period_ns)
+        or bool(not heard[first] and heard.sum() == heard.size - 1)
+    )
+
+
+def _lead_ns(state: LastState, first: int) -> float:
+    """From when this member was due to when the next one was; 0 where it was not the first."""
+    others = np.delete(state.due_ns, first)
+    return max(float(np.nanmin(others)) - float(state.due_ns[first]), 0.0) if np.isfinite(others).any() else 0.0
+
+
+def _alone(state: LastState, named: int, rules: FaultRules) -> bool:
+    """Are most members heard again, and this one not?"""
+    heard = _heard_again(state, rules)
+    return bool(heard.mean() >= rules.endings.heard_members and not heard[named])
+
+
+def _hung(running: Ending, job: Job, state: LastState, named: int, until: int, rules: FaultRules) -> bool:
+    """Do the ranks live, and nothing but an answer is missing? Else one of them died."""
+    rule = rules.endings
+    beats = Heartbeats.of(job, state.last_ns, running.period_ns, rules, until)
+    if beats.stopped(running.alive_ns, until):
+        return False
+    if beats.go_on(running.alive_ns):
+        if named < 0 or not _alone(state, named, rules):
+            return True
+        talk = rule.still_written_to * (running.alive_ns - running.last_ns)
+        return bool(state.addressed_ns[named] >= running.last_ns + talk)  # nobody writes to a dead one
+    watched = running.silence_ns >= max(rule.watched_steps * running.period_ns, rule.watched_ns)
+    if beats.gap_ns is None and watched and _control_messages(job, running, rules):
+        return not bool(_heard_again(state, rules).any())  # a death is noticed: connections close
+    if named < 0:
+        return False
+    due = float(state.due_ns[named])
+    reach = max(rule.addressed_share * running.period_ns, rule.addressed_ns)
+    written_to = state.addressed_ns[named] > max(due, float(state.heard_ns[named])) + reach
+    without = running.last_ns - due > max(rule.without_share * running.period_ns, rule.without_ns)
+    return bool(written_to or without)
+
+
+def _control_messages(job: Job, running: Ending, rules: FaultRules) -> bool:
+    """Do the members of the job exchange control messages in its usual steps?"""
+    transfers = job.transfers
+    when = transfers.start_ns[~training_messages(job)]
+    since = running.last_ns - rules.endings.steps_back * running.period_ns
+    usual = np.count_nonzero((when > since) & (when <= running.last_ns))
+    return bool(usual >= rules.endings.control_per_step * rules.endings.steps_back * len(job.members))
 
 
 def _rested_here_once(state: LastState, rules: FaultRules) -> bool:

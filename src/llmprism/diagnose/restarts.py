@@ -63,11 +63,12 @@ def _starts_again(job: Job, gap: tuple[int, int], rules: FaultRules, *, long: bo
         return int(np.diff(np.searchsorted(when, [first, last]))[0])
 
     middle = between(gap[0] + quarter, gap[1] - quarter) / 2.0
-    if long and between(gap[1] - quarter, gap[1]) >= max(len(job.members), rules.endings.connects * middle):
+    each = rules.endings.connects_members * len(job.members)
+    if long and between(gap[1] - quarter, gap[1]) >= max(each, rules.endings.connects * middle):
         return True
     usual = between(gap[0] - quarter, gap[0])
     again = between(gap[1] - quarter // 2, gap[1] + quarter // 2)
-    return middle <= rules.endings.silent * usual and again >= max(len(job.members), rules.endings.connects * usual)
+    return middle <= rules.endings.silent * usual and again >= max(each, rules.endings.connects * usual)
 
 
 def _heard_all_the_while(job: Job, gap: tuple[int, int], rules: FaultRules) -> bool:
@@ -80,12 +81,13 @@ def _heard_all_the_while(job: Job, gap: tuple[int, int], rules: FaultRules) -> b
 
 
 def _longest_silence(job: Job, first: int, last: int) -> tuple[int, int] | None:
-    """Begin and end of the longest silence of the training between two times."""
+    """The longest silence of the training between two times; the first is the end of a step, or in it."""
     transfers = job.transfers
-    rows = np.flatnonzero(training_messages(job) & (transfers.start_ns >= first) & (transfers.start_ns <= last))
-    if rows.size < 2:
+    rows = np.flatnonzero(training_messages(job) & (transfers.end_ns > first) & (transfers.start_ns <= last))
+    if not rows.size:
         return None
     rows = rows[np.argsort(transfers.start_ns[rows], kind="stable")]
-    begin, horizon = transfers.start_ns[rows], np.maximum.accumulate(transfers.end_ns[rows])
-    longest = int(np.argmax(begin[1:] - horizon[:-1]))
-    return int(horizon[longest]), int(begin[longest + 1])
+    begin = transfers.start_ns[rows]
+    horizon = np.maximum.accumulate(np.append(first, transfers.end_ns[rows]))[:-1]
+    longest = int(np.argmax(begin - horizon))
+    return int(horizon[longest]), int(begin[longest])

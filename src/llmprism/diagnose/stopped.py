@@ -15,7 +15,7 @@ from llmprism.diagnose.endings import Ending, final_ending
 from llmprism.diagnose.restarts import inner_endings
 from llmprism.diagnose.rhythm import with_whole_steps
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.timeline import Timeline
@@ -91,7 +91,15 @@ def _finding(
         lost_gpu_seconds=round(lost / 1e9 * len(job.members), 3),
         summary=_summary(job, ending, hung=hung),
         evidence=_evidence(ending),
+        alternatives=_suspect(job, ending, FindingKind.HANG if hung else FindingKind.CRASH, rules),
     )
+
+
+def _suspect(job: Job, ending: Ending, kind: FindingKind, rules: FaultRules) -> tuple[Alternative, ...]:
+    """The member that may be to blame where nobody surely is."""
+    if ending.suspect < 0:
+        return ()
+    return (Alternative(kind, _where(job, ending.suspect), rules.endings.sure_suspect),)
 
 
 def _confidence(ending: Ending, rules: FaultRules) -> float:

@@ -11,7 +11,9 @@ A finding and a fault are *about the same time* when their intervals, widened by
 - exact when one finding has both the kind and the place.
 
 A finding is a false alarm when no fault about its time and job has both its kind and its place; a second finding on
-the same fault is a repeat, not a false alarm.
+the same fault is a repeat, not a false alarm. One that names nothing but the job, because nothing stands out, is true
+and no false alarm if a fault inside that job has its kind (for `slow_step`, which says that the cause is not visible:
+any kind), but locates nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median
 
-from llmprism.model import Where, WhereType
+from llmprism.model import FindingKind, Where, WhereType
 from llmprism.score.document import IssueFact, JobFacts
 from llmprism.score.jobs import JobMatch
 from llmprism.score.measures import Share
@@ -38,7 +40,9 @@ ENDPOINTS = (WhereType.GPU, WhereType.NIC)
 
 @dataclass(frozen=True, slots=True)
 class FaultsScore:
-    """`onset_error_s` is the median distance of the starts over exact finds; `job_hours` is the time watched."""
+    """`vague` findings are true and name no more than the job; `unprompted` ones are about no fault's time and job:
+    false alarms that come while nothing is wrong. `onset_error_s` is the median distance of the starts over exact
+    finds; `job_hours` is the time watched."""
 
     detected: Share
     kind_right: Share
@@ -49,6 +53,8 @@ class FaultsScore:
     false_alarms: int
     job_hours: float
     onset_error_s: float | None
+    vague: int = 0
+    unprompted: int = 0
 
     @property
     def false_alarms_per_job_hour(self) -> float | None:
@@ -66,6 +72,8 @@ def score_faults(
     true_id = match.true_id_of(truth)
     job_of = {job.id: job for job in truth}
     explained: set[int] = set()
+    vague: set[int] = set()
+    prompted: set[int] = set()
     repeats = 0
     right = [0, 0, 0, 0]
     onsets: list[float] = []
@@ -77,10 +85,12 @@ def score_faults(
             if _same_job(finding, fault, true_id) and _same_time(finding, fault, tolerance)
         ]
         exact = [f for f, kind, place in about if kind and place]
+        prompted.update(f for f, *_ in about)
         flags = (bool(about), any(kind for _, kind, _ in about), any(place for *_, place in about), bool(exact))
         right = [count + flag for count, flag in zip(right, flags, strict=True)]
         repeats += len([f for f in exact if f not in explained][1:])
         explained.update(exact)
+        vague.update(f for f, *_ in about if _names_no_more_than_the_job(findings[f], fault))
         if exact:
             onsets.append(min(abs(findings[f].start_ns - fault.start_ns) for f in exact) / 1e9)
     detected, kind_right, located, exact_share = (Share(count, len(faults)) for count in right)
@@ -91,23 +101,25 @@ def score_faults(
         exact=exact_share,
         findings=len(findings),
         repeats=repeats,
-        false_alarms=len(findings) - len(explained),
+        false_alarms=len(findings) - len(explained | vague),
         job_hours=sum((span[1] - span[0]) / 3.6e12 for job in truth if (span := job.span_ns) is not None),
         onset_error_s=median(onsets) if onsets else None,
+        vague=len(vague - explained),
+        unprompted=len(findings) - len(prompted),
     )
 
 
 def explained_findings(
     truth: tuple[JobFacts, ...], faults: tuple[IssueFact, ...], findings: tuple[IssueFact, ...], match: JobMatch
 ) -> set[int]:
-    """Indices of the findings that have kind, place, time and job of a fault: the others are false alarms."""
+    """Indices of the findings that are true of a fault about their time and job: the others are false alarms."""
     true_id = match.true_id_of(truth)
     job_of = {job.id: job for job in truth}
     return {
         f
         for fault in faults
         for f, finding in enumerate(findings)
-        if all(_agrees(finding, fault, true_id))
+        if (all(_agrees(finding, fault, true_id)) or _names_no_more_than_the_job(finding, fault))
         and _same_job(finding, fault, true_id)
         and _same_time(finding, fault, time_tolerance_ns(job_of.get(fault.job or "")))
     }
@@ -118,6 +130,11 @@ def _agrees(finding: IssueFact, fault: IssueFact, true_id: dict[str, str]) -> tu
     names = ((finding.kind, finding.where), *finding.other_names)
     agree = [(kind == fault.kind, _same_place(where, fault, true_id)) for kind, where in names]
     return max(agree, key=sum)
+
+
+def _names_no_more_than_the_job(finding: IssueFact, fault: IssueFact) -> bool:
+    """Does it say what happened to the job, and rightly, without saying where?"""
+    return finding.where.type is WhereType.JOB and finding.kind in (fault.kind, FindingKind.SLOW_STEP)
 
 
 def _same_job(finding: IssueFact, fault: IssueFact, true_id: dict[str, str]) -> bool:

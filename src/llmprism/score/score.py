@@ -60,6 +60,8 @@ class Score:
                 "findings": faults.findings,
                 "repeats": faults.repeats,
                 "false_alarms": faults.false_alarms,
+                "unprompted": faults.unprompted,
+                "vague": faults.vague,
                 "job_hours": faults.job_hours,
                 "false_alarms_per_job_hour": faults.false_alarms_per_job_hour,
                 "onset_error_s": faults.onset_error_s,

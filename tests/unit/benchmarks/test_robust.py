@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-from llmprism.sim import Scenario, parse_scenario, simulate
+from llmprism.sim import Scenario, parse_scenario
 from robust_case import Outcome
 from robust_draw import as_toml, draw_scenario
 from robust_shrink import shrink
@@ -74,31 +73,3 @@ def test_a_case_runs_from_scenario_to_verdicts(seed: int) -> None:
     assert outcome.verdicts["ran"]
     assert outcome.records > 1000
     assert any(line.startswith("| jobs |") for line in summary([Case(seed, scenario, outcome)]))
-
-
-def test_a_fault_that_costs_nothing_is_not_asked_for(tmp_path: Path) -> None:
-    from robust_case import fault_shows
-
-    text = """
-seconds = 12
-[cluster]
-servers = 4
-gpus_per_server = 1
-nvlink = false
-[[job]]
-name = "a"
-dp = 4
-compute_ms = 100
-gradient_mb = 50
-[[fault]]
-kind = "slow_gpu"
-job = "a"
-at_s = 4
-for_s = 5
-factor = {factor}
-"""
-    for factor, shows in ((1.02, False), (3, True)):
-        scenario = parse_scenario("x", text.format(factor=factor))
-        folder = tmp_path / str(factor)
-        simulate(scenario, folder)
-        assert fault_shows(scenario, folder) is shows

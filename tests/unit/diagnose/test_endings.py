@@ -176,5 +176,32 @@ def test_a_job_whose_members_connect_anew_has_not_hung_although_agents_talk_on(c
     flows = [*without("b"), *beats(0, STEPS * PERIOD + 100 * MS), *beats(STEPS * PERIOD + 100 * MS, until)]
     job, timeline = job_of(flows)
     last = max(flow.end_ns for flow in without("b"))
-    result = ending_at(job, timeline.steps, last, until, until - SECOND, until, connects=connects)
-    assert (result.state, result.culprit) == (state, NAMES.index("b"))
+    found = ending_at(job, timeline.steps, last, until, until - SECOND, until, connects=connects)
+    assert (found.state, found.culprit) == (state, NAMES.index("b"))
+
+
+def test_without_heartbeats_a_death_is_noticed_and_a_hang_is_not():
+    """The training comes with many small messages, as over gloo; who dies closes its connections."""
+    moments = [step * PERIOD + at * MS for step in range(STEPS) for at in (5, 15, 25, 35)]
+    small = [Flow(a, b, when, when + 1_000, 48) for when in moments for a in NAMES for b in NAMES if a != b]
+    flows = [*without("b"), *small]
+    assert ending(flows, LAST + 10 * SECOND).state is JobState.HUNG, "nobody is heard any more"
+    closed = Flow("a", "c", STEPS * PERIOD + 160 * MS, STEPS * PERIOD + 160 * MS + 1_000, 48)
+    assert ending([*flows, closed], LAST + 10 * SECOND).state is JobState.CRASHED
+
+
+def test_nobody_is_named_where_bytes_do_not_tell_where_a_member_stands():
+    random = np.random.default_rng(3)
+    size = {(step, name): int(SIZE * random.uniform(0.8, 1.2)) for step in range(STEPS + 1) for name in NAMES}
+    flows = [flow._replace(bytes=size[flow.start_ns // PERIOD, flow.src]) for flow in without("b")]
+    closed = Flow("a", "c", STEPS * PERIOD + 160 * MS, STEPS * PERIOD + 160 * MS + 1_000, 48)
+    found = ending([*flows, closed], LAST + 10 * SECOND)
+    assert (found.broken_off, found.culprit, found.suspect) == (True, -1, -1)
+    assert ending(flows, LAST + 10 * SECOND).state is JobState.ENDED, "and nobody noticed a death"
+
+
+def test_a_late_message_of_all_is_no_ending_after_a_second():
+    cut = [*WHOLE, *ring(STEPS, ROUNDS[:2])]
+    last = max(flow.end_ns for flow in cut)
+    assert ending(cut, last + SECOND).state is JobState.RUNNING
+    assert ending(cut, last + 3 * SECOND).state is JobState.CRASHED

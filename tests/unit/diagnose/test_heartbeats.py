@@ -42,3 +42,26 @@ def test_they_go_on_or_have_stopped():
     assert beats.stopped(SECOND, 4 * SECOND)
     assert not beats.stopped(SECOND, 2 * SECOND)
     assert not Heartbeats(0, float(PERIOD), None).stopped(SECOND, 60 * SECOND), "they were never there"
+
+
+def test_a_few_beats_of_each_pair_make_a_rhythm_together():
+    flows = [Flow("a", "b", k * PERIOD, k * PERIOD + 10 * MS, 5_000_000) for k in range(5)]
+    flows += [
+        Flow(a, b, beat, beat + 1_000, 60)
+        for number, (a, b) in enumerate((a, b) for a in NAMES for b in NAMES if a != b)
+        for beat in (number * 70 * MS, number * 70 * MS + SECOND, number * 70 * MS + 2 * SECOND)
+    ]
+    job = Job("job", (0, 1, 2, 3), (), 1.0, transfer_table(flows))
+    assert Heartbeats.of(job, 5 * PERIOD, PERIOD).gap_ns == pytest.approx(SECOND, rel=0.01)
+
+
+def test_a_rhythm_that_stopped_says_that_ranks_died_though_pings_go_on():
+    pings = [Flow(name, "d", when, when + 1_000, 84) for name in "abc" for when in range(0, 60 * SECOND, 1300 * MS)]
+    beating = [Flow(name, "d", when, when + 1_000, 60) for name in "abc" for when in range(0, 20 * SECOND, SECOND)]
+    flows = [Flow("a", "b", k * PERIOD, k * PERIOD + 10 * MS, 5_000_000) for k in range(28)]
+    last = 28 * PERIOD
+    for small, died in (([*pings, *beating], True), (pings, False)):
+        job = Job("job", (0, 1, 2, 3), (), 1.0, transfer_table([*flows, *small]))
+        beats = Heartbeats.of(job, last, PERIOD, heard_until_ns=60 * SECOND)
+        assert beats.go_on(59 * SECOND)
+        assert beats.stopped(59 * SECOND, 60 * SECOND) is died

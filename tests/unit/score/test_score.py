@@ -242,6 +242,21 @@ def test_a_second_finding_on_the_same_fault_is_a_repeat(truth: Truth) -> None:
     assert (score.faults.repeats, score.faults.false_alarms) == (1, 0)
 
 
+def test_a_finding_that_names_no_more_than_the_job_is_true_but_locates_nothing(truth: Truth) -> None:
+    report = truth_as_report(truth)
+    (finding,) = report["findings"]
+    fault = truth.faults[0]
+    finding["where"] = {"type": "job", "id": fault.job}
+    for kind, vague in ((fault.kind.value, 1), ("slow_step", 1), ("stall", 0)):
+        finding["kind"] = kind
+        found = score_report(report, truth).faults
+        assert (found.vague, found.false_alarms, found.exact.right, found.unprompted) == (vague, 1 - vague, 0, 0)
+    finding["end_ns"] = fault.start_ns - 60 * 10**9
+    finding["start_ns"] = finding["end_ns"] - 10**9
+    found = score_report(report, truth).faults
+    assert (found.vague, found.false_alarms, found.unprompted) == (0, 1, 1)
+
+
 def test_a_constant_delay_of_the_boundaries_does_no_harm(truth: Truth) -> None:
     report = truth_as_report(truth)
     for step in report["jobs"][0]["steps"]:

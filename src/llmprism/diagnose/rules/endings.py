@@ -114,7 +114,7 @@ class EndingRules:
     """Control messages of a pair closer than this are one heartbeat: a question and its answer."""
 
     least_beats: int = 5
-    """Heartbeats of a pair from which its rhythm is known."""
+    """Times between heartbeats of a pair, or of all pairs with messages of one size, from which a rhythm is known."""
 
     regular_beats: float = 0.2
     """Relative spread of the times between heartbeats of one pair up to which they are regular."""
@@ -126,8 +126,20 @@ class EndingRules:
     unlike_steps: float = 0.2
     """Relative distance from the duration of a step, below which the messages belong to the steps."""
 
+    step_multiples: int = 10
+    """Steps up to which a rhythm of all pairs that is a whole number of them may belong to the training: what comes
+    every few steps, such as metrics,"""
+
+    off_multiple: float = 0.1
+    """if it is that number within so many steps."""
+
     beating_members: float = 0.25
     """Share of the members that must send regular heartbeats."""
+
+    control_per_step: float = 4.0
+    """Control messages of a member in a usual step from which their absence says something although none has a rhythm:
+    the connections of a rank that dies close, and its peers notice. Norms and metrics are one or two; over gloo there
+    are 17 to 32. Results are the same from 3 to 15."""
 
     alive_steps: float = 3.0
     """Control messages this many steps after the last training message: the ranks live,"""
@@ -167,6 +179,10 @@ class EndingRules:
     # Away and back
     connects: float = 3.0
     """Times as many small messages when a job begins to train again as at other times of the same length,"""
+
+    connects_members: float = 2.0
+    """and so many for each member: a question and its answer are nothing new. Real restarts show 2.8 to 14, a job that
+    waited for its data 1.5,"""
 
     silent: float = 0.05
     """and share of the usual ones that may be left while its ranks are gone."""
@@ -245,4 +261,7 @@ class EndingRules:
     """in any that has not been missing for long,"""
 
     sure_nobody: float = 0.5
-    """and in the end of a job of which nobody stands out."""
+    """and in the end of a job of which nobody stands out;"""
+
+    sure_suspect: float = 0.35
+    """confidence in the member that is then listed as an alternative: of eleven, four were right."""

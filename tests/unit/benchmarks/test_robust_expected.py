@@ -1,0 +1,62 @@
+"""What a report is expected to say about a planted fault: by the run without it, never by the report."""
+
+from pathlib import Path
+
+from llmprism.model import FindingKind, WhereType
+from llmprism.sim import parse_scenario, simulate
+from robust_expected import answers_of, fault_shows
+
+TEXT = """
+seconds = 12
+[cluster]
+servers = 4
+gpus_per_server = 1
+nvlink = false
+[[job]]
+name = "a"
+{shape}
+compute_ms = 100
+gradient_mb = 50
+[[fault]]
+job = "a"
+{fault}
+"""
+ALONE = "dp = 4\noverlap = false\nbuckets = 1"
+PIPED = "pp = 4\nmicro_batches = 8"
+BOTH = "pp = 2\ndp = 2\nmicro_batches = 8"
+
+
+def played(folder: Path, shape: str, fault: str):
+    scenario = parse_scenario("x", TEXT.format(shape=shape, fault=fault))
+    simulate(scenario, folder)
+    return scenario, folder
+
+
+def names(scenario, folder):
+    return [(truth.faults[0].kind, truth.faults[0].where.type) for truth in answers_of(scenario, folder)]
+
+
+def test_a_fault_that_costs_nothing_is_not_expected(tmp_path: Path) -> None:
+    for factor, shows in ((1.02, False), (3, True)):
+        fault = f'kind = "slow_gpu"\nat_s = 4\nfor_s = 5\nfactor = {factor}'
+        assert fault_shows(*played(tmp_path / str(factor), ALONE, fault)) is shows
+
+
+def test_a_stall_where_the_job_rests_anyway_is_not_expected(tmp_path: Path) -> None:
+    fault = 'kind = "stall"\nat_s = 4.03\nfor_s = 3'
+    assert not fault_shows(*played(tmp_path / "rest", ALONE, fault)), "it computes in silence most of the time"
+    assert fault_shows(*played(tmp_path / "piped", PIPED, fault)), "micro-batches pass all the time"
+
+
+def test_who_died_is_expected_where_others_go_on_without_it(tmp_path: Path) -> None:
+    fault = 'kind = "hang"\nrank = 1\nat_s = 4.2'
+    at_once = names(*played(tmp_path / "alone", ALONE, fault))
+    assert (FindingKind.HANG, WhereType.JOB) in at_once, "all wait for the same gradients"
+    assert names(*played(tmp_path / "piped", BOTH, fault)) == [(FindingKind.HANG, WhereType.GPU)]
+
+
+def test_the_slow_stage_of_a_single_pipeline_is_its_gpu(tmp_path: Path) -> None:
+    fault = 'kind = "imbalance"\nstage = 2\nat_s = 4\nfor_s = 4\nfactor = 3'
+    assert (FindingKind.SLOW_GPU, WhereType.GPU) in names(*played(tmp_path / "one", PIPED, fault))
+    fault = fault.replace("stage = 2", "stage = 1")
+    assert names(*played(tmp_path / "two", BOTH, fault)) == [(FindingKind.IMBALANCE, WhereType.STAGE)]
