@@ -1,4 +1,4 @@
-"""What a report is expected to say about a planted fault: what the records of the same run without it, or with another, show.
+"""What a report is expected to say about a planted fault, by the records of the same run without it or with another.
 
 Nothing here looks at a report. The simulator plays the scenario again, without its fault (the *twin*) or with the fault
 that would look most alike, and both sets of records are compared:
