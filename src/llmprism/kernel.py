@@ -10,8 +10,9 @@ on disk as long as no source of the package changes.
 
 Both forms compute the same, to the bit: the Python form is the source of the compiled one. Where a loop in Python is
 too slow even for small inputs, `@kernel(small=function)` names another function of the same arguments and result for
-them, which a test compares with the kernel; `@compiled_kernel` is for those that look many times at every row or use
-functions that Python and the compiler round differently.
+them, which a test compares with the kernel. Where that takes no loop at all, only whole arrays, `by_arrays=function`
+names it: its rows cost a hundredth of interpreted ones and do not count. `@compiled_kernel` is for those that look many
+times at every row or use functions that Python and the compiler round differently.
 
 Kernels may call kernels: interpreted ones call the interpreted form, compiled ones the compiled form.
 """
@@ -69,10 +70,16 @@ class Kernel(Generic[P, R]):
     """A function with a compiled form that is made when it is first worth its cost."""
 
     def __init__(
-        self, function: Callable[P, R], small: Callable[P, R] | None = None, interpret: bool = True, repeats: int = 1
+        self,
+        function: Callable[P, R],
+        small: Callable[P, R] | None = None,
+        *,
+        interpret: bool = True,
+        repeats: int = 1,
+        counts: bool = True,
     ) -> None:
         self.python = function
-        self._repeats = repeats
+        self._repeats, self._counts = repeats, counts
         self._small = small or function
         self._interpret = interpret
         self._compiled: Callable[P, R] | None = None
@@ -88,7 +95,7 @@ class Kernel(Generic[P, R]):
         if not self.interprets(rows):
             _Tier.spent = max(_Tier.spent, INTERPRETED_TOTAL)
             return self.compiled(*args, **kwargs)
-        _Tier.spent += rows
+        _Tier.spent += rows if self._counts else 0
         _depth.inside = True
         try:
             return self._small(*args, **kwargs)
@@ -97,7 +104,7 @@ class Kernel(Generic[P, R]):
 
     def interprets(self, rows: int) -> bool:
         """Whether a call with so many rows would be interpreted."""
-        few = rows <= _Tier.rows and _Tier.spent + rows <= _Tier.total
+        few = rows <= _Tier.rows and _Tier.spent + (rows if self._counts else 0) <= _Tier.total
         return few and self._interpret and (self._compiled is None or _Tier.rows == np.inf)
 
     @property
@@ -113,15 +120,21 @@ def kernel(function: Callable[P, R]) -> Kernel[P, R]: ...
 @overload
 def kernel(*, small: Callable[P, R]) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
 @overload
+def kernel(*, by_arrays: Callable[P, R]) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
+@overload
 def kernel(*, repeats: int) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
 def kernel(
-    function: Callable[P, R] | None = None, *, small: Callable[P, R] | None = None, repeats: int = 1
+    function: Callable[P, R] | None = None,
+    *,
+    small: Callable[P, R] | None = None,
+    by_arrays: Callable[P, R] | None = None,
+    repeats: int = 1,
 ) -> Kernel[P, R] | Callable[[Callable[P, R]], Kernel[P, R]]:
-    """Decorator: the function as a kernel; `small` replaces it on small inputs, `repeats` says how often it looks at
-    every row, where that is often (a search)."""
+    """Decorator: the function as a kernel; `small` replaces it on small inputs, or `by_arrays`, whose rows do not
+    count; `repeats` says how often it looks at every row, where that is often (a search)."""
     if function is not None:
         return Kernel(function)
-    return lambda wrapped: Kernel(wrapped, small, repeats=repeats)
+    return lambda wrapped: Kernel(wrapped, small or by_arrays, repeats=repeats, counts=by_arrays is None)
 
 
 def compiled_kernel(function: Callable[P, R]) -> Kernel[P, R]:

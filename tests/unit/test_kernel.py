@@ -75,6 +75,12 @@ def test_the_substitute_runs_on_small_inputs_only(nothing_spent):
         assert substituted(np.arange(3)) == 6
 
 
+def test_rows_of_a_form_without_loops_do_not_count(nothing_spent):
+    by_arrays = kernel(by_arrays=lambda values: int(values.sum()))(_total.python)
+    assert by_arrays(np.arange(4)) == 6
+    assert module._Tier.spent == 0
+
+
 def test_some_kernels_are_never_interpreted(nothing_spent):
     assert not compiled_kernel(_total.python).interprets(1)
 

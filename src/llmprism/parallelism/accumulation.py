@@ -25,6 +25,8 @@ def accumulated(
     transfers: TransferTable, gradient: Bool, clock: StepClock, rules: LayoutRules = RULES
 ) -> tuple[StepClock, int]:
     """The clock with its ticks joined to whole steps, and how many make one; 1 where every tick is a step."""
+    if clock.period_ns <= 0.0:
+        return clock, 1
     number = np.concatenate([[0], np.cumsum(np.maximum(1, np.rint(np.diff(clock.boundary_ns) / clock.period_ns)))])
     rest = rests_after(transfers, gradient, clock.boundary_ns)
     for passes in range(2, rules.sharding.most_passes + 1):

@@ -18,30 +18,40 @@ between ticks.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Bool, Float64
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+from llmprism.parallelism.pause_code import OUTSIDE, around_medians, by_value, places_in_steps, sent_by
 from llmprism.parallelism.rules import RULES, LayoutRules
 
-__all__ = ["Pauses", "pauses_of", "price_of", "sent_by_ticks"]
+__all__ = ["Pauses", "Priced", "bits_of", "pauses_of", "price_of", "priced", "sent_by_ticks"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pauses:
     """The messages of some pairs, one pair after the other: `offsets` cut them. `pause` is the logarithm (base 2) of
-    the pause before each message (NaN before the first), `sent` the pair's bytes before it."""
+    the pause before each message (NaN before the first), `sent` the pair's bytes before it, `size_sort` numbers its
+    size; sizes of the same part of an octave are one."""
 
     offsets: Int64
     start_ns: Int64
     pause: Float64
     sent: Int64
     total: Int64
+    size_sort: Int64
 
-    @property
-    def pair(self) -> Int64:
-        return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+    @cached_property
+    def by_pause(self) -> Int64:
+        """The messages, pair by pair in ascending order of their pauses."""
+        return by_value(self.offsets, self.pause)
+
+    @cached_property
+    def counted(self) -> int:
+        """How many pauses there are."""
+        return int(np.isfinite(self.pause).sum())
 
 
 def pauses_of(transfers: TransferTable, pairs: Int64, rules: LayoutRules = RULES) -> Pauses:
@@ -51,17 +61,18 @@ def pauses_of(transfers: TransferTable, pairs: Int64, rules: LayoutRules = RULES
     message = transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES
     rows, pair = rows[message], pair[message]
     offsets = np.searchsorted(pair, np.arange(pairs.size + 1))
-    start, end = transfers.start_ns[rows], transfers.end_ns[rows]
+    start, end, size = transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows]
     pause = np.full(rows.size, np.nan)
     gap = np.maximum(start[1:] - end[:-1], rules.clock.least_pause_ns).astype(np.float64)
     pause[1:] = np.where(pair[1:] == pair[:-1], np.log2(gap), np.nan)
-    sent = np.concatenate([[0], np.cumsum(transfers.bytes[rows])])
+    sent = np.concatenate([[0], np.cumsum(size)])
     first = sent[offsets[:-1]]
-    return Pauses(offsets, start, pause, sent[:-1] - first[pair], sent[offsets[1:]] - first)
+    size_sort = np.unique(np.rint(np.log2(size) * rules.clock.sizes_per_octave), return_inverse=True)[1]
+    return Pauses(offsets, start, pause, sent[:-1] - first[pair], sent[offsets[1:]] - first, size_sort)
 
 
 @dataclass(frozen=True, slots=True)
-class _Priced:
+class Priced:
     """Bits for the pauses, the number of steps, the root of the period, and the variation of each pair's bytes."""
 
     pause_bits: float
@@ -75,42 +86,43 @@ def price_of(pauses: Pauses, clocks: list[Int64], window: tuple[int, int], rules
 
     `window` is the time in which all of them are judged.
     """
-    priced = [_price(pauses, ticks, window, rules) for ticks in clocks]
-    root_period = np.array([one.root_period for one in priced])[:, None]
-    variation = np.array([one.variation for one in priced])
+    return bits_of(pauses, priced(pauses, clocks, window, rules), rules)
+
+
+def priced(pauses: Pauses, clocks: list[Int64], window: tuple[int, int], rules: LayoutRules = RULES) -> list[Priced]:
+    """What the price of each clock is made of."""
+    judged = np.isfinite(pauses.pause) & (pauses.start_ns >= window[0]) & (pauses.start_ns <= window[1])
+    return [_price(pauses, ticks, judged, window, rules) for ticks in clocks]
+
+
+def bits_of(pauses: Pauses, clocks: list[Priced], rules: LayoutRules = RULES) -> Float64:
+    """Bits per pause under each of these clocks, which are compared with each other."""
+    root_period = np.array([one.root_period for one in clocks])[:, None]
+    variation = np.array([one.variation for one in clocks])
     noise = (variation * root_period).min(axis=0)
     beyond = np.log2(
         np.maximum(variation, rules.clock.exact_bytes) / np.maximum(noise / root_period, rules.clock.exact_bytes)
     )
-    steps = np.array([one.steps for one in priced])
-    bits = np.array([one.pause_bits for one in priced]) + steps * beyond.sum(axis=1)
-    result: Float64 = bits / max(int(np.isfinite(pauses.pause).sum()), 1)
+    steps = np.array([one.steps for one in clocks])
+    bits = np.array([one.pause_bits for one in clocks]) + steps * beyond.sum(axis=1)
+    result: Float64 = bits / max(pauses.counted, 1)
     return result
 
 
-def _price(pauses: Pauses, ticks: Int64, window: tuple[int, int], rules: LayoutRules) -> _Priced:
+def _price(pauses: Pauses, ticks: Int64, judged: Bool, window: tuple[int, int], rules: LayoutRules) -> Priced:
     rule = rules.clock
-    pairs, steps = pauses.offsets.size - 1, ticks.size - 1
-    pair = pauses.pair
     sent = sent_by_ticks(pauses, ticks)
-    step_bytes = np.diff(sent, axis=1).astype(np.float64)
-    step = np.searchsorted(ticks, pauses.start_ns, side="right") - 1
-    judged = np.isfinite(pauses.pause) & (pauses.start_ns >= window[0]) & (pauses.start_ns <= window[1])
-    inside = judged & (step >= 0) & (step < steps)
-    own, at, pause = pair[inside], step[inside], pauses.pause[inside]
-    place = (pauses.sent[inside] - sent[own, at]) / np.maximum(step_bytes[own, at], 1.0)
-    count = np.bincount(own, minlength=pairs)
-    places = np.clip(rule.places_per_pause * count / max(steps, 1), 1.0, rule.most_places).astype(np.int64)
-    cell = own * rule.most_places + np.floor(place * places[own] + 0.5).astype(np.int64) % places[own]
-    bits = _code_length(pause, cell, own, count, rules)
-    outside = judged & ~inside
-    bits += _code_length(
-        pauses.pause[outside], pair[outside], pair[outside], np.bincount(pair[outside], minlength=pairs), rules
+    place, places = places_in_steps(
+        pauses.offsets, pauses.start_ns, pauses.sent, sent, ticks, judged, rule.places_per_pause, rule.most_places
     )
+    bits = _code_length(pauses, place, places, rules)
+    outside = np.where(place == OUTSIDE, 0, OUTSIDE)
+    if (outside == 0).any():
+        bits += _code_length(pauses, outside, np.ones_like(places), rules)
     whole = (ticks[:-1] >= window[0]) & (ticks[1:] <= window[1])
-    amount = step_bytes[:, whole]
+    amount = np.diff(sent, axis=1)[:, whole].astype(np.float64)
     period = float(np.median(np.diff(ticks)[whole])) if whole.any() else 1.0
-    return _Priced(bits, int(whole.sum()), float(np.sqrt(max(period, 1.0))), _variation(amount, rules))
+    return Priced(bits, int(whole.sum()), float(np.sqrt(max(period, 1.0))), _variation(amount, rules))
 
 
 def _variation(amount: Float64, rules: LayoutRules) -> Float64:
@@ -126,65 +138,31 @@ def _variation(amount: Float64, rules: LayoutRules) -> Float64:
     return np.where(absent >= rules.clock.often_absent, 1.0, (high - low) / 2.0 / mean)
 
 
-def _code_length(pause: Float64, cell: Int64, pair: Int64, count: Int64, rules: LayoutRules) -> float:
-    """Bits of the pauses, each pair with its own spread around the medians of its cells, and of these medians.
+def _code_length(pauses: Pauses, place: Int64, places: Int64, rules: LayoutRules) -> float:
+    """Bits of the pauses that have a place, each pair with its own spread around the medians of its places, and of
+    these medians.
 
     Deviations have heavy tails (a Cauchy distribution): one stall must not outweigh a hundred steps. A median costs
-    what it takes to say where among all pauses of the pair it lies. The pauses of a pair follow each other.
+    what it takes to say where among all pauses of the pair it lies.
     """
     rule = rules.clock
-    if not pause.size:
+    deviation, count, size, usual, middle, pair_of_place = around_medians(
+        pauses.offsets, pauses.pause, pauses.by_pause, place, places
+    )
+    if not deviation.size:
         return 0.0
-    pairs, bounds = count.size, np.concatenate([[0], np.cumsum(count)])
-    deviation, cells, size = _around_medians(pause, cell)
-    pair_of_cell = np.zeros(size.size, dtype=np.int64)
-    pair_of_cell[cells] = pair
-    middle = 0.5 * (_middle(pause, bounds, upper=False) + _middle(pause, bounds, upper=True))
-    usual = _middle(np.abs(pause - middle[pair]), bounds, upper=True)
-    used = np.bincount(pair_of_cell, minlength=pairs)
-    free = np.maximum(count - used, 1)
-    spread = _middle(np.abs(deviation), bounds, upper=True) * count / free + rule.pause_resolution_bits
+    pair = np.repeat(np.arange(count.size), count)
+    free = np.maximum(count - np.bincount(pair_of_place, minlength=count.size), 1)
+    spread = middle * count / free + rule.pause_resolution_bits
     scale = np.minimum(spread, usual + rule.pause_resolution_bits)
     bits = np.log2(scale)[pair] + np.log2(1.0 + (deviation / scale[pair]) ** 2)
     price = np.log2(2.0 + rule.pause_range * (usual + rule.pause_resolution_bits) / scale)[
-        pair_of_cell
+        pair_of_place
     ] + 0.5 * np.log2(size)
     return float(bits.sum() + price.sum())
 
 
-def _around_medians(value: Float64, cell: Int64) -> tuple[Float64, Int64, Int64]:
-    """Deviation of each value from the median of its cell, the cells numbered from 0 on, and their sizes.
-
-    One sort of whole numbers, the cell before the rank of the value, is faster than a sort by two keys.
-    """
-    held = np.bincount(cell)
-    some = held > 0
-    cells, size = (np.cumsum(some) - 1)[cell], held[some]
-    first = np.cumsum(size) - size
-    by_value = np.argsort(value)
-    key = np.empty(value.size, dtype=np.int64)
-    key[by_value] = np.arange(value.size)
-    key += cells * value.size
-    ordered = value[by_value[np.sort(key) % value.size]]
-    median = 0.5 * (ordered[first + (size - 1) // 2] + ordered[first + size // 2])
-    return value - median[cells], cells, size
-
-
-def _middle(value: Float64, bounds: Int64, *, upper: bool) -> Float64:
-    """The upper or the lower median of the values between each two bounds; 0 where there are none."""
-    result = np.zeros(bounds.size - 1)
-    for index, (begin, end) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
-        if end > begin:
-            place = (end - begin) // 2 if upper else (end - begin - 1) // 2
-            result[index] = np.partition(value[begin:end], place)[place]
-    return result
-
-
 def sent_by_ticks(pauses: Pauses, ticks: Int64) -> Int64:
     """Bytes that each pair had sent by each tick."""
-    sent = np.empty((pauses.offsets.size - 1, ticks.size), dtype=np.int64)
-    for index in range(sent.shape[0]):
-        rows = slice(int(pauses.offsets[index]), int(pauses.offsets[index + 1]))
-        before = np.append(pauses.sent[rows], pauses.total[index])
-        sent[index] = before[np.searchsorted(pauses.start_ns[rows], ticks)]
+    sent: Int64 = sent_by(pauses.offsets, pauses.start_ns, pauses.sent, pauses.total, ticks)
     return sent

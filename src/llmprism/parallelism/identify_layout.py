@@ -17,7 +17,7 @@ from llmprism.arrays import Bool, Int8
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
-from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Sharding
+from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.context_lanes import context_lanes
 from llmprism.parallelism.exchanges import Exchanges, find_exchanges, reduced_apart, routed
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
@@ -75,7 +75,8 @@ def identify_layout(job: Job, rules: LayoutRules = RULES) -> JobLayout:
 @dataclass(frozen=True, slots=True)
 class _Draft:
     """What is known of a job so far. `job.transfers` holds the rows that the passes to come look at; those that are
-    explained already have no bytes there. A pass hands on a draft with more in it and changes none."""
+    explained already have no bytes there. `order` are the micro-batches and the schedule under the clock as it is. A
+    pass hands on a draft with more in it and changes none."""
 
     rules: LayoutRules
     job: Job
@@ -90,6 +91,7 @@ class _Draft:
     shared: Bool | None = None
     pipes: Pipelines = field(default_factory=lambda: Pipelines((), [], [], [], rings=False))
     in_step: InStep | None = None
+    order: tuple[int | None, Schedule] | None = None
     sharded: ShardedJob | None = None
     contexts: tuple[Group, ...] = ()
     peers: TensorPeers | None = None
@@ -201,15 +203,16 @@ def _with_exchanges_of_stages(draft: _Draft) -> _Draft:
     if not draft.pipes.forward or draft.sharded is None:
         return draft
     transfers, clock = draft.job.transfers, draft.clock
-    batches, _ = batches_and_schedule(transfers, draft.pipes, draft.features, clock, draft.rules)
+    order = batches_and_schedule(transfers, draft.pipes, draft.features, clock, draft.rules)
     in_step = find_in_step(transfers, np.flatnonzero(draft.collective), draft.pipes.forward, draft.features, clock,
-                           batches, draft.rules)  # fmt: skip
+                           order[0], draft.rules)  # fmt: skip
     sharded = draft.sharded
     if in_step.gathers:
         stage_pairs = np.isin(np.arange(transfers.pair_count), [pair for link in draft.stage_links for pair in link])
         clock = longest_rest_clock(transfers, stage_pairs, pairs_inside(transfers, draft.groups), clock, draft.rules)
         sharded = replace(sharded, sharding=Sharding.FSDP)
-    return replace(draft, in_step=_with_kind(draft, in_step), sharded=sharded, clock=clock)
+        order = batches_and_schedule(transfers, draft.pipes, draft.features, clock, draft.rules)
+    return replace(draft, in_step=_with_kind(draft, in_step), order=order, sharded=sharded, clock=clock)
 
 
 def _with_kind(draft: _Draft, in_step: InStep) -> InStep:
@@ -273,7 +276,7 @@ def _layout_of(draft: _Draft) -> JobLayout:
     sharded = draft.sharded or ShardedJob(Sharding.UNKNOWN, groups, clock)
     pair_kind = draft.pair_kind
     stages = _most_common(len(pipeline) for pipeline in pipes.members) or 1
-    batches, order = batches_and_schedule(transfers, pipes, draft.features, clock, draft.rules)
+    batches, order = draft.order or (None, Schedule.UNKNOWN)
     if not pipes.forward and sharded.passes > 1:
         batches = sharded.passes
     copies = _copies(groups) if sharded.hybrid else _most_common(len(group.members) for group in groups) or 1

@@ -16,6 +16,7 @@ import numpy as np
 
 from llmprism.arrays import Float64, Int64
 from llmprism.parallelism.clock_score import Pauses, sent_by_ticks
+from llmprism.parallelism.pause_code import counts_by_part
 from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = ["bits_of_unlike_parts"]
@@ -30,30 +31,17 @@ def bits_of_unlike_parts(pauses: Pauses, ticks: Int64, parts: int, rules: Layout
     """
     if ticks.size - 1 < parts:
         return 0.0
-    step = np.searchsorted(ticks, pauses.start_ns, side="right") - 1
-    sent = sent_by_ticks(pauses, ticks)
-    size = _sizes(pauses)
-    inside = (step >= 0) & (step < ticks.size - 1) & (size > 0)
-    pair, at = pauses.pair[inside], step[inside]
-    if not pair.size:
+    sorts, by_tick = int(pauses.size_sort.max(initial=-1)) + 1, sent_by_ticks(pauses, ticks)
+    counts = counts_by_part(
+        pauses.offsets, pauses.start_ns, pauses.sent, by_tick, ticks, pauses.size_sort, parts, sorts
+    )
+    counts = counts[:, counts.any(axis=0)].astype(np.float64)
+    if not counts.size:
         return 0.0
-    whole = np.maximum(sent[pair, at + 1] - sent[pair, at], 1)
-    part = np.minimum((pauses.sent[inside] - sent[pair, at]) * parts // whole, parts - 1)
-    _, sort = np.unique(np.rint(np.log2(size[inside]) * rules.clock.sizes_per_octave), return_inverse=True)
-    counts = np.zeros((parts, int(sort.max()) + 1))
-    np.add.at(counts, (part, sort), 1)
     return (
         float(_code_length(counts.sum(axis=0), rules) - sum(_code_length(row, rules) for row in counts))
-        / pauses.pair.size
+        / pauses.start_ns.size
     )
-
-
-def _sizes(pauses: Pauses) -> Int64:
-    """Bytes of each message."""
-    following = np.append(pauses.sent[1:], 0)
-    last = pauses.offsets[1:][np.diff(pauses.offsets) > 0] - 1
-    following[last] = pauses.total[pauses.pair[last]]
-    return following - pauses.sent
 
 
 def _code_length(counts: Float64, rules: LayoutRules) -> float:

@@ -16,7 +16,7 @@ from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable, ranges
 from llmprism.model.job import Job
-from llmprism.parallelism.clock_score import Pauses, pauses_of, price_of
+from llmprism.parallelism.clock_score import Pauses, Priced, bits_of, pauses_of, priced
 from llmprism.parallelism.part_sizes import bits_of_unlike_parts
 from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -53,7 +53,8 @@ def best_clock(job: Job, bulk: Bool, rules: LayoutRules = RULES) -> BestClock | 
     if not covering:
         return None
     pauses = pauses_of(transfers, judges, rules)
-    price = _price(pauses, covering, window, rules)
+    by_clock = priced(pauses, [clock.boundary_ns for clock in covering], window, rules)
+    price = _price(pauses, covering, by_clock, rules)
     best = int(np.argmin(price))
     finer = [
         i
@@ -64,7 +65,7 @@ def best_clock(job: Job, bulk: Bool, rules: LayoutRules = RULES) -> BestClock | 
         return _at_best_phases(pauses, covering[best], covering[finer[0]], _silences(transfers, judges), window, rules)
     period = np.array([clock.period_ns for clock in covering])
     same = np.abs(period / period[best] - 1.0) <= rules.clock.same_period
-    by_pauses = price_of(pauses, [covering[i].boundary_ns for i in np.flatnonzero(same)], window, rules)
+    by_pauses = bits_of(pauses, [by_clock[i] for i in np.flatnonzero(same)], rules)
     chosen = covering[int(np.flatnonzero(same)[np.argmin(by_pauses)])]
     if same.all():
         return BestClock(chosen, float("inf"))
@@ -78,7 +79,8 @@ def _at_best_phases(
     """The better of a clock and a finer one that divides it, each at its best phase."""
     variants = [coarse, fine]
     variants += [shifted for clock in variants for shifted in _phases(clock, quiet, rules)]
-    costs = _price(pauses, variants, window, rules)
+    by_variant = priced(pauses, [clock.boundary_ns for clock in variants], window, rules)
+    costs = _price(pauses, variants, by_variant, rules)
     is_fine = np.array([False, True] + [False] * (rules.clock.phases - 1) + [True] * (rules.clock.phases - 1))
     best_fine, best_coarse = (np.flatnonzero(which)[np.argmin(costs[which])] for which in (is_fine, ~is_fine))
     times = round(_mean_step(coarse) / max(_mean_step(fine), 1.0))
@@ -92,17 +94,18 @@ def _at_best_phases(
     return BestClock(variants[chosen], float(costs[other] - costs[chosen]), ratio)
 
 
-def _price(pauses: Pauses, clocks: list[StepClock], window: tuple[int, int], rules: LayoutRules) -> Float64:
+def _price(pauses: Pauses, clocks: list[StepClock], by_clock: list[Priced], rules: LayoutRules) -> Float64:
     """Bits per message under each clock: for its pause, less what the place in the step tells about its size.
 
     Whatever a clock tells about sizes, a coarser one can tell too, by the same rhythm inside its steps: so layers that
     are alike do not pass for steps because they are cut more finely.
     """
-    ticks = [clock.boundary_ns for clock in clocks]
-    explained = np.array([max(0.0, bits_of_unlike_parts(pauses, one, rules.clock.step_parts, rules)) for one in ticks])
+    explained = np.array(
+        [max(0.0, bits_of_unlike_parts(pauses, one.boundary_ns, rules.clock.step_parts, rules)) for one in clocks]
+    )
     by_period = np.argsort([_mean_step(clock) for clock in clocks])
     explained[by_period] = np.maximum.accumulate(explained[by_period])
-    price: Float64 = price_of(pauses, ticks, window, rules) - explained
+    price: Float64 = bits_of(pauses, by_clock, rules) - explained
     return price
 
 

@@ -107,11 +107,7 @@ def fitting_schedule(
     spread = rule.moment_jitter * float(np.ptp(known)) / messages
     fits = []
     for number, order in enumerate(orders or _candidates(stages, messages, rules)):
-        misfit = min(
-            _misfit(order, sorted(seen), known, spread, r, d)
-            for r in rule.backward_lengths
-            for d in rule.message_delays
-        )
+        misfit = _misfit(order, sorted(seen), known, spread, rules)
         usual = number == 0 if orders else order.micro_batches == messages
         if usual or misfit < rule.schedule_chance:
             fits.append((misfit + (0.0 if usual else rule.schedule_margin / messages), misfit, order))
@@ -133,22 +129,31 @@ def _candidates(stages: int, messages: int, rules: LayoutRules) -> Iterator[Pass
                     yield order
 
 
-def _misfit(
-    order: PassOrder, links: list[tuple[int, int]], seen: Float64, spread: float, backward: float, delay: float
-) -> float:
-    """Nats per message of one link by which the moments seen are off those of the order, scaled and moved to fit."""
-    times = message_times(order, backward, delay)
-    played = np.concatenate([times.get(link, np.zeros(0)) for link in links])
-    if played.size != seen.size or not np.isfinite(played).all():
-        return float("inf")
-    weight = np.ones(seen.size)
+def _misfit(order: PassOrder, links: list[tuple[int, int]], seen: Float64, spread: float, rules: LayoutRules) -> float:
+    """Nats per message of one link by which the moments seen are off those of the order, scaled and moved to fit, with
+    the lengths of the backward pass and of a message that fit best."""
+    played = []
+    for backward in rules.stages.backward_lengths:
+        for delay in rules.stages.message_delays:
+            times = message_times(order, backward, delay)
+            moments = np.concatenate([times.get(link, np.zeros(0)) for link in links])
+            if moments.size == seen.size and np.isfinite(moments).all():
+                played.append(moments)
+    return float(_misfits(np.array(played), seen, spread).min()) if played else float("inf")
+
+
+def _misfits(played: Float64, seen: Float64, spread: float) -> Float64:
+    """The same for each row of moments played."""
+    weight = np.ones_like(played)
     for _ in range(6):  # reweighted: some messages stall
-        played_mean, seen_mean = (float(np.average(values, weights=weight)) for values in (played, seen))
-        centred = played - played_mean
-        slope = float((weight * centred * (seen - seen_mean)).sum() / (weight * centred**2).sum())
-        off = (seen - seen_mean - slope * centred) / spread
+        total = weight.sum(axis=1, keepdims=True)
+        centred = played - (played * weight).sum(axis=1, keepdims=True) / total
+        due = seen - (seen * weight).sum(axis=1, keepdims=True) / total
+        slope = (weight * centred * due).sum(axis=1, keepdims=True) / (weight * centred**2).sum(axis=1, keepdims=True)
+        off = (due - slope * centred) / spread
         weight = 1.0 / (1.0 + off**2)
-    return float(0.5 * np.log1p(off**2).mean())
+    result: Float64 = 0.5 * np.log1p(off**2).mean(axis=1)
+    return result
 
 
 def _seen_moments(

@@ -10,6 +10,8 @@ Worst-case Analysis of Set Union Algorithms, J. ACM 31, 1984).
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -17,6 +19,10 @@ from llmprism.arrays import Int64
 from llmprism.kernel import kernel
 
 __all__ = ["component_labels", "root_of"]
+
+FEW_ENDS: Final = 8
+"""Nodes for each edge from which the ends of the edges are found before they are united: a job has a hundred of the
+hundred thousand nodes of a cluster. Either way the labels are the same."""
 
 
 def component_labels(count: int, left: ArrayLike, right: ArrayLike) -> Int64:
@@ -31,7 +37,21 @@ def component_labels(count: int, left: ArrayLike, right: ArrayLike) -> Int64:
     for ends in (ends_left, ends_right):
         if ends.size and (ends.min() < 0 or ends.max() >= count):
             raise ValueError(f"an end lies outside 0..{count - 1}")
-    labels: Int64 = _labels(count, ends_left, ends_right)
+    if count < FEW_ENDS * ends_left.size:
+        labels: Int64 = _labels(count, ends_left, ends_right)
+        return labels
+    return _labels_of_few(count, ends_left, ends_right)
+
+
+def _labels_of_few(count: int, left: Int64, right: Int64) -> Int64:
+    """The same where most nodes have no edge: only the others are looked at one by one."""
+    nodes, ends = np.unique(np.concatenate([left, right]), return_inverse=True)
+    among = _labels(nodes.size, ends[: left.size], ends[left.size :])
+    lowest = nodes[np.unique(among, return_index=True)[1]]
+    others = np.setdiff1d(nodes, lowest, assume_unique=True)  # each is one component less
+    labels = np.arange(count)
+    labels -= np.repeat(np.arange(others.size + 1), np.diff(others, prepend=0, append=count))
+    labels[nodes] = labels[lowest][among]
     return labels
 
 

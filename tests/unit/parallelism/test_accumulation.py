@@ -41,3 +41,10 @@ def test_a_checkpoint_after_every_tenth_step_joins_nothing():
 
 def test_single_long_rests_join_nothing():
     assert passes([30.0 if k in (7, 19, 20) else 6.0 for k in range(48)])[1] == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_clock_without_a_regular_step_joins_nothing():
+    transfers = transfer_table([Flow("a", "b", 0, 90 * MS, 9_000_000)])
+    clock = StepClock(np.array([0, 100 * MS, 250 * MS]), np.zeros(2, dtype=np.bool_), 1.0)
+    assert accumulated(transfers, np.ones(1, dtype=np.bool_), clock) == (clock, 1)

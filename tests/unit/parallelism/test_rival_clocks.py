@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llmprism.model import Job, StepClock
-from llmprism.parallelism.clock_score import pauses_of, price_of
+from llmprism.parallelism.clock_score import bits_of, pauses_of, priced
 from llmprism.parallelism.rival_clocks import _price, best_clock
 from llmprism.parallelism.rules import RULES
 from unit.builders import Flow, build_job, cut_in_pieces, transfer_table
@@ -46,8 +46,7 @@ def test_a_coarser_clock_knows_about_sizes_what_a_finer_one_knows():
     pauses = pauses_of(transfer_table(rows), np.array([0]))
     fine, coarse = (StepClock(t - 1, np.ones(t.size - 1, dtype=np.bool_), 1.0) for t in (layers, layers[::8]))
     window = (0, int(layers[-1]))
-    saved = price_of(pauses, [fine.boundary_ns, coarse.boundary_ns], window) - _price(
-        pauses, [fine, coarse], window, RULES
-    )
+    by_clock = priced(pauses, [fine.boundary_ns, coarse.boundary_ns], window)
+    saved = bits_of(pauses, by_clock) - _price(pauses, [fine, coarse], by_clock, RULES)
     assert saved[0] > 0.5
     assert saved[1] >= saved[0]

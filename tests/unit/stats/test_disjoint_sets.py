@@ -53,3 +53,15 @@ def test_labels_count_up_in_the_order_of_the_lowest_nodes() -> None:
 def test_ends_outside_the_graph_are_refused(left: list[int], right: list[int]) -> None:
     with pytest.raises(ValueError, match="end"):
         component_labels(5, left, right)
+
+
+@settings(max_examples=50, deadline=None)
+@given(edges, st.integers(0, 2000))
+def test_nodes_without_edges_come_in_their_order_however_many_there_are(
+    graph: tuple[int, list[tuple[int, int]]], more: int
+) -> None:
+    count, pairs = graph
+    left, right = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    few, many = component_labels(count, left, right), component_labels(count + more, left, right)
+    rest = np.arange(more) + int(few.max(initial=-1)) + 1
+    np.testing.assert_array_equal(many, np.concatenate([few, rest]))
