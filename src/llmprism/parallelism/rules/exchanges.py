@@ -47,8 +47,8 @@ class ExchangeRules:
     # Two rings over the same hops
     sum_of_rings: float = 0.25
     """Share of the smaller ring's bytes by which a hop of both rings may be off their sum: less than half, so that
-    levels stay apart, and more than the losses of a collector. From 0.1 to 0.4 the same rings are found in 60 random
-    jobs with contexts."""
+    levels stay apart, and more than the losses of a collector. From 0.1 to 0.4 the same rings are found in 78 random
+    jobs, 20 of them with contexts."""
 
     superposed_members: float = 0.5
     """Share of the members in components of two rings, from which the job is laid out that way."""
