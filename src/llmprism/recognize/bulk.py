@@ -109,7 +109,8 @@ def outside_nodes(
 
     outside = outside | _partners_of_nobody(pairs, traffic, inside(), placed, rules)
     for level in rules.balance_levels[:-1]:
-        outside = outside | _lopsided(pairs, traffic, inside(), place, placed, level, rules)
+        for strangers in (~placed, np.ones_like(placed)):  # who only writes to a stranger is judged without it
+            outside = outside | (_lopsided(pairs, traffic, inside(), place, placed, level, rules) & strangers)
     outside = outside | _hubs(pairs, inside(), rules) | _fans(pairs, traffic, inside(), rules)
     return outside | _lopsided(pairs, traffic, inside(), place, placed, rules.balance_levels[-1], rules)
 
@@ -187,12 +188,14 @@ def _hubs(pairs: PairEnds, inside: Bool, rules: RecognitionRules) -> Bool:
 def _fans(pairs: PairEnds, traffic: PairTraffic, inside: Bool, rules: RecognitionRules) -> Bool:
     """Nodes whose traffic is mostly with many, over links that carry nothing back: a ring has one of each."""
     nodes = len(pairs.addresses)
-    src, dst = pairs.pair_src[inside].astype(np.int64), pairs.pair_dst[inside].astype(np.int64)
-    size = traffic.bytes[inside].astype(np.float64)
-    key, reverse = src * nodes + dst, dst * nodes + src
-    order = np.argsort(key)
-    at = np.minimum(np.searchsorted(key[order], reverse), max(key.size - 1, 0))
-    back = np.where(key[order][at] == reverse, size[order][at], 0) if key.size else np.zeros(0)
+    key, piece = np.unique(
+        pairs.pair_src[inside].astype(np.int64) * nodes + pairs.pair_dst[inside], return_inverse=True
+    )
+    size = np.bincount(piece, traffic.bytes[inside], minlength=key.size).astype(np.float64)  # pairs may be in pieces
+    src, dst = key // nodes, key % nodes
+    reverse = dst * nodes + src
+    at = np.minimum(np.searchsorted(key, reverse), max(key.size - 1, 0))
+    back = np.where(key[at] == reverse, size[at], 0) if key.size else np.zeros(0)
     one_way = back < rules.one_way * size
     total = np.bincount(src, size, minlength=nodes) + np.bincount(dst, size, minlength=nodes)
     most, beyond = np.zeros(nodes, dtype=np.int64), np.zeros(nodes)

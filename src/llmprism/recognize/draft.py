@@ -12,7 +12,7 @@ from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.flows import Int32, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.topology import Topology
-from llmprism.recognize.bulk import PairEnds, bulk_pairs, outside_nodes, strong_pairs
+from llmprism.recognize.bulk import PairEnds, PairTraffic, bulk_pairs, outside_nodes, strong_pairs
 from llmprism.recognize.clusters import cluster_pairs
 from llmprism.recognize.epochs import reused_segments
 from llmprism.recognize.segments import PairPieces, PairSegments
@@ -71,15 +71,21 @@ def _joined_pieces(transfers: TransferTable, bulk: Bool) -> tuple[TransferTable,
 def draft_clusters(pairs: PairEnds, segments: PairSegments, topology: Topology | None) -> Draft:
     """What belongs together by the graph of the pairs and their totals alone."""
     bulk = bulk_pairs(pairs, segments.traffic)
-    cut = reused_segments(pairs.pair_src, pairs.pair_dst, segments, bulk)
+    partners = _training_pairs(pairs, segments.traffic, bulk, topology)
+    cut = reused_segments(pairs.pair_src, pairs.pair_dst, segments, bulk, partners)
     pieces = PairPieces.of(pairs.addresses, pairs.pair_src, pairs.pair_dst, segments, cut)
     traffic = pieces.traffic
     bulk = bulk[pieces.origin] & bulk_pairs(pieces, traffic)
-    strong = strong_pairs(pieces, traffic, bulk)
-    outside = outside_nodes(pieces, traffic, strong, topology)
-    training = strong & ~outside[pieces.pair_src] & ~outside[pieces.pair_dst]
+    training = _training_pairs(pieces, traffic, bulk, topology)
     clusters = cluster_pairs(pieces, traffic, training & (pieces.pair_src != pieces.pair_dst))
     return Draft(pieces, bulk, tuple(clusters))
+
+
+def _training_pairs(pairs: PairEnds, traffic: PairTraffic, bulk: Bool, topology: Topology | None) -> Bool:
+    """Bulk pairs that matter to both of their ends, neither of which is outside all training. A checkpoint may be far
+    larger than what a short window shows of the training, so what matters is judged again without those outside."""
+    outside = outside_nodes(pairs, traffic, strong_pairs(pairs, traffic, bulk), topology)
+    return strong_pairs(pairs, traffic, bulk & ~outside[pairs.pair_src] & ~outside[pairs.pair_dst])
 
 
 def crossing_pairs(draft: Draft, jobs: Sequence[JobDraft]) -> Int32:

@@ -2,7 +2,8 @@
 
 A scheduler may give the servers of a finished job to the next one, and some pairs of NICs then talk in both. Such a
 pair is cut at a silence of both of its ends if the peers of either end are not the same just before and just after it:
-a job hands out its parameters over links that it never uses again, and those were not its peers any more. A job that
+a job hands out its parameters over links that it never uses again, and those were not its peers any more. Servers of
+files are nobody's peers: checkpoints come at any time. A job that
 only pauses, or comes back after a crash, has the same peers and is not cut. A peer is new, or gone, only if it was
 silent from the first record on, or up to the last one, for longer than ever in between: in the first and the last
 seconds of a window not everybody has sent yet, or again.
@@ -21,19 +22,21 @@ __all__ = ["reused_segments"]
 
 
 def reused_segments(
-    pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, rules: RecognitionRules = RULES
-) -> Bool:
-    """For every segment whether its pair passes to another job with it; `bulk` says which pairs may."""
+    pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, partners: Bool,
+    rules: RecognitionRules = RULES,
+) -> Bool:  # fmt: skip
+    """For every segment whether its pair passes to another job with it; `bulk` says which pairs may, `partners` which
+    of them join members of jobs."""
     cut = np.zeros(segments.row.size, dtype=np.bool_)
     pair = segments.pair_of_segment
     candidates = np.flatnonzero((segments.row > 0) & bulk[pair])
     if not candidates.size:
         return cut
     begin_ns, end_ns = _presence(segments)
-    candidates = candidates[_peers_may_change(pair_src, pair_dst, segments, bulk, (begin_ns, end_ns), candidates)]
+    candidates = candidates[_peers_may_change(pair_src, pair_dst, segments, partners, (begin_ns, end_ns), candidates)]
     if not candidates.size:
         return cut
-    activity = _Activity(pair_src, pair_dst, segments, bulk, (begin_ns, end_ns), rules)
+    activity = _Activity(pair_src, pair_dst, segments, partners, (begin_ns, end_ns), rules)
     for segment in candidates:
         before, after = int(segments.message_last_ns[segment - 1]), int(segments.message_first_ns[segment])
         cut[segment] = activity.changes(int(pair[segment]), before, after)
@@ -55,14 +58,15 @@ def _presence(segments: PairSegments) -> tuple[Int64, Int64]:
 
 
 def _peers_may_change(
-    pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, presence: tuple[Int64, Int64], chosen: Int64
-) -> Bool:
+    pair_src: Int32, pair_dst: Int32, segments: PairSegments, partners: Bool, presence: tuple[Int64, Int64],
+    chosen: Int64,
+) -> Bool:  # fmt: skip
     """Has either end of the pair of each `chosen` segment some pair that ends before the segment, or begins with or
     after it?
 
     Where all pairs of both ends were there before and go on afterwards, which is nearly everywhere, nothing changes.
     """
-    pairs = np.flatnonzero(bulk)
+    pairs = np.flatnonzero(partners)
     first, last = presence[0][pairs], presence[1][pairs]
     nodes = int(max(pair_src.max(initial=0), pair_dst.max(initial=0))) + 1
     earliest_end = np.full(nodes, np.iinfo(np.int64).max)
@@ -79,24 +83,25 @@ def _peers_may_change(
 
 
 class _Activity:
-    """When and with whom each address exchanges bulk traffic."""
+    """When and with whom each address trains."""
 
     def __init__(
-        self, pair_src: Int32, pair_dst: Int32, segments: PairSegments, bulk: Bool, presence: tuple[Int64, Int64],
+        self, pair_src: Int32, pair_dst: Int32, segments: PairSegments, partners: Bool, presence: tuple[Int64, Int64],
         rules: RecognitionRules,
     ) -> None:  # fmt: skip
         self.rules = rules
         self.begin_ns, self.end_ns = presence
         self.pair_src, self.pair_dst = pair_src, pair_dst
         self.segments = segments
-        pairs = np.flatnonzero(bulk)
+        pairs = np.flatnonzero(partners)
         ends = np.concatenate([pair_src[pairs], pair_dst[pairs]])
         order = np.argsort(ends, kind="stable")
         self._pairs = np.tile(pairs, 2)[order]
-        self._offsets = np.searchsorted(ends[order], np.arange(int(ends.max(initial=-1)) + 2))
+        nodes = int(max(pair_src.max(initial=-1), pair_dst.max(initial=-1))) + 1
+        self._offsets = np.searchsorted(ends[order], np.arange(nodes + 1))
 
     def pairs_of(self, end: int) -> list[int]:
-        """The bulk pairs of an address."""
+        """The pairs that an address trains with."""
         pairs: list[int] = self._pairs[self._offsets[end] : self._offsets[end + 1]].tolist()
         return pairs
 
@@ -126,7 +131,9 @@ class _Activity:
 
     def _other_peers(self, end: int, before_ns: int, after_ns: int) -> bool:
         """Does the address give up pairs with this silence, or take up new ones?"""
-        pairs = np.array(self.pairs_of(end))
+        pairs = np.array(self.pairs_of(end), dtype=np.int64)
+        if not pairs.size:
+            return False
         first, last = self.segments.offsets[pairs], self.segments.offsets[pairs + 1] - 1
         began, ended = self.segments.message_first_ns[first], self.segments.message_last_ns[last]
         middle, recent = (before_ns + after_ns) // 2, self.rules.recent_share

@@ -89,7 +89,7 @@ def joined_by_clocks(clusters: list[Cluster], found: Sequence[Candidate], rules:
 
 def _unclear(cluster: Cluster, rules: RecognitionRules) -> bool:
     """May it be training, though no clock shows steps enough that they cannot be chance?"""
-    return cluster.training and all(one.clock.steps < rules.few_steps for one in cluster.clocks)
+    return cluster.training and all(one.clock.steps < rules.chance_steps for one in cluster.clocks)
 
 
 def _affordable(questions: list[RailQuestion], rules: RecognitionRules) -> list[RailQuestion]:

@@ -77,6 +77,12 @@ def test_a_cluster_whose_steps_do_not_show_must_say_itself_whether_it_trains():
     assert trains.trains == np.inf
 
 
+def test_a_few_equal_steps_may_be_chance_many_may_not():
+    for steps in (RULES.few_steps, RULES.chance_steps - 1, RULES.chance_steps):
+        asked = joined_by_clocks([cluster(0, range(0, 1000 * steps + 1, 1000))], []).questions
+        assert bool(asked) is (steps < RULES.chance_steps)
+
+
 def test_what_trains_carries_the_clusters_that_it_is_joined_with():
     questions = (RailQuestion(0, 0, 0.0), RailQuestion(0, 1, 1.0))
     (both,) = job_groups(Joined((cluster(0), cluster(1)), (), questions), [-9.0, 5.0])

@@ -141,3 +141,12 @@ def test_every_record_is_in_a_job_or_counted_as_unused():
     found = recognize(transfer_table(records))
     used = sum(int(result.transfers.records.sum()) for result in found.jobs)
     assert used + sum(count for _, count in found.unused) == table.counts.used
+
+
+@pytest.mark.parametrize("size", [10**7, 10**10])
+def test_a_checkpoint_neither_hides_a_job_nor_cuts_it_at_the_pauses_of_its_steps(size):
+    job = build_job(pp=1, dp=4, steps=16, optimizer_ms=3000.0)
+    middle = job.step_ends_ns[8]
+    written = [Flow(member, "10.250.0.1", middle, middle + 5 * MS, size) for member in sorted(job.members)]
+    assert members_of(recognize(transfer_table(job.records + written), job.topology)) == {job.members}
+    assert len(recognize(transfer_table(job.records + written), job.topology).jobs) == 1

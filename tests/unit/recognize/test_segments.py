@@ -93,7 +93,7 @@ def test_a_reused_pair_is_cut_and_its_pieces_have_totals_of_their_own():
     transfers = two_jobs_in_turn()
     segments = segments_of(transfers)
     bulk = np.ones(transfers.pair_count, dtype=np.bool_)
-    cut = reused_segments(transfers.pair_src, transfers.pair_dst, segments, bulk)
+    cut = reused_segments(transfers.pair_src, transfers.pair_dst, segments, bulk, bulk)
     pieces = PairPieces.of(transfers.addresses, transfers.pair_src, transfers.pair_dst, segments, cut)
     table = pieces.cut(transfers)
     names = [table.addresses[s] + table.addresses[d] for s, d in zip(table.pair_src, table.pair_dst, strict=True)]
@@ -106,7 +106,8 @@ def test_a_pause_cuts_nothing():
     flows = [Flow(x, y, t * SECOND, t * SECOND + 1000, 10**6) for t in (0, 1, 10, 11) for x, y in ("ab", "ba")]
     transfers = transfer_table(flows)
     segments = segments_of(transfers)
-    assert not reused_segments(transfers.pair_src, transfers.pair_dst, segments, np.ones(2, dtype=np.bool_)).any()
+    bulk = np.ones(2, dtype=np.bool_)
+    assert not reused_segments(transfers.pair_src, transfers.pair_dst, segments, bulk, bulk).any()
     assert segments.row.size == 4
 
 
@@ -116,7 +117,18 @@ def test_links_that_were_used_once_at_the_beginning_are_no_peers_that_changed():
     flows += [Flow(x, y, t * SECOND, t * SECOND + 1000, 10**6) for t in (1, 2, 3, 4, 12, 13) for x, y in ("ab", "ba")]
     transfers = transfer_table(flows)
     bulk = np.ones(transfers.pair_count, dtype=np.bool_)
-    assert not reused_segments(transfers.pair_src, transfers.pair_dst, segments_of(transfers), bulk).any()
+    assert not reused_segments(transfers.pair_src, transfers.pair_dst, segments_of(transfers), bulk, bulk).any()
+
+
+def test_a_server_of_files_is_no_peer_that_changed():
+    """In the middle of its training a writes a checkpoint to s, and the ring of a and b pauses before and after it."""
+    flows = [Flow(x, y, t * SECOND, t * SECOND + 1000, 10**6) for t in range(0, 60, 5) for x, y in ("ab", "ba")]
+    transfers = transfer_table([*flows, Flow("a", "s", 31 * SECOND, 32 * SECOND, 10**6)])
+    segments, bulk = segments_of(transfers), np.ones(transfers.pair_count, dtype=np.bool_)
+    among_members = np.array([transfers.addresses[end] != "s" for end in transfers.pair_dst])
+    assert reused_segments(transfers.pair_src, transfers.pair_dst, segments, bulk, bulk).any()
+    assert not reused_segments(transfers.pair_src, transfers.pair_dst, segments, bulk, among_members).any()
+    assert not reused_segments(transfers.pair_src, transfers.pair_dst, segments, bulk, ~bulk).any()
 
 
 def test_who_has_not_sent_again_when_the_window_ends_is_not_gone():
@@ -128,7 +140,8 @@ def test_who_has_not_sent_again_when_the_window_ends_is_not_gone():
     ]
     transfers = transfer_table([flow for flow in flows if flow.start_ns <= 20 * SECOND])
     segments = segments_of(transfers)
-    assert not reused_segments(transfers.pair_src, transfers.pair_dst, segments, np.ones(2, dtype=np.bool_)).any()
+    bulk = np.ones(2, dtype=np.bool_)
+    assert not reused_segments(transfers.pair_src, transfers.pair_dst, segments, bulk, bulk).any()
 
 
 def test_a_clock_needs_the_transfers_of_its_witnesses_only():
