@@ -1,4 +1,4 @@
-"""A stage decides by its rules: they reach every function that takes some, and no number decides beside them."""
+"""A stage decides by its rules: they reach every function that takes some, and no number decides in addition."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ FORMATS = {
     "parallelism/schedules.py:FORWARD": "name",
     "parallelism/schedules.py:BACKWARD": "name",
     "parallelism/schedules.py:WEIGHTS": "name",
+    "recognize/lockstep.py:SMALL_BALL": "a law of random walks",
+    "recognize/lockstep.py:Z_95": "a quantile of the normal distribution",
     "verdict/case.py:SECOND": "unit",
     "verdict/clock.py:ZONE_NS": "unit",
     "verdict/clock.py:ZONES_OF_A_SIDE": "fact",
@@ -67,7 +69,7 @@ def forgotten(trees):
                     yield f"{path.name}:{node.lineno} {node.func.id}"
 
 
-@pytest.mark.parametrize("stage", ["parallelism", "diagnose", "verdict", "service"])
+@pytest.mark.parametrize("stage", ["recognize", "parallelism", "diagnose", "verdict", "service"])
 def test_rules_are_handed_on_to_every_function_that_takes_them(stage):
     trees = _trees(stage)
     assert _takers(trees)
@@ -79,8 +81,8 @@ def test_a_call_without_rules_is_found():
     assert list(forgotten({SOURCE / "x.py": ast.parse(text)})) == ["x.py:2 f"]
 
 
-@pytest.mark.parametrize("stage", ["parallelism", "diagnose", "verdict"])
-def test_no_number_at_the_top_of_a_module_decides_beside_the_rules(stage):
+@pytest.mark.parametrize("stage", ["recognize", "parallelism", "diagnose", "verdict"])
+def test_no_number_at_the_top_of_a_module_decides_in_addition_to_the_rules(stage):
     found = set()
     for path, tree in _trees(stage).items():
         for node in tree.body:

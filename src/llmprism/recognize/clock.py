@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from llmprism.kernel import kernel
 from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, ONE_MESSAGE_BYTES, Int32, Int64, TransferTable, ranges
 from llmprism.recognize.bulk import PairEnds, PairTraffic, pair_traffic
+from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.recognize.without_meshes import has_meshes, without_meshes
 from llmprism.stats.byte_steps import Chain, find_rhythms
 from llmprism.stats.order import stable_order
@@ -31,96 +31,61 @@ from llmprism.stats.silences import Silences, silences_of
 
 __all__ = ["cluster_clocks", "distinct_clocks", "witness_pairs"]
 
-LEAST_MESSAGES: Final = 6
-"""Messages in a step from which their number says anything: two micro-batches over a link and back, and something."""
 
-MAX_LINKS: Final = 4
-"""Links tried on each side of the ranking (busiest, least busy)."""
-
-SAMPLED_SIZES: Final = 16
-"""Sizes at which pairs are sampled: neighbours differ by less than a factor of two for all but the widest mixtures."""
-
-MESH_LINKS: Final = 2.5
-"""Links per member from which all pairs are tried together first: single links of an all-to-all carry something else
-every time, all of them the same. Rings and pipelines together have at most two."""
-
-MAX_MESH_LINKS: Final = 100_000
-"""Links up to which that is done: sorting their transfers takes seconds beyond."""
-
-WHOLE_CLUSTER_PAIRS: Final = 64
-"""Up to this many pairs the whole cluster is a witness too; in larger ones somebody is always sending."""
-
-ONE_WAY: Final = 0.9
-"""Share of a link's bytes that flow one way on rings."""
-
-MAX_VARIATION: Final = 0.25
-"""Of the bytes of a step that the pairs of a witness carry one by one: 0.09 is reached by sharded training that fetches
-ahead; half a step instead of a whole one gives 0.5 and more."""
-
-MAX_TICKS: Final = 4
-"""Ticks per step that are joined at most: forward and backward pass make two."""
-
-MIN_JOINED: Final = 3
-"""Joined steps before their bytes can be compared."""
-
-JOINED_VARIATION: Final = 0.15
-"""Variation at most when ticks are joined: whole steps of real jobs stay below 0.1, all-to-all traffic included."""
-
-OUTER: Final = 0.2
-"""Share of the steps on either side that may carry anything: less than a quarter, so that one tick in four is seen."""
-
-CLEAR_DOMINANCE: Final = 0.95
-"""A witness this dominant ends the search, if it leaves little unexplained."""
-
-EDGE_STEPS: Final = 2.2
-"""Steps' worth of bytes that may lie outside the chain: the two steps that the window cuts, set-up traffic."""
-
-SAME_RHYTHM: Final = 0.05
-"""Relative difference of two periods at most where they are one rhythm: boundaries of one step at different places."""
-
-MAX_CANDIDATES: Final = 4
-"""Rhythms kept for a cluster: something slower, the step, something faster, and one that nobody thought of."""
-
-
-def cluster_clocks(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> tuple[ClockCandidate, ...]:
+def cluster_clocks(
+    transfers: TransferTable, traffic: PairTraffic, pairs: Int32, rules: RecognitionRules = RULES
+) -> tuple[ClockCandidate, ...]:
     """The clock of the clearest witness, then other rhythms that witnesses show; none when no witness shows steps.
 
     Where no bytes come round, messages are counted instead: sequences of varying length change every message's size,
     but not how many there are in a step.
     """
-    transfers, traffic, pairs = without_meshes(transfers, traffic, pairs)
-    by_bytes = _clocks_of(transfers, traffic, pairs)
-    return by_bytes or _clocks_of(*_as_messages(transfers, pairs), LEAST_MESSAGES)
+    transfers, traffic, pairs = without_meshes(transfers, traffic, pairs, rules)
+    by_bytes = _clocks_of(transfers, traffic, pairs, rules)
+    if by_bytes:
+        return by_bytes
+    transfers, traffic, pairs = _as_messages(transfers, pairs, rules)
+    return _clocks_of(transfers, traffic, pairs, rules, rules.witnesses.least_messages)
 
 
-def distinct_clocks(candidates: Iterable[ClockCandidate]) -> tuple[ClockCandidate, ...]:
+def distinct_clocks(
+    candidates: Iterable[ClockCandidate], rules: RecognitionRules = RULES
+) -> tuple[ClockCandidate, ...]:
     """The candidates without those whose period an earlier one has, the most telling few of them."""
     kept: list[ClockCandidate] = []
     for one in candidates:
         period = one.clock.period_ns
-        if all(abs(period - other.clock.period_ns) > SAME_RHYTHM * other.clock.period_ns for other in kept):
+        if all(
+            abs(period - other.clock.period_ns) > rules.witnesses.same_rhythm * other.clock.period_ns for other in kept
+        ):
             kept.append(one)
-    return tuple(kept[:MAX_CANDIDATES])
+    return tuple(kept[: rules.witnesses.most_candidates])
 
 
-def _as_messages(transfers: TransferTable, pairs: Int32) -> tuple[TransferTable, PairTraffic, Int32]:
+def _as_messages(
+    transfers: TransferTable, pairs: Int32, rules: RecognitionRules
+) -> tuple[TransferTable, PairTraffic, Int32]:
     """These pairs alone, every message of one and the same size, heartbeats of none."""
     counted = transfers.select_pairs(pairs).as_messages()
-    return counted, pair_traffic(counted), np.arange(pairs.size, dtype=np.int32)
+    return counted, pair_traffic(counted, rules), np.arange(pairs.size, dtype=np.int32)
 
 
 def _clocks_of(
-    transfers: TransferTable, traffic: PairTraffic, pairs: Int32, least_messages: int | None = None
+    transfers: TransferTable,
+    traffic: PairTraffic,
+    pairs: Int32,
+    rules: RecognitionRules,
+    least_messages: int | None = None,
 ) -> tuple[ClockCandidate, ...]:
     """`least_messages` is the least number of messages in a step, where messages are counted in place of bytes."""
     best: ClockCandidate | None = None
     others: list[ClockCandidate] = []
-    for witness in _witnesses(transfers, traffic, pairs):
+    for witness in _witnesses(transfers, traffic, pairs, rules):
         silences = _series(transfers, witness)
         most = int(silences.bytes_before[-1]) // (least_messages * ONE_MESSAGE_BYTES) if least_messages else None
-        chains = find_rhythms(silences, most, pauses=_one_way(transfers, traffic, witness))
+        chains = find_rhythms(silences, most, pauses=_one_way(transfers, traffic, witness, rules))
         shown = [_candidate(silences, chain) for chain in chains]
-        if not chains or not _each_conserved(transfers, witness, shown[0].clock):
+        if not chains or not _each_conserved(transfers, witness, shown[0].clock, rules):
             continue
         chain = chains[0]
         if best is None or shown[0].score > best.score:
@@ -128,12 +93,15 @@ def _clocks_of(
         else:
             others.append(shown[0])
         left_over = (1.0 - chain.coverage) * float(silences.bytes_before[-1])
-        if chain.dominance >= CLEAR_DOMINANCE and left_over <= EDGE_STEPS * chain.bytes_per_step:
+        if (
+            chain.dominance >= rules.witnesses.clear_dominance
+            and left_over <= rules.witnesses.cut_steps * chain.bytes_per_step
+        ):
             break
     if best is None:
         return ()
-    whole = replace(best, clock=_whole_steps(transfers, _sample(traffic, pairs), best.clock))
-    return distinct_clocks([whole, best, *sorted(others, key=lambda one: -one.score)])
+    whole = replace(best, clock=_whole_steps(transfers, _sample(traffic, pairs, rules), best.clock, rules))
+    return distinct_clocks([whole, best, *sorted(others, key=lambda one: -one.score)], rules)
 
 
 def _candidate(silences: Silences, chain: Chain) -> ClockCandidate:
@@ -141,38 +109,44 @@ def _candidate(silences: Silences, chain: Chain) -> ClockCandidate:
     return ClockCandidate(clock, chain.dominance * chain.coverage)
 
 
-def witness_pairs(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> Int32:
+def witness_pairs(transfers: PairEnds, traffic: PairTraffic, pairs: Int32, rules: RecognitionRules = RULES) -> Int32:
     """The pairs of a cluster whose transfers `cluster_clocks` looks at; those of the others may be left empty."""
     if has_meshes(transfers, traffic, pairs):
         return pairs
-    return np.unique(np.concatenate([_sample(traffic, pairs), *_witnesses(transfers, traffic, pairs)])).astype(np.int32)
+    looked_at = [_sample(traffic, pairs, rules), *_witnesses(transfers, traffic, pairs, rules)]
+    return np.unique(np.concatenate(looked_at)).astype(np.int32)
 
 
-def _sample(traffic: PairTraffic, pairs: Int32) -> Int32:
+def _sample(traffic: PairTraffic, pairs: Int32, rules: RecognitionRules) -> Int32:
     """Pairs of all sizes: the heaviest, the lightest, and those next to levels in between.
 
     Kinds of traffic differ in size, and one kind may have a hundred times as many pairs as another.
     """
     order = pairs[np.argsort(traffic.bytes[pairs], kind="stable")]
     size = traffic.bytes[order].astype(np.float64)
-    levels = np.geomspace(max(size[0], 1.0), max(size[-1], 1.0), SAMPLED_SIZES)
+    levels = np.geomspace(max(size[0], 1.0), max(size[-1], 1.0), rules.witnesses.sampled_sizes)
     between = order[np.minimum(np.searchsorted(size, levels), size.size - 1)]
-    return np.unique(np.concatenate([order[:MAX_LINKS], order[-MAX_LINKS:], between])).astype(np.int32)
+    return np.unique(
+        np.concatenate([order[: rules.witnesses.links_tried], order[-rules.witnesses.links_tried :], between])
+    ).astype(np.int32)
 
 
-def _whole_steps(transfers: TransferTable, pairs: Int32, clock: StepClock) -> StepClock:
+def _whole_steps(transfers: TransferTable, pairs: Int32, clock: StepClock, rules: RecognitionRules) -> StepClock:
     """The clock, its ticks joined in twos to fours where only that makes every pair's bytes the same each time.
 
     One link may repeat itself within a step; the others do not.
     """
     sent = _sent_by(transfers.pair_offsets, transfers.start_ns, transfers.bytes, pairs, clock.boundary_ns)
-    if _variation(np.diff(sent, axis=1)[:, clock.regular]) <= MAX_VARIATION:
+    if _variation(np.diff(sent, axis=1)[:, clock.regular], rules) <= rules.witnesses.most_variation:
         return clock
-    for ticks in range(2, MAX_TICKS + 1):
+    for ticks in range(2, rules.witnesses.most_ticks + 1):
         for offset in range(ticks):
             chosen = np.arange(offset, clock.boundary_ns.size, ticks)
             joined = np.diff(sent[:, chosen], axis=1)
-            if joined.shape[1] >= MIN_JOINED and _variation(joined) <= JOINED_VARIATION:
+            if (
+                joined.shape[1] >= rules.witnesses.least_joined
+                and _variation(joined, rules) <= rules.witnesses.joined_variation
+            ):
                 regular = np.array([clock.regular[a:b].all() for a, b in pairwise(chosen)], dtype=np.bool_)
                 return StepClock(clock.boundary_ns[chosen], regular, clock.dominance)
     return clock
@@ -201,43 +175,48 @@ def _sent_by(offsets: Int64, start: Int64, size: Int64, pairs: Int32, boundary: 
     return sent
 
 
-def _variation(by_step: NDArray[np.int64]) -> float:
+def _variation(by_step: NDArray[np.int64], rules: RecognitionRules) -> float:
     """Half the distance between the outer fifths of the pairs' bytes, summed, relative to their mean bytes.
 
     Not the median deviation: of two kinds of steps in turn, the more frequent one would have none.
     """
     rows, steps = by_step.shape
-    low, high = segment_quantiles(by_step.ravel(), np.arange(rows + 1) * steps, OUTER, 1.0 - OUTER)
+    outer = rules.witnesses.outer_steps
+    low, high = segment_quantiles(by_step.ravel(), np.arange(rows + 1) * steps, outer, 1.0 - outer)
     return float((high - low).sum() / 2.0 / max(by_step.mean(axis=1).sum(), 1.0))
 
 
-def _each_conserved(transfers: TransferTable, pairs: Int32, clock: StepClock) -> bool:
+def _each_conserved(transfers: TransferTable, pairs: Int32, clock: StepClock, rules: RecognitionRules) -> bool:
     """Does each pair of the witness carry the same bytes step after step?"""
     if pairs.size == 1:
         return True
     sent = _sent_by(transfers.pair_offsets, transfers.start_ns, transfers.bytes, pairs, clock.boundary_ns)
-    return _variation(np.diff(sent, axis=1)[:, clock.regular]) <= MAX_VARIATION
+    return _variation(np.diff(sent, axis=1)[:, clock.regular], rules) <= rules.witnesses.most_variation
 
 
-def _one_way(transfers: TransferTable, traffic: PairTraffic, pairs: Int32) -> bool:
+def _one_way(transfers: TransferTable, traffic: PairTraffic, pairs: Int32, rules: RecognitionRules) -> bool:
     """Does every link among these pairs carry its bytes one way only, as the rings of gradients do?"""
     _, link_of = np.unique(_link_keys(transfers, pairs), return_inverse=True)
     total = np.bincount(link_of, traffic.bytes[pairs])
     largest = np.zeros(total.size)
     np.maximum.at(largest, link_of, traffic.bytes[pairs])
-    return bool((largest >= ONE_WAY * total).all())
+    return bool((largest >= rules.witnesses.ring_one_way * total).all())
 
 
-def _witnesses(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> Iterator[Int32]:
+def _witnesses(transfers: PairEnds, traffic: PairTraffic, pairs: Int32, rules: RecognitionRules) -> Iterator[Int32]:
     links, link_of = np.unique(_link_keys(transfers, pairs), return_inverse=True)
     members = np.unique(np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]]))
     volume = np.bincount(link_of, traffic.bytes[pairs])
     order = np.argsort(-volume, kind="stable")
-    tried = list(dict.fromkeys([*order[:MAX_LINKS].tolist(), *order[::-1][:MAX_LINKS].tolist()]))
-    if MESH_LINKS * members.size <= links.size <= MAX_MESH_LINKS:
+    tried = list(
+        dict.fromkeys(
+            [*order[: rules.witnesses.links_tried].tolist(), *order[::-1][: rules.witnesses.links_tried].tolist()]
+        )
+    )
+    if rules.witnesses.mesh_links * members.size <= links.size <= rules.witnesses.most_mesh_links:
         yield pairs
     yield pairs[link_of == tried[0]]
-    if pairs.size <= WHOLE_CLUSTER_PAIRS and links.size > 1:
+    if pairs.size <= rules.witnesses.whole_cluster_pairs and links.size > 1:
         yield pairs
     for link in tried[1:]:
         yield pairs[link_of == link]

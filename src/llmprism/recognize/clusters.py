@@ -6,23 +6,21 @@ of its own in each *epoch*: when all of its pairs fall silent for good and other
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Bool
 from llmprism.model.flows import Int32, Int64
 from llmprism.recognize.bulk import PairEnds, PairTraffic
+from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.stats.bursts import running_max
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["cluster_pairs"]
 
-EPOCH_GAP_NS: Final = 2_000_000_000
-"""2 s between the last pair of one job and the first of the next: a scheduler needs longer to start a job."""
 
-
-def cluster_pairs(transfers: PairEnds, traffic: PairTraffic, bulk: Bool) -> list[Int32]:
+def cluster_pairs(
+    transfers: PairEnds, traffic: PairTraffic, bulk: Bool, rules: RecognitionRules = RULES
+) -> list[Int32]:
     """The bulk pairs of each cluster, ascending; clusters in the order of their first pair."""
     pairs = np.flatnonzero(bulk)
     if not pairs.size:
@@ -30,21 +28,21 @@ def cluster_pairs(transfers: PairEnds, traffic: PairTraffic, bulk: Bool) -> list
     ends = np.concatenate([transfers.pair_src[pairs], transfers.pair_dst[pairs]]).astype(np.int64)
     first = np.tile(traffic.first_ns[pairs], 2)
     last = np.tile(traffic.last_ns[pairs], 2)
-    node = _epoch_nodes(ends, first, last)
+    node = _epoch_nodes(ends, first, last, rules)
     labels = component_labels(int(node.max()) + 1, node[: pairs.size], node[pairs.size :])[node[: pairs.size]]
     order = np.argsort(labels, kind="stable")
     cuts = np.flatnonzero(np.diff(labels[order])) + 1
     return [part.astype(np.int32) for part in np.split(pairs[order], cuts)]
 
 
-def _epoch_nodes(ends: Int64, first: Int64, last: Int64) -> Int64:
+def _epoch_nodes(ends: Int64, first: Int64, last: Int64, rules: RecognitionRules) -> Int64:
     """A node number for each pair end: the same for ends of one address in one epoch."""
     order = np.lexsort((first, ends))
     sorted_ends, sorted_first = ends[order], first[order]
     horizon = _running_max_by(sorted_ends, last[order])
     new_address = np.diff(sorted_ends, prepend=-1) != 0
     late = np.zeros(order.size, dtype=np.bool_)
-    late[1:] = sorted_first[1:] > horizon[:-1] + EPOCH_GAP_NS
+    late[1:] = sorted_first[1:] > horizon[:-1] + rules.job_gap_ns
     node = np.empty(order.size, dtype=np.int64)
     node[order] = np.cumsum(new_address | late) - 1
     return node

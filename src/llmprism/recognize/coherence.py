@@ -34,8 +34,7 @@ def coherence_bits(transfers: TransferTable, pairs: Int32, rules: RecognitionRul
         return 0.0
     volume, noise = _volumes(transfers, pairs)
     order = np.argsort(volume, kind="stable")
-    halves = pairs[order[::2]], pairs[order[1::2]]
-    together = rhythm_bits(transfers, *halves, 0.0, rules)
+    together = rhythm_bits(transfers, pairs[order[::2]], pairs[order[1::2]], 0.0, rules)
     return together + _likeness_bits(volume[order], noise[order], rules)
 
 

@@ -15,6 +15,7 @@ from llmprism.model.topology import Topology
 from llmprism.recognize.bulk import PairEnds, PairTraffic, bulk_pairs, outside_nodes, strong_pairs
 from llmprism.recognize.clusters import cluster_pairs
 from llmprism.recognize.epochs import reused_segments
+from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.recognize.segments import PairPieces, PairSegments
 
 __all__ = ["Draft", "JobDraft", "crossing_pairs", "draft_clusters", "unused_records"]
@@ -68,24 +69,28 @@ def _joined_pieces(transfers: TransferTable, bulk: Bool) -> tuple[TransferTable,
     return joined, np.logical_or.reduceat(bulk, first)
 
 
-def draft_clusters(pairs: PairEnds, segments: PairSegments, topology: Topology | None) -> Draft:
+def draft_clusters(
+    pairs: PairEnds, segments: PairSegments, topology: Topology | None, rules: RecognitionRules = RULES
+) -> Draft:
     """What belongs together by the graph of the pairs and their totals alone."""
-    bulk = bulk_pairs(pairs, segments.traffic)
-    partners = _training_pairs(pairs, segments.traffic, bulk, topology)
-    cut = reused_segments(pairs.pair_src, pairs.pair_dst, segments, bulk, partners)
+    bulk = bulk_pairs(pairs, segments.traffic, rules)
+    partners = _training_pairs(pairs, segments.traffic, bulk, topology, rules)
+    cut = reused_segments(pairs.pair_src, pairs.pair_dst, segments, bulk, partners, rules)
     pieces = PairPieces.of(pairs.addresses, pairs.pair_src, pairs.pair_dst, segments, cut)
     traffic = pieces.traffic
-    bulk = bulk[pieces.origin] & bulk_pairs(pieces, traffic)
-    training = _training_pairs(pieces, traffic, bulk, topology)
-    clusters = cluster_pairs(pieces, traffic, training & (pieces.pair_src != pieces.pair_dst))
+    bulk = bulk[pieces.origin] & bulk_pairs(pieces, traffic, rules)
+    training = _training_pairs(pieces, traffic, bulk, topology, rules)
+    clusters = cluster_pairs(pieces, traffic, training & (pieces.pair_src != pieces.pair_dst), rules)
     return Draft(pieces, bulk, tuple(clusters))
 
 
-def _training_pairs(pairs: PairEnds, traffic: PairTraffic, bulk: Bool, topology: Topology | None) -> Bool:
+def _training_pairs(
+    pairs: PairEnds, traffic: PairTraffic, bulk: Bool, topology: Topology | None, rules: RecognitionRules
+) -> Bool:
     """Bulk pairs that matter to both of their ends, neither of which is outside all training. A checkpoint may be far
     larger than what a short window shows of the training, so what matters is judged again without those outside."""
-    outside = outside_nodes(pairs, traffic, strong_pairs(pairs, traffic, bulk), topology)
-    return strong_pairs(pairs, traffic, bulk & ~outside[pairs.pair_src] & ~outside[pairs.pair_dst])
+    outside = outside_nodes(pairs, traffic, strong_pairs(pairs, traffic, bulk, rules), topology, rules)
+    return strong_pairs(pairs, traffic, bulk & ~outside[pairs.pair_src] & ~outside[pairs.pair_dst], rules)
 
 
 def crossing_pairs(draft: Draft, jobs: Sequence[JobDraft]) -> Int32:

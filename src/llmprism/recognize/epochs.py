@@ -16,7 +16,7 @@ import numpy as np
 from llmprism.arrays import Bool
 from llmprism.model.flows import Int32, Int64
 from llmprism.recognize.rules import RULES, RecognitionRules
-from llmprism.recognize.segments import MIN_SILENCE_NS, PairSegments
+from llmprism.recognize.segments import PairSegments
 
 __all__ = ["reused_segments"]
 
@@ -32,7 +32,7 @@ def reused_segments(
     candidates = np.flatnonzero((segments.row > 0) & bulk[pair])
     if not candidates.size:
         return cut
-    begin_ns, end_ns = _presence(segments)
+    begin_ns, end_ns = _presence(segments, rules)
     candidates = candidates[_peers_may_change(pair_src, pair_dst, segments, partners, (begin_ns, end_ns), candidates)]
     if not candidates.size:
         return cut
@@ -43,13 +43,13 @@ def reused_segments(
     return cut
 
 
-def _presence(segments: PairSegments) -> tuple[Int64, Int64]:
+def _presence(segments: PairSegments, rules: RecognitionRules) -> tuple[Int64, Int64]:
     """From when to when each pair is there: for ever, where its silence at that end of the window says nothing."""
     starts, lasts = segments.offsets[:-1], segments.offsets[1:] - 1
     begin_ns, end_ns = segments.message_first_ns[starts], segments.message_last_ns[lasts]
-    silence = np.full(segments.row.size, MIN_SILENCE_NS)
-    silence[1:] = np.maximum(segments.message_first_ns[1:] - segments.message_last_ns[:-1], MIN_SILENCE_NS)
-    silence[starts] = MIN_SILENCE_NS
+    silence = np.full(segments.row.size, rules.job_gap_ns)
+    silence[1:] = np.maximum(segments.message_first_ns[1:] - segments.message_last_ns[:-1], rules.job_gap_ns)
+    silence[starts] = rules.job_gap_ns
     longest = np.maximum.reduceat(silence, starts)
     always = begin_ns - segments.first_ns.min() <= longest
     to_the_end = segments.last_ns.max() - end_ns <= longest
@@ -116,11 +116,11 @@ class _Activity:
         return slice(int(self.segments.offsets[pair]), int(self.segments.offsets[pair + 1]))
 
     def _silent(self, end: int, first: int, last: int) -> bool:
-        """No pair of this address sends during the inner part of the time (the rest lasts at least MIN_SILENCE_NS).
+        """No pair of this address sends during the inner part of the time (the rest lasts at least `job_gap_ns`).
 
         Silences inside a segment are shorter than that, so the segments' bounds decide.
         """
-        spare = max(last - first - MIN_SILENCE_NS, 0) // 2
+        spare = max(last - first - self.rules.job_gap_ns, 0) // 2
         for pair in self.pairs_of(end):
             own = self._of(pair)
             ends = self.segments.message_last_ns[own]

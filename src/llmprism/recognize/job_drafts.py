@@ -6,7 +6,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
@@ -19,43 +18,43 @@ from llmprism.recognize.draft import Draft, JobDraft, crossing_pairs
 from llmprism.recognize.joining import JobGroup, Joined, job_groups
 from llmprism.recognize.lockstep import without_holes
 from llmprism.recognize.quiet_members import JobPace, quiet_members
-from llmprism.recognize.rules import RULES
+from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.recognize.segments import PairPieces
 
 __all__ = ["described_clusters", "draft_jobs"]
 
-SAME_PERIOD: Final = 0.1
-"""Relative difference of the median steps that two rails of one job show: they may have missed some."""
-
-UNCLEAR: Final = 0.2
-"""Doubt about the members of a job whose steps do not show clearly: a lossy collector hides steps, not members. All of
-the 86 jobs whose clocks were doubtful in merged captures had the right members."""
-
 
 def described_clusters(
-    draft: Draft, clocks: Sequence[tuple[ClockCandidate, ...]], topology: Topology | None
+    draft: Draft,
+    clocks: Sequence[tuple[ClockCandidate, ...]],
+    topology: Topology | None,
+    rules: RecognitionRules = RULES,
 ) -> list[Cluster]:
     """The clusters of the draft with what is known of each; `clocks` has the candidates of every one."""
     server_of = topology.server_of() if topology else {}
     both = zip(draft.clusters, clocks, strict=True)
-    return [_cluster(draft.pieces, pairs, candidates, server_of) for pairs, candidates in both]
+    return [_cluster(draft.pieces, pairs, candidates, server_of, rules) for pairs, candidates in both]
 
 
 def _cluster(
-    pieces: PairPieces, pairs: Int32, clocks: tuple[ClockCandidate, ...], server_of: dict[str, str]
+    pieces: PairPieces,
+    pairs: Int32,
+    clocks: tuple[ClockCandidate, ...],
+    server_of: dict[str, str],
+    rules: RecognitionRules,
 ) -> Cluster:
     members = np.unique(np.concatenate([pieces.pair_src[pairs], pieces.pair_dst[pairs]])).astype(np.int64)
     names = (pieces.addresses[m] for m in members)
     servers = frozenset(server_of[name] for name in names if name in server_of)
     traffic = pieces.traffic
     first, last = int(traffic.first_ns[pairs].min()), int(traffic.last_ns[pairs].max())
-    steady = without_holes(clocks[0].clock) if clocks else None
+    steady = without_holes(clocks[0].clock, rules) if clocks else None
     steps = max((one.clock.steps for one in clocks), default=0)
-    training = steps >= RULES.few_steps or _balanced(pieces, pairs, server_of)
+    training = steps >= rules.few_steps or _balanced(pieces, pairs, server_of, rules)
     return Cluster(pairs, members, servers, clocks, steady, int(traffic.bytes[pairs].sum()), first, last, training)
 
 
-def _balanced(pieces: PairPieces, pairs: Int32, server_of: dict[str, str]) -> bool:
+def _balanced(pieces: PairPieces, pairs: Int32, server_of: dict[str, str], rules: RecognitionRules) -> bool:
     """Is what goes into the places (servers, or addresses where those are not known) of these pairs what comes out?"""
     sent: Counter[str] = Counter()
     received: Counter[str] = Counter()
@@ -65,25 +64,31 @@ def _balanced(pieces: PairPieces, pairs: Int32, server_of: dict[str, str]) -> bo
             name = pieces.addresses[end]
             side[server_of.get(name, name)] += size
     through = sum(min(sent[place], received[place]) for place in sent)
-    return through >= RULES.balance_levels[-1] * sent.total()
+    return through >= rules.balance_levels[-1] * sent.total()
 
 
-def draft_jobs(draft: Draft, joined: Joined, answers: Sequence[float], topology: Topology | None) -> list[JobDraft]:
+def draft_jobs(
+    draft: Draft,
+    joined: Joined,
+    answers: Sequence[float],
+    topology: Topology | None,
+    rules: RecognitionRules = RULES,
+) -> list[JobDraft]:
     """The jobs; `answers` has the bits (`rhythm_bits`) for each question that clocks left open."""
     server_of = topology.server_of() if topology else {}
     groups = [
         (group, [joined.clusters[i] for i in group.clusters])
-        for group in job_groups(joined, answers)
+        for group in job_groups(joined, answers, rules)
         if group.trains > 0.0
     ]
     members = [np.unique(np.concatenate([cluster.members for cluster in clusters])) for _, clusters in groups]
-    clocks = [_majority([cluster for cluster in clusters if cluster.clocks]) for _, clusters in groups]
+    clocks = [_majority([cluster for cluster in clusters if cluster.clocks], rules) for _, clusters in groups]
     paces = [
         JobPace(own, clock.clock if clock is not None else None) for own, clock in zip(members, clocks, strict=True)
     ]
-    more = quiet_members(draft.pieces, draft.bulk, paces, server_of)
+    more = quiet_members(draft.pieces, draft.bulk, paces, server_of, rules)
     jobs = [
-        _job(draft, clusters, np.union1d(own, quiet), clock, _confidence(clock, group), server_of)
+        _job(draft, clusters, np.union1d(own, quiet), clock, _confidence(clock, group, rules), server_of, rules)
         for (group, clusters), own, quiet, clock in zip(groups, members, more, clocks, strict=True)
     ]
     jobs = _numbered(sorted(jobs, key=lambda job: (job.members, job.id, _began(draft.pieces, job))))
@@ -124,7 +129,7 @@ def _numbered(jobs: list[JobDraft]) -> list[JobDraft]:
 
 def _job(
     draft: Draft, clusters: list[Cluster], members: Int64, chosen: ClockCandidate | None, confidence: float,
-    server_of: dict[str, str],
+    server_of: dict[str, str], rules: RecognitionRules,
 ) -> JobDraft:  # fmt: skip
     transfers, traffic = draft.pieces, draft.pieces.traffic
     bulk_ids = np.unique(np.concatenate([cluster.pairs for cluster in clusters]))
@@ -145,11 +150,11 @@ def _job(
         bulk=draft.bulk[pairs],
         clock=chosen.clock if chosen is not None else None,
         places=tuple(server_of.get(transfers.addresses[m], "") for m in members),
-        clock_candidates=distinct_clocks([chosen, *others]) if chosen is not None else (),
+        clock_candidates=distinct_clocks([chosen, *others], rules) if chosen is not None else (),
     )
 
 
-def _majority(clusters: list[Cluster]) -> ClockCandidate | None:
+def _majority(clusters: list[Cluster], rules: RecognitionRules) -> ClockCandidate | None:
     """Of the clocks that have the period that most traffic has, the one that tells most steps most clearly."""
     if not clusters:
         return None
@@ -158,17 +163,17 @@ def _majority(clusters: list[Cluster]) -> ClockCandidate | None:
     order = np.argsort(periods, kind="stable")
     below = np.cumsum(np.array([cluster.bytes for cluster in clusters], dtype=np.float64)[order])
     usual = float(periods[order[np.searchsorted(below, below[-1] / 2.0)]])
-    agreeing = [one for one in candidates if abs(one.clock.period_ns - usual) <= SAME_PERIOD * usual]
+    agreeing = [one for one in candidates if abs(one.clock.period_ns - usual) <= rules.same_period * usual]
     return max(agreeing or candidates, key=lambda one: (one.clock.dominance * one.clock.steps, one.clock.dominance))
 
 
-def _confidence(candidate: ClockCandidate | None, group: JobGroup) -> float:
+def _confidence(candidate: ClockCandidate | None, group: JobGroup, rules: RecognitionRules) -> float:
     """Without visible steps a cluster is only a guess; with them the doubt shrinks with their number, and what is left
     is that of its joints (parts that hold together barely, others that are kept out barely) and whether it trains."""
     if candidate is None:
-        return 0.3
+        return rules.without_steps
     clock = candidate.clock
-    shown = (1.0 - UNCLEAR * (1.0 - clock.dominance)) * (1.0 - 0.5 / max(clock.steps, 1))
+    shown = (1.0 - rules.unclear * (1.0 - clock.dominance)) * (1.0 - 0.5 / max(clock.steps, 1))
     doubts = (group.held_by, group.kept_apart, group.trains)
     held, apart, trains = (float(1.0 / (1.0 + np.exp2(-bits))) for bits in doubts)
     return round(shown * held * apart * trains, 3)

@@ -30,14 +30,8 @@ __all__ = ["lockstep_bits", "without_holes"]
 SMALL_BALL: Final = 6.0 / 8.0 / np.log(2.0)
 """Bits at the spread of one whole walk (1/6 of its last variance), by exp(-1 / 8e)."""
 
-BLOCK: Final = 4
-"""Steps of a block: enough to tell what adds up from what does not, and a dozen steps still have three."""
-
 Z_95: Final = 1.645
 """Standard deviations below which one value in twenty lies: the wander of a clock is at least what it is then."""
-
-FLOOR: Final = 1e-6
-"""No clock is more exact than a thousandth of its own jitter."""
 
 
 def lockstep_bits(a: StepClock, b: StepClock, rules: RecognitionRules = RULES) -> float:
@@ -84,14 +78,18 @@ def _tether_bits(a: StepClock, b: StepClock, rules: RecognitionRules) -> float:
     if steps < rules.tether_steps:
         return 0.0
     alone = _spread(np.diff(first)[joined], rules) + _spread(np.diff(second)[joined], rules)
-    wander = max(_wander(np.diff(first)[joined]), 0.0) + max(_wander(np.diff(second)[joined]), 0.0)
+    wander = sum(max(_wander(np.diff(one)[joined], rules.block_steps), 0.0) for one in (first, second))
     if alone <= 2.0 * (rules.least_jitter * np.median(np.diff(first)[joined])) ** 2:
         return 0.0
-    own = max(_spread(np.diff(first - second)[joined], rules) / alone, FLOOR)
+    own = max(_spread(np.diff(first - second)[joined], rules) / alone, rules.own_jitter_floor)
     by_jitter = 0.25 * steps * (own - 1.0 - np.log(own)) / np.log(2.0) if own < 1.0 else 0.0
-    known = max(1.0 - Z_95 * np.sqrt(2.0 * BLOCK / steps), 0.0)  # `steps / BLOCK` blocks tell a variance so well
+    known = max(1.0 - Z_95 * np.sqrt(2.0 * rules.block_steps / steps), 0.0)  # as well as blocks show a variance
     walk = known * wander * first.size / 6.0  # variance of a random walk around its own mean
-    by_drift = SMALL_BALL * (walk / max(float(np.var(first - second)), FLOOR * walk) - 1.0) if walk > 0.0 else 0.0
+    by_drift = (
+        SMALL_BALL * (walk / max(float(np.var(first - second)), rules.own_jitter_floor * walk) - 1.0)
+        if walk > 0.0
+        else 0.0
+    )
     return float(min(max(by_drift, by_jitter, 0.0), rules.most_bits))
 
 
@@ -126,16 +124,16 @@ def _matched(a: StepClock, b: StepClock) -> tuple[Float64, Float64, NDArray[np.b
     return np.array(left), np.array(right), np.array(joined[1:], dtype=np.bool_)
 
 
-def _wander(durations: NDArray[np.float64]) -> float:
+def _wander(durations: NDArray[np.float64], block: int) -> float:
     """Variance that every step adds to a clock's distance from an even one.
 
     A boundary that was seen too late makes one step longer and the next shorter: that is spread, but it adds nothing.
     Blocks of steps tell the two apart, because only what adds up grows with their length.
     """
-    if durations.size < 4 * BLOCK:
+    if durations.size < 4 * block:
         return 0.0
-    many, one = (0.5 * (1.4826 * mad) ** 2 for mad in (_deviation(_changes(durations, b)) for b in (BLOCK, 1)))
-    return (many - one) / (BLOCK - 1)
+    many, one = (0.5 * (1.4826 * mad) ** 2 for mad in (_deviation(_changes(durations, b)) for b in (block, 1)))
+    return (many - one) / (block - 1)
 
 
 def _spread(durations: NDArray[np.float64], rules: RecognitionRules) -> float:

@@ -18,6 +18,7 @@ from llmprism.recognize.draft import Draft, JobDraft, crossing_pairs, draft_clus
 from llmprism.recognize.job_drafts import described_clusters, draft_jobs
 from llmprism.recognize.joining import Joined, RailQuestion, joined_by_clocks
 from llmprism.recognize.rhythm import rhythm_bits
+from llmprism.recognize.rules import RULES, RecognitionRules
 
 __all__ = [
     "Draft",
@@ -33,15 +34,23 @@ __all__ = [
 ]
 
 
-def join_clusters(draft: Draft, clocks: Sequence[tuple[ClockCandidate, ...]], topology: Topology | None) -> Joined:
+def join_clusters(
+    draft: Draft,
+    clocks: Sequence[tuple[ClockCandidate, ...]],
+    topology: Topology | None,
+    rules: RecognitionRules = RULES,
+) -> Joined:
     """Which clusters step together; `clocks` has the candidates of every cluster of the draft."""
-    clusters = described_clusters(draft, clocks, topology)
+    clusters = described_clusters(draft, clocks, topology, rules)
     known = acquaintance(draft.pieces, clusters)
-    return joined_by_clocks(clusters, candidates(clusters, known, acquaintance(draft.pieces, clusters, draft.bulk)))
+    by_bulk = acquaintance(draft.pieces, clusters, draft.bulk)
+    return joined_by_clocks(clusters, candidates(clusters, known, by_bulk, rules), rules)
 
 
-def question_bits(transfers: TransferTable, question: RailQuestion, left: Int32, right: Int32) -> float:
+def question_bits(
+    transfers: TransferTable, question: RailQuestion, left: Int32, right: Int32, rules: RecognitionRules = RULES
+) -> float:
     """What the transfers of the question's two clusters say, in bits for one job; `left`, `right`: their pairs."""
     if question.left == question.right:
-        return coherence_bits(transfers, left)
-    return rhythm_bits(transfers, left, right, question.step_ns)
+        return coherence_bits(transfers, left, rules)
+    return rhythm_bits(transfers, left, right, question.step_ns, rules)

@@ -1,8 +1,8 @@
 """Every constant that recognition decides by, in one place.
 
 Each field says its unit, where the value comes from and the range that was tried without a change in which jobs are
-found on all sources (`range`). The step clock's own constants are those of its method and stand in
-`stats/byte_steps.py` and `recognize/clock.py`.
+found on all sources (`range`). The constants of the search for a rhythm are those of its method and stand
+in `stats/byte_steps.py`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,73 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["RULES", "RecognitionRules"]
+__all__ = ["RULES", "RecognitionRules", "WitnessRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessRules:
+    """How the links of a cluster show its step clock (`clock.py`)."""
+
+    least_messages: int = 6
+    """Messages in a step from which their number says anything: two micro-batches over a link and back, and
+    something."""
+
+    links_tried: int = 4
+    """Links tried on each side of the ranking (busiest, least busy)."""
+
+    sampled_sizes: int = 16
+    """Sizes at which pairs are sampled: neighbours differ by less than a factor of two for all but the widest
+    mixtures."""
+
+    mesh_links: float = 2.5
+    """Links per member from which all pairs are tried together first: single links of an all-to-all carry something
+    else every time, all of them the same. Rings and pipelines together have at most two."""
+
+    most_mesh_links: int = 100_000
+    """Links up to which that is done: sorting their transfers takes seconds beyond."""
+
+    whole_cluster_pairs: int = 64
+    """Up to this many pairs the whole cluster is a witness too; in larger ones somebody is always sending."""
+
+    ring_one_way: float = 0.9
+    """Share of a link's bytes that flow one way on rings."""
+
+    most_variation: float = 0.25
+    """Of the bytes of a step that the pairs of a witness carry one by one: 0.09 is reached by sharded training that
+    fetches ahead; half a step instead of a whole one gives 0.5 and more."""
+
+    most_ticks: int = 4
+    """Ticks per step that are joined at most: forward and backward pass make two."""
+
+    least_joined: int = 3
+    """Joined steps before their bytes can be compared."""
+
+    joined_variation: float = 0.15
+    """Variation at most when ticks are joined: whole steps of real jobs stay below 0.1, all-to-all traffic included."""
+
+    outer_steps: float = 0.2
+    """Share of the steps on either side that may carry anything: less than a quarter, so that one tick in four is
+    seen."""
+
+    clear_dominance: float = 0.95
+    """A witness this dominant ends the search, if it leaves little unexplained."""
+
+    cut_steps: float = 2.2
+    """Steps' worth of bytes that may lie outside the chain: the two steps that the window cuts, set-up traffic."""
+
+    same_rhythm: float = 0.05
+    """Relative difference of two periods at most where they are one rhythm: boundaries of one step at different
+    places."""
+
+    most_candidates: int = 4
+    """Rhythms kept for a cluster: something slower, the step, something faster, and one that nobody thought of."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecognitionRules:
     """Passed to every function of the package that decides anything."""
+
+    witnesses: WitnessRules = WitnessRules()
 
     # Which pairs carry messages, which links matter
     message_bytes: int = 32_768
@@ -59,6 +120,9 @@ class RecognitionRules:
     """And this many times the peers that its peers usually have: in an all-to-all everybody has as many."""
 
     # Servers that are used again
+    job_gap_ns: int = 2_000_000_000
+    """ns of silence of both ends between two jobs on the same servers: a scheduler needs longer to start the next."""
+
     recent_share: float = 0.5
     """Of the time that an address was seen before a silence (or after it): a pair that fell silent earlier than that
     was not given up with it, as those are not over which a job hands out its parameters once."""
@@ -75,6 +139,12 @@ class RecognitionRules:
 
     least_jitter: float = 0.002
     """Share of a step: steps that vary less are as exact as their boundaries are measured, and leave no walk to see."""
+
+    block_steps: int = 4
+    """Steps of a block: enough to distinguish what adds up from what does not, and a dozen steps still have three."""
+
+    own_jitter_floor: float = 1e-6
+    """Of the variance of its steps: no clock is more exact than a thousandth of its own jitter."""
 
     clip_spreads: float = 4.0
     """Steps further from the median than this many robust spreads count as that far: set-up, checkpoints, stalls."""
@@ -183,6 +253,16 @@ class RecognitionRules:
 
     few_partners: int = 2
     """Others that each cluster is compared with then: rails of one job are all alike."""
+
+    same_period: float = 0.1
+    """Relative difference of the median steps that two rails of one job show: they may have missed some."""
+
+    without_steps: float = 0.3
+    """Confidence in a job whose steps were not seen: it is only a guess."""
+
+    unclear: float = 0.2
+    """Doubt about the members of a job whose steps do not show clearly: a lossy collector hides steps, not members. All
+    of the 86 jobs whose clocks were doubtful in merged captures had the right members."""
 
     # Members that send one small message a step
     edge_steps: float = 2.0

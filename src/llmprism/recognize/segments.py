@@ -5,13 +5,12 @@ job to the next, what belongs together) follows from these totals, a few dozen b
 may be summed up wherever they lie, and only the sums need to meet.
 
 Invariants: segments of a pair follow each other without a hole; the first one starts at the pair's first row; every
-later one starts with a message after a silence of more than MIN_SILENCE_NS between messages.
+later one starts with a message after a silence of more than `job_gap_ns` between messages.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -19,12 +18,9 @@ from llmprism.arrays import Bool
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
 from llmprism.recognize.bulk import PairTraffic
-from llmprism.recognize.rules import RULES
+from llmprism.recognize.rules import RULES, RecognitionRules
 
-__all__ = ["MIN_SILENCE_NS", "PairPieces", "PairSegments", "segments_of"]
-
-MIN_SILENCE_NS: Final = 2_000_000_000
-"""2 s of silence of both ends: a scheduler needs longer to start the next job."""
+__all__ = ["PairPieces", "PairSegments", "segments_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +101,7 @@ class PairPieces:
         )  # fmt: skip
 
 
-def segments_of(transfers: TransferTable) -> PairSegments:
+def segments_of(transfers: TransferTable, rules: RecognitionRules = RULES) -> PairSegments:
     """The segments of every pair; pairs of control messages only are one segment each, whatever their silences."""
     if not transfers.pair_count:
         none = np.zeros(0, dtype=np.int64)
@@ -113,8 +109,8 @@ def segments_of(transfers: TransferTable) -> PairSegments:
     bounds = transfers.pair_offsets
     largest, _, _, _ = _totals(bounds, transfers.end_ns, transfers.bytes, transfers.records)
     offsets, starts, first, last = _cut_at_silences(
-        bounds, transfers.start_ns, transfers.end_ns, transfers.bytes, largest >= RULES.message_bytes,
-        MIN_SILENCE_NS, MESSAGE_FLOOR_BYTES,
+        bounds, transfers.start_ns, transfers.end_ns, transfers.bytes, largest >= rules.message_bytes,
+        rules.job_gap_ns, MESSAGE_FLOOR_BYTES,
     )  # fmt: skip
     largest, total, last_ns, records = _totals(
         np.append(starts, bounds[-1]), transfers.end_ns, transfers.bytes, transfers.records

@@ -11,13 +11,14 @@ import numpy as np
 
 from llmprism.model.flows import Int32, TransferTable
 from llmprism.recognize.bulk import PairEnds, PairTraffic, pair_traffic
+from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.stats.meshes import MeshPairs, mesh_pairs, mesh_rows
 
 __all__ = ["has_meshes", "without_meshes"]
 
 
 def without_meshes(
-    transfers: TransferTable, traffic: PairTraffic, pairs: Int32
+    transfers: TransferTable, traffic: PairTraffic, pairs: Int32, rules: RecognitionRules = RULES
 ) -> tuple[TransferTable, PairTraffic, Int32]:
     """The transfers, their totals and the cluster's pairs, as they are where there is no mesh or nothing else."""
     src, found = transfers.pair_src[pairs].astype(np.int64), _meshes(transfers, traffic, pairs)
@@ -28,7 +29,7 @@ def without_meshes(
     if not other.any():
         return transfers, traffic, pairs
     rest = own.select_rows(other)
-    return rest, pair_traffic(rest), np.arange(rest.pair_count, dtype=np.int32)
+    return rest, pair_traffic(rest, rules), np.arange(rest.pair_count, dtype=np.int32)
 
 
 def has_meshes(transfers: PairEnds, traffic: PairTraffic, pairs: Int32) -> bool:

@@ -4,6 +4,7 @@ import pytest
 from llmprism.model import ClockCandidate, StepClock
 from llmprism.recognize.bulk import pair_traffic
 from llmprism.recognize.clock import _whole_steps, cluster_clocks, distinct_clocks
+from llmprism.recognize.rules import RULES
 from unit.builders import MS, Flow, build_job, chatter, cut_in_pieces, transfer_table
 
 
@@ -89,7 +90,7 @@ def joined(amounts, irregular=(), noise=0.0):
     regular = np.ones(ticks, dtype=np.bool_)
     regular[list(irregular)] = False
     clock = StepClock(np.arange(ticks + 1, dtype=np.int64) * 100 * MS, regular, 0.9)
-    return _whole_steps(transfers, np.arange(transfers.pair_count, dtype=np.int32), clock), clock
+    return _whole_steps(transfers, np.arange(transfers.pair_count, dtype=np.int32), clock, RULES), clock
 
 
 def test_ticks_that_all_carry_the_same_are_steps():

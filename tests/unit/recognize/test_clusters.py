@@ -1,7 +1,8 @@
 import numpy as np
 
 from llmprism.recognize.bulk import pair_traffic
-from llmprism.recognize.clusters import EPOCH_GAP_NS, cluster_pairs
+from llmprism.recognize.clusters import cluster_pairs
+from llmprism.recognize.rules import RULES
 from unit.builders import MS, SECOND, Flow, transfer_table
 
 
@@ -35,7 +36,7 @@ def test_an_address_that_serves_a_later_job_is_another_node():
 
 
 def test_a_short_silence_is_no_new_epoch():
-    soon = MS + EPOCH_GAP_NS
+    soon = MS + RULES.job_gap_ns
     assert clusters([flow("ab"), flow("bc", soon, soon + MS)]) == [["ab", "bc"]]
     later = soon + 1
     assert clusters([flow("ab"), flow("bc", later, later + MS)]) == [["ab"], ["bc"]]

@@ -14,7 +14,7 @@ from llmprism.recognize.bulk import bulk_pairs, pair_traffic
 from llmprism.recognize.clock import cluster_clocks, witness_pairs
 from llmprism.recognize.epochs import _Activity, _presence, reused_segments
 from llmprism.recognize.rules import RULES
-from llmprism.recognize.segments import MIN_SILENCE_NS, PairPieces, segments_of
+from llmprism.recognize.segments import PairPieces, segments_of
 from unit.builders import Flow, transfer_table
 
 SECOND = 10**9
@@ -50,7 +50,7 @@ def test_segments_are_the_pair_in_parts(records):
         assert (whole == summed).all()
     assert segments.records.sum() == transfers.records.sum()
     for segment in np.flatnonzero(segments.row > 0):
-        assert segments.message_first_ns[segment] - segments.message_last_ns[segment - 1] > MIN_SILENCE_NS
+        assert segments.message_first_ns[segment] - segments.message_last_ns[segment - 1] > RULES.job_gap_ns
 
 
 @settings(deadline=None)
@@ -71,8 +71,8 @@ def test_silence_by_segments_is_silence_by_transfers(records, first, beyond):
     transfers = transfer_table(records)
     bulk = bulk_pairs(transfers, pair_traffic(transfers))
     segments = segments_of(transfers)
-    activity = _Activity(transfers.pair_src, transfers.pair_dst, segments, bulk, _presence(segments), RULES)
-    last = first + MIN_SILENCE_NS + beyond
+    activity = _Activity(transfers.pair_src, transfers.pair_dst, segments, bulk, _presence(segments, RULES), RULES)
+    last = first + RULES.job_gap_ns + beyond
     spare = beyond // 2
     for end in np.union1d(transfers.pair_src[bulk], transfers.pair_dst[bulk]):
         rows = np.concatenate([messages(transfers, pair) for pair in activity.pairs_of(end)])
