@@ -35,11 +35,13 @@ def main() -> int:
     parser.add_argument("folders", nargs="+", type=Path)
     folders = [file.parent for one in parser.parse_args().folders for file in sorted(one.glob("**/flows.parquet"))]
     usual = {folder: outcome(folder, RULES) for folder in folders}
-    names = [field.name for field in fields(IngestRules) if field.name != "burst_gap_ns"]  # that is for packets
+    names = [
+        field.name for field in fields(IngestRules) if field.name not in ("burst_gap_ns", "fitness")
+    ]  # for packets and `inspect`
     for name in names:
         for factor in FACTORS:
             value = int(getattr(RULES, name) * factor)
-            rules = replace(RULES, **{name: value})
+            rules = replace(RULES, **{name: value})  # type: ignore[arg-type]
             changed = [folder.name for folder in folders if outcome(folder, rules) != usual[folder]]
             print(f"{name} = {value:,}: {len(folders) - len(changed)} of {len(folders)} the same", *changed, flush=True)
     return 0

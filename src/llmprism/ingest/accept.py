@@ -28,7 +28,7 @@ from llmprism.ingest.database import Database, open_database, scalar
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.relation import ReadOptions, create_records, explain, file_names
 from llmprism.ingest.resolve import file_list
-from llmprism.ingest.rules import RULES
+from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.ingest.sources import Format, Source, expand, identify, parse_format
 
 __all__ = ["FUTURE", "TOO_OLD", "Accepted", "Arrival", "Part", "TimeBounds", "accept_flows", "accept_parts"]
@@ -126,6 +126,7 @@ def accept_parts(
     mapping: ColumnMapping | None = None,
     format: str | None = None,  # noqa: A002 - the name users know from --format
     most: int = limits.MAX_BATCH_RECORDS,
+    rules: IngestRules = RULES,
 ) -> list[Accepted]:
     """Writes the usable records of all parts to `target` (not made where there are none), with their source's name.
 
@@ -137,7 +138,7 @@ def accept_parts(
     sources = [identify(Path(path), forced) for path in part_of]
     try:
         _check_sizes(connection, [source for source in sources if source.format is Format.PARQUET], most)
-        options = ReadOptions(mapping or ColumnMapping(), collector, RULES.burst_gap_ns)
+        options = ReadOptions(mapping or ColumnMapping(), collector, rules.burst_gap_ns)
         relation = create_records(connection, spill, sources, options, all_columns=True, counted=False)
         rows = _keep(connection, relation.query, part_of, len(parts))
         if rows > most:

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.ingest.rules import RULES
 from llmprism.kernel import kernel
 from llmprism.model.flows import Int32, Int64
 
@@ -35,7 +34,7 @@ def duplicate_rows(
     size: Int64,
     connection: NDArray[np.uint64],
     exporter: Int32 | None,
-    skew_ns: int = RULES.clock_skew_ns,
+    skew_ns: int,
 ) -> NDArray[np.bool_]:
     """True for the rows to drop. Rows are sorted by pair and start; `connection` 0 means the ports are not known.
 

@@ -18,6 +18,7 @@ from llmprism.ingest.capture_notes import CaptureNotes, merged
 from llmprism.ingest.database import Progress
 from llmprism.ingest.duplicates import first_reports
 from llmprism.ingest.mapping import ColumnMapping
+from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.ingest.verdicts import answers
 from llmprism.ingest.whole_read import Loaded, load_records, table_of
 from llmprism.model.congestion import CongestionTable
@@ -27,19 +28,7 @@ from llmprism.model.topology import Topology
 
 __all__ = ["inspect_flows"]
 
-FOLDED_NS: Final = 1_000_000_000
-"""1 s: a record longer than this holds several messages of a step, or several steps (steps take 0.2 to 50 s)."""
-
 RESOLUTIONS_NS: Final = (1_000_000_000, 1_000_000, 1_000)
-RESOLUTION_SHARE: Final = 0.999
-"""So many of the time stamps must be whole units for the unit to be the resolution: chance gives one in a thousand."""
-
-MIN_SAMPLING: Final = 10
-"""Smaller common factors of all sizes come from the messages themselves, and nobody samples one in fewer than ten."""
-
-SKEW_SEARCH_NS: Final = 1_000_000_000
-"""1 s: how far apart two exporters' reports of one transfer are looked for when their clocks are compared."""
-
 LISTED_UNKNOWN: Final = 50
 LISTED_CONGESTED: Final = 10
 
@@ -51,13 +40,14 @@ def inspect_flows(
     mapping: ColumnMapping | None = None,
     format: str | None = None,  # noqa: A002 - the name users know from --format
     progress: Progress | None = None,
+    rules: IngestRules = RULES,
 ) -> Fitness:
     """Reads the records and says what they support."""
-    loaded = load_records(paths, mapping=mapping, format=format, progress=progress)
-    return _fitness(loaded, table_of(loaded), topology)
+    loaded = load_records(paths, mapping=mapping, format=format, progress=progress, rules=rules)
+    return _fitness(loaded, table_of(loaded, rules), topology, rules)
 
 
-def _fitness(loaded: Loaded, table: FlowTable, topology: Topology | None) -> Fitness:
+def _fitness(loaded: Loaded, table: FlowTable, topology: Topology | None, rules: IngestRules) -> Fitness:
     window = table.window
     seconds = max(window.seconds, 1e-9)
     length = table.end_ns - table.start_ns
@@ -71,21 +61,21 @@ def _fitness(loaded: Loaded, table: FlowTable, topology: Topology | None) -> Fit
         records_per_second=table.counts.used / seconds,
         bytes_per_second=total / seconds,
         records_per_pair_and_second=_busy_rate(table, seconds),
-        timestamp_resolution_ns=_resolution(table.start_ns, table.end_ns),
+        timestamp_resolution_ns=_resolution(table.start_ns, table.end_ns, rules),
         typical_record_ns=_median_by_weight(length, table.bytes),
-        folded_share=float(table.bytes[length > FOLDED_NS].sum()) / total,
+        folded_share=float(table.bytes[length > rules.fitness.folded_ns].sum()) / total,
         path_share=float(table.bytes[table.path >= 0].sum()) / total,
         port_share=float(np.count_nonzero(loaded.rows.connection)) / max(loaded.rows.connection.size, 1),
         duplicate_share=dict(table.counts.dropped).get("duplicate", 0) / table.counts.records,
-        sampling=_sampling(table.bytes, loaded.sampling),
+        sampling=_sampling(table.bytes, loaded.sampling, rules),
         packets=_packets(loaded.captures),
         exporters=len(loaded.names.exporters),
-        clock_offsets=_clock_offsets(loaded),
+        clock_offsets=_clock_offsets(loaded, rules),
         unknown_addresses=unknown[:LISTED_UNKNOWN],
         unknown_share=unknown_share,
         answers=(),
     )
-    return answers(measured)
+    return answers(measured, rules)
 
 
 def _busy_rate(table: FlowTable, seconds: float) -> float:
@@ -97,10 +87,10 @@ def _busy_rate(table: FlowTable, seconds: float) -> float:
     return float(np.median(np.diff(table.pair_offsets)[busy])) / seconds
 
 
-def _resolution(start_ns: Int64, end_ns: Int64) -> int:
+def _resolution(start_ns: Int64, end_ns: Int64, rules: IngestRules) -> int:
     stamps = np.concatenate((start_ns, end_ns))
     for unit in RESOLUTIONS_NS:
-        if np.count_nonzero(stamps % unit == 0) >= RESOLUTION_SHARE * stamps.size:
+        if np.count_nonzero(stamps % unit == 0) >= rules.fitness.resolution_share * stamps.size:
             return unit
     return 1
 
@@ -111,7 +101,7 @@ def _median_by_weight(values: Int64, weights: Int64) -> int:
     return int(values[order[int(np.searchsorted(passed, passed[-1] / 2))]])
 
 
-def _sampling(sizes: Int64, stated: int) -> int | None:
+def _sampling(sizes: Int64, stated: int, rules: IngestRules) -> int | None:
     """The rate that the source states, or else the factor that all sizes have in common.
 
     A sampled exporter multiplies every size by its rate. Powers of two say nothing: messages have them in common too.
@@ -119,7 +109,8 @@ def _sampling(sizes: Int64, stated: int) -> int | None:
     if stated > 1:
         return stated
     factor = int(np.gcd.reduce(sizes))
-    if factor < MIN_SAMPLING or sizes.size < MIN_SAMPLING or factor & (factor - 1) == 0:
+    least = rules.fitness.least_sampling
+    if factor < least or sizes.size < least or factor & (factor - 1) == 0:
         return None
     return factor
 
@@ -156,13 +147,19 @@ def _congested(signs: CongestionTable) -> tuple[CongestedPair, ...]:
     return tuple(CongestedPair(*pair, *counts) for pair, counts in worst[:LISTED_CONGESTED] if any(counts))
 
 
-def _clock_offsets(loaded: Loaded) -> tuple[ClockOffset, ...]:
+def _clock_offsets(loaded: Loaded, rules: IngestRules) -> tuple[ClockOffset, ...]:
     """Median difference of the starts of transfers that two exporters report, per pair of exporters."""
     rows = loaded.rows
     if rows.exporter is None or len(loaded.names.exporters) < 2:
         return ()
     first = first_reports(
-        loaded.pair_offsets, rows.start_ns, rows.end_ns, rows.bytes, rows.connection, rows.exporter, SKEW_SEARCH_NS
+        loaded.pair_offsets,
+        rows.start_ns,
+        rows.end_ns,
+        rows.bytes,
+        rows.connection,
+        rows.exporter,
+        rules.fitness.skew_search_ns,
     )
     again = np.flatnonzero(first != np.arange(first.size))
     one, two = rows.exporter[again], rows.exporter[first[again]]

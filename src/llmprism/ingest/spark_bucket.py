@@ -23,6 +23,7 @@ from llmprism.ingest.database import open_database, scalar
 from llmprism.ingest.flow_table import flow_table, rows_by_pair
 from llmprism.ingest.mapping import TARGETS, ColumnMapping
 from llmprism.ingest.resolve import resolve
+from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.ingest.sources import parse_format
 from llmprism.ingest.transfers import assemble_transfers
 from llmprism.ingest.whole_read import intern_records
@@ -85,7 +86,7 @@ def exporters_of(table: Any, scans: Sequence[Scan]) -> list[str | None]:
     return [exporter for (exporter,) in found]
 
 
-def read_bucket(table: Any, scans: Sequence[Scan], *, several_exporters: bool) -> Bucket:
+def read_bucket(table: Any, scans: Sequence[Scan], rules: IngestRules = RULES, *, several_exporters: bool) -> Bucket:
     """The transfers of all pairs in the table, which must hold every record of each of them."""
     with open_database() as (connection, _):
         connection.execute("SET threads = 1")  # other buckets are read at the same time
@@ -96,6 +97,8 @@ def read_bucket(table: Any, scans: Sequence[Scan], *, several_exporters: bool) -
     usable = records["pair"] >= 0
     dropped = np.bincount(-records["pair"][~usable], minlength=len(REASONS)).astype(np.int64)
     rows, offsets = rows_by_pair(records[usable], ids.pair_src.size)
-    flows = flow_table(rows, offsets, names, ids.pair_src, ids.pair_dst, several_exporters=several_exporters)
+    flows = flow_table(
+        rows, offsets, names, ids.pair_src, ids.pair_dst, several_exporters=several_exporters, rules=rules
+    )
     dropped[DUPLICATE] = flows.counts.records - flows.counts.used
-    return Bucket(assemble_transfers(flows), dropped)
+    return Bucket(assemble_transfers(flows, rules), dropped)

@@ -8,21 +8,20 @@ from typing import Final
 
 import numpy as np
 
+from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.model.flows import FlowTable
 from llmprism.model.topology import Topology
 
 __all__ = ["check_topology"]
 
 LISTED: Final = 5
-MIN_SHARE: Final = 0.5
-"""A NIC is called miscabled only if most of its bytes enter the network at another switch than the topology says."""
 
 
-def check_topology(topology: Topology, table: FlowTable | None = None) -> list[str]:
+def check_topology(topology: Topology, table: FlowTable | None = None, rules: IngestRules = RULES) -> list[str]:
     """Sentences, one per kind of problem; empty where there is none."""
     problems = [*_inside(topology)]
     if table is not None:
-        problems += _against(topology, table)
+        problems += _against(topology, table, rules)
     return problems
 
 
@@ -48,17 +47,18 @@ def _inside(topology: Topology) -> Iterable[str]:
     yield from _say("servers give one GPU two NICs", twice)
 
 
-def _against(topology: Topology, table: FlowTable) -> Iterable[str]:
+def _against(topology: Topology, table: FlowTable, rules: IngestRules) -> Iterable[str]:
     known = topology.server_of()
     yield from _say(
         "addresses in the flows are not in the topology", [name for name in table.addresses if name not in known]
     )
     seen = set(table.addresses)
     yield from _say("NICs of the topology never appear in the flows", [name for name in known if name not in seen])
-    yield from _say("NICs enter the network at another switch than the topology says", _miscabled(topology, table))
+    miscabled = _miscabled(topology, table, rules)
+    yield from _say("NICs enter the network at another switch than the topology says", miscabled)
 
 
-def _miscabled(topology: Topology, table: FlowTable) -> list[str]:
+def _miscabled(topology: Topology, table: FlowTable, rules: IngestRules) -> list[str]:
     switch_of = topology.switch_of()
     first = [path[0] if path else "" for path in table.paths]
     entered: dict[int, Counter[str]] = {}
@@ -73,7 +73,7 @@ def _miscabled(topology: Topology, table: FlowTable) -> list[str]:
         for address, counter in sorted(entered.items())
         if (name := table.addresses[address]) in switch_of
         and counter
-        and counter[switch_of[name]] < MIN_SHARE * counter.total()
+        and counter[switch_of[name]] < rules.fitness.miscabled_share * counter.total()
     ]
 
 

@@ -1,64 +1,33 @@
-"""Measured properties of flow records → a verdict and advice per question. Each threshold says where it comes from."""
+"""Measured properties of flow records → a verdict and advice per question. Thresholds: `rules.py`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Final
 
-from llmprism.ingest.rules import RULES
+from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.model.fitness import Answer, Fitness, PacketFitness, Question, Verdict
 
 __all__ = ["answers"]
 
-MS: Final = 1_000_000
 
-SHORT_RECORD_NS: Final = 100 * MS
-"""Half of the shortest steps seen (0.2 s): records up to this length still show where a step ends."""
-
-LONG_RECORD_NS: Final = 5_000 * MS
-"""A tenth of the longest steps seen (46 s): with longer records the steps of no job can be found."""
-
-LONG_RECORD_SHARE: Final = 0.25
-"""Of the window: with longer records there are not even a few steps to compare."""
-
-MIN_WINDOW_SECONDS: Final = 5.0
-"""A few steps of a fast job."""
-
-GOOD_WINDOW_SECONDS: Final = 60.0
-"""The window of the published method; one minute may still hold a single step of a slow job."""
-
-COARSE_CLOCK_NS: Final = 100 * MS
-"""Time stamps coarser than this hide the order of transfers inside a step."""
-
-MUCH_LOSS: Final = 0.01
-"""1 % of the packets missing: messages lose their ends, and sizes stop repeating."""
-
-MIN_PORT_SHARE: Final = 0.5
-"""Where most records have no ports, two exporters' reports of one transfer cannot be matched (see duplicates.py)."""
-
-MUCH_UNKNOWN: Final = 0.05
-"""Of the bytes: more than storage and monitoring take, so training traffic must be among them."""
-
-MIN_SAMPLED_RECORDS: Final = 20.0
-"""Sampled records per busy pair and second that still outline a step."""
-
-
-def answers(fitness: Fitness) -> Fitness:
+def answers(fitness: Fitness, rules: IngestRules = RULES) -> Fitness:
     """The same fitness with its verdicts."""
-    parallelism, steps = _parallelism(fitness), _steps(fitness)
-    return replace(fitness, answers=(_jobs(fitness, steps), parallelism, steps, _faults(fitness, steps)))
+    parallelism, steps = _parallelism(fitness, rules), _steps(fitness, rules)
+    jobs, faults = _jobs(fitness, steps, rules), _faults(fitness, steps, rules)
+    return replace(fitness, answers=(jobs, parallelism, steps, faults))
 
 
-def _jobs(fitness: Fitness, steps: Answer) -> Answer:
+def _jobs(fitness: Fitness, steps: Answer, rules: IngestRules) -> Answer:
     seconds = fitness.window.seconds
-    if seconds < MIN_WINDOW_SECONDS:
+    if seconds < rules.fitness.least_window_s:
         return Answer(
             Question.JOBS,
             Verdict.PARTLY,
             f"the records span only {seconds:.1f} s: who talks to whom shows, what keeps step with what does not",
-            f"give at least {GOOD_WINDOW_SECONDS:.0f} s",
+            f"give at least {rules.fitness.good_window_s:.0f} s",
         )
-    if fitness.unknown_share is not None and fitness.unknown_share > MUCH_UNKNOWN:
+    if fitness.unknown_share is not None and fitness.unknown_share > rules.fitness.much_unknown:
         return Answer(
             Question.JOBS,
             Verdict.PARTLY,
@@ -76,8 +45,8 @@ def _jobs(fitness: Fitness, steps: Answer) -> Answer:
     return Answer(Question.JOBS, Verdict.YES, f"{fitness.pairs} pairs over {seconds:.0f} s")
 
 
-def _parallelism(fitness: Fitness) -> Answer:
-    if fitness.folded_share > 0.5:
+def _parallelism(fitness: Fitness, rules: IngestRules) -> Answer:
+    if fitness.folded_share > rules.fitness.mostly_folded:
         return Answer(
             Question.PARALLELISM,
             Verdict.NO,
@@ -91,14 +60,14 @@ def _parallelism(fitness: Fitness) -> Answer:
             f"sizes are estimates sampled 1 in {fitness.sampling}: single transfers cannot be sized",
             "export unsampled flows, or mirror headers (ERSPAN, 128 bytes)",
         )
-    if fitness.exporters > 1 and fitness.port_share < MIN_PORT_SHARE:
+    if fitness.exporters > 1 and fitness.port_share < rules.fitness.least_port_share:
         return Answer(
             Question.PARALLELISM,
             Verdict.PARTLY,
             f"{fitness.exporters} exporters report without ports: a transfer that two of them saw may count twice",
             "export the ports and the protocol, or give the records of one exporter per transfer",
         )
-    if fitness.packets is not None and _unsure(fitness.packets) > MUCH_LOSS:
+    if fitness.packets is not None and _unsure(fitness.packets) > rules.fitness.much_loss:
         return Answer(
             Question.PARALLELISM,
             Verdict.PARTLY,
@@ -119,8 +88,8 @@ _TIMEOUTS: Final = (
 )
 
 
-def _steps(fitness: Fitness) -> Answer:
-    longest = min(LONG_RECORD_NS, LONG_RECORD_SHARE * fitness.window.seconds * 1e9)
+def _steps(fitness: Fitness, rules: IngestRules) -> Answer:
+    longest = min(rules.fitness.long_record_ns, rules.fitness.long_record_share * fitness.window.seconds * 1e9)
     if fitness.typical_record_ns > longest:
         return Answer(
             Question.STEPS,
@@ -129,7 +98,7 @@ def _steps(fitness: Fitness) -> Answer:
             "in them: no step can be seen",
             _TIMEOUTS,
         )
-    if fitness.timestamp_resolution_ns > COARSE_CLOCK_NS:
+    if fitness.timestamp_resolution_ns > rules.fitness.coarse_clock_ns:
         return Answer(
             Question.STEPS,
             Verdict.NO,
@@ -137,35 +106,35 @@ def _steps(fitness: Fitness) -> Answer:
             "export start and end in milliseconds or finer (IPFIX fields 152 to 157), and keep them in the collector: "
             "docs/how-to/netflow-ipfix.md",
         )
-    if fitness.sampling is not None and fitness.records_per_pair_and_second < MIN_SAMPLED_RECORDS:
+    if fitness.sampling is not None and fitness.records_per_pair_and_second < rules.fitness.least_sampled_records:
         return Answer(
             Question.STEPS,
             Verdict.NO,
             f"{fitness.records_per_pair_and_second:.1f} sampled records per pair and second leave gaps",
             "sample more often, at least 1 in 100 on 400 Gb/s ports, or mirror packets",
         )
-    if fitness.typical_record_ns > SHORT_RECORD_NS:
+    if fitness.typical_record_ns > rules.fitness.short_record_ns:
         return Answer(
             Question.STEPS,
             Verdict.PARTLY,
             f"half of the bytes are in records longer than {_time(fitness)}: only steps many times as long show",
             _TIMEOUTS,
         )
-    if fitness.window.seconds < MIN_WINDOW_SECONDS:
+    if fitness.window.seconds < rules.fitness.least_window_s:
         return Answer(
             Question.STEPS,
             Verdict.PARTLY,
             f"{fitness.window.seconds:.1f} s hold few steps",
-            f"give at least {GOOD_WINDOW_SECONDS:.0f} s",
+            f"give at least {rules.fitness.good_window_s:.0f} s",
         )
     return Answer(Question.STEPS, Verdict.YES, "records are short and their times fine enough")
 
 
-def _faults(fitness: Fitness, steps: Answer) -> Answer:
+def _faults(fitness: Fitness, steps: Answer, rules: IngestRules) -> Answer:
     if steps.verdict is Verdict.NO:
         return Answer(Question.FAULTS, Verdict.NO, "without steps nothing can be called slow", steps.advice)
     skew = max((abs(offset.offset_ns) for offset in fitness.clock_offsets), default=0)
-    if skew > RULES.clock_skew_ns:
+    if skew > rules.clock_skew_ns:
         return Answer(
             Question.FAULTS,
             Verdict.PARTLY,
@@ -179,7 +148,7 @@ def _faults(fitness: Fitness, steps: Answer) -> Answer:
             "rates are estimates of samples: what is several times too slow shows, what is a little slow does not",
             "export unsampled flows, or mirror headers (ERSPAN, 128 bytes)",
         )
-    if fitness.path_share < 0.5:
+    if fitness.path_share < rules.fitness.paths_known:
         return Answer(
             Question.FAULTS,
             Verdict.PARTLY,

@@ -57,6 +57,7 @@ def read_flows(
     format: str | None = None,  # noqa: A002 - the name users know from --format
     progress: Progress | None = None,
     memory_limit: str | None = None,
+    rules: IngestRules = RULES,
 ) -> FlowTable:
     """Reads files or globs of flow records or packets into one table; "-" is standard input (packets).
 
@@ -65,8 +66,9 @@ def read_flows(
     example "2GB"). Raises an LLMPrismError with one clear line if a file cannot be used; rows that cannot be used are
     only counted.
     """
-    loaded = load_records(paths, mapping=mapping, format=format, progress=progress, memory_limit=memory_limit)
-    return table_of(loaded)
+    loaded = load_records(paths, mapping=mapping, format=format, progress=progress, memory_limit=memory_limit,
+                          rules=rules)  # fmt: skip
+    return table_of(loaded, rules)
 
 
 def table_of(loaded: Loaded, rules: IngestRules = RULES) -> FlowTable:
@@ -85,6 +87,7 @@ def table_of(loaded: Loaded, rules: IngestRules = RULES) -> FlowTable:
 def load_records(
     paths: Sequence[str | Path],
     *,
+    rules: IngestRules = RULES,
     mapping: ColumnMapping | None = None,
     format: str | None = None,  # noqa: A002 - the name users know from --format
     progress: Progress | None = None,
@@ -94,7 +97,7 @@ def load_records(
     forced, collector = parse_format(format)
     sources = [identify(path, forced) for path in expand(paths)]
     with open_database(memory_limit) as (connection, spill), report_progress(connection, progress) as report_packets:
-        options = ReadOptions(mapping or ColumnMapping(), collector, RULES.burst_gap_ns, report_packets)
+        options = ReadOptions(mapping or ColumnMapping(), collector, rules.burst_gap_ns, report_packets)
         try:
             return loaded_of(connection, create_records(connection, spill, sources, options), sources)
         except duckdb.Error as error:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism import limits
+from llmprism.logs.masking import ESCAPE
 from llmprism.logs.sources import Dropped, OpenLog
 from llmprism.logs.wrappers import is_json_wrapped, strip_escapes, unwrap_json
 
@@ -29,7 +30,6 @@ _MAX_CONTROL_SHARE: Final = 0.05
 """Share of control bytes at the start above which a file is binary: random bytes have 11 %, coloured logs under 1 %."""
 
 _CONTROL: Final = bytes(set(range(32)) - {9, 10, 13, 27} | {127})
-_ESCAPE: Final = 27
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +151,6 @@ def _clean(buffer: NDArray[np.uint8], size: int, unwrapped: NDArray[np.uint8] | 
     if unwrapped is not None:
         size = unwrap_json(buffer, size, unwrapped)
         buffer = unwrapped
-    if (buffer[:size] == _ESCAPE).any():
+    if (buffer[:size] == ESCAPE).any():
         size = strip_escapes(buffer, size)
     return Block(buffer, size)

@@ -9,8 +9,9 @@ from llmprism.logs.incidents import EndMarks, Incident
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Meaning
 from llmprism.logs.progress import Progress
+from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.shapes import Shape
-from llmprism.logs.suspects import HEARSAY, Blame
+from llmprism.logs.suspects import Blame
 from llmprism.model.log import Cause, CauseClass, Stage
 
 __all__ = ["class_of_exception", "explain_failure", "stage_from_frames"]
@@ -153,7 +154,9 @@ def _names_data(text: str) -> bool:
     )
 
 
-def explain_failure(log: JobLog, blame: Blame, terminal: list[Incident], progress: Progress, ends: EndMarks) -> Cause:
+def explain_failure(
+    log: JobLog, blame: Blame, terminal: list[Incident], progress: Progress, ends: EndMarks, rules: LogRules = RULES
+) -> Cause:
     """The cause of a failed run, with a confidence that fits the evidence."""
     training = progress.last_iteration is not None
     if blame.root is not None:
@@ -167,7 +170,7 @@ def explain_failure(log: JobLog, blame: Blame, terminal: list[Incident], progres
         summary = f"a rank {what} without writing an error; the others only report its absence"
         advice = "Look at that node: kernel log, BMC, power, OOM killer; drain it if nothing explains it."
         return Cause(CauseClass.HARDWARE_NODE, None, 0.6, summary, advice)
-    if blame.suspects and blame.suspects[0].score > HEARSAY:
+    if blame.suspects and blame.suspects[0].score > rules.hearsay:
         summary = "ranks lost the connection to one peer"
         return Cause(CauseClass.NETWORK, None, 0.5, summary, "Check that peer's node and its link.")
     if complaint is not None and complaint.fault is not None:

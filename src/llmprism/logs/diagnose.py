@@ -103,9 +103,10 @@ def diagnose_paths(
     library: Library | None = None,
     normal: Normality | None = None,
     expected: Expected | None = None,
+    rules: LogRules = RULES,
 ) -> LogDiagnosis:
     """Read the logs of one job and diagnose them."""
-    return diagnose_log(read_job(paths, library or load_library()), normal=normal, expected=expected)
+    return diagnose_log(read_job(paths, library or load_library()), normal=normal, expected=expected, rules=rules)
 
 
 def diagnose_log(
@@ -135,7 +136,7 @@ def _failed(case: _Case) -> LogDiagnosis:
     first = blame.root or first_proof(terminal)
     stage = failure_stage(log, progress, case.ends, first, blame, terminal, case.rules)
     symptom = failure_symptom(terminal, blame, stage, first)
-    cause = explain_failure(log, blame, terminal, progress, case.ends)
+    cause = explain_failure(log, blame, terminal, progress, case.ends, case.rules)
     return _finished(
         case,
         outcome=Outcome.FAILED,
@@ -164,7 +165,7 @@ def _finished(
     notes: list[str],
 ) -> LogDiagnosis:
     wrong = cause.cause_class is not CauseClass.NONE
-    ranking = rank_members(case.log, case.members, case.progress, case.terminal, suspects) if wrong else ()
+    ranking = rank_members(case.log, case.members, case.progress, case.terminal, suspects, case.rules) if wrong else ()
     return LogDiagnosis(
         case.counts,
         outcome,
@@ -247,7 +248,7 @@ def _not_failed(case: _Case, outcome: Outcome) -> LogDiagnosis:
             cause, symptom, suspects = _from_sign(lasting[0], case)
     notes += [f"{sign.summary}, and back to normal" for sign in case.signs if not sign.lasts]
     if case.expected is not None and cause.cause_class is CauseClass.NONE:
-        ranked = rank_members(case.log, case.members, case.progress, case.terminal, suspects)
+        ranked = rank_members(case.log, case.members, case.progress, case.terminal, suspects, case.rules)
         cause, symptom = _as_expected(case.expected, ranked=bool(ranked))
     late = [i for i in case.incidents if i.late and i.proves_failure]
     return _finished(

@@ -22,6 +22,7 @@ from llmprism.logs.library import FaultRole
 from llmprism.logs.members import Members, identify_members
 from llmprism.logs.progress import Progress, measure_progress
 from llmprism.logs.reference import Reference
+from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.shapes import Level, ShapeFlag
 from llmprism.logs.templates import group_shapes
 from llmprism.model.log import (
@@ -160,9 +161,11 @@ def _odd_iteration_of(lines: LineTable, events: NDArray[np.int64], progress: Pro
     return int(numbers[parts[found if found is not None else -1][0]]) + 1
 
 
-def diagnose_by_l4(log: JobLog, lines: LineTable, reference: Reference | None = None) -> LogDiagnosis:
+def diagnose_by_l4(
+    log: JobLog, lines: LineTable, reference: Reference | None = None, rules: LogRules = RULES
+) -> LogDiagnosis:
     """L4's answer in the form of ours."""
-    members, progress = identify_members(log), measure_progress(log)
+    members, progress = identify_members(log), measure_progress(log, rules)
     verdict = l4_verdict(log, lines, members, progress, reference)
     ranking = tuple(
         Suspect(members.actors[a].rank, members.actors[a].node, round(score, 3), "its event counts are isolated (L4)")

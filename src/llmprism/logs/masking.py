@@ -24,7 +24,17 @@ from numpy.typing import NDArray
 from llmprism.arrays import Int32, UInt8, UInt64
 from llmprism.kernel_cache import compiled
 
-__all__ = ["BYTE_CLASSES", "hash_masked", "mask_text", "mix_bytes", "shape_hash", "skip_escape"]
+__all__ = [
+    "BYTE_CLASSES",
+    "ESCAPE",
+    "HASH_PRIME",
+    "HASH_SEED",
+    "hash_masked",
+    "mask_text",
+    "mix_bytes",
+    "shape_hash",
+    "skip_escape",
+]
 
 
 _OTHER, _LETTER, _HEX, _DIGIT, _JOINER, _SIGN, _BLANK, _CONTROL, _SPECIAL, _WIDE = range(10)
@@ -35,12 +45,12 @@ _EMIT, _STAR, _BACK, _SAVE, _ONCE, _ODD = 0x800, 0x1000, 0x2000, 0x4000, 0x8000,
 byte before was the same, look closer (an escape sequence or a block character may begin)."""
 
 _STAR_BYTE: Final = 42
-_ESCAPE: Final = 27
+ESCAPE: Final = 27
 _BLOCK_1, _BLOCK_2 = 0xE2, 0x96
 """First bytes of the block characters U+2580 to U+25BF in UTF-8."""
 
-_HASH_SEED = np.uint64(0xCBF29CE484222325)
-_HASH_PRIME = np.uint64(0x9E3779B97F4A7C15)
+HASH_SEED = np.uint64(0xCBF29CE484222325)
+HASH_PRIME = np.uint64(0x9E3779B97F4A7C15)
 _ROTATE, _ROTATE_BACK = np.uint64(7), np.uint64(57)
 
 
@@ -56,7 +66,7 @@ def _byte_classes() -> UInt8:
         (b".,:/", _JOINER),
         (b"-+", _SIGN),
         (b" \t", _BLANK),
-        (bytes([_ESCAPE, _BLOCK_1]), _SPECIAL),
+        (bytes([ESCAPE, _BLOCK_1]), _SPECIAL),
     )
     for members, number in groups:
         for byte in members:
@@ -135,7 +145,7 @@ def skip_escape(buf: UInt8, i: int, end: int) -> int:
             i += 1
         return i + 1 if i < end else end
     if buf[i] == 93:
-        while i < end and buf[i] != 7 and buf[i] != _ESCAPE:
+        while i < end and buf[i] != 7 and buf[i] != ESCAPE:
             i += 1
         return min(i + 1, end)
     return i + 1
@@ -144,14 +154,14 @@ def skip_escape(buf: UInt8, i: int, end: int) -> int:
 @compiled
 def mix_bytes(buf: UInt8, start: int, end: int, h: np.uint64) -> np.uint64:
     for k in range(start, end):
-        h = (h ^ np.uint64(buf[k])) * _HASH_PRIME
+        h = (h ^ np.uint64(buf[k])) * HASH_PRIME
     return h
 
 
 @compiled
 def _after_special(buf: UInt8, i: int, end: int) -> int:
     """The offset after an escape sequence or a block character at `i`; `i` where it is neither."""
-    if buf[i] == _ESCAPE:
+    if buf[i] == ESCAPE:
         return skip_escape(buf, i, end)
     if i + 2 < end and buf[i + 1] == _BLOCK_2:
         return i + 3
@@ -171,7 +181,7 @@ def hash_masked(buf: UInt8, start: int, end: int, classes: UInt8) -> np.uint64:
 
     Indices are unsigned: a signed one costs a test for negative values at every look-up.
     """
-    h = saved = _HASH_SEED
+    h = saved = HASH_SEED
     state = np.uint32(_BLANKED)
     last = np.uint8(0)
     stop = np.uintp(_trimmed_end(buf, start, end, classes))
@@ -192,7 +202,7 @@ def hash_masked(buf: UInt8, start: int, end: int, classes: UInt8) -> np.uint64:
         h = base if keeps else mixed
         last = c
         state = todo & _U_STATE
-    h = (h ^ (h >> np.uint64(32))) * _HASH_PRIME
+    h = (h ^ (h >> np.uint64(32))) * HASH_PRIME
     return h ^ (h >> np.uint64(29))
 
 

@@ -17,14 +17,11 @@ import numpy as np
 from llmprism.arrays import UInt8
 from llmprism.kernel_cache import compiled
 from llmprism.logs.clock import find_time
-from llmprism.logs.masking import mix_bytes, skip_escape
+from llmprism.logs.masking import ESCAPE, HASH_PRIME, HASH_SEED, mix_bytes, skip_escape
 
 __all__ = ["line_head"]
 
 
-_ESCAPE = 27
-_HASH_SEED = np.uint64(0xCBF29CE484222325)
-_HASH_PRIME = np.uint64(0x9E3779B97F4A7C15)
 _KERNEL: UInt8 = np.frombuffer(b" kernel:", dtype=np.uint8)
 _RANK_WORD: UInt8 = np.frombuffer(b"rank", dtype=np.uint8)
 _GLOBAL_WORD: UInt8 = np.frombuffer(b"global", dtype=np.uint8)
@@ -366,8 +363,8 @@ def line_head(buf: UInt8, i: int, end: int, host_prefix: bool) -> tuple[int, int
     pieces = 0
     text = i
     while pieces < _MAX_PREFIX_PIECES:
-        while i < end and (buf[i] == 32 or buf[i] == 9 or buf[i] == _ESCAPE):
-            i = skip_escape(buf, i, end) if buf[i] == _ESCAPE else i + 1
+        while i < end and (buf[i] == 32 or buf[i] == 9 or buf[i] == ESCAPE):
+            i = skip_escape(buf, i, end) if buf[i] == ESCAPE else i + 1
         if i >= end:
             break
         after, tag_end = _piece(buf, i, end, pieces == 0, host_prefix)
@@ -375,8 +372,8 @@ def line_head(buf: UInt8, i: int, end: int, host_prefix: bool) -> tuple[int, int
             after, tag_end = _syslog_piece(buf, i, end)
         if after > i:
             if tags == np.uint64(0):
-                tags = _HASH_SEED
-            tags = mix_bytes(buf, i, tag_end, tags) * _HASH_PRIME
+                tags = HASH_SEED
+            tags = mix_bytes(buf, i, tag_end, tags) * HASH_PRIME
             i = after
             text = i
             pieces += 1
@@ -394,6 +391,6 @@ def line_head(buf: UInt8, i: int, end: int, host_prefix: bool) -> tuple[int, int
     start, tag_end = _header_rank(buf, text, end)
     if tag_end > start:
         if tags == np.uint64(0):
-            tags = _HASH_SEED
-        return text, tag_end, mix_bytes(buf, start, tag_end, tags) * _HASH_PRIME, time_ns
+            tags = HASH_SEED
+        return text, tag_end, mix_bytes(buf, start, tag_end, tags) * HASH_PRIME, time_ns
     return text, text, tags, time_ns

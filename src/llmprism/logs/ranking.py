@@ -19,6 +19,7 @@ from llmprism.logs.isolation import isolation_scores
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.members import Members
 from llmprism.logs.progress import Progress
+from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.signs import actor_iterations
 from llmprism.logs.suspects import find_deaths
 from llmprism.model.log import Suspect
@@ -28,27 +29,44 @@ __all__ = ["RANKED", "rank_members", "rank_nodes"]
 RANKED: Final = 8
 """How many are listed: L4's operators look at eight at most."""
 
-_WEIGHTS: Final = {
-    "a launcher reports it as the first to end": 0.35,
-    "peers name it": 0.3,
-    "its last iteration lies behind the others'": 0.3,
-    "it fell silent before the others": 0.15,
-    "it complained first": 0.1,
-    "its lines are unlike the others'": 0.1,
-}
-"""How much each kind of weak evidence counts; together they stay below a suspect's own score."""
+_REASONS: Final = (
+    "a launcher reports it as the first to end",
+    "peers name it",
+    "its last iteration lies behind the others'",
+    "it fell silent before the others",
+    "it complained first",
+    "its lines are unlike the others'",
+)
+"""The kinds of weak evidence, in the order of `_weights`."""
+
+
+def _weights(rules: LogRules) -> tuple[float, ...]:
+    return (
+        rules.weight_first_end,
+        rules.weight_named,
+        rules.weight_behind,
+        rules.weight_silent,
+        rules.weight_first_complaint,
+        rules.weight_unlike,
+    )
 
 
 def rank_members(
-    log: JobLog, members: Members, progress: Progress, terminal: list[Incident], suspects: tuple[Suspect, ...]
+    log: JobLog,
+    members: Members,
+    progress: Progress,
+    terminal: list[Incident],
+    suspects: tuple[Suspect, ...],
+    rules: LogRules = RULES,
 ) -> tuple[Suspect, ...]:
     """Suspects first, then the other actors that anything speaks against."""
     if len(members.actors) < 2:
         return suspects[:RANKED]
     scores = np.zeros(len(members.actors))
     reasons: list[list[str]] = [[] for _ in members.actors]
-    for reason, values in _weak_evidence(log, members, progress, terminal).items():
-        scores += _WEIGHTS[reason] * values
+    evidence = _weak_evidence(log, members, progress, terminal)
+    for reason, weight, values in zip(_REASONS, _weights(rules), evidence, strict=True):
+        scores += weight * values
         for actor in np.flatnonzero(values > 0.5).tolist():
             reasons[actor].append(reason)
     named = {(suspect.rank, suspect.node) for suspect in suspects}
@@ -66,8 +84,8 @@ def rank_members(
 
 def _weak_evidence(
     log: JobLog, members: Members, progress: Progress, terminal: list[Incident]
-) -> dict[str, NDArray[np.float64]]:
-    """Values 0..1 per actor by kind of evidence, in the order of `_WEIGHTS`."""
+) -> tuple[NDArray[np.float64], ...]:
+    """Values 0..1 per actor by kind of evidence, in the order of `_REASONS`."""
     size = len(members.actors)
     deaths, named, behind, silent, first = (np.zeros(size) for _ in range(5))
     for death in find_deaths(members):
@@ -88,8 +106,7 @@ def _weak_evidence(
     proofs = [i for i in terminal if i.proves_failure and i.actor >= 0 and i.time_ns]
     if proofs:
         first[min(proofs, key=lambda i: i.time_ns).actor] = 1.0
-    values = (deaths, named, behind, silent, first, _strangeness(size, terminal))
-    return dict(zip(_WEIGHTS, values, strict=True))
+    return deaths, named, behind, silent, first, _strangeness(size, terminal)
 
 
 def _last_lines(log: JobLog, members: Members) -> NDArray[np.int64]:

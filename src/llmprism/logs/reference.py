@@ -24,6 +24,7 @@ from llmprism.logs.library import FaultRole, Library
 from llmprism.logs.members import identify_members
 from llmprism.logs.progress import measure_progress
 from llmprism.logs.reader import read_job
+from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.shapes import Shape, ShapeFlag
 from llmprism.logs.sources import looks_like_log
 from llmprism.logs.tags import identity_of_file
@@ -33,23 +34,6 @@ from llmprism.model.log import Outcome, Stage
 __all__ = ["Reference", "find_runs", "learn_runs", "load_reference", "save_reference"]
 
 SCHEMA: Final = "llmprism.logs.reference/1"
-OFTEN_RATIO: Final = 3.0
-"""How many times more often than in any good run a line may appear and still be normal: runs differ in length."""
-
-STRICT_RATIO: Final = 1.25
-"""The same for exceptions and root entries: good runs that survive one per rank do not excuse a second one."""
-
-OFTEN_SHARE: Final = 0.2
-"""Share of the good runs that must show an error line for it to be normal there: one that a single run of ten survived
-is rare in good runs, and its presence in a failed one still means something."""
-
-FEW_RUNS: Final = 4
-"""Below this number of good runs one of them is enough: shares of so few say nothing."""
-
-NEARLY_SAME: Final = 0.85
-"""Share of equal tokens from which an unknown shape counts as one that good runs print; above the template's 0.7,
-because `saved` and `failed` may be the only words that differ."""
-
 _GOOD: Final = frozenset({Outcome.SUCCESS, Outcome.RUNNING})
 
 
@@ -70,6 +54,7 @@ class Reference:
     runs: int = 0
     skipped: int = 0
     known: dict[int, _Known] = field(default_factory=dict)
+    rules: LogRules = RULES
     _by_key: dict[tuple[str, ...], list[_Known]] = field(default_factory=dict)
 
     def is_normal(self, shape: Shape, stage: Stage, count: float) -> bool:
@@ -79,11 +64,11 @@ class Reference:
             return False
         if stage not in found.stages and Stage.UNKNOWN not in found.stages:
             return False
-        if self.runs >= FEW_RUNS and found.runs < OFTEN_SHARE * self.runs:
+        if self.runs >= self.rules.few_runs and found.runs < self.rules.often_share * self.runs:
             return False
         if shape.flags & ShapeFlag.EXCEPTION or (shape.fault is not None and shape.fault.role is FaultRole.ROOT):
-            return count <= STRICT_RATIO * found.most
-        return count <= OFTEN_RATIO * found.most + 1
+            return count <= self.rules.strict_ratio * found.most
+        return count <= self.rules.often_ratio * found.most + 1
 
     def _similar(self, shape: Shape) -> _Known | None:
         """A known shape that differs in few words (a name, a path); never for a line the library knows."""
@@ -93,14 +78,18 @@ class Reference:
             for known in self.known.values():
                 self._by_key.setdefault(similar_key(known.template), []).append(known)
         candidates = self._by_key.get(similar_key(shape.template[:400]), [])[:MAX_CANDIDATES]
-        alike = [known for known in candidates if token_similarity(known.template, shape.template[:400]) >= NEARLY_SAME]
+        alike = [
+            known
+            for known in candidates
+            if token_similarity(known.template, shape.template[:400]) >= self.rules.nearly_same
+        ]
         return max(alike, key=lambda known: known.most, default=None)
 
     def learn(self, log: JobLog) -> None:
         """Take in one good run."""
         self._by_key.clear()
         self.runs += 1
-        members, progress = identify_members(log), measure_progress(log)
+        members, progress = identify_members(log), measure_progress(log, self.rules)
         actors = max(len(members.actors), 1)
         stages = _stages_of_shapes(log, progress)
         for number, shape in enumerate(log.shapes):

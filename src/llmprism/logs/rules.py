@@ -77,6 +77,28 @@ class LogRules:
     teardown_steps: int = 2
     """The same in iterations, for jobs with long ones: ranks enter a collective at most one iteration apart."""
 
+    hearsay: float = 0.4
+    """Score of a peer that the only writer known names: it may have closed the connection because of somebody else."""
+
+    # Who else may be: how much each kind of weak evidence counts; together they stay below a suspect's own score
+    weight_first_end: float = 0.35
+    """A launcher reports it as the first to end."""
+
+    weight_named: float = 0.3
+    """Peers name it."""
+
+    weight_behind: float = 0.3
+    """Its last iteration lies behind the others'."""
+
+    weight_silent: float = 0.15
+    """It fell silent before the others."""
+
+    weight_first_complaint: float = 0.1
+    """It complained first."""
+
+    weight_unlike: float = 0.1
+    """Its lines are unlike the others'."""
+
     # What the numbers show: hang
     behind_share: float = 1 / 3
     """Share of the ranks that may be behind for them to be the ones that hang; more is a log copied in mid-step."""
@@ -90,6 +112,10 @@ class LogRules:
 
     silence_ns: int = 300 * 1_000_000_000
     """Nanoseconds. The least such time: shorter pauses are checkpoints and evaluations."""
+
+    watched_silence_s: float = 120.0
+    """Seconds without a new line after which a job that is watched live has stopped, where `silence_steps` of its
+    iterations are shorter or carry no times."""
 
     # Slow
     slow_ratio: float = 2.0
@@ -111,6 +137,24 @@ class LogRules:
 
     coarse_step_ns: int = 3 * 1_000_000_000
     """Nanoseconds. Differences of times that lines print in whole seconds say nothing of shorter iterations."""
+
+    # What good runs print
+    often_ratio: float = 3.0
+    """How many times more often than in any good run a line may appear and still be normal: runs differ in length."""
+
+    strict_ratio: float = 1.25
+    """The same for exceptions and root entries: good runs that survive one per rank do not excuse a second one."""
+
+    often_share: float = 0.2
+    """Share of the good runs that must show an error line for it to be normal there: one that a single run of ten
+    survived is rare in good runs, and its presence in a failed one still means something."""
+
+    few_runs: int = 4
+    """Below this number of good runs one of them is enough: shares of so few say nothing."""
+
+    nearly_same: float = 0.85
+    """Share of equal tokens from which an unknown shape counts as one that good runs print; above the template's 0.7,
+    because `saved` and `failed` may be the only words that differ."""
 
     # NaN and divergence
     nan_values: int = 3

@@ -41,14 +41,11 @@ from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.sequences import Lag
 from llmprism.model.log import CauseClass, Stage, Suspect
 
-__all__ = ["HEARSAY", "Blame", "Death", "find_blame", "without_teardown"]
+__all__ = ["Blame", "Death", "find_blame", "without_teardown"]
 
 MAX_SUSPECTS: Final = 8
 FIRST_SIGNAL_CODE: Final = 128
 """Exit codes from here on are signals (a shell's convention)."""
-
-HEARSAY: Final = 0.4
-"""Score of a peer that the only writer known names: it may have closed the connection because of somebody else."""
 
 _STORE_LOST: Final = "nccl.store_lost"
 
@@ -252,7 +249,7 @@ def _blame_without_root(
     if actors < 2 or not complaints:
         if len(deaths) == 1:
             return _blame_of_death(deaths, members, None)
-        return Blame(None, _named_suspects(accused, members, HEARSAY) if accused.total() else ())
+        return Blame(None, _named_suspects(accused, members, rules.hearsay) if accused.total() else ())
     quiet = _truly_silent(log, members, silent, complaints)
     if quiet and len(quiet) < rules.widespread_share * actors:
         ordered = sorted(quiet, key=lambda a: (-accused[a], _last_word(log, members, a)))

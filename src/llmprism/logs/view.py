@@ -19,6 +19,7 @@ from llmprism.logs.metrics import Metric
 from llmprism.logs.notable import NotableLine, notable_lines
 from llmprism.logs.progress import Progress, measure_progress
 from llmprism.logs.reader import read_job
+from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.shapes import COLLECTIVE_FRAME
 from llmprism.model.log import LogDiagnosis
 
@@ -90,6 +91,7 @@ def view_job(
     library: Library | None = None,
     normal: Normality | None = None,
     expected: Expected | None = None,
+    rules: LogRules = RULES,
     only: Callable[[str], bool] | None = None,
 ) -> JobView:
     """Read the logs of one job; see the package's docstring for what the view holds.
@@ -97,11 +99,17 @@ def view_job(
     `only` chooses among the files by their names, where the paths hold the logs of several jobs.
     """
     log = read_job(paths, library or load_library(), only=only)
-    return view_log(log, normal=normal, expected=expected)
+    return view_log(log, normal=normal, expected=expected, rules=rules)
 
 
-def view_log(log: JobLog, *, normal: Normality | None = None, expected: Expected | None = None) -> JobView:
-    members, progress = identify_members(log), measure_progress(log)
+def view_log(
+    log: JobLog,
+    *,
+    normal: Normality | None = None,
+    expected: Expected | None = None,
+    rules: LogRules = RULES,
+) -> JobView:
+    members, progress = identify_members(log), measure_progress(log, rules)
     lines = notable_lines(log, members, progress)
     seconds, waits = _printed_seconds(log), _collectives(log, members)
     ranks = tuple(
@@ -109,7 +117,7 @@ def view_log(log: JobLog, *, normal: Normality | None = None, expected: Expected
         for actor in range(len(members.actors))
     )
     last = int(log.file_last_ns.max()) if log.file_last_ns.size else 0
-    found = diagnose_log(log, normal=normal, expected=expected)
+    found = diagnose_log(log, normal=normal, expected=expected, rules=rules)
     return JobView(ranks, progress.step_ns, last, found, members.world, lines)
 
 

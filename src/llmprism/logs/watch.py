@@ -19,16 +19,12 @@ from llmprism.logs.incidents import Normality
 from llmprism.logs.library import Library
 from llmprism.logs.progress import measure_progress
 from llmprism.logs.reader import read_job
+from llmprism.logs.rules import RULES, LogRules
 from llmprism.model.log import LogDiagnosis, Outcome, Sign, SignKind, Symptom
 
 __all__ = ["ENDED", "Look", "watch_job"]
 
 ENDED: Final = frozenset({Outcome.SUCCESS, Outcome.FAILED, Outcome.CANCELLED, Outcome.TIME_LIMIT})
-SILENT_LOOKS_STEPS: Final = 20
-"""A job whose logs stay still for as long as this many of its iterations take has stopped."""
-
-SILENT_SECONDS: Final = 120.0
-"""The same for jobs whose iterations are short or carry no times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +54,9 @@ def _verdict(diagnosis: LogDiagnosis) -> tuple[object, ...]:
     return diagnosis.outcome, diagnosis.symptom, diagnosis.cause.cause_class, diagnosis.cause.signature, suspects
 
 
-def _with_silence(diagnosis: LogDiagnosis, silent_s: float, step_ns: int | None) -> LogDiagnosis:
+def _with_silence(diagnosis: LogDiagnosis, silent_s: float, step_ns: int | None, rules: LogRules) -> LogDiagnosis:
     """A running job whose logs have stopped growing hangs, whatever its lines say."""
-    limit = max(SILENT_SECONDS, SILENT_LOOKS_STEPS * (step_ns or 0) / 1e9)
+    limit = max(rules.watched_silence_s, rules.silence_steps * (step_ns or 0) / 1e9)
     if diagnosis.outcome is not Outcome.RUNNING or diagnosis.symptom is Symptom.HANG or silent_s < limit:
         return diagnosis
     summary = f"the logs have not grown for {silent_s:.0f} s"
@@ -73,6 +69,7 @@ def watch_job(
     library: Library,
     *,
     normal: Normality | None = None,
+    rules: LogRules = RULES,
     every_s: float = 10.0,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -90,11 +87,11 @@ def watch_job(
             sizes, grown_at = now, begun
             try:
                 log = read_job(paths, library)
-                diagnosis, step_ns = diagnose_log(log, normal=normal), measure_progress(log).step_ns
+                diagnosis, step_ns = diagnose_log(log, normal=normal, rules=rules), measure_progress(log, rules).step_ns
             except InputError:
                 diagnosis = None
         if diagnosis is not None:
-            seen = _with_silence(diagnosis, begun - grown_at, step_ns)
+            seen = _with_silence(diagnosis, begun - grown_at, step_ns, rules)
             yield Look(seen, begun - grown_at, _verdict(seen) != last)
             last = _verdict(seen)
             if seen.outcome in ENDED:

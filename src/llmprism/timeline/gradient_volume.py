@@ -62,8 +62,8 @@ def group_volumes(
     for number, index in enumerate(traffic.groups):
         members = layout.groups[index].members
         own = (group == number) & (per_pair > 0.0)
-        ends = _numbers(members, transfers.pair_src[pairs[own]]), _numbers(members, transfers.pair_dst[pairs[own]])
-        volume = _volume(*ends, per_pair[own], [homes.get(member, "") for member in members], rules)
+        src, dst = (_numbers(members, ends[pairs[own]]) for ends in (transfers.pair_src, transfers.pair_dst))
+        volume = _volume(src, dst, per_pair[own], [homes.get(member, "") for member in members], rules)
         if volume >= MESSAGE_FLOOR_BYTES:
             spread = _spread(per_step[group == number].sum(axis=0))
             volumes.append(GroupVolume(traffic.stage[number], members, volume, spread))

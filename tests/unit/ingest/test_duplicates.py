@@ -64,14 +64,15 @@ def test_one_exporter_repeats_itself_only_with_ports() -> None:
 def test_pairs_do_not_mix() -> None:
     ones = np.ones(2, dtype=np.int64)
     assert not duplicate_rows(
-        np.array([0, 1, 2]), ones, ones, ones, np.ones(2, dtype=np.uint64), np.array([0, 1], dtype=np.int32)
+        np.array([0, 1, 2]), ones, ones, ones, np.ones(2, dtype=np.uint64), np.array([0, 1], dtype=np.int32), SKEW_NS
     ).any()
 
 
 def test_no_rows() -> None:
     none = np.zeros(0, dtype=np.int64)
     for exporter in (None, none.astype(np.int32)):
-        assert not duplicate_rows(np.zeros(1, dtype=np.int64), none, none, none, none.astype(np.uint64), exporter).size
+        offsets, connection = np.zeros(1, dtype=np.int64), none.astype(np.uint64)
+        assert not duplicate_rows(offsets, none, none, none, connection, exporter, SKEW_NS).size
 
 
 @settings(max_examples=100, deadline=None)
