@@ -50,6 +50,8 @@ FORMATS = {
     "logs/wrappers.py:_JSON_SHARE": "how a format is recognised",
     "parallelism/carried_layout.py:_SIZE_BITS": "how a number is packed",
     "parallelism/features.py:_SAMPLES": "how finely a transfer is spread over its time",
+    "parallelism/pause_code.py:NOT_JUDGED": "name",
+    "parallelism/pause_code.py:OUTSIDE": "name",
     "parallelism/published_rules.py:_SIZE_LIMIT": "how a number is packed",
     "parallelism/schedules.py:FORWARD": "name",
     "parallelism/schedules.py:BACKWARD": "name",
