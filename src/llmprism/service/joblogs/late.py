@@ -51,6 +51,7 @@ class LateCauses:
         self._now_s = now_s
         self._looked_s = float("-inf")
         self._reads: dict[str, int] = {}
+        self._least: int | None = None
 
     def is_time(self) -> bool:
         """Whether it is time to look for new lines."""
@@ -69,9 +70,16 @@ class LateCauses:
         new = [tracked for tracked in waiting if self._reads[tracked.id] < self._explainer.reads]
         return sorted(new, key=lambda tracked: -tracked.finding.start_ns)[:AT_ONCE]
 
+    def explained(self) -> None:
+        """A look was read together with the lines that are known by now. More may become known before the next."""
+        reads = self._explainer.reads
+        self._least = reads if self._least is None else min(reads, self._least)
+
     def tried(self, findings: Sequence[TrackedFinding]) -> None:
-        """These were read together with all lines there are."""
-        self._reads |= {tracked.id: self._explainer.reads for tracked in findings if is_waiting(tracked)}
+        """These were looked for in all looks since the last call: what all of them knew, these have seen."""
+        reads = self._explainer.reads if self._least is None else self._least
+        self._reads |= {tracked.id: reads for tracked in findings if is_waiting(tracked)}
+        self._least = None
 
 
 def is_waiting(tracked: TrackedFinding) -> bool:
@@ -155,18 +163,18 @@ def late_result(
     runs = {run.id: run for run in state.runs}
     after: dict[str, TrackedFinding] = {}
     looks: list[tuple[Look, dict[str, str]]] = []
-    due = late.due(state.findings)
-    for tracked in due:
+    for tracked in late.due(state.findings):
         run = runs.get(tracked.finding.job or "")
         look = None if run is None else again(run, Window(tracked.updated_ns, tracked.updated_ns))
         if run is None or look is None:
+            late.tried([tracked])
             continue
         look = explain(look)
+        late.tried([tracked])
         looks.append((look, _run_of(look, run.id, frozenset(run.members))))
         now = explained_again(tracked, look, run.members, rules)
         if now != tracked:
             after[tracked.id] = now
-    late.tried(due)
     if not after:
         return None
     changes = Changes(

@@ -85,6 +85,7 @@ class JobLogs:
     def explained(self, look: Look) -> Look:
         """The look with its findings explained by the logs that are there."""
         found = self.explainer.explain(look.report)
+        self.late.explained()
         return replace(look, report=found.report, withdrawn=found.withdrawn)
 
     def changed_documents(

@@ -9,7 +9,7 @@ from llmprism.model.log import Cause, CauseClass
 from llmprism.model.verdict import LogQuote, LogReading, Owner, Source, Verdict
 from llmprism.service.codec import decode_state, encode_state
 from llmprism.service.joblogs.explanations import explained, explanation_of, knowledge
-from llmprism.service.joblogs.late import explained_again, withdraw
+from llmprism.service.joblogs.late import LateCauses, explained_again, withdraw
 from llmprism.service.looks import Look
 from llmprism.service.tracker import Changes, TrackerState
 from llmprism.service.windows import WindowPlan
@@ -74,6 +74,34 @@ def test_what_the_logs_explain_away_is_closed_with_the_reason():
     assert (changes.opened, changes.closed, changes.findings) == ((), (), ())
     other, changes = withdraw(state, Changes(followed=({"job-a": "run-2"},)), [gone])
     assert other == state
+
+
+class Reader:
+    """Stands for the reader of logs: lines come when the test says so."""
+
+    reads = 1
+
+    def refresh(self, *, urgent):
+        pass
+
+
+def test_lines_that_come_between_two_looks_are_tried_with_both_findings():
+    """The first finding was looked at without them: it must not count as tried with what the second one saw."""
+    reader = Reader()
+    late = LateCauses(reader)
+    first, second = tracked(), replace(tracked(), id="f-2")
+    assert late.due([first, second]) == [first, second]
+    late.explained()
+    late.tried([first])
+    reader.reads = 2
+    late.explained()
+    late.tried([second])
+    assert late.due([first, second]) == [first]
+    late.explained()
+    reader.reads = 3
+    late.explained()
+    late.tried([first, second])
+    assert late.due([first, second]) == [first, second], "one of the looks did not know the last lines"
 
 
 def test_a_cause_that_was_known_stays_known():
