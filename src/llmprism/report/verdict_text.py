@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from llmprism.model.log import CauseClass
-from llmprism.model.verdict import LogJob, LogQuote, LogReading, Seat, Source, Verdict
+from llmprism.model.verdict import HostClock, LogJob, LogQuote, LogReading, Seat, Source, Verdict
 from llmprism.report.text import clean, duration, moment, plural, significant
 
 __all__ = ["log_job_lines", "quote_text", "verdict_lines"]
@@ -79,15 +79,27 @@ def log_job_lines(job: LogJob) -> list[tuple[str, str]]:
     if job.seats and job.job is not None:
         lines.append(("ranks", _seats(job.seats, job.unmatched)))
     if job.clocks:
-        shown = [
-            f"{clean(one.host)} {_signed(one.offset_ns)} (to {duration(one.error_ns)})"
-            if one.steps
-            else clean(one.host)
-            for one in sorted(job.clocks, key=lambda one: -abs(one.offset_ns))[:_HOSTS_SHOWN]
-        ]
-        more = len(job.clocks) - len(shown)
-        lines.append(("clocks", "ahead of the flows: " + ", ".join(shown) + (f" and {more} more" if more > 0 else "")))
+        lines.append(("clocks", _clocks(job.clocks)))
     return lines
+
+
+def _clocks(clocks: tuple[HostClock, ...]) -> str:
+    """How far the clocks of the logs' hosts are off that of the flows, the worst first; hosts that are alike once."""
+    alike: dict[str, list[str]] = {}
+    for one in sorted(clocks, key=lambda one: -abs(one.offset_ns)):
+        alike.setdefault(_offset(one), []).append(clean(one.host))
+    shown = []
+    for text, hosts in list(alike.items())[:_HOSTS_SHOWN]:
+        shown.append(f"{hosts[0] if len(hosts) == 1 else plural(len(hosts), 'host')} {text}")
+    more = len(clocks) - sum(len(hosts) for hosts in list(alike.values())[:_HOSTS_SHOWN])
+    return ", ".join(shown) + (f" and {plural(more, 'host')} more" if more > 0 else "")
+
+
+def _offset(clock: HostClock) -> str:
+    if not clock.steps:
+        return "not compared"
+    way = "behind" if clock.offset_ns < 0 else "ahead of"
+    return f"{duration(abs(clock.offset_ns))} {way} the flows (± {duration(clock.error_ns)})"
 
 
 def _seats(seats: tuple[Seat, ...], unmatched: tuple[str, ...]) -> str:
@@ -98,7 +110,3 @@ def _seats(seats: tuple[Seat, ...], unmatched: tuple[str, ...]) -> str:
         low = min(seat.confidence for seat in known)
         text += f", confidence {significant(low, 2)} or more ({clean(why)})"
     return text + (f"; no rank for {plural(len(unmatched), 'address', 'addresses')}" if unmatched else "")
-
-
-def _signed(ns: int) -> str:
-    return f"{'-' if ns < 0 else '+'}{duration(abs(ns))}"

@@ -31,7 +31,7 @@ from llmprism.verdict.collectives import find_mismatch, sent_share
 from llmprism.verdict.ending_by_logs import failed_by_logs, hung_by_logs
 from llmprism.verdict.nearby import lines_about
 from llmprism.verdict.quotes import lines_of_ending, log_evidence
-from llmprism.verdict.sentences import ended_sentence, time_text
+from llmprism.verdict.sentences import died_silently, ended_sentence, time_text
 from llmprism.verdict.suspects import Place, choose_place, has_own_cause, rank_suspects
 
 __all__ = ["judge_ending"]
@@ -44,6 +44,8 @@ _SHOWN_BY_AN_END: Final = (
     FindingKind.SLOW_GROUP,
     FindingKind.IMBALANCE,
 )
+_BEFORE_IT_ENDS: Final = "Take stacks of all ranks (py-spy dump) before the job is ended."
+_AFTER_A_DEATH: Final = "Look at the kernel log of its host and at the scheduler's record of the job."
 _LOOK_AT_RANK: Final = "Take stacks of that rank (py-spy dump), look at its GPU."
 
 
@@ -252,9 +254,9 @@ def _cause(case: Case, stop: Finding, kind: FindingKind, place: Place) -> Cause:
                 CauseClass(first.cause or ""), first.signature, rules.nearby_cause, first.meaning, first.advice
             )
     if cause.cause_class is CauseClass.NONE:
-        what = "no log says why" if kind is FindingKind.CRASH else "it waits or computes for ever; no log says why"
-        return Cause(CauseClass.UNKNOWN, None, rules.unknown_cause, what, "")
-    silent = cause.cause_class is CauseClass.HARDWARE_NODE and cause.signature is None
+        advice = _BEFORE_IT_ENDS if kind is FindingKind.HANG else _AFTER_A_DEATH
+        return Cause(CauseClass.UNKNOWN, None, rules.unknown_cause, "no log says why", advice)
+    silent = died_silently(cause)
     if silent and kind is FindingKind.HANG:
         what = (
             "it stopped without a word while its connections stayed open: its process or its GPU hangs, its host is up"

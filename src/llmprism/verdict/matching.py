@@ -106,7 +106,7 @@ def _scores(view: JobView, report: Report, given: str | None, rules: VerdictRule
         fit = fit_clock(view, job.timeline.steps, rules.clock) if open_question else None
         points, text = _clock_points(view, fit, report, rules)
         words = [*words, text] if text else words
-        said = "the same " + ", ".join(words) if words else "nothing in common"
+        said = "both show " + ", ".join(words) if words else "nothing in common"
         scores.append((score + points + rules.match.given_together, said, fit))
     return scores
 
@@ -121,16 +121,18 @@ def _names_and_sizes(view: JobView, job: JobReport, report: Report, rules: Verdi
     score = min(worth.address * here, worth.address_cap)
     score -= min(worth.address * elsewhere, worth.address_cap)
     if here:
-        words.append(f"{here} of its addresses")
+        words.append("the same address" if here == 1 else f"the same {here} addresses")
     named = {address for rank in view.ranks for address in rank.named} & members
     score += min(worth.host * len(named), worth.host_cap)
     if named and not here:
-        words.append(f"{len(named)} addresses that it names")
+        words.append(
+            "an address that the logs name" if len(named) == 1 else f"{len(named)} addresses that the logs name"
+        )
     servers = {short_host(server) for server in job.job.servers}
     hosts = len({short_host(rank.node) for rank in view.ranks if rank.node} & servers)
     score += min(worth.host * hosts, worth.host_cap)
     if hosts:
-        words.append(f"{hosts} of its hosts")
+        words.append("the same host" if hosts == 1 else f"the same {hosts} hosts")
     world = max(view.world or 0, len([rank for rank in view.ranks if rank.rank is not None]))
     if world:
         fits = world % len(members) == 0 or len(members) % world == 0
@@ -143,14 +145,14 @@ def _names_and_sizes(view: JobView, job: JobReport, report: Report, rules: Verdi
 def _clock_points(view: JobView, fit: ClockFit | None, report: Report, rules: VerdictRules) -> tuple[float, str]:
     score, words = 0.0, ""
     if fit is not None and fit.same_run:
-        score, words = rules.match.same_run, f"lengths of {fit.steps} steps"
+        score, words = rules.match.same_run, f"the same lengths of {fit.steps} steps"
     elif fit is not None and fit.same_pace:
-        score, words = rules.match.same_pace, "pace"
+        score, words = rules.match.same_pace, "the same pace"
     elif fit is not None and fit.rest is not None:
         score = rules.match.other_pace
     overlap = _time_points(view, report, rules)
     if overlap > 0:
-        words = f"{words}, time" if words else "time"
+        words = f"{words}, the same time" if words else "the same time"
     elif fit is not None and fit.same_run:
         overlap = 0.0  # the same lengths at other times: the clock is wrong, not the match
     return score + overlap, words

@@ -9,7 +9,7 @@ from llmprism.model.log import Cause, CauseClass
 from llmprism.model.topology import Topology
 from llmprism.verdict.suspects import Place
 
-__all__ = ["ended_sentence", "time_text", "where_text"]
+__all__ = ["died_silently", "ended_sentence", "time_text", "where_text"]
 
 _VERB: Final = {FindingKind.CRASH: "failed", FindingKind.HANG: "stopped answering"}
 
@@ -48,7 +48,9 @@ def ended_sentence(
     who = where_text(place, topology) if place.address or place.rank is not None else "The job"
     when = f" in iteration {iteration}" if iteration is not None else ""
     text = f"{who} {_VERB.get(kind, 'failed')}{when}"
-    if cause.summary and cause.cause_class is not CauseClass.NONE:
+    if who != "The job" and kind is FindingKind.CRASH and died_silently(cause):
+        text = f"{who} died{when} without writing an error"
+    elif cause.summary and cause.cause_class is not CauseClass.NONE:
         text += f": {cause.summary}"
     if who != "The job" and others > 0:
         rank = "rank" if others == 1 else "ranks"
@@ -61,14 +63,23 @@ def ended_sentence(
     return text
 
 
+def died_silently(cause: Cause) -> bool:
+    """Whether all that is known of the cause is that a rank was gone."""
+    return cause.cause_class is CauseClass.HARDWARE_NODE and cause.signature is None
+
+
 def time_text(ns: int) -> str:
-    seconds = ns / 1e9
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    """`18 s`, `2.5 min`, `31 min`, `2.1 h`."""
+    return _scaled(ns / 1e9, ("s", "min", "h"))
 
 
 def _gpu_time(seconds: float) -> str:
+    text = _scaled(seconds, ("GPU-seconds", "GPU-minutes", "GPU-hours"))
+    return text.removesuffix("s") if text.startswith("1 ") else text
+
+
+def _scaled(seconds: float, units: tuple[str, str, str]) -> str:
     if seconds < 120:
-        return f"{seconds:.0f} GPU-seconds"
-    return f"{seconds / 60:.0f} GPU-minutes" if seconds < 7200 else f"{seconds / 3600:.1f} GPU-hours"
+        return f"{seconds:.0f} {units[0]}"
+    value, unit = (seconds / 60, units[1]) if seconds < 7200 else (seconds / 3600, units[2])
+    return f"{value:.0f} {unit}" if value >= 10 or round(value, 1) == round(value) else f"{value:.1f} {unit}"

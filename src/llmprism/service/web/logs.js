@@ -70,14 +70,14 @@ export function logsSection(logs, job) {
   if (!logs) return [];
   const matched = logs.ranks.filter((seat) => seat.address).length;
   const ranks = logs.ranks.map((seat) => el("tr", {}, el("th", { scope: "row" }, seat.rank === null ? seat.node || "?" : `rank ${seat.rank}`), el("td", {}, seat.address || "not matched"), el("td", { class: "number" }, format.percent(seat.confidence)), el("td", { class: "muted" }, seat.why)));
-  const clocks = logs.clocks.map((one) => el("tr", {}, el("th", { scope: "row" }, one.host), el("td", { class: "number" }, `${one.offset_ns < 0 ? "−" : "+"}${format.duration(Math.abs(one.offset_ns))}`), el("td", { class: "number muted" }, one.steps ? `± ${format.duration(one.error_ns)}` : "not compared")));
+  const clocks = logs.clocks.map((one) => el("tr", {}, el("th", { scope: "row" }, one.host), el("td", { class: "number" }, one.steps ? `${format.duration(Math.abs(one.offset_ns))} ${one.offset_ns < 0 ? "behind" : "ahead"}` : ""), el("td", { class: "number muted" }, one.steps ? `± ${format.duration(one.error_ns)}` : "not compared")));
   const quoted = logs.lines.map((line) => [line, findingOf(line, job.findings)]);
   quoted.sort((one, other) => !one[1] - !other[1]);
   return [section("Logs", `${logs.name}: ${format.plural(logs.input.lines, "line")}, ${format.percent(logs.confidence)} sure that they are this job's (${logs.why})`, el("div", { class: "panel" },
     logs.lines.length ? lineList(quoted.slice(0, SHOWN), job) : el("p", { class: "muted" }, "No line speaks of trouble."),
     quoted.length > SHOWN && el("details", {}, el("summary", {}, `${format.plural(quoted.length - SHOWN + logs.left_out, "more line")} about trouble`), lineList(quoted.slice(SHOWN, MANY), job), quoted.length > MANY && el("p", { class: "hint" }, "The others are on the timeline only.")),
     el("details", {}, el("summary", {}, `Who is who: ${matched} of ${format.plural(logs.ranks.length, "rank")} matched`), el("table", { class: "evidence" }, el("tbody", {}, ranks))),
-    clocks.length > 0 && el("details", {}, el("summary", {}, "Clocks of the hosts, ahead of the flows"), el("table", { class: "evidence" }, el("tbody", {}, clocks))),
+    clocks.length > 0 && el("details", {}, el("summary", {}, "Clocks of the hosts against that of the flows"), el("table", { class: "evidence" }, el("tbody", {}, clocks))),
     logs.notes.map((note) => el("p", { class: "hint" }, note)),
   ))];
 }
