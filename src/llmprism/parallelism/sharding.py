@@ -55,7 +55,8 @@ def sharding_of(transfers: TransferTable, gradient: Int64, features: PairFeature
     collectives = _collectives(position, weight, rules)
     if collectives is None or collectives % 3 == 1 or collectives < 5:
         return Sharded(Sharding.UNKNOWN)
-    return Sharded(Sharding.FSDP, _beginning(position, weight, collectives, rules), collectives)
+    shift = _beginning(position, weight, collectives, rules)
+    return Sharded(Sharding.UNKNOWN) if shift is None else Sharded(Sharding.FSDP, shift, collectives)
 
 
 def _optimizer_sharding(position: Float64, weight: Float64, steps: int, rules: LayoutRules) -> Sharding:
@@ -98,8 +99,11 @@ def _by_place(position: Float64, weight: Float64, parts: int) -> Float64:
     return np.bincount(nearest[hit].astype(np.int64) % parts, weight[hit], minlength=parts).astype(np.float64)
 
 
-def _beginning(position: Float64, weight: Float64, collectives: int, rules: LayoutRules) -> float:
-    """Where the step begins, as a share of the clock's step; 0 where no place fits clearly better than the clock's."""
+def _beginning(position: Float64, weight: Float64, collectives: int, rules: LayoutRules) -> float | None:
+    """Where the step begins, as a share of the clock's step; 0 where no place fits clearly better than the clock's.
+
+    None where none fits: two of three numbers may be those of the collectives of sharded training, few patterns are.
+    """
     places = _by_place(position, weight, collectives)
     places[0] = np.nan  # the clock's own boundary is not among the silences inside steps
     spread = np.nansum((places - np.nanmean(places)) ** 2)
@@ -107,8 +111,9 @@ def _beginning(position: Float64, weight: Float64, collectives: int, rules: Layo
         return 0.0
     fit = np.array([1.0 - _misfit(np.roll(places, -begin), rules) / spread for begin in range(collectives)])
     best = int(np.argmax(fit))
-    clear = fit[best] >= rules.sharding.good_fit and fit[best] - fit[0] >= rules.sharding.better_fit
-    return best / collectives if clear else 0.0
+    if fit[best] < rules.sharding.good_fit:
+        return None
+    return best / collectives if fit[best] - fit[0] >= rules.sharding.better_fit else 0.0
 
 
 def _misfit(pauses: Float64, rules: LayoutRules) -> float:

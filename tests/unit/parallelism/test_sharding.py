@@ -74,6 +74,12 @@ def test_collectives_all_over_the_step_that_are_not_in_threes_are_not_called_ful
     assert verdict(collectives(np.linspace(5, 235, 7, endpoint=False))) is Sharding.UNKNOWN
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_buckets_with_pauses_of_any_length_are_not_called_full_sharding_for_their_number(seed):
+    pauses = 2.0 + np.random.default_rng(seed).permutation(np.linspace(1.0, 9.0, 30))
+    assert verdict(collectives(5.0 + np.cumsum(pauses))) is Sharding.UNKNOWN
+
+
 def test_pipelines_spread_gradients_over_the_step_and_are_not_called_full_sharding():
     assert verdict(collectives(layers(4)), has_pipelines=True) is not Sharding.FSDP
 

@@ -94,7 +94,8 @@ class ShardingRules:
     """The same as VISITED there: in long steps gather and reduction leave milliseconds, the passes half seconds."""
 
     good_fit: float = 0.8
-    """Share of the pauses' variance that the pattern explains where it is one: real and simulated sharding reach 0.99.
+    """Share of the pauses' variance that the pattern explains where it is one: real and simulated sharding reach 0.99
+    (8 of 9 jobs), buckets of replicated training 0.2 to 0.74 (7 of 8).
     Tried 0.4 to 1.6 on 22 small jobs: 0.4 changes 1."""
 
     better_fit: float = 0.3
