@@ -17,6 +17,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_stage import find_slow_stages
 from llmprism.diagnose.standstill import find_standstills
 from llmprism.diagnose.stopped import find_stopped, is_settled
+from llmprism.diagnose.trust import trusted
 from llmprism.diagnose.unexplained import find_unexplained
 from llmprism.model.finding import Finding, FindingKind
 from llmprism.model.flows import Window
@@ -98,8 +99,10 @@ def detect(
     shared: tuple[Finding, ...],
     rules: FaultRules = RULES,
 ) -> list[Finding]:
-    """What all detectors find in one job, given the findings `shared` with other jobs."""
+    """What all detectors find in one job, given the findings `shared` with other jobs. What will not be reported, as the
+    layout does not bear it, explains nothing to the detectors that follow."""
     findings: list[Finding] = []
     for detector in JOB_DETECTORS:
-        findings += detector.find(JobView(evidence, window, accused, (*shared, *findings), rules))
+        known = (*shared, *trusted(evidence, findings, rules))
+        findings += detector.find(JobView(evidence, window, accused, known, rules))
     return findings

@@ -61,16 +61,16 @@ class Heartbeats:
         return alive_ns - self.last_ns > times * max(rule.alive_steps * self.period_ns, rule.alive_ns)
 
     def stopped(self, alive_ns: int, until_ns: int) -> bool:
-        """Have heartbeats that used to come been missing for long enough? One rhythm is enough, whatever goes on."""
+        """Have heartbeats that used to come been missing for long enough? One rhythm is enough, whatever goes on, if it
+        stopped with the training: ranks that hang are killed in the end."""
         if self.gap_ns is None:
             return False
-        return self._missed(self.gap_ns, alive_ns, until_ns) or any(
-            self._missed(gap, last, until_ns) for gap, last in self.rhythms
-        )
+        if not self.go_on(alive_ns) and until_ns - alive_ns > self._long(self.gap_ns):
+            return True
+        return any(until_ns - last > self._long(gap) >= last - self.last_ns for gap, last in self.rhythms)
 
-    def _missed(self, gap_ns: float, last_ns: int, until_ns: int) -> bool:
-        rule = self.rules.endings
-        return until_ns - last_ns > max(rule.missed_beats * gap_ns, rule.alive_ns)
+    def _long(self, gap_ns: float) -> float:
+        return max(self.rules.endings.missed_beats * gap_ns, self.rules.endings.alive_ns)
 
 
 def _senders(pair_src: Int32, pairs: Int64) -> int:

@@ -27,6 +27,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import LinkUse, SlowCells, judge_transfers
 from llmprism.diagnose.slow_place_words import both_ways, odds_evidence, summary_of
 from llmprism.diagnose.tally import Suspect, Tally
+from llmprism.diagnose.trust import calibrated
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.stretches import stretches_of
 
@@ -122,6 +123,7 @@ class _Case:
     open_end: bool = False
     broken: bool = False
     trust: float = 1.0
+    peers: float = 0.0
 
     def _is_broken(self, cell: SlowCells, through: Bool, affected: Bool) -> bool:
         """Is the place so slow for so long that it needs mending even where the jobs hardly notice?"""
@@ -145,6 +147,7 @@ class _Case:
         self.broken |= broken
         if (cell.counted & ~affected).sum() < self.rules.places.sick_steps:
             self.trust = min(self.trust, cell.trust)  # nothing but its peers to compare it with
+        self.peers = max(self.peers, cell.trust)
         self.jobs.append(cell.job)
         self.start.append(int(cell.steps.start_ns[affected][0]))
         self.end.append(int(cell.steps.end_ns[affected][-1]))
@@ -177,7 +180,7 @@ def _accuse(
                 case.add(replace(cell, links=whole[cell.job].links), steps[cell.job])
         if case.jobs and case.trust >= rules.trust.likely and (case.broken or case.severity >= rules.places.loss):
             findings.append(_finding(case))
-    return findings
+    return [finding for finding in findings if finding.confidence >= rules.trust.worth_a_look]
 
 
 def _ends_of_links(cell: SlowCells) -> set[tuple[str, str]]:
@@ -231,7 +234,7 @@ def _finding(case: _Case) -> Finding:
     rate, usual = float(np.median(np.concatenate(case.rates))), float(np.nanmedian(np.concatenate(case.expected)))
     shared = where is WhereType.LINK and _is_shared(case, usual)
     (where, name), other = _named(case, shared=shared)
-    confidence = min(_confidence(case.suspect, case.rules), round(case.trust, 3))
+    confidence = calibrated(min(_confidence(case.suspect, case.rules), case.trust), case.peers, case.rules)
     return Finding(
         kind=FindingKind.CONGESTION if shared else _KIND[where],
         job=case.jobs[0] if len(case.jobs) == 1 else None,

@@ -43,7 +43,7 @@ def find_unexplained(
         steps = np.zeros(evidence.steps, dtype=np.bool_)
         steps[counted[first:after]] = True
         if _clearly_slower(evidence, steps, rules) and not _explained(evidence, steps, known, accused, rules):
-            findings.append(_finding(evidence, steps))
+            findings.append(_finding(evidence, steps, rules))
     return findings
 
 
@@ -59,9 +59,11 @@ def _clearly_slower(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bo
     ):
         return False
     taken, usual = evidence.duration_ns[steps], evidence.duration_ns[others]
-    lasting = _span(evidence, steps)
+    begin, end = _span(evidence, steps)
+    few = steps.sum() < rule.unexplained_steps
+    least = long_enough_ns(np.inf if few else rule.unexplained_ns, evidence.timeline.steps, rules)
     return bool(
-        lasting[1] - lasting[0] >= long_enough_ns(rule.unexplained_ns, evidence.timeline.steps, rules)
+        end - begin >= least
         and np.median(taken) >= rule.unexplained_slowdown * np.median(usual)
         and np.quantile(taken, 0.25) >= rule.unexplained_apart * np.quantile(usual, 0.9)
     )
@@ -88,7 +90,7 @@ def _explained(
     return any(overlap >= rules.trust.explained * (end - start) for overlap in overlaps)
 
 
-def _finding(evidence: JobEvidence, steps: Bool) -> Finding:
+def _finding(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> Finding:
     start, end = _span(evidence, steps)
     taken = float(np.median(evidence.duration_ns[steps]))
     usual = float(np.median(evidence.duration_ns[evidence.counted & ~steps]))
@@ -100,7 +102,7 @@ def _finding(evidence: JobEvidence, steps: Bool) -> Finding:
         start_ns=start,
         end_ns=None if last else end,
         severity=round(share_lost(evidence, steps), 3),
-        confidence=0.5,
+        confidence=rules.trust.unexplained_sure,
         lost_gpu_seconds=round(lost_gpu_seconds(evidence, steps), 3),
         summary=(
             f"The steps of {evidence.job.id} take {taken / 1e6:.0f} ms where {usual / 1e6:.0f} are usual, and no GPU, "

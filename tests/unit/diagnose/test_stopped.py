@@ -133,7 +133,7 @@ def sure(state=JobState.CRASHED, overdue=0.2, silence=20.0, lead=0.0, alone=Fals
 
 def test_silence_of_one_alone_names_it_only_if_others_went_on_after_it_was_due():
     assert sure(alone=True) == 0.95
-    assert sure(alone=True, overdue=0.0) == sure() < 0.7
+    assert sure(alone=True, overdue=0.0) == sure() < 0.9
 
 
 def test_a_hang_that_was_hardly_watched_is_hardly_sure():
@@ -141,5 +141,5 @@ def test_a_hang_that_was_hardly_watched_is_hardly_sure():
     assert sure(JobState.HUNG, silence=1.0, lead=0.5, alone=True) < 0.6 < sure(JobState.HUNG, lead=0.5)
 
 
-def test_an_end_of_which_nobody_stands_out_is_as_likely_as_not():
-    assert sure(culprit=-1) == 0.5
+def test_that_a_job_broke_off_is_surer_than_who_did():
+    assert sure(culprit=-1) >= sure()

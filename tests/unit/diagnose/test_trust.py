@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from llmprism.diagnose.slow_transfer import find_slow_transfers
-from llmprism.diagnose.trust import trusted, waited_for
+from llmprism.diagnose.trust import calibrated, trusted, waited_for
 from llmprism.model import Finding, FindingKind, Where, WhereType
 from unit.diagnose.evidence_builder import STEPS, during, evidence_of, ring_pairs
 
@@ -15,13 +15,22 @@ def slow_gpu(start_ns, kind=FindingKind.SLOW_GPU):
 
 
 @pytest.mark.parametrize(
-    ("trust", "step", "said"),
-    [(0.95, 0, [0.9]), (0.7, 0, [0.7]), (0.3, 0, []), (0.7, 8, [0.7]), (0.3, 8, [0.5])],
+    ("trust", "step", "own"),
+    [(0.95, 0, 0.9), (0.7, 0, 0.7), (0.3, 0, None), (0.7, 8, 0.7), (0.3, 8, None)],
 )
-def test_a_gpu_that_was_slow_from_the_first_step_on_is_no_surer_than_its_layout(trust, step, said):
+def test_a_gpu_that_was_slow_from_the_first_step_on_is_no_surer_than_its_layout(trust, step, own):
     evidence = evidence_of(ring_pairs("abcd"), groups=("abcd",), trust=trust)
     start = int(evidence.timeline.steps.start_ns[step])
-    assert [finding.confidence for finding in trusted(evidence, [slow_gpu(start)])] == said
+    expected = [] if own is None else [calibrated(own, trust)]
+    assert [finding.confidence for finding in trusted(evidence, [slow_gpu(start)])] == expected
+
+
+def test_confidence_grows_with_the_detector_s_own_and_with_the_layout_s_and_is_never_certain():
+    assert calibrated(0.5, 0.9) < calibrated(0.8, 0.9) < calibrated(0.97, 0.9) <= 0.97
+    assert calibrated(0.8, 0.05) < calibrated(0.8, 0.5) < calibrated(0.8, 0.95)
+    assert calibrated(1.0, 1.0) == calibrated(0.97, 0.97)
+    assert calibrated(0.0, 0.0) > 0.0
+    assert calibrated(0.97, 0.05) > 0.8, "what is clear in the records needs no layout"
 
 
 def test_a_crash_does_not_rest_on_the_layout():

@@ -1,8 +1,11 @@
 """Slower steps that nothing explains, and those that something does or that are only ragged."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from llmprism.diagnose.rules import RULES
 from llmprism.diagnose.unexplained import find_unexplained
 from llmprism.model import Evidence, Finding, FindingKind, Where, WhereType
 from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
@@ -27,7 +30,7 @@ def test_a_job_that_is_slower_for_a_while_is_said_to_be_just_that():
 @pytest.mark.parametrize(
     "duration",
     [
-        during(8, 10, 3.0 * STEP, STEP),
+        during(8, 10, 1.5 * STEP, STEP),
         during(0, 8, 1.4 * STEP, STEP),
         during(8, 15, 1.1 * STEP, STEP),
         STEP * np.where(np.arange(STEPS) % 2, 1.0, 1.6),
@@ -48,3 +51,11 @@ def test_what_something_else_explains_is_not_said_again():
     assert find_unexplained(evidence, [other], {}) == []
     assert find_unexplained(evidence, [], {"b": [(begin, end)]}) == [], "a member uses a slow server"
     assert len(find_unexplained(evidence, [], {"elsewhere": [(begin, end)]})) == 1
+
+
+def test_two_steps_that_take_several_times_as_long_are_news_among_a_few_only():
+    (finding,) = find_unexplained(job(during(8, 10, 3.0 * STEP, STEP)), [], {})
+    assert finding.end_ns - finding.start_ns == 6 * STEP
+    rare = RULES.trust.short_share / 2
+    rules = replace(RULES, trust=replace(RULES.trust, short_share=6 / 24 + rare))
+    assert find_unexplained(job(during(8, 10, 3.0 * STEP, STEP)), [], {}, rules) == []
