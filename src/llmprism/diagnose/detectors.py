@@ -99,7 +99,7 @@ def detect(
     shared: tuple[Finding, ...],
     rules: FaultRules = RULES,
 ) -> list[Finding]:
-    """What all detectors find in one job, given the findings `shared` with other jobs. What is not reported, because the
+    """What all detectors find in one job, given the findings `shared` with other jobs. What is not reported, as the
     layout does not bear it, explains nothing to the detectors that follow."""
     findings: list[Finding] = []
     for detector in JOB_DETECTORS:
