@@ -50,6 +50,9 @@ def ended_sentence(
     text = f"{who} {_VERB.get(kind, 'failed')}{when}"
     if who != "The job" and kind is FindingKind.CRASH and died_silently(cause):
         text = f"{who} died{when} without writing an error"
+    elif place.rank is not None and cause.summary.startswith(f"rank {place.rank} "):
+        since = when.replace(" in ", " since ")
+        text = f"{who} {cause.summary.removeprefix(f'rank {place.rank} ')}{since}"
     elif cause.summary and cause.cause_class is not CauseClass.NONE:
         text += f": {cause.summary}"
     if who != "The job" and others > 0:

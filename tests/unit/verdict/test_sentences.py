@@ -45,6 +45,13 @@ def test_who_died_without_a_word_is_not_said_twice() -> None:
     assert "a rank died" in sentence(FindingKind.CRASH, silent, place=nowhere)
 
 
+def test_the_rank_is_named_once() -> None:
+    mismatch = Cause(CauseClass.USER_CODE, None, 0.6, "rank 2 waits in broadcast while the others wait in gradients")
+    assert sentence(FindingKind.HANG, mismatch, waited_s=90).startswith(
+        "Rank 2 (10.0.0.3) waits in broadcast while the others wait in gradients since iteration 812; the other 7 ranks"
+    )
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(18, "18 s"), (120, "2 min"), (150, "2.5 min"), (1_800, "30 min"), (7_560, "2.1 h")]
 )

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.log import CauseClass
@@ -15,7 +16,6 @@ from written_logs import SECOND, stamp, together, write_job
 MEMBERS = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
 ENDS = step_ends(60)
 SINCE = int(ENDS[30])
-THROTTLED = "node{0} kernel: NVRM: GPU at PCI:0000:3b:00: GPU thermal slowdown; HW Thermal Slowdown: Active"
 
 
 def slow(kind: FindingKind, place: str | tuple[str, ...], type_: WhereType = WhereType.GPU) -> Finding:
@@ -49,6 +49,43 @@ def test_a_slow_gpu_gains_the_line_of_its_rank(tmp_path: Path) -> None:
     assert verdict.source is Source.BOTH
     assert "logs" in found.findings[0].summary
     assert found.reading.quotes[verdict.quotes[0]].rank == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "cause", "signature"),
+    [
+        (
+            FindingKind.SLOW_GPU,
+            "kernel: NVRM: GPU at PCI:0000:3b:00: HW Thermal Slowdown: Active",
+            CauseClass.HARDWARE_GPU,
+            "gpu.thermal",
+        ),
+        (FindingKind.SLOW_GPU, XID, CauseClass.HARDWARE_GPU, "gpu.xid63"),
+        (
+            FindingKind.SLOW_NIC,
+            "mlx5_core 0000:5e:00.0 ens3f0np0: Link down",
+            CauseClass.NETWORK,
+            None,
+        ),
+        (
+            FindingKind.SLOW_GPU,
+            "kernel: nfs: server storage01 not responding, still trying",
+            CauseClass.STORAGE,
+            None,
+        ),
+    ],
+)
+def test_what_the_kernel_wrote_while_it_was_slow_is_the_cause(
+    tmp_path: Path, kind: FindingKind, line: str, cause: CauseClass, signature: str | None
+) -> None:
+    folder = with_kernel_log(tmp_path / "x", 1, SINCE + SECOND, line)
+    type_ = WhereType.NIC if kind is FindingKind.SLOW_NIC else WhereType.GPU
+    found = together(reported(slow(kind, "10.0.0.2", type_)), folder)
+    assert found.reading is not None
+    (verdict,) = found.reading.verdicts
+    assert (verdict.cause.cause_class, verdict.rank) == (cause, 1)
+    assert signature in (None, verdict.cause.signature)
+    assert line.split(": ", 1)[-1][:20] in found.reading.quotes[verdict.quotes[0]].text
 
 
 def test_lines_of_other_ranks_and_other_times_are_not_its_cause(tmp_path: Path) -> None:

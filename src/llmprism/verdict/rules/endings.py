@@ -105,7 +105,8 @@ class EndingRules:
     """Confidence of a mismatched collective;"""
 
     witnesses: int = 2
-    """other ranks that must say where they wait, and agree: those ended before their time-out say nothing."""
+    """other ranks that must say where they wait, and agree: those ended before their time-out say nothing. With 4 one
+    of 86 real runs changes, in which three of seven say it."""
 
     sent_steps: int = 3
     """Steps from which it is known what a rank usually sends,"""

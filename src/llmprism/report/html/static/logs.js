@@ -155,9 +155,9 @@ function rankTable(job) {
 function clockTable(job) {
   if (!job.clocks.length) return null;
   const rows = job.clocks.map(([host, offset, error, steps]) =>
-    el("tr", {}, el("th", { scope: "row" }, host), el("td", { class: "number" }, `${offset < 0 ? "−" : "+"}${format.duration(Math.abs(offset))}`), el("td", { class: "number muted" }, steps ? `± ${format.duration(error)}, ${format.plural(steps, "line")}` : "not compared")),
+    el("tr", {}, el("th", { scope: "row" }, host), el("td", { class: "number" }, steps ? `${format.duration(Math.abs(offset))} ${offset < 0 ? "behind" : "ahead"}` : ""), el("td", { class: "number muted" }, steps ? `± ${format.duration(error)}, ${format.plural(steps, "line")}` : "not compared")),
   );
-  return el("details", {}, el("summary", {}, "Clocks of the hosts, ahead of the flows"), el("table", { class: "evidence" }, el("tbody", {}, rows)));
+  return el("details", {}, el("summary", {}, "Clocks of the hosts against that of the flows"), el("table", { class: "evidence" }, el("tbody", {}, rows)));
 }
 
 function renderLogs() {

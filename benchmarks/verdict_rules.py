@@ -1,0 +1,66 @@
+"""How much the constants of the verdict matter: each is changed and every run is judged again.
+
+    python benchmarks/verdict_rules.py [PART ...]
+
+Flows and logs of the runs that may be looked at (`verdict.py`, split `dev`) are read once. Printed for each value of a
+rule that changes something: how many runs keep kind, place and class of all that is said, and which do not.
+`verdict/rules` has the constants; PART names groups of them (clock, match, seats, place, ending, slowness).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Final
+
+from llmprism.logs.library import load_library
+from llmprism.model.report import Report
+from llmprism.verdict import LoggedJob, read_together
+from llmprism.verdict.rules import RULES, VerdictRules
+from verdict import Said, flow_report, logged, runs, said_by_both
+
+FACTORS: Final = (0.5, 2.0)
+
+
+def changed_rules(parts: list[str]) -> Iterator[tuple[str, VerdictRules]]:
+    for part in fields(VerdictRules):
+        if parts and part.name not in parts:
+            continue
+        group = getattr(RULES, part.name)
+        for rule in fields(group):
+            for factor in FACTORS:
+                value = type(getattr(group, rule.name))(getattr(group, rule.name) * factor)
+                yield (
+                    f"{part.name}.{rule.name} = {value:g}",
+                    replace(RULES, **{part.name: replace(group, **{rule.name: value})}),
+                )
+
+
+def judged(read: dict[str, tuple[Report, list[LoggedJob]]], rules: VerdictRules) -> dict[str, list[Said]]:
+    return {name: said_by_both(read_together(report, views, rules=rules)) for name, (report, views) in read.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", help="groups of rules; all by default")
+    options = parser.parse_args()
+    library = load_library()
+    read = {}
+    for run in runs("dev"):
+        read[run.name] = flow_report(run, run.truth), logged(run.folder / "logs.tar.gz", library)
+    usual = judged(read, RULES)
+    tried = 0
+    for name, rules in changed_rules(options.parts):
+        tried += 1
+        now = judged(read, rules)
+        different = [run for run, said in now.items() if said != usual[run]]
+        if different:
+            print(f"{name}: {len(read) - len(different)} of {len(read)} the same", *different, flush=True)
+    print(f"{tried} changed values tried on {len(read)} runs")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
