@@ -2,12 +2,14 @@
 """Runs the unit tests of what differs from another branch: `make check`.
 
 A source file `src/llmprism/PACKAGE/MODULE.py` has its tests in `tests/unit/PACKAGE/test_MODULE.py`; where there is no
-such file, all tests of the package are its tests. Changed test files are run themselves, and all tests in the folder of
-a changed `conftest.py`. End-to-end tests are not run here: `make test` is the whole.
+such file, in those of the package that import the module; where none does, all tests of the package are its tests.
+Changed test files are run themselves, and all tests in the folder of a changed `conftest.py`. End-to-end tests are not
+run here: `make test` is the whole.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,15 +45,27 @@ def tests_of(file: Path, root: Path) -> list[Path]:
     [PosixPath('tests/unit/test_docs.py')]
     """
     if file.parts[:2] == ("src", "llmprism"):
-        package = UNIT.joinpath(*file.parts[2:-1])
-        candidates = [package / f"test_{file.stem}.py", package if package != UNIT else UNIT / "test_public_names.py"]
-        while len(candidates[-1].parts) > len(UNIT.parts) + 1:
-            candidates.append(candidates[-1].parent)
-    elif file.parts[:1] == ("tests",):
-        candidates = [file.parent if file.name == "conftest.py" else file] if file.parts[:2] == UNIT.parts else []
+        return _tests_of_source(file, root)
+    if file.parts[:2] == UNIT.parts:
+        candidates = [file.parent if file.name == "conftest.py" else file]
     else:
         candidates = [UNIT / "test_docs.py"] if file.suffix == ".md" else []
-    return [next((one for one in candidates if (root / one).exists()), Path())] if candidates else []
+    return [one for one in candidates if (root / one).exists()]
+
+
+def _tests_of_source(file: Path, root: Path) -> list[Path]:
+    package = UNIT.joinpath(*file.parts[2:-1])
+    own = package / f"test_{file.stem}.py"
+    if (root / own).exists():
+        return [own]
+    module = ".".join(file.with_suffix("").parts[1:])
+    while package != UNIT and not (root / package).exists():
+        package = package.parent
+    if package == UNIT:
+        return [one for one in (UNIT / "test_public_names.py",) if (root / one).exists()]
+    names = re.compile(rf"^\s*(from {re.escape(module)} |import {re.escape(module)}\b)", re.MULTILINE)
+    importing = [one for one in sorted((root / package).rglob("test_*.py")) if names.search(one.read_text())]
+    return [one.relative_to(root) for one in importing] or [package]
 
 
 def _git(*arguments: str) -> list[str]:
