@@ -27,7 +27,7 @@ from llmprism.ingest.packet_capture import packet_scan
 from llmprism.ingest.parquet import parquet_scans
 from llmprism.ingest.sources import Compression, Format, Source, broken_gzip
 
-__all__ = ["ReadOptions", "Relation", "check_numbers", "create_records", "explain", "file_names"]
+__all__ = ["READERS", "ReadOptions", "Relation", "check_numbers", "create_records", "explain", "file_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,21 +99,35 @@ _REJECTED: Final = "SELECT count(*) FROM (SELECT DISTINCT scan_id, file_id, line
 def _scans(
     connection: Database, sources: Sequence[Source], options: ReadOptions, *, with_notes: bool
 ) -> tuple[list[Scan], list[CaptureNotes]]:
-    by_format = {kind: [source for source in sources if source.format is kind] for kind in Format}
-    scans, notes = _packet_scans(connection, by_format[Format.PCAP], options)
-    if by_format[Format.CSV]:
-        scans += csv_scans(by_format[Format.CSV], options.mapping, options.collector)
-    if by_format[Format.JSONL]:
-        scans += json_lines_scans(connection, by_format[Format.JSONL], options.mapping, options.collector)
-    if by_format[Format.PARQUET]:
-        scans += parquet_scans(connection, by_format[Format.PARQUET], options.mapping, options.collector)
-        notes += stored_notes(connection, by_format[Format.PARQUET]) if with_notes else []
+    scans: list[Scan] = []
+    notes: list[CaptureNotes] = []
+    for kind, read in READERS.items():
+        files = [source for source in sources if source.format is kind]
+        if files:
+            found, of_captures = read(connection, files, options)
+            scans += found
+            notes += of_captures
+            notes += stored_notes(connection, files) if kind is Format.PARQUET and with_notes else []
     return scans, notes
 
 
-def _packet_scans(
-    connection: Database, sources: Sequence[Source], options: ReadOptions
-) -> tuple[list[Scan], list[CaptureNotes]]:
+Read = tuple[list[Scan], list[CaptureNotes]]
+"""How the rows of some files are selected, and what captures say besides."""
+
+
+def _csv(_connection: Database, files: Sequence[Source], options: ReadOptions) -> Read:
+    return csv_scans(files, options.mapping, options.collector), []
+
+
+def _json_lines(connection: Database, files: Sequence[Source], options: ReadOptions) -> Read:
+    return json_lines_scans(connection, files, options.mapping, options.collector), []
+
+
+def _parquet(connection: Database, files: Sequence[Source], options: ReadOptions) -> Read:
+    return parquet_scans(connection, files, options.mapping, options.collector), []
+
+
+def _packets(connection: Database, sources: Sequence[Source], options: ReadOptions) -> Read:
     scans, notes = [], []
     for number, source in enumerate(sources):
 
@@ -124,6 +138,16 @@ def _packet_scans(
         scans.append(scan)
         notes.append(note)
     return scans, notes
+
+
+READERS: Final = {
+    Format.PCAP: _packets,
+    Format.CSV: _csv,
+    Format.JSONL: _json_lines,
+    Format.PARQUET: _parquet,
+}
+"""How files of each format are read, in the order in which their rows stand in `records`. `nfcapd` files are dumped to
+JSON lines before."""
 
 
 def check_numbers(connection: Database, scans: Sequence[Scan]) -> None:

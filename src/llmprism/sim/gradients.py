@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from llmprism.model import PairKind
 from llmprism.sim.builder import MB, NS_PER_MS, Builder
+from llmprism.sim.collectives import COLLECTIVES
 from llmprism.sim.ops import Flag, OpType
 from llmprism.sim.rings import Exchange
 from llmprism.sim.scenario import JobSpec
@@ -82,7 +83,7 @@ def add_reduction(
     """
     spec = b.spec
     reduction = Reduction([], [])
-    algorithm = "ring" if half and spec.collective == "tree" else spec.collective
+    algorithm = "ring" if half and not COLLECTIVES[spec.collective].halves else spec.collective
     two_way = spec.two_way_rings and algorithm == "ring"
     for channel in range(spec.channels):
         order = channel * (2 if two_way else 1) + int(two_way and gather)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from llmprism.sim.cluster import Cluster
+from llmprism.sim.collectives import COLLECTIVES, Collective, ring_lane
 from llmprism.sim.ops import INVISIBLE, OpType, PairTable
 
 __all__ = ["Exchange", "Wiring", "in_order"]
@@ -68,12 +69,19 @@ class Wiring:
     def inside_cell(self, cell: int) -> Exchange:
         """A ring over the GPUs of one tensor-parallel group that spans servers."""
         nics = self.nics_of_cell[cell]
-        return Exchange(OpType.RING, len(nics), [self._ring(nics)], {cell: 0})
+        return Exchange(OpType.RING, len(nics), [ring_lane(self.pair, nics)], {cell: 0})
 
     def snake(self, cells: list[int]) -> Exchange:
         """One ring through all cells in order, per lane."""
-        lanes = [self._ring([self.nics_of_cell[cell][t] for cell in cells]) for t in range(self._lanes(cells))]
-        return Exchange(OpType.RING, len(cells), lanes, {cell: i for i, cell in enumerate(cells)})
+        return self._through(cells, COLLECTIVES["ring"])
+
+    def _through(self, cells: list[int], collective: Collective) -> Exchange:
+        """One lane over all cells for each of their NICs."""
+        lanes = [
+            collective.lane(self.pair, [self.nics_of_cell[cell][t] for cell in cells])
+            for t in range(self._lanes(cells))
+        ]
+        return Exchange(collective.type, len(cells), lanes, {cell: i for i, cell in enumerate(cells)})
 
     def all_to_all(self, cells: list[int]) -> Exchange:
         lanes = []
@@ -90,22 +98,19 @@ class Wiring:
         return self._reductions[key]
 
     def _reduction(self, cells: list[int], algorithm: str, order: int) -> Exchange:
-        by_server = self._by_server(cells)
+        collective, by_server = COLLECTIVES[algorithm], self._by_server(cells)
         sizes = {len(group) for group in by_server}
         if len(by_server) < 2 or len(sizes) > 1:
-            ordered = in_order(cells, order)
-            return self._tree(ordered) if algorithm == "tree" else self.snake(ordered)
+            return self._through(in_order(cells, order), collective)
         by_server = in_order(by_server, order)
         slot_of = {cell: i for i, group in enumerate(by_server) for cell in group}
-        rails = 1 if algorithm == "hierarchical" else len(by_server[0])
-        build = self._tree_lane if algorithm == "tree" else self._ring
+        rails = len(by_server[0]) if collective.every_rail else 1
         lanes = [
-            build([self.nics_of_cell[group[rail]][t] for group in by_server])
+            collective.lane(self.pair, [self.nics_of_cell[group[rail]][t] for group in by_server])
             for rail in range(rails)
             for t in range(self._lanes(cells))
         ]
-        kind = OpType.TREE if algorithm == "tree" else OpType.RING
-        return Exchange(kind, len(by_server), lanes, slot_of, split=rails)
+        return Exchange(collective.type, len(by_server), lanes, slot_of, split=rails)
 
     def _by_server(self, cells: list[int]) -> list[list[int]]:
         if not self.cluster.spec.nvlink:
@@ -115,21 +120,8 @@ class Wiring:
             groups.setdefault(self.cluster.server_of(self.nics_of_cell[cell][0]), []).append(cell)
         return list(groups.values())
 
-    def _tree(self, cells: list[int]) -> Exchange:
-        lanes = [self._tree_lane([self.nics_of_cell[cell][t] for cell in cells]) for t in range(self._lanes(cells))]
-        return Exchange(OpType.TREE, len(cells), lanes, {cell: i for i, cell in enumerate(cells)})
-
     def _lanes(self, cells: list[int]) -> int:
         return len(self.nics_of_cell[cells[0]])
-
-    def _ring(self, nics: list[int]) -> list[int]:
-        return [self.pair(a, b) for a, b in zip(nics, nics[1:] + nics[:1], strict=True)]
-
-    def _tree_lane(self, nics: list[int]) -> list[int]:
-        """A binary heap: the parent of position i is (i - 1) // 2; the root has none."""
-        up = [self.pair(nic, nics[(i - 1) // 2]) if i else INVISIBLE for i, nic in enumerate(nics)]
-        down = [self.pair(nics[(i - 1) // 2], nic) if i else INVISIBLE for i, nic in enumerate(nics)]
-        return up + down
 
 
 def in_order(items: list[T], order: int) -> list[T]:

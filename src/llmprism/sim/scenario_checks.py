@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from llmprism.errors import InputError
 from llmprism.limits import MAX_SIMULATED_GPUS, MAX_SIMULATED_SECONDS
+from llmprism.sim.collectives import COLLECTIVES
 from llmprism.sim.specs import (
     ADDRESS_PLANS,
-    COLLECTIVES,
     FABRICS,
     FAULT_KINDS,
     HALVES,

@@ -8,7 +8,6 @@ __all__ = ["ClusterSpec", "CollectorSpec", "FaultSpec", "JobSpec", "Scenario"]
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero_bubble")
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
-COLLECTIVES = ("ring", "tree", "hierarchical")
 PLACEMENTS = ("contiguous", "scattered")
 HALVES = ("both", "lower", "upper")
 FABRICS = ("rail", "plain")
