@@ -17,6 +17,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable, ranges
 from llmprism.model.job import Job
 from llmprism.parallelism.clock_score import Pauses, Priced, bits_of, pauses_of, priced
+from llmprism.parallelism.compound_steps import slower_clock
 from llmprism.parallelism.part_sizes import bits_of_unlike_parts
 from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -53,6 +54,27 @@ def best_clock(job: Job, bulk: Bool, rules: LayoutRules = RULES) -> BestClock | 
     if not covering:
         return None
     pauses = pauses_of(transfers, judges, rules)
+    best = _cheapest(transfers, judges, pauses, covering, window, rules)
+    return _whole_steps(pauses, best, covering, rules)
+
+
+def _whole_steps(pauses: Pauses, best: BestClock, rivals: list[StepClock], rules: LayoutRules) -> BestClock:
+    """The best clock, or a slower one whose steps its ticks are parts of."""
+    for _ in range(rules.clock.least_steps):
+        found = slower_clock(pauses, best.clock, [*rivals, *_joined(best.clock, rules)], rules)
+        if found is None:
+            break
+        slower, compound = found
+        lead = compound.bits / max(pauses.counted, 1)
+        best = BestClock(slower, lead, best.clock.period_ns / max(slower.period_ns, 1.0))
+    return best
+
+
+def _cheapest(
+    transfers: TransferTable, judges: Int64, pauses: Pauses, covering: list[StepClock], window: tuple[int, int],
+    rules: LayoutRules,
+) -> BestClock:  # fmt: skip
+    """The clock with the fewest bits."""
     by_clock = priced(pauses, [clock.boundary_ns for clock in covering], window, rules)
     price = _price(pauses, covering, by_clock, rules)
     best = int(np.argmin(price))

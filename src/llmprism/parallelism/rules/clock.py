@@ -101,6 +101,58 @@ class ClockRules:
     phases: int = 8
     """Phases of the step at which the two are compared."""
 
+    # Ticks that differ in the rhythm of a slower clock
+    compound_bits: float = 6.0
+    """Bits that a slower clock must save on the lengths of a faster one's ticks, one in 64 of those that say nothing;
+    and twice as many with those of the parts: a few slow steps reach 11."""
+
+    least_extra: float = 0.03
+    """Ticks by which those that differ must be longer than the others: what clocks of real jobs jitter by."""
+
+    compound_whole: float = 0.6
+    """Share of the slower steps that must hold the same number of faster ticks: lost records misplace single ticks."""
+
+    compound_share: float = 0.25
+    """Share of the most bits that any slower clock saves from which a faster one is taken: multiples of a step save
+    about as much as it does, with fewer of each place to predict from."""
+
+    once_share: float = 0.7
+    """Share of the bits that a checkpoint or an evaluation saves at its own place and the next: the steps after it are
+    slower too, and some of the others differ by chance."""
+
+    rare_ticks: int = 4
+    """Ticks below which they are parts of a step: nobody evaluates or writes checkpoints so often. In real captures it
+    is after ten and more."""
+
+    overhead: float = 0.4
+    """Share of the time that nobody spends on checkpoints and evaluations; a quarter in the captures with most."""
+
+    few_parts: int = 8
+    """Ticks up to which they are parts of a step rather than steps between two checkpoints or evaluations..."""
+
+    few_parts_contrast: float = 7.0
+    """...as long as their longest pause is not so many times as long as the second. Of 22 random jobs with such parts
+    17 stay below 5.5 and 5 reach 9 to 100; steps with checkpoints and evaluations have 2 to 60, those of real captures
+    15 to 40, but for one of gloo with 2."""
+
+    many_parts_contrast: float = 1.5
+    """The same for more ticks: micro-batches of random jobs reach 1.4, steps of gloo with evaluations have 2..."""
+
+    inside_bits: float = 2.0
+    """...unless the bits of ticks and parts are so many times those of the ticks alone: a pause more or less changes
+    one part. Real checkpoints and evaluations reach 1.7, passes with other insides 2.2 to 5..."""
+
+    step_contrast: float = 12.0
+    """...and no pause stands out as much as that of a step with evaluations: passes mostly stay below 5, such steps
+    reach 16 and more."""
+
+    often: int = 6
+    """Times that a single differing tick must have been seen: evaluations of random jobs are seen 3 to 7 times in a
+    window, their steps 5 times and more."""
+
+    length_resolution_bits: float = 0.02
+    """Resolution of the logarithm of a tick's length: 1.4 %, what clocks of real jobs jitter by at least."""
+
     least_steps: int = 3
     """Steps that a clock must show. Tried 1 to 6 on 22 small jobs: 1 changes 1, 2 changes 1."""
 

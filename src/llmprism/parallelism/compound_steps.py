@@ -1,0 +1,214 @@
+"""Is a clock too fast: do its ticks differ from each other in the rhythm of a slower one?
+
+Passes of accumulated gradients, buckets, layers and micro-batches repeat inside a step, and a clock of them predicts
+most pauses as well as the clock of the steps does, with fewer places to know. What it does not predict is what comes
+once in a step: the forward pass before the first bucket, the optimizer after the last pass, the turn from forward to
+backward. So the time that each part of a tick takes (parts of equal bytes, and the whole tick) is laid out as a series,
+and each entry is predicted twice: by all other ticks, and by the ticks at the same place of the slower clock. What the
+second saves, in bits, less the price of saying at which places it is used, is what the faster clock leaves unexplained.
+
+Pairs of one job wait for each other, so their deviations are one observation: the median over the pairs is taken first.
+Each entry is predicted by others only; a slower clock gains nothing by having fewer of them at each place.
+
+Steps with a checkpoint or an evaluation after every few of them look the same, with one tick in k longer than the
+others. But a step has a pause of its own that stands out from all others within it, and parts of a step mostly do not.
+So where a single tick of the slower step differs (and the one after it), the ticks are steps if a pause of theirs
+stands out (the more of them there are in the slower step, the less it has to), or if that was seen a few times only;
+unless the inside of the tick differs too. Nobody evaluates after every second step, or for half of the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmprism.arrays import Bool, Float64
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import Int64
+from llmprism.parallelism.clock_score import Pauses, sent_by_ticks
+from llmprism.parallelism.rules import RULES, LayoutRules
+
+__all__ = ["Compound", "compound_of", "slower_clock"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compound:
+    """`ticks` of the faster clock make one step of the slower one, which saves `bits` on the lengths of the ticks and
+    their parts, `tick_bits` of them on the ticks. `once`: a single tick of the step differs from the others, or it and
+    the next; by `extra` ticks in total they are longer. Steps were seen `steps` times."""
+
+    ticks: int
+    bits: float
+    tick_bits: float
+    once: bool
+    extra: float
+    steps: int
+
+
+def slower_clock(
+    pauses: Pauses, clock: StepClock, rivals: list[StepClock], rules: LayoutRules = RULES
+) -> tuple[StepClock, Compound] | None:
+    """The slower clock that explains what the clock leaves unexplained, of several that do about as well the fastest;
+    None where none does."""
+    rule = rules.clock
+    lengths: Float64 | None = None
+    found: list[tuple[StepClock, Compound]] = []
+    for rival in rivals:
+        place = _places(clock.boundary_ns, rival.boundary_ns, rules) if rival.steps < clock.steps else None
+        if place is None:
+            continue
+        lengths = _part_lengths(pauses, clock.boundary_ns, rules) if lengths is None else lengths
+        compound = _saved(lengths, place, rules)
+        if compound is not None and _worth(compound, rules):
+            found.append((rival, compound))
+    if not found:
+        return None
+    contrast = _contrast(pauses, clock.boundary_ns)
+    found = [one for one in found if _are_parts(one[1], contrast, rules)]
+    most = max((one.bits for _, one in found), default=0.0)
+    worth = [one for one in found if one[1].bits >= rule.compound_share * most]
+    return min(worth, key=lambda one: (one[1].ticks, -one[1].bits), default=None)
+
+
+def _worth(compound: Compound, rules: LayoutRules) -> bool:
+    rule = rules.clock
+    few = compound.tick_bits < rule.compound_bits or compound.bits < 2.0 * rule.compound_bits
+    return not few and compound.extra >= rule.least_extra and compound.steps >= rule.least_steps
+
+
+def _are_parts(compound: Compound, contrast: float, rules: LayoutRules) -> bool:
+    """Are the ticks parts of a step, rather than steps with a checkpoint or an evaluation after every few of them?"""
+    rule = rules.clock
+    if not compound.once or compound.ticks < rule.rare_ticks:
+        return True
+    if compound.extra >= rule.overhead * (compound.ticks + compound.extra):
+        return True
+    if compound.bits >= rule.inside_bits * compound.tick_bits:
+        return contrast < rule.step_contrast
+    limit = rule.few_parts_contrast if compound.ticks <= rule.few_parts else rule.many_parts_contrast
+    return compound.steps >= rule.often and contrast < limit
+
+
+def _contrast(pauses: Pauses, ticks: Int64) -> float:
+    """How many times as long as its second longest pause a pair's longest one is, in most ticks."""
+    step = np.searchsorted(ticks, pauses.start_ns, side="right") - 1
+    used = np.isfinite(pauses.pause) & (step >= 0) & (step < ticks.size - 1)
+    pair = np.repeat(np.arange(pauses.offsets.size - 1), np.diff(pauses.offsets))
+    cell, pause = (pair * ticks.size + step)[used], pauses.pause[used]
+    order = np.lexsort((-pause, cell))
+    first = np.flatnonzero(np.diff(cell[order], prepend=-1))
+    first = first[np.diff(np.append(first, order.size)) > 1]
+    if not first.size:
+        return 1.0
+    return float(2.0 ** np.median(pause[order[first]] - pause[order[first + 1]]))
+
+
+def compound_of(pauses: Pauses, fast: Int64, slow: Int64, rules: LayoutRules = RULES) -> Compound | None:
+    """What the slower clock (times of its ticks) explains of the faster one; None where it is no multiple of it."""
+    place = _places(fast, slow, rules)
+    return None if place is None else _saved(_part_lengths(pauses, fast, rules), place, rules)
+
+
+def _places(fast: Int64, slow: Int64, rules: LayoutRules) -> Int64 | None:
+    """The place of each faster tick in its slower step, -1 where that has another number of them than most; None where
+    the slower clock is no multiple of the faster one."""
+    after = np.searchsorted(fast, slow).clip(1, fast.size - 1)
+    nearest = np.unique(np.where(np.abs(fast[after] - slow) < np.abs(fast[after - 1] - slow), after, after - 1))
+    if nearest.size < 3:
+        return None
+    ticks = np.diff(nearest)
+    usual = int(np.median(ticks))
+    whole = ticks == usual
+    if usual < 2 or whole.mean() < rules.clock.compound_whole:
+        return None
+    place = np.full(fast.size - 1, -1, dtype=np.int64)
+    begin = nearest[:-1][whole]
+    place[(begin[:, None] + np.arange(usual)).ravel()] = np.tile(np.arange(usual), begin.size)
+    return place
+
+
+def _part_lengths(pauses: Pauses, ticks: Int64, rules: LayoutRules) -> Float64:
+    """Logarithms (base 2) of how long each tick takes (first column) and each of its parts of equal bytes, relative to
+    what the pair usually takes; the median over the pairs. NaN where too few pairs send."""
+    parts, steps = rules.clock.step_parts, ticks.size - 1
+    floor = float(np.median(np.diff(ticks))) / (parts * rules.clock.step_parts)
+    sent = sent_by_ticks(pauses, ticks)
+    seen = np.diff(pauses.offsets) >= 2 * steps
+    if not seen.any():
+        return np.full((steps, parts + 1), np.nan)
+    result = np.full((int(seen.sum()), steps, parts + 1), np.nan)
+    for index, pair in enumerate(np.flatnonzero(seen).tolist()):
+        rows = slice(int(pauses.offsets[pair]), int(pauses.offsets[pair + 1]))
+        amount = np.diff(sent[pair]).astype(np.float64)
+        edge = sent[pair, :-1, None] + np.arange(parts + 1) / parts * amount[:, None]
+        message = np.searchsorted(pauses.sent[rows], edge - 1.0)
+        known = (message[:, -1] < rows.stop - rows.start) & (amount > 0)
+        when = pauses.start_ns[rows][np.minimum(message, rows.stop - rows.start - 1)].astype(np.float64)
+        length = np.column_stack([when[:, -1] - when[:, 0], np.diff(when, axis=1)])
+        result[index, known] = np.log2(length[known] + floor)
+        if known.any():
+            result[index] -= np.median(result[index, known], axis=0)
+    few = np.isfinite(result[:, :, 0]).sum(axis=0) * 2 < result.shape[0]
+    level = np.zeros((steps, parts + 1))
+    known = ~few
+    if known.any():
+        level[known] = np.nanmedian(result[:, known], axis=0)
+    level[few] = np.nan
+    return level
+
+
+def _saved(lengths: Float64, place: Int64, rules: LayoutRules) -> Compound | None:
+    """Bits that the places of the slower clock save."""
+    used = (place >= 0) & np.isfinite(lengths[:, 0])
+    if not used.any():
+        return None
+    place, length = place[used], lengths[used]
+    ticks = int(place.max()) + 1
+    length = length - np.median(length, axis=0)
+    scale = np.median(np.abs(length), axis=0) + rules.clock.length_resolution_bits
+    columns = length.shape[1]
+    group = (place[:, None] * columns + np.arange(columns)).ravel()
+    value = (length / scale).ravel()
+    held, saved = _predicted_by_others(value, group, ticks * columns)
+    part = np.tile(np.arange(columns), ticks) > 0
+    price = np.log2(np.where(part, ticks * (columns - 1), ticks)) + 1.0
+    gain = np.where(held >= 2, np.maximum(saved - price, 0.0), 0.0)
+    differs = np.unique(np.flatnonzero(gain > 0) // columns)
+    steps = int(held[::columns].max(initial=0))
+    extra = sum(max(0.0, float(2.0 ** np.median(length[place == tick, 0])) - 1.0) for tick in differs.tolist())
+    once = _at_one_place(gain.reshape(ticks, columns).sum(axis=1), rules)
+    return Compound(ticks, float(gain.sum()), float(gain[~part].sum()), once, extra, steps)
+
+
+def _at_one_place(gain: Float64, rules: LayoutRules) -> bool:
+    """Do most of the bits, by place, come from one place and the next, or so in each of several parts of the step?"""
+    rule, ticks = rules.clock, gain.size
+    for parts in range(1, ticks // rule.rare_ticks + 1):
+        if ticks % parts == 0:
+            folded = gain.reshape(parts, -1).sum(axis=0)
+            if (folded + np.roll(folded, -1)).max() >= rule.once_share * gain.sum():
+                return True
+    return False
+
+
+def _predicted_by_others(value: Float64, group: Int64, groups: int) -> tuple[Int64, Float64]:
+    """Entries of each group, and the bits that it saves to predict each entry by the median of its group's others."""
+    order = np.lexsort((value, group))
+    held = np.bincount(group, minlength=groups)
+    first = np.repeat((np.cumsum(held) - held), held)
+    others = np.repeat(held, held) - 1
+    rank = np.arange(order.size) - first
+    ordered = value[order]
+
+    def other(at: Int64) -> Float64:
+        """The entry at this rank among the others of the group."""
+        index = first + np.clip(np.where(at < rank, at, at + 1), 0, others)
+        result: Float64 = ordered[index]
+        return result
+
+    middle = np.where(others > 0, 0.5 * (other((others - 1) // 2) + other(others // 2)), 0.0)
+    saved = np.log2(1.0 + ordered**2) - np.log2(1.0 + (ordered - middle) ** 2)
+    alone: Bool = others == 0
+    total = np.bincount(group[order], np.where(alone, 0.0, saved), minlength=groups).astype(np.float64)
+    return held, total

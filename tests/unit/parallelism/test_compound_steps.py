@@ -1,0 +1,78 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from llmprism.model import StepClock
+from llmprism.parallelism.clock_score import pauses_of
+from llmprism.parallelism.compound_steps import Compound, _are_parts, compound_of, slower_clock
+from llmprism.parallelism.rules import RULES
+from unit.builders import Flow, transfer_table
+
+UNIT = 50_000_000
+
+
+def series(steps, parts, between, after, pieces=4, piece=2 * UNIT):
+    """Steps of equal parts on two pairs: `pieces` messages each, a pause of `between` units after a part and of `after`
+    more after the last one of a step, jittered by a percent. Gives the pauses, and the times of parts and steps."""
+    random, rows, begins, now = np.random.default_rng(3), [], [], 0
+    for _ in range(steps):
+        for part in range(parts):
+            begins.append(now - 1)
+            for _ in range(pieces):
+                rows += [Flow(a, b, now, now + piece, 1_000_000) for a, b in (("a", "b"), ("b", "a"))]
+                now += int((piece + 0.5 * UNIT) * random.normal(1.0, 0.01))
+            now += int((between + (after if part == parts - 1 else 0)) * UNIT * random.normal(1.0, 0.01))
+    begins = np.array(begins, dtype=np.int64)
+    return pauses_of(transfer_table(rows), np.array([0, 1])), begins, begins[::parts]
+
+
+def clock(times):
+    return StepClock(times, np.ones(times.size - 1, dtype=np.bool_), 1.0)
+
+
+def test_a_pause_after_every_fourth_pass_makes_four_passes_a_step():
+    pauses, passes, steps = series(steps=12, parts=4, between=1, after=6)
+    found = slower_clock(pauses, clock(passes), [clock(steps)])
+    assert found is not None
+    assert found[0].steps == 11
+    assert found[1].ticks == 4
+    assert found[1].once
+
+
+def test_equal_steps_have_no_slower_clock():
+    pauses, passes, steps = series(steps=12, parts=4, between=1, after=0)
+    compound = compound_of(pauses, passes, steps)
+    assert compound is not None
+    assert compound.tick_bits < 6
+    assert slower_clock(pauses, clock(passes), [clock(steps)]) is None
+
+
+@pytest.mark.parametrize(("every", "parts"), [(10, False), (3, True)])
+def test_steps_with_a_long_pause_of_their_own_stay_steps_between_evaluations(every, parts):
+    """A pause of 30 units stands out from those of half a unit; nobody evaluates after every third step."""
+    pauses, passes, steps = series(steps=8, parts=every, between=30, after=40)
+    assert (slower_clock(pauses, clock(passes), [clock(steps)]) is not None) == parts
+
+
+def test_of_two_clocks_that_explain_as_much_the_faster_one_is_taken():
+    pauses, passes, steps = series(steps=16, parts=4, between=1, after=6)
+    found = slower_clock(pauses, clock(passes), [clock(steps[::2]), clock(steps)])
+    assert found is not None
+    assert found[1].ticks == 4
+
+
+def test_a_clock_that_is_no_multiple_explains_nothing():
+    _, passes, _ = series(steps=12, parts=4, between=1, after=6)
+    pauses, _, _ = series(steps=12, parts=4, between=1, after=6)
+    odd = np.linspace(passes[0], passes[-1], 31).astype(np.int64)
+    assert compound_of(pauses, passes, odd) is None
+
+
+def test_a_slower_rhythm_that_was_seen_a_few_times_makes_no_step():
+    """A tick that is twice as long, with nothing else in it: it may be an evaluation."""
+    compound = Compound(ticks=5, bits=40.0, tick_bits=30.0, once=True, extra=1.0, steps=5)
+    assert not _are_parts(compound, 2.0, RULES)
+    assert _are_parts(replace(compound, steps=9), 2.0, RULES)
+    assert not _are_parts(replace(compound, steps=9), 15.0, RULES)
+    assert _are_parts(replace(compound, extra=4.0), 2.0, RULES)
