@@ -54,6 +54,7 @@ from llmprism.parallelism.stage_links import Pipelines, find_pipelines
 from llmprism.parallelism.step_ends import step_ends
 from llmprism.parallelism.structure import data_parallel_groups, joined_by, pairs_inside
 from llmprism.parallelism.tensor_peers import TensorPeers, find_tensor_peers, joined_replicas
+from llmprism.parallelism.unknown_collectives import with_unknown_collectives
 
 __all__ = ["identify_layout"]
 
@@ -69,7 +70,7 @@ def identify_layout(job: Job, rules: LayoutRules = RULES) -> JobLayout:
     draft = _seen_links(job, bulk, best, rules)
     for one_pass in PASSES:
         draft = one_pass(draft)
-    return _judged(_layout_of(draft), job, bulk, draft)
+    return _judged(with_unknown_collectives(_layout_of(draft), draft.links, draft.kinds), job, bulk, draft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +322,7 @@ def _with_rings(kinds: LinkKinds, rings: Bool, rules: LayoutRules) -> LinkKinds:
     """The judged kinds, links of a mesh that carry a ring besides made data-parallel."""
     kind = np.where(rings, PairKind.DP, kinds.kind).astype(np.int8)
     confidence = np.where(rings, rules.kinds.mesh_confidence, kinds.confidence)
-    return LinkKinds(kind, confidence, kinds.one_way)
+    return LinkKinds(kind, confidence, kinds.one_way, kinds.fits | rings)
 
 
 def _unknown(transfers: TransferTable, bulk: Bool) -> JobLayout:
@@ -377,10 +378,10 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout
         rest=left_over(job.transfers, bulk, draft.collective & draft.inside.gradients & ~draft.inside.inside,
                        pair_features(job.transfers, draft.clock, draft.rules), draft.groups, draft.clock, draft.rules),
     )  # fmt: skip
-    confidence = layout_confidence(layout.layout, evidence, draft.rules) if links.size else 0.0
-    grouping = (
-        layout_confidence(replace(layout.layout, micro_batches=None), evidence, draft.rules) if links.size else 0.0
-    )
+    known = evidence.named if any(group.kind is PairKind.UNKNOWN for group in layout.groups) else 1.0
+    confidence = round(known * layout_confidence(layout.layout, evidence, draft.rules), 3) if links.size else 0.0
+    without = replace(layout.layout, micro_batches=None)
+    grouping = round(known * layout_confidence(without, evidence, draft.rules), 3) if links.size else 0.0
     others = other_layouts(layout.layout, evidence, confidence, draft.rules)
     terms = tuple(terms_of(layout.layout, evidence, draft.rules).items())
     return replace(layout, confidence=confidence, grouping=grouping, alternatives=others, evidence=terms)

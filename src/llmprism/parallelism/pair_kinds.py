@@ -35,14 +35,15 @@ __all__ = ["LinkKinds", "judge_links", "reconcile", "without_false_pipelines"]
 
 @dataclass(frozen=True, slots=True)
 class LinkKinds:
-    """Per link: its kind, how sure, whether it is one-way, and (pipeline links) whether `there` is forward."""
+    """Per link: its kind, how sure, whether it is one-way, and whether its sort fits into any layout."""
 
     kind: Int8
     confidence: Float64
     one_way: Bool
+    fits: Bool
 
     def only(self, chosen: Bool) -> LinkKinds:
-        return LinkKinds(self.kind[chosen], self.confidence[chosen], self.one_way[chosen])
+        return LinkKinds(self.kind[chosen], self.confidence[chosen], self.one_way[chosen], self.fits[chosen])
 
 
 def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence, rules: LayoutRules = RULES) -> LinkKinds:
@@ -56,9 +57,9 @@ def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence, rules
         odds = _odds(links, features, shown, apart, rings & ~collective, rules)
         return np.where(collective, rules.kinds.one_way_odds, np.clip(odds, -6.0, 6.0))
 
-    chosen, odds = choose_collectives(links, shown.sort, collective, odds_of, rules)
-    kind = np.where(chosen, PairKind.DP, PairKind.PP).astype(np.int8)
-    return LinkKinds(kind, 1.0 / (1.0 + np.exp(-np.abs(odds))), shown.one_way)
+    choice = choose_collectives(links, shown.sort, collective, odds_of, rules)
+    kind = np.where(choice.collective, PairKind.DP, PairKind.PP).astype(np.int8)
+    return LinkKinds(kind, 1.0 / (1.0 + np.exp(-np.abs(choice.margin))), shown.one_way, choice.fits)
 
 
 def _odds(
@@ -202,7 +203,7 @@ def reconcile(links: Links, judged: LinkKinds) -> LinkKinds:
         int(PairKind.DP), int(PairKind.PP), int(PairKind.OTHER),
     )  # fmt: skip
     confidence = np.where(kind == judged.kind, judged.confidence, 1.0 - judged.confidence)
-    return LinkKinds(kind, confidence, judged.one_way)
+    return LinkKinds(kind, confidence, judged.one_way, judged.fits)
 
 
 def without_false_pipelines(links: Links, kinds: LinkKinds) -> LinkKinds:
@@ -228,4 +229,4 @@ def without_false_pipelines(links: Links, kinds: LinkKinds) -> LinkKinds:
     kind[wrong] = PairKind.DP
     confidence = kinds.confidence.copy()
     confidence[wrong] = 0.6
-    return LinkKinds(kind, confidence, kinds.one_way)
+    return LinkKinds(kind, confidence, kinds.one_way, kinds.fits)

@@ -23,10 +23,21 @@ from llmprism.parallelism.features import Links
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["choose_collectives"]
+__all__ = ["Choice", "choose_collectives"]
 
 Odds = Callable[[Bool], Float64]
 """Log odds per link that it is a collective's, when the marked links are taken for rings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Per link: is it a collective's, by how much (log odds) is that meaning of its sort ahead of the other one, and is
+    it part of any layout at all: where even the best choice leaves most links of a sort unexplained, nobody knows what
+    they are."""
+
+    collective: Bool
+    margin: Float64
+    fits: Bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +50,14 @@ class _Graph:
     sure: Bool
 
 
-def choose_collectives(
-    links: Links, sort: Int64, sure: Bool, odds_of: Odds, rules: LayoutRules = RULES
-) -> tuple[Bool, Float64]:
-    """Which links are collectives', and by how much (log odds) that meaning of their sort is ahead of the other one.
-
-    `sure` links are collectives in every choice.
-    """
+def choose_collectives(links: Links, sort: Int64, sure: Bool, odds_of: Odds, rules: LayoutRules = RULES) -> Choice:
+    """The best meaning of all sorts together; `sure` links are collectives in every choice."""
     members, low, high = links.numbered_ends()
     graph = _Graph(members, low, high, sure)
     doubtful = np.unique(sort[~sure])
     start = odds_of(sure)
     if not doubtful.size:
-        return sure.copy(), start
+        return Choice(sure.copy(), start, np.ones_like(sure))
     place = np.searchsorted(doubtful, np.where(sure, doubtful[0], sort))
     scores: dict[tuple[bool, ...], float] = {}
 
@@ -67,7 +73,10 @@ def choose_collectives(
              for i in range(doubtful.size)]  # fmt: skip
     sign = np.where(best, 1.0, -1.0)
     margin = np.where(sure, start, (sign * np.maximum(ahead, 0.0))[place])
-    return sure | np.array(best)[place], margin
+    chosen = sure | np.array(best)[place]
+    lost = _false_stages(graph, chosen) + _false_rings(graph, place, chosen, rules.kinds.tree_chain)
+    share = np.bincount(place[~sure], lost[~sure]) / np.bincount(place[~sure])
+    return Choice(chosen, margin, sure | (share <= rules.kinds.fits_nothing)[place])
 
 
 def _best(first: tuple[bool, ...], score: Callable[[tuple[bool, ...]], float], most: int) -> tuple[bool, ...]:
@@ -89,17 +98,21 @@ def _score(graph: _Graph, place: Int64, collective: Bool, odds: Float64, rules: 
     for number in range(int(place.max()) + 1):
         own = np.flatnonzero(~graph.sure & (place == number))
         shown += 0.5 * float(np.where(collective[own[0]], odds[own[0]], -odds[own[0]]))
-    unexplained = _no_pipelines(graph, collective) + _no_collectives(graph, place, collective, rules.kinds.tree_chain)
+    stages, chains = _false_stages(graph, collective), _false_rings(graph, place, collective, rules.kinds.tree_chain)
+    unexplained = float(stages[~collective].mean()) if not collective.all() else 0.0
+    for number in range(int(place.max()) + 1):
+        unexplained += float(chains[~graph.sure & (place == number)].mean())
     return shown - rules.kinds.impossible * unexplained
 
 
-def _no_pipelines(graph: _Graph, collective: Bool) -> float:
-    """Share of the links called a pipeline's that cannot be: they branch, join members of one group, or make pipelines
-    of a length that few others have."""
-    rest = np.flatnonzero(~collective)
-    if not rest.size:
-        return 0.0
-    low, high = graph.low[rest], graph.high[rest]
+def _false_stages(graph: _Graph, collective: Bool) -> Float64:
+    """1 for each link called a pipeline's that cannot be: it branches, joins members of one group, or makes a pipeline
+    of a length that few others have; 0 for all others."""
+    result = np.zeros(graph.low.size)
+    staged_links = np.flatnonzero(~collective)
+    if not staged_links.size:
+        return result
+    low, high = graph.low[staged_links], graph.high[staged_links]
     group = component_labels(graph.members, graph.low[collective], graph.high[collective])
     pipeline = component_labels(graph.members, low, high)
     degree = np.bincount(np.concatenate([low, high]), minlength=graph.members)
@@ -112,13 +125,14 @@ def _no_pipelines(graph: _Graph, collective: Bool) -> float:
     size = np.bincount(pipeline, minlength=graph.members)
     lengths = np.bincount(size[np.unique(pipeline[low])])
     wrong |= (size > 1) & (size != int(np.argmax(lengths * np.arange(lengths.size))))
-    return float(wrong[pipeline[low]].mean())
+    result[staged_links] = wrong[pipeline[low]]
+    return result
 
 
-def _no_collectives(graph: _Graph, place: Int64, collective: Bool, tree: int) -> float:
-    """Share of the links of each doubtful sort called a collective's that make chains which no collective takes, in
-    sum over the sorts. A chain of `tree` links may be a tree, and so may as many links of a longer one."""
-    unexplained = 0.0
+def _false_rings(graph: _Graph, place: Int64, collective: Bool, tree: int) -> Float64:
+    """For each link of a doubtful sort called a collective's how much of it makes chains which no collective takes. A
+    chain of `tree` links may be a tree, and so may as many links of a longer one."""
+    result = np.zeros(graph.low.size)
     for number in range(int(place.max()) + 1):
         own = np.flatnonzero(~graph.sure & (place == number))
         if not collective[own[0]]:
@@ -130,5 +144,5 @@ def _no_collectives(graph: _Graph, place: Int64, collective: Bool, tree: int) ->
         branches = np.zeros(graph.members, dtype=np.bool_)
         branches[label[degree > 2]] = True
         chain = ~branches & (edges == size - 1) & (edges >= tree)
-        unexplained += float(np.where(chain, 1.0 - tree / np.maximum(edges, 1), 0.0)[label[low]].mean())
-    return unexplained
+        result[own] = np.where(chain, 1.0 - tree / np.maximum(edges, 1), 0.0)[label[low]]
+    return result

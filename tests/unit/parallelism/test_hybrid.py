@@ -28,7 +28,7 @@ def seen(flows, place=None):
     transfers = transfer_table(flows)
     links = links_of(transfers, np.ones(transfers.pair_count, dtype=np.bool_))
     count = links.low.size
-    kinds = LinkKinds(np.full(count, PairKind.DP, dtype=np.int8), np.ones(count), np.ones(count, dtype=np.bool_))
+    kinds = LinkKinds(np.full(count, PairKind.DP, dtype=np.int8), np.ones(count), *2 * [np.ones(count, dtype=np.bool_)])
     clock = StepClock(np.arange(STEPS + 1, dtype=np.int64) * 100 * MS, np.ones(STEPS, dtype=np.bool_), 1.0)
     members = tuple(range(len(transfers.addresses)))
     places = tuple(place(name) for name in transfers.addresses) if place else ()

@@ -90,7 +90,12 @@ def links_and_kinds(edges):
         np.array(low, dtype=np.int32), np.array(high, dtype=np.int32),
         np.arange(count, dtype=np.int32), np.full(count, -1, dtype=np.int32),
     )  # fmt: skip
-    judged = LinkKinds(np.array(kind, dtype=np.int8), np.array(confidence), np.zeros(count, dtype=np.bool_))
+    judged = LinkKinds(
+        np.array(kind, dtype=np.int8),
+        np.array(confidence),
+        np.zeros(count, dtype=np.bool_),
+        np.ones(count, dtype=np.bool_),
+    )
     return links, judged
 
 

@@ -23,7 +23,8 @@ def chosen(links, sort, shown, sure=None):
     """Which sorts are collectives, and how far ahead that is, by the log odds that each sort shows."""
     odds = np.array([shown[one] for one in sort])
     sure = np.zeros(sort.size, dtype=np.bool_) if sure is None else sure
-    collective, margin = choose_collectives(links, sort, sure, lambda rings: odds)
+    choice = choose_collectives(links, sort, sure, lambda rings: odds)
+    collective, margin = choice.collective, choice.margin
     return [bool(collective[sort == one][0]) for one in (GRADIENTS, PASSES)], margin
 
 
@@ -64,7 +65,7 @@ def test_rings_of_the_choice_change_what_other_links_show():
         beside = rings[sort == GRADIENTS].all()
         return np.where(sort == GRADIENTS, 1.0, -4.0 if beside else 3.0)
 
-    collective, _ = choose_collectives(links, sort, np.zeros(sort.size, dtype=np.bool_), odds)
+    collective = choose_collectives(links, sort, np.zeros(sort.size, dtype=np.bool_), odds).collective
     assert not collective[sort == PASSES].any()
     assert collective[sort == GRADIENTS].all()
 
@@ -74,5 +75,17 @@ def test_many_sorts_are_changed_one_at_a_time():
     passing = np.arange(links.low.size) < 30
     sort = np.where(passing, np.arange(links.low.size) % 10, 10)
     odds = np.where(passing, -3.0, 3.0)
-    collective, _ = choose_collectives(links, sort, np.zeros(sort.size, dtype=np.bool_), lambda rings: odds)
+    collective = choose_collectives(links, sort, np.zeros(sort.size, dtype=np.bool_), lambda rings: odds).collective
     assert (collective == ~passing).all()
+
+
+def test_links_that_no_meaning_explains_fit_nothing_and_others_do():
+    """Passes over a triangle with a tail, which is no pipeline; those of a ladder are."""
+    links, sort = ladder(4)
+    assert choose_collectives(links, sort, sort == GRADIENTS, lambda rings: np.full(sort.size, -9.0)).fits.all()
+    low, high = np.array([0, 1, 2, 3, 0], dtype=np.int32), np.array([1, 2, 3, 4, 2], dtype=np.int32)
+    branching = Links(low, high, np.arange(5, dtype=np.int32), np.arange(5, dtype=np.int32))
+    one_sort = np.zeros(5, dtype=np.int64)
+    choice = choose_collectives(branching, one_sort, one_sort > 0, lambda rings: np.full(5, -20.0))
+    assert not choice.collective.any()
+    assert not choice.fits.any()

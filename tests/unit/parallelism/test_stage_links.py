@@ -25,7 +25,12 @@ def pipelines_of(places):
     found = Job("job", tuple(range(len(names))), (), 1.0, transfers, clock=clock, places=tuple(map(places, names)))
     links = links_of(transfers, np.ones(transfers.pair_count, dtype=np.bool_))
     count = links.low.size
-    kinds = LinkKinds(np.full(count, PairKind.PP, dtype=np.int8), np.ones(count), np.zeros(count, dtype=np.bool_))
+    kinds = LinkKinds(
+        np.full(count, PairKind.PP, dtype=np.int8),
+        np.ones(count),
+        np.zeros(count, dtype=np.bool_),
+        np.ones(count, dtype=np.bool_),
+    )
     pipes = find_pipelines(found, links, kinds, pair_features(transfers, clock), ())
     return [tuple(names[member][:3] for member in pipeline) for pipeline in pipes.members]
 

@@ -22,7 +22,9 @@ def graph(pairs):
     lesser = np.minimum(size[list(there)], size[list(back)])
     greater = np.maximum(size[list(there)], size[list(back)])
     links = Links(*(np.array(column, dtype=np.int32) for column in (low, high, there, back)))
-    kinds = LinkKinds(np.array(kind, dtype=np.int8), np.ones(len(kind)), lesser < 0.3 * greater)
+    kinds = LinkKinds(
+        np.array(kind, dtype=np.int8), np.ones(len(kind)), lesser < 0.3 * greater, np.ones(len(kind), dtype=np.bool_)
+    )
     return links, kinds, features
 
 
