@@ -98,7 +98,8 @@ class JobLayout:
     `transfer_kind` has one PairKind per row of the job's transfers. `clock` ticks at the end of every step's gradient
     synchronisation (None: no steps are visible). `confidence` is in all that the layout says, `grouping` in
     who belongs to which group and pipeline (None: the same). `alternatives` are the next best layouts, the likeliest
-    first; `evidence` holds what the confidence was made of, by name.
+    first; `evidence` holds what the confidence was made of, by name. `steps_confidence` is in the period of the clock
+    and where its steps end.
     """
 
     layout: Layout
@@ -112,6 +113,7 @@ class JobLayout:
     alternatives: tuple[LayoutAlternative, ...] = ()
     evidence: tuple[tuple[str, float], ...] = ()
     grouping: float | None = None
+    steps_confidence: float = 0.0
 
     @property
     def peers_confidence(self) -> float:

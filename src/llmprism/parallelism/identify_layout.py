@@ -51,6 +51,7 @@ from llmprism.parallelism.schedule_fit import batches_and_schedule
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
 from llmprism.parallelism.shared_links import after_collectives, collective_rows
 from llmprism.parallelism.stage_links import Pipelines, find_pipelines
+from llmprism.parallelism.step_confidence import steps_confidence
 from llmprism.parallelism.step_ends import step_ends
 from llmprism.parallelism.structure import data_parallel_groups, joined_by, pairs_inside
 from llmprism.parallelism.tensor_peers import TensorPeers, find_tensor_peers, joined_replicas
@@ -383,5 +384,6 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout
     without = replace(layout.layout, micro_batches=None)
     grouping = round(known * layout_confidence(without, evidence, draft.rules), 3) if links.size else 0.0
     others = other_layouts(layout.layout, evidence, confidence, draft.rules)
-    terms = tuple(terms_of(layout.layout, evidence, draft.rules).items())
-    return replace(layout, confidence=confidence, grouping=grouping, alternatives=others, evidence=terms)
+    terms = terms_of(layout.layout, evidence, draft.rules)
+    return replace(layout, confidence=confidence, grouping=grouping, alternatives=others, evidence=tuple(terms.items()),
+                   steps_confidence=steps_confidence(layout.layout, terms))  # fmt: skip

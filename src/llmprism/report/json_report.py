@@ -6,8 +6,9 @@ break an encoder. Objects below the fourth level stand on one line each, which k
 lets the fast encoder write the long lists.
 
 Fields beyond the contract: `confidence` and `alternatives` on layouts, `alternatives` on findings (next best causes;
-`same_place`: another name of the same place), `setup` on steps, `ring` on groups, `facts` on jobs, `notes` on jobs and
-on the report, `switches`, `watched_until_ns` on the window; with logs those of `verdict_json`.
+`same_place`: another name of the same place), `setup` on steps, `ring` on groups, `facts` and `steps_confidence` on
+jobs, `notes` on jobs and on the report, `switches`, `watched_until_ns` on the window; with logs those of
+`verdict_json`.
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ def _job(job: JobReport, addresses: tuple[str, ...]) -> dict[str, Any]:
         "pipelines": [[addresses[member] for member in pipeline] for pipeline in job.layout.pipelines],
         "pairs": _pairs(job.layout, addresses),
         "steps": _steps(job.timeline.steps),
+        "steps_confidence": _rounded(job.layout.steps_confidence, _CONFIDENCE_DECIMALS),
         "facts": facts_document(job.timeline.facts),
         "notes": [*job.layout.notes, *job.timeline.notes],
     }
