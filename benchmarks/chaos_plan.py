@@ -78,6 +78,9 @@ class Plan:
     tenants: list[Tenant]
     kills: list[Kill] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
+    every_s: int = 1
+    """How often collectors push."""
+
     file_s: int = 60
     late_s: int = 15
     """Files hold so many seconds, and come so late."""
@@ -93,7 +96,7 @@ def make_plan(seconds: int, tenants: int, seed: int, outages: tuple[str, ...]) -
     chance = random.Random(seed)
     roles = _roles(tenants, chance, kafka="Kafka" in outages)
     plan = Plan(seconds, [_tenant(number, role, seconds, chance) for number, role in enumerate(roles)])
-    plan.file_s = 60 if is_long(seconds) else 30
+    plan.every_s, plan.file_s = (2, 60) if is_long(seconds) else (1, 30)
     clocks = iter(("ahead", "jump", "behind", "drift"))
     for tenant in plan.tenants:
         if tenant.role is Role.CLOCK:

@@ -141,12 +141,12 @@ class Chaos:
             self.failed.append(f"{tenant.name} could not send: {error!r}")
             tenant.done = self.plan.seconds
 
-    def _records(self, tenant: Tenant, second: int) -> dict[str, Any] | None:
-        found = [job.records(second, self.plan.seconds) for job in tenant.jobs]
+    def _records(self, tenant: Tenant, first: int, count: int = 1) -> dict[str, Any] | None:
+        """Of so many seconds, without those in which the collector is away."""
+        seconds = [at for at in range(first, first + count) if not any(a <= at < b for a, b in tenant.away)]
+        found = [job.records(at, self.plan.seconds) for at in seconds for job in tenant.jobs]
         found = [one for one in found if len(one)]
-        if not found or any(start <= second < end for start, end in tenant.away):
-            return None
-        return self._columns(found, tenant.offset_s(second))
+        return self._columns(found, tenant.offset_s(first)) if found else None
 
     def _columns(self, records: list[Records], offset_s: float) -> dict[str, Any]:
         move = self.begin_ns + int(offset_s * SECOND)
@@ -160,9 +160,10 @@ class Chaos:
         database = duckdb.connect(config={"threads": 1})
         file = self.folder / f"{tenant.name}.body"
         lines = tenant.name.endswith(("1", "3"))
-        for second in range(self.plan.seconds):
-            self._wait_for(second)
-            columns = self._records(tenant, second)
+        every = self.plan.every_s
+        for second in range(0, self.plan.seconds, every):
+            self._wait_for(second + every - 1)
+            columns = self._records(tenant, second, every)
             if columns is not None:
                 kind = "json" if lines else "parquet"
                 database.register("sent", columns)
@@ -170,7 +171,7 @@ class Chaos:
                 database.unregister("sent")
                 media = "application/x-ndjson" if lines else "application/vnd.apache.parquet"
                 self._push(tenant, file.read_bytes(), len(columns["src"]), media)
-            tenant.done = second + 1
+            tenant.done = second + every
 
     def _push(self, tenant: Tenant, body: bytes, records: int, media: str) -> None:
         tenant.number += 1
@@ -220,8 +221,8 @@ class Chaos:
         each, late = self.plan.file_s, self.plan.late_s
         for second in range(0, self.plan.seconds - each - late + 1, each):
             self._wait_for(second + each + late - 1)
-            parts = [one for at in range(second, second + each) if (one := self._records(tenant, at)) is not None]
-            columns = {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
+            columns = self._records(tenant, second, each)
+            assert columns is not None
             file = self.folder / "drop" / f"flows-{second:06}.parquet"
             database.register("sent", columns)
             database.execute(f"COPY (SELECT * FROM sent) TO '{file}.tmp' (FORMAT parquet)")

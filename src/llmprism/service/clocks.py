@@ -13,10 +13,6 @@ on another time, their time is used and the difference is shown.
   a Kafka topic are behind alike, it is late and nothing is moved.
 - Single records ahead of a clock that is otherwise right are dropped as `future`, whoever sent them.
 
-The *watermark* is how far the clocks that agree have come: each is taken back by as much as it is ahead of the slowest
-of them. A source that delivers files of minutes may leave one out and bring it later; the watermark waits for it at the
-hole for two of the source's usual intervals.
-
 Everything here is pure: clocks and arrivals in, bounds and clocks out. `wall_ns` is this machine's clock.
 """
 
@@ -35,10 +31,12 @@ __all__ = [
     "ClockRules",
     "ClockState",
     "Judged",
+    "Reference",
     "comes_late",
+    "is_active",
     "judge",
     "reference_lag",
-    "watermark",
+    "reference_of",
 ]
 
 QUEUED: Final = "kafka:"
@@ -58,8 +56,8 @@ class Clock:
     `offset_ns` is taken off its times. `lag_ns` is how old its records usually are on arrival by their own time,
     `last_lag_ns` how old those of its last batch were, `least_lag_ns` how old they are when none had to wait.
     `latest_ns` is how far it has come after the offset was taken off. `behind_since_ns` (wall) and `behind_ns` describe
-    a lag that may be a wrong clock. `hole_ns` is the last time before a hole in what it has delivered (0: none),
-    noticed at `hole_wall_ns`.
+    a lag that may be a wrong clock; `late_since_ns` (wall) is since when it catches up (0: it does not). `hole_ns` is
+    the last time before a hole in what it has delivered (0: none), noticed at `hole_wall_ns`.
     """
 
     source: str
@@ -76,6 +74,7 @@ class Clock:
     wall_ns: int = 0
     behind_since_ns: int = 0
     behind_ns: int = 0
+    late_since_ns: int = 0
     hole_ns: int = 0
     hole_end_ns: int = 0
     hole_wall_ns: int = 0
@@ -99,7 +98,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Reference:
+class Reference:
     """The lag of the largest group of sources that agree, what it is when none of their records had to wait, and
     whether they deliver long batches."""
 
@@ -129,18 +128,22 @@ def judge(
     `late_mark_ns` that of the sources that bring long batches late."""
     bounds = []
     current, changed = dict(clocks), dict[Key, Clock]()
-    active = {key: clock for key, clock in clocks.items() if _is_active(clock, wall_ns, rules)}
+    active = {key: clock for key, clock in clocks.items() if is_active(clock, wall_ns, rules)}
     for arrival in arrivals:
         key = sources[arrival.part], arrival.exporter
         lag = wall_ns - _high(arrival, rules)
         if key not in active:
-            active[key] = Clock(*key, lag_ns=lag, least_lag_ns=lag, span_ns=_span(arrival, rules), wall_ns=wall_ns)
+            known = clocks.get(key)
+            least = known.least_lag_ns if known is not None and known.wall_ns else lag
+            active[key] = Clock(*key, lag_ns=lag, least_lag_ns=least, span_ns=_span(arrival, rules), wall_ns=wall_ns)
         elif key[0].startswith(QUEUED):  # those that are read together catch up together
             active[key] = replace(active[key], lag_ns=lag)
     for arrival in arrivals:
         key = sources[arrival.part], arrival.exporter
         others = [clock for name, clock in active.items() if name != key]
-        updated, limit = _judged(current.get(key, Clock(*key)), arrival, others, wall_ns, rules)
+        before = current.get(key, Clock(*key))
+        updated, limit = _judged(before, arrival, others, wall_ns, rules)
+        updated = replace(updated, late_since_ns=_late_since(before, updated, wall_ns))
         current[key] = changed[key] = updated
         late = max(0, mark_ns - rules.lateness_ns)
         oldest = max(0, max(mark_ns, _high(arrival, rules) - updated.offset_ns) - rules.keep_ns)
@@ -149,12 +152,19 @@ def judge(
     return Judged(tuple(bounds), tuple(changed.values()))
 
 
+def _late_since(before: Clock, after: Clock, wall_ns: int) -> int:
+    """Since when a clock that agreed before has been behind, while its times go on from where it was."""
+    if after.state is not ClockState.LATE or after.latest_ns <= before.latest_ns or not before.wall_ns:
+        return 0
+    return wall_ns if before.state is ClockState.AGREES else before.late_since_ns
+
+
 def comes_late(clock: Clock, rules: ClockRules) -> bool:
     """Does this source bring long batches that are later than those of the others?"""
     return clock.state is ClockState.LATE and clock.span_ns > rules.long_batch_ns
 
 
-def _is_active(clock: Clock, wall_ns: int, rules: ClockRules) -> bool:
+def is_active(clock: Clock, wall_ns: int, rules: ClockRules) -> bool:
     return bool(clock.lag_ns) and abs(wall_ns - clock.wall_ns) <= rules.active_ns
 
 
@@ -168,7 +178,7 @@ def _judged(
     now = replace(clock, lag_ns=wall_ns - high, span_ns=_span(arrival, rules))
     now = now if clock.wall_ns else replace(now, least_lag_ns=now.lag_ns)
     small = arrival.records < rules.substantial * clock.batch_records
-    theirs = _reference([*others, *(() if small else (now,))], rules)
+    theirs = reference_of([*others, *(() if small else (now,))], rules)
     expected = wall_ns - (min(theirs.lag_ns, 0) if theirs.long else theirs.lag_ns)
     limit = expected + rules.tolerance_ns
     may_wait = _may_wait(clock, others, theirs.lag_ns, rules)
@@ -208,7 +218,7 @@ def _alone(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> t
     a stranger's, and where all of it goes back and stays there, its times are moved so that they go on."""
     high, span = _high(arrival, rules), _span(arrival, rules)
     wide = high - clock.offset_ns + max(rules.future_ns, 2 * span)
-    if not _is_active(clock, wall_ns, rules):
+    if not is_active(clock, wall_ns, rules):
         return _advanced(_learnt(clock, arrival, wall_ns, rules), arrival, wide, wall_ns, rules), wide
     expected = wall_ns - clock.corrected_lag_ns
     ahead = high - clock.offset_ns - expected
@@ -328,10 +338,10 @@ def _with_hole(clock: Clock, first_ns: int, reached_ns: int, wall_ns: int, rules
 def reference_lag(clocks: Iterable[Clock], rules: ClockRules) -> int | None:
     """The lag of the majority; None without clocks."""
     found = list(clocks)
-    return _reference(found, rules).lag_ns if found else None
+    return reference_of(found, rules).lag_ns if found else None
 
 
-def _reference(clocks: Iterable[Clock], rules: ClockRules) -> _Reference:
+def reference_of(clocks: Iterable[Clock], rules: ClockRules) -> Reference:
     """Every source counts once, however many exporters it names; between groups of one size the one next to our own
     clock is believed."""
     found = sorted(clocks, key=lambda clock: clock.lag_ns)
@@ -351,39 +361,7 @@ def _reference(clocks: Iterable[Clock], rules: ClockRules) -> _Reference:
             best, group = (round(weight, 6), -abs(middle)), found[first : last + 1]
     long = sum(clock.span_ns > rules.long_batch_ns for clock in group) * 2 > len(group)
     least = sorted(clock.least_lag_ns for clock in group)[len(group) // 2]
-    return _Reference(group[len(group) // 2].lag_ns, least, long)
-
-
-def watermark(clocks: Iterable[Clock], mark_ns: int, wall_ns: int, rules: ClockRules) -> int:
-    """How far the sources that agree have come; `mark_ns` is what it was. It goes back only where the clock that took
-    it there is one that the others do not agree with."""
-    active = [clock for clock in clocks if _is_active(clock, wall_ns, rules) and clock.latest_ns]
-    if not active:
-        return mark_ns
-    theirs = _reference((replace(clock, lag_ns=clock.corrected_lag_ns) for clock in active), rules)
-    lag = theirs.lag_ns
-    if theirs.long:
-        agreeing = [clock for clock in active if clock.corrected_lag_ns >= min(lag, 0) - rules.tolerance_ns]
-    else:
-        agreeing = [clock for clock in active if abs(clock.corrected_lag_ns - lag) <= rules.tolerance_ns]
-    lags = [clock.corrected_lag_ns for clock in agreeing]
-    reached = max(_shared_time(clock, agreeing, rules) for clock in agreeing)
-    reached = min([reached, *(clock.hole_ns for clock in agreeing if clock.hole_ns)])
-    outlier = max((clock.latest_ns for clock in active if clock.corrected_lag_ns < min(lags)), default=0)
-    if reached < mark_ns <= outlier and mark_ns - reached > rules.tolerance_ns:
-        return reached
-    return max(mark_ns, reached)
-
-
-def _shared_time(clock: Clock, agreeing: Sequence[Clock], rules: ClockRules) -> int:
-    """How far this clock has come, less what it is ahead of the slowest other one where that is more than the lateness
-    that windows allow anyway. Long batches say nothing about this."""
-    if clock.span_ns > rules.long_batch_ns:
-        return clock.latest_ns
-    lag = clock.last_lag_ns + clock.offset_ns
-    streams = [one.corrected_lag_ns for one in agreeing if one is not clock and one.span_ns <= rules.long_batch_ns]
-    lead = max(streams, default=lag) - lag
-    return clock.latest_ns - (lead if lead > rules.lateness_ns else 0)
+    return Reference(group[len(group) // 2].lag_ns, least, long)
 
 
 def _high(arrival: Arrival, rules: ClockRules) -> int:

@@ -28,12 +28,13 @@ from llmprism.errors import FormatError, LLMPrismError, StoreError
 from llmprism.ingest.accept import Accepted, Arrival, Part, TimeBounds, accept_parts
 from llmprism.ingest.database import Database, open_database
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.service.clocks import Clock, Judged, comes_late, judge, watermark
+from llmprism.service.clocks import Clock, Judged, comes_late, judge
 from llmprism.service.config import Config
 from llmprism.service.database import sync_file
 from llmprism.service.late_sources import late_mark
 from llmprism.service.rules.configured import rules_of
 from llmprism.service.store import Batch, SourceBatch, Store
+from llmprism.service.watermarks import watermark
 from llmprism.service.windows import SECOND
 
 __all__ = ["Intake", "Payload", "QueueFullError", "clear_incoming", "steady_clock"]

@@ -5,8 +5,9 @@ import random
 import pytest
 
 from llmprism.ingest.accept import Arrival
-from llmprism.service.clocks import Clock, ClockState, judge, reference_lag, watermark
+from llmprism.service.clocks import Clock, ClockState, judge, reference_lag
 from llmprism.service.rules.clocks import ClockRules
+from llmprism.service.watermarks import watermark
 
 S = 1_000_000_000
 NOW = 1_790_000_000 * S
@@ -183,6 +184,32 @@ def test_one_without_a_backlog_is_not_ahead_of_those_that_catch_up():
         assert bounds[0].newest_ns >= NOW + second * S
         assert watched.clocks["http:c0", ""].state is ClockState.AGREES
     assert all(clock.offset_ns == 0 for clock in watched.clocks.values())
+
+
+def test_a_restarted_service_knows_how_late_they_were_before_their_backlog():
+    names = [f"http:c{number}" for number in range(5)]
+    watched = steady(names, 60)
+    watched.clocks = {key: clock.asleep() for key, clock in watched.clocks.items()}
+    watched.send(86, [arrival(part, 61) for part in range(1, 5)])
+    watched.send(87, [arrival(part, 64) for part in range(1, 5)])
+    assert watched.send(88, [arrival(0, 88)])[0].offset_ns == 0
+
+
+def test_windows_wait_for_one_that_catches_up_and_not_for_ever():
+    """Of three one sends what it kept, a little faster than it happens; after two minutes it is left behind."""
+    watched = steady(["http:a", "http:b", "http:c"], 60)
+    for second in range(91, 260):
+        kept = 61 + 1.1 * (second - 91)
+        watched.send(second, [arrival(0, second), arrival(1, second), arrival(2, kept)])
+        if second < 91 + 118:
+            assert watched.mark <= NOW + int(kept * S)
+    assert watched.behind_s(259) < 3
+
+
+def test_windows_do_not_wait_for_a_clock_that_was_set_back():
+    watched = steady(["http:a", "http:b", "http:c"], 60, {2: lambda second: 0 if second < 30 else -40})
+    assert watched.behind_s(60) < 3
+    assert all(second - (mark - NOW) / S < 3 for second, mark in enumerate(watched.marks, 1))
 
 
 def test_one_that_is_ahead_of_those_that_catch_up_and_of_the_time_is_moved():

@@ -48,6 +48,10 @@ class ClockRules:
     """A lag that has grown is taken for a backlog for about so long: the longest outages that a sender rides out are
     caught up with in less, and a machine whose lag has changed for good is believed after twice that."""
 
+    catch_up_ns: int = 120 * SECOND
+    """A source that has fallen behind and sends what it kept is waited for so long: two windows. Collectors that keep a
+    minute send it in less; one that cannot keep up at all must not hold the others up for ever."""
+
     follow: float = 0.2
     """Weight of a new batch in what is learnt of a clock: a drifting clock is followed within some batches."""
 
