@@ -97,10 +97,14 @@ class Tenants:
             f"WHERE now_ns + chance > {start} AND {where}"
         )
 
-    def body(self, folder: Path, second: int, share: int = 0, shares: int = 1) -> tuple[Path, int]:
-        """(Parquet file, records) that one of `shares` producers sends for this second."""
+    def body(
+        self, folder: Path, second: int, share: int = 0, shares: int = 1, without: int | None = None
+    ) -> tuple[Path, int]:
+        """(Parquet file, records) that one of `shares` producers sends for this second, `without` one tenant."""
         file = folder / f"body-{second}-{share}.parquet"
-        query = self._select(second, second + 1, f"tenant % {shares} = {share}" if shares > 1 else "true")
+        where = f"tenant % {shares} = {share}" if shares > 1 else "true"
+        where += "" if without is None else f" AND tenant <> {without}"
+        query = self._select(second, second + 1, where)
         count = self._one(f"COPY ({query}) TO '{file}' (FORMAT parquet)")
         return file, count
 

@@ -56,8 +56,8 @@ class Clock:
     `offset_ns` is taken off its times. `lag_ns` is how old its records usually are on arrival by their own time,
     `last_lag_ns` how old those of its last batch were, `least_lag_ns` how old they are when none had to wait.
     `latest_ns` is how far it has come after the offset was taken off. `behind_since_ns` (wall) and `behind_ns` describe
-    a lag that may be a wrong clock; `late_since_ns` (wall) is since when it catches up (0: it does not). `hole_ns` is
-    the last time before a hole in what it has delivered (0: none), noticed at `hole_wall_ns`.
+    a lag that may be a wrong clock; `waits_since_ns` (wall) is since when its batches have waited (0: they do not).
+    `hole_ns` is the last time before a hole in what it has delivered (0: none), noticed at `hole_wall_ns`.
     """
 
     source: str
@@ -74,7 +74,7 @@ class Clock:
     wall_ns: int = 0
     behind_since_ns: int = 0
     behind_ns: int = 0
-    late_since_ns: int = 0
+    waits_since_ns: int = 0
     hole_ns: int = 0
     hole_end_ns: int = 0
     hole_wall_ns: int = 0
@@ -84,10 +84,14 @@ class Clock:
     def key(self) -> tuple[str, str]:
         return self.source, self.exporter
 
-    def asleep(self) -> Clock:
-        """The clock as a restarted service knows it: with its offset, but without a lag, for our own clock may have
-        been set meanwhile."""
-        return replace(self, lag_ns=0, behind_since_ns=0)
+    def asleep(self, wall_ns: int = 0) -> Clock:
+        """The clock as a service knows it that was started again at this time: with its offset, but without a lag, for
+        our own clock may have been set meanwhile. Whatever it sends next has waited."""
+        return replace(self, lag_ns=0, behind_since_ns=0, waits_since_ns=wall_ns)
+
+    @property
+    def is_asleep(self) -> bool:
+        return not self.lag_ns
 
     @property
     def corrected_lag_ns(self) -> int:
@@ -143,7 +147,7 @@ def judge(
         others = [clock for name, clock in active.items() if name != key]
         before = current.get(key, Clock(*key))
         updated, limit = _judged(before, arrival, others, wall_ns, rules)
-        updated = replace(updated, late_since_ns=_late_since(before, updated, wall_ns))
+        updated = replace(updated, waits_since_ns=_waits_since(before, updated, wall_ns, rules))
         current[key] = changed[key] = updated
         late = max(0, mark_ns - rules.lateness_ns)
         oldest = max(0, max(mark_ns, _high(arrival, rules) - updated.offset_ns) - rules.keep_ns)
@@ -152,11 +156,16 @@ def judge(
     return Judged(tuple(bounds), tuple(changed.values()))
 
 
-def _late_since(before: Clock, after: Clock, wall_ns: int) -> int:
-    """Since when a clock that agreed before has been behind, while its times go on from where it was."""
-    if after.state is not ClockState.LATE or after.latest_ns <= before.latest_ns or not before.wall_ns:
+def _waits_since(before: Clock, after: Clock, wall_ns: int, rules: ClockRules) -> int:
+    """Since when the batches of this clock have waited on their way, while its times go on from where it was: one that
+    was set back does not."""
+    if not before.wall_ns or after.offset_ns or after.latest_ns <= before.latest_ns or not _has_waited(after, rules):
         return 0
-    return wall_ns if before.state is ClockState.AGREES else before.late_since_ns
+    return before.waits_since_ns if _has_waited(before, rules) else wall_ns
+
+
+def _has_waited(clock: Clock, rules: ClockRules) -> bool:
+    return clock.last_lag_ns - clock.least_lag_ns > rules.tolerance_ns
 
 
 def comes_late(clock: Clock, rules: ClockRules) -> bool:
@@ -287,7 +296,8 @@ def _learnt(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> 
         )
     jumped = not clock.lag_ns or abs(lag - clock.lag_ns) > rules.tolerance_ns
     interval = max(0, wall_ns - clock.wall_ns)
-    waited = max(0, lag - clock.least_lag_ns) * min(1.0, interval / rules.backlog_ns)
+    catches_up = 0 <= wall_ns - clock.waits_since_ns <= rules.catch_up_ns
+    waited = 0 if catches_up else max(0, lag - clock.least_lag_ns) * min(1.0, interval / rules.backlog_ns)
     return replace(
         clock,
         least_lag_ns=min(lag, int(clock.least_lag_ns + waited)),

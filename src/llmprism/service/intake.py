@@ -308,7 +308,10 @@ class Intake:
     def _known_clocks(self) -> dict[tuple[str, str], Clock]:
         """The clocks so far. Those of an earlier process keep their offsets, but say nothing of the time now."""
         if self._clocks is None:
-            self._clocks = {key: clock.asleep() for key, clock in self._store.clocks().items()}
+            found = self._store.clocks()
+            last = max((clock.wall_ns for clock in found.values()), default=0) - self._rules.recent_ns
+            now = self._now_ns()
+            self._clocks = {key: one.asleep(now if one.wall_ns >= last else 0) for key, one in found.items()}
             self._clocks_read_s = time.monotonic()
         elif not self._store.mixes_sources and time.monotonic() - self._clocks_read_s > CLOCKS_S:
             self._clocks = {**self._store.clocks(), **self._clocks}

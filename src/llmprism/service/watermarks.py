@@ -2,9 +2,11 @@
 
 The clocks that agree decide (`clocks`): each is taken back by as much as it is ahead of the slowest of them. A source
 that delivers files of minutes may leave one out and bring it later; the watermark waits for it at the hole for two of
-the source's usual intervals. A source that has fallen behind and goes on from where it was is catching up, with what
-it kept while it or this service was away: it is waited for too, for two minutes at most, because windows that are made
-without it show its jobs silent.
+the source's usual intervals.
+
+A source whose last batch had waited on its way has more to send: what it kept while it or this service was away. It is
+waited for, for two minutes at most, because windows that are made without it show its jobs silent. The same holds for
+half a minute after a start for the sources that sent until the service ended and have not been heard since.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ __all__ = ["watermark"]
 def watermark(clocks: Iterable[Clock], mark_ns: int, wall_ns: int, rules: ClockRules) -> int:
     """How far the sources that agree have come; `mark_ns` is what it was. It goes back only where the clock that took
     it there is one that the others do not agree with."""
-    active = [clock for clock in clocks if is_active(clock, wall_ns, rules) and clock.latest_ns]
+    known = list(clocks)
+    active = [clock for clock in known if is_active(clock, wall_ns, rules) and clock.latest_ns]
     if not active:
         return mark_ns
     theirs = reference_of((replace(clock, lag_ns=clock.corrected_lag_ns) for clock in active), rules)
@@ -33,17 +36,20 @@ def watermark(clocks: Iterable[Clock], mark_ns: int, wall_ns: int, rules: ClockR
     lags = [clock.corrected_lag_ns for clock in agreeing]
     reached = max(_shared_time(clock, agreeing, rules) for clock in agreeing)
     reached = min([reached, *(clock.hole_ns for clock in agreeing if clock.hole_ns)])
-    reached = min([reached, *(clock.latest_ns for clock in active if _catches_up(clock, wall_ns, rules))])
+    reached = min([reached, *(clock.latest_ns for clock in known if _has_more(clock, wall_ns, rules))])
     outlier = max((clock.latest_ns for clock in active if clock.corrected_lag_ns < min(lags)), default=0)
     if reached < mark_ns <= outlier and mark_ns - reached > rules.tolerance_ns:
         return reached
     return max(mark_ns, reached)
 
 
-def _catches_up(clock: Clock, wall_ns: int, rules: ClockRules) -> bool:
-    """Does this source send what it has kept, and has it not done so for long?"""
-    streams = clock.span_ns <= rules.long_batch_ns
-    return streams and clock.late_since_ns > 0 and wall_ns - clock.late_since_ns <= rules.catch_up_ns
+def _has_more(clock: Clock, wall_ns: int, rules: ClockRules) -> bool:
+    """Is there more to come from this source that has waited?"""
+    if clock.span_ns > rules.long_batch_ns or not clock.waits_since_ns:
+        return False
+    if clock.is_asleep:
+        return wall_ns - clock.waits_since_ns <= rules.restart_ns
+    return is_active(clock, wall_ns, rules) and wall_ns - clock.waits_since_ns <= rules.catch_up_ns
 
 
 def _shared_time(clock: Clock, agreeing: Sequence[Clock], rules: ClockRules) -> int:

@@ -206,6 +206,32 @@ def test_windows_wait_for_one_that_catches_up_and_not_for_ever():
     assert watched.behind_s(259) < 3
 
 
+def test_windows_wait_for_one_whose_last_batch_had_waited_though_it_is_slow_to_send_the_next():
+    watched = steady(["http:a", "http:b", "http:c"], 60)
+    watched.send(85, [arrival(part, 61) for part in range(3)])
+    for second in range(86, 120):
+        watched.send(second, [arrival(0, second), arrival(1, second)])
+        assert watched.mark <= NOW + 61 * S
+    watched.send(120, [arrival(part, 120) for part in range(3)])
+    assert watched.behind_s(120) < 3
+
+
+@pytest.mark.parametrize(("heard_s", "waits"), [(60, True), (45, False)])
+def test_a_restarted_service_waits_half_a_minute_for_those_that_sent_until_it_ended(heard_s, waits):
+    watched = steady(["http:a", "http:b", "http:c"], heard_s)
+    for second in range(heard_s + 1, 61):
+        watched.send(second, [arrival(0, second), arrival(1, second)])
+    last = NOW + (60 - 10) * S
+    watched.clocks = {
+        key: clock.asleep(NOW + 70 * S if clock.wall_ns >= last else 0) for key, clock in watched.clocks.items()
+    }
+    for second in range(70, 110):
+        watched.send(second, [arrival(0, second), arrival(1, second)])
+        if second < 100:
+            assert (watched.mark <= NOW + 60 * S) == waits
+    assert watched.behind_s(109) < 3
+
+
 def test_windows_do_not_wait_for_a_clock_that_was_set_back():
     watched = steady(["http:a", "http:b", "http:c"], 60, {2: lambda second: 0 if second < 30 else -40})
     assert watched.behind_s(60) < 3

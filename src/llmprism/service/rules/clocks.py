@@ -52,6 +52,13 @@ class ClockRules:
     """A source that has fallen behind and sends what it kept is waited for so long: two windows. Collectors that keep a
     minute send it in less; one that cannot keep up at all must not hold the others up for ever."""
 
+    restart_ns: int = 30 * SECOND
+    """So long after a start windows wait for a source that sent until the service ended: senders that are refused try
+    again within half a minute."""
+
+    recent_ns: int = 10 * SECOND
+    """A source sent until the service ended if its last batch came so long before the last one of all."""
+
     follow: float = 0.2
     """Weight of a new batch in what is learnt of a clock: a drifting clock is followed within some batches."""
 
