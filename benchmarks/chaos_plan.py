@@ -81,6 +81,9 @@ class Plan:
     every_s: int = 1
     """How often collectors push."""
 
+    hop_s: int = 4
+    """How often windows are made: less often in a long run, which need not have the machine to itself."""
+
     file_s: int = 60
     late_s: int = 15
     """Files hold so many seconds, and come so late."""
@@ -96,7 +99,7 @@ def make_plan(seconds: int, tenants: int, seed: int, outages: tuple[str, ...]) -
     chance = random.Random(seed)
     roles = _roles(tenants, chance, kafka="Kafka" in outages)
     plan = Plan(seconds, [_tenant(number, role, seconds, chance) for number, role in enumerate(roles)])
-    plan.every_s, plan.file_s = (2, 60) if is_long(seconds) else (1, 30)
+    plan.every_s, plan.hop_s, plan.file_s = (4, 8, 60) if is_long(seconds) else (1, 4, 30)
     clocks = iter(("ahead", "jump", "behind", "drift"))
     for tenant in plan.tenants:
         if tenant.role is Role.CLOCK:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from chaos_jobs import SECOND, Fault, FaultKind, ScheduledJob
@@ -58,12 +58,16 @@ def _kept_out(source: dict[str, Any]) -> dict[str, int]:
 
 
 def wrong_findings(
-    plan: Plan, runs: list[dict[str, Any]], findings: list[dict[str, Any]], begin_ns: int
+    plan: Plan,
+    runs: list[dict[str, Any]],
+    findings: list[dict[str, Any]],
+    begin_ns: int,
+    job_of: Callable[[str], str] = lambda address: address.split("-gpu")[0],
 ) -> Iterator[str]:
     """Every planted fault was opened and closed once, at its time and place; nobody else has any finding. Jobs whose
-    own clock moved are not judged: a jump is a gap in their own time."""
+    own clock moved are not judged: a jump is a gap in their own time. `job_of` gives the job of an address."""
     jobs = {job.name: (tenant, job) for tenant in plan.tenants for job in tenant.jobs}
-    name_of = {run["id"]: run["members"][0].split("-gpu")[0] for run in runs}
+    name_of = {run["id"]: job_of(run["members"][0]) for run in runs}
     by_job: dict[str, list[dict[str, Any]]] = {name: [] for name in jobs}
     for finding in findings:
         name = name_of.get(finding["job"], "")

@@ -18,7 +18,7 @@ class PlayedService:
         self.store = Store(config.store)
         self.store.create()
         self._intake = Intake(self.store, config, lambda: self._now_ns)
-        self._worker = threading.Thread(target=self._intake.run)
+        self._worker = threading.Thread(target=self._intake.run, daemon=True)
         self._worker.start()
         self.evaluator = Evaluator(self.store, config, lambda: self._now_ns)
 

@@ -42,8 +42,8 @@ BACKLOG_S: Final = 45
 CATCH_UP_S: Final = 600
 """How long windows may take to catch up with the records at the end, on a machine that is busy otherwise."""
 
-LAST_WINDOW_S: Final = 8
-"""The last window ends at most so long before the last record: lateness, and a hop between two windows."""
+LAST_WINDOW_S: Final = 12
+"""The last window ends at most so long before the last record: lateness, a batch, and a hop between two windows."""
 
 SETTLED_S: Final = 15
 """Nothing more is stored and no window is due for so long: then the run is over."""
@@ -97,7 +97,7 @@ class Chaos:
         drop.mkdir()
         config = self.folder / "llmprism.toml"
         text = f'[[directory]]\npath = "{drop}"\nsettle_s = 0.5\n'
-        settings: dict[str, object] = {"SERVER__REQUESTS_PER_S": 10_000}
+        settings: dict[str, object] = {"SERVER__REQUESTS_PER_S": 10_000, "WINDOWS__HOP_S": self.plan.hop_s}
         data = self.folder / "data"
         for one in self.surroundings.values():
             if isinstance(one, Broker):

@@ -9,7 +9,8 @@ on another time, their time is used and the difference is shown.
   times at once. One that is only ahead of others with a backlog is not: their lag has grown, and it is not ahead of
   the lag that they had before (of our own clock, for a partition of a topic that is read ahead of others).
 - One *behind* is wrong, or its delivery is slow. Where it sends short batches and stays equally far behind for a while,
-  its times are moved like those of a wrong clock. Where it sends long batches (files of minutes), or all exporters of
+  its times are moved like those of a wrong clock. Where it agreed before and goes on from where it was, with what it
+  kept meanwhile, where it sends long batches (files of minutes), or all exporters of
   a Kafka topic are behind alike, it is late and nothing is moved.
 - Single records ahead of a clock that is otherwise right are dropped as `future`, whoever sent them.
 
@@ -271,7 +272,7 @@ def _moved(
             ClockState.MOVED if offset else ClockState.AGREES if deviation >= -rules.tolerance_ns else ClockState.LATE
         )
         return replace(clock, offset_ns=offset, state=state, jumps=clock.jumps + 1, behind_since_ns=0)
-    if long or may_wait:
+    if long or may_wait or clock.waits_since_ns:
         return replace(clock, offset_ns=0, state=ClockState.LATE, behind_since_ns=0)
     steady = clock.behind_since_ns and abs(deviation - clock.behind_ns) <= rules.steady_by_ns
     if not steady:

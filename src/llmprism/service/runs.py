@@ -175,7 +175,7 @@ class _Follow:
     def _gone_on(self, look: Look, job: JobReport, run: TrackedRun) -> TrackedRun:
         """A run that was taken for crashed and goes on in the step in which it stood still has not been started anew:
         the same run, alive."""
-        if run.state is not LiveState.CRASHED or not _trains_again(run, job):
+        if run.state is not LiveState.CRASHED or last_active(job) <= run.silent_since_ns:
             return run
         slack = max(SECOND, run.period_ns)
         ends = [

@@ -206,6 +206,14 @@ def test_windows_wait_for_one_that_catches_up_and_not_for_ever():
     assert watched.behind_s(259) < 3
 
 
+def test_one_that_stays_behind_after_an_outage_is_no_wrong_clock():
+    """It sends what it kept as fast as it happens: equally far behind for a minute, and still its times are right."""
+    watched = steady(["http:a", "http:b", "http:c"], 60)
+    for second in range(86, 146):
+        watched.send(second, [arrival(0, second), arrival(1, second), arrival(2, second - 25)])
+        assert watched.clocks["http:c", ""].offset_ns == 0
+
+
 def test_windows_wait_for_one_whose_last_batch_had_waited_though_it_is_slow_to_send_the_next():
     watched = steady(["http:a", "http:b", "http:c"], 60)
     watched.send(85, [arrival(part, 61) for part in range(3)])

@@ -161,7 +161,9 @@ def test_a_job_taken_for_crashed_that_goes_on_in_its_step_is_the_same_run(watch)
         watch.window(end, [cluster.job(0, end, silent_s=28, state=JobState.CRASHED)], [crash])
     assert watch.run().state is LiveState.CRASHED
     stall = cluster.finding(28, end_s=41, kind=FindingKind.STALL)
-    for end in (44, 48, 52, 56):
+    watch.window(44, [cluster.job(0, 42, period=14)], [stall])
+    assert watch.run().state is LiveState.RUNNING, "also before its next step"
+    for end in (48, 52, 56):
         watch.window(end, [cluster.job(0, end)], [stall])
         assert watch.run().state is LiveState.RUNNING
     assert [run.id for run in watch.state.runs] == ["job-a"]
