@@ -7,15 +7,15 @@ nanosecond is no network.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SECOND", "Fault", "FaultKind", "Records", "ScheduledJob"]
+__all__ = ["SECOND", "Fault", "FaultKind", "Records", "ScheduledJob", "columns_of"]
 
 SECOND: Final = 1_000_000_000
 COMPUTES: Final = 0.6
@@ -60,6 +60,15 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.src)
+
+
+def columns_of(records: Sequence[Records], move_ns: int) -> dict[str, NDArray[Any]]:
+    """As the service takes them, with all times moved."""
+    start = np.concatenate([one.start_ns for one in records]) + move_ns
+    end = np.concatenate([one.end_ns for one in records]) + move_ns
+    src = np.array([name for one in records for name in one.src])
+    dst = np.array([name for one in records for name in one.dst])
+    return {"start_ns": start, "end_ns": end, "src": src, "dst": dst, "bytes": np.full(start.size, BYTES)}
 
 
 @dataclass

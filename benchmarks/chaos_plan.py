@@ -9,7 +9,7 @@ back, are slowed by a NIC; others come and go. Times are seconds of the run.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -49,7 +49,7 @@ class Tenant:
 
     name: str
     role: Role
-    jobs: list[ScheduledJob]
+    jobs: Sequence[ScheduledJob]
     offset_s: Callable[[float], float] = lambda _second: 0.0
     away: tuple[tuple[float, float], ...] = ()
     clock: str = ""

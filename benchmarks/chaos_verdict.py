@@ -25,6 +25,9 @@ END_S: Final = 10.0
 TURNED_AWAY: Final = ("overload", "no_disk")
 """Reasons for which a push is refused; its sender sends it again."""
 
+CLOSES_S: Final = 60.0
+"""A finding closes so long after the end of its fault, at the latest; files of a minute are another 75 s late."""
+
 GROWTH: Final = 1.25
 GROWTH_MB: Final = 60
 
@@ -63,9 +66,11 @@ def wrong_findings(
     findings: list[dict[str, Any]],
     begin_ns: int,
     job_of: Callable[[str], str] = lambda address: address.split("-gpu")[0],
+    until_s: float = float("inf"),
 ) -> Iterator[str]:
     """Every planted fault was opened and closed once, at its time and place; nobody else has any finding. Jobs whose
-    own clock moved are not judged: a jump is a gap in their own time. `job_of` gives the job of an address."""
+    own clock moved are not judged: a jump is a gap in their own time. `job_of` gives the job of an address.
+    A run that was ended at `until_s` is judged up to a minute before that."""
     jobs = {job.name: (tenant, job) for tenant in plan.tenants for job in tenant.jobs}
     name_of = {run["id"]: job_of(run["members"][0]) for run in runs}
     by_job: dict[str, list[dict[str, Any]]] = {name: [] for name in jobs}
@@ -78,14 +83,19 @@ def wrong_findings(
     for name, found in by_job.items():
         tenant, job = jobs[name]
         if tenant.role is not Role.CLOCK:
-            yield from _wrong_in(tenant, job, found, begin_ns)
+            yield from _wrong_in(
+                tenant, job, found, begin_ns, until_s - (CLOSES_S if tenant.role is not Role.FILES else 2.5 * CLOSES_S)
+            )
     seen = set(name_of.values())
-    yield from (f"{name} was never seen" for name in jobs if name not in seen)
+    late = until_s - CLOSES_S
+    yield from (f"{name} was never seen" for name, (_, job) in jobs.items() if name not in seen and job.comes_s < late)
 
 
-def _wrong_in(tenant: Tenant, job: ScheduledJob, found: list[dict[str, Any]], begin_ns: int) -> Iterator[str]:
-    rest = list(found)
-    for fault in job.faults:
+def _wrong_in(
+    tenant: Tenant, job: ScheduledJob, found: list[dict[str, Any]], begin_ns: int, until_s: float
+) -> Iterator[str]:
+    rest = [one for one in found if (one["start_ns"] - begin_ns) / SECOND < until_s]
+    for fault in (one for one in job.faults if one.end_s < until_s):
         mine = [one for one in rest if _is(one, fault, job, begin_ns)]
         rest = [one for one in rest if one not in mine]
         reported = "; ".join(_line(one, begin_ns) for one in mine or found) or "nothing"
@@ -93,7 +103,10 @@ def _wrong_in(tenant: Tenant, job: ScheduledJob, found: list[dict[str, Any]], be
             yield f"{job.name} ({tenant.role}): {_planned(fault)} was opened {len(mine)} times ({reported})"
         elif mine[0]["phase"] != "closed" or abs((mine[0]["end_ns"] - begin_ns) / SECOND - fault.end_s) > END_S:
             yield f"{job.name} ({tenant.role}): {_planned(fault)} was not closed in time ({reported})"
+    begun = [one for one in job.faults if one.end_s >= until_s]
     for one in rest:
+        if any(_is(one, fault, job, begin_ns) for fault in begun):
+            continue
         yield f"{job.name} ({tenant.role}) is healthy then and has a finding: {_line(one, begin_ns)}"
 
 

@@ -74,6 +74,7 @@ class Broker:
 
     def __init__(self, topic: str, partitions: int) -> None:
         command = [sys.executable, str(HERE / "mock_brokers.py"), topic, str(partitions)]
+        self._topic, self._partitions = topic, partitions
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -91,6 +92,17 @@ class Broker:
         self._process.stdin.write(word + "\n")
         self._process.stdin.flush()
         self._answer()
+
+    def messages(self) -> int:
+        """How many were ever written to the topic."""
+        import confluent_kafka
+
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": self.addresses, "group.id": "count"})
+        try:
+            parts = [confluent_kafka.TopicPartition(self._topic, number) for number in range(self._partitions)]
+            return sum(consumer.get_watermark_offsets(part, timeout=30)[1] for part in parts)
+        finally:
+            consumer.close()
 
     def away(self) -> None:
         self._say("down")

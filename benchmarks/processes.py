@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
-__all__ = ["command_of", "cpu_seconds", "descendants"]
+__all__ = ["children_of", "command_of", "cpu_seconds", "descendants", "memory_mb"]
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -44,3 +45,17 @@ def descendants(pid: int) -> list[int]:
         found += below
         rest += below
     return found
+
+
+def children_of(pid: int) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split()]
+
+
+def memory_mb(pid: int) -> int:
+    """Resident memory; 0 where the process has gone."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) // 1000 for line in text.splitlines() if line.startswith("VmRSS")), 0)

@@ -8,6 +8,7 @@ time; no healthy job has any finding; `/readyz` showed every outage; memory has 
 
 Time is the run's own: a second begins a second after the last one at the earliest, and waits while a collector is
 further behind than any outage lasts. So a machine that is busy otherwise plays the same run, only slower.
+A run that is told to end (SIGTERM) is judged as far as it has come.
 Usage: python benchmarks/service_chaos.py [SECONDS] [TENANTS] [SEED]
 """
 
@@ -16,24 +17,23 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import urllib.error
 import urllib.request
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
-import numpy as np
 
-from chaos_jobs import BYTES, SECOND, Records
+from chaos_jobs import SECOND, columns_of
 from chaos_plan import Kill, Outage, Role, Tenant, make_plan
 from chaos_verdict import memory_grows, wrong_counts, wrong_findings
 from outages import Broker, Postgres, SmallDisk, UnavailableError
+from processes import children_of, memory_mb
 from running_service import Service
 
 BACKLOG_S: Final = 45
@@ -51,6 +51,10 @@ SETTLED_S: Final = 15
 DISK_MB: Final = 600
 TOPIC: Final = "flows"
 PARTITIONS: Final = 3
+
+
+class EndedError(Exception):
+    """The run is over."""
 
 
 class Chaos:
@@ -72,7 +76,8 @@ class Chaos:
         self.second = 0
         self._stored, self._settled_s = -1, 0.0
         self._tick = threading.Condition()
-        self._ended = threading.Event()
+        self._ended, self.cut = threading.Event(), threading.Event()
+        self._over = False
         self.kills = {"service": 0, "evaluator": 0}
         self.starts = 0
         self.unreported: list[str] = []
@@ -112,13 +117,18 @@ class Chaos:
     # -- sending --------------------------------------------------------------------------------------------------
 
     def _wait_for(self, second: int) -> None:
+        """Raises EndedError where the run ends before that."""
         with self._tick:
-            self._tick.wait_for(lambda: self.second > second)
+            self._tick.wait_for(lambda: self.second > second or self._over)
+        if self.second <= second:
+            raise EndedError
 
     def _tick_on(self) -> None:
         """A second after the other, as fast as the clock and not faster than the collectors follow."""
         due = time.monotonic()
         for second in range(self.plan.seconds):
+            if self.cut.is_set():
+                break
             due = max(due + 1.0, time.monotonic() - 1.0)
             time.sleep(max(0.0, due - time.monotonic()))
             followed = [tenant for tenant in self.plan.tenants if tenant.role is not Role.FILES]
@@ -127,6 +137,9 @@ class Chaos:
             with self._tick:
                 self.second = second + 1
                 self._tick.notify_all()
+        with self._tick:
+            self._over = True
+            self._tick.notify_all()
 
     def _send(self, tenant: Tenant) -> None:
         """A collector's own thread."""
@@ -137,6 +150,8 @@ class Chaos:
                 self._drop_files(tenant)
             else:
                 self._push_all(tenant)
+        except EndedError:
+            tenant.done = self.plan.seconds
         except Exception as error:
             self.failed.append(f"{tenant.name} could not send: {error!r}")
             tenant.done = self.plan.seconds
@@ -146,15 +161,7 @@ class Chaos:
         seconds = [at for at in range(first, first + count) if not any(a <= at < b for a, b in tenant.away)]
         found = [job.records(at, self.plan.seconds) for at in seconds for job in tenant.jobs]
         found = [one for one in found if len(one)]
-        return self._columns(found, tenant.offset_s(first)) if found else None
-
-    def _columns(self, records: list[Records], offset_s: float) -> dict[str, Any]:
-        move = self.begin_ns + int(offset_s * SECOND)
-        start = np.concatenate([one.start_ns for one in records]) + move
-        end = np.concatenate([one.end_ns for one in records]) + move
-        src = np.array([name for one in records for name in one.src])
-        dst = np.array([name for one in records for name in one.dst])
-        return {"start_ns": start, "end_ns": end, "src": src, "dst": dst, "bytes": np.full(start.size, BYTES)}
+        return columns_of(found, self.begin_ns + int(tenant.offset_s(first) * SECOND)) if found else None
 
     def _push_all(self, tenant: Tenant) -> None:
         database = duckdb.connect(config={"threads": 1})
@@ -199,6 +206,13 @@ class Chaos:
         settings = {"bootstrap.servers": broker.addresses, "linger.ms": 50, "message.timeout.ms": 600_000}
         settings |= {"reconnect.backoff.max.ms": 1000, "log_level": 0}
         producer = confluent_kafka.Producer(settings)
+        try:
+            self._produce(producer, tenant)
+        finally:
+            while producer.flush(5.0):
+                pass
+
+    def _produce(self, producer: Any, tenant: Tenant) -> None:
         for second in range(self.plan.seconds):
             self._wait_for(second)
             columns = self._records(tenant, second)
@@ -211,8 +225,6 @@ class Chaos:
             producer.poll(0)
             if len(producer) == 0 or producer.flush(1.0) == 0:
                 tenant.done = second + 1
-        while producer.flush(5.0):
-            pass
         tenant.done = self.plan.seconds
 
     def _drop_files(self, tenant: Tenant) -> None:
@@ -240,7 +252,7 @@ class Chaos:
             process.kill()
             self.kills["service"] += 1
             return
-        for child in _children(process.pid)[:1]:
+        for child in children_of(process.pid)[:1]:
             os.kill(child, signal.SIGKILL)
             self.kills["evaluator"] += 1
 
@@ -266,7 +278,10 @@ class Chaos:
         events: list[Kill | Outage] = sorted([*self.plan.kills, *self.plan.outages], key=lambda one: one.at_s)
         outages: list[threading.Thread] = []
         for event in events:
-            self._wait_for(event.at_s)
+            try:
+                self._wait_for(event.at_s)
+            except EndedError:
+                break
             if isinstance(event, Kill):
                 self._kill(event)
             else:
@@ -279,12 +294,13 @@ class Chaos:
 
     def _watch_memory(self) -> None:
         """MB of service and evaluator, from the last kill on."""
-        self._wait_for(max((kill.at_s for kill in self.plan.kills), default=0) + 10)
+        with suppress(EndedError):
+            self._wait_for(max((kill.at_s for kill in self.plan.kills), default=0) + 10)
         pid = self.running.process.pid
         while not self._ended.wait(5.0):
             if self.running.process.pid != pid:
                 pid, self.memory = self.running.process.pid, []
-            self.memory.append(sum(_memory_mb(one) for one in (pid, *_children(pid))))
+            self.memory.append(sum(memory_mb(one) for one in (pid, *children_of(pid))))
 
     # -- the run --------------------------------------------------------------------------------------------------
 
@@ -323,7 +339,7 @@ class Chaos:
         runs, findings = get("/api/v1/jobs?limit=1000")["items"], get("/api/v1/findings?limit=1000")["items"]
         found = [*self.failed, *self.unreported]
         found += wrong_counts(self.plan, get("/api/v1/sources")["items"], self._in_topic())
-        found += wrong_findings(self.plan, runs, findings, self.begin_ns)
+        found += wrong_findings(self.plan, runs, findings, self.begin_ns, until_s=self.second)
         if memory_grows(self.memory):
             found.append(f"memory grows: {self.memory}")
         return found
@@ -334,32 +350,10 @@ class Chaos:
 
     def _in_topic(self) -> int:
         broker = self.surroundings.get(Broker.name)
-        if not isinstance(broker, Broker):
-            return 0
-        import confluent_kafka
-
-        consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.addresses, "group.id": "count"})
-        try:
-            parts = [confluent_kafka.TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-            return sum(consumer.get_watermark_offsets(part, timeout=30)[1] for part in parts)
-        finally:
-            consumer.close()
+        return broker.messages() if isinstance(broker, Broker) else 0
 
     def close(self) -> None:
         self._opened.close()
-
-
-def _children(pid: int) -> list[int]:
-    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
-    return [int(line) for line in found.stdout.split()]
-
-
-def _memory_mb(pid: int) -> int:
-    try:
-        text = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) // 1000 for line in text.splitlines() if line.startswith("VmRSS")), 0)
 
 
 def main() -> int:
@@ -368,6 +362,7 @@ def main() -> int:
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
     with tempfile.TemporaryDirectory(prefix="llmprism-chaos-") as folder:
         chaos = Chaos(Path(folder), seconds, tenants, seed)
+        signal.signal(signal.SIGTERM, lambda *_: chaos.cut.set())
         try:
             begun = time.monotonic()
             chaos.run()
@@ -379,7 +374,9 @@ def main() -> int:
     sent, jobs = sum(tenant.sent for tenant in plan.tenants), [job for one in plan.tenants for job in one.jobs]
     faults = [fault.kind.value for job in jobs for fault in job.faults]
     away = [outage.what for outage in plan.outages]
-    print(f"{seconds} s in {time.monotonic() - begun:.0f} s, {tenants} tenants, {len(jobs)} jobs, {sent:,} records")
+    print(
+        f"{chaos.second} s in {time.monotonic() - begun:.0f} s, {tenants} tenants, {len(jobs)} jobs, {sent:,} records"
+    )
     print(f"kill -9: {chaos.kills}, started again {chaos.starts} times; faults {_counted(faults)}; "
           f"away {_counted(away)}; clocks {[one.clock for one in plan.tenants if one.clock]}")  # fmt: skip
     memory = chaos.memory[:: max(1, len(chaos.memory) // 20)]

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
-import numpy as np
 
-from chaos_jobs import BYTES, SECOND, Fault, FaultKind, Records, ScheduledJob
+from chaos_jobs import SECOND, Fault, FaultKind, Records, ScheduledJob, columns_of
 from chaos_plan import Plan, Role, Tenant
 from chaos_verdict import wrong_findings
 from llmprism.service.config import Config, StoreSettings
@@ -110,16 +109,11 @@ class FilesRun:
         return self._payload(SOURCE, records, self.folder / f"nfcapd.{number}", nfcapd=self.nfcapd)
 
     def _payload(self, source: str, records: list[Records], path: Path, *, nfcapd: bool = False) -> Payload:
-        start = np.concatenate([one.start_ns for one in records]) + BEGIN
-        end = np.concatenate([one.end_ns for one in records]) + BEGIN
-        src = [name for one in records for name in one.src]
-        dst = [name for one in records for name in one.dst]
+        columns = columns_of(records, BEGIN)
         if nfcapd:
-            size = [BYTES] * len(src)
-            write_nfcapd(list(zip(start.tolist(), end.tolist(), src, dst, size, strict=True)), path)
+            write_nfcapd(list(zip(*(column.tolist() for column in columns.values()), strict=True)), path)
         else:
-            columns = {"start_ns": start, "end_ns": end, "src": np.array(src), "dst": np.array(dst)}
-            self._database.register("sent", {**columns, "bytes": np.full(start.size, BYTES)})
+            self._database.register("sent", columns)
             self._database.execute(f"COPY (SELECT * FROM sent) TO '{path}' (FORMAT parquet)")
             self._database.unregister("sent")
         return Payload(source, path, path.stat().st_size)

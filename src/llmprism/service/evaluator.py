@@ -109,6 +109,9 @@ class Evaluator:
         """The watermark went back: a clock was believed that the others do not agree with. What was concluded in its
         time is forgotten."""
         log.warning("time goes back", extra={"from_ns": self._plan.mark_ns, "to_ns": latest})
+        if latest >= self._plan.last_end:  # nothing was concluded in that time yet
+            self._plan = replace(self._plan, mark_ns=latest)
+            return
         self._plan = started(latest, self._rules.windows)
         kept = tuple(run for run in self._state.runs if run.first_ns <= latest)
         findings = tuple(tracked for tracked in self._state.findings if tracked.finding.start_ns <= latest)

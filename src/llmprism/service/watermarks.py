@@ -36,11 +36,10 @@ def watermark(clocks: Iterable[Clock], mark_ns: int, wall_ns: int, rules: ClockR
     lags = [clock.corrected_lag_ns for clock in agreeing]
     reached = max(_shared_time(clock, agreeing, rules) for clock in agreeing)
     reached = min([reached, *(clock.hole_ns for clock in agreeing if clock.hole_ns)])
-    reached = min([reached, *(clock.latest_ns for clock in known if _has_more(clock, wall_ns, rules))])
     outlier = max((clock.latest_ns for clock in active if clock.corrected_lag_ns < min(lags)), default=0)
     if reached < mark_ns <= outlier and mark_ns - reached > rules.tolerance_ns:
         return reached
-    return max(mark_ns, reached)
+    return max(mark_ns, min([reached, *(clock.latest_ns for clock in known if _has_more(clock, wall_ns, rules))]))
 
 
 def _has_more(clock: Clock, wall_ns: int, rules: ClockRules) -> bool:

@@ -240,6 +240,16 @@ def test_a_restarted_service_waits_half_a_minute_for_those_that_sent_until_it_en
     assert watched.behind_s(109) < 3
 
 
+def test_waiting_does_not_turn_time_back():
+    """One catches up while another is a little ahead of all: the watermark stands still and does not go back."""
+    names = ["http:a", "http:b", "http:c", "http:d"]
+    watched = steady(names, 60)
+    for second in range(86, 120):
+        kept = min(second, 61 + 2 * (second - 86))
+        watched.send(second, [*(arrival(part, second) for part in range(2)), arrival(2, kept), arrival(3, second + 9)])
+    assert watched.marks == sorted(watched.marks)
+
+
 def test_windows_do_not_wait_for_a_clock_that_was_set_back():
     watched = steady(["http:a", "http:b", "http:c"], 60, {2: lambda second: 0 if second < 30 else -40})
     assert watched.behind_s(60) < 3

@@ -103,6 +103,20 @@ def test_no_time_is_left_out_however_much_is_due_at_once(store, config, clock):
     assert not [1 for source, name, *_ in store.counters() if (source, name) == ("service", "seconds_left_out")]
 
 
+def test_a_watermark_that_goes_back_within_what_is_still_due_leaves_no_time_out(store, config, clock, monkeypatch):
+    config = replace(config, windows=WindowSettings(length_s=8.0, hop_s=2.0, idle_after_s=1e6))
+    accepted = feed(store, "slow_nic")
+    evaluator = Evaluator(store, config, clock)
+    for _ in range(3):
+        assert evaluator.advance()
+    latest = accepted.end_ns - 6 * S
+    monkeypatch.setattr(store, "watermark", lambda: (latest, 0))
+    drain(evaluator)
+    windows = [(one["start_ns"], one["end_ns"]) for one in History(store).windows(None, None, None)["items"]]
+    assert len(windows) > 3
+    assert all(newer[0] <= older[1] for newer, older in pairwise(windows))
+
+
 def test_time_is_left_out_and_counted_when_the_machine_cannot_keep_up(store, config, clock, monkeypatch):
     config = replace(config, windows=WindowSettings(length_s=8.0, hop_s=2.0, idle_after_s=1e6))
     feed(store, "slow_nic")
