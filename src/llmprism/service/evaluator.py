@@ -94,7 +94,7 @@ class Evaluator:
             if first is None:
                 return False
             self._plan = started(first, self._rules.windows)
-        if latest < self._plan.mark_ns:
+        if latest < self._plan.last_end and latest < self._plan.mark_ns:
             self._go_back(latest)
         mark = watermark(latest + self._idle_ns(latest, wall), self._rules.windows)
         coming = self._store.next_after(self._plan.next_end - 1)
@@ -106,12 +106,9 @@ class Evaluator:
         return True
 
     def _go_back(self, latest: int) -> None:
-        """The watermark went back: a clock was believed that the others do not agree with. What was concluded in its
-        time is forgotten."""
+        """The watermark went back behind the last window: a clock was believed that the others do not agree with. What
+        was concluded in its time is forgotten."""
         log.warning("time goes back", extra={"from_ns": self._plan.mark_ns, "to_ns": latest})
-        if latest >= self._plan.last_end:  # nothing was concluded in that time yet
-            self._plan = replace(self._plan, mark_ns=latest)
-            return
         self._plan = started(latest, self._rules.windows)
         kept = tuple(run for run in self._state.runs if run.first_ns <= latest)
         findings = tuple(tracked for tracked in self._state.findings if tracked.finding.start_ns <= latest)
