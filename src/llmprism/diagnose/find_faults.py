@@ -13,6 +13,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.diagnose.slow_transfer import find_slow_places
 from llmprism.diagnose.trust import is_permanent, trusted, waited_for
+from llmprism.diagnose.unexplained import find_unexplained
 from llmprism.diagnose.what_if import lost_in_job, priced
 from llmprism.model.finding import Finding, FindingKind, WhereType
 from llmprism.model.flows import TransferTable, Window
@@ -111,9 +112,10 @@ def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window, rules
     """
     findings = trusted(evidence, detect(evidence, window, shared.accused(), shared.findings, rules), rules)
     alone = [lost_in_job(evidence, [finding], rules) for finding in findings]
-    findings = [
-        f for f, cost in zip(findings, alone, strict=True) if not cost or waited_for(evidence, f, cost[0], rules)
-    ]
+    kept = [f for f, cost in zip(findings, alone, strict=True) if not cost or waited_for(evidence, f, cost[0], rules)]
+    if len(kept) < len(findings):  # what nobody waited for does not explain slower steps
+        kept += find_unexplained(evidence, [*shared.findings, *kept], shared.accused(), rules)
+    findings = kept
     own = len(shared.findings)
     lost = lost_in_job(evidence, [*shared.findings, *findings], rules)
     costs = [(i - own, lost[i]) for i in lost if i >= own and not _no_before(evidence, findings[i - own], rules)]
