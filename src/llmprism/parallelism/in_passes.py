@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
 from llmprism.parallelism.link_evidence import pooled
+from llmprism.parallelism.pass_times import bytes_by_place, extremes, mark_late, sums_in_passes
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
@@ -34,40 +34,36 @@ def busy_in_passes(
     inside = np.zeros(transfers.pair_count, dtype=np.bool_)
     share = np.zeros(transfers.pair_count)
     late_row = np.ones(transfers.start_ns.size, dtype=np.bool_)
-    rows, pair = rows_of_pairs(transfers, pairs)
-    if not rows.size:
+    if not (transfers.pair_offsets[pairs + 1] > transfers.pair_offsets[pairs]).any():
         return inside, share, late_row
     there, back = np.array(forward, dtype=np.int64).T
     every = np.concatenate([there, back])
     first, last = (_extreme(transfers, every, clock, latest=latest) for latest in (False, True))
-    link_of = _links(transfers, pairs)
-    link, links = link_of[pair], int(link_of.max()) + 1
-    start, size = transfers.start_ns[rows], transfers.bytes[rows].astype(np.float64)
-    step = np.clip(np.searchsorted(clock.boundary_ns, start, side="right") - 1, 0, steps - 1)
-    node = transfers.pair_src[pairs][pair]
-    early = start > _extreme(transfers, there, clock, latest=False).at(node, step)
-    early &= start < _extreme(transfers, back, clock, latest=False).at(node, step)
-    begin, end = first.at(node, step), last.at(node, step)
-    late = start >= end
-    total = np.maximum(np.bincount(link, size, minlength=links), 1.0)
-    length = end - begin
-    middle = (start > begin + length // 4) & (start < begin + length - length // 4)
+    activation, gradient = (_extreme(transfers, way, clock, latest=False) for way in (there, back))
+    link_of, node = _links(transfers, pairs), transfers.pair_src[pairs]
+    links = int(link_of.max()) + 1
+    sender = np.stack([first.row[node], activation.row[node], gradient.row[node]])
+    (total, sent_early, in_passes, in_middle, sent_late), seen = sums_in_passes(
+        transfers.pair_offsets, transfers.start_ns, transfers.bytes, pairs, link_of, links, clock.boundary_ns, sender,
+        activation.times, gradient.times, first.times, last.times,
+    )  # fmt: skip
+    total, in_passes = np.maximum(total, 1.0), np.maximum(in_passes, 1.0)
     component, hops = _hops(transfers, pairs, link_of, total, rules)
-    sent_early = np.bincount(link[early], size[early], minlength=links)
-    seen = np.bincount(np.unique(link[early] * steps + step[early]) // steps, minlength=links)
-    in_passes = np.maximum(np.bincount(link[~late], size[~late], minlength=links), 1.0)
     busy = enough(
         np.ones(links), pooled(sent_early / in_passes, hops), pooled(seen.astype(np.float64), hops), steps, rules
     )
-    busy &= pooled(np.bincount(link[middle], size[middle], minlength=links) / in_passes, hops) >= rule.middle_share
+    busy &= pooled(in_middle / in_passes, hops) >= rule.middle_share
     busy &= pooled(in_passes / total, hops) >= rule.share_in_passes
-    usual = float(np.median(_places(transfers, every, first, last, clock, rules)))
-    busy &= pooled(_places(transfers, pairs, first, last, clock, rules), hops) >= rule.spread_over_passes * usual
+    if busy.any():
+        usual = float(np.median(_places(transfers, every, first, last, clock, rules)))
+        busy &= pooled(_places(transfers, pairs, first, last, clock, rules), hops) >= rule.spread_over_passes * usual
     busy = _in_all_stages(busy, component, hops, rules)
     inside[pairs] = busy[link_of]
-    late_share = np.bincount(link[late], size[late], minlength=links) / total
-    share[pairs] = np.where(busy[link_of], late_share[link_of], 0.0)
-    late_row[rows[busy[link]]] = late[busy[link]]
+    share[pairs] = np.where(busy[link_of], (sent_late / total)[link_of], 0.0)
+    own = busy[link_of]
+    late_row = mark_late(
+        transfers.pair_offsets, transfers.start_ns, pairs[own], sender[0][own], clock.boundary_ns, last.times, late_row
+    )
     return inside, share, late_row
 
 
@@ -116,19 +112,11 @@ def _places(
 ) -> Float64:
     """Over how many places of its sender's passes each link of these pairs spreads its bytes (the exponential of their
     entropy); what follows the passes does not count."""
-    rule = rules.exchanges
-    rows, pair = rows_of_pairs(transfers, pairs)
-    link = _links(transfers, pairs)
-    start = transfers.start_ns[rows]
-    step = clock.step_at(start)
-    node = transfers.pair_src[pairs][pair]
-    begin, end = first.at(node, np.maximum(step, 0)), last.at(node, np.maximum(step, 0))
-    known = (step >= 0) & (start >= begin) & (start < end)
-    place = (start[known] - begin[known]) * rule.pass_places // np.maximum(end[known] - begin[known], 1)
-    key = link[pair[known]] * rule.pass_places + place.clip(0, rule.pass_places - 1)
-    sent = np.bincount(key, transfers.bytes[rows][known], minlength=(int(link.max()) + 1) * rule.pass_places).reshape(
-        -1, rule.pass_places
-    )
+    link_of = _links(transfers, pairs)
+    sent = bytes_by_place(
+        transfers.pair_offsets, transfers.start_ns, transfers.bytes, pairs, link_of, int(link_of.max()) + 1,
+        clock.boundary_ns, first.row[transfers.pair_src[pairs]], first.times, last.times, rules.exchanges.pass_places,
+    )  # fmt: skip
     part = sent / np.maximum(sent.sum(axis=1, keepdims=True), 1.0)
     spread: Float64 = np.exp(-(part * np.log(np.maximum(part, 1e-12))).sum(axis=1))
     return spread
@@ -155,31 +143,15 @@ class _Times:
     row: Int64
     times: Int64
 
-    def at(self, node: NDArray[np.int32], step: Int64) -> Int64:
-        return self.times[self.row[node], step]
-
 
 def _extreme(transfers: TransferTable, pairs: Int64, clock: StepClock, *, latest: bool) -> _Times:
     """First start (or last end) of these pairs' messages in each step, for both of their ends."""
-    steps = clock.boundary_ns.size - 1
-    missing = np.iinfo(np.int64).max
     ends = np.stack([transfers.pair_src[pairs], transfers.pair_dst[pairs]])
     nodes, index = np.unique(ends, return_inverse=True)
-    index = index.reshape(ends.shape)
     row = np.full(len(transfers.addresses), nodes.size, dtype=np.int64)
     row[nodes] = np.arange(nodes.size)
-    times = np.full((nodes.size + 1) * steps, -1 if latest else missing, dtype=np.int64)
-    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
-    pair = np.repeat(np.arange(pairs.size), transfers.pair_offsets[pairs + 1] - transfers.pair_offsets[pairs])
-    step = clock.step_at(transfers.start_ns[rows])
-    kept = (transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES) & (step >= 0)
-    rows, pair, step = rows[kept], pair[kept], step[kept]
-    begins = np.flatnonzero(np.diff(pair * steps + step, prepend=-1))  # the rows of a pair are in order of time
-    if begins.size:
-        update, ends_of = (np.maximum, transfers.end_ns) if latest else (np.minimum, transfers.start_ns)
-        extreme = update.reduceat(ends_of[rows], begins)
-        for end in index:
-            update.at(times, end[pair[begins]] * steps + step[begins], extreme)
-    by_node = times.reshape(nodes.size + 1, steps)
-    by_node[-1] = missing
-    return _Times(row, by_node)
+    times = extremes(
+        transfers.pair_offsets, transfers.start_ns, transfers.end_ns if latest else transfers.start_ns,
+        transfers.bytes, MESSAGE_FLOOR_BYTES, pairs, index.reshape(ends.shape), clock.boundary_ns, nodes.size, latest,
+    )  # fmt: skip
+    return _Times(row, times)

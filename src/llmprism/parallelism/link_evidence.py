@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
+from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
 from llmprism.parallelism.features import Links, PairFeatures, simultaneity
@@ -103,18 +104,50 @@ def profile_of(features: PairFeatures, pair: Int32) -> Float64:
 def _burst_width(features: PairFeatures, links: Links, rules: LayoutRules) -> Float64:
     """Share of the (cyclic) step that holds nearly all bytes of both directions, the shortest such part."""
     both = profile_of(features, links.there) + profile_of(features, links.back)
-    slots = both.shape[1]
-    total = np.cumsum(np.concatenate([np.zeros((both.shape[0], 1)), both, both], axis=1), axis=1)
-    needed = rules.kinds.burst_share * np.maximum(total[:, slots], 1e-9)
-    width = np.full(both.shape[0], slots, dtype=np.int64)
+    share: Float64 = _narrowest(both, rules.kinds.burst_share) / both.shape[1]
+    return share
+
+
+def _narrowest_by_arrays(profile: Float64, share: float) -> Int64:
+    """The kernel below for all rows at once."""
+    slots = profile.shape[1]
+    total = np.cumsum(np.concatenate([np.zeros((profile.shape[0], 1)), profile, profile], axis=1), axis=1)
+    needed = share * np.maximum(total[:, slots], 1e-9)
+    width = np.full(profile.shape[0], slots, dtype=np.int64)
     for tried in range(slots - 1, 0, -1):
         within = (total[:, tried : tried + slots] - total[:, :slots]).max(axis=1, initial=0.0)
         held = within >= needed
         if not held.any():
             break
         width[held] = tried
-    share: Float64 = width / slots
-    return share
+    return width
+
+
+@kernel(by_arrays=_narrowest_by_arrays)
+def _narrowest(profile: Float64, share: float) -> Int64:
+    """The fewest neighbouring slots of each row, taken round, that hold this share of it.
+
+    What more slots hold is never less, so that the number is found by halving.
+    """
+    slots = profile.shape[1]
+    width = np.full(profile.shape[0], slots, dtype=np.int64)
+    total = np.zeros(2 * slots + 1)
+    for row in range(profile.shape[0]):
+        for slot in range(2 * slots):
+            total[slot + 1] = total[slot] + profile[row, slot % slots]
+        needed = share * max(total[slots], 1e-9)
+        low, high = 0, slots  # too few, enough
+        while high - low > 1:
+            tried = (low + high) // 2
+            held = False
+            for slot in range(slots):
+                held = held or total[slot + tried] - total[slot] >= needed
+            if held:
+                high = tried
+            else:
+                low = tried
+        width[row] = high
+    return width
 
 
 def _sorts(amount: Float64, one_way: Bool, rules: LayoutRules) -> Int64:

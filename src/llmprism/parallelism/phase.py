@@ -23,8 +23,8 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.parallelism.one_phase import Ticks, in_one_phase
 from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.stats.by_moment import NEVER, first_from, latest_before, sums_until
 from llmprism.stats.byte_steps import Chain, chain_at
-from llmprism.stats.order import stable_order
 from llmprism.stats.silences import Silences
 
 __all__ = [
@@ -156,11 +156,7 @@ class Outstanding:
 
 def outstanding(transfers: TransferTable, sign: Int8, when_ns: Int64, period_ns: float) -> Outstanding:
     """Activations not yet answered at these times (ascending)."""
-    rows = np.flatnonzero(transfers.rows_of(sign != 0))
-    end, rows = _in_order(transfers.end_ns, rows)
-    signed = transfers.bytes[rows] * np.repeat(sign, np.diff(transfers.pair_offsets))[rows]
-    balance = np.concatenate([[0], np.cumsum(signed)])
-    level = balance[np.searchsorted(end, when_ns, side="right")].astype(np.float64)
+    level = sums_until(transfers.pair_offsets, transfers.end_ns, transfers.bytes, sign, when_ns).astype(np.float64)
     lowest, highest = _sliding_extremes(when_ns, level, period_ns)
     return Outstanding(level - lowest, (level - lowest) / np.maximum(highest - lowest, 1.0))
 
@@ -284,31 +280,25 @@ def _union(transfers: TransferTable, pairs: Bool) -> Silences:
     return silences_of_rows(transfers, np.flatnonzero(transfers.rows_of(pairs)))
 
 
-def _in_order(times: Int64, rows: Int64) -> tuple[Int64, Int64]:
-    """The times of these rows, ascending, and the rows in that order."""
-    unordered = times[rows]
-    order = stable_order(unordered)
-    return unordered[order], rows[order]
-
-
 def _last_end_before(transfers: TransferTable, pairs: Bool, limit_ns: Int64) -> Int64:
     """For each limit the latest end of a message of these pairs that began before it, or -1."""
-    rows = np.flatnonzero(transfers.messages_of(pairs))
-    if not rows.size:
-        return np.full(limit_ns.size, -1, dtype=np.int64)
-    start, rows = _in_order(transfers.start_ns, rows)
-    horizon = np.maximum.accumulate(transfers.end_ns[rows])
-    index = np.searchsorted(start, limit_ns) - 1
-    return np.where(index >= 0, horizon[np.maximum(index, 0)], -1)
+    return latest_before(
+        transfers.pair_offsets,
+        transfers.start_ns,
+        transfers.end_ns,
+        transfers.bytes,
+        MESSAGE_FLOOR_BYTES,
+        pairs,
+        limit_ns,
+    )
 
 
 def rests_after(transfers: TransferTable, pairs: Bool, boundary_ns: Int64) -> Int64:
     """How long these pairs send no message after each boundary; -1 where none follows."""
-    start = np.sort(transfers.start_ns[transfers.messages_of(pairs)])
-    if not start.size:
-        return np.full(boundary_ns.size, -1, dtype=np.int64)
-    following = np.searchsorted(start, boundary_ns, side="left")
-    return np.where(following < start.size, start[np.minimum(following, start.size - 1)] - boundary_ns, -1)
+    following = first_from(
+        transfers.pair_offsets, transfers.start_ns, transfers.bytes, MESSAGE_FLOOR_BYTES, pairs, boundary_ns
+    )
+    return np.where(following < NEVER, following - boundary_ns, -1)
 
 
 def usable_clock(moved: StepClock | None, before: StepClock) -> StepClock:

@@ -28,6 +28,7 @@ from llmprism.model.timeline import Steps
 from llmprism.stats.bursts import running_max
 from llmprism.stats.stretches import stretch_starts
 from llmprism.timeline.gradient_traffic import GradientTraffic, training_steps
+from llmprism.timeline.latest_ends import latest_ends
 from llmprism.timeline.rules import RULES, TimelineRules
 
 __all__ = ["ExposedSync", "bus_bandwidth_gbps", "exposed_synchronisation", "pipeline_bubble"]
@@ -110,19 +111,16 @@ def _last_pipeline_message(job: Job, layout: JobLayout, steps: Steps, wanted: In
     """For each wanted member and step (member * steps + step, ascending) the end of the member's last pipeline message
     of the step; 0 where it has none."""
     transfers = job.transfers
-    last = np.zeros(wanted.size, dtype=np.int64)
     members = np.unique(wanted // steps.count)
-    pairs = np.isin(transfers.pair_src, members) | np.isin(transfers.pair_dst, members)
-    rows = np.flatnonzero((layout.transfer_kind == PairKind.PP) & transfers.messages_of(pairs))
-    step = steps.at(transfers.start_ns[rows])
-    rows, step = rows[step >= 0], step[step >= 0]
-    pair = np.searchsorted(transfers.pair_offsets, rows, side="right") - 1
-    for ends in (transfers.pair_src, transfers.pair_dst):
-        key = ends[pair].astype(np.int64) * steps.count + step
-        place = np.minimum(np.searchsorted(wanted, key), wanted.size - 1)
-        hit = wanted[place] == key
-        np.maximum.at(last, place[hit], transfers.end_ns[rows[hit]])
-    return last
+    row_of = np.full(len(transfers.addresses), -1, dtype=np.int64)
+    row_of[members] = np.arange(members.size)
+    ends = np.stack([row_of[transfers.pair_src], row_of[transfers.pair_dst]])
+    latest = latest_ends(
+        transfers.pair_offsets, transfers.start_ns, transfers.end_ns,
+        (layout.transfer_kind == PairKind.PP) & (transfers.bytes >= MESSAGE_FLOOR_BYTES), ends, members.size,
+        steps.start_ns, steps.end_ns,
+    )  # fmt: skip
+    return latest[row_of[wanted // steps.count], wanted % steps.count]
 
 
 def pipeline_bubble(

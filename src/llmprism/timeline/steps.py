@@ -10,6 +10,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps
+from llmprism.stats.by_moment import NEVER, first_from
 from llmprism.stats.stretches import stretch_starts
 from llmprism.timeline.rules import RULES, TimelineRules
 
@@ -37,11 +38,10 @@ def steps_of(job: Job, layout: JobLayout, rules: TimelineRules = RULES) -> Steps
 
 def _first_activity(transfers: TransferTable, clock: StepClock) -> Int64:
     """Per step the start of its first training message (its own start where there is none)."""
-    start = np.sort(transfers.start_ns[transfers.bytes >= MESSAGE_FLOOR_BYTES])
     begin = clock.boundary_ns[:-1]
-    index = np.searchsorted(start, begin)
-    found = index < start.size
-    first = np.where(found, start[np.minimum(index, start.size - 1)], begin) if start.size else begin
+    every = np.ones(transfers.pair_count, dtype=np.bool_)
+    first = first_from(transfers.pair_offsets, transfers.start_ns, transfers.bytes, MESSAGE_FLOOR_BYTES, every, begin)
+    first = np.where(first < NEVER, first, begin)
     return np.minimum(first, clock.boundary_ns[1:]).astype(np.int64)
 
 

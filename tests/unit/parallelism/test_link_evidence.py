@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.parallelism.features import Links, PairFeatures
-from llmprism.parallelism.link_evidence import _by_width, _closed, _long_pauses
+from llmprism.parallelism.link_evidence import _by_width, _closed, _long_pauses, _narrowest
 from llmprism.parallelism.rules import RULES
 
 
@@ -49,3 +50,15 @@ def test_links_that_fill_far_less_of_the_step_are_another_sort():
     sort = _by_width(np.array([0, 0, 0, 1]), np.array([0.7, 0.1, 0.55, 0.1]), RULES)
     assert sort[0] == sort[2]
     assert len({sort[0], sort[1], sort[3]}) == 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_narrowest_part_is_the_same_by_halving_and_by_trying_all(seed):
+    rng = np.random.default_rng(seed)
+    profile = rng.random((50, 40)) * (rng.random((50, 40)) < 0.2 * (1 + seed))
+    profile[0] = 0.0
+    with always_compiled():
+        halving = _narrowest(profile, 0.9)
+    with always_interpreted():
+        assert halving.tolist() == _narrowest(profile, 0.9).tolist()
+    assert halving.min() < 30

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from llmprism.kernel import always_compiled, always_interpreted
+from llmprism.parallelism.pass_times import NEVER, bytes_by_place, extremes, mark_late, sums_in_passes
+
+BOUNDARY = np.array([100, 300, 500, 700, 900])
+
+
+def table(seed):
+    """Six pairs among four nodes, the third without rows; rows before the first and after the last tick too."""
+    rng = np.random.default_rng(seed)
+    counts = np.array([30, 25, 0, 40, 10, 20])
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    start = np.concatenate([np.sort(rng.integers(0, 1_000, count)) for count in counts])
+    ends = np.array([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+    return offsets, start, start + rng.integers(1, 60, start.size), rng.integers(1, 2_000, start.size), ends
+
+
+def both_ways(function, *given):
+    with always_interpreted():
+        small = function(*(one.copy() if isinstance(one, np.ndarray) else one for one in given))
+    with always_compiled():
+        large = function(*(one.copy() if isinstance(one, np.ndarray) else one for one in given))
+    for one, other in zip(
+        small if isinstance(small, tuple) else (small,), large if isinstance(large, tuple) else (large,), strict=True
+    ):
+        assert one.dtype == other.dtype
+        assert one.tolist() == other.tolist()
+    return small
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_loops_and_arrays_say_the_same(seed):
+    offsets, start, end, size, ends = table(seed)
+    passing, others = np.array([0, 1, 2]), np.array([3, 4, 5])
+    first = both_ways(extremes, offsets, start, start, size, 500, passing, ends[:, :3], BOUNDARY, 3, False)
+    last = both_ways(extremes, offsets, start, end, size, 500, passing, ends[:, :3], BOUNDARY, 3, True)
+    sender, link_of = np.array([[2, 2, 3], [2, 2, 3], [2, 2, 3]]), np.array([0, 0, 1])
+    given = (offsets, start, size, others, link_of, 2, BOUNDARY)
+    both_ways(sums_in_passes, *given, sender, first, first + 40, first, last)
+    both_ways(bytes_by_place, *given, sender[0], first, last, 8)
+    both_ways(mark_late, offsets, start, others, sender[0], BOUNDARY, last, np.ones(start.size, dtype=np.bool_))
+
+
+def test_a_node_has_the_first_and_the_last_of_all_its_pairs():
+    offsets, start, end = np.array([0, 2, 3]), np.array([110, 310, 105]), np.array([120, 330, 290])
+    size, ends, pairs = np.array([900, 900, 900]), np.array([[0, 1], [1, 2]]), np.array([0, 1])
+    first = extremes(offsets, start, start, size, 500, pairs, ends, BOUNDARY[:3], 3, False)
+    last = extremes(offsets, start, end, size, 500, pairs, ends, BOUNDARY[:3], 3, True)
+    assert first.tolist() == [[110, 310], [105, 310], [105, NEVER], [NEVER, NEVER]]
+    assert last.tolist() == [[120, 330], [290, 330], [290, -1], [NEVER, NEVER]]
+
+
+def test_bytes_are_counted_before_in_and_after_the_passes():
+    """Passes from 100 to 180; one row each at a tenth of them, in the middle, and after the end."""
+    offsets, start, size = np.array([0, 3]), np.array([108, 140, 190]), np.array([1, 10, 100])
+    passes = np.array([[100], [NEVER]])
+    sums, seen = sums_in_passes(
+        offsets, start, size, np.array([0]), np.array([0]), 1, BOUNDARY[:2], np.zeros((3, 1), dtype=np.int64),
+        passes, np.array([[130], [NEVER]]), passes, np.array([[180], [NEVER]]),
+    )  # fmt: skip
+    assert sums[:, 0].tolist() == [111, 1, 11, 10, 100]
+    assert seen.tolist() == [1]
