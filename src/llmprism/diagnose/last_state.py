@@ -10,6 +10,7 @@ its steps, only on the bytes of a step.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,10 +138,17 @@ def _short_steps(curve: ByteCurve, ends: Float64, rules: FaultRules) -> float:
 def _bytes_per_step(curve: ByteCurve, ends: Float64) -> tuple[float, float]:
     """Bytes between the ends of steps, the median over all pairs of ends; and their relative spread."""
     passed = curve.at(ends)
-    first, last = np.triu_indices(ends.size, 1)
+    first, last = _two_of(ends.size)
     usual = float(np.median((passed[last] - passed[first]) / (last - first)))
     each = np.diff(passed)
     return usual, 1.4826 * float(np.median(np.abs(each - usual))) / max(usual, 1.0)
+
+
+@cache
+def _two_of(count: int) -> tuple[Int64, Int64]:
+    """All two of so many, the lower first; the same few counts are needed for every member of every job."""
+    first, last = np.triu_indices(count, 1)
+    return first, last
 
 
 def _spread(values: Float64) -> Float64:

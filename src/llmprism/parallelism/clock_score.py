@@ -26,6 +26,7 @@ from llmprism.arrays import Bool, Float64
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
 from llmprism.parallelism.pause_code import OUTSIDE, around_medians, by_value, places_in_steps, sent_by
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.stats.robust import segment_quantiles
 
 __all__ = ["Pauses", "Priced", "bits_of", "pauses_of", "price_of", "priced", "sent_by_ticks"]
 
@@ -133,7 +134,8 @@ def _variation(amount: Float64, rules: LayoutRules) -> Float64:
     if not amount.shape[1]:
         return np.ones(amount.shape[0])
     mean = np.maximum(amount.mean(axis=1), 1.0)
-    low, high = np.quantile(amount, [rules.clock.outer_steps, 1.0 - rules.clock.outer_steps], axis=1)
+    values, offsets = np.ascontiguousarray(amount).ravel(), np.arange(amount.shape[0] + 1) * amount.shape[1]
+    low, high = segment_quantiles(values, offsets, rules.clock.outer_steps, 1.0 - rules.clock.outer_steps)
     absent = (amount < rules.clock.absent_share * mean[:, None]).mean(axis=1)
     return np.where(absent >= rules.clock.often_absent, 1.0, (high - low) / 2.0 / mean)
 

@@ -21,10 +21,10 @@ from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.parallelism.one_phase import Ticks, in_one_phase
-from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.by_moment import NEVER, first_from, latest_before, sums_until
 from llmprism.stats.byte_steps import Chain, chain_at
+from llmprism.stats.covered_time import silences_of_pairs
 from llmprism.stats.silences import Silences
 
 __all__ = [
@@ -277,7 +277,9 @@ def _agrees(chain: Chain, clock: StepClock, rules: LayoutRules) -> bool:
 
 
 def _union(transfers: TransferTable, pairs: Bool) -> Silences:
-    return silences_of_rows(transfers, np.flatnonzero(transfers.rows_of(pairs)))
+    return silences_of_pairs(
+        transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes, pairs, MESSAGE_FLOOR_BYTES
+    )
 
 
 def _last_end_before(transfers: TransferTable, pairs: Bool, limit_ns: Int64) -> Int64:

@@ -7,15 +7,18 @@ from numpy.typing import NDArray
 
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
-from llmprism.stats.covered_time import silences_of_many
-from llmprism.stats.silences import Silences
+from llmprism.stats.order import stable_order
+from llmprism.stats.silences import Silences, silences_of
 
 __all__ = ["control_limit", "silences_of_rows"]
 
 
 def silences_of_rows(transfers: TransferTable, rows: Int64, limit: float = MESSAGE_FLOOR_BYTES) -> Silences:
     """Silences while none of these rows sends; messages below the limit add their bytes but break no silence."""
-    return silences_of_many(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows], int(limit))
+    start: Int64 = transfers.start_ns[rows]
+    order = stable_order(start)
+    rows = rows[order]
+    return silences_of(start[order], transfers.end_ns[rows], transfers.bytes[rows], int(limit))
 
 
 def control_limit(transfers: TransferTable, pairs: NDArray[np.bool_], rules: LayoutRules = RULES) -> float:

@@ -9,7 +9,10 @@ collective's, and must not be counted as activations. Links that are too noisy t
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
+from numpy.typing import NDArray
 
 from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
@@ -155,10 +158,16 @@ def _places(place: Float64, length: Float64, rules: LayoutRules) -> Float64:
     run = (np.cumsum(np.roll(enough & ~np.roll(enough, 1), -int(starts[0]))) - 1)[
         (np.arange(rule.byte_places) - starts[0]) % rule.byte_places
     ]
-    angle = np.exp(2j * np.pi * (np.arange(rule.byte_places) + 0.5) / rule.byte_places) * np.where(enough, weight, 0.0)
+    angle = _circle(rule.byte_places) * np.where(enough, weight, 0.0)
     total = np.bincount(run, angle.real, starts.size) + 1j * np.bincount(run, angle.imag, starts.size)
     middle: Float64 = np.sort(np.angle(total) / (2 * np.pi) % 1.0)
     return middle
+
+
+@cache
+def _circle(places: int) -> NDArray[np.complex128]:
+    """The middles of so many places, on the unit circle."""
+    return np.exp(2j * np.pi * (np.arange(places) + 0.5) / places)
 
 
 def _longest_run(even: Bool) -> tuple[int, int]:
@@ -199,7 +208,8 @@ def _ticks_in_bytes(start: Int64, sent: Int64, clock: StepClock, rules: LayoutRu
     usual = float(np.median(np.diff(at)[clock.regular])) if clock.regular.any() else 0.0
     steady = np.arange(at.size) * usual
     window = min(rules.stages.tick_neighbours, at.size)
-    padded = np.pad(at - steady, window // 2, mode="edge")
+    beyond, half = at - steady, window // 2
+    padded = np.concatenate([np.full(half, beyond[0]), beyond, np.full(half, beyond[-1])])
     off = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * (window // 2) + 1), axis=1)
     ticks: Float64 = np.maximum.accumulate(steady + off)
     return ticks

@@ -76,12 +76,14 @@ def _fundamentals(
     if not peaks.size:
         return []
     peaks = peaks[correlation[peaks] >= WORTH * correlation[peaks].max()]
+    height = dict(zip(peaks.tolist(), correlation[peaks].tolist(), strict=True))
     kept: list[int] = []
-    for peak in peaks.tolist():
-        multiple = (round(peak / shorter) * shorter - peak for shorter in kept)
-        near = (abs(off) <= max(slack, drift * peak) for off in multiple)
-        better = (correlation[shorter] >= AS_GOOD * correlation[peak] for shorter in kept)
-        if not any(a and b for a, b in zip(near, better, strict=True)):
+    for peak, own in height.items():
+        reach = max(slack, drift * peak)
+        if not any(
+            height[shorter] >= AS_GOOD * own and abs(round(peak / shorter) * shorter - peak) <= reach
+            for shorter in kept
+        ):
             kept.append(peak)
-    highest = sorted(kept, key=lambda lag: -correlation[lag])[:most]
+    highest = sorted(kept, key=lambda lag: -height[lag])[:most]
     return sorted(highest)
