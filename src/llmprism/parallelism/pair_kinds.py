@@ -94,9 +94,7 @@ def _rings_apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64
     """Distance between the profiles of the one-way links at a link's two ends; NaN where either end has none."""
     members, low, high = links.numbered_ends()
     own = _over_the_step(features, links.there) + _over_the_step(features, links.back)
-    rings = np.zeros((members, features.profile.shape[1]))
-    for end in (low, high):
-        np.add.at(rings, end[one_way], own[one_way])
+    rings = _sums_of_ends(low, high, one_way, own, members)
     known = (rings[low].any(axis=1)) & (rings[high].any(axis=1))
     result = np.full(links.low.size, np.nan)
     gap = _distribution(rings[low[known]]) - _distribution(rings[high[known]])
@@ -118,15 +116,35 @@ def _outside_rings(
     own = _over_the_step(features, links.there) + _over_the_step(features, links.back)
     both = np.zeros_like(own)
     for marked, heavier in ((sure, 0.0), (supposed & ~sure, rules.kinds.far_more)):
-        rings = np.zeros((members, own.shape[1]))
-        for end in (low, high):
-            np.add.at(rings, end[marked], own[marked])
+        if not marked.any():
+            continue
+        rings = _sums_of_ends(low, high, marked, own, members)
         of_rings = rings[low] + rings[high]
         both += np.where((of_rings.sum(axis=1) > heavier * own.sum(axis=1))[:, None], of_rings, 0.0)
     silent = both <= rules.kinds.rings_quiet * both.mean(axis=1, keepdims=True)
     left = np.where(both.any(axis=1) & ~sure & ~supposed, silent.mean(axis=1), np.nan)
     share = (own * silent).sum(axis=1) / np.maximum(own.sum(axis=1), 1e-9)
     return share / np.maximum(left, 1.0 / features.profile.shape[1]), left
+
+
+def _sums_by_arrays(low: Int64, high: Int64, marked: Bool, values: Float64, members: int) -> Float64:
+    """The kernel below without a loop."""
+    sums = np.zeros((members, values.shape[1]))
+    for end in (low, high):
+        np.add.at(sums, end[marked], values[marked])
+    return sums
+
+
+@kernel(by_arrays=_sums_by_arrays)
+def _sums_of_ends(low: Int64, high: Int64, marked: Bool, values: Float64, members: int) -> Float64:
+    """For each member the sum of the values (rows) of the marked links that it is an end of, low ends first."""
+    sums = np.zeros((members, values.shape[1]))
+    for ends in (low, high):
+        for link in range(marked.size):
+            if marked[link]:
+                for slot in range(values.shape[1]):
+                    sums[ends[link], slot] += values[link, slot]
+    return sums
 
 
 def _distribution(profile: Float64) -> Float64:

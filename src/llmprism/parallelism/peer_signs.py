@@ -14,7 +14,7 @@ Both are logarithms of ratios of median deviations: 0 means as far apart as the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,10 +94,15 @@ def _crossed(job: Job, pairs: list[Pair], groups: tuple[Group, ...], rules: Layo
         by_server = {place.get(member, ""): member for member in group.members}
         at.update(dict.fromkeys(group.members, by_server))
     found = _Crossed([], [], [])
+    nowhere: dict[str, int] = {}
+    common: dict[tuple[int, int], list[str]] = {}  # servers of two groups, which many pairs have in common
     for index, (one, other) in enumerate(pairs):
-        there = sorted(at.get(one, {}).keys() & at.get(other, {}).keys() - {place[one]})
-        for server in there[: rules.peers.compared_servers]:
-            far_one, far_other = at[one][server], at[other][server]
+        of_one, of_other = at.get(one, nowhere), at.get(other, nowhere)
+        two = id(of_one), id(of_other)
+        if two not in common:
+            common[two] = sorted(of_one.keys() & of_other.keys())
+        for server in islice((name for name in common[two] if name != place[one]), rules.peers.compared_servers):
+            far_one, far_other = of_one[server], of_other[server]
             found.of.extend((index, index))
             found.across.extend(((one, far_other), (far_one, other)))
             found.along.extend(((one, far_one), (other, far_other)))

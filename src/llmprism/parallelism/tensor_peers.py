@@ -105,12 +105,19 @@ def _cells(job: Job, pipelines: tuple[tuple[int, ...], ...]) -> list[tuple[int, 
     """Members of one stage on one server, in the order of their GPUs (or addresses)."""
     stage_of = {member: stage for pipeline in pipelines for stage, member in enumerate(pipeline)}
     slots = job.slots or (-1,) * len(job.members)
-    cells: dict[tuple[str, int], list[tuple[int, list[tuple[int, str]], int]]] = {}
+    cells: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for member, place, slot in zip(job.members, job.places, slots, strict=False):
         if place and (member in stage_of or not pipelines):
-            key = (place, stage_of.get(member, 0))
-            cells.setdefault(key, []).append((slot, natural_order(job.transfers.addresses[member]), member))
-    return [tuple(member for _, _, member in sorted(cell)) for cell in cells.values()]
+            cells.setdefault((place, stage_of.get(member, 0)), []).append((slot, member))
+    return [_in_order(job, cell) for cell in cells.values()]
+
+
+def _in_order(job: Job, cell: list[tuple[int, int]]) -> tuple[int, ...]:
+    """The members of a cell, given with their slots, by slot; by address where several have the same."""
+    if len({slot for slot, _ in cell}) == len(cell):
+        return tuple(member for _, member in sorted(cell))
+    by_address = ((slot, natural_order(job.transfers.addresses[member]), member) for slot, member in cell)
+    return tuple(member for _, _, member in sorted(by_address))
 
 
 def _allowed(cells: list[tuple[int, ...]], groups: tuple[Group, ...], width: int) -> bool:

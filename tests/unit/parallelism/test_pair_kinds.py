@@ -3,10 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.model import PairKind
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.link_evidence import LinkEvidence
-from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
+from llmprism.parallelism.pair_kinds import LinkKinds, _sums_of_ends, judge_links, reconcile, without_false_pipelines
 
 DP, PP, OTHER = PairKind.DP, PairKind.PP, PairKind.OTHER
 
@@ -199,3 +200,18 @@ def test_other_traffic_to_somebody_who_is_no_stage_says_nothing():
 
 def test_without_pipelines_nothing_changes():
     assert pipelines_left((0, 1, DP), (1, 2, DP)) == ([DP, DP], [0.9, 0.9])
+
+
+def test_sums_of_the_ends_of_links_are_the_same_by_loops_and_by_arrays():
+    rng = np.random.default_rng(3)
+    low, high, marked, values = (
+        rng.integers(0, 9, 40),
+        rng.integers(0, 9, 40),
+        rng.random(40) < 0.6,
+        rng.random((40, 5)),
+    )
+    with always_compiled():
+        loops = _sums_of_ends(low, high, marked, values, 9)
+    with always_interpreted():
+        assert loops.tolist() == _sums_of_ends(low, high, marked, values, 9).tolist()
+    assert loops.sum() == pytest.approx(2 * values[marked].sum())
