@@ -135,7 +135,7 @@ def _narrowest(profile: Float64, share: float) -> Int64:
     for row in range(profile.shape[0]):
         for slot in range(2 * slots):
             total[slot + 1] = total[slot] + profile[row, slot % slots]
-        needed = share * max(total[slots], 1e-9)
+        needed = share * max(float(total[slots]), 1e-9)
         low, high = 0, slots  # too few, enough
         while high - low > 1:
             tried = (low + high) // 2

@@ -167,7 +167,7 @@ def _places(place: Float64, length: Float64, rules: LayoutRules) -> Float64:
 @cache
 def _circle(places: int) -> NDArray[np.complex128]:
     """The middles of so many places, on the unit circle."""
-    return np.exp(2j * np.pi * (np.arange(places) + 0.5) / places)
+    return np.asarray(np.exp(2j * np.pi * (np.arange(places) + 0.5) / places))
 
 
 def _longest_run(even: Bool) -> tuple[int, int]:
