@@ -1,9 +1,8 @@
 """Every constant by which flows and logs are read together, one class for each idea, in one place.
 
 What names a format or a unit, and texts, stand where they are used; what decides by its size stands here. Each field
-says its unit and where the value comes from. `benchmarks/verdict_rules.py` tries half and twice each value on 86 real
-runs; done for seats, places, endings and slowness: kind, place and class of all verdicts stay as they are, except where
-the field says otherwise.
+says its unit and where the value comes from. `benchmarks/verdict_rules.py` tried half and twice each value on 86 real
+runs: kind, place and class of all verdicts stay as they are, except where the field says otherwise.
 """
 
 from __future__ import annotations
