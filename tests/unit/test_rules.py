@@ -56,6 +56,7 @@ FORMATS = {
     "parallelism/schedules.py:FORWARD": "name",
     "parallelism/schedules.py:BACKWARD": "name",
     "parallelism/schedules.py:WEIGHTS": "name",
+    "parallelism/step_confidence.py": "fitted weights, and how far they were fitted",
     "recognize/lockstep.py:SMALL_BALL": "a law of random walks",
     "recognize/lockstep.py:Z_95": "a quantile of the normal distribution",
     "timeline/model_size.py": "bytes of number formats",
