@@ -75,10 +75,12 @@ class LateStore(Store):
         text = self.state(TRACKER)
         return decode_state(text) if text else (TrackerState(), WindowPlan())
 
-    def members_of_streams(self) -> frozenset[str]:
-        """Addresses of the jobs that the streams report."""
+    def members_of_streams(self, window: Window) -> frozenset[str]:
+        """Addresses of the jobs on which the streams reported in this time. (A first file, which nobody knows to be
+        late, counts as a stream.)"""
         state, _ = super().tracker()
-        return frozenset(name for run in state.runs for name in run.members)
+        seen = [run for run in state.runs if run.first_ns < window.end_ns and run.silent_since_ns > window.start_ns]
+        return frozenset(name for run in seen for name in run.members)
 
     def commit_window(self, result: WindowResult) -> None:
         window = {"start_ns": result.start_ns, "end_ns": result.end_ns, "records": result.records}
@@ -107,7 +109,7 @@ class LateEvaluator(Evaluator):
 
     def _report(self, flows: FlowTable | None, window: Window, topology: Topology | None) -> tuple[Report, str]:
         report, note = super()._report(flows, window, topology)
-        theirs = self._late.members_of_streams()
+        theirs = self._late.members_of_streams(window)
         least = self._rules.runs.streamed
         shared = {
             job.job.id

@@ -193,6 +193,21 @@ def test_late_files_beside_streams_are_looked_at_in_windows_of_their_own(play):
     assert not again.advance(), "a restarted service goes on where it was"
 
 
+def test_a_first_file_that_counts_as_a_stream_hides_nothing_of_those_that_follow(play):
+    """Nobody else sends while the first file comes, so nothing tells that it is late."""
+    streamed, filed = RingJob("j0"), RingJob("f0", period_s=0.6)
+    cluster = play([Sender("http:j0", [streamed], works=lambda second: second >= 41)], WindowSettings(hop_s=12))
+    cluster.second = 41.0
+    cluster.send("directory:spool", filed.records(0, 40))
+    for second in range(41, 262):
+        if second in (100, 140, 180, 220, 260):
+            begin = second - 60
+            cluster.send("directory:spool", filed.records(begin, begin + 40))
+        cluster.play([second])
+    late = [run for run in cluster.late_evaluator.state.runs if run.members[0].startswith("f0")]
+    assert [run.steps > 100 / 0.6 for run in late] == [True]
+
+
 def test_what_a_late_file_says_of_a_job_that_is_streamed_is_left_out(play):
     ring = jobs(2)
     cluster = play([Sender("http:a", ring)], WindowSettings(hop_s=12))
