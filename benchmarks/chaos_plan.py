@@ -16,7 +16,7 @@ from typing import Final
 
 from chaos_jobs import Fault, FaultKind, ScheduledJob
 
-__all__ = ["Kill", "Outage", "Plan", "Role", "Tenant", "is_long", "make_plan"]
+__all__ = ["Kill", "Outage", "Plan", "Role", "Tenant", "is_long", "make_plan", "topology_of"]
 
 KNOWN_S: Final = 70.0
 """A job is known after this time: a window, and the hops until its steps have shown plainly twice."""
@@ -87,6 +87,13 @@ class Plan:
     file_s: int = 60
     late_s: int = 15
     """Files hold so many seconds, and come so late."""
+
+
+def topology_of(plan: Plan) -> dict[str, object]:
+    """Every GPU has a server of its own: without servers, jobs that step alike could be rails of one job."""
+    names = [job.address(gpu) for tenant in plan.tenants for job in tenant.jobs for gpu in range(job.gpus)]
+    servers = [{"name": f"s-{name}", "nics": [{"address": name, "gpu": 0, "switch": "leaf"}]} for name in names]
+    return {"servers": servers, "switches": [{"name": "leaf", "tier": "leaf"}]}
 
 
 def is_long(seconds: int) -> bool:

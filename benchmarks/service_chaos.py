@@ -30,7 +30,7 @@ from typing import Any, Final
 import duckdb
 
 from chaos_jobs import SECOND, columns_of
-from chaos_plan import Kill, Outage, Role, Tenant, make_plan
+from chaos_plan import Kill, Outage, Role, Tenant, make_plan, topology_of
 from chaos_verdict import memory_grows, wrong_counts, wrong_findings
 from outages import Broker, Postgres, SmallDisk, UnavailableError
 from processes import children_of, memory_mb
@@ -112,7 +112,8 @@ class Chaos:
             else:
                 data = one.folder / "data"
         config.write_text(text)
-        return Service(data, None, "--config", str(config), WINDOWS__IDLE_AFTER_S=30, **settings)
+        (self.folder / "topology.json").write_text(json.dumps(topology_of(self.plan)))
+        return Service(data, self.folder, "--config", str(config), WINDOWS__IDLE_AFTER_S=30, **settings)
 
     # -- sending --------------------------------------------------------------------------------------------------
 
