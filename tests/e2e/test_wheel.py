@@ -39,7 +39,8 @@ def test_it_holds_the_package_and_the_captures_and_no_tests(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     top = {name.split("/")[0].split("-")[0] for name in names}
     assert top == {"llmprism"}
-    assert not [name for name in names if "test" in Path(name).name or "/tests/" in name or "__pycache__" in name]
+    assert not [name for name in names if Path(name).name.startswith("test_") or "/tests/" in name]
+    assert not [name for name in names if "__pycache__" in name]
     assert {f"llmprism/examples/{name}/flows.parquet" for name in ("crash", "pp4dp2tp2", "slow_nic")} <= set(names)
     assert "llmprism/report/html/static/timeline_view.js" in names
 

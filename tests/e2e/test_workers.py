@@ -304,14 +304,14 @@ def test_one_of_three_workers_is_killed_and_nothing_changes(postgres, tmp_path):
     three = [worker(tmp_path / "three", f"w{number}", cluster.brokers, urls["three"], topology) for number in range(3)]
     half, killed = threading.Event(), threading.Event()
 
-    def result(sent, total):
+    def progress(sent, total):
         if sent > total / 2:
             half.set()
             killed.wait(120)
 
     def send():
         with opened([str(flows)]) as capture:
-            play(capture, KafkaTarget(cluster.brokers, "flows"), speed=0, keep_times=True, result=result)
+            play(capture, KafkaTarget(cluster.brokers, "flows"), speed=0, keep_times=True, progress=progress)
 
     sender = threading.Thread(target=send)
     try:
