@@ -64,7 +64,8 @@ def calibrated(own: float, peers: float, rules: FaultRules = RULES) -> float:
 
 
 def waited_for(evidence: JobEvidence, finding: Finding, lost_gpu_seconds: float, rules: FaultRules = RULES) -> bool:
-    """Does a fault cost what a slow GPU must? Others are left out, nor those that leave nothing to compare with."""
+    """Does a fault cost what a slow GPU must? Others are left out, and so are those that leave nothing to
+    compare with."""
     if finding.kind is not FindingKind.SLOW_GPU or is_permanent(evidence, finding, rules):
         return True
     touched = evidence.counted & ~_healthy(evidence, finding)

@@ -34,6 +34,7 @@ __all__ = [
     "TransferTable",
     "Window",
     "ranges",
+    "rows_of_pairs",
 ]
 
 MESSAGE_FLOOR_BYTES: Final = 1_000
@@ -240,6 +241,12 @@ def _joined(column: NDArray[_Scalar], runs: list[slice]) -> NDArray[_Scalar]:
     if len(runs) == 1:
         return column[runs[0]]
     return np.concatenate([column[run] for run in runs]) if runs else column[:0]
+
+
+def rows_of_pairs(offsets: Int64, pairs: Int64) -> tuple[Int64, Int64]:
+    """The rows of these pairs, which `offsets` cut, and for each the index of its pair among them."""
+    first, after = offsets[pairs], offsets[pairs + 1]
+    return ranges(first, after), np.repeat(np.arange(pairs.size), after - first)
 
 
 def ranges(starts: Int64, ends: Int64) -> Int64:

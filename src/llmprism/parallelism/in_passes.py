@@ -15,13 +15,13 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.parallelism.link_evidence import pooled
 from llmprism.parallelism.pass_times import bytes_by_place, extremes, mark_late, sums_in_passes
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["busy_in_passes", "enough", "rows_of_pairs"]
+__all__ = ["busy_in_passes", "enough"]
 
 
 def busy_in_passes(
@@ -120,12 +120,6 @@ def _places(
     part = sent / np.maximum(sent.sum(axis=1, keepdims=True), 1.0)
     spread: Float64 = np.exp(-(part * np.log(np.maximum(part, 1e-12))).sum(axis=1))
     return spread
-
-
-def rows_of_pairs(transfers: TransferTable, pairs: Int64) -> tuple[Int64, Int64]:
-    """The rows of these pairs, and for each the index of its pair among them."""
-    first, last = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
-    return ranges(first, last), np.repeat(np.arange(pairs.size), last - first)
 
 
 def enough(total: Float64, early: Float64, seen: Int64 | Float64, steps: int, rules: LayoutRules = RULES) -> Bool:

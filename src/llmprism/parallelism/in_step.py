@@ -22,10 +22,10 @@ import numpy as np
 from llmprism.arrays import Bool, Float64
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import Int64, TransferTable, ranges
 from llmprism.model.layout import PairKind
 from llmprism.parallelism.features import PairFeatures
-from llmprism.parallelism.in_passes import busy_in_passes, enough, rows_of_pairs
+from llmprism.parallelism.in_passes import busy_in_passes, enough
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.superposed_rings import superposed_rings
 from llmprism.stats.disjoint_sets import component_labels
@@ -170,7 +170,7 @@ def _by_contrast(
     busy = enough(total, early, seen, steps, rules)
     pairs = candidates[busy]
     if pairs.size:
-        rows, _ = rows_of_pairs(transfers, pairs)
+        rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
         start = transfers.start_ns[rows]
         step = np.clip(np.searchsorted(boundary, start, side="right") - 1, 0, steps - 1)
         length = np.maximum(np.diff(boundary), 1)

@@ -6,23 +6,14 @@ Times are tables with a row for each node and a column for each step; the last r
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.kernel import kernel
-from llmprism.model.flows import ranges
+from llmprism.model.flows import rows_of_pairs
+from llmprism.stats.by_moment import NEVER
 
-__all__ = ["NEVER", "bytes_by_place", "extremes", "mark_late", "sums_in_passes"]
-
-NEVER: Final = np.iinfo(np.int64).max
-
-
-def _rows(offsets: Int64, pairs: Int64) -> tuple[Int64, Int64]:
-    """The rows of these pairs, and for each the index of its pair among them."""
-    first, last = offsets[pairs], offsets[pairs + 1]
-    return ranges(first, last), np.repeat(np.arange(pairs.size), last - first)
+__all__ = ["bytes_by_place", "extremes", "mark_late", "sums_in_passes"]
 
 
 def _extremes_by_arrays(
@@ -32,7 +23,7 @@ def _extremes_by_arrays(
     """The kernel below without a loop."""
     steps = boundary.size - 1
     times = np.full((nodes + 1) * steps, -1 if latest else NEVER, dtype=np.int64)
-    rows, pair = _rows(offsets, pairs)
+    rows, pair = rows_of_pairs(offsets, pairs)
     step = np.searchsorted(boundary, start[rows], side="right") - 1
     kept = (size[rows] >= floor) & (step >= 0) & (step < steps)
     rows, pair, step = rows[kept], pair[kept], step[kept]
@@ -79,7 +70,7 @@ def _sums_by_arrays(
 ) -> tuple[Float64, Int64]:  # fmt: skip
     """The kernel below without a loop."""
     steps = boundary.size - 1
-    rows, pair = _rows(offsets, pairs)
+    rows, pair = rows_of_pairs(offsets, pairs)
     link, when, amount = link_of[pair], start[rows], size[rows].astype(np.float64)
     step = np.clip(np.searchsorted(boundary, when, side="right") - 1, 0, steps - 1)
     early = (when > activation[sender[1, pair], step]) & (when < gradient[sender[2, pair], step])
@@ -132,7 +123,7 @@ def _late_by_arrays(
     offsets: Int64, start: Int64, pairs: Int64, sender: Int64, boundary: Int64, last: Int64, late_row: Bool
 ) -> Bool:
     """The kernel below without a loop."""
-    rows, pair = _rows(offsets, pairs)
+    rows, pair = rows_of_pairs(offsets, pairs)
     step = np.clip(np.searchsorted(boundary, start[rows], side="right") - 1, 0, boundary.size - 2)
     late_row[rows] = start[rows] >= last[sender[pair], step]
     return late_row
@@ -157,7 +148,7 @@ def _places_by_arrays(
     sender: Int64, first: Int64, last: Int64, places: int,
 ) -> Float64:  # fmt: skip
     """The kernel below without a loop."""
-    rows, pair = _rows(offsets, pairs)
+    rows, pair = rows_of_pairs(offsets, pairs)
     when = start[rows]
     step = np.searchsorted(boundary, when, side="right") - 1
     inside = (step >= 0) & (step < boundary.size - 1)

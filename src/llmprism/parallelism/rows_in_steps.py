@@ -8,7 +8,7 @@ import numpy as np
 
 from llmprism.arrays import Float64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable, ranges
+from llmprism.model.flows import Int64, TransferTable, rows_of_pairs
 
 __all__ = ["RowsInSteps", "rows_in_steps"]
 
@@ -28,8 +28,7 @@ class RowsInSteps:
 
 
 def rows_in_steps(transfers: TransferTable, pairs: Int64, clock: StepClock) -> RowsInSteps:
-    first, after = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
-    rows, pair = ranges(first, after), np.repeat(np.arange(pairs.size), after - first)
+    rows, pair = rows_of_pairs(transfers.pair_offsets, pairs)
     step = clock.step_at(transfers.start_ns[rows])
     inside = step >= 0
     rows, pair, step = rows[inside], pair[inside], step[inside]

@@ -74,12 +74,13 @@ def draft_clusters(
 ) -> Draft:
     """What belongs together by the graph of the pairs and their totals alone."""
     bulk = bulk_pairs(pairs, segments.traffic, rules)
-    partners = _training_pairs(pairs, segments.traffic, bulk, topology, rules)
-    cut = reused_segments(pairs.pair_src, pairs.pair_dst, segments, bulk, partners, rules)
+    training = _training_pairs(pairs, segments.traffic, bulk, topology, rules)
+    cut = reused_segments(pairs.pair_src, pairs.pair_dst, segments, bulk, training, rules)
     pieces = PairPieces.of(pairs.addresses, pairs.pair_src, pairs.pair_dst, segments, cut)
     traffic = pieces.traffic
-    bulk = bulk[pieces.origin] & bulk_pairs(pieces, traffic, rules)
-    training = _training_pairs(pieces, traffic, bulk, topology, rules)
+    if cut.any():  # else the pieces are the pairs
+        bulk = bulk[pieces.origin] & bulk_pairs(pieces, traffic, rules)
+        training = _training_pairs(pieces, traffic, bulk, topology, rules)
     clusters = cluster_pairs(pieces, traffic, training & (pieces.pair_src != pieces.pair_dst), rules)
     return Draft(pieces, bulk, tuple(clusters))
 

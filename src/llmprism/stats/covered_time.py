@@ -14,7 +14,7 @@ import numpy as np
 from llmprism.arrays import Bool, Int64
 from llmprism.kernel import kernel
 from llmprism.stats.order import stable_order
-from llmprism.stats.silences import Silences, silences_of
+from llmprism.stats.silences import Silences, scan_silences, silences_of
 
 __all__ = ["silences_of_pairs"]
 
@@ -56,7 +56,7 @@ def _by_slots(
     covered = _covered(offsets, start, end, size, pairs, floor, first, shift, slots)
     rows, held, latest = _open_rows(offsets, start, end, size, pairs, floor, first, shift, covered)
     rows = rows[stable_order(start[rows])]
-    return Silences(*_scan(start[rows], end[rows], size[rows], floor, first, shift, held, latest))
+    return Silences(*scan_silences(start[rows], end[rows], size[rows], floor, first, shift, held, latest))
 
 
 @kernel
@@ -97,31 +97,3 @@ def _open_rows(
             if size[i] >= floor:
                 latest[slot] = max(latest[slot], end[i])
     return rows[:count].copy(), held, latest
-
-
-@kernel
-def _scan(
-    start: Int64, end: Int64, size: Int64, floor: int, first: int, shift: int, held: Int64, latest: Int64
-) -> tuple[Int64, Int64, Int64]:
-    """The silences, from the rows of open slots in order and from what the covered slots hold."""
-    n = start.size + 1
-    begin, length, before = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    count, slot, horizon, total, longest = 0, 0, np.int64(-1), np.int64(0), np.int64(1)
-    for i in range(n):
-        until = held.size if i == start.size else (start[i] - first) >> shift
-        while slot < until:
-            horizon, total = max(horizon, latest[slot]), total + held[slot]
-            slot += 1
-        if i == start.size:
-            break
-        if size[i] >= floor:
-            if horizon >= 0 and start[i] > horizon:
-                begin[count], length[count], before[count] = horizon, start[i] - horizon, total
-                longest = max(longest, length[count])
-                count += 1
-            horizon = max(horizon, end[i])
-        total += size[i]
-    if horizon >= 0:
-        begin[count], length[count], before[count] = horizon, longest, total
-        count += 1
-    return begin[:count], length[:count], before[:count]

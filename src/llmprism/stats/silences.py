@@ -13,7 +13,7 @@ import numpy as np
 from llmprism.arrays import Int64
 from llmprism.kernel import kernel
 
-__all__ = ["Silences", "silences_of"]
+__all__ = ["Silences", "scan_silences", "silences_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,21 @@ class Silences:
 
 
 @kernel
-def _scan(start: Int64, end: Int64, size: Int64, floor: int) -> tuple[Int64, Int64, Int64]:
-    n = start.size
+def scan_silences(
+    start: Int64, end: Int64, size: Int64, floor: int, first: int, shift: int, held: Int64, latest: Int64
+) -> tuple[Int64, Int64, Int64]:
+    """The silences of intervals in order of their start. Slot k of time, from `first + (k << shift)` on, holds so many
+    bytes (`held`) of intervals besides, of which the latest ends at `latest` (-1: none) and none begins a silence."""
+    n = start.size + 1
     begin, length, before = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    count, horizon, total, longest = 0, np.int64(-1), np.int64(0), np.int64(1)
+    count, slot, horizon, total, longest = 0, 0, np.int64(-1), np.int64(0), np.int64(1)
     for i in range(n):
+        until = held.size if i == start.size else min((start[i] - first) >> shift, held.size)
+        while slot < until:
+            horizon, total = max(horizon, latest[slot]), total + held[slot]
+            slot += 1
+        if i == start.size:
+            break
         if size[i] >= floor:
             if horizon >= 0 and start[i] > horizon:
                 begin[count], length[count], before[count] = horizon, start[i] - horizon, total
@@ -53,4 +63,5 @@ def _scan(start: Int64, end: Int64, size: Int64, floor: int) -> tuple[Int64, Int
 
 def silences_of(start_ns: Int64, end_ns: Int64, size: Int64, floor: int = 0) -> Silences:
     """Silences of intervals sorted by start; intervals below `floor` bytes add their bytes but break no silence."""
-    return Silences(*_scan(start_ns, end_ns, size, floor))
+    none = np.zeros(0, dtype=np.int64)
+    return Silences(*scan_silences(start_ns, end_ns, size, floor, 0, 0, none, none))

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from llmprism.kernel import always_compiled, always_interpreted
-from llmprism.parallelism.pass_times import NEVER, bytes_by_place, extremes, mark_late, sums_in_passes
+from llmprism.parallelism.pass_times import bytes_by_place, extremes, mark_late, sums_in_passes
+from llmprism.stats.by_moment import NEVER
 
 BOUNDARY = np.array([100, 300, 500, 700, 900])
 
