@@ -17,8 +17,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool
 from llmprism.diagnose.byte_curves import training_messages
+from llmprism.diagnose.first_to_stop import (
+    heard_again,
+    involved_ns,
+    may_be_to_blame,
+    most_likely,
+    overdue_first,
+)
 from llmprism.diagnose.heartbeats import Heartbeats
 from llmprism.diagnose.last_state import LastState, last_state
 from llmprism.diagnose.rules import RULES, FaultRules
@@ -34,9 +41,9 @@ class Ending:
     """The traffic after step `step - 1`, which ended at `begun_ns`, ends at `last_ns`; then came `silence_ns`.
 
     `state` is running, ended, crashed or hung. `culprit` (row of the member, -1: nobody stands out) was due at
-    `since_ns`, `lead_ns` before the next one; `suspect` is who may have been where that is not sure. `resumed_ns` is
-    None where the job did not come back; `alive_ns` is the time of the last message of any sort between its members
-    before it did.
+    `since_ns`, `lead_ns` before the next one; it is `likely` where that alone is not sure, and all signs together put
+    it ahead of the others. `suspects` are who else may be to blame, the likeliest first. `resumed_ns` is None where the
+    job did not come back; `alive_ns` is the time of the last message of any sort between its members before it did.
     """
 
     state: JobState
@@ -51,7 +58,8 @@ class Ending:
     since_ns: int = 0
     lead_ns: float = 0.0
     heard_alone: bool = False
-    suspect: int = -1
+    likely: bool = False
+    suspects: tuple[int, ...] = ()
 
     @property
     def broken_off(self) -> bool:
@@ -94,7 +102,7 @@ def ending_at(
         return (
             _as(running, JobState.ENDED) if running.silence_ns > rules.endings.varying_quiet_steps * period else running
         )
-    first = _overdue_first(state, period, rules)
+    first = overdue_first(state, period, rules)
     usual = rules.endings.quiet_factor * (state.rest_ns if np.isfinite(state.rest_ns) else 0.0)
     quiet = rules.endings.quiet_share * period + max(usual, rules.endings.grew * state.most_rest_ns)
     if not state.exact:
@@ -181,14 +189,10 @@ def _surely_overdue(state: LastState, rules: FaultRules) -> Bool:
     )
 
 
-def _heard_again(state: LastState, rules: FaultRules) -> Bool:
-    return np.asarray(state.heard_ns > state.last_ns + rules.endings.heard_ns)
-
-
 def _all_said_goodbye(job: Job, state: LastState, period: float, alive: int, rules: FaultRules) -> bool:
     """Was everybody heard again after the last message? That is no goodbye where they talk on and on, or talk on after
     one of them had long been missing, or are heard as often at any time."""
-    if not _heard_again(state, rules).all() or _always_heard(job, state, rules):
+    if not heard_again(state, rules).all() or _always_heard(job, state, rules):
         return False
     missing = state.last_ns - float(np.nanmin(state.due_ns, initial=np.inf)) > rules.endings.long_missing * period
     beats = Heartbeats(state.last_ns, period, None, rules)
@@ -209,48 +213,6 @@ def _always_heard(job: Job, state: LastState, rules: FaultRules) -> bool:
     return heard >= rules.endings.always * rules.endings.stretches * len(job.members)
 
 
-def _overdue_first(state: LastState, period: float, rules: FaultRules) -> int:
-    """The member that was due first; -1 where no member's due time is known.
-
-    Those that lack what they usually have when they go on wait for somebody else. Where most are heard again after the
-    last message, only those that are not are considered. One that stopped in the middle of a message was held up in it
-    by one that had not begun: of two that were due at the same time the latter is to blame. Of several the one that was
-    neither heard nor written to for longest.
-    """
-    due = _suspects(state, rules)
-    if not np.isfinite(due).any():
-        return -1
-    first = int(np.nanargmin(due))
-    if state.pause_ns[first] < rules.endings.in_flow * period:
-        begun = np.where(state.pause_ns > rules.endings.not_begun * period, due, np.nan)
-        if np.isfinite(begun).any() and np.nanmin(begun) - state.due_ns[first] <= rules.endings.same_time * period:
-            first, due = int(np.nanargmin(begun)), begun
-    unsure = 2.0 * np.nan_to_num(np.hypot(state.spread_ns, state.spread_ns[first]))
-    tied = due <= state.due_ns[first] + np.maximum(
-        rules.endings.same_time * period, np.minimum(unsure, rules.endings.most_unsure * period)
-    )
-    return int(np.argmin(np.where(tied, _involved_ns(state), np.inf)))
-
-
-def _involved_ns(state: LastState) -> Float64:
-    """When each member was last heard or written to: nobody writes to one that takes nothing, and it says nothing."""
-    return np.maximum(state.heard_ns, state.addressed_ns).astype(np.float64)
-
-
-def _suspects(state: LastState, rules: FaultRules) -> Float64:
-    """Due times of those that may be to blame, NaN for the others."""
-    due = state.due_ns.copy()
-    starved = state.lag < -np.maximum(rules.endings.starved, rules.endings.sure_spreads * state.lag_spread)
-    if np.isfinite(due[~starved]).any():
-        due[starved] = np.nan
-    heard = _heard_again(state, rules)
-    if heard.mean() >= rules.endings.heard_members and np.isfinite(state.due_ns[~heard]).any():
-        due = np.where(heard, np.nan, state.due_ns)
-    elif np.isfinite(due[~heard]).any():
-        due[heard] = np.nan
-    return due
-
-
 def _blamed(
     running: Ending, job: Job, state: LastState, first: int, until: int, rules: FaultRules, *, connects: bool
 ) -> Ending:
@@ -262,19 +224,41 @@ def _blamed(
         rule = rules.endings
         if running.silence_ns <= max(rule.together_steps * running.period_ns, rule.watched_ns):
             return running  # nobody is surely missing: the next message may be late
-        if not state.exact and not _heard_again(state, rules).any():
+        if not state.exact and not heard_again(state, rules).any():
             return _as(running, JobState.ENDED)  # it may rest here: its bytes do not tell, and nobody noticed a death
-    alone = named >= 0 and _alone(state, named, rules)
-    due = float(state.due_ns[named]) if named >= 0 else float(running.last_ns)
+    hung = _hung(running, job, state, named, until, rules)
+    others = _others(state, running, rules)
+    likely = named < 0 and bool(others) and others[0] >= 0
+    culprit = others[0] if likely else named
+    due = float(state.due_ns[culprit]) if culprit >= 0 else float(running.last_ns)
     return replace(
         running,
-        state=JobState.HUNG if _hung(running, job, state, named, until, rules) else JobState.CRASHED,
-        culprit=named,
+        state=JobState.HUNG if hung else JobState.CRASHED,
+        culprit=culprit,
         since_ns=int(min(due, running.last_ns)),
-        lead_ns=_lead_ns(state, named) if named >= 0 else 0.0,
-        heard_alone=alone,
-        suspect=first if missed and named < 0 and state.exact else -1,
+        lead_ns=_lead_ns(state, culprit) if culprit >= 0 else 0.0,
+        heard_alone=not likely and culprit >= 0 and _alone(state, culprit, rules),
+        likely=likely,
+        suspects=tuple(row for row in others if row not in (-1, culprit)),
     )
+
+
+def _others(state: LastState, running: Ending, rules: FaultRules) -> list[int]:
+    """Who may be to blame, the likeliest first; -1 before them where the first is not ahead of the others. Nobody where
+    bytes do not tell how far a member is, or what is usual is not known."""
+    rule = rules.endings
+    if running.step < rule.settled_steps or not state.exact:
+        return []
+    rows, ahead = most_likely(state, running.period_ns, rules)
+    named = ahead >= rule.clear_ahead and _was_missed(state, rows[0], rules)
+    return rows[: rule.most_suspects] if named else [-1, *rows[: rule.most_suspects]]
+
+
+def _was_missed(state: LastState, row: int, rules: FaultRules) -> bool:
+    """Was this member due, within its jitter, when the others stopped, or did others notice that it was gone? Else all
+    stopped for a reason of their own: somebody ended the job."""
+    jitter = rules.endings.sure_spreads * float(state.spread_ns[row])
+    return float(state.due_ns[row]) <= state.last_ns + jitter or bool(heard_again(state, rules).any())
 
 
 def _surely_first(state: LastState, first: int, running: Ending, rules: FaultRules) -> bool:
@@ -287,7 +271,7 @@ def _surely_first(state: LastState, first: int, running: Ending, rules: FaultRul
     rule = rules.endings
     if running.step < rule.settled_steps or not state.exact:
         return False
-    heard = _heard_again(state, rules)
+    heard = heard_again(state, rules)
     overdue = running.last_ns - float(state.due_ns[first])
     stopped = running.silence_ns > rule.together_steps * running.period_ns
     return (
@@ -305,7 +289,7 @@ def _lead_ns(state: LastState, first: int) -> float:
 
 def _alone(state: LastState, named: int, rules: FaultRules) -> bool:
     """Are most members heard again, and this one not?"""
-    heard = _heard_again(state, rules)
+    heard = heard_again(state, rules)
     return bool(heard.mean() >= rules.endings.heard_members and not heard[named])
 
 
@@ -322,7 +306,7 @@ def _hung(running: Ending, job: Job, state: LastState, named: int, until: int, r
         return bool(state.addressed_ns[named] >= running.last_ns + talk)  # nobody writes to a dead one
     watched = running.silence_ns >= max(rule.watched_steps * running.period_ns, rule.watched_ns)
     if beats.gap_ns is None and watched and _control_messages(job, running, rules):
-        return not bool(_heard_again(state, rules).any())  # a death is noticed: connections close
+        return not bool(heard_again(state, rules).any())  # a death is noticed: connections close
     if named < 0:
         return False
     due = float(state.due_ns[named])
@@ -353,7 +337,7 @@ def _went_on_without(state: LastState, first: int, rules: FaultRules) -> bool:
         return False
     if bool(_surely_overdue(state, rules).any()):
         return True
-    heard = _heard_again(state, rules)
+    heard = heard_again(state, rules)
     return bool(heard.mean() >= rules.endings.heard_members and not heard[first])
 
 
@@ -363,7 +347,7 @@ def _stands_out(job: Job, state: LastState, first: int, period: float, rules: Fa
     rule = rules.endings
     if first < 0 or not state.exact or state.pause_ns[first] < rule.in_flow * period:
         return False
-    due, involved = _suspects(state, rules), _involved_ns(state)
+    due, involved = may_be_to_blame(state, rules), involved_ns(state)
     tied = (due <= state.due_ns[first] + rule.same_time * period) & (state.pause_ns >= rule.in_flow * period)
     tied[first] = False
     reach = max(rule.heard_ns, rule.in_flow * period)

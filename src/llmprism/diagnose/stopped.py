@@ -91,15 +91,19 @@ def _finding(
         lost_gpu_seconds=round(lost / 1e9 * len(job.members), 3),
         summary=_summary(job, ending, hung=hung),
         evidence=_evidence(ending),
-        alternatives=_suspect(job, ending, FindingKind.HANG if hung else FindingKind.CRASH, rules),
+        alternatives=_suspects(job, ending, FindingKind.HANG if hung else FindingKind.CRASH, rules),
     )
 
 
-def _suspect(job: Job, ending: Ending, kind: FindingKind, rules: FaultRules) -> tuple[Alternative, ...]:
-    """The member that may be to blame where nobody surely is."""
-    if ending.suspect < 0:
+def _suspects(job: Job, ending: Ending, kind: FindingKind, rules: FaultRules) -> tuple[Alternative, ...]:
+    """The members that may be to blame where nobody surely is."""
+    if ending.culprit >= 0 and not ending.likely:
         return ()
-    return (Alternative(kind, _where(job, ending.suspect), rules.endings.sure_suspect),)
+    left = 1.0 - rules.endings.sure_likely if ending.likely else rules.endings.sure_suspect
+    shares = (left / 2**place for place in range(len(ending.suspects)))
+    return tuple(
+        Alternative(kind, _where(job, row), round(share, 3)) for row, share in zip(ending.suspects, shares, strict=True)
+    )
 
 
 def _confidence(ending: Ending, rules: FaultRules) -> float:
@@ -108,6 +112,8 @@ def _confidence(ending: Ending, rules: FaultRules) -> float:
     rule, period = rules.endings, ending.period_ns
     if ending.culprit < 0:
         return rule.sure_nobody
+    if ending.likely:
+        return rule.sure_likely
     overdue = ending.last_ns - ending.since_ns
     watched = overdue + ending.silence_ns
     if ending.heard_alone and overdue > rule.clear_overdue * period:
@@ -154,6 +160,7 @@ def _summary(job: Job, ending: Ending, *, hung: bool) -> str:
         advice = "take stack dumps and look for a rank that computes or waits for data; no fault if it evaluates"
         return f"The job has not begun step {ending.step} for {quiet:.0f} s although its ranks are alive: {advice}."
     who = f"GPU {job.transfers.addresses[job.members[row]]}" if row >= 0 else "A GPU"
+    who = f"Most likely {who}" if ending.likely else who
     others = f"the job's other {len(job.members) - 1} GPUs stopped with it"
     if hung:
         advice = "take a stack dump of that rank, check its GPU for an Xid and its NIC for link flaps"

@@ -196,7 +196,7 @@ def test_nobody_is_named_where_bytes_do_not_tell_where_a_member_stands():
     flows = [flow._replace(bytes=size[flow.start_ns // PERIOD, flow.src]) for flow in without("b")]
     closed = Flow("a", "c", STEPS * PERIOD + 160 * MS, STEPS * PERIOD + 160 * MS + 1_000, 48)
     found = ending([*flows, closed], LAST + 10 * SECOND)
-    assert (found.broken_off, found.culprit, found.suspect) == (True, -1, -1)
+    assert (found.broken_off, found.culprit, found.suspects) == (True, -1, ())
     assert ending(flows, LAST + 10 * SECOND).state is JobState.ENDED, "and nobody noticed a death"
 
 

@@ -1,0 +1,85 @@
+"""Who stopped first, of the members of a job whose traffic has stopped.
+
+*Due first.* Whoever waits for another is due after it, so the member to blame is the one whose next message was due
+first (`overdue_first`).
+
+*Ahead by all signs.* Where the due times alone do not decide, three clocks do that a stopped process stops at once and
+that those who wait for it stop later: when its next message was due, when it was last heard, and when it was last heard
+or written to, control messages included. Over gloo a rank that enters a collective says so at once by a small message,
+so who has not is the one that was silent first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism.arrays import Bool, Float64
+from llmprism.diagnose.last_state import LastState
+from llmprism.diagnose.rules import FaultRules
+
+__all__ = ["heard_again", "involved_ns", "may_be_to_blame", "most_likely", "overdue_first"]
+
+
+def heard_again(state: LastState, rules: FaultRules) -> Bool:
+    return np.asarray(state.heard_ns > state.last_ns + rules.endings.heard_ns)
+
+
+def overdue_first(state: LastState, period: float, rules: FaultRules) -> int:
+    """The member that was due first; -1 where no member's due time is known.
+
+    Those that lack what they usually have when they go on wait for somebody else. Where most are heard again after the
+    last message, only those that are not are considered. One that stopped in the middle of a message was held up in it
+    by one that had not begun: of two that were due at the same time the latter is to blame. Of several the one that was
+    neither heard nor written to for longest.
+    """
+    due = may_be_to_blame(state, rules)
+    if not np.isfinite(due).any():
+        return -1
+    first = int(np.nanargmin(due))
+    if state.pause_ns[first] < rules.endings.in_flow * period:
+        begun = np.where(state.pause_ns > rules.endings.not_begun * period, due, np.nan)
+        if np.isfinite(begun).any() and np.nanmin(begun) - state.due_ns[first] <= rules.endings.same_time * period:
+            first, due = int(np.nanargmin(begun)), begun
+    unsure = 2.0 * np.nan_to_num(np.hypot(state.spread_ns, state.spread_ns[first]))
+    tied = due <= state.due_ns[first] + np.maximum(
+        rules.endings.same_time * period, np.minimum(unsure, rules.endings.most_unsure * period)
+    )
+    return int(np.argmin(np.where(tied, involved_ns(state), np.inf)))
+
+
+def involved_ns(state: LastState) -> Float64:
+    """When each member was last heard or written to: nobody writes to one that takes nothing, and it says nothing."""
+    return np.maximum(state.heard_ns, state.addressed_ns).astype(np.float64)
+
+
+def may_be_to_blame(state: LastState, rules: FaultRules) -> Float64:
+    """Due times of those that may be to blame, NaN for the others."""
+    due = state.due_ns.copy()
+    starved = state.lag < -np.maximum(rules.endings.starved, rules.endings.sure_spreads * state.lag_spread)
+    if np.isfinite(due[~starved]).any():
+        due[starved] = np.nan
+    heard = heard_again(state, rules)
+    if heard.mean() >= rules.endings.heard_members and np.isfinite(state.due_ns[~heard]).any():
+        due = np.where(heard, np.nan, state.due_ns)
+    elif np.isfinite(due[~heard]).any():
+        due[heard] = np.nan
+    return due
+
+
+def most_likely(state: LastState, period: float, rules: FaultRules) -> tuple[list[int], float]:
+    """Members that may be to blame, the likeliest first, and by how much the first is ahead of all others: the sum of
+    its leads by each of the three clocks, in steps, none of which counts for more than `most_lead`. Infinite where
+    there is only one. After the last message of the job the clocks stop: whoever is heard then lives, and when it
+    happens to be heard is chance."""
+    rows = np.flatnonzero(np.isfinite(may_be_to_blame(state, rules)))
+    if rows.size <= 1:
+        return rows.tolist(), float("inf") if rows.size else 0.0
+    clocks = (state.heard_ns, involved_ns(state))
+    ahead = np.zeros((rows.size, rows.size))
+    for clock in (*(np.minimum(clock, state.last_ns) for clock in clocks), state.due_ns):
+        lead = (clock[rows][None, :] - clock[rows][:, None]) / max(period, 1.0)
+        ahead += np.clip(lead, -rules.endings.most_lead, rules.endings.most_lead)
+    np.fill_diagonal(ahead, np.inf)
+    least = ahead.min(axis=1)
+    order = np.argsort(-least, kind="stable")
+    return rows[order].tolist(), float(least[order[0]])

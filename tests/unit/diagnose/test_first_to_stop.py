@@ -1,0 +1,88 @@
+"""Who stopped first: due, silent and no longer written to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism.diagnose.first_to_stop import most_likely, overdue_first
+from llmprism.diagnose.last_state import LastState
+from llmprism.diagnose.rules import RULES
+
+MS = 1_000_000
+PERIOD = 400 * MS
+LAST = 10_000 * MS
+
+
+def state(*, sent, pause, heard, addressed, lag=None):
+    """Times in milliseconds, against the last message of the job."""
+    count = len(sent)
+    return LastState(
+        last_ns=LAST,
+        sent_ns=LAST + MS * np.array(sent, dtype=np.float64),
+        pause_ns=MS * np.array(pause, dtype=np.float64),
+        spread_ns=np.full(count, 4.0 * MS),
+        longest_ns=MS * np.array(pause, dtype=np.float64),
+        lag=np.zeros(count) if lag is None else np.array(lag),
+        lag_spread=np.zeros(count),
+        heard_ns=(LAST + MS * np.array(heard)).astype(np.int64),
+        addressed_ns=(LAST + MS * np.array(addressed)).astype(np.int64),
+        rest_ns=0.0,
+        most_rest_ns=0.0,
+        longest_rest_ns=100.0 * MS,
+        exact=True,
+    )
+
+
+def hang(**changes):
+    """Members 1 and 2 were due in the same moment; 2 has said since that it waits, 1 has not."""
+    usual = {
+        "sent": [0, -64, -64, 0],
+        "pause": [0, 58, 58, 0],
+        "heard": [0, -64, -3, 0],
+        "addressed": [0, -2, 0, 0],
+        "lag": [-0.03, 0.0, 0.0, 0.0],
+    }
+    return state(**{**usual, **changes})
+
+
+def test_of_two_due_at_the_same_time_the_one_that_was_silent_first_is_ahead():
+    rows, ahead = most_likely(hang(), PERIOD, RULES)
+    assert rows[0] == 1
+    assert ahead >= RULES.endings.clear_ahead
+
+
+def test_nobody_is_ahead_where_both_are_silent_for_as_long():
+    rows, ahead = most_likely(hang(heard=[0, -64, -64, 0], addressed=[0, -2, -2, 0]), PERIOD, RULES)
+    assert set(rows[:2]) == {1, 2}
+    assert ahead < RULES.endings.clear_ahead
+
+
+def test_who_waits_for_another_is_no_suspect_however_long_it_is_silent():
+    waiting = hang(sent=[-300, -64, -64, 0], heard=[-300, -64, -3, 0], lag=[-0.03, 0.0, 0.0, 0.0])
+    assert 0 not in most_likely(waiting, PERIOD, RULES)[0]
+
+
+def test_when_living_members_happen_to_be_heard_again_is_chance():
+    """All talk on for seconds; that one does so for longer says nothing."""
+    talk = {"sent": [0, 0, 0, 0], "pause": [3, 3, 3, 3], "addressed": [9000, 9500, 9900, 9100], "lag": [0.0] * 4}
+    rows, ahead = most_likely(state(heard=[9000, 4000, 9800, 9900], **talk), PERIOD, RULES)
+    assert len(rows) == 4
+    assert ahead < RULES.endings.clear_ahead
+
+
+def test_one_sign_alone_counts_for_no_more_than_its_most():
+    """Who has not been heard for most of a step because it computes is not ahead of one that was due long before."""
+    one = state(sent=[-230, -200, 0, 0], pause=[280, 20, 0, 0], heard=[-230, -200, 0, 0], addressed=[-200, -200, 0, 0])
+    assert most_likely(one, PERIOD, RULES)[0][0] == 1
+
+
+def test_the_one_that_alone_is_not_heard_again_is_ahead_of_all():
+    rows, ahead = most_likely(hang(heard=[500, -64, 500, 500]), PERIOD, RULES)
+    assert rows == [1]
+    assert ahead == float("inf")
+
+
+def test_nobody_is_due_where_nothing_is_known_of_anybody():
+    unknown = state(sent=[np.nan] * 3, pause=[np.nan] * 3, heard=[0] * 3, addressed=[0] * 3)
+    assert overdue_first(unknown, PERIOD, RULES) == -1
+    assert most_likely(unknown, PERIOD, RULES) == ([], 0.0)
