@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from llmprism.diagnose import detectors
+from llmprism.errors import FormatError, UsageError
+from llmprism.ingest import formats, read_flows
 from llmprism.ingest.collectors import COLLECTORS, Collector
-from llmprism.ingest.relation import READERS
-from llmprism.ingest.sources import Format
+from llmprism.ingest.columns import Scan, SourceColumn
+from llmprism.ingest.file_format import Format
+from llmprism.ingest.formats import FORMATS
 from llmprism.model.finding import FindingKind
 from llmprism.model.flows import Window
 from llmprism.sim.cluster import build_cluster
@@ -15,6 +20,7 @@ from llmprism.sim.rings import Wiring
 from llmprism.sim.scenario import parse_scenario
 from llmprism.sim.specs import ClusterSpec
 
+TOY_COLUMNS = {"start_ns": "BIGINT", "end_ns": "BIGINT", "src": "VARCHAR", "dst": "VARCHAR", "bytes": "BIGINT"}
 SCENARIO = """
 title = "a"
 level = "easy"
@@ -45,8 +51,33 @@ def test_a_detector_in_the_list_runs_after_the_others(monkeypatch):
     assert seen == {"one": (), "two": (first,)}
 
 
-def test_every_format_has_a_reader():
-    assert {*READERS, Format.NFCAPD} == set(Format)
+def test_a_format_in_the_list_is_recognised_forced_and_read(tmp_path, monkeypatch):
+    def scans(connection, sources, _options):
+        connection.execute(f"CREATE TEMP TABLE toy({', '.join(map(' '.join, TOY_COLUMNS.items()))})")
+        for source in sources:
+            for line in source.path.read_text().splitlines()[1:]:
+                connection.execute("INSERT INTO toy VALUES (?, ?, ?, ?, ?)", line.split())
+        columns = {name: SourceColumn(name, kind) for name, kind in TOY_COLUMNS.items()}
+        return [Scan("toy", "toy", columns)], []
+
+    toy = Format("toy", "a toy file", lambda head: head.startswith(b"TOY1"), scans)
+    monkeypatch.setattr(formats, "FORMATS", (toy, *formats.FORMATS))
+    file, other = tmp_path / "records", tmp_path / "other.csv"
+    file.write_text("TOY1\n1000 2000 a b 70000\n3000 4000 b a 80000\n")
+    other.write_text("start_ns,end_ns,src,dst,bytes\n5000,6000,a,c,90000\n")
+    table = read_flows([file, other])
+    assert sorted(table.bytes.tolist()) == [70_000, 80_000, 90_000]
+    assert read_flows([file], format="toy").bytes.size == 2
+    with pytest.raises(FormatError, match="is a toy file, but --format says csv"):
+        read_flows([file], format="csv")
+    with pytest.raises(UsageError, match="use one of toy, pcap"):
+        read_flows([file], format="unheard-of")
+
+
+def test_formats_have_names_of_their_own_and_text_comes_last():
+    assert len({one.name for one in FORMATS}) == len(FORMATS)
+    certain = [one.certain for one in FORMATS]
+    assert certain == sorted(certain, reverse=True)
 
 
 def test_collectors_have_names_and_signatures_of_their_own():

@@ -2,9 +2,10 @@
 
 The road of a record, from a file to a transfer:
 
-    sources          which files, of which format and compression; what the content shows
+    sources, formats which files, of which compression and format, by their first bytes
     csv_text, json_lines, parquet, nfcapd, packet_capture (packets/)
-                     one file per format: a scan, an SQL expression for every column of the contract
+                     one file per format (`file_format.Format`), listed in `formats.FORMATS`: how a file of it is
+                     recognised, and a scan, with an SQL expression for every column of the contract
     collectors, mapping, resolve, columns
                      which column is which, in which unit; usable or not, with the reason
     relation         all scans as one SQL relation `records`

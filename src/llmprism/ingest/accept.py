@@ -25,11 +25,14 @@ from llmprism import limits
 from llmprism.errors import FormatError, InputError, LimitError
 from llmprism.ingest.columns import REASONS, literal
 from llmprism.ingest.database import Database, open_database, scalar
+from llmprism.ingest.file_format import ReadOptions, Source
+from llmprism.ingest.formats import identify, parse_format
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.relation import ReadOptions, create_records, explain, file_names
+from llmprism.ingest.parquet import PARQUET
+from llmprism.ingest.relation import create_records, explain, file_names
 from llmprism.ingest.resolve import file_list
 from llmprism.ingest.rules import RULES, IngestRules
-from llmprism.ingest.sources import Format, Source, expand, identify, parse_format
+from llmprism.ingest.sources import expand
 
 __all__ = ["FUTURE", "TOO_OLD", "Accepted", "Arrival", "Part", "TimeBounds", "accept_flows", "accept_parts"]
 
@@ -137,7 +140,7 @@ def accept_parts(
     part_of = {str(path): number for number, part in enumerate(parts) for path in expand(part.paths)}
     sources = [identify(Path(path), forced) for path in part_of]
     try:
-        _check_sizes(connection, [source for source in sources if source.format is Format.PARQUET], most)
+        _check_sizes(connection, [source for source in sources if source.format is PARQUET], most)
         options = ReadOptions(mapping or ColumnMapping(), collector, rules.burst_gap_ns)
         relation = create_records(connection, spill, sources, options, all_columns=True, counted=False)
         rows = _keep(connection, relation.query, part_of, len(parts))

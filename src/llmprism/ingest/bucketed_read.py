@@ -26,13 +26,15 @@ from llmprism.ingest.bucket_store import Buckets, Spool, nameless_file
 from llmprism.ingest.capture_notes import merged
 from llmprism.ingest.columns import DUPLICATE, REASONS
 from llmprism.ingest.database import Database, Progress, memory_bytes, open_database, report_progress
+from llmprism.ingest.file_format import ReadOptions, Source
 from llmprism.ingest.flow_table import flow_table, rows_by_pair
+from llmprism.ingest.formats import identify, parse_format
 from llmprism.ingest.fresh_memory import fresh_array
 from llmprism.ingest.interning import Ids, Interner, Names, Records
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.relation import ReadOptions, Relation, check_numbers, create_records, explain
+from llmprism.ingest.relation import Relation, check_numbers, create_records, explain
 from llmprism.ingest.rules import RULES, IngestRules
-from llmprism.ingest.sources import Source, expand, identify, parse_format
+from llmprism.ingest.sources import expand
 from llmprism.ingest.transfers import assemble_transfers
 from llmprism.ingest.whole_read import loaded_of, no_usable_record, table_of
 from llmprism.model.flows import AssembledFlows, InputCounts, Int64, TransferTable, Window

@@ -18,9 +18,9 @@ import numpy as np
 from llmprism import limits
 from llmprism.errors import FormatError, LimitError
 from llmprism.ingest.database import Database
+from llmprism.ingest.file_format import Source
 from llmprism.ingest.packets.stats import PacketStats
 from llmprism.ingest.resolve import file_list
-from llmprism.ingest.sources import Source
 from llmprism.model.congestion import CongestionTable
 
 __all__ = ["METADATA_KEY", "CaptureNotes", "decoded", "encoded", "merged", "stored_notes"]

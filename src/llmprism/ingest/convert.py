@@ -18,11 +18,13 @@ from llmprism.errors import InputError, UsageError
 from llmprism.ingest.capture_notes import METADATA_KEY, encoded, merged
 from llmprism.ingest.columns import REASONS, identifier, literal
 from llmprism.ingest.database import Database, Progress, open_database, report_progress
+from llmprism.ingest.file_format import ReadOptions
+from llmprism.ingest.formats import identify, parse_format
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.packets.stats import PacketStats
-from llmprism.ingest.relation import ReadOptions, check_numbers, create_records, explain, file_names
+from llmprism.ingest.relation import check_numbers, create_records, explain, file_names
 from llmprism.ingest.rules import RULES
-from llmprism.ingest.sources import expand, identify, parse_format
+from llmprism.ingest.sources import expand
 from llmprism.model.congestion import CongestionTable
 from llmprism.model.flows import InputCounts
 

@@ -15,13 +15,15 @@ from typing import Final
 
 from llmprism import limits
 from llmprism.errors import FormatError, InputError
-from llmprism.ingest.collectors import Collector, mappings_for
+from llmprism.ingest.collectors import mappings_for
 from llmprism.ingest.columns import Scan, identifier, literal
+from llmprism.ingest.database import Database
+from llmprism.ingest.file_format import Compression, Format, Read, ReadOptions, Source
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.resolve import file_list, resolve
-from llmprism.ingest.sources import Compression, Source
+from llmprism.ingest.sources import BLANK
 
-__all__ = ["csv_scans"]
+__all__ = ["CSV"]
 
 DELIMITERS: Final = (",", "\t", "|", ";", " ")
 
@@ -37,7 +39,7 @@ class Dialect:
     comments: bool = False
 
 
-def csv_scans(sources: Sequence[Source], mapping: ColumnMapping, collector: Collector | None) -> list[Scan]:
+def _scans(_connection: Database, sources: Sequence[Source], options: ReadOptions) -> Read:
     """One scan per dialect among these files (and per direction of a collector)."""
     by_dialect: dict[Dialect, list[Source]] = {}
     for source in sources:
@@ -45,8 +47,8 @@ def csv_scans(sources: Sequence[Source], mapping: ColumnMapping, collector: Coll
     return [
         _scan(dialect, files, one)
         for dialect, files in by_dialect.items()
-        for one in mappings_for(dialect.names, mapping, collector)
-    ]
+        for one in mappings_for(dialect.names, options.mapping, options.collector)
+    ], []
 
 
 def _scan(dialect: Dialect, sources: Sequence[Source], mapping: ColumnMapping) -> Scan:
@@ -98,3 +100,10 @@ def _first_lines(source: Source) -> tuple[str, str]:
     if not header.strip():
         raise InputError(f"{source.path}: holds no records; expected a CSV header and rows")
     return header, lines[1].decode(errors="replace") if len(lines) > 1 else ""
+
+
+def _is_text(head: bytes) -> bool:
+    return b"\0" not in head.lstrip(BLANK).split(b"\n", 1)[0]
+
+
+CSV: Final = Format("csv", "CSV", _is_text, _scans, certain=False, rejects=True, keeps_head=True)

@@ -11,26 +11,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from llmprism.ingest.collectors import Collector, mappings_for, nested_names
+from llmprism.errors import FormatError
+from llmprism.ingest.collectors import mappings_for, nested_names
 from llmprism.ingest.columns import Scan, literal
 from llmprism.ingest.database import Database
+from llmprism.ingest.file_format import Compression, Format, Read, ReadOptions, Source
 from llmprism.ingest.mapping import TARGETS, ColumnMapping
 from llmprism.ingest.resolve import file_list, resolve
-from llmprism.ingest.sources import Compression, Source
+from llmprism.ingest.sources import BLANK, HEAD_BYTES
 
-__all__ = ["json_lines_scans"]
+__all__ = ["JSON_LINES"]
 
 SAMPLED_LINES: Final = 1_000
 """Lines looked at to learn the keys: optional keys that only appear later are ignored, required ones never do."""
 
 
-def json_lines_scans(
-    connection: Database, sources: Sequence[Source], mapping: ColumnMapping, collector: Collector | None
-) -> list[Scan]:
+def _scans(connection: Database, sources: Sequence[Source], options: ReadOptions) -> Read:
     """One scan per compression and shape among these files (and per direction of a collector)."""
     groups: dict[tuple[Compression, bool], list[Source]] = {}
     for source in sources:
-        is_array = source.head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+        is_array = _first(source.head) == b"["
         groups.setdefault((source.compression, is_array), []).append(source)
     scans: list[Scan] = []
     for (compression, is_array), files in sorted(groups.items()):
@@ -40,13 +40,13 @@ def json_lines_scans(
             "hive_partitioning=false)"
         )
         whole = f"(SELECT {_UNWRAPPED} AS json, line.filename FROM {lines} AS line)"
-        names = _keys(connection, whole, mapping)
+        names = _keys(connection, whole, options.mapping)
         types = dict.fromkeys(names, "VARCHAR")
-        for one in mappings_for(names, mapping, collector):
+        for one in mappings_for(names, options.mapping, options.collector):
             values = _Values()
             columns = resolve(files[0].path, one, types, values.expression)
             scans.append(Scan(str(files[0].path), values.table(whole), columns, _UNREADABLE, "filename"))
-    return scans
+    return scans, []
 
 
 class _Values:
@@ -106,3 +106,25 @@ def _paths(name: str) -> list[str]:
 
 def _quote(part: str) -> str:
     return f'"{part}"'
+
+
+def _first(head: bytes) -> bytes:
+    return head.lstrip(BLANK)[:1]
+
+
+def _check(source: Source, head: bytes) -> None:
+    """One JSON array ends with its bracket; DuckDB takes a cut one for a short one."""
+    if source.compression is not Compression.NONE or _first(head) != b"[":
+        return
+    size = source.path.stat().st_size
+    with source.path.open("rb") as file:
+        file.seek(-min(size, HEAD_BYTES), 2)
+        if not file.read().rstrip().endswith(b"]"):
+            raise FormatError(
+                f"{source.path}: truncated JSON array: expected ] at byte {size - 1}, its end; copy it again"
+            )
+
+
+JSON_LINES: Final = Format(
+    "jsonl", "JSON Lines", lambda head: _first(head) in (b"{", b"["), _scans, _check, certain=False, keeps_head=True
+)

@@ -10,15 +10,19 @@ from pathlib import Path
 from typing import Final
 
 from llmprism.errors import FormatError
-from llmprism.ingest.sources import Compression, Format, Source, head_of
+from llmprism.ingest.file_format import Compression, Format, Source
+from llmprism.ingest.json_lines import JSON_LINES
+from llmprism.ingest.sources import head_of
 
-__all__ = ["dumped"]
+__all__ = ["NFCAPD"]
+
+MAGIC: Final = b"\x0c\xa5"
 
 TIMEOUT_SECONDS: Final = 600
 """nfdump reads millions of records a second; ten minutes is a file far beyond our own caps."""
 
 
-def dumped(source: Source, folder: Path) -> Source:
+def _dumped(source: Source, folder: Path) -> Source:
     """The file as JSON in `folder`, as a source of its own. Times are printed in UTC."""
     program = shutil.which("nfdump")
     if program is None:
@@ -38,4 +42,9 @@ def dumped(source: Source, folder: Path) -> Source:
         reason = " ".join(result.stderr.decode(errors="replace").split())[:160]
         raise FormatError(f"{source.path}: nfdump cannot read it ({reason or 'no output'})")
     _, head = head_of(target)
-    return replace(source, path=target, format=Format.JSONL, compression=Compression.NONE, head=head)
+    return replace(source, path=target, format=JSON_LINES, compression=Compression.NONE, head=head)
+
+
+NFCAPD: Final = Format(
+    "nfcapd", "an nfcapd file", lambda head: head.startswith(MAGIC), JSON_LINES.scans, prepare=_dumped
+)

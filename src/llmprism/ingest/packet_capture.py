@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
@@ -13,15 +13,16 @@ from llmprism.errors import FormatError
 from llmprism.ingest.capture_notes import CaptureNotes
 from llmprism.ingest.columns import Scan, SourceColumn, literal
 from llmprism.ingest.database import Database, Progress
+from llmprism.ingest.file_format import Compression, Format, Read, ReadOptions, Source
 from llmprism.ingest.packets import layout
-from llmprism.ingest.sources import Compression, Source
+from llmprism.ingest.packets.magic import is_packets
 from llmprism.ingest.zstd import zstd_stream
 from llmprism.model.congestion import CongestionTable
 
 if TYPE_CHECKING:
     from llmprism.ingest.packets.reader import PacketReader
 
-__all__ = ["packet_scan"]
+__all__ = ["PACKETS"]
 
 _COLUMNS: Final = {
     "start_ns": layout.OUT_START,
@@ -36,7 +37,20 @@ _COLUMNS: Final = {
 }
 
 
-def packet_scan(
+def _scans(connection: Database, sources: Sequence[Source], options: ReadOptions) -> Read:
+    scans, notes = [], []
+    for number, source in enumerate(sources):
+
+        def report_share(share: float, done: int = number) -> None:
+            options.report_packets((done + share) / len(sources))
+
+        scan, note = _scan(connection, source, f"packets_{number}", options.burst_gap_ns, report_share)
+        scans.append(scan)
+        notes.append(note)
+    return scans, notes
+
+
+def _scan(
     connection: Database, source: Source, table: str, burst_gap_ns: int, report_share: Progress
 ) -> tuple[Scan, CaptureNotes]:
     """Reads the capture into `table` (which may spill to disk) and returns a scan over it with what was seen.
@@ -97,3 +111,13 @@ def _stream(source: Source) -> Iterator[tuple[BinaryIO, Callable[[], float]]]:
         elif source.compression is Compression.ZSTD:
             decompressed = zstd_stream(decompressed, source.name)
         yield decompressed, lambda: raw.tell() / size
+
+
+def _check(source: Source, head: bytes) -> None:
+    if not is_packets(head):
+        raise FormatError(
+            f"{source.path}: not a packet capture: no pcap or pcapng magic number at byte 0; check --format"
+        )
+
+
+PACKETS: Final = Format("pcap", "a packet capture", is_packets, _scans, _check, streamed=True)

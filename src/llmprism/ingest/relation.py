@@ -1,4 +1,4 @@
-"""Files of any format → one SQL relation `records` with the columns of the contract.
+"""Files of any format (`formats.py`) → one SQL relation `records` with the columns of the contract.
 
 Text formats and packets are read once into temporary tables; Parquet is scanned in place, because reading a column
 twice is cheaper there than a copy.
@@ -7,7 +7,7 @@ twice is cheaper there than a copy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,19 +15,13 @@ import duckdb
 
 from llmprism import limits
 from llmprism.errors import ColumnError, FormatError, InputError, LimitError
-from llmprism.ingest.capture_notes import CaptureNotes, stored_notes
-from llmprism.ingest.collectors import Collector
+from llmprism.ingest.capture_notes import CaptureNotes
 from llmprism.ingest.columns import Scan
-from llmprism.ingest.csv_text import csv_scans
-from llmprism.ingest.database import Database, Progress, first_line, scalar
-from llmprism.ingest.json_lines import json_lines_scans
-from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.nfcapd import dumped
-from llmprism.ingest.packet_capture import packet_scan
-from llmprism.ingest.parquet import parquet_scans
-from llmprism.ingest.sources import Compression, Format, Source, broken_gzip
+from llmprism.ingest.database import Database, first_line, scalar
+from llmprism.ingest.file_format import Compression, ReadOptions, Source
+from llmprism.ingest.sources import broken_gzip
 
-__all__ = ["READERS", "ReadOptions", "Relation", "check_numbers", "create_records", "explain", "file_names"]
+__all__ = ["Relation", "check_numbers", "create_records", "explain", "file_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +39,6 @@ class Relation:
     query: str = "SELECT * FROM records"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How to read: the user's mapping, a collector that is forced, the pause that ends a burst of packets.
-
-    `report_packets` is called with the share of the packets that has been read.
-    """
-
-    mapping: ColumnMapping
-    collector: Collector | None
-    burst_gap_ns: int
-    report_packets: Progress = lambda _share: None
-
-
 def create_records(
     connection: Database,
     spill: Path,
@@ -72,16 +53,16 @@ def create_records(
     Whoever copies the rows anyway learns then how many there are: with `counted=False` neither rows nor sampling rates
     nor the notes of captures are looked at beforehand (`rows` is 0), and Parquet gets no view (`query`).
     """
-    sources = [dumped(source, spill) if source.format is Format.NFCAPD else source for source in sources]
-    scans, captures = _scans(connection, sources, options, with_notes=counted)
+    sources = [source.format.prepare(source, spill) for source in sources]
+    scans, captures = _scans(connection, sources, replace(options, with_notes=counted))
     formats = {source.format for source in sources}
-    kind = "VIEW" if formats == {Format.PARQUET} else "TABLE"
+    kind = "VIEW" if all(one.in_place for one in formats) else "TABLE"
     selects = (scan.select_all() if all_columns else scan.select() for scan in scans)
     union = " UNION ALL ".join(selects)
     if not counted and kind == "VIEW":
         return Relation(tuple(scans), 0, 0, tuple(captures), query=union)
     connection.execute(f"CREATE TEMP {kind} records AS {union}")
-    unreadable = scalar(connection, _REJECTED) if Format.CSV in formats else 0
+    unreadable = scalar(connection, _REJECTED) if any(one.rejects for one in formats) else 0
     if not counted:
         return Relation(tuple(scans), 0, unreadable, tuple(captures))
     rows = scalar(connection, "SELECT count(*) FROM records")
@@ -97,57 +78,16 @@ _REJECTED: Final = "SELECT count(*) FROM (SELECT DISTINCT scan_id, file_id, line
 
 
 def _scans(
-    connection: Database, sources: Sequence[Source], options: ReadOptions, *, with_notes: bool
+    connection: Database, sources: Sequence[Source], options: ReadOptions
 ) -> tuple[list[Scan], list[CaptureNotes]]:
+    """Of the files of each format together, in the order in which the formats first appear."""
     scans: list[Scan] = []
     notes: list[CaptureNotes] = []
-    for kind, read in READERS.items():
-        files = [source for source in sources if source.format is kind]
-        if files:
-            found, of_captures = read(connection, files, options)
-            scans += found
-            notes += of_captures
-            notes += stored_notes(connection, files) if kind is Format.PARQUET and with_notes else []
+    for one in dict.fromkeys(source.format for source in sources):
+        found, of_captures = one.scans(connection, [source for source in sources if source.format is one], options)
+        scans += found
+        notes += of_captures
     return scans, notes
-
-
-Read = tuple[list[Scan], list[CaptureNotes]]
-"""How the rows of some files are selected, and what captures say besides."""
-
-
-def _csv(_connection: Database, files: Sequence[Source], options: ReadOptions) -> Read:
-    return csv_scans(files, options.mapping, options.collector), []
-
-
-def _json_lines(connection: Database, files: Sequence[Source], options: ReadOptions) -> Read:
-    return json_lines_scans(connection, files, options.mapping, options.collector), []
-
-
-def _parquet(connection: Database, files: Sequence[Source], options: ReadOptions) -> Read:
-    return parquet_scans(connection, files, options.mapping, options.collector), []
-
-
-def _packets(connection: Database, sources: Sequence[Source], options: ReadOptions) -> Read:
-    scans, notes = [], []
-    for number, source in enumerate(sources):
-
-        def report_share(share: float, done: int = number) -> None:
-            options.report_packets((done + share) / len(sources))
-
-        scan, note = packet_scan(connection, source, f"packets_{number}", options.burst_gap_ns, report_share)
-        scans.append(scan)
-        notes.append(note)
-    return scans, notes
-
-
-READERS: Final = {
-    Format.PCAP: _packets,
-    Format.CSV: _csv,
-    Format.JSONL: _json_lines,
-    Format.PARQUET: _parquet,
-}
-"""How files of each format are read, in the order in which their rows stand in `records`. `nfcapd` files are dumped to
-JSON lines before."""
 
 
 def check_numbers(connection: Database, scans: Sequence[Scan]) -> None:
@@ -173,7 +113,7 @@ def explain(error: duckdb.Error, sources: Sequence[Source]) -> InputError | Limi
     for source in guilty:
         if source.compression is Compression.GZIP and (broken := broken_gzip(source.path)):
             return broken
-    kinds = "/".join(sorted({str(source.format) for source in guilty}))
+    kinds = "/".join(sorted({source.format.name for source in guilty}))
     return FormatError(f"{file_names(guilty)}: cannot be read as {kinds} ({line})")
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from llmprism.errors import ColumnError
 from llmprism.ingest.columns import SourceColumn, literal
+from llmprism.ingest.file_format import Source
 from llmprism.ingest.mapping import OPTIONAL, REQUIRED, ColumnMapping, ColumnSource
-from llmprism.ingest.sources import Source
 
 __all__ = ["file_list", "missing_column", "resolve"]
 

@@ -2,7 +2,7 @@
 
 Each field says its unit, where the value comes from, and what happened to jobs, layouts, numbers of steps, states and
 kinds and places of findings when it was changed, on the seven real captures and seven simulated clusters
-(`benchmarks/ingest_rules.py`). What bounds work and memory only is not here; limits on hostile input: `limits.py`.
+(`benchmarks/stage_rules.py`). What bounds work and memory only is not here; limits on hostile input: `limits.py`.
 """
 
 from __future__ import annotations

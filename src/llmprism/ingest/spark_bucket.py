@@ -21,10 +21,10 @@ from llmprism.ingest.collectors import mappings_for
 from llmprism.ingest.columns import DUPLICATE, REASONS, Scan, identifier
 from llmprism.ingest.database import open_database, scalar
 from llmprism.ingest.flow_table import flow_table, rows_by_pair
+from llmprism.ingest.formats import parse_format
 from llmprism.ingest.mapping import TARGETS, ColumnMapping
 from llmprism.ingest.resolve import resolve
 from llmprism.ingest.rules import RULES, IngestRules
-from llmprism.ingest.sources import parse_format
 from llmprism.ingest.transfers import assemble_transfers
 from llmprism.ingest.whole_read import intern_records
 from llmprism.model.flows import Int64, TransferTable

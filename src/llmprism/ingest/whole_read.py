@@ -21,12 +21,14 @@ from llmprism.errors import InputError
 from llmprism.ingest.capture_notes import CaptureNotes, merged
 from llmprism.ingest.columns import DUPLICATE, REASONS, Scan
 from llmprism.ingest.database import Database, Progress, open_database, report_progress
+from llmprism.ingest.file_format import ReadOptions, Source
 from llmprism.ingest.flow_table import Rows, flow_table, rows_by_pair
+from llmprism.ingest.formats import identify, parse_format
 from llmprism.ingest.interning import NUMBERED, Ids, Interner, Names, Records
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.ingest.relation import ReadOptions, Relation, check_numbers, create_records, explain, file_names
+from llmprism.ingest.relation import Relation, check_numbers, create_records, explain, file_names
 from llmprism.ingest.rules import RULES, IngestRules
-from llmprism.ingest.sources import Source, expand, identify, parse_format
+from llmprism.ingest.sources import expand
 from llmprism.model.flows import FlowTable, InputCounts, Int32, Int64
 
 __all__ = ["Loaded", "intern_records", "load_records", "loaded_of", "no_usable_record", "read_flows", "table_of"]

@@ -1,7 +1,7 @@
 """Every constant that the timeline and the facts of a job are made by, in one place.
 
 Each field says its unit, where the value comes from and what changed when it was tried otherwise
-(`benchmarks/timeline_rules.py`, on the 17 captures of `captures` and `frameworks`).
+(`benchmarks/stage_rules.py timelines`, on the 17 captures of `captures` and `frameworks`).
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ BROKEN = {
     "damaged zstd": (zstandard.compress(PCAP)[:40] + b"\xff" * 50, r"byte \d+"),
     "cut Parquet": (b"PAR1" + b"x" * 500, r"expected PAR1 again at byte 500"),
     "no Parquet": (b"PAR1" + b"x" * 500 + b"PAR1", r"[Pp]arquet"),
-    "binary": (b"\x7fELF\2\1\1\0" + b"\1\2\3" * 99, r"a zero at byte 7\); expected Parquet, CSV"),
+    "binary": (b"\x7fELF\2\1\1\0" + b"\1\2\3" * 99, r"a zero at byte 7\); expected CSV, JSON Lines, a P"),
     "no header": (b"\xff\xfe\xfd,1,2\n", r"the first line is not text; expected a CSV header"),
     "repeated names": (b"a,a,b\n1,2,3\n", r"the first line is not a CSV header"),
     "other columns": (b"ts,te\n1,2\n", r"start_ns.*--map"),
@@ -42,7 +42,10 @@ BROKEN = {
     "cut array": (b"[" + OBJECTS.replace("\n", ",").encode(), r"truncated JSON array: expected \] at byte \d+"),
     "no object": (b"[1, 2, 3]", r"start_ns|none of|no records"),
     "empty": (b"", r"is empty; expected flow records or packets"),
-    "blank": (b"\n\n \n", r"holds no records; expected Parquet, CSV, JSON Lines or packets"),
+    "blank": (
+        b"\n\n \n",
+        r"holds no records; expected CSV, JSON Lines, a Parquet file, an nfcapd .* or a packet capture",
+    ),
     "nfcapd": (b"\x0c\xa5\1\0" + b"\0" * 300, r"nfdump"),
 }
 

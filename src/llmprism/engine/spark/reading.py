@@ -17,7 +17,8 @@ from llmprism.engine.interface import RunOptions
 from llmprism.engine.spark.tables import PAIRS, schema_text
 from llmprism.engine.spark.tasks import EXPORTERS, bucket_task, exporter_task
 from llmprism.errors import FormatError
-from llmprism.ingest.sources import Format, parse_format
+from llmprism.ingest.formats import parse_format
+from llmprism.ingest.parquet import PARQUET
 from llmprism.ingest.spark_bucket import TABLE, Reading, reading_of
 
 __all__ = ["pairs_of"]
@@ -36,8 +37,8 @@ BUCKETS_PER_CORE: Final = 3
 def pairs_of(spark: SparkSession, flows: Sequence[str], options: RunOptions, buckets: int | None) -> DataFrame:
     """A row per pair (`tables.PAIRS`). Paths are handed to Spark as they are: files, folders or globs."""
     forced, _ = parse_format(options.format)
-    if forced not in (None, Format.PARQUET):
-        raise FormatError(f"--engine spark reads Parquet, not {forced}: convert the records with llmprism convert")
+    if forced is not None and forced is not PARQUET:
+        raise FormatError(f"--engine spark reads Parquet, not {forced.name}: convert the records with llmprism convert")
     records = spark.read.option("mergeSchema", "true").parquet(*flows)
     reading = reading_of(flows[0], records.limit(0).toArrow(), options.mapping, options.format)
     records = records.select(*map(_column, reading.columns))

@@ -1,6 +1,6 @@
 """When the layout of an earlier window is carried over to a later one: every constant of that.
 
-Each field says its unit and where the value comes from. They change no layout, so `benchmarks/layout_rules.py` does not
+Each field says its unit and where the value comes from. They change no layout, so `benchmarks/stage_rules.py` does not
 try them.
 """
 

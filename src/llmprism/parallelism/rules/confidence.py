@@ -1,6 +1,6 @@
 """How sure a layout is and what else it may be: every constant of that but the fitted weights.
 
-Each field says its unit and where the value comes from. They change no layout, so `benchmarks/layout_rules.py` does not
+Each field says its unit and where the value comes from. They change no layout, so `benchmarks/stage_rules.py` does not
 try them.
 """
 

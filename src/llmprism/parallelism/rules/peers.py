@@ -1,7 +1,7 @@
 """Which GPUs of a server are tensor-parallel peers: every constant of that.
 
 Each field says its unit, where the value comes from, and what changed when it was tried otherwise
-(`benchmarks/layout_rules.py`). Where a field of 6e1c8c6 says nothing of that, half and twice its value changed none of
+(`benchmarks/stage_rules.py`). Where a field of 6e1c8c6 says nothing of that, half and twice its value changed none of
 22 small jobs.
 """
 
