@@ -24,9 +24,10 @@ from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.chance import log_expected_runs
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
-from llmprism.diagnose.holding import held_ns
+from llmprism.diagnose.holding import held_ns, released_by
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.stalls import beyond_jitter, stalls
+from llmprism.diagnose.trust import HELD
 from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind, Sharding
@@ -38,6 +39,8 @@ __all__ = ["excused_steps", "find_late_members"]
 SYNCHRONISE: Final = "is ready to synchronise {late} after its peers"
 COMPUTE: Final = "computes {late} longer than its peers for one micro-batch"
 EXCHANGE: Final = "is {late} behind its peers at every exchange"
+HOLD: Final = "holds the others up for {late} at exchanges of a step, longer than it used to,"
+_AT_EXCHANGES: Final = (EXCHANGE, HOLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +254,15 @@ def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[_B
     cut = np.maximum(rules.members.held, rules.members.spreads * np.maximum(noise, known_median(noise)))
     flagged = (np.nan_to_num(late, nan=-1.0) > cut[:, None]) & ~excused
     longer = evidence.counted & ~usual
-    bouts = _bouts(evidence, held, flagged & longer[None, :], EXCHANGE, rules, judged=longer)
+    bouts = _bouts(evidence, held, flagged & longer[None, :], HOLD, rules, judged=longer)
     alone = [bout for bout in bouts if _holds_alone(held, bout, rules)]
-    return _one_per_time(alone)
+    return [_released(evidence, bout, rules) for bout in _one_per_time(alone)]
+
+
+def _released(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> _Bout:
+    """The same bout, of the member that releases the one that holds where there is one: it was waited for."""
+    other = released_by(evidence.job, evidence.timeline.steps, bout.row, bout.affected, bout.late_ns, rules)
+    return bout if other < 0 else replace(bout, row=other)
 
 
 def _holds_alone(held: Float64, bout: _Bout, rules: FaultRules) -> bool:
@@ -312,7 +321,7 @@ def _slow(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> Finding:
             "replace it if it stays slow."
         ),
         evidence=(
-            Evidence("median lateness against its peers, ms", round(late, 3), 0.0),
+            Evidence(HELD if bout.how == HOLD else "median lateness against its peers, ms", round(late, 3), 0.0),
             Evidence("median step while it is late, ms", round(taken / 1e6, 3), round(evidence.normal_ns / 1e6, 3)),
         ),
         alternatives=_receiver(evidence, bout, sure),
@@ -321,14 +330,14 @@ def _slow(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> Finding:
 
 def _sure(bout: _Bout, rules: FaultRules) -> float:
     """Who holds at exchanges may itself be kept by a receiver that is not ready to take what it sends."""
-    return rules.members.sure_exchange if bout.how == EXCHANGE else 0.99
+    return rules.members.sure_exchange if bout.how in _AT_EXCHANGES else 0.99
 
 
 def _receiver(evidence: JobEvidence, bout: _Bout, sure: float) -> tuple[Alternative, ...]:
     """The member that one which holds at exchanges sends most to; see `_sure`."""
     transfers = evidence.job.transfers
     own = np.flatnonzero(transfers.pair_src == evidence.job.members[bout.row])
-    if bout.how != EXCHANGE or not own.size:
+    if bout.how not in _AT_EXCHANGES or not own.size:
         return ()
     name = transfers.addresses[transfers.pair_dst[own[int(np.argmax(transfers.pair_bytes[own]))]]]
     return (Alternative(FindingKind.SLOW_GPU, Where(WhereType.GPU, name), round(1.0 - sure, 3)),)

@@ -11,7 +11,7 @@ other direction, which nobody crowds, is as fast as ever.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,6 +21,7 @@ from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import Passes, Place, passes_of
 from llmprism.diagnose.rates import typical_size
 from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.sent_again import resent_cells
 from llmprism.model.finding import WhereType
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.model.timeline import Steps
@@ -55,7 +56,8 @@ class SlowCells:
     messages in it, because a single message that was held up once is a single observation. `shows` is how likely a cell
     of each pair is sick when a place on its way is: less so for messages that are small compared with the slow ones,
     because a throttled line lets pass at once what it saved while idle. `trust` is the confidence of the layout: that
-    pairs of the same kind do the same.
+    pairs of the same kind do the same. `resent` are the cells in which bytes were sent again (`sent_again`); their
+    `rate` is that of the bytes to the usual ones.
     """
 
     job: str
@@ -73,6 +75,7 @@ class SlowCells:
     passes: Passes
     links: dict[Place, LinkUse] = field(default_factory=dict)
     trust: float = 1.0
+    resent: SlowCells | None = None
 
     def through(self, place: Place) -> Bool:
         """The pairs that pass a place."""
@@ -108,7 +111,7 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
     if not _some_last(sick, known, weight, rules):
         sick[:] = False
     passes = passes_of(evidence, np.flatnonzero(known.any(axis=1)), rules) if sick.any() else Passes.none()
-    return SlowCells(
+    cells = SlowCells(
         job=evidence.job.id,
         steps=evidence.timeline.steps,
         duration_ns=evidence.duration_ns,
@@ -125,6 +128,22 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         links=_links(evidence, sick, known, passes, rules),
         trust=evidence.layout.peers_confidence,
     )
+    return replace(cells, resent=_resent(evidence, cells, rules))
+
+
+def _resent(evidence: JobEvidence, cells: SlowCells, rules: FaultRules) -> SlowCells | None:
+    """The cells in which bytes were sent again; None where none were for long enough."""
+    sick, known, ratio = resent_cells(evidence, rules)
+    weight = known.astype(np.float64)
+    if not _some_last(sick, known, weight, rules):
+        return None
+    passes = passes_of(evidence, np.flatnonzero(known.any(axis=1)), rules)
+    pairs = sick.shape[0]
+    shows = np.full(pairs, rules.places.sick_while)
+    return replace(
+        cells, rate=ratio, sick=sick, known=known, weight=weight, expected=np.ones(pairs), shows=shows, passes=passes,
+        links={},
+    )  # fmt: skip
 
 
 def _lasting(sick: Bool, known: Bool, rules: FaultRules) -> Bool:

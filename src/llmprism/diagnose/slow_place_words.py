@@ -12,7 +12,7 @@ from llmprism.diagnose.slow_cells import LinkUse
 from llmprism.diagnose.tally import Suspect
 from llmprism.model.finding import Evidence, WhereType
 
-__all__ = ["both_ways", "odds_evidence", "summary_of"]
+__all__ = ["both_ways", "odds_evidence", "resent_summary", "summary_of"]
 
 MOST_NAMES: Final = 4
 """Jobs that one sentence names."""
@@ -85,3 +85,15 @@ def summary_of(
         action = "their connections hash onto the same uplink; move one job or spread its connections"
     does = f"{_direction(place)} data at {rate:.1f} Gb/s where {usual:.1f} is usual"
     return f"{title} {shown} {does}, and {waiting}: {action}."
+
+
+def resent_summary(named: Place, share: float, jobs: Sequence[str]) -> str:
+    """One sentence on a place where packets are lost."""
+    where, name = named
+    shown = name if isinstance(name, str) else _shown(where, name)
+    title = "NIC" if where is WhereType.NIC else where.value.capitalize()
+    through = f" ({_some(jobs)})" if len(jobs) > 1 else ""
+    return (
+        f"{title} {shown} loses packets: {share:.1%} of the bytes through it are sent again, and the jobs through it"
+        f"{through} wait: {_ACTION[where]}."
+    )

@@ -23,9 +23,9 @@ from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import ONE_WAY, Place
-from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.rules import RULES, FaultRules, PlaceRules
 from llmprism.diagnose.slow_cells import LinkUse, SlowCells, judge_transfers
-from llmprism.diagnose.slow_place_words import both_ways, odds_evidence, summary_of
+from llmprism.diagnose.slow_place_words import both_ways, odds_evidence, resent_summary, summary_of
 from llmprism.diagnose.tally import Suspect, Tally
 from llmprism.diagnose.trust import calibrated
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
@@ -40,7 +40,32 @@ def find_slow_transfers(jobs: Sequence[JobEvidence], rules: FaultRules = RULES) 
 
 
 def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> list[Finding]:
-    """Findings for the places that explain the sick cells of all jobs, the most explaining first."""
+    """Findings for the places that explain the sick cells of all jobs, the most explaining first: slow messages, then
+    bytes that were sent again where nothing is slow."""
+    findings = _places(cells, rules)
+    again = [cell.resent for cell in cells if cell.resent is not None]
+    for finding in _places(again, replace(rules, places=_behind_the_exporter(rules)), resent=True):
+        lost = finding.where.type is not WhereType.GROUP  # its members have no cable in common
+        if lost and not any(_same_place_and_time(finding, other) for other in findings):
+            findings.append(finding)
+    return findings
+
+
+def _behind_the_exporter(rules: FaultRules) -> PlaceRules:
+    """What is lost before the exporter has counted it is counted once: bytes that are sent again were lost behind it,
+    on the receiver's side."""
+    rule = rules.places
+    return replace(rule, sends_cost=rule.resent_sends_cost, receives_cost=rule.resent_receives_cost)
+
+
+def _same_place_and_time(one: Finding, other: Finding) -> bool:
+    ends = [np.inf if finding.end_ns is None else finding.end_ns for finding in (one, other)]
+    names = {(place.type, place.id) for place in (other.where, *(a.where for a in other.alternatives if a.same_place))}
+    return (one.where.type, one.where.id) in names and one.start_ns < ends[1] and other.start_ns < ends[0]
+
+
+def _places(cells: Sequence[SlowCells], rules: FaultRules, *, resent: bool = False) -> list[Finding]:
+    """Findings for the places that explain these cells."""
     total = {cell.job: int(cell.sick.sum()) for cell in cells}
     tally = Tally([cell for cell in cells if total[cell.job]], rules)
     whole = {cell.job: cell for cell in tally.cells}
@@ -55,7 +80,7 @@ def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> l
         share = suspect.cells / sum(total[job] for job in concurrent)
         if suspect.cells >= rules.places.sick_cells and share >= rules.places.cover:
             step = max(cell.normal_ns for cell in tally.cells)
-            accused = _accuse(suspect, tally.cells, whole, rules)
+            accused = _accuse(suspect, tally.cells, whole, rules, resent=resent)
             findings += [
                 f for f in accused if not _same_time(f, findings, step, small=share < rules.places.same_time_cover)
             ]
@@ -124,6 +149,7 @@ class _Case:
     broken: bool = False
     trust: float = 1.0
     peers: float = 0.0
+    resent: bool = False
 
     def _is_broken(self, cell: SlowCells, through: Bool, affected: Bool) -> bool:
         """Is the place so slow for so long that it needs mending even where the jobs hardly notice?"""
@@ -167,14 +193,14 @@ class _Case:
 
 
 def _accuse(
-    suspect: Suspect, cells: Sequence[SlowCells], whole: dict[str, SlowCells], rules: FaultRules
+    suspect: Suspect, cells: Sequence[SlowCells], whole: dict[str, SlowCells], rules: FaultRules, *, resent: bool
 ) -> list[Finding]:
     """One finding for each stretch of time: stretches of several jobs that overlap, or lie close, are one."""
     findings = []
     ends = set().union(*(_ends_of_links(cell) for cell in cells))
     cables = Counter(switch for switch, _ in ends)
     for steps in _stretches(suspect, cells, rules):
-        case = _Case(rules, suspect.place, suspect, cables=cables)
+        case = _Case(rules, suspect.place, suspect, cables=cables, resent=resent)
         for cell in cells:
             if cell.job in steps:
                 case.add(replace(cell, links=whole[cell.job].links), steps[cell.job])
@@ -244,9 +270,15 @@ def _finding(case: _Case) -> Finding:
         severity=round(case.severity, 3),
         confidence=confidence,
         lost_gpu_seconds=round(case.lost, 3),
-        summary=summary_of(case.place, (where, name), rate, usual, case.jobs, case.links if shared else ()),
+        summary=(
+            resent_summary((where, name), rate - usual, case.jobs)
+            if case.resent
+            else summary_of(case.place, (where, name), rate, usual, case.jobs, case.links if shared else ())
+        ),
         evidence=(
-            Evidence("median rate of 128 KB through this place, Gb/s", round(rate, 3), round(usual, 3)),
+            Evidence("share of the bytes through this place that are sent again", round(rate - usual, 4), 0.0)
+            if case.resent
+            else Evidence("median rate of 128 KB through this place, Gb/s", round(rate, 3), round(usual, 3)),
             Evidence("pairs of training traffic through this place", case.pairs),
             odds_evidence(case.suspect),
             *(_shares(case) if shared else ()),

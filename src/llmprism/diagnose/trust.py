@@ -1,6 +1,7 @@
 """How sure a finding can be, given how sure the layout is that it rests on.
 
-Whoever is compared with its own past needs no layout: only who was late is read from it. Whoever is compared with its
+Whoever is compared with its own past needs no layout: only who was late is read from it, and who holds the others up
+(`holding`) not even that. Whoever is compared with its
 peers from the first record on is as doubtful as the statement that they are its peers: two ranks of different roles
 differ all the time, and neither is ill. Such a finding is no surer than the layout; so is one on who stood still in a
 step, which needs to know what a step is. One that is less likely than not is no finding. Nor is a GPU slow that costs
@@ -25,7 +26,10 @@ from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Finding, FindingKind
 
-__all__ = ["calibrated", "is_permanent", "trusted", "waited_for"]
+__all__ = ["HELD", "calibrated", "is_permanent", "trusted", "waited_for"]
+
+HELD: Final = "median time that it holds the others up beyond its own usual, ms"
+"""Evidence of findings that compare a member with its own past: they need no layout."""
 
 _BY_PEERS: Final = (FindingKind.SLOW_GPU, FindingKind.IMBALANCE, FindingKind.SLOW_GROUP)
 """Kinds that compare members with those that do the same."""
@@ -36,6 +40,8 @@ def trusted(evidence: JobEvidence, findings: Sequence[Finding], rules: FaultRule
     kept = []
     for finding in findings:
         confidence, trust = finding.confidence, evidence.layout.peers_confidence
+        if any(item.what == HELD for item in finding.evidence):
+            trust = rules.trust.most_sure
         if finding.kind in _BY_PEERS:
             confidence = min(
                 confidence, trust if is_permanent(evidence, finding, rules) else max(trust, rules.trust.likely)

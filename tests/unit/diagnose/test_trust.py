@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from llmprism.diagnose.rules import RULES
 from llmprism.diagnose.slow_transfer import find_slow_transfers
-from llmprism.diagnose.trust import calibrated, trusted, waited_for
-from llmprism.model import Finding, FindingKind, Where, WhereType
+from llmprism.diagnose.trust import HELD, calibrated, trusted, waited_for
+from llmprism.model import Evidence, Finding, FindingKind, Where, WhereType
 from unit.diagnose.evidence_builder import STEPS, during, evidence_of, ring_pairs
 
 
@@ -23,6 +24,14 @@ def test_a_gpu_that_was_slow_from_the_first_step_on_is_no_surer_than_its_layout(
     start = int(evidence.timeline.steps.start_ns[step])
     expected = [] if own is None else [calibrated(own, trust)]
     assert [finding.confidence for finding in trusted(evidence, [slow_gpu(start)])] == expected
+
+
+def test_one_that_holds_longer_than_it_used_to_needs_no_layout():
+    evidence = evidence_of(ring_pairs("abcd"), groups=("abcd",), trust=0.3)
+    begin = int(evidence.timeline.steps.start_ns[8])
+    held = replace(slow_gpu(begin), evidence=(Evidence(HELD, 28.0, 0.0),))
+    (kept,) = trusted(evidence, [held, slow_gpu(begin)])
+    assert kept.confidence == calibrated(0.9, RULES.trust.most_sure)
 
 
 def test_confidence_grows_with_the_detector_s_own_and_with_the_layout_s_and_is_never_certain():

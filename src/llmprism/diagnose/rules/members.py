@@ -22,6 +22,16 @@ class MemberRules:
     held_quantile: float = 0.9
     """Quantile of the points of a step that counts: a slow GPU holds in its computations, not in all that it sends."""
 
+    released: float = 0.5
+    """Share of the pauses of a member that the same other one ends by its first message after a silence, from which
+    that one holds,"""
+
+    released_silence: float = 0.5
+    """share of each pause that this silence must last,"""
+
+    released_ns: int = 1_000_000
+    """and how long before the end of the pause that message is sent at most: an answer takes a millisecond at most."""
+
     # Uneven stages
     imbalance_ratio: float = 1.4
     """A stage's computation against the median of the others."""

@@ -170,3 +170,10 @@ class PlaceRules:
 
     receives_cost: float = 1.2
     """log odds, in addition, against that: senders are throttled more often."""
+
+    resent_sends_cost: float = 5.0
+    """The same two where bytes are sent again: exporters count at the sender or at its switch, and what is lost before
+    they do is not counted twice,"""
+
+    resent_receives_cost: float = 0.0
+    """so the card that receives is the likelier one: a lead of 5 in the logarithm of the odds."""
