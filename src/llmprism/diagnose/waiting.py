@@ -13,11 +13,11 @@ others catch up with it at every exchange.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.kernel import kernel
@@ -34,51 +34,78 @@ def stage_work_ns(evidence: JobEvidence) -> Float64:
     The first stage's forward pass counts from the start of the step; the last stage turns the batch round, so that its
     first answer holds a forward and a backward pass.
     """
-    members = evidence.job.members
+    members, pipelines = evidence.job.members, evidence.layout.pipelines
     work = np.full((len(members), evidence.steps), np.nan)
-    if not evidence.layout.pipelines or not evidence.steps:
+    if not pipelines or not evidence.steps:
         return work
-    first_start, first_end, last_start, last_end, pair_of = _message_bounds(evidence)
-    row_of = {member: row for row, member in enumerate(members)}
-    nothing = np.full(evidence.steps, np.nan)
-
-    def bound(which: Float64, src: int, dst: int) -> Float64:
-        pair = pair_of.get((src, dst))
-        return nothing if pair is None else which[pair]
-
+    bounds = _message_bounds(evidence)
     begin = evidence.timeline.steps.start_ns.astype(np.float64)
-    for pipeline in evidence.layout.pipelines:
-        hops = list(pairwise(pipeline))
-        arrive = [begin, *(bound(first_end, a, b) for a, b in hops)]
-        depart = [*(bound(first_start, a, b) for a, b in hops), bound(first_start, pipeline[-1], pipeline[-2])]
-        drained = [*(bound(last_end, b, a) for a, b in hops), nothing]
-        handed = [nothing, *(bound(last_start, b, a) for a, b in hops)]
-        for stage, member in enumerate(pipeline):
-            forward, backward = depart[stage] - arrive[stage], handed[stage] - drained[stage]
-            own = np.where(forward > 0, forward, np.nan) + np.where(backward > 0, backward, 0.0)
-            work[row_of[member]] = own
+    stage = np.array([member for pipeline in pipelines for member in pipeline])
+    before = np.array([member for pipeline in pipelines for member in (-1, *pipeline[:-1])])
+    after = np.array([member for pipeline in pipelines for member in (*pipeline[1:], -1)])
+    arrive = np.where((before < 0)[:, None], begin, bounds.of(bounds.first_end, before, stage))
+    depart = bounds.of(bounds.first_start, stage, np.where(after < 0, before, after))
+    drained, handed = bounds.of(bounds.last_end, after, stage), bounds.of(bounds.last_start, stage, before)
+    forward, backward = depart - arrive, handed - drained
+    own = np.where(forward > 0, forward, np.nan) + np.where(backward > 0, backward, 0.0)
+    work[np.searchsorted(np.array(members), stage)] = own
     return work
 
 
-def _message_bounds(
-    evidence: JobEvidence,
-) -> tuple[Float64, Float64, Float64, Float64, dict[tuple[int, int], int]]:
-    """Start and end of the first and of the last pipeline message of each pair in each step, and the pairs' rows."""
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Start and end of the first and of the last pipeline message of each pair in each step; NaN in those without."""
+
+    ends: Int64
+    first_start: Float64
+    first_end: Float64
+    last_start: Float64
+    last_end: Float64
+
+    def of(self, which: Float64, src: Int64, dst: Int64) -> Float64:
+        """The bounds of the pairs with these ends (of several the last); NaN where there is none, or an end is -1."""
+        wanted = np.where((src < 0) | (dst < 0), -1, (src << 32) | dst)
+        pair = np.searchsorted(self.ends, wanted, side="right") - 1
+        found = np.append(self.ends, -2)[pair] == wanted
+        return np.where(found[:, None], which[pair], np.nan)
+
+
+def _message_bounds(evidence: JobEvidence) -> _Bounds:
     transfers, steps = evidence.job.transfers, evidence.timeline.steps
     piped = (evidence.layout.transfer_kind == PairKind.PP) & (transfers.bytes >= MESSAGE_FLOOR_BYTES)
-    rows = np.flatnonzero(piped)
-    step = steps.at(transfers.start_ns[rows])
-    rows, step = rows[step >= 0], step[step >= 0]
-    pairs, index = np.unique(transfers.pair_of_row[rows], return_inverse=True)
-    bounds = [np.full((pairs.size, steps.count), fill) for fill in (np.inf, np.inf, -np.inf, -np.inf)]
-    start, end = transfers.start_ns[rows].astype(np.float64), transfers.end_ns[rows].astype(np.float64)
-    for bound, values, reduce in zip(
-        bounds, (start, end, start, end), (np.minimum,) * 2 + (np.maximum,) * 2, strict=True
-    ):
-        reduce.at(bound, (index, step), values)
-        bound[~np.isfinite(bound)] = np.nan
-    ends = zip(transfers.pair_src[pairs].tolist(), transfers.pair_dst[pairs].tolist(), strict=True)
-    return (*bounds, {pair: row for row, pair in enumerate(ends)})  # type: ignore[return-value]
+    bounds = _first_and_last(
+        transfers.pair_offsets, transfers.start_ns, transfers.end_ns, piped, steps.start_ns, steps.end_ns
+    )
+    ends = (transfers.pair_src.astype(np.int64) << 32) | transfers.pair_dst
+    seen = np.flatnonzero(~np.isnan(bounds[0]).all(axis=1))
+    return _Bounds(ends[seen], *(bound[seen] for bound in bounds))
+
+
+@kernel
+def _first_and_last(
+    offsets: Int64, start: Int64, end: Int64, chosen: Bool, begin: Int64, finish: Int64
+) -> tuple[Float64, Float64, Float64, Float64]:
+    """Least start and end, greatest start and end of the chosen rows of each pair that start in each step; the rows of
+    a pair ascend by start."""
+    shape = (offsets.size - 1, begin.size)
+    first_start, first_end = np.full(shape, np.nan), np.full(shape, np.nan)
+    last_start, last_end = np.full(shape, np.nan), np.full(shape, np.nan)
+    for pair in range(offsets.size - 1):
+        step = 0
+        for row in range(offsets[pair], offsets[pair + 1]):
+            while step < begin.size and finish[step] <= start[row]:
+                step += 1
+            if step == begin.size:
+                break
+            if not chosen[row] or start[row] < begin[step]:
+                continue
+            if np.isnan(first_start[pair, step]):
+                first_start[pair, step], first_end[pair, step] = start[row], end[row]
+                last_end[pair, step] = end[row]
+            last_start[pair, step] = start[row]
+            first_end[pair, step] = min(first_end[pair, step], float(end[row]))
+            last_end[pair, step] = max(last_end[pair, step], float(end[row]))
+    return first_start, first_end, last_start, last_end
 
 
 @kernel

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
+
+import numpy as np
 
 from llmprism.diagnose import job_state, path_loads
 from llmprism.diagnose.evidence import JobEvidence, gather_evidence
 from llmprism.diagnose.find_faults import JobFaults, find_job_faults
-from llmprism.diagnose.slow_cells import judge_transfers
+from llmprism.diagnose.slow_cells import SlowCells, judge_transfers
 from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.forked import forked_map
 from llmprism.machine import room_bytes
@@ -50,6 +52,14 @@ FORK_TRANSFERS: Final = 4_000_000
 WORK_BYTES: Final = 100
 """Memory for each transfer of a job while that is looked at, besides the transfers themselves: two to four times a
 column of 8 bytes for each of the three to four stages (docs/performance.md)."""
+
+
+_NONE: Final = np.zeros(0, dtype=np.int64)
+
+_NO_TRANSFERS: Final = TransferTable(
+    (), (), _NONE.astype(np.int32), _NONE.astype(np.int32), np.zeros(1, dtype=np.int64), _NONE,
+    _NONE, _NONE, _NONE, _NONE, _NONE.astype(np.int32), _NONE.astype(np.int32),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +116,7 @@ class LocalCluster:
     def jobs(self, draft: Draft, jobs: Sequence[JobDraft]) -> list[Job]:
         """The jobs with their transfers."""
         pieces = self.pieces(draft)
-        return [one.job(pieces.select_pairs(one.pairs)) for one in jobs]
+        return _in_threads(lambda one: one.job(pieces.select_pairs(one.pairs)), jobs)
 
     def clocks(self, draft: Draft) -> list[tuple[ClockCandidate, ...]]:
         pieces, traffic = self.pieces(draft), draft.pieces.traffic
@@ -116,7 +126,17 @@ class LocalCluster:
 
     def rails(self, draft: Draft, questions: Sequence[RailQuestion]) -> list[float]:
         pieces, clusters = self.pieces(draft), draft.clusters
-        return [question_bits(pieces, one, clusters[one.left], clusters[one.right]) for one in questions]
+        rows = np.diff(pieces.pair_offsets)
+        transfers = [int(rows[pairs].sum()) for pairs in clusters]
+
+        def answer(one: RailQuestion) -> float:
+            return question_bits(pieces, one, clusters[one.left], clusters[one.right])
+
+        def size(one: RailQuestion) -> int:
+            return transfers[one.left] + transfers[one.right]
+
+        processes = self._processes.for_work([size(one) for one in questions])
+        return forked_map(answer, questions, size, processes=processes)
 
     def analyse(
         self, draft: Draft, jobs: Sequence[JobDraft], report_share: Callable[[float], None]
@@ -129,17 +149,13 @@ class LocalCluster:
             with_facts=self._with_facts,
             find_layout=self._find_layout,
         )
-        processes = self._processes.for_work([_transfer_count(job) for job in found])
-        if processes > 1:
-            parts = forked_map(analyse, found, _transfer_count, report_share, processes=processes)
-        else:
-            parts = _in_threads(analyse, found, report_share)
-        self._evidence = _in_threads(_evidence, list(zip(found, parts, strict=True)))
-        cells = _in_threads(lambda one: judge_transfers(one) if one.steps else None, self._evidence)
+        parts = self._shared(lambda job: _without_transfers(job, *analyse(job)), found, _transfer_count, report_share)
+        self._evidence = [replace(part.evidence, job=job) for job, part in zip(found, parts, strict=True)]
         return [
-            AnalysedJob(job, layout, timeline, state, path_loads(job.transfers), slow, None)
-            for job, (layout, timeline, state), slow in zip(found, parts, cells, strict=True)
-        ]
+            AnalysedJob(job, part.evidence.layout, part.timeline, part.evidence.state, path_loads(job.transfers),
+                        part.cells, None)
+            for job, part in zip(found, parts, strict=True)
+        ]  # fmt: skip
 
     def storage(self, draft: Draft, jobs: Sequence[JobDraft], crossing: Int32) -> list[Finding]:
         members = frozenset(member for job in jobs for member in job.members)
@@ -150,7 +166,20 @@ class LocalCluster:
             number, head = numbered
             return find_job_faults(self._evidence[number], head.shared, self.graph.window)
 
-        return _in_threads(find, jobs)
+        return self._shared(find, jobs, lambda numbered: _transfer_count(self._evidence[numbered[0]].job))
+
+    def _shared(
+        self,
+        function: Callable[[T], R],
+        items: Sequence[T],
+        transfers: Callable[[T], int],
+        report_share: Callable[[float], None] = lambda _share: None,
+    ) -> list[R]:
+        """The results in the order of the items, of copies of this process or of its threads."""
+        processes = self._processes.for_work([transfers(item) for item in items])
+        if processes > 1:
+            return forked_map(function, items, transfers, report_share, processes=processes)
+        return _in_threads(function, items, report_share)
 
 
 def analyse_job(
@@ -171,9 +200,22 @@ def _transfer_count(job: Job) -> int:
     return job.transfers.start_ns.size
 
 
-def _evidence(analysed: tuple[Job, tuple[JobLayout, Timeline, JobState]]) -> JobEvidence:
-    job, (layout, timeline, state) = analysed
-    return gather_evidence(job, layout, timeline, state)
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What was found out about a job, the evidence and the slow cells behind it; `timeline` has the steps that the
+    clock shows, that of the evidence those besides that it left out."""
+
+    timeline: Timeline
+    evidence: JobEvidence
+    cells: SlowCells | None
+
+
+def _without_transfers(job: Job, layout: JobLayout, timeline: Timeline, state: JobState) -> _Part:
+    """The part of a job that may travel between processes: they have the transfers already."""
+    evidence = gather_evidence(job, layout, timeline, state)
+    cells = judge_transfers(evidence) if evidence.steps else None
+    sick = cells if cells is not None and cells.sick.any() else None
+    return _Part(timeline, replace(evidence, job=replace(job, transfers=_NO_TRANSFERS, bulk=None)), sick)
 
 
 def _in_threads(

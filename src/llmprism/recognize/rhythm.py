@@ -21,10 +21,10 @@ shows anything at the other's, they are two jobs, whatever their messages have i
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llmprism.arrays import Float64
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, TransferTable, ranges
+from llmprism.kernel import kernel
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable, ranges
 from llmprism.recognize.rules import RULES, RecognitionRules
 
 __all__ = ["rhythm_bits"]
@@ -80,7 +80,7 @@ def _bits(first: Float64, second: Float64, width: int, rules: RecognitionRules) 
 
 
 def _periods_contradict(
-    first: NDArray[np.int64], second: NDArray[np.int64], begin: int, end: int, step_ns: float, rules: RecognitionRules
+    first: Int64, second: Int64, begin: int, end: int, step_ns: float, rules: RecognitionRules
 ) -> bool:
     """Has each of them a clear period at which the other does not repeat itself?"""
     slot_ns = max((end - begin) // rules.repetition_slots, rules.repetition_slot_ns)
@@ -115,26 +115,102 @@ def _near(repetition: Float64, delay: int) -> float:
     return float(repetition[max(delay - reach, 1) : delay + reach + 1].max())
 
 
-def _starts(transfers: TransferTable, pairs: Int32) -> NDArray[np.int64]:
-    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
-    return transfers.start_ns[rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]]
+def _starts(transfers: TransferTable, pairs: Int32) -> Int64:
+    return _message_starts(
+        transfers.pair_offsets, transfers.start_ns, transfers.bytes, pairs.astype(np.int64), MESSAGE_FLOOR_BYTES
+    )
 
 
-def _counts(start: NDArray[np.int64], begin: int, slot_ns: int, slots: int, width: int) -> Float64:
+def _message_starts_by_arrays(offsets: Int64, start: Int64, size: Int64, pairs: Int64, floor: int) -> Int64:
+    """The kernel below without a loop."""
+    rows = ranges(offsets[pairs], offsets[pairs + 1])
+    return start[rows[size[rows] >= floor]]
+
+
+@kernel(by_arrays=_message_starts_by_arrays)
+def _message_starts(offsets: Int64, start: Int64, size: Int64, pairs: Int64, floor: int) -> Int64:
+    """Starts of the messages of these pairs: transfers of at least `floor` bytes."""
+    rows = 0
+    for pair in pairs:
+        rows += offsets[pair + 1] - offsets[pair]
+    found, count = np.empty(rows, dtype=np.int64), 0
+    for pair in pairs:
+        for row in range(offsets[pair], offsets[pair + 1]):
+            if size[row] >= floor:
+                found[count] = start[row]
+                count += 1
+    return found[:count]
+
+
+def _counts(start: Int64, begin: int, slot_ns: int, slots: int, width: int) -> Float64:
     """Messages in each slot against what is usual within half a step of it, in units of its spread; of length one."""
-    place = (start - begin) // slot_ns
-    counts = np.bincount(place[(place >= 0) & (place < slots)], minlength=slots).astype(np.float64)
-    busy = counts[counts > 0]
-    if not busy.size:
+    counts, usual = _with_usual(start, begin, slot_ns, slots, width // 2)
+    if not usual.size:
         return counts
-    counts = np.minimum(counts, max(float(np.quantile(busy, 0.9)), 1.0))
-    sums = np.concatenate([[0.0], np.cumsum(counts)])
-    low, high = np.maximum(np.arange(slots) - width // 2, 0), np.minimum(np.arange(slots) + width // 2 + 1, slots)
-    usual = (sums[high] - sums[low]) / (high - low)
     counts = (counts - usual) / np.sqrt(usual + 0.1 * counts.mean())
     counts -= counts.mean()
     length = float(np.sqrt((counts**2).sum()))
     return np.asarray(counts / length) if length > 0 else counts
+
+
+def _with_usual_by_arrays(start: Int64, begin: int, slot_ns: int, slots: int, reach: int) -> tuple[Float64, Float64]:
+    """The kernel below without a loop."""
+    place = (start - begin) // slot_ns
+    counts = np.bincount(place[(place >= 0) & (place < slots)], minlength=slots).astype(np.float64)
+    busy = counts[counts > 0]
+    if not busy.size:
+        return counts, busy
+    counts = np.minimum(counts, max(float(np.quantile(busy, 0.9)), 1.0))
+    sums = np.concatenate([[0.0], np.cumsum(counts)])
+    low, high = np.maximum(np.arange(slots) - reach, 0), np.minimum(np.arange(slots) + reach + 1, slots)
+    return counts, (sums[high] - sums[low]) / (high - low)
+
+
+@kernel(by_arrays=_with_usual_by_arrays)
+def _with_usual(start: Int64, begin: int, slot_ns: int, slots: int, reach: int) -> tuple[Float64, Float64]:
+    """Messages in each slot, none counted for more than the ninth decile of those that have any; and their mean over
+    `reach` slots either way. Where there is no message the second is empty."""
+    found = np.zeros(slots, dtype=np.int64)
+    for moment in start:
+        if moment >= begin:
+            place = (moment - begin) // slot_ns
+            if place < slots:
+                found[place] += 1
+    counts, sums = np.empty(slots), np.zeros(slots + 1)
+    most = _ninth_decile(found)
+    if most == 0.0:
+        counts[:] = 0.0
+        return counts, counts[:0]
+    for slot in range(slots):
+        counts[slot] = min(float(found[slot]), max(most, 1.0))
+        sums[slot + 1] = sums[slot] + counts[slot]
+    usual = np.empty(slots)
+    for slot in range(slots):
+        low, high = max(slot - reach, 0), min(slot + reach + 1, slots)
+        usual[slot] = (sums[high] - sums[low]) / (high - low)
+    return counts, usual
+
+
+@kernel
+def _ninth_decile(counts: Int64) -> float:
+    """The ninth decile of the counts above none, as NumPy's quantile has it; 0 where all are none."""
+    slots_with = np.zeros(counts.max() + 1, dtype=np.int64)
+    for count in counts:
+        slots_with[count] += 1
+    busy = counts.size - slots_with[0]
+    if busy == 0:
+        return 0.0
+    at = 0.9 * (busy - 1)
+    below, value = slots_with[1], 1
+    while below <= int(at):
+        value += 1
+        below += slots_with[value]
+    after = value
+    while below <= int(at) + 1 and after + 1 < slots_with.size:
+        after += 1
+        below += slots_with[after]
+    share, apart = at - int(at), float(after - value)
+    return float(value + apart * share) if share < 0.5 else float(after - apart * (1.0 - share))
 
 
 def _fast_length(slots: int) -> int:

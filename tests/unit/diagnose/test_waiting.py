@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from llmprism.diagnose import waiting
 from llmprism.diagnose.evidence import gather_evidence
 from llmprism.diagnose.late_member import find_late_members
 from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
@@ -57,3 +58,22 @@ def test_who_sends_late_falls_behind():
     assert names[int(np.nanargmax(behind))] == name
     (finding,) = find_late_members(evidence, {}) or [None]
     assert finding is None or (finding.kind, finding.where.id) == (FindingKind.SLOW_GPU, name)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_first_and_last_messages_of_pairs_and_steps_are_those_of_a_search(seed):
+    random = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], np.cumsum(random.integers(1, 12, 6))])
+    start = np.concatenate([np.sort(random.integers(0, 100, n)) for n in np.diff(offsets)])
+    end, chosen = start + random.integers(1, 40, start.size), random.random(start.size) < 0.7
+    begin = np.array([5, 30, 60])
+    finish = np.array([30, 55, 90])
+    found = waiting._first_and_last(offsets, start, end, chosen, begin, finish)
+    for pair, step in np.ndindex(6, 3):
+        rows = np.arange(offsets[pair], offsets[pair + 1])
+        rows = rows[chosen[rows] & (start[rows] >= begin[step]) & (start[rows] < finish[step])]
+        values = [bound[pair, step] for bound in found]
+        if rows.size:
+            assert values == [start[rows].min(), end[rows].min(), start[rows].max(), end[rows].max()]
+        else:
+            assert np.isnan(values).all()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from llmprism.recognize import rhythm
 from llmprism.recognize.rhythm import rhythm_bits
 from llmprism.recognize.rules import RULES
 from unit.builders import MS, Flow, transfer_table
@@ -81,3 +82,24 @@ def test_two_plain_periods_are_two_jobs_whatever_their_messages_have_in_common()
     one = paced("a", 300, 1, 100, together)
     assert compared(one + paced("b", 410, 2, 73, together)) == -RULES.one_answer_bits
     assert compared(one + paced("b", 300, 1, 100, together)) > 20.0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_compiled_counts_are_those_of_arrays_to_the_bit(seed):
+    random = np.random.default_rng(seed)
+    slots, slot_ns = int(random.integers(8, 300)), int(random.integers(1, 50))
+    start = random.integers(0, 2 * slots * slot_ns, int(random.integers(0, 400)))
+    start = np.repeat(start, random.integers(1, 1 + seed % 4 + 1, start.size))
+    arguments = start, int(random.integers(-10, 300)), slot_ns, slots, int(random.integers(1, slots))
+    for compiled, by_arrays in zip(
+        rhythm._with_usual.python(*arguments), rhythm._with_usual_by_arrays(*arguments), strict=True
+    ):
+        assert compiled.tobytes() == by_arrays.tobytes()
+
+
+def test_starts_of_messages_are_found_alike_in_a_loop_and_by_arrays():
+    offsets, start = np.array([0, 3, 3, 7]), np.arange(7)
+    size, pairs = np.array([5, 2_000, 3_000, 4_000, 1, 1_000, 999]), np.array([0, 2, 1])
+    arguments = offsets, start, size, pairs, 1_000
+    assert rhythm._message_starts.python(*arguments).tolist() == [1, 2, 3, 5]
+    assert rhythm._message_starts_by_arrays(*arguments).tolist() == [1, 2, 3, 5]
