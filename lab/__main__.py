@@ -1,4 +1,4 @@
-"""`python -m lab run SCENARIO OUT [--gpu]`: one labelled capture. `... record|extract|pack|index|until|list|clean`.
+"""`python -m lab run SCENARIO OUT [--gpu]`: one labelled capture; `... --help` lists what else there is.
 
 `record` needs root, ip, tc, ethtool, tcpdump and PyTorch; `pack` needs the project's own packages. `run` does both.
 """
@@ -33,6 +33,9 @@ def main() -> int:
     command.add_argument("folder", type=Path)
     command = commands.add_parser("until", help="when the collector of a case stopped, for `llmprism diagnose --until`")
     command.add_argument("folder", type=Path)
+    command = commands.add_parser("draw", help="a random scenario as TOML")
+    command.add_argument("seed", type=int)
+    command.add_argument("--gpu", action="store_true", help="for NCCL on one CUDA GPU; else for gloo on the CPU")
     commands.add_parser("list", help="names of the scenarios")
     command = commands.add_parser("clean", help="remove what a lab that was killed left behind")
     command.add_argument("--tag", default="lp")
@@ -50,6 +53,10 @@ def main() -> int:
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "list":
         print("\n".join(sorted(path.stem for path in FOLDER.glob("*.toml"))))
+    elif arguments.command == "draw":
+        from lab.draw import draw_scenario, to_toml
+
+        print(to_toml(draw_scenario(arguments.seed, gpu=arguments.gpu)), end="")
     elif arguments.command == "clean":
         from lab.fabric import remove
 
