@@ -99,7 +99,7 @@ class JobLayout:
     synchronisation (None: no steps are visible). `confidence` is in all that the layout says, `grouping` in
     who belongs to which group and pipeline (None: the same). `alternatives` are the next best layouts, the likeliest
     first; `evidence` holds what the confidence was made of, by name. `steps_confidence` is in the period of the clock
-    and where its steps end.
+    and where its steps end. `step_bytes` are those of the job in a step as its records alone show it (0: no steps).
     """
 
     layout: Layout
@@ -114,6 +114,7 @@ class JobLayout:
     evidence: tuple[tuple[str, float], ...] = ()
     grouping: float | None = None
     steps_confidence: float = 0.0
+    step_bytes: int = 0
 
     @property
     def peers_confidence(self) -> float:

@@ -54,7 +54,8 @@ class TrackedRun:
     steps stay below, `slow_since_ns` when the present slow phase began (0: none). `silent_since_ns` is the end of its
     last training message, `pause_ns` the longest silence that its usual work has. `reach_ns` is the length of the look
     in which its steps show (0: the base window); `clear` counts the looks in a row in which they did, and `whole_ns`
-    is the end of the last of them. From `unwatched_from_ns` to `unwatched_to_ns` (0: never) nobody reported on it.
+    is the end of the last of them. `step_votes` are bytes of a step, ascending, each with the time in ns of the looks
+    that showed steps of so many. From `unwatched_from_ns` to `unwatched_to_ns` (0: never) nobody reported on it.
     """
 
     id: str
@@ -79,6 +80,7 @@ class TrackedRun:
     restart_of: str | None = None
     unwatched_from_ns: int = 0
     unwatched_to_ns: int = 0
+    step_votes: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

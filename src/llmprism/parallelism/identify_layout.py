@@ -62,10 +62,11 @@ __all__ = ["identify_layout"]
 NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
 
 
-def identify_layout(job: Job, rules: LayoutRules = RULES) -> JobLayout:
-    """The layout of one job; `unknown` throughout when its steps cannot be seen."""
+def identify_layout(job: Job, rules: LayoutRules = RULES, known_bytes: int = 0) -> JobLayout:
+    """The layout of one job; `unknown` throughout when its steps cannot be seen. `known_bytes` are those of a step of a
+    job that has been watched before (0: it has not)."""
     bulk = job.bulk if job.bulk is not None else np.ones(job.transfers.pair_count, dtype=np.bool_)
-    best = best_clock(job, bulk, rules)
+    best = best_clock(job, bulk, rules, known_bytes)
     if best is None:
         return _unknown(job.transfers, bulk)
     draft = _seen_links(job, bulk, best, rules)
@@ -385,5 +386,7 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout
     grouping = round(known * layout_confidence(without, evidence, draft.rules), 3) if links.size else 0.0
     others = other_layouts(layout.layout, evidence, confidence, draft.rules)
     terms = terms_of(layout.layout, evidence, draft.rules)
-    return replace(layout, confidence=confidence, grouping=grouping, alternatives=others, evidence=tuple(terms.items()),
-                   steps_confidence=steps_confidence(layout.layout, terms))  # fmt: skip
+    return replace(
+        layout, confidence=confidence, grouping=grouping, alternatives=others, evidence=tuple(terms.items()),
+        steps_confidence=steps_confidence(layout.layout, terms), step_bytes=draft.best.step_bytes,
+    )  # fmt: skip

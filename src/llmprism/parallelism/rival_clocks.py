@@ -8,7 +8,7 @@ every size (`clock_score`); none is ruled out beforehand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from llmprism.model.flows import Int64, TransferTable, ranges
 from llmprism.model.job import Job
 from llmprism.parallelism.clock_score import Pauses, Priced, bits_of, pauses_of, priced
 from llmprism.parallelism.compound_steps import slower_clock
+from llmprism.parallelism.known_step import known_clock
 from llmprism.parallelism.part_sizes import bits_of_unlike_parts
 from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -31,15 +32,18 @@ __all__ = ["BestClock", "best_clock"]
 @dataclass(frozen=True, slots=True)
 class BestClock:
     """The clock, and how many bits per pause the best clock of another period is behind (infinite without any), whose
-    period is `rival_period` times its own (0 without any)."""
+    period is `rival_period` times its own (0 without any). `step_bytes` are those of the job in a step as the window
+    alone shows it."""
 
     clock: StepClock
     lead: float
     rival_period: float = 0.0
+    step_bytes: int = 0
 
 
-def best_clock(job: Job, bulk: Bool, rules: LayoutRules = RULES) -> BestClock | None:
-    """The clock that explains the pauses of all sorts of pairs with the fewest bits; None where nothing repeats."""
+def best_clock(job: Job, bulk: Bool, rules: LayoutRules = RULES, known_bytes: int = 0) -> BestClock | None:
+    """The clock that explains the pauses of all sorts of pairs with the fewest bits; None where nothing repeats. Where
+    the bytes of a step are known from before (`known_step`), a clock that has them goes before."""
     transfers = job.transfers
     sorts = _sorts(transfers, np.flatnonzero(bulk), rules)
     if not sorts:
@@ -55,7 +59,12 @@ def best_clock(job: Job, bulk: Bool, rules: LayoutRules = RULES) -> BestClock | 
         return None
     pauses = pauses_of(transfers, judges, rules)
     best = _cheapest(transfers, judges, pauses, covering, window, rules)
-    return _whole_steps(pauses, best, covering, rules)
+    best = _whole_steps(pauses, best, covering, rules)
+    known = known_clock(transfers, bulk, pauses, best.clock, covering, known_bytes, rules)
+    if known.chosen is None:
+        return replace(best, step_bytes=known.step_bytes)
+    ratio = best.clock.period_ns / max(known.chosen.period_ns, 1.0)
+    return BestClock(known.chosen, best.lead, ratio, known.step_bytes)
 
 
 def _whole_steps(pauses: Pauses, best: BestClock, rivals: list[StepClock], rules: LayoutRules) -> BestClock:

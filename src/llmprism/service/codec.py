@@ -92,7 +92,8 @@ def _where(item: dict[str, Any]) -> Where:
 
 def _run(item: dict[str, Any]) -> TrackedRun:
     lists = {"members": tuple(item["members"]), "servers": tuple(item["servers"]), "state": LiveState(item["state"])}
-    return TrackedRun(**{**item, **lists})
+    votes = tuple((int(step_bytes), int(weight)) for step_bytes, weight in item.get("step_votes", ()))
+    return TrackedRun(**{**item, **lists, "step_votes": votes})
 
 
 def _tracked(item: dict[str, Any]) -> TrackedFinding:

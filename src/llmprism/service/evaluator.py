@@ -37,6 +37,7 @@ from llmprism.service.reading import affordable, read_members, read_window
 from llmprism.service.rules.configured import rules_of
 from llmprism.service.runs import is_settled, stop_silence
 from llmprism.service.silence import gap_of, marked, silent_groups, unreported
+from llmprism.service.step_memory import step_bytes_of
 from llmprism.service.store import Store, WindowResult
 from llmprism.service.topology_file import TopologyFile
 from llmprism.service.tracker import Changes, TrackerState, track
@@ -288,11 +289,10 @@ class Evaluator:
         self._state, self._plan = result.tracker, result.plan
         about = {"end_ns": result.end_ns, "records": result.records, "looks": looks, "took_ms": result.took_ms}
         log.info("check" if result.picture is None else "window", extra=about)
-        changes = result.changes
         if self._logs is not None:
             self._logs.late.tried([tracked for tracked in self._state.findings if tracked.updated_ns == result.end_ns])
-        for tracked in changes.findings:
-            if tracked.id in changes.opened or tracked.id in changes.closed:
+        for tracked in result.changes.findings:
+            if tracked.id in result.changes.opened or tracked.id in result.changes.closed:
                 log.warning(
                     "finding", extra={"id": tracked.id, "phase": tracked.phase.value, "what": tracked.finding.summary}
                 )
@@ -382,7 +382,7 @@ class Evaluator:
         empty = Report(window, InputCounts(0, 0), (), (), (), topology=topology)
         if flows is None:
             return empty, ""
-        self._layouts.begin(window)
+        self._layouts.begin(window, step_bytes_of(self._state.runs, self._rules))
         try:
             report = diagnose(
                 flows, topology, with_events=False, with_facts=False, window=window, find_layout=self._layouts.layout_of

@@ -6,10 +6,12 @@ anew where the job has changed, where anything is wrong with it, while it is you
 
 The memory is lost with the process. That changes nothing but the time that the next window takes, because whether the
 layout in a run's document is written again depends on the runs' state alone (`documents_due`), not on what is known.
+What a step is in bytes is known from the runs themselves (`step_memory`) and handed in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llmprism.model.flows import Window
@@ -21,6 +23,7 @@ from llmprism.parallelism import identify_layout
 from llmprism.parallelism.carried_layout import LayoutPattern, carried_layout, layout_pattern
 from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.runs import is_settled
+from llmprism.service.step_memory import may_last, member_key
 from llmprism.service.tracker import TrackerState
 from llmprism.service.windows import WindowPlan
 
@@ -42,11 +45,15 @@ class LayoutMemory:
         self._rules = rules
         self._known: dict[Key, _Known] = {}
         self._window = Window(0, 0)
+        self._steps: Mapping[str, int] = {}
         self.carried = 0
         self.found = 0
 
-    def begin(self, window: Window) -> None:
+    def begin(self, window: Window, steps: Mapping[str, int] | None = None) -> None:
+        """`steps` are the bytes of a step of the jobs that are known, by the key of their members; 0 while it is open
+        what a step is."""
         self._window = window
+        self._steps = steps or {}
 
     def layout_of(self, job: Job) -> JobLayout:
         key = self._key(job)
@@ -60,8 +67,10 @@ class LayoutMemory:
                 return carried[0]
         self.found += 1
         self._known.pop(key, None)
-        layout = identify_layout(job)
-        pattern = layout_pattern(job, layout, self._window.end_ns) if self._is_known(job) else None
+        step = self._steps.get(member_key(key[1])) if self._steps else None
+        layout = identify_layout(job, known_bytes=step or 0)
+        lasts = self._is_known(job) and may_last(layout, step, self._rules)
+        pattern = layout_pattern(job, layout, self._window.end_ns) if lasts else None
         if pattern is not None:
             self._known[key] = _Known(pattern, self._window.end_ns)
         return layout

@@ -23,6 +23,7 @@ from llmprism.service.looks import Look, is_clear, last_active, longest_pause, m
 from llmprism.service.matching import inside, match, whole_of
 from llmprism.service.pace import is_slow, paced, recorded, with_baseline
 from llmprism.service.rules import RULES, LiveRules
+from llmprism.service.step_memory import with_vote
 from llmprism.service.windows import SECOND, reach_for, reach_longer
 
 __all__ = ["Candidate", "RunUpdate", "Transition", "follow_runs", "is_settled", "nobody", "stop_silence"]
@@ -327,6 +328,9 @@ class _Follow:
             period = paced(run, usual_steps(job, run.first_ns), self._rules).period_ns
             pause = longest_pause(job, int(job.timeline.steps.start_ns[0]))
             reach = reach_for(period, self._rules.windows)
+            if run.id not in self._troubled:
+                known = self._before.get(run.id, run).members == run.members
+                run = with_vote(run, job.layout.step_bytes, self._end, self._rules, known=known)
             return replace(run, clear=run.clear + 1, whole_ns=self._end, pause_ns=pause, reach_ns=reach)
         if is_settled(run, self._rules):
             return run

@@ -101,6 +101,10 @@ class ClockRules:
     phases: int = 8
     """Phases of the step at which the two are compared."""
 
+    known_bytes: float = 0.1
+    """Relative difference of a step's bytes from those that are known of the job within which they are the same:
+    collectors lose some records, and the next other candidates have half or twice the bytes."""
+
     # Ticks that differ in the rhythm of a slower clock
     compound_bits: float = 6.0
     """Bits that a slower clock must save on the lengths of a faster one's ticks, one in 64 of those that say nothing;

@@ -107,6 +107,17 @@ class RunRules:
     rebase_ns: int = 1_800 * SECOND
     """A job that has been slower for half an hour with nothing found has changed its work: that is its new baseline."""
 
+    # The bytes of a step, from window to window
+    step_bytes: float = 0.1
+    """Relative difference of a step's bytes within which two looks agree: collectors lose some records, and looks that
+    disagree have half or twice as many."""
+
+    step_known_ns: int = 60 * SECOND
+    """Time of the looks that must agree before the others are looked at with what they know: a whole window."""
+
+    step_kept_ns: int = 240 * SECOND
+    """Time of looks that is remembered: a job that changes its work has another step after half of it."""
+
     # States
     believed_windows: int = 3
     """Windows with the same members that make a job with few visible steps believable."""

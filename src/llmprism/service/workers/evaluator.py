@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from llmprism.model.flows import InputCounts, Window
@@ -18,6 +19,7 @@ from llmprism.service.layout_memory import LayoutMemory
 from llmprism.service.looks import Look
 from llmprism.service.reading import affordable
 from llmprism.service.rules.configured import rules_of
+from llmprism.service.step_memory import step_bytes_of
 from llmprism.service.store import Segment
 from llmprism.service.topology_file import TopologyFile
 from llmprism.service.workers.desk import FAILED, Desk
@@ -69,9 +71,11 @@ class SharedEvaluator(Evaluator):
     def _shares(self, segments: list[Segment], window: Window, members: Members | None = None) -> list[Share]:
         paths = [str(segment.path.relative_to(self._flows)) for segment in segments]
         settings = self._config.workers
-        return plan_shares(
+        shares = plan_shares(
             self._flows, paths, window, records=settings.share_records, most=settings.max_shares, members=members
         )
+        steps = tuple(step_bytes_of(self._state.runs, self._rules).items())
+        return [replace(share, steps=steps) for share in shares]
 
     def _shared_report(self, shares: list[Share], window: Window, topology: Topology | None) -> tuple[Report, str]:
         """The report of all shares, and a note where some could not be diagnosed."""
@@ -119,7 +123,7 @@ class Worker:
         flows = read_share(self._store.flows, share)
         if flows is None:
             return encode_share_report(Report(share.window, InputCounts(0, 0), (), (), ()))
-        self._layouts.begin(share.window)
+        self._layouts.begin(share.window, dict(share.steps))
         report = diagnose(
             flows,
             topology,

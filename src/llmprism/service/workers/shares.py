@@ -46,7 +46,8 @@ class Members:
 @dataclass(frozen=True, slots=True)
 class Share:
     """Records of a window with an end at one of `places`; `rest`: also those with no end at any place. `only`: just
-    those from or to these addresses. `paths` are the segments that hold them, relative to the folder of flows."""
+    those from or to these addresses. `paths` are the segments that hold them, relative to the folder of flows. `steps`
+    are the bytes of a step of the jobs that are known, by the key of their members (`step_memory`)."""
 
     window: Window
     paths: tuple[str, ...]
@@ -54,6 +55,7 @@ class Share:
     places: tuple[int, ...]
     rest: bool = False
     only: tuple[str, ...] | None = None
+    steps: tuple[tuple[str, int], ...] = ()
 
 
 def encode_share(share: Share) -> str:
@@ -65,6 +67,7 @@ def encode_share(share: Share) -> str:
             "places": share.places,
             "rest": share.rest,
             "only": share.only,
+            "steps": share.steps,
         },
         separators=(",", ":"),
     )
@@ -81,6 +84,7 @@ def decode_share(text: str) -> Share:
             tuple(item["places"]),
             item["rest"],
             None if only is None else tuple(only),
+            tuple((str(key), int(step_bytes)) for key, step_bytes in item["steps"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"a share cannot be read ({type(error).__name__}: {error})") from error
