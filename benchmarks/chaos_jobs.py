@@ -23,8 +23,7 @@ COMPUTES: Final = 0.6
 
 EXCHANGES: Final = 0.35
 SLOWER: Final = 3.0
-"""How many times longer the transfers of a slow NIC take: steps take 1.7 times as long. (If steps take twice as long,
-windows that hold mostly those count two healthy ones as one: a matter of clocks and not of the service.)"""
+"""How many times longer the transfers of a slow NIC take: steps take 1.7 times as long."""
 
 JITTER_NS: Final = 2_000_000
 BYTES: Final = 20_000_000

@@ -15,9 +15,17 @@ pytest.importorskip("confluent_kafka", reason="needs llmprism[kafka]")
 from llmprism.errors import ConfigError, StoreError
 from llmprism.ingest.accept import Accepted
 from llmprism.model.flows import Window
-from llmprism.service.config import Config, StoreSettings, TopologySettings, WindowSettings, WorkerSettings
+from llmprism.service.config import (
+    Config,
+    KafkaSettings,
+    StoreSettings,
+    TopologySettings,
+    WindowSettings,
+    WorkerSettings,
+)
 from llmprism.service.evaluator import Evaluator
 from llmprism.service.history import History
+from llmprism.service.intake import Intake, Payload
 from llmprism.service.player import KafkaTarget, opened, play
 from llmprism.service.store import Batch, SourceBatch, Store
 from llmprism.service.workers.desk import FAILED, Desk
@@ -27,6 +35,7 @@ from llmprism.service.workers.shares import Share
 from llmprism.service.workers.store import UNREAD, SharedStore
 from llmprism.sim.run import simulate
 from llmprism.sim.scenario import parse_scenario
+from support.live_cluster import BEGIN, RingJob, write_records
 from support.postgres import Postgres
 from support.workers import MockKafka, busy_cluster, last_due_window, worker
 
@@ -270,6 +279,74 @@ def test_windows_made_in_shares_are_those_of_a_single_service(stores, tmp_path):
     assert len(expected["runs"]) >= 3
     assert max(run["reach_ns"] for run in expected["runs"]) > 12 * S
     plain.close()
+
+
+class Topics:
+    """Records of partitions, taken in by a worker at a time of the test's own, and its windows."""
+
+    def __init__(self, store, config, folder):
+        self.second = 0
+        self.store, self.folder, self.config = store, folder, config
+        self.intake = Intake(store, config, self.now_ns)
+        self.thread = threading.Thread(target=self.intake.run)
+        self.thread.start()
+        self.worker = Worker(store, config, now_ns=self.now_ns)
+        self.positions = {}
+
+    def now_ns(self):
+        return BEGIN + self.second * S
+
+    def send(self, partition, records):
+        file = self.folder / f"{len(list(self.folder.iterdir()))}.parquet"
+        with duckdb.connect() as database:
+            write_records(database, file, records, 0.0)
+        first = self.positions.get(partition, UNREAD)
+        self.positions[partition] = max(first, 0) + len(records)
+        positions = (("0", f"{first}:{self.positions[partition]}"),)
+        self.intake.put(Payload(partition, file, file.stat().st_size, positions), wait=True).result()
+
+    def make_windows(self):
+        while self.worker.advance():
+            pass
+
+    def close(self):
+        self.intake.stop()
+        self.thread.join()
+
+
+def test_a_topic_that_is_said_to_come_late_has_windows_of_its_own(stores, tmp_path):
+    """Files of 40 s in a topic of their own, a minute late, while another topic streams: the windows of the stream do
+    not wait for them and do not go back, and all of the files is looked at."""
+    store = stores("one")
+    topics = (KafkaSettings("none:1", "flows"), KafkaSettings("none:1", "files", late=True))
+    config = replace(stores.configs[store], windows=WindowSettings(hop_s=12, idle_after_s=1e6), kafka=topics)
+    store.close()
+    store = SharedStore(config)
+    (tmp_path / "bodies").mkdir()
+    played = Topics(store, config, tmp_path / "bodies")
+    streamed, filed = RingJob("j0"), RingJob("f0", period_s=0.6)
+    store.take_over(["kafka:flows/0", "kafka:files/0"])
+    marks = []
+    try:
+        for second in range(4, 184, 4):
+            played.second = second
+            played.send("kafka:flows/0", streamed.records(second - 4, second))
+            if second >= 100 and second % 40 == 20:
+                played.send("kafka:files/0", filed.records(second - 100, second - 60))
+            played.make_windows()
+            marks.append(store.watermark()[0])
+    finally:
+        played.close()
+    assert marks == sorted(marks)
+    assert marks[-1] >= BEGIN + 179 * S
+    history = History(store)
+    found = {run["members"][0].split("-gpu")[0]: run for run in history.runs(limit=100)["items"]}
+    assert {name: run["state"] for name, run in found.items()} == {"j0": "running", "f0": "running"}
+    assert found["j0"]["steps"] >= 165 / 0.5
+    assert found["f0"]["steps"] >= 105 / 0.6, "no time is left out"
+    assert history.late_window()["end_ns"] > BEGIN + 100 * S
+    assert all(not one.get("unseen", 0) for one in history.sources())
+    store.close()
 
 
 WHEN = ("late", "unseen", "clock", "exporters")

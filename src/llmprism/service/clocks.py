@@ -34,6 +34,7 @@ __all__ = [
     "Judged",
     "Reference",
     "comes_late",
+    "declared_late",
     "is_active",
     "judge",
     "reference_lag",
@@ -145,7 +146,7 @@ def judge(
             active[key] = replace(active[key], lag_ns=lag)
     for arrival in arrivals:
         key = sources[arrival.part], arrival.exporter
-        others = [clock for name, clock in active.items() if name != key]
+        others = [clock for name, clock in active.items() if name != key and not declared_late(name[0], rules)]
         before = current.get(key, Clock(*key))
         updated, limit = _judged(before, arrival, others, wall_ns, rules)
         updated = replace(updated, waits_since_ns=_waits_since(before, updated, wall_ns, rules))
@@ -169,9 +170,15 @@ def _has_waited(clock: Clock, rules: ClockRules) -> bool:
     return clock.last_lag_ns - clock.least_lag_ns > rules.tolerance_ns
 
 
+def declared_late(source: str, rules: ClockRules) -> bool:
+    """Has the operator said that this source comes late?"""
+    return any(source == topic or source.startswith(f"{topic}/") for topic in rules.late_topics)
+
+
 def comes_late(clock: Clock, rules: ClockRules) -> bool:
-    """Does this source bring long batches that are later than those of the others?"""
-    return clock.state is ClockState.LATE and clock.span_ns > rules.long_batch_ns
+    """Does this source bring long batches that are later than those of the others, or is it said to come late?"""
+    long = clock.state is ClockState.LATE and clock.span_ns > rules.long_batch_ns
+    return long or declared_late(clock.source, rules)
 
 
 def is_active(clock: Clock, wall_ns: int, rules: ClockRules) -> bool:

@@ -143,7 +143,8 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """Messages of newline-separated JSON records. `batch_s`: how long messages are gathered into one batch."""
+    """Messages of newline-separated JSON records. `batch_s`: how long messages are gathered into one batch. `late`: its
+    records come minutes after they end, as from files; they get windows of their own, and nobody waits for them."""
 
     brokers: str
     topic: str
@@ -151,6 +152,7 @@ class KafkaSettings:
     map: str = ""
     batch_s: float = 1.0
     batch_messages: int = 10_000
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

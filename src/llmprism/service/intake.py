@@ -28,7 +28,7 @@ from llmprism.errors import FormatError, LLMPrismError, StoreError
 from llmprism.ingest.accept import Accepted, Arrival, Part, TimeBounds, accept_parts
 from llmprism.ingest.database import Database, open_database
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.service.clocks import Clock, Judged, comes_late, judge
+from llmprism.service.clocks import Clock, Judged, comes_late, declared_late, judge
 from llmprism.service.config import Config
 from llmprism.service.database import sync_file
 from llmprism.service.late_sources import late_mark
@@ -294,7 +294,11 @@ class Intake:
         return accepted
 
     def _all_late(self, clocks: Sequence[Clock]) -> bool:
-        return self._store.mixes_sources and all(comes_late(clock, self._rules) for clock in clocks)
+        """Is this batch one for the windows of late sources? Among workers only what the operator has said to be: a
+        partition that nobody has read for a while comes late too, and is waited for."""
+        if not self._store.mixes_sources:
+            return bool(clocks) and all(declared_late(clock.source, self._rules) for clock in clocks)
+        return all(comes_late(clock, self._rules) for clock in clocks)
 
     def _placed(self, batch: str, file: Path, end_ns: int, *, late: bool) -> Path:
         """The finished segment in its place, on disk."""

@@ -27,14 +27,14 @@ from llmprism.service.config import Config, StoreSettings
 from llmprism.service.evaluator import Evaluator
 from llmprism.service.late_sources import late_mark
 from llmprism.service.rows import get_state, put_state
-from llmprism.service.rules import RULES
+from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.rules.clocks import ClockRules
 from llmprism.service.store import Store, WindowResult
 from llmprism.service.tracker import TrackerState
 from llmprism.service.window_rows import write_findings, write_runs
 from llmprism.service.windows import SECOND, WindowPlan
 
-__all__ = ["LATE_WINDOW", "LateEvaluator", "LateStore"]
+__all__ = ["LATE_WINDOW", "LateEvaluator", "LateStore", "LateView", "without_streamed"]
 
 TRACKER: Final = "late_tracker"
 
@@ -45,15 +45,13 @@ LATE_WINDOW: Final = "late_window"
 """Where the last window of the late sources is described: start_ns, end_ns, records."""
 
 
-class LateStore(Store):
-    """The store as the late lane sees it: the segments of late sources, their watermark, a tracker of their own."""
+class LateView(Store):
+    """A store as the late lane sees it: the segments of late sources, their watermark, a tracker of their own."""
 
     late = True
 
-    def __init__(
-        self, settings: StoreSettings, now_ns: Callable[[], int] = time.time_ns, rules: ClockRules = RULES.clocks
-    ) -> None:
-        super().__init__(settings)
+    def view(self, now_ns: Callable[[], int], rules: ClockRules) -> None:
+        """Once, before anything else."""
         self._rules = rules
         self._now_ns = now_ns
         self._mark = self._read_ns = 0
@@ -96,6 +94,14 @@ class LateStore(Store):
             write_findings(connection, result, TRACKER)
 
 
+class LateStore(LateView):
+    def __init__(
+        self, settings: StoreSettings, now_ns: Callable[[], int] = time.time_ns, rules: ClockRules = RULES.clocks
+    ) -> None:
+        super().__init__(settings)
+        self.view(now_ns, rules)
+
+
 class LateEvaluator(Evaluator):
     """`advance` makes the next due window of the late sources, if there is one."""
 
@@ -109,15 +115,18 @@ class LateEvaluator(Evaluator):
 
     def _report(self, flows: FlowTable | None, window: Window, topology: Topology | None) -> tuple[Report, str]:
         report, note = super()._report(flows, window, topology)
-        theirs = self._late.members_of_streams(window)
-        least = self._rules.runs.streamed
-        shared = {
-            job.job.id
-            for job in report.jobs
-            if sum(report.addresses[member] in theirs for member in job.job.members) >= least * len(job.job.members)
-        }
-        if not shared:
-            return report, note
-        jobs = tuple(job for job in report.jobs if job.job.id not in shared)
-        findings = tuple(one for one in report.findings if one.job not in shared)
-        return replace(report, jobs=jobs, findings=findings), note
+        return without_streamed(report, self._late.members_of_streams(window), self._rules), note
+
+
+def without_streamed(report: Report, theirs: frozenset[str], rules: LiveRules) -> Report:
+    """The report without the jobs on whose members (`theirs`) the streams report."""
+    shared = {
+        job.job.id
+        for job in report.jobs
+        if sum(report.addresses[member] in theirs for member in job.job.members)
+        >= rules.runs.streamed * len(job.job.members)
+    }
+    if not shared:
+        return report
+    jobs = tuple(job for job in report.jobs if job.job.id not in shared)
+    return replace(report, jobs=jobs, findings=tuple(one for one in report.findings if one.job not in shared))

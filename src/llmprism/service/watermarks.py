@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from llmprism.service.clocks import Clock, is_active, reference_of
+from llmprism.service.clocks import Clock, declared_late, is_active, reference_of
 from llmprism.service.rules.clocks import ClockRules
 
 __all__ = ["watermark"]
@@ -23,7 +23,7 @@ __all__ = ["watermark"]
 def watermark(clocks: Iterable[Clock], mark_ns: int, wall_ns: int, rules: ClockRules) -> int:
     """How far the sources that agree have come; `mark_ns` is what it was. It goes back only where the clock that took
     it there is one that the others do not agree with."""
-    known = list(clocks)
+    known = [clock for clock in clocks if not declared_late(clock.source, rules)]
     active = [clock for clock in known if is_active(clock, wall_ns, rules) and clock.latest_ns]
     if not active:
         return mark_ns

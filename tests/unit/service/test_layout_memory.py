@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import chaos_jobs
 from llmprism.ingest import read_flows, read_topology
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import Window
@@ -15,9 +16,11 @@ from llmprism.pipeline import diagnose
 from llmprism.service.layout_memory import LayoutMemory, documents_due
 from llmprism.service.reading import cut
 from llmprism.service.rules import RULES
+from llmprism.service.step_memory import member_key
 from llmprism.service.tracker import TrackerState
 from llmprism.service.windows import WindowPlan
 from support.reports import EXAMPLES
+from unit.builders import Flow, flow_table
 
 S = 1_000_000_000
 LENGTH = 16 * S
@@ -89,3 +92,23 @@ def test_documents_depend_on_the_runs_alone() -> None:
     open_finding = TrackerState(runs=(run,), findings=(TrackedFinding("f-1", finding, FindingPhase.OPEN),))
     assert documents_due(state, open_finding, window, plan) == {"job-1"}
     assert documents_due(state, state, Window(1_200 * S, 1_260 * S), WindowPlan(0, 1_190 * S)) == {"job-1"}
+
+
+def test_a_window_of_slow_steps_is_looked_at_with_the_known_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow NIC makes the steps of the first 36 of 60 seconds twice as long. Those after it are steps too, and two of
+    them are not one."""
+    monkeypatch.setattr(chaos_jobs, "SLOWER", 3.857)
+    slow = chaos_jobs.Fault(chaos_jobs.FaultKind.SLOW, 0, 36, gpu=3)
+    job = chaos_jobs.ScheduledJob("j0", 0.53, faults=(slow,), seed=1)
+    columns = chaos_jobs.columns_of([job.records(second, 60) for second in range(60)], 0)
+    order = ("src", "dst", "start_ns", "end_ns", "bytes")
+    flows = flow_table(Flow(*row) for row in zip(*(columns[name].tolist() for name in order), strict=True))
+    window = Window(0, 60 * S)
+    memory = LayoutMemory()
+    memory.begin(window, {member_key(flows.addresses): 8 * 6 * chaos_jobs.BYTES})
+    report = diagnose(flows, None, with_events=False, window=window, find_layout=memory.layout_of)
+    (found,) = report.jobs
+    durations = found.timeline.steps.duration_ns / S
+    assert found.timeline.steps.end_ns[-1] > 58.5 * S
+    assert sum(durations < 0.6) == pytest.approx(24 / 0.53, abs=2)
+    assert sum(durations > 0.9) == pytest.approx(36 / 1.06, abs=2)

@@ -11,7 +11,7 @@ __all__ = ["ClockRules"]
 
 @dataclass(frozen=True, slots=True)
 class ClockRules:
-    """Clocks of sources and exporters. The operator sets the first four. Times are in nanoseconds."""
+    """Clocks of sources and exporters. The operator sets the first five. Times are in nanoseconds."""
 
     lateness_ns: int = 2 * SECOND
     """As for windows."""
@@ -24,6 +24,9 @@ class ClockRules:
 
     length_ns: int = 60 * SECOND
     """Of a window."""
+
+    late_topics: tuple[str, ...] = ()
+    """Sources that the operator has declared to come late; their partitions are named `SOURCE/NUMBER`."""
 
     tolerance_ns: int = 10 * SECOND
     """Lags that differ by less are one time: exporters flush every second or two, and windows wait for the slowest of

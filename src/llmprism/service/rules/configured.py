@@ -17,5 +17,6 @@ def rules_of(config: Config) -> LiveRules:
         future_ns=int(config.windows.future_s * SECOND),
         keep_ns=int(config.store.keep_flows_h * 3600 * SECOND),
         length_ns=int(config.windows.length_s * SECOND),
+        late_topics=tuple(f"kafka:{topic.topic}" for topic in config.kafka if topic.late),
     )
     return LiveRules(windows=config.windows.rules(), clocks=clocks)

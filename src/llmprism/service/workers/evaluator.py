@@ -4,113 +4,67 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Final
 
-from llmprism.model.flows import InputCounts, Window
-from llmprism.model.live import TrackedRun
+from llmprism.model.flows import InputCounts
 from llmprism.model.report import Report
-from llmprism.model.topology import Topology
 from llmprism.pipeline import diagnose
 from llmprism.service.config import Config
-from llmprism.service.evaluator import Evaluator
 from llmprism.service.layout_memory import LayoutMemory
-from llmprism.service.looks import Look
-from llmprism.service.reading import affordable
 from llmprism.service.rules.configured import rules_of
-from llmprism.service.step_memory import step_bytes_of
-from llmprism.service.store import Segment
 from llmprism.service.topology_file import TopologyFile
-from llmprism.service.workers.desk import FAILED, Desk
-from llmprism.service.workers.places import address_places, places_of
-from llmprism.service.workers.share_reports import decode_share_report, encode_share_report, merge_reports
-from llmprism.service.workers.shares import Members, Share, plan_shares, read_share
+from llmprism.service.workers.desk import Desk
+from llmprism.service.workers.late_lane import SharedLateEvaluator, SharedLateStore
+from llmprism.service.workers.share_reports import encode_share_report
+from llmprism.service.workers.shared_evaluator import SharedEvaluator
+from llmprism.service.workers.shares import Share, read_share
 from llmprism.service.workers.store import SharedStore
 
-__all__ = ["SharedEvaluator", "Worker"]
+__all__ = ["Worker"]
 
 log = logging.getLogger(__name__)
 
 GREET_S: Final = 1.0
 
 
-class SharedEvaluator(Evaluator):
-    """Plans and closes windows as any evaluator does, and has their shares diagnosed by whoever has time."""
-
-    def __init__(self, store: SharedStore, config: Config, desk: Desk) -> None:
-        super().__init__(store, config)
-        self._flows = store.flows
-        self._desk = desk
-
-    def _base_look(self, window: Window, through: int, topology: Topology | None) -> tuple[Look, str]:
-        segments = self._store.segments(window.start_ns, window.end_ns, through)
-        segments, note = affordable(segments, self._config.windows.max_records)
-        report, failed = self._shared_report(self._shares(segments, window), window, topology)
-        return Look(report, self._rules.windows.length), note or failed
-
-    def _look_at(
-        self, runs: Sequence[TrackedRun], length: int, window: Window, through: int, topology: Topology | None
-    ) -> Look | None:
-        names = sorted({name for run in runs for name in run.members})
-        members = Members(tuple(names), tuple(places_of(names, address_places(topology))))
-        reach, shares, longer = length, list[Share](), window
-        least = min(length, 2 * self._rules.windows.length)
-        while not shares and reach >= least:
-            longer = Window(window.end_ns - reach, window.end_ns)
-            segments = self._store.segments(longer.start_ns, longer.end_ns, through)
-            shares = self._shares(segments, longer, members)
-            if sum(share.records for share in shares) > self._config.windows.max_records:
-                shares = []
-            reach //= 2
-        if not shares:
-            return None
-        report, _ = self._shared_report(shares, longer, topology)
-        return Look(report, length, frozenset(run.id for run in runs))
-
-    def _shares(self, segments: list[Segment], window: Window, members: Members | None = None) -> list[Share]:
-        paths = [str(segment.path.relative_to(self._flows)) for segment in segments]
-        settings = self._config.workers
-        shares = plan_shares(
-            self._flows, paths, window, records=settings.share_records, most=settings.max_shares, members=members
-        )
-        steps = tuple(step_bytes_of(self._state.runs, self._rules).items())
-        return [replace(share, steps=steps) for share in shares]
-
-    def _shared_report(self, shares: list[Share], window: Window, topology: Topology | None) -> tuple[Report, str]:
-        """The report of all shares, and a note where some could not be diagnosed."""
-        answers = self._desk.work_off(shares) if shares else []
-        good = [decode_share_report(answer, topology) for answer in answers if not answer.startswith(FAILED)]
-        report = merge_reports(good, window, topology)
-        if len(good) == len(answers):
-            return report, ""
-        self._store.add_counts("service", [("windows_failed", "", 1)])
-        failed = len(answers) - len(good)
-        return report, f"{failed} of {len(answers)} parts of this window could not be diagnosed; the next one is tried"
-
-
 class Worker:
     """`advance` does the next thing there is to do; False where there is nothing."""
 
-    def __init__(self, store: SharedStore, config: Config, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        store: SharedStore,
+        config: Config,
+        now_s: Callable[[], float] = time.monotonic,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
         self._store = store
+        self._store.late = False  # those that come late have a lane of their own
         self._config = config
         self._now_s = now_s
+        self._now_ns = now_ns
         self._topology = TopologyFile(config.topology.file)
         self._desk = Desk(store, self.answer)
-        self._leader: SharedEvaluator | None = None
+        self._lanes: tuple[SharedEvaluator, ...] = ()
         self._layouts = LayoutMemory(rules_of(config))
         self._greeted_s = float("-inf")
 
     def advance(self) -> bool:
         leads = self._store.lead()
-        if leads and self._leader is None:
+        if leads and not self._lanes:
             log.info("this worker leads", extra={"worker": self._store.name})
-            self._leader = SharedEvaluator(self._store, self._config, self._desk)
+            late = SharedLateStore(self._store, self._config, self._now_ns)
+            self._lanes = (
+                SharedEvaluator(self._store, self._config, self._desk),
+                SharedLateEvaluator(late, self._config, self._desk),
+            )
         if not leads:
-            self._leader = None
+            self._lanes = ()
         self._greet(leads)
-        return self._leader.advance() if self._leader is not None else self._desk.help_once()
+        if not self._lanes:
+            return self._desk.help_once()
+        made = [lane.advance() for lane in self._lanes]
+        return any(made)
 
     def _greet(self, leads: bool) -> None:
         if self._now_s() - self._greeted_s >= GREET_S:

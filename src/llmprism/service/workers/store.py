@@ -27,8 +27,10 @@ from llmprism import __version__
 from llmprism.model.topology import Topology
 from llmprism.service import schema
 from llmprism.service.batch_rows import write_batch
+from llmprism.service.clocks import declared_late
 from llmprism.service.config import Config
 from llmprism.service.rows import Counts, Positions, add_counts, upsert
+from llmprism.service.rules.configured import rules_of
 from llmprism.service.store import Batch, Store, create_tables
 from llmprism.service.topology_file import TopologyFile
 from llmprism.service.windows import SECOND
@@ -99,6 +101,7 @@ class SharedStore(Store):
         super().__init__(config.store)
         self.name = config.workers.name
         self._idle_after_ns = int(min(config.windows.idle_after_s, 1e9) * SECOND)
+        self._rules = rules_of(config).clocks
         self._locks = HeldLocks(self._engine)
         self._topology = TopologyFile(config.topology.file)
         self._placed: tuple[Topology | None, dict[str, int | None]] = (None, {})
@@ -241,12 +244,13 @@ class SharedStore(Store):
     # -- what windows ask ---------------------------------------------------------------------------------------
 
     def watermark(self) -> tuple[int, int]:
-        """(event time that all partitions have reached, wall time since when nothing is to be expected: now, while
-        a partition is waited for, else that of the last segment)."""
+        """(event time that all partitions have reached but for those that come late, wall time since when nothing is to
+        be expected: now, while a partition is waited for, else that of the last segment)."""
         table = tables.partitions
-        columns = (table.c.latest_ns, table.c.stored_wall_ns, table.c.empty_wall_ns)
+        columns = (table.c.source, table.c.latest_ns, table.c.stored_wall_ns, table.c.empty_wall_ns)
         with self.reading() as connection:
-            marks = [PartitionMark(*row) for row in connection.execute(sql.select(*columns))]
+            rows = connection.execute(sql.select(*columns)).all()
+            marks = [PartitionMark(*row[1:]) for row in rows if not declared_late(row.source, self._rules)]
             now = connection.execute(sql.select(NOW_NS)).scalar() or 0
             wall = connection.execute(sql.select(sql.func.max(schema.segments.c.wall_ns))).scalar()
         waiting = awaited(marks, now, self._idle_after_ns)
@@ -260,7 +264,9 @@ class SharedStore(Store):
     def first_end(self) -> int | None:
         """The earliest start: commits of several workers come in any order."""
         with self.reading() as connection:
-            found = connection.execute(sql.select(sql.func.min(schema.segments.c.start_ns))).scalar()
+            found = connection.execute(
+                sql.select(sql.func.min(schema.segments.c.start_ns)).where(self._shown())
+            ).scalar()
             return None if found is None else int(found)
 
     # -- workers ------------------------------------------------------------------------------------------------
