@@ -18,6 +18,8 @@ from typing import Any
 from llmprism.service.player import HttpTarget, opened, play
 
 ROOT = Path(__file__).parents[1]
+WHEN = ("clock", "exporters", "repeated_requests")
+"""What of a source depends on when its records came and how often they were sent."""
 
 
 def free_port() -> int:
@@ -105,7 +107,10 @@ class Service:
             "steps": [self.get(f"/api/v1/jobs/{job['id']}/steps")["items"] for job in jobs],
             "transitions": self.get("/api/v1/transitions")["items"],
             "windows": [{key: value for key, value in one.items() if key not in hidden} for one in windows],
-            "sources": self.get("/api/v1/sources")["items"],
+            "sources": [
+                {key: value for key, value in one.items() if key not in WHEN}
+                for one in self.get("/api/v1/sources")["items"]
+            ],
         }
 
 
@@ -113,4 +118,6 @@ def compared(calm: dict[str, Any], disturbed: dict[str, Any], but: tuple[str, ..
     """Prints which results differ; `but` need not be equal."""
     different = [name for name in calm if name not in but and calm[name] != disturbed[name]]
     print("   results " + (f"DIFFERENT in {', '.join(different)}" if different else "equal"), flush=True)
+    for name in different:
+        print(f"   {name}: {calm[name]} | {disturbed[name]}"[:2000], flush=True)
     return not different
