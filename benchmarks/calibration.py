@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calibration_plot import reliability_svg
-from llmprism.score.calibration import CLAIM_KINDS, SURE, Claim, reliability
+from claims import CLAIM_KINDS, SURE, Claim, reliability
 from robust_case import CHECKS, Outcome, diagnose_folder, run_case
 from robust_draw import draw_scenario
 

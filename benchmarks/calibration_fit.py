@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 
 from calibration import DATA, SOURCES, with_section
 from calibration_plot import reliability_svg
+from claims import Claim, claims_of, reliability
 from llmprism.cli.diagnose import diagnose_files
 from llmprism.dataset import cases
 from llmprism.report.json_report import document
 from llmprism.score import read_truth
-from llmprism.score.calibration import Claim, claims_of, reliability
 from llmprism.sim import simulate
 from robust_draw import draw_scenario
 

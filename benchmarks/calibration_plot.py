@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from llmprism.score.calibration import CLAIM_KINDS, Bin, Claim, reliability
+from claims import CLAIM_KINDS, Bin, Claim, reliability
 
 __all__ = ["reliability_svg"]
 

@@ -24,13 +24,13 @@ import numpy as np
 
 from calibration import DATA, SOURCES
 from calibration_fit import FIRST_SEED, _logistic
+from claims import Claim, claims_of, reliability
 from llmprism.cli.diagnose import diagnose_files
 from llmprism.dataset import cases
 from llmprism.diagnose.rules import RULES
 from llmprism.model import FindingKind
 from llmprism.report.json_report import document
 from llmprism.score import Truth, read_truth
-from llmprism.score.calibration import Claim, claims_of, reliability
 from llmprism.sim import simulate
 from llmprism.sim.simulation import EPOCH_NS
 from robust_draw import draw_scenario

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from claims import Claim, claims_of
 from llmprism.cli.diagnose import diagnose_files
 from llmprism.report.json_report import document
 from llmprism.score import Score, Truth, read_truth, score_report
-from llmprism.score.calibration import Claim, claims_of
 from llmprism.sim import Scenario, simulate
 from llmprism.sim.simulation import EPOCH_NS
 from robust_expected import answers_of, fault_shows

@@ -244,7 +244,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stage", choices=STAGES)
     parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--match", default="", help="only rules whose name holds this")
+    parser.add_argument("--match", default="", help="only rules whose name holds one of these, separated by commas")
+    parser.add_argument("--most", type=int, help="try no more cases than this for a value: the cheapest")
     parser.add_argument("--factors", default=",".join(map(str, FACTORS)))
     parser.add_argument("--first-change", action="store_true", help="no more cases after the first that changes")
     options = parser.parse_args()
@@ -252,7 +253,7 @@ def main() -> int:
     stage = STAGES[options.stage]
     folders = [file.parent for one in options.folders for file in sorted(one.glob("**/flows.parquet"))]
     cases = dict(case for folder in folders for case in stage.cases(folder))
-    rules = [rule for rule in rules_in(stage.rules) if options.match in rule.name]
+    rules = [rule for rule in rules_in(stage.rules) if any(word in rule.name for word in options.match.split(","))]
     usual, read, seconds = {}, {}, {}
     for name, case in cases.items():
         begin = time.process_time()
@@ -263,7 +264,7 @@ def main() -> int:
     print(f"{len(cases)} cases ({sum(seconds.values()):.0f} s of processor time), {len(rules)} rules", flush=True)
     idle = []
     for rule in rules:
-        readers = [name for name in cheapest if rule.name in read[name]]
+        readers = [name for name in cheapest if rule.name in read[name]][: options.most]
         changed_any = False
         for value in values_of(rule.value, factors):
             changed = []

@@ -3,6 +3,7 @@
 
 A source file `src/llmprism/PACKAGE/MODULE.py` has its tests in `tests/unit/PACKAGE/test_MODULE.py`; where there is no
 such file, in those of the package that import the module; where none does, all tests of the package are its tests.
+The tests that look at all sources (`test_house.py` and others) run after any change of them.
 Changed test files are run themselves, and all tests in the folder of a changed `conftest.py`. End-to-end tests are not
 run here: `make test` is the whole.
 """
@@ -20,7 +21,7 @@ UNIT = Path("tests/unit")
 
 def main(base: str = "main") -> int:
     changed = changed_files(base)
-    tests = sorted({test for file in changed for test in tests_of(file, ROOT)})
+    tests = sorted({test for file in changed for test in tests_of(file, ROOT)} | set(_tests_of_the_house(changed)))
     if not tests:
         print("no unit test belongs to what has changed")
         return 0
@@ -51,6 +52,12 @@ def tests_of(file: Path, root: Path) -> list[Path]:
     else:
         candidates = [UNIT / "test_docs.py"] if file.suffix == ".md" else []
     return [one for one in candidates if (root / one).exists()]
+
+
+def _tests_of_the_house(changed: list[Path]) -> list[Path]:
+    """Those that look at all sources: sizes, twins, names, rules and registries."""
+    sources = any(file.parts[:2] == ("src", "llmprism") for file in changed)
+    return [UNIT / f"test_{name}.py" for name in ("house", "registries", "rules")] if sources else []
 
 
 def _tests_of_source(file: Path, root: Path) -> list[Path]:

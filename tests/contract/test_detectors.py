@@ -15,14 +15,13 @@ from llmprism.diagnose import job_state
 from llmprism.diagnose.detectors import JOB_DETECTORS, Detector, JobView
 from llmprism.diagnose.evidence import JobEvidence, gather_evidence
 from llmprism.diagnose.slow_storage import find_slow_storage
-from llmprism.diagnose.slow_transfer import find_slow_transfers
 from llmprism.ingest import assemble_transfers, read_flows, read_topology
 from llmprism.model import Finding, FindingKind, FlowTable, Topology, TransferTable, WhereType, Window
 from llmprism.model.kind_facts import KIND_FACTS, Need, Replay
 from llmprism.parallelism import identify_layout
 from llmprism.pipeline import diagnose
 from llmprism.timeline import reconstruct_timeline
-from support.stages import recognize
+from support.stages import find_slow_transfers, recognize
 from unit.builders import MS, SECOND, BuiltJob, Flow, build_job, chatter, cut_in_pieces, flow_table
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from llmprism.score import read_truth, score_report, truth_as_report
+from llmprism.score import read_truth, score_report
+from support.perfect_report import truth_as_report
 
 ROOT = Path(__file__).parents[2]
 PYTHON = os.environ.get("LAB_PYTHON") or sys.executable

@@ -10,7 +10,8 @@ import pytest
 
 from llmprism.dataset import FOLDER, SPLITS, cases, load, verify
 from llmprism.errors import FormatError, InputError, UsageError
-from llmprism.score import score_report, truth_as_report
+from llmprism.score import score_report
+from support.perfect_report import truth_as_report
 
 EMPTY: dict[str, Any] = {"schema": "llmprism.report/1", "jobs": [], "findings": []}
 ENTRY: dict[str, Any] = {

@@ -16,7 +16,7 @@ from llmprism.diagnose.trust import is_permanent, trusted, waited_for
 from llmprism.diagnose.unexplained import find_unexplained
 from llmprism.diagnose.what_if import lost_in_job, priced
 from llmprism.model.finding import Finding, FindingKind, WhereType
-from llmprism.model.flows import TransferTable, Window
+from llmprism.model.flows import Window
 from llmprism.model.job import Job
 
 __all__ = [
@@ -139,14 +139,6 @@ def with_costs(shared: Shared, jobs: Sequence[JobFaults]) -> tuple[Finding, ...]
 def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """The costliest first; of equal ones the earlier."""
     return tuple(sorted(findings, key=lambda finding: (-finding.lost_gpu_seconds, finding.start_ns)))
-
-
-def _ends(outside: TransferTable | None) -> list[tuple[str, str]]:
-    """Names of the two ends of every pair."""
-    if outside is None:
-        return []
-    ends = zip(outside.pair_src.tolist(), outside.pair_dst.tolist(), strict=True)
-    return [(outside.addresses[a], outside.addresses[b]) for a, b in ends]
 
 
 def _clients(ends: Sequence[tuple[str, str]], finding: Finding) -> list[str]:

@@ -21,22 +21,16 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
-from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import ONE_WAY, Place
 from llmprism.diagnose.rules import RULES, FaultRules, PlaceRules
-from llmprism.diagnose.slow_cells import LinkUse, SlowCells, judge_transfers
+from llmprism.diagnose.slow_cells import LinkUse, SlowCells
 from llmprism.diagnose.slow_place_words import both_ways, odds_evidence, resent_summary, summary_of
 from llmprism.diagnose.tally import Suspect, Tally
 from llmprism.diagnose.trust import calibrated
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.stretches import stretches_of
 
-__all__ = ["find_slow_places", "find_slow_transfers"]
-
-
-def find_slow_transfers(jobs: Sequence[JobEvidence], rules: FaultRules = RULES) -> list[Finding]:
-    """Findings for the places that explain slow messages of these jobs."""
-    return find_slow_places([judge_transfers(evidence, rules) for evidence in jobs if evidence.steps], rules)
+__all__ = ["find_slow_places"]
 
 
 def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> list[Finding]:

@@ -21,7 +21,7 @@ _MAX_CHARS: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class NotableLine(CountedLine):
-    """A line of one actor. `time_ns` 0: unknown; `own_time`: the line carries its time.
+    """A line of one actor. `time_ns` 0: unknown.
 
     `survived`: the run went on after it. `late`: it came after the run had ended well. `cause`, `meaning` and `advice`
     are what the fault library says of such lines, None and empty where it says nothing. `node` is the host that the
@@ -34,7 +34,6 @@ class NotableLine(CountedLine):
     cause: str | None
     survived: bool
     late: bool
-    own_time: bool
     node: str | None = None
     meaning: str = ""
     advice: str = ""
@@ -67,7 +66,6 @@ def notable_lines(log: JobLog, members: Members, progress: Progress) -> tuple[No
                 cause=one.fault.cause.value if one.fault else None,
                 survived=not one.terminal and not one.late,
                 late=one.late,
-                own_time=one.timed,
                 node=log.writers[one.writer].identity.node or log.file_identity[one.file].node,
                 meaning=one.fault.summary if one.fault else "",
                 advice=one.fault.advice if one.fault else "",

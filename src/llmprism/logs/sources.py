@@ -22,7 +22,7 @@ from typing import IO, Final
 from llmprism import limits
 from llmprism.errors import InputError
 from llmprism.logs.archive import read_members
-from llmprism.logs.unpack import TextStream, UnpackedStream, open_unpacked
+from llmprism.logs.unpack import TextStream, open_unpacked
 
 __all__ = ["Dropped", "LogFile", "OpenLog", "find_log_paths", "looks_like_log", "open_logs"]
 
@@ -83,7 +83,6 @@ class OpenLog:
 
     file: LogFile
     text: TextStream
-    unpacked: UnpackedStream | None
 
 
 def find_log_paths(paths: list[Path], dropped: Dropped) -> list[tuple[Path, str]]:
@@ -169,7 +168,7 @@ def _open_path(path: Path, name: str, dropped: Dropped) -> Iterator[OpenLog]:
         if _is_tar(text.head, path.name):
             yield from _tar_members(path, text, dropped)
         else:
-            yield OpenLog(LogFile(path, name), text, unpacked)
+            yield OpenLog(LogFile(path, name), text)
         dropped.add(unpacked.damage or "", int(unpacked.damage is not None))
 
 
@@ -217,5 +216,5 @@ def _member(path: Path, name: str, inner: IO[bytes], size: int, dropped: Dropped
     if _ending(name) == ".json" and not _is_json_log(text.head):
         dropped.add("not a log by its name")
         return
-    yield OpenLog(LogFile(path, name, name), text, None)
+    yield OpenLog(LogFile(path, name, name), text)
     dropped.add(unpacked.damage or "", int(unpacked.damage is not None))

@@ -29,10 +29,9 @@ ENDED: Final = frozenset({Outcome.SUCCESS, Outcome.FAILED, Outcome.CANCELLED, Ou
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at the logs. `silent_s`: how long they have not grown. `changed`: the verdict differs from the last."""
+    """One look at the logs. `changed`: the verdict differs from the last."""
 
     diagnosis: LogDiagnosis
-    silent_s: float
     changed: bool
 
 
@@ -92,7 +91,7 @@ def watch_job(
                 diagnosis = None
         if diagnosis is not None:
             seen = _with_silence(diagnosis, begun - grown_at, step_ns, rules)
-            yield Look(seen, begun - grown_at, _verdict(seen) != last)
+            yield Look(seen, _verdict(seen) != last)
             last = _verdict(seen)
             if seen.outcome in ENDED:
                 return

@@ -28,7 +28,7 @@ from llmprism.parallelism.pause_code import OUTSIDE, around_medians, by_value, p
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.robust import segment_quantiles
 
-__all__ = ["Pauses", "Priced", "bits_of", "pauses_of", "price_of", "priced", "sent_by_ticks"]
+__all__ = ["Pauses", "Priced", "bits_of", "pauses_of", "priced", "sent_by_ticks"]
 
 
 @dataclass(frozen=True)
@@ -80,14 +80,6 @@ class Priced:
     steps: int
     root_period: float
     variation: Float64
-
-
-def price_of(pauses: Pauses, clocks: list[Int64], window: tuple[int, int], rules: LayoutRules = RULES) -> Float64:
-    """Bits per pause that the job costs under each clock (the times of its ticks); the cheapest explains it best.
-
-    `window` is the time in which all of them are judged.
-    """
-    return bits_of(pauses, priced(pauses, clocks, window, rules), rules)
 
 
 def priced(pauses: Pauses, clocks: list[Int64], window: tuple[int, int], rules: LayoutRules = RULES) -> list[Priced]:

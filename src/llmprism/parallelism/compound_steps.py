@@ -29,7 +29,7 @@ from llmprism.model.flows import Int64
 from llmprism.parallelism.clock_score import Pauses, sent_by_ticks
 from llmprism.parallelism.rules import RULES, LayoutRules
 
-__all__ = ["Compound", "compound_of", "slower_clock"]
+__all__ = ["Compound", "slower_clock"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,6 @@ def _contrast(pauses: Pauses, ticks: Int64) -> float:
     if not first.size:
         return 1.0
     return float(2.0 ** np.median(pause[order[first]] - pause[order[first + 1]]))
-
-
-def compound_of(pauses: Pauses, fast: Int64, slow: Int64, rules: LayoutRules = RULES) -> Compound | None:
-    """What the slower clock (times of its ticks) explains of the faster one; None where it is no multiple of it."""
-    place = _places(fast, slow, rules)
-    return None if place is None else _saved(_part_lengths(pauses, fast, rules), place, rules)
 
 
 def _places(fast: Int64, slow: Int64, rules: LayoutRules) -> Int64 | None:

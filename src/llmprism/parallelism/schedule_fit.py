@@ -42,11 +42,10 @@ NAMES: Final = {"gpipe": Schedule.GPIPE, "1f1b": Schedule.ONE_F_ONE_B, "interlea
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFit:
-    """The schedule, the micro-batches of a step, and by how many nats per message it is off the moments seen."""
+    """The schedule and the micro-batches of a step."""
 
     schedule: Schedule
     micro_batches: int
-    misfit: float
 
 
 def batches_and_schedule(
@@ -110,9 +109,9 @@ def fitting_schedule(
         misfit = _misfit(order, sorted(seen), known, spread, rules)
         usual = number == 0 if orders else order.micro_batches == messages
         if usual or misfit < rule.schedule_chance:
-            fits.append((misfit + (0.0 if usual else rule.schedule_margin / messages), misfit, order))
-    _, misfit, best = min(fits, key=lambda fit: fit[0])
-    return ScheduleFit(NAMES.get(best.name, Schedule.UNKNOWN), best.micro_batches, misfit)
+            fits.append((misfit + (0.0 if usual else rule.schedule_margin / messages), order))
+    _, best = min(fits, key=lambda fit: fit[0])
+    return ScheduleFit(NAMES.get(best.name, Schedule.UNKNOWN), best.micro_batches)
 
 
 def _candidates(stages: int, messages: int, rules: LayoutRules) -> Iterator[PassOrder]:

@@ -6,7 +6,7 @@ The scorer knows the report's JSON document and nothing of the code that wrote i
 from llmprism.score.document import Facts, GroupFact, IssueFact, JobFacts, LayoutFacts, parse_report, read_document
 from llmprism.score.measures import SetScore, Share
 from llmprism.score.score import Score, score_report
-from llmprism.score.truth import Truth, read_truth, truth_as_report
+from llmprism.score.truth import Truth, read_truth
 
 __all__ = [
     "Facts",
@@ -22,5 +22,4 @@ __all__ = [
     "read_document",
     "read_truth",
     "score_report",
-    "truth_as_report",
 ]

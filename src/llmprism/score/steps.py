@@ -31,7 +31,7 @@ TOLERANCE = 0.10
 class StepsScore:
     """Errors are relative (0.003 is 0.3 %); None where fewer than two consecutive boundaries matched.
 
-    `total_time_error` is the mean over jobs; `total_time_jobs` says how many could be measured.
+    `total_time_error` is the mean over the jobs where it could be measured.
     """
 
     boundaries: SetScore
@@ -39,7 +39,6 @@ class StepsScore:
     period_error_median: float | None
     period_error_p99: float | None
     total_time_error: float | None
-    total_time_jobs: int
 
 
 def median_step_ns(job: JobFacts) -> float | None:
@@ -91,7 +90,6 @@ def score_steps(truth: tuple[JobFacts, ...], reported: tuple[JobFacts, ...], mat
         period_error_median=float(np.median(error)) if error.size else None,
         period_error_p99=float(np.quantile(error, 0.99)) if error.size else None,
         total_time_error=float(np.mean(totals)) if totals else None,
-        total_time_jobs=len(totals),
     )
 
 

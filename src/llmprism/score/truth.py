@@ -14,7 +14,6 @@ from typing import Any
 from llmprism.errors import FormatError
 from llmprism.model import FindingKind, Where, WhereType
 from llmprism.score.document import (
-    REPORT_SCHEMA,
     GroupFact,
     IssueFact,
     JobFacts,
@@ -29,9 +28,8 @@ from llmprism.score.document import (
     parse_facts,
     read_document,
 )
-from llmprism.score.pairs import expected_pairs
 
-__all__ = ["Truth", "parse_truth", "read_truth", "truth_as_report"]
+__all__ = ["Truth", "parse_truth", "read_truth"]
 
 TRUTH_SCHEMA = "llmprism.truth/1"
 
@@ -87,54 +85,6 @@ def parse_truth(document: dict[str, Any]) -> Truth:
     faults = as_list(document.get("faults"), "faults")
     members = frozenset().union(*(job.members for job in jobs))
     return Truth(jobs, tuple(_capture_fault(item, f"faults[{i}]", members) for i, item in enumerate(faults)))
-
-
-def truth_as_report(truth: Truth) -> dict[str, Any]:
-    """The report that a perfect tool would write. A capture's DP pairs are the ring in the order of the group."""
-    return {
-        "schema": REPORT_SCHEMA,
-        "window": {"start_ns": 0, "end_ns": 0},
-        "input": {"records": 0, "used": 0, "dropped": {}},
-        "jobs": [
-            {
-                "id": job.id,
-                "members": sorted(job.members),
-                "servers": [],
-                "state": job.state,
-                "confidence": 1.0,
-                "layout": {name: getattr(job.layout, name) for name in LayoutFacts.__slots__},
-                "groups": [{"kind": group.kind, "members": list(group.members)} for group in job.groups],
-                "pipelines": [list(pipeline) for pipeline in job.pipelines],
-                "pairs": [
-                    {"src": src, "dst": dst, "kind": kind, "confidence": 1.0}
-                    for src, dst, kind in sorted(expected_pairs(job))
-                ],
-                "steps": [
-                    {"index": i, "start_ns": start, "end_ns": end}
-                    for i, (start, end) in enumerate(zip(job.step_start_ns, job.step_end_ns, strict=True))
-                ],
-            }
-            for job in truth.jobs
-        ],
-        "findings": [
-            {
-                "kind": fault.kind.value,
-                "job": fault.job,
-                "where": {
-                    "type": fault.where.type.value,
-                    "id": fault.where.id if isinstance(fault.where.id, str) else list(fault.where.id),
-                },
-                "start_ns": fault.start_ns,
-                "end_ns": fault.end_ns,
-                "severity": 1.0,
-                "confidence": 1.0,
-                "lost_gpu_seconds": 0.0,
-                "summary": "",
-                "evidence": [],
-            }
-            for fault in truth.faults
-        ],
-    }
 
 
 def _capture_job(value: object, field: str) -> JobFacts:

@@ -27,7 +27,7 @@ from llmprism.stats.chain_bound import ROUNDING, last_as_long, most_links, next_
 from llmprism.stats.chains import GUARD, cap_of, judge, least_kept, link, longest, mean_link
 from llmprism.stats.silences import Silences
 
-__all__ = ["Chain", "chain_at", "find_rhythms", "find_steps"]
+__all__ = ["Chain", "chain_at", "find_rhythms"]
 
 TOLERANCES: Final = (0.02, 0.08)
 """Relative deviation of one step's bytes. 2 % covers whole records (0.02-0.15 % measured on DDP, up to 2 % when a
@@ -177,7 +177,6 @@ class _Trial:
 
     spacing: float
     dominance: float
-    covered: float
     regular: int
     boundary_silences: Float64
     boundary_times: Float64
@@ -236,8 +235,8 @@ class _Series:
         cap = cap_of(self.ordered, steps)
         refined = float(mean_link(where, link(where, length, spacing, tolerance, cap), spacing, tolerance))
         chain = link(where, length, refined, tolerance, cap)
-        dominance, covered, regular = judge(where, length, chain, refined, tolerance)
-        return _Trial(refined, dominance, covered, regular, length[chain], self.time[long][chain])
+        dominance, _, regular = judge(where, length, chain, refined, tolerance)
+        return _Trial(refined, dominance, regular, length[chain], self.time[long][chain])
 
     def next_dominant(self, spacing: float, tolerance: float, max_steps: int) -> float:
         """The largest spacing, from this one down the grid, whose chain is dominant; 0 when there is none."""
@@ -294,11 +293,6 @@ def _settled(series: _Series, bytes_per_step: float, tolerance: float) -> Chain:
 def _most_steps(silences: int) -> int:
     """A step may be one message, with one silence behind it."""
     return silences if silences <= LONG_SERIES else silences // 3
-
-
-def find_steps(silences: Silences, max_steps: int | None = None, *, pauses: bool = False) -> Chain | None:
-    """The chain of step boundaries of a series, or None when its silences show no steps (see `find_rhythms`)."""
-    return next(iter(find_rhythms(silences, max_steps, pauses=pauses)), None)
 
 
 def find_rhythms(silences: Silences, max_steps: int | None = None, *, pauses: bool = False) -> tuple[Chain, ...]:

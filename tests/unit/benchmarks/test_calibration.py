@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from calibration import HEADING, Measured, calibration_table, source_scores, with_section
 from calibration_plot import reliability_svg
-from llmprism.score.calibration import Claim
+from claims import Claim
 from robust_case import Outcome
 
 CLAIMS = [Claim("pair", 0.95, True)] * 3 + [Claim("pair", 0.95, False)] + [Claim("layout", 0.35, False)]

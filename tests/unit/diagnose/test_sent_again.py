@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from llmprism.diagnose.sent_again import resent_cells
-from llmprism.diagnose.slow_transfer import find_slow_transfers
 from llmprism.model import FindingKind, WhereType
+from support.stages import find_slow_transfers
 from unit.builders import MS, Flow, transfer_table
 from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from llmprism.diagnose.slow_cells import LinkUse, judge_transfers
-from llmprism.diagnose.slow_transfer import find_slow_places, find_slow_transfers
+from llmprism.diagnose.slow_transfer import find_slow_places
 from llmprism.model import FindingKind, Where, WhereType
+from support.stages import find_slow_transfers
 from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
 
 SLOW = STEP * 1.5

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from llmprism.diagnose.rules import RULES
-from llmprism.diagnose.slow_transfer import find_slow_transfers
 from llmprism.diagnose.trust import HELD, calibrated, trusted, waited_for
 from llmprism.model import Evidence, Finding, FindingKind, Where, WhereType
+from support.stages import find_slow_transfers
 from unit.diagnose.evidence_builder import STEPS, during, evidence_of, ring_pairs
 
 

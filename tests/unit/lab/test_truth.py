@@ -11,8 +11,9 @@ from lab.fault_labels import step_effect
 from lab.notes import JobNotes
 from lab.truth import steady_times, truth_document, window_of
 
-from llmprism.score import score_report, truth_as_report
+from llmprism.score import score_report
 from llmprism.score.truth import parse_truth
+from support.perfect_report import truth_as_report
 from unit.lab.notes_of_a_run import ADDRESSES, SECOND, bytes_of_steps, fault, job, run
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from llmprism.errors import FormatError, InputError
-from llmprism.score import Score, Truth, read_truth, score_report, truth_as_report
+from llmprism.score import Score, Truth, read_truth, score_report
 from llmprism.score.truth import parse_truth
+from support.perfect_report import truth_as_report
 
 CAPTURES = Path(__file__).parents[3] / "../shared/data/captures"
 STEP_NS = 500_000_000

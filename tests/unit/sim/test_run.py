@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from llmprism.cli.simulate import simulate as simulate_command
 from llmprism.errors import InputError, UsageError
-from llmprism.score import read_truth, score_report, truth_as_report
+from llmprism.score import read_truth, score_report
 from llmprism.sim import parse_scenario, read_scenario, scaled, scenario_names, simulate
+from support.perfect_report import truth_as_report
 
 COLUMNS = ["start_ns", "end_ns", "src", "dst", "sport", "dport", "protocol", "bytes", "packets", "switches"]
 

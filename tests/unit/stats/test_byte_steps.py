@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmprism.stats.byte_steps import LOSSY, MIN_DOMINANCE, TOLERANCES, chain_at, find_steps
+from llmprism.stats.byte_steps import LOSSY, MIN_DOMINANCE, TOLERANCES, chain_at
 from llmprism.stats.silences import Silences, silences_of
+from support.stages import find_steps
 
 MS = 1_000_000
 STEP_BYTES = 10_000_000

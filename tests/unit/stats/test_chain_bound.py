@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmprism.kernel import always_compiled, always_interpreted
-from llmprism.stats.byte_steps import GRID, _dominates, _next_dominant, _Series, find_steps
+from llmprism.stats.byte_steps import GRID, _dominates, _next_dominant, _Series
 from llmprism.stats.chain_bound import last_as_long, next_as_long
 from llmprism.stats.chains import _link_by_arrays, link
 from llmprism.stats.silences import Silences
+from support.stages import find_steps
 
 
 def _silences(seed: int, steps: int, per_step: int, noise: float) -> Silences:

@@ -22,7 +22,7 @@ def case() -> Case:
 
 
 def line(time_ns: int, iteration: int | None) -> NotableLine:
-    made = NotableLine("rank0.log", 9, "Error", 1, "root", None, 0, time_ns, None, False, False, own_time=True)
+    made = NotableLine("rank0.log", 9, "Error", 1, "root", None, 0, time_ns, None, False, False)
     return replace(made, iteration=iteration)
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from llmprism.score import Truth, truth_as_report
-from llmprism.score.calibration import Claim, claims_of, reliability
+from claims import Claim, claims_of, reliability
+from llmprism.score import Truth
 from llmprism.score.truth import parse_truth
+from support.perfect_report import truth_as_report
 
 
 def a_truth() -> Truth:
