@@ -6,7 +6,8 @@ the better of the two parts, healthy runs with hundreds of error lines stay quie
 Runs are those of the open dataset (`dataset/`, split `dev` shown case by case, `test` as totals) and of the shared
 captures where that folder is present. A verdict is right where it has each true fault once, with its kind, its place
 (or one that the truth calls equivalent) and a class of cause that the planted fault can have, and nothing else. The
-logs alone get the address of their suspect from the truth. Faults that the truth calls faint (less than 4 % of the
+logs alone get the address of their suspect from the truth. A leaf and its only cable to the others are one place where
+the finding says so, as in `llmprism score`. Faults that the truth calls faint (less than 4 % of the
 steps' length) are not scored: to name one, with its kind and place, is neither right nor wrong. Noisy runs are the same
 with hundreds of error lines of public reports written into the logs in mid-run: healthy ones must stay quiet, verdicts
 on faults must stay as right as they were.
@@ -29,7 +30,7 @@ from typing import Any, Final
 from llmprism.engine import RunOptions, engine_named
 from llmprism.ingest import read_topology
 from llmprism.logs.library import Library, load_library
-from llmprism.model.finding import Finding, FindingKind
+from llmprism.model.finding import Finding, FindingKind, Where
 from llmprism.model.log import CauseClass, LogDiagnosis, Outcome, Symptom
 from llmprism.model.report import Report
 from llmprism.score import read_document
@@ -88,11 +89,13 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One statement of a side: kind, place as a name, class."""
+    """One statement of a side: kind, place as a name, class; `same` is the same place by its other name, as a leaf and
+    its only cable are (kind, place)."""
 
     kind: str
     place: str
     cause: str
+    same: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -149,21 +152,25 @@ def flow_report(run: Run, truth: dict[str, Any]) -> Report:
     return engine_named("local", None).diagnose([str(run.folder / "flows.parquet")], topology, options)
 
 
-def place_of(finding: Finding) -> str:
-    place = finding.where.id
-    if finding.where.type.value == "job":
+def place_of(where: Where) -> str:
+    if where.type.value == "job":
         return "job"
-    return place if isinstance(place, str) else "|".join(sorted(place))
+    return where.id if isinstance(where.id, str) else "|".join(sorted(where.id))
+
+
+def said(finding: Finding, cause: str) -> Said:
+    same = tuple((one.kind.value, place_of(one.where)) for one in finding.alternatives if one.same_place)
+    return Said(finding.kind.value, place_of(finding.where), cause, same)
 
 
 def said_by_flows(report: Report) -> list[Said]:
-    return [Said(f.kind.value, place_of(f), cause_of_kind(f).cause_class.value) for f in report.findings]
+    return [said(f, cause_of_kind(f).cause_class.value) for f in report.findings]
 
 
 def said_by_both(report: Report) -> list[Said]:
     assert report.reading is not None
     pairs = zip(report.findings, report.reading.verdicts, strict=True)
-    return [Said(f.kind.value, place_of(f), v.cause.cause_class.value) for f, v in pairs]
+    return [said(f, v.cause.cause_class.value) for f, v in pairs]
 
 
 def said_by_logs(found: LogDiagnosis, faults: list[Fault]) -> list[Said]:
@@ -195,8 +202,10 @@ def judge(
 
 
 def agreement(said: Said, fault: Fault) -> tuple[int, int, int]:
-    kind, place = said.kind == fault.kind, said.place in fault.places
-    return int(kind), int(kind and place), int(kind and place and said.cause in fault.classes)
+    names = ((said.kind, said.place), *said.same)
+    kind = any(name == fault.kind for name, _ in names)
+    place = any(name == fault.kind and where in fault.places for name, where in names)
+    return int(kind), int(place), int(place and said.cause in fault.classes)
 
 
 def rank_score(report: Report, truth: dict[str, Any], faults: list[Fault]) -> tuple[int, int, int]:
@@ -298,7 +307,11 @@ def print_totals(name: str, rows: list[Row]) -> None:
     print(f"\n{name}: right in kind, place and class (flows / logs / both of runs)")
     for kind, some in sorted(by_kind.items()):
         counts = [sum(row.right(parts(row)[at], row.quiet[at]) for row in some) for at in range(3)]
-        print(f"  {kind:<24} {counts[0]:>3} {counts[1]:>3} {counts[2]:>3} of {len(some)}")
+        parts_right = [sum(row.both[which] for row in some) for which in range(3)]
+        more = sum(not row.quiet[2] for row in some)
+        detail = f"  both: kind {parts_right[0]}, place {parts_right[1]}, class {parts_right[2]}, too many {more}"
+        shown = "" if kind == "healthy" else detail
+        print(f"  {kind:<24} {counts[0]:>3} {counts[1]:>3} {counts[2]:>3} of {len(some)}{shown}")
     counts = [sum(row.right(parts(row)[at], row.quiet[at]) for row in rows) for at in range(3)]
     verdicts = [[row.right(part, quiet) for part, quiet in zip(parts(row), row.quiet, strict=True)] for row in rows]
     worse = sum((flows or logs) and not both for flows, logs, both in verdicts)

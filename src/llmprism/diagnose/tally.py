@@ -131,6 +131,7 @@ def _says(cell: SlowCells, chance: float, rules: FaultRules) -> _Says:
     for_it, against = log(rules.places.sick_while / chance), np.log((1.0 - cell.shows) / (1.0 - chance))
     says = for_it * sick + against[:, None] * (known - sick)
     speaks = np.add.reduceat(says[pairs], offsets, axis=0)
+    speaks += _queued(cell, known - sick, against, chance, rules)
     lasts = cell.weight.max(axis=0)
     few = _few_hops(cell, rules)
     for place in np.flatnonzero((speaks.max(axis=1) > 0.0) & ~few).tolist():
@@ -143,6 +144,19 @@ def _says(cell: SlowCells, chance: float, rules: FaultRules) -> _Says:
         if place in steps:
             cells[place] = int(bad[place][steps[place][busy]].sum())
     return _Says(score, cells, steps)
+
+
+def _queued(cell: SlowCells, healthy: Float64, against: Float64, chance: float, rules: FaultRules) -> Float64:
+    """What healthy cells of small messages speak less against places that only receive, per place and step: such
+    messages wait in the queue before it, where no record shows it."""
+    pairs, offsets, rule = cell.passes.pairs, cell.passes.offsets[:-1], rules.places
+    small = cell.shows < rule.sick_while
+    less = np.where(small, log((1.0 - rule.queued_sick_while) / (1.0 - chance)) - against, 0.0)
+    receives = np.array([isinstance(name, tuple) and name[-1] == INTO for _, name in cell.passes.number])
+    if not small.any() or not receives.any():
+        return np.zeros((offsets.size, healthy.shape[1]))
+    more = np.add.reduceat((np.maximum(less, 0.0)[:, None] * healthy)[pairs], offsets, axis=0)
+    return np.where(receives[:, None], more, 0.0)
 
 
 def _few_hops(cell: SlowCells, rules: FaultRules) -> Bool:

@@ -75,7 +75,7 @@ def judge_ending(case: Case) -> Result:
 
 def _absorb(case: Case, ending: Finding, result: Result) -> None:
     """Ranks that die or wait are late: slowness that begins with the end of a run is not another cause."""
-    begin = ending.start_ns - case.slack_ns - case.clock_error_ns
+    begin = min(ending.start_ns, _last_step_ns(case, ending)) - case.slack_ns - case.clock_error_ns
     for finding in case.findings(*_SHOWN_BY_AN_END):
         if finding.start_ns >= begin and (ending.end_ns is None or finding.start_ns < ending.end_ns):
             result.used.append(finding)
@@ -83,6 +83,15 @@ def _absorb(case: Case, ending: Finding, result: Result) -> None:
                 f"{finding.job}: the {finding.kind.value} that the flows report as well begins with the end of the run "
                 f"and is a part of it ({finding.summary.rstrip('.')})"
             )
+
+
+def _last_step_ns(case: Case, ending: Finding) -> int:
+    """When the flows show the last step before an end that lasts: what they show from then on is that end, although the
+    logs speak of it later."""
+    steps = case.job.timeline.steps if case.job is not None else None
+    if steps is None or not steps.count or ending.end_ns is not None:
+        return ending.start_ns
+    return int(steps.end_ns[-1])
 
 
 def _ended_how(outcome: Outcome) -> str:
@@ -212,8 +221,7 @@ def _kind_of(case: Case, stop: Finding, place: Place) -> tuple[FindingKind, tupl
 
 def _connection_lost(case: Case, stop: Finding) -> bool:
     """Whether the first that ranks say, right after the stop, is that a peer is gone, and not that they gave up
-    waiting.
-    """
+    waiting. Later somebody may have ended a job that hung."""
     lines = [line for line in case.view.lines if not line.survived and not line.late and line.role == "cascade"]
     timed = sorted((when, line.time_out) for line in lines if (when := case.line_time(line)) is not None)
     if not timed or case.diagnosis.outcome is not Outcome.FAILED or case.diagnosis.symptom is not Symptom.CRASH:

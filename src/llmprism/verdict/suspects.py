@@ -54,7 +54,8 @@ def choose_place(case: Case, finding: Finding | None) -> Place:
             return _by_flows(case, finding, address)
         return _by_both(case, finding, address, named)
     if named is None:
-        return Place(None, None, None, 0.0, Source.FLOWS if finding is not None else Source.LOGS)
+        nobody = Place(None, None, None, 0.0, Source.FLOWS if finding is not None else Source.LOGS)
+        return nobody if finding is None else _among_listed(case, finding) or nobody
     where = seat.address if seat is not None else None
     confidence = named.score * (seat.confidence if seat is not None and where else 1.0)
     return Place(where, named.rank, _node(seat, named), confidence, Source.LOGS)
@@ -86,13 +87,15 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
         why = "the rank wrote its own fatal error before anybody complained, and its address is known"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
         return Place(seat.address, named.rank, _node(seat, named), named.score * seat.confidence, Source.LOGS, (clash,))
-    sure, silent = named.score * seat.confidence, _first_silent(case, finding)
+    seated = 1 - (1 - seat.confidence) * rules.seat_doubt
+    sure, silent = named.score * seated, _first_silent(case, finding)
     votes = _named_by_peers(case)
-    if own and votes[seat.address] > votes[address]:
-        why = f"the rank wrote its own fatal error, and {votes[seat.address]} of its peers name that address as lost"
+    if votes[seat.address] > votes[address] and (own or votes[seat.address] >= rules.votes):
+        wrote = "the rank wrote its own fatal error" if own else "the rank died without a word"
+        why = f"{wrote}, and {votes[seat.address]} of its peers name that address as lost"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
         return Place(seat.address, named.rank, _node(seat, named), max(sure, rules.named_seat), Source.LOGS, (clash,))
-    if own and seat.confidence > silent:
+    if own and seated > silent:
         why = f"the rank wrote its own fatal error, and where it sits ({seat.why}) is surer than who fell silent first"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
         return Place(seat.address, named.rank, _node(seat, named), sure, Source.LOGS, (clash,))
@@ -102,6 +105,10 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
         return Place(
             address, named.rank, _node(seat, named), finding.confidence * rules.identified, Source.BOTH, (clash,)
         )
+    if _listed_by_flows(case, finding, seat.address, sure):
+        why = "the flows list that address as well, and the logs name its rank"
+        clash = Contradiction("place", flows, logs, Source.BOTH, why)
+        return Place(seat.address, named.rank, _node(seat, named), sure, Source.BOTH, (clash,))
     if sure > silent:
         why = f"its peers' logs and where it sits ({seat.why}) are surer than who fell silent first"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
@@ -111,6 +118,30 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
     there = case.seat_at(address)
     rank, node = (there.rank, there.node) if there is not None else (None, None)
     return Place(address, rank, node, finding.confidence * rules.contradicted, Source.FLOWS, (clash,))
+
+
+def _listed_by_flows(case: Case, finding: Finding, address: str, sure: float) -> bool:
+    """Whether an address that the flows list as another possibility is likelier than theirs once the logs name it: a
+    wrong name of the logs would be any other rank's as often."""
+    listed = max((one.confidence for one in finding.alternatives if one.where.id == address), default=0.0)
+    return listed * sure * max(case.size - 1, 1) > finding.confidence * (1.0 - sure)
+
+
+def _among_listed(case: Case, finding: Finding) -> Place | None:
+    """The likeliest of the addresses that the flows list where they name none, by what the logs hold against the ranks
+    there; None where the logs hold nothing against any of them, or as much against another."""
+    ranking = {one.rank: one.score for one in case.diagnosis.ranking}
+    weights: list[tuple[float, str]] = []
+    for one in finding.alternatives:
+        seat = case.seat_at(one.where.id if isinstance(one.where.id, str) else None)
+        if seat is not None and seat.rank in ranking and seat.address is not None:
+            weights.append((one.confidence * ranking[seat.rank] * seat.confidence, seat.address))
+    weights.sort(reverse=True)
+    if not weights or (len(weights) > 1 and weights[0][0] < case.rules.place.listed_lead * weights[1][0]):
+        return None
+    seat = case.seat_at(weights[0][1])
+    rank, node = (seat.rank, seat.node) if seat is not None else (None, None)
+    return Place(weights[0][1], rank, node, case.rules.place.listed, Source.BOTH)
 
 
 def _first_silent(case: Case, finding: Finding) -> float:

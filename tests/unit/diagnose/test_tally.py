@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from llmprism.diagnose.passes import OUT_OF
+from llmprism.diagnose.passes import INTO, OUT_OF
+from llmprism.diagnose.rules import RULES
 from llmprism.diagnose.slow_cells import judge_transfers
 from llmprism.diagnose.tally import Tally
 from llmprism.model import WhereType
@@ -118,3 +119,12 @@ def test_a_step_that_takes_six_times_as_long_counts_for_six():
     assert Tally([long_steps(messages=1)]).best() is None, "one message that was held up in each is two observations"
     suspect = Tally([long_steps(messages=20)]).best()
     assert (suspect.place, suspect.cells) == ((WhereType.NIC, ("a", OUT_OF)), 12)
+
+
+def test_small_messages_into_a_card_wait_in_the_switch_and_hardly_speak_for_it():
+    """Of one sick hop with two healthy pairs at either end, the end that receives is named if these are small."""
+    pairs = ["ab", "ac", "ad", "eb", "fb"]
+    cells = judge_transfers(evidence_of(pairs, rate={"ab": during(8, 14, 2.0, 10.0)}))
+    assert Tally([cells]).best().place == (WhereType.NIC, ("a", OUT_OF))
+    small = np.where([pair == "ab" for pair in sorted(pairs)], cells.shows, RULES.places.small_sick_while)
+    assert Tally([replace(cells, shows=small)]).best().place == (WhereType.NIC, ("b", INTO))

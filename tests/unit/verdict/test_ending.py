@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmprism.diagnose import stopped as stopped_detector
-from llmprism.model.finding import Evidence, FindingKind
+from llmprism.model.finding import Alternative, Evidence, FindingKind, Where, WhereType
 from llmprism.model.flows import Window
 from llmprism.model.job import JobState
 from llmprism.model.log import CauseClass
@@ -28,6 +28,7 @@ TIMED_OUT = (
     "[rank{0}]:[E1115 02:00:00.000000000 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation "
     "timeout: WorkNCCL(SeqNum=41, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600010 milliseconds before timing out."
 )
+NAMELESS = "misc/socket.cc:72 NCCL WARN socketProgress: Connection closed by remote peer"
 
 
 def stopped(kind: FindingKind, place: str, *, end_s: float = 20, confidence: float = 0.7) -> Report:
@@ -76,13 +77,57 @@ def test_a_known_rank_that_wrote_its_own_error_is_believed_before_the_flows(tmp_
 
 
 def test_a_rank_that_only_others_complain_of_is_not_believed_before_the_flows(tmp_path: Path) -> None:
-    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=complaints(2))
+    """Where the rank sits is a guess, and nobody names an address."""
+    after = {rank: [(0.5, NAMELESS)] for rank in (0, 1, 3)}
+    folder = write_job(tmp_path / "x", ENDS, addresses=("?",) * 4, after=after)
     report = together(stopped(FindingKind.CRASH, "10.0.0.4", confidence=0.9), folder)
     assert report.findings[0].where.id == "10.0.0.4"
     assert report.reading is not None
     (clash,) = report.reading.verdicts[0].contradictions
     assert clash.believed is Source.FLOWS
     assert report.reading.verdicts[0].rank == 3
+
+
+def test_a_rank_without_a_word_whose_address_its_peers_name_as_lost_is_believed(tmp_path: Path) -> None:
+    """The rank at the address of the flows is one of those that complain: it lived on."""
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=complaints(2))
+    report = together(stopped(FindingKind.CRASH, "10.0.0.4", confidence=0.95), folder)
+    assert report.findings[0].where.id == "10.0.0.3"
+    assert report.reading is not None
+    (clash,) = report.reading.verdicts[0].contradictions
+    assert clash.believed is Source.LOGS
+    assert report.reading.verdicts[0].rank == 2
+
+
+def test_a_rank_that_the_flows_list_as_well_is_believed_where_the_logs_name_it(tmp_path: Path) -> None:
+    """Its seat is a guess, and it is not the one that the flows put first."""
+    after = {rank: [(0.5, NAMELESS)] for rank in (0, 1, 3)}
+    folder = write_job(tmp_path / "x", ENDS, addresses=("?",) * 4, after=after)
+    listed = (Alternative(FindingKind.CRASH, Where(WhereType.GPU, "10.0.0.3"), 0.35),)
+    report = stopped(FindingKind.CRASH, "10.0.0.4", confidence=0.65)
+    report = replace(report, findings=(replace(report.findings[0], alternatives=listed),))
+    found = together(report, folder)
+    assert found.findings[0].where.id == "10.0.0.3"
+    assert found.reading is not None
+    (clash,) = found.reading.verdicts[0].contradictions
+    assert clash.believed is Source.BOTH
+
+
+@pytest.mark.parametrize(("second", "place"), [(0.175, "10.0.0.2"), (0.4, "job-a")])
+def test_of_those_that_the_flows_list_the_one_that_the_logs_rank_first(
+    tmp_path: Path, second: float, place: str
+) -> None:
+    """All complain of each other; the logs name nobody and rank 0 and 1 before the others, 0 first."""
+    after = {rank: [(90 + rank, TIMED_OUT.format(rank))] for rank in range(4)}
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=after)
+    listed = tuple(
+        Alternative(FindingKind.HANG, Where(WhereType.GPU, address), confidence)
+        for address, confidence in (("10.0.0.2", 0.35), ("10.0.0.3", second), ("10.0.0.4", 0.3))
+    )
+    report = stopped(FindingKind.HANG, "job-a", end_s=120)
+    report = replace(report, findings=(replace(report.findings[0], alternatives=listed),))
+    found = together(report, folder)
+    assert found.findings[0].where.id == place
 
 
 def test_logs_place_a_stop_that_the_flows_could_not(tmp_path: Path) -> None:
@@ -225,9 +270,6 @@ def test_a_rank_that_waits_in_another_collective_than_the_others(tmp_path: Path,
         assert "ALLREDUCE" in verdict.cause.summary
 
 
-NAMELESS = "misc/socket.cc:72 NCCL WARN socketProgress: Connection closed by remote peer"
-
-
 def guessed(tmp_path: Path, confidence: float, complaint: str = NAMELESS, went_on_s: float | None = None) -> Report:
     """Rank 2 writes its own error; the logs name no address, so that it is taken to sit at 10.0.0.3. `went_on_s`: how
     long the others went on after 10.0.0.2 had fallen silent."""
@@ -267,6 +309,9 @@ def test_peers_that_see_a_connection_close_tell_a_crash_from_a_hang(tmp_path: Pa
     folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=complaints(1))
     report = together(stopped(FindingKind.HANG, "10.0.0.2"), folder)
     assert report.findings[0].kind is FindingKind.CRASH
+    folder = write_job(tmp_path / "z", ENDS, addresses=MEMBERS, after=complaints(1, 25))
+    late_word = together(stopped(FindingKind.HANG, "10.0.0.2", end_s=60), folder)
+    assert late_word.findings[0].kind is FindingKind.HANG, "somebody may have ended it by then"
     late = {rank: [(90, TIMED_OUT.format(rank))] for rank in (0, 2, 3)}
     folder = write_job(tmp_path / "y", ENDS, addresses=MEMBERS, after=late)
     assert together(stopped(FindingKind.HANG, "10.0.0.2", end_s=120), folder).findings[0].kind is FindingKind.HANG

@@ -7,7 +7,7 @@ what is dropped or changed is told with the reason.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -58,7 +58,9 @@ FLOWS = {
     "ends at rest": (JobState.ENDED, ()),
     "crash at 2": (JobState.CRASHED, (stop_finding(FindingKind.CRASH, MEMBERS[2], STOP),)),
     "crash at 3": (JobState.CRASHED, (stop_finding(FindingKind.CRASH, MEMBERS[3], STOP),)),
+    "sure crash at 3": (JobState.CRASHED, (stop_finding(FindingKind.CRASH, MEMBERS[3], STOP, 0.95),)),
     "crash": (JobState.CRASHED, (stop_finding(FindingKind.CRASH, "job-a", STOP),)),
+    "hang at 3": (JobState.HUNG, (stop_finding(FindingKind.HANG, MEMBERS[3], STOP),)),
     "hang at 2": (JobState.HUNG, (stop_finding(FindingKind.HANG, MEMBERS[2], STOP),)),
     "hang": (JobState.HUNG, (stop_finding(FindingKind.HANG, "job-a", STOP),)),
     "slow GPU": (JobState.ENDED, (slow(FindingKind.SLOW_GPU, MEMBERS[1]),)),
@@ -96,6 +98,7 @@ LOGS = {
     "own error at 2, noise": Written(((2, 0.2, OOM), *_peers(2, LOST, 0.5)), noisy=True),
     "own error of rank 2, no address": Written(((2, 0.2, BAD_SAMPLE), *_peers(2, LOST, 0.5)), named=False),
     "complaints of 2": Written(_peers(2, LOST, 0.5)),
+    "late complaints of 2": Written(_peers(2, LOST, 9)),
     "time-outs": Written(_peers(-1, TIMED_OUT, 600)),
 }
 
@@ -168,6 +171,32 @@ def test_a_rank_that_wrote_its_own_error_keeps_its_cause_whatever_the_flows_saw(
         assert finding.where.id == MEMBERS[2], "its logs say where it is"
     others = [one for one in by_flows(flows) if one[0] not in STOPS]
     assert [one for one in said(found) if one[0] not in STOPS] == others
+
+
+@pytest.mark.parametrize(
+    ("flows", "logs"), [p for p in PAIRS if "at 2" in p[1] or "complaints" in p[1] if p[0] != "runs on"]
+)
+def test_logs_that_know_who_died_and_where_it_sits_lose_nothing_by_flows_that_do_not(
+    read, flows: str, logs: str
+) -> None:
+    """Kind, place and cause of the logs alone stay, whatever stop, place or slowness the flows show. One exception: a
+    job that hangs may have been ended by somebody before its ranks complain of each other."""
+    found, alone = read_together(report(flows), read(logs)), read(logs)[0].view.diagnosis
+    ended = [one for one in said(found) if one[0] in STOPS]
+    place = MEMBERS[alone.suspects[0].rank or 0]
+    if "hang" in flows and "late" in logs:
+        assert [(kind, where) for kind, where, _ in ended] == [(FindingKind.HANG, place)]
+    else:
+        assert ended == [(FindingKind.CRASH, place, alone.cause.cause_class)]
+
+
+def test_slowness_with_which_the_flows_show_an_end_is_a_part_of_it(read) -> None:
+    """The flows stand still from their last step on; the logs speak of it nine seconds later."""
+    still = replace(slow(FindingKind.STALL, MEMBERS[3]), start_ns=STOP, end_ns=None)
+    job = job_report("job-a", MEMBERS, ENDS, JobState.ENDED)
+    found = read_together(report_of(job, findings=(still,), end_s=700), read("late complaints of 2"))
+    assert [kind for kind, _, _ in said(found)] == [FindingKind.CRASH]
+    assert any("a part of it" in note for note in found.reading.notes)
 
 
 @pytest.mark.parametrize("logs", LOGS)
