@@ -109,6 +109,10 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
         why = "the flows list that address as well, and the logs name its rank"
         clash = Contradiction("place", flows, logs, Source.BOTH, why)
         return Place(seat.address, named.rank, _node(seat, named), sure, Source.BOTH, (clash,))
+    if seated > silent and _complains(case, address) and not _complains(case, seat.address):
+        why = "the rank at that address complained afterwards, so it lived on; the one that the logs name did not"
+        clash = Contradiction("place", flows, logs, Source.LOGS, why)
+        return Place(seat.address, named.rank, _node(seat, named), sure, Source.LOGS, (clash,))
     if sure > silent:
         why = f"its peers' logs and where it sits ({seat.why}) are surer than who fell silent first"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
@@ -125,6 +129,14 @@ def _listed_by_flows(case: Case, finding: Finding, address: str, sure: float) ->
     wrong name of the logs would be any other rank's as often."""
     listed = max((one.confidence for one in finding.alternatives if one.where.id == address), default=0.0)
     return listed * sure * max(case.size - 1, 1) > finding.confidence * (1.0 - sure)
+
+
+def _complains(case: Case, address: str) -> bool:
+    """Whether the rank at an address wrote, when the run ended, that somebody else is gone."""
+    return any(
+        line.role == "cascade" and not line.survived and not line.late and case.line_address(line)[0] == address
+        for line in case.view.lines
+    )
 
 
 def _among_listed(case: Case, finding: Finding) -> Place | None:

@@ -122,8 +122,8 @@ def test_a_step_that_takes_six_times_as_long_counts_for_six():
 
 
 def test_small_messages_into_a_card_wait_in_the_switch_and_hardly_speak_for_it():
-    """Of one sick hop with two healthy pairs at either end, the end that receives is named if these are small."""
-    pairs = ["ab", "ac", "ad", "eb", "fb"]
+    """Of one sick hop with healthy pairs at either end, the end that receives is named if these are small."""
+    pairs = ["ab", "ac", "bg", "eb", "ha"]
     cells = judge_transfers(evidence_of(pairs, rate={"ab": during(8, 14, 2.0, 10.0)}))
     assert Tally([cells]).best().place == (WhereType.NIC, ("a", OUT_OF))
     small = np.where([pair == "ab" for pair in sorted(pairs)], cells.shows, RULES.places.small_sick_while)

@@ -270,10 +270,19 @@ def test_a_rank_that_waits_in_another_collective_than_the_others(tmp_path: Path,
         assert "ALLREDUCE" in verdict.cause.summary
 
 
-def guessed(tmp_path: Path, confidence: float, complaint: str = NAMELESS, went_on_s: float | None = None) -> Report:
-    """Rank 2 writes its own error; the logs name no address, so that it is taken to sit at 10.0.0.3. `went_on_s`: how
-    long the others went on after 10.0.0.2 had fallen silent."""
-    topology = Topology(tuple(Server(f"rack{n}", (Nic(address, 0),)) for n, address in enumerate(MEMBERS)))
+def guessed(
+    tmp_path: Path,
+    confidence: float,
+    complaint: str = NAMELESS,
+    went_on_s: float | None = None,
+    *,
+    servers: bool = False,
+) -> Report:
+    """Rank 2 writes its own error; the logs name no address, so that it is taken to sit at 10.0.0.3: surely enough only
+    where the `servers` are known, in whose order all launchers agree. `went_on_s`: how long the others went on after
+    10.0.0.2 had fallen silent."""
+    known = tuple(Server(f"rack{n}", (Nic(address, 0),)) for n, address in enumerate(MEMBERS))
+    topology = Topology(known) if servers else None
     after = {rank: [(0.5, complaint)] for rank in (0, 1, 3)} | {2: [(0.2, OOM)]}
     folder = write_job(tmp_path / "x", ENDS, addresses=("?",) * 4, after=after)
     report = replace(stopped(FindingKind.CRASH, "10.0.0.2", confidence=confidence), topology=topology)
@@ -288,6 +297,8 @@ def test_a_guessed_seat_is_believed_only_if_it_is_surer_than_the_flows(tmp_path:
     assert sure.findings[0].where.id == "10.0.0.2"
     assert sure.reading is not None
     assert sure.reading.verdicts[0].rank == 2
+    agreed = guessed(tmp_path / "d", 0.95, servers=True)
+    assert agreed.findings[0].where.id == "10.0.0.3", "all real runs have the usual order"
     doubtful = guessed(tmp_path / "b", 0.3)
     assert doubtful.findings[0].where.id == "10.0.0.3"
     named = guessed(tmp_path / "c", 0.95, CLOSED.format("10.0.0.3"))
