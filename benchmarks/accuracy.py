@@ -4,6 +4,9 @@
     python benchmarks/accuracy.py --scenario slow-nic     one of them
     python benchmarks/accuracy.py --tool "mytool {flows} {topology} {out}" --method mine
 
+Scores of ours are kept in `out/accuracy` and measured again only where something that they depend on has changed
+(`kept_scores.py`); `--again` measures all.
+
 A tool is any command that reads flows and topology and writes a report of the contract; `{method}` is replaced by the
 method's name. What it prints is ignored, its exit code must be 0 or 2. One that fails or takes too long scores as an
 empty report, and the table says so.
@@ -12,6 +15,7 @@ empty report, and the table says so.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import shlex
 import subprocess
 import sys
@@ -24,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from calibration import DATA, section, with_section
+from kept_scores import METHODS, KeptScores
 from llmprism.score import Score, read_document, read_truth, score_report
 from llmprism.score.pairs import MISSING, TRAINING_KINDS
 from llmprism.sim import read_scenario, scenario_names, simulate
@@ -39,15 +44,17 @@ CAPTURE = "real capture"
 FOR_SPEED = ("cluster-100000",)
 """Scenarios that are made for benchmarks of speed: 70 million records take minutes to write and to read."""
 CAPTURES = ROOT / "../shared/data/captures"
+KEPT = ROOT / "out" / "accuracy"
 
 
 @dataclass(frozen=True)
 class Result:
-    """One method on one scenario; `failure` says why there is no report."""
+    """One method on one scenario; `failure` says why there is no report, `records` how many were read."""
 
     score: Score
     seconds: float
     failure: str = ""
+    records: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,10 +70,12 @@ def main() -> int:
     arguments = _arguments()
     names = arguments.scenario or [name for name in scenario_names() if name not in FOR_SPEED]
     methods = arguments.method or ["paper", "prism"]
-    rows = [] if arguments.scenario else _captures(methods, arguments.tool, arguments.timeout)
+    kept = KeptScores(KEPT, Result) if arguments.tool == OUR_TOOL and set(methods) <= METHODS.keys() else None
+    measure = Measure(methods, arguments.tool, arguments.timeout, None if arguments.again else kept)
+    rows = [] if arguments.scenario else _captures(measure)
     with tempfile.TemporaryDirectory(prefix="accuracy-") as work:
         for name in sorted(names, key=lambda n: (LEVELS.index(read_scenario(n).level), n)):
-            rows.append(_scenario(name, methods, arguments.tool, Path(work), arguments.timeout))
+            rows.append(_scenario(name, measure, Path(work)))
             print(f"{name}: " + ", ".join(_one_line(m, r) for m, r in rows[-1].results.items()), flush=True)
             _clear(Path(work))
     table = _document(rows, methods)
@@ -85,38 +94,62 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--method", action="append", help="names of the methods (default: paper and prism)")
     parser.add_argument("--tool", default=OUR_TOOL, help="command with {flows}, {topology}, {method} and {out}")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds that a tool may take on one scenario")
+    parser.add_argument("--again", action="store_true", help="measure what is known too")
     parser.add_argument("--out", type=Path, help="write the table here too")
     return parser.parse_args()
 
 
-def _scenario(name: str, methods: list[str], tool: str, work: Path, timeout: float) -> Row:
+@dataclass(frozen=True)
+class Measure:
+    """How results come about: by which methods, by which tool, and where known ones are kept (None: nowhere)."""
+
+    methods: list[str]
+    tool: str
+    timeout: float
+    kept: KeptScores | None
+
+    def known(self, given: bytes) -> dict[str, Result]:
+        """The results on this input that need not be measured again."""
+        found = {method: self.kept.find(method, given) for method in self.methods} if self.kept else {}
+        return {method: result for method, result in found.items() if result is not None}
+
+    def results(self, given: bytes, folder: Path, work: Path) -> dict[str, Result]:
+        """Each method's result on the flows in a folder."""
+        results = self.known(given)
+        truth = read_truth(folder / "truth.json.gz")
+        for method in self.methods:
+            if method not in results:
+                report, seconds, failure = _run_tool(
+                    self.tool, method, folder, work / f"report-{method}.json", self.timeout
+                )
+                records = int(report.get("input", {}).get("records", 0))
+                results[method] = Result(score_report(report, truth), seconds, failure, records)
+                if self.kept and not failure:
+                    self.kept.keep(method, given, results[method])
+        return results
+
+
+def _scenario(name: str, measure: Measure, work: Path) -> Row:
     scenario = read_scenario(name)
-    folder = work / name
-    summary = simulate(scenario, folder)
-    results, _ = _results(methods, tool, folder, folder, timeout)
-    return Row(name, scenario.level, str(scenario.seed), summary.records, results)
+    given = repr(scenario).encode()
+    results = measure.known(given)
+    if len(results) < len(measure.methods):
+        simulate(scenario, work / name)
+        results = measure.results(given, work / name, work / name)
+    return Row(name, scenario.level, str(scenario.seed), max(one.records for one in results.values()), results)
 
 
-def _captures(methods: list[str], tool: str, timeout: float) -> list[Row]:
+def _captures(measure: Measure) -> list[Row]:
     """One row per capture with a truth beside the project; none where there are no captures."""
     rows = []
     for folder in sorted(CAPTURES.glob("*")) if CAPTURES.is_dir() else []:
         if (folder / "truth.json.gz").is_file():
+            files = ("flows.parquet", "topology.json", "truth.json.gz")
+            given = b"".join(hashlib.sha256((folder / name).read_bytes()).digest() for name in files)
             with tempfile.TemporaryDirectory(prefix="accuracy-") as work:
-                results, records = _results(methods, tool, folder, Path(work), timeout)
-            rows.append(Row(folder.name, CAPTURE, "-", records, results))
+                results = measure.results(given, folder, Path(work))
+            rows.append(Row(folder.name, CAPTURE, "-", max(one.records for one in results.values()), results))
     return rows
-
-
-def _results(methods: list[str], tool: str, folder: Path, work: Path, timeout: float) -> tuple[dict[str, Result], int]:
-    """Each method's result on the flows in a folder, and how many records there are."""
-    truth = read_truth(folder / "truth.json.gz")
-    results, records = {}, 0
-    for method in methods:
-        report, seconds, failure = _run_tool(tool, method, folder, work / f"report-{method}.json", timeout)
-        results[method] = Result(score_report(report, truth), seconds, failure)
-        records = max(records, int(report.get("input", {}).get("records", 0)))
-    return results, records
 
 
 def _run_tool(tool: str, method: str, folder: Path, out: Path, timeout: float) -> tuple[dict[str, Any], float, str]:

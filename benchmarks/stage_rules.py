@@ -34,7 +34,8 @@ from llmprism.parallelism import identify_layout
 from llmprism.parallelism.rules import RULES as LAYOUT_RULES
 from llmprism.pipeline import diagnose
 from llmprism.pipeline.local import LocalCluster
-from llmprism.pipeline.order import find_findings, recognise_jobs, usable_topology
+from llmprism.pipeline.notes import usable_topology
+from llmprism.pipeline.order import find_findings, recognise_jobs
 from llmprism.recognize.rules import RULES as RECOGNITION_RULES
 from llmprism.timeline import reconstruct_timeline
 from llmprism.timeline.rules import RULES as TIMELINE_RULES

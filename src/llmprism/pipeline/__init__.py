@@ -18,7 +18,8 @@ from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 from llmprism.parallelism import identify_layout
 from llmprism.pipeline.local import FindLayout, LocalCluster, Processes, analyse_job
-from llmprism.pipeline.order import Progress, diagnose_cluster
+from llmprism.pipeline.notes import Progress
+from llmprism.pipeline.order import diagnose_cluster
 from llmprism.pipeline.published import diagnose_by_published_rules
 
 __all__ = [

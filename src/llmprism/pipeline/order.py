@@ -12,16 +12,16 @@ What is done here needs totals, clocks and findings only, which are small.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 from llmprism.diagnose import congestion_note, switch_loads, with_congestion_signs
 from llmprism.diagnose.find_faults import find_shared_faults, with_costs
 from llmprism.model.finding import Finding
 from llmprism.model.flows import InputCounts
-from llmprism.model.layout import JobLayout
 from llmprism.model.report import JobReport, Report
 from llmprism.model.topology import Topology
 from llmprism.pipeline.cluster import AnalysedJob, Cluster, JobHead
+from llmprism.pipeline.notes import Progress, job_notes, usable_topology
 from llmprism.recognize.recognise_jobs import (
     Draft,
     JobDraft,
@@ -32,17 +32,7 @@ from llmprism.recognize.recognise_jobs import (
     unused_records,
 )
 
-__all__ = [
-    "Progress",
-    "diagnose_cluster",
-    "find_findings",
-    "job_notes",
-    "recognise_jobs",
-    "usable_topology",
-]
-
-Progress = Callable[[str, float], None]
-"""Called with the name of a stage and the share of it that is done (0..1)."""
+__all__ = ["diagnose_cluster", "find_findings", "recognise_jobs"]
 
 
 def diagnose_cluster(cluster: Cluster, topology: Topology | None, report_progress: Progress) -> Report:
@@ -102,24 +92,6 @@ def find_findings(
     faults = [known[number] for number in range(len(jobs))]
     lost = [own.lost_gpu_seconds if one.timeline.steps.count else None for one, own in zip(jobs, faults, strict=True)]
     return with_costs(shared, faults), lost
-
-
-def usable_topology(addresses: tuple[str, ...], topology: Topology | None) -> tuple[Topology | None, tuple[str, ...]]:
-    """The topology, unless it knows nobody in the flows; with a note on what it does not know."""
-    if topology is None:
-        return None, ("no topology was given: servers, switches and rails are not known",)
-    known = topology.server_of()
-    strangers = sum(address not in known for address in addresses)
-    if strangers == len(addresses) and strangers:
-        return None, ("the topology names none of the addresses in the flows and was left aside",)
-    if strangers:
-        return topology, (f"the topology does not name {strangers} of {len(addresses)} addresses",)
-    return topology, ()
-
-
-def job_notes(layouts: Iterable[tuple[str, JobLayout]]) -> tuple[str, ...]:
-    """What could not be decided, each sentence with the id of its job."""
-    return tuple(dict.fromkeys(f"{job}: {note}" for job, layout in layouts for note in layout.notes))
 
 
 def _counts_of(counts: InputCounts, unused: tuple[tuple[str, int], ...]) -> InputCounts:
