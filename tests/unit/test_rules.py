@@ -165,11 +165,8 @@ def test_rules_cannot_be_changed_in_place(stage):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_rule_says_what_it_is_and_is_read(stage):
-    code = " ".join(
-        path.read_text()
-        for path in (SOURCE / stage).rglob("*.py")
-        if "rules" not in path.relative_to(SOURCE).with_suffix("").parts
-    )
+    code = {path: tree for path, tree in _trees(stage).items() if "rules" not in path.with_suffix("").parts}
+    read = set(_read_of_rules(code.values(), {one.name for one in fields(_rules(stage))}))
     for group in _groups(_rules(stage)):
         source = Path(import_module(type(group).__module__).__file__).read_text()
         (body,) = [
@@ -178,4 +175,49 @@ def test_every_rule_says_what_it_is_and_is_read(stage):
         for field, said in zip(body, [*body[1:], None], strict=True):
             if isinstance(field, ast.AnnAssign) and not is_dataclass(getattr(group, field.target.id)):
                 assert isinstance(said, ast.Expr), f"{field.target.id} says nothing"
-                assert f".{field.target.id}" in code, f"nobody reads {field.target.id}"
+                assert field.target.id in read, f"nobody reads {field.target.id}"
+
+
+def _read_of_rules(trees, groups):
+    """Attributes that are read of something that is called rules, or one group of them."""
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute):
+                owner = ast.unparse(node.value).rpartition(".")[2]
+                if "rule" in owner.lower() or owner in groups or owner in GROUPS_IN_CODE:
+                    yield node.attr
+
+
+GROUPS_IN_CODE = {"worth"}
+"""Names of variables that hold a group of rules."""
+
+
+def test_a_rule_that_only_something_else_has_is_not_read():
+    tree = ast.parse("x = rules.clock.one + rules.two + job.three + rule.four")
+    assert set(_read_of_rules([tree], {"clock"})) >= {"one", "two", "four"}
+    assert "three" not in _read_of_rules([tree], {"clock"})
+
+
+def test_a_rule_that_two_stages_share_is_written_once():
+    """Rules of one name and one value are one constant of `model`, which both start from."""
+    found = {}
+    for stage in STAGES:
+        for group in _groups(_rules(stage)):
+            for field in fields(group):
+                value = getattr(group, field.name)
+                if not is_dataclass(value):
+                    found.setdefault((field.name, value), []).append(type(group))
+    twice = {name: groups for (name, _), groups in found.items() if len(groups) > 1}
+    assert twice.keys() >= {"setup_factor"}
+    for name, groups in twice.items():
+        defaults = {_default(group, name) for group in groups}
+        assert len(defaults) == 1, name
+        assert defaults.pop().isupper(), f"{name} is written twice"
+
+
+def _default(group, name):
+    """The default of a rule as it is written."""
+    tree = ast.parse(Path(import_module(group.__module__).__file__).read_text())
+    (body,) = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == group.__name__]
+    (value,) = [n.value for n in body if isinstance(n, ast.AnnAssign) and n.target.id == name]
+    return ast.unparse(value)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.flows import Int64
 
-__all__ = ["ClockCandidate", "StepClock"]
+__all__ = ["OUTER_STEPS", "ClockCandidate", "StepClock"]
+
+OUTER_STEPS: Final = 0.2
+"""Share of a job's steps on either side, by their bytes, that may carry anything: faults, checkpoints, cut windows.
+Less than a quarter, so that one tick in four is seen. The rules of the stages start from it."""
 
 
 @dataclass(frozen=True, slots=True)

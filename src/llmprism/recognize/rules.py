@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from llmprism.model.clock import OUTER_STEPS
+
 __all__ = ["RULES", "RecognitionRules", "WitnessRules"]
 
 
@@ -54,7 +56,7 @@ class WitnessRules:
     joined_variation: float = 0.15
     """Variation at most when ticks are joined: whole steps of real jobs stay below 0.1, all-to-all traffic included."""
 
-    outer_steps: float = 0.2
+    outer_steps: float = OUTER_STEPS
     """Share of the steps on either side that may carry anything: less than a quarter, so that one tick in four is
     seen."""
 

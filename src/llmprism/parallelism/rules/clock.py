@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmprism.model.clock import OUTER_STEPS
+
 __all__ = ["ClockRules"]
 
 
@@ -31,7 +33,7 @@ class ClockRules:
     """Relative variation of a step's bytes below which they are the same (0.02-0.15 % in real captures). Tried 0.0005
     to 0.002 on 22 small jobs: 0.002 changes 1."""
 
-    outer_steps: float = 0.2
+    outer_steps: float = OUTER_STEPS
     """Share of the steps on either side that may carry anything: faults, checkpoints, cut windows."""
 
     absent_share: float = 0.2
