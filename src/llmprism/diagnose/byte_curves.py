@@ -43,13 +43,14 @@ class ByteCurve:
         moment = np.concatenate([start, start + took])
         rate = size / took
         order = stable_order(moment)
-        when = moment[order].astype(np.float64)
+        moment = moment[order]
         opened = np.repeat(np.array([1, -1]), start.size)
         open_now = np.cumsum(opened[order])
         flowing = np.where(open_now > 0, np.cumsum(np.concatenate([rate, -rate])[order]), 0.0)
-        passed = np.zeros(when.size)
-        np.cumsum(np.maximum(flowing[:-1], 0.0) * np.diff(when), out=passed[1:])
-        return cls(when, passed)
+        passed = np.zeros(moment.size)
+        # whole nanoseconds: as a float, a time since 1970 is off by up to 128 of them, and short messages by all of it
+        np.cumsum(np.maximum(flowing[:-1], 0.0) * np.diff(moment), out=passed[1:])
+        return cls(moment.astype(np.float64), passed)
 
     @property
     def total(self) -> float:

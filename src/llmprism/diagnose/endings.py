@@ -306,7 +306,9 @@ def _hung(running: Ending, job: Job, state: LastState, named: int, until: int, r
         return bool(state.addressed_ns[named] >= running.last_ns + talk)  # nobody writes to a dead one
     watched = running.silence_ns >= max(rule.watched_steps * running.period_ns, rule.watched_ns)
     if beats.gap_ns is None and watched and _control_messages(job, running, rules):
-        return not bool(heard_again(state, rules).any())  # a death is noticed: connections close
+        # a death is noticed: connections close. Who hangs does so before it sends, not all in the middle of a message
+        together = bool((state.pause_ns < rule.in_flow * running.period_ns).all())
+        return not together and not bool(heard_again(state, rules).any())
     if named < 0:
         return False
     due = float(state.due_ns[named])

@@ -27,6 +27,14 @@ def test_messages_that_overlap_add_up_and_leave_exact_pauses():
     assert np.count_nonzero(np.diff(curve.passed) == 0.0) == start.size - 1
 
 
+def test_short_messages_of_today_keep_their_bytes():
+    """Nanoseconds since 1970 do not fit into a float: messages of a few of them must not vanish or grow."""
+    start = 1_794_783_662_925_427_711 + np.arange(50, dtype=np.int64) * 1_000_003
+    curve = ByteCurve.of(start, start + np.arange(50) % 5, np.full(50, 8_948, dtype=np.int64))
+    assert curve.total == pytest.approx(50 * 8_948, rel=1e-9)
+    assert np.diff(curve.at(start[1:].astype(np.float64) - 5_000)) == pytest.approx(np.full(48, 8_948), rel=1e-9)
+
+
 def test_the_longest_pause_near_an_amount_is_found():
     begin, end = CURVE.pauses_at(some(200, 100, 250), some(5, 5, 5), some(5, 5, 5))
     assert begin.tolist() == [30, 10, 105]

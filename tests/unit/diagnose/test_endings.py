@@ -190,6 +190,16 @@ def test_without_heartbeats_a_death_is_noticed_and_a_hang_is_not():
     assert ending([*flows, closed], LAST + 10 * SECOND).state is JobState.CRASHED
 
 
+def test_all_that_stop_in_the_middle_of_a_message_do_not_hang():
+    """Who hangs does so before it sends; a process that dies takes the messages of all with it."""
+    moments = [step * PERIOD + at * MS for step in range(STEPS) for at in (5, 15, 25, 35)]
+    small = [Flow(a, b, when, when + 1_000, 48) for when in moments for a in NAMES for b in NAMES if a != b]
+    first, second = ring(STEPS, ROUNDS[:1]), ring(STEPS, ROUNDS[1:2])
+    half = [flow._replace(end_ns=flow.start_ns + 2 * MS, bytes=SIZE // 2) for flow in second]
+    assert ending([*WHOLE, *small, *first, *half], LAST + 10 * SECOND).state is JobState.CRASHED
+    assert ending([*WHOLE, *small, *first, *second], LAST + 10 * SECOND).state is JobState.HUNG
+
+
 def test_nobody_is_named_where_bytes_do_not_tell_where_a_member_stands():
     random = np.random.default_rng(3)
     size = {(step, name): int(SIZE * random.uniform(0.8, 1.2)) for step in range(STEPS + 1) for name in NAMES}
