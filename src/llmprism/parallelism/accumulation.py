@@ -4,6 +4,10 @@ Every micro-batch gathers and reduces all layers, so its traffic repeats exactly
 only the last pass of a step is followed by the optimizer, before which no layer can be gathered again. Between passes
 the links rest no longer than inside them; after every m-th pass they do. A pause longer than half a pass is no
 optimizer: it is a checkpoint or an evaluation after every m-th step, and joins nothing.
+
+Where a clock ticks in the passes, the optimizer lies inside a tick: the reduction of one pass and the gathering of the
+next are one burst, which only every m-th tick interrupts. That is looked for at every place of the tick
+(`between_passes`).
 """
 
 from __future__ import annotations
@@ -14,11 +18,13 @@ import numpy as np
 
 from llmprism.arrays import Bool
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.parallelism.phase import rests_after
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.stats.covered_time import silences_of_pairs
+from llmprism.stats.silences import Silences
 
-__all__ = ["accumulated"]
+__all__ = ["accumulated", "between_passes"]
 
 
 def accumulated(
@@ -28,16 +34,70 @@ def accumulated(
     if clock.period_ns <= 0.0:
         return clock, 1
     number = np.concatenate([[0], np.cumsum(np.maximum(1, np.rint(np.diff(clock.boundary_ns) / clock.period_ns)))])
+    number = number.astype(np.int64)
     rest = rests_after(transfers, gradient, clock.boundary_ns)
     for passes in range(2, rules.sharding.most_passes + 1):
-        phase = _last_pass(number.astype(np.int64), rest, passes, clock.period_ns, rules)
+        phase = _last_pass(number, rest, passes, clock.period_ns, rules.sharding.last_pass_longer, rules)
         if phase is not None:
-            return _joined(clock, number.astype(np.int64), passes, phase), passes
+            return _joined(clock, number, passes, phase), passes
     return clock, 1
 
 
-def _last_pass(number: Int64, rest: Int64, passes: int, period_ns: float, rules: LayoutRules) -> int | None:
-    """Which pass of `passes` is followed by the optimizer; None where no one stands out."""
+def between_passes(
+    transfers: TransferTable, gradient: Bool, clock: StepClock, rules: LayoutRules = RULES
+) -> tuple[StepClock, int] | None:
+    """Whole steps and their number of passes where the optimizer interrupts every m-th tick at one place of its bytes;
+    None where no place shows it."""
+    rule = rules.sharding
+    if clock.period_ns <= 0.0 or clock.steps < 2 * rule.accumulated_steps:
+        return None
+    silences = silences_of_pairs(
+        transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes, gradient, MESSAGE_FLOOR_BYTES
+    )
+    if not silences.count:
+        return None
+    number, longest, which = _longest_by_place(silences, clock, rule.burst_places)
+    seen = np.quantile(longest, 1.0 - 1.0 / rule.most_passes, axis=0)
+    for place in np.argsort(seen)[::-1][: rule.burst_places // 4].tolist():
+        rest = longest[:, place]
+        if (
+            seen[place] < rule.least_optimizer * clock.period_ns
+            or np.quantile(rest, 0.4) > seen[place] / rule.burst_cut
+        ):
+            continue
+        for passes in range(2, rule.most_passes + 1):
+            phase = _last_pass(number, rest, passes, clock.period_ns, rule.burst_cut, rules)
+            if phase is not None:
+                ticks = np.flatnonzero((number % passes == phase) & (which[:, place] >= 0))
+                whole = np.diff(number[ticks]) == passes
+                regular = np.array([clock.regular[a : b + 1].all() for a, b in pairwise(ticks)], dtype=np.bool_)
+                return StepClock(silences.begin_ns[which[ticks, place]], whole & regular, clock.dominance), passes
+    return None
+
+
+def _longest_by_place(silences: Silences, clock: StepClock, places: int) -> tuple[Int64, Int64, Int64]:
+    """The ticks counted by their bytes, and the longest silence in each (rows) at each two neighbouring places of its
+    bytes (columns), in ns and as its number (-1: none)."""
+    step = np.searchsorted(clock.boundary_ns, silences.begin_ns, side="right") - 1
+    inside = np.flatnonzero((step >= 0) & (step < clock.boundary_ns.size - 1))
+    sent = np.interp(clock.boundary_ns, silences.begin_ns, silences.bytes_before)
+    size = np.maximum(np.diff(sent), 1.0)
+    number = np.concatenate([[0], np.cumsum(np.maximum(1, np.rint(size / np.median(size))))])[:-1].astype(np.int64)
+    share = (silences.bytes_before[inside] - sent[step[inside]]) / size[step[inside]]
+    place = np.clip((share * places).astype(np.int64), 0, places - 1)
+    which = np.full((clock.boundary_ns.size - 1, places), -1, dtype=np.int64)
+    order = np.argsort(silences.length_ns[inside], kind="stable")  # of those of one cell the longest is written last
+    which[step[inside[order]], place[order]] = inside[order]
+    longest = np.where(which >= 0, silences.length_ns[which], 0)
+    second = longest[:, 1:] > longest[:, :-1]
+    return number, np.maximum(longest[:, 1:], longest[:, :-1]), np.where(second, which[:, 1:], which[:, :-1])
+
+
+def _last_pass(
+    number: Int64, rest: Int64, passes: int, period_ns: float, longer: float, rules: LayoutRules
+) -> int | None:
+    """Which pass of `passes` is followed by the optimizer, a rest so many times longer than after the others; None
+    where no one stands out."""
     rule = rules.sharding
     known = rest >= 0
     by_pass = [rest[known & (number % passes == phase)] for phase in range(passes)]
@@ -46,9 +106,7 @@ def _last_pass(number: Int64, rest: Int64, passes: int, period_ns: float, rules:
     usual = np.array([np.median(part) for part in by_pass])
     phase = int(np.argmax(usual))
     others = np.delete(usual, phase)
-    if usual[phase] > rule.longest_optimizer * period_ns or usual[phase] < rule.last_pass_longer * max(
-        float(others.max()), 1.0
-    ):
+    if usual[phase] > rule.longest_optimizer * period_ns or usual[phase] < longer * max(float(others.max()), 1.0):
         return None
     above = by_pass[phase] > float(others.max())
     below = np.concatenate([part for p, part in enumerate(by_pass) if p != phase]) < usual[phase]

@@ -29,7 +29,7 @@ from llmprism.model.flows import Int64
 from llmprism.parallelism.clock_score import Pauses, sent_by_ticks
 from llmprism.parallelism.rules import RULES, LayoutRules
 
-__all__ = ["Compound", "slower_clock"]
+__all__ = ["Compound", "are_steps", "slower_clock"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,21 @@ def slower_clock(
     most = max((one.bits for _, one in found), default=0.0)
     worth = [one for one in found if one[1].bits >= rule.compound_share * most]
     return min(worth, key=lambda one: (one[1].ticks, -one[1].bits), default=None)
+
+
+def are_steps(pauses: Pauses, fast: Int64, slow: Int64, behind: float, rules: LayoutRules = RULES) -> bool:
+    """Is the faster clock that of the steps, and the slower one that of checkpoints or evaluations between them?
+
+    `behind`: bits per pause by which the faster one explains less. A single tick of many cannot cost more than all that
+    may be said about its own pauses.
+    """
+    place = _places(fast, slow, rules)
+    compound = None if place is None else _saved(_part_lengths(pauses, fast, rules), place, rules)
+    if compound is None or not compound.once or compound.ticks <= rules.clock.few_parts or not _worth(compound, rules):
+        return False
+    if behind > rules.clock.other_tick_bits / compound.ticks:
+        return False
+    return not _are_parts(compound, _contrast(pauses, fast), rules)
 
 
 def _worth(compound: Compound, rules: LayoutRules) -> bool:

@@ -9,7 +9,12 @@ once, and reduces 2 (r - 1) / r P / s over its replicas. So what it sends in its
 times what it sends to replicas: a prediction without a free parameter, but for the last layer, which is kept and not
 gathered again, and for gathers in half the precision. Where the amounts fit it, the grid is hybrid sharding however its
 moments look. Where shards also go over the NICs of one server, whose hops do not show, each rail carries its part;
-which of the two is meant, rails of one shard group or groups of tensor ranks, is decided by the same prediction.
+which of the two is meant, rails of one shard group or groups of tensor ranks, is decided by the same prediction, unless
+replicas would be in one shard group then.
+
+Gradient accumulation gathers for every micro-batch and reduces over the replicas once, and a library may scatter by
+reducing everything: both make the shard group send more than that, never less. So where no amount fits as it is, the
+grid whose shard groups send the least above the prediction is taken.
 """
 
 from __future__ import annotations
@@ -63,7 +68,8 @@ def shard_grid(
     level = np.log(np.maximum(np.maximum(own.there, own.back), 1e-9))
     order = np.argsort(level, kind="stable")
     cuts = np.flatnonzero(np.diff(level[order]) > rules.kinds.same_bytes)[-rule.hybrid_sorts :]
-    best: tuple[float, Bool, bool] | None = None
+    least, most = rule.hybrid_fits
+    fits: list[tuple[bool, float, Bool, bool]] = []
     for cut in cuts:
         upper = level > level[order[cut]]
         if not _crossing(own.low, own.high, upper):
@@ -71,11 +77,12 @@ def shard_grid(
         for shards in (upper, ~upper):
             for rails in (False, True):
                 share = _of_prediction(own, shards, rails)
-                off = abs(float(np.log(share / rule.hybrid_usual)))
-                if rule.hybrid_fits[0] <= share <= rule.hybrid_fits[1] and (best is None or off < best[0]):
-                    best = (off, shards, rails)
-    if best is not None:
-        return Grid(_spread(links, chosen, best[1]), predicted=True, rails=best[2])
+                repeated = share > most
+                if share >= least and not (repeated and rails):
+                    fits.append((repeated, abs(float(np.log(share / rule.hybrid_usual))), shards, rails))
+    if fits:
+        _, _, shards, rails = min(fits, key=lambda fit: fit[:2])
+        return Grid(_spread(links, chosen, shards), predicted=True, rails=rails)
     heavy = _heavy(np.exp(level), rules)
     if heavy is None or not _crossing(own.low, own.high, heavy):
         return None
@@ -113,6 +120,8 @@ def _of_prediction(own: _Links, shards: Bool, rails: bool) -> float:
             return 1e-9
     inside, across = _sent(own, shards, members), _sent(own, ~shards, members)
     s, r = float(size[0] * joined), float(copies[0])
+    if s * r > members:  # replicas in one shard group
+        return 1e-9
     predicted = 1.5 * (s - 1.0) * r / (r - 1.0) / joined
     return max(inside / max(across, 1.0) / predicted, 1e-9)
 

@@ -6,13 +6,14 @@ that went forward has been answered by a gradient. The last gradient synchronisa
 woke up again marks the end of the step. Without pipelines the silence of the whole group does.
 
 A sharded optimizer may gather the parameters under the next forward pass. Later stages then gather after the pipelines
-woke up, and nothing more until the last backward pass. The first stage, which wakes them, gathers as much of its bytes
-before: the step ends with the reduction, in the longest silence before so many bytes.
+woke up, one after the other, and nothing more until the last backward pass. The first stage, which wakes them, gathers
+as much of its bytes before: the step ends with the reduction, in the longest silence before so many bytes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -76,12 +77,16 @@ def _gathered_later(transfers: TransferTable, gradient: Bool, asleep: Int64, awa
     pairs = np.flatnonzero(gradient)
     if asleep.size < 3 or not pairs.size:
         return 0.0
-    quarter = (asleep[1:] - awake[:-1]) // 4
-    places = (awake[:-1], awake[:-1] + quarter, asleep[1:] - quarter, awake[1:])
+    length = asleep[1:] - awake[:-1]
+    places = [*(awake[:-1] + length * eighths // 8 for eighths in range(6)), awake[1:]]
     sent = [_sent_by(transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, place) for place in places]
-    first, middle, whole = (np.median(sent[k] - sent[j], axis=1) for j, k in ((0, 1), (1, 2), (0, 3)))
-    later = (first >= rules.ends.gathered_at_least * whole) & (middle <= rules.ends.gathered_once * first)
-    if whole[later].sum() < rules.ends.gathering_stages * whole.sum() or later.all():
+    parts = np.stack([np.median(after - before, axis=1) for before, after in pairwise(sent[:-1])])
+    whole = np.median(sent[-1] - sent[0], axis=1)
+    until, then = np.cumsum(parts, axis=0)[:-1], parts[1:]
+    done = (until >= rules.ends.gathered_at_least * whole) & (then <= rules.ends.gathered_once * until)
+    later, first = done.any(axis=0), np.max(np.where(done, until, 0.0), axis=0)
+    waits = parts.sum(axis=0)[~later] <= rules.ends.first_waits * whole[~later]
+    if whole[later].sum() < rules.ends.gathering_stages * whole.sum() or later.all() or not waits.all():
         return 0.0
     return float(first[later].sum() / whole[later].sum() * whole[~later].sum())
 
@@ -238,16 +243,28 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
     following = np.append(np.diff(late), 0)
     missing = (due - level) / np.maximum(step, 1.0)[:, None]
     for index, k in zip(*np.nonzero(behind[:, 1:-1]), strict=True):
-        share = rules.ends.far_behind if missing[index, k + 1] >= rules.ends.left_behind else rules.ends.straggle
         rows = slice(transfers.pair_offsets[pairs[index]], transfers.pair_offsets[pairs[index] + 1])
-        arrived = np.searchsorted(
-            np.cumsum(transfers.bytes[rows]), due[index, k + 1] - rules.clock.exact_bytes * step[index]
-        )
-        if arrived < transfers.end_ns[rows].size:
-            end = transfers.end_ns[rows][arrived]
-            if end - boundary_ns[k + 1] < share * following[k + 1]:
-                late[k + 1] = max(late[k + 1], end)
+        sent = np.cumsum(transfers.bytes[rows])
+        arrived = int(np.searchsorted(sent, due[index, k + 1] - rules.clock.exact_bytes * step[index]))
+        if arrived < sent.size:
+            start, end = transfers.start_ns[rows][: arrived + 1], transfers.end_ns[rows][: arrived + 1]
+            share = _reach(float(missing[index, k + 1]), int(boundary_ns[k + 1]), start, end, rules)
+            if end[-1] - boundary_ns[k + 1] < share * following[k + 1]:
+                late[k + 1] = max(late[k + 1], end[-1])
     return late
+
+
+def _reach(missing: float, boundary_ns: int, start: Int64, end: Int64, rules: LayoutRules) -> float:
+    """Share of the next step into which a pair may run that has such a share of its bytes to send at the boundary, and
+    has sent them after messages of these times. One that goes on sending is slow; where it rests first, records of it
+    are missing, and what follows is the next step's."""
+    rule = rules.ends
+    if missing >= rule.mostly_behind:
+        first = int(np.searchsorted(end, boundary_ns, side="right"))
+        until = np.append(boundary_ns, end[first:-1])
+        rest = int((start[first:] - until).max(initial=0))
+        return rule.whole_behind if rest <= rule.goes_on * (end[-1] - boundary_ns) else rule.far_behind
+    return rule.far_behind if missing >= rule.left_behind else rule.straggle
 
 
 def shifted_clock(transfers: TransferTable, sharded: Bool, gradient: Bool, clock: StepClock, shift: float,

@@ -17,7 +17,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable, ranges
 from llmprism.model.job import Job
 from llmprism.parallelism.clock_score import Pauses, Priced, bits_of, pauses_of, priced
-from llmprism.parallelism.compound_steps import slower_clock
+from llmprism.parallelism.compound_steps import are_steps, slower_clock
 from llmprism.parallelism.known_step import known_clock
 from llmprism.parallelism.part_sizes import bits_of_unlike_parts
 from llmprism.parallelism.row_silences import silences_of_rows
@@ -92,7 +92,11 @@ def _cheapest(
         for i in np.argsort(price)
         if _divides(covering[i], covering[best], rules) and price[i] < price[best] + rules.clock.rival_bits
     ]
-    if finer:
+    slow = covering[best].boundary_ns
+    steps = (i for i in finer if are_steps(pauses, covering[i].boundary_ns, slow, float(price[i] - price[best]), rules))
+    if (found := next(steps, None)) is not None:
+        best = int(found)
+    elif finer:
         return _at_best_phases(pauses, covering[best], covering[finer[0]], _silences(transfers, judges), window, rules)
     period = np.array([clock.period_ns for clock in covering])
     same = np.abs(period / period[best] - 1.0) <= rules.clock.same_period
@@ -146,8 +150,9 @@ def _mean_step(clock: StepClock) -> float:
 
 def _divides(fine: StepClock, coarse: StepClock, rules: LayoutRules) -> bool:
     """Does the finer clock tick a whole number of times, two and more, in each step of the coarser one? The medians
-    of the steps tell where some ticks are missing, their means where parts of a step are of unlike length."""
-    if fine.period_ns <= 0.0:
+    of the steps tell where some ticks are missing, their means where parts of a step are of unlike length. One that
+    ticks regularly less often than the coarser one does not."""
+    if fine.period_ns <= 0.0 or fine.steps < coarse.steps:
         return False
     for times in (coarse.period_ns / fine.period_ns, _mean_step(coarse) / max(_mean_step(fine), 1.0)):
         if round(times) > 1 and abs(times / round(times) - 1.0) <= rules.clock.same_period:

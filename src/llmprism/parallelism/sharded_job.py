@@ -12,7 +12,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind, Sharding
-from llmprism.parallelism.accumulation import accumulated
+from llmprism.parallelism.accumulation import accumulated, between_passes
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.heavy_end import heavy_end
 from llmprism.parallelism.hybrid import Grid, shard_grid
@@ -49,6 +49,11 @@ def find_sharding(
     everyone, before = pairs_inside(transfers, groups), clock
     pattern = everyone if shards is None else gathered
     optimizer = None if has_pipelines else optimizer_pause(transfers, pattern, clock, rules)
+    repeated = None if has_pipelines else between_passes(transfers, everyone, clock, rules)
+    if repeated is not None and repeated[0].steps > 1:
+        clock = after_control(transfers, pattern, repeated[0], rules)
+        groups = _shard_groups(job, links, kinds, features, grid)
+        return ShardedJob(Sharding.FSDP, groups, clock, repeated[1], hybrid=shards is not None)
     if optimizer is not None and optimizer.gathers:
         clock = usable_clock(_at_optimizer(transfers, pattern, everyone, clock, optimizer, rules), clock)
         return ShardedJob(Sharding.ZERO, groups, clock)

@@ -5,6 +5,10 @@ link of the activations too: a step of it is then a number of equal messages, on
 message. In byte-space, taken round from one step to the next, the equal messages leave silences at equal distances.
 What is left of the round is the large one, of any size, with or without pauses of its own. Its rows are the
 collective's, and must not be counted as activations. Links that are too noisy to show it take the arcs of the others.
+
+With two micro-batches, or where records are too ragged for that, the collective shows in time: it is the one burst of a
+step in which both directions send the same, and far more than together at any other time. A collective is sent without
+computing in between; many micro-batches that pass each other are not.
 """
 
 from __future__ import annotations
@@ -52,11 +56,90 @@ def collective_rows(
         else:
             missed.append(link)
     if 3 * len(found) < len(probed):
-        return result
+        return _by_bursts(transfers, [links[i] for i in probed], links, clock, rules)
     for link in missed:
         either = (way for there, back in found[: rules.stages.arcs_tried] for way in ((there, back), (back, there)))
         any(_taken(transfers, link, arcs, clock, result, rules) for arcs in either)
     return result
+
+
+def _by_bursts(
+    transfers: TransferTable, probed: list[tuple[int, int]], links: list[tuple[int, int]], clock: StepClock,
+    rules: LayoutRules,
+) -> Bool:  # fmt: skip
+    """The rows of the bursts that stand out, where they do so on most of the probed links."""
+    result = np.zeros(transfers.start_ns.size, dtype=np.bool_)
+    seen = sum(_burst_rows(transfers, link, clock, rules) is not None for link in probed)
+    if seen >= rules.stages.burst_links * len(probed) and seen:
+        for link in links:
+            rows = _burst_rows(transfers, link, clock, rules)
+            if rows is not None:
+                result[rows] = True
+    return result
+
+
+def _burst_rows(transfers: TransferTable, link: tuple[int, int], clock: StepClock, rules: LayoutRules) -> Int64 | None:
+    """The rows of the burst of each step in which the two directions of a link send the most together; None where it
+    does not stand out, or the directions differ."""
+    rule = rules.stages
+    ways = [np.arange(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1]) for pair in link]
+    rows = np.concatenate(ways)
+    back = np.repeat([False, True], [way.size for way in ways])
+    order = np.argsort(transfers.start_ns[rows], kind="stable")
+    rows, back = rows[order], back[order]
+    step = clock.step_at(transfers.start_ns[rows])
+    rows, back, step = rows[step >= 0], back[step >= 0], step[step >= 0]
+    if not rows.size:
+        return None
+    ended = np.maximum.accumulate(transfers.end_ns[rows])
+    pause = transfers.start_ns[rows[1:]] - ended[:-1]
+    burst = np.cumsum(np.append(0, (pause > rule.burst_pause * clock.period_ns) | (np.diff(step) != 0)))
+    size = transfers.bytes[rows].astype(np.float64)
+    weights = (np.where(back, 0.0, size), np.where(back, size, 0.0))
+    sent = [np.bincount(burst, weight, minlength=int(burst[-1]) + 1).astype(np.float64) for weight in weights]
+    of_step = step[np.searchsorted(burst, np.arange(int(burst[-1]) + 1))]
+    best, second = _most_together(np.minimum(*sent), of_step)
+    begin, end = (
+        transfers.start_ns[rows[np.searchsorted(burst, best)]],
+        ended[np.searchsorted(burst, best, "right") - 1],
+    )
+    busy = np.bincount(burst, (transfers.end_ns - transfers.start_ns)[rows])[best]
+    dense = busy >= 2.0 * rule.burst_dense * (end - begin)
+    early = _begun_by_one(sent, of_step, best, rules)
+    one, other = (way[best] + np.where(early >= 0, way[early], 0.0) for way in sent)
+    together = np.minimum(one, other)
+    usual, total = float(np.median(together)), float(np.median(np.bincount(of_step, sum(sent))[of_step[best]]))
+    alike = np.abs(one - other) <= rule.same_size * np.maximum(one, other)
+    same = np.abs(together - usual) <= rule.same_size * usual
+    if (
+        usual < rule.burst_share * total
+        or (alike & same & dense & (second <= rule.burst_second * usual)).mean() < rule.burst_steps
+    ):
+        return None
+    return rows[np.isin(burst, np.concatenate([best[same], early[same & (early >= 0)]]))]
+
+
+def _most_together(together: Float64, of_step: Int64) -> tuple[Int64, Float64]:
+    """Of each step the burst in which both directions send the most, and the bytes of the one after it."""
+    order = np.lexsort((-together, of_step))
+    first = np.flatnonzero(np.diff(of_step[order], prepend=-1))
+    last = np.append(first[1:], order.size) == first + 1
+    return order[first], np.where(last, 0.0, together[order[(first + 1) % order.size]])
+
+
+def _begun_by_one(sent: list[Float64], of_step: Int64, best: Int64, rules: LayoutRules) -> Int64:
+    """The burst before each of these, where its sender began the collective alone: it has what the other direction has
+    more. -1 where there is none."""
+    before = np.maximum(best - 1, 0)
+    lacking = [other[best] - own[best] for own, other in (sent, sent[::-1])]
+    size = np.maximum(sent[0][best], sent[1][best])
+    fits = (best > 0) & (of_step[before] == of_step[best])
+    one_way = [
+        (np.abs(own[before] - lack) <= rules.stages.same_size * size) & (lack > rules.stages.same_size * size)
+        & (other[before] <= rules.stages.same_size * size)
+        for own, other, lack in zip(sent, sent[::-1], lacking, strict=True)
+    ]  # fmt: skip
+    return np.where(fits & (one_way[0] | one_way[1]), before, -1)
 
 
 def after_collectives(

@@ -1,4 +1,4 @@
-"""Two rings over the same hops: contexts inside a gradient group, which differ in nothing but their bytes.
+"""Two rings over the same hops: contexts inside a gradient group, told apart by nothing but their bytes.
 
 All hops of a ring carry the same bytes. Ranks that share a context hold the same weights, so their ring lies inside the
 ring of their gradients and takes some of its hops. Such a component has three levels of bytes: `x` on hops of one ring
@@ -82,8 +82,8 @@ def _two_rings(src: Int64, dst: Int64, amount: Float64, rules: LayoutRules) -> t
 
 
 def _levels(amount: Float64, rules: LayoutRules) -> Iterator[tuple[Bool, Bool, Bool]]:
-    """The ways to see the amounts as x, y and x + y, with the lower of x and y as the unit that distinguishes
-    levels; what is far below it are strays."""
+    """The ways to see the amounts as x, y and x + y, with the lower of x and y as the unit that levels are told apart
+    by; what is far below it are strays."""
     for unit in _means(amount, np.log(np.maximum(amount, 1.0)), rules.exchanges.same_hop):
         known = amount >= 0.5 * unit
         centres = _means(amount[known], amount[known], 0.5 * unit)

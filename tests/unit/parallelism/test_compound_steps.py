@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.model import StepClock
 from llmprism.parallelism.clock_score import pauses_of
-from llmprism.parallelism.compound_steps import Compound, _are_parts, slower_clock
+from llmprism.parallelism.compound_steps import Compound, _are_parts, are_steps, slower_clock
 from llmprism.parallelism.rules import RULES
 from unit.builders import Flow, transfer_table
 
@@ -73,3 +73,13 @@ def test_a_slower_rhythm_that_was_seen_a_few_times_makes_no_step():
     assert _are_parts(replace(compound, steps=9), 2.0, RULES)
     assert not _are_parts(replace(compound, steps=9), 15.0, RULES)
     assert _are_parts(replace(compound, extra=4.0), 2.0, RULES)
+
+
+def test_ticks_between_evaluations_are_the_steps_where_one_of_many_differs():
+    pauses, passes, steps = series(steps=8, parts=10, between=30, after=40)
+    assert are_steps(pauses, passes, steps, behind=0.3)
+    assert not are_steps(pauses, passes, steps, behind=2.0)  # more than a single tick can cost
+    few, passes, steps = series(steps=8, parts=5, between=30, after=40)
+    assert not are_steps(few, passes, steps, behind=0.3)
+    alike, passes, steps = series(steps=8, parts=10, between=30, after=0)
+    assert not are_steps(alike, passes, steps, behind=0.0)

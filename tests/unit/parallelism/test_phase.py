@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from llmprism.model import StepClock
-from llmprism.parallelism.phase import _sliding_extremes, gradient_clock, outstanding, pipeline_clock
+from llmprism.parallelism.phase import _reach, _sliding_extremes, gradient_clock, outstanding, pipeline_clock
+from llmprism.parallelism.rules import RULES
 from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
 
 
@@ -112,3 +113,11 @@ def test_sliding_extremes_equal_those_of_every_window():
     windows = [level[np.abs(when - moment) <= 40] for moment in when]
     assert lowest.tolist() == [window.min() for window in windows]
     assert highest.tolist() == [window.max() for window in windows]
+
+
+@pytest.mark.parametrize(("rest", "share"), [(1, RULES.ends.whole_behind), (60, RULES.ends.far_behind)])
+def test_who_goes_on_sending_is_slow_and_who_rests_lost_records(rest, share):
+    start = np.array([0, 20, 40, 60 + rest, 80 + rest], dtype=np.int64) * MS
+    assert _reach(0.8, 45 * MS, start, start + 19 * MS, RULES) == share
+    assert _reach(0.2, 45 * MS, start, start + 19 * MS, RULES) == RULES.ends.far_behind
+    assert _reach(0.01, 45 * MS, start, start + 19 * MS, RULES) == RULES.ends.straggle

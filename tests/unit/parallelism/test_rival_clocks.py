@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.model import Job, StepClock
 from llmprism.parallelism.clock_score import bits_of, pauses_of, priced
-from llmprism.parallelism.rival_clocks import _price, best_clock
+from llmprism.parallelism.rival_clocks import _divides, _price, best_clock
 from llmprism.parallelism.rules import RULES
 from unit.builders import Flow, build_job, cut_in_pieces, transfer_table
 
@@ -50,3 +50,11 @@ def test_a_coarser_clock_knows_about_sizes_what_a_finer_one_knows():
     saved = bits_of(pauses, by_clock) - _price(pauses, [fine, coarse], by_clock, RULES)
     assert saved[0] > 0.5
     assert saved[1] >= saved[0]
+
+
+def test_a_clock_that_ticks_less_often_divides_nothing():
+    def every(period, ticks):
+        return StepClock(np.arange(ticks + 1, dtype=np.int64) * period, np.ones(ticks, dtype=np.bool_), 1.0)
+
+    assert _divides(every(50, 32), every(100, 16), RULES)
+    assert not _divides(every(50, 12), every(100, 16), RULES)

@@ -66,3 +66,28 @@ def test_a_step_ends_after_the_collective_that_follows_its_last_gradient():
     assert after_collectives(transfers, [(0, 1)], shared, early).boundary_ns.tolist() == [170 * MS, 370 * MS, 570 * MS]
     nothing = after_collectives(transfers, [(0, 1)], np.zeros_like(shared), early)
     assert nothing.boundary_ns.tolist() == early.boundary_ns.tolist()
+
+
+@pytest.mark.parametrize("begun_by_one", [False, True])
+def test_with_two_micro_batches_it_is_the_burst_of_both_directions(begun_by_one):
+    """Where one end is ready first, it fills the buffers of the other before that answers."""
+    flows, made = [], []
+    for step in range(STEPS):
+        base = step * 200 * MS
+        for at, ends in ((10, "ab"), (40, "ab"), (70, "ba"), (110, "ba")):
+            flows.append(Flow(*ends, base + at * MS, base + (at + 2) * MS, 2_600_000))
+        large = [("ab", 150, 21_000_000), ("ba", 150, 16_800_000 if begun_by_one else 21_000_000)]
+        large += [("ba", 130, 4_200_000)] if begun_by_one else []
+        flows += [Flow(*ends, base + at * MS, base + (at + 12) * MS, size) for ends, at, size in large]
+        made += [size for _, _, size in large]
+    transfers = transfer_table(flows)
+    found = collective_rows(transfers, [(0, 1)], CLOCK)
+    assert sorted(transfers.bytes[found].tolist()) == sorted(made)
+
+
+def test_activations_that_pass_each_other_are_no_collective():
+    flows = [
+        Flow(*ends, step * 200 * MS + at * MS, step * 200 * MS + (at + 4) * MS, 2_600_000)
+        for step in range(STEPS) for at in (10, 60, 110, 160) for ends in ("ab", "ba")
+    ]  # fmt: skip
+    assert not collective_rows(transfer_table(flows), [(0, 1)], CLOCK).any()

@@ -152,6 +152,10 @@ class ClockRules:
     """...and no pause stands out as much as that of a step with evaluations: passes mostly stay below 5, such steps
     reach 16 and more."""
 
+    other_tick_bits: float = 6.0
+    """Bits per pause that an evaluation costs where a clock of the steps does not foresee it: 3 in the one capture that
+    shows it, while layers and passes that are no steps cost 10 and more."""
+
     often: int = 6
     """Times that a single differing tick must have been seen: evaluations of random jobs are seen 3 to 7 times in a
     window, their steps 5 times and more."""

@@ -132,6 +132,17 @@ class StepEndRules:
     """...and may take this share of it: ranks of one step end up to a third of it apart. Tried 0.2 to 0.8 on 22 small
     jobs: 0.2 changes 2, 0.32 changes 1, 0.5 changes 4, 0.8 changes 4."""
 
+    mostly_behind: float = 0.5
+    """Where it has most of its bytes to send (a slow NIC keeps the last stage, while the first goes on), it is not the
+    next step's..."""
+
+    whole_behind: float = 0.9
+    """...however far into it the sending lasts, but for its end..."""
+
+    goes_on: float = 0.2
+    """...as long as it rests for no more than this share of the time until it is done: records that are missing leave
+    the pair at rest until the end of the next step."""
+
     look_back: float = 0.5
     """Share of a step before its supposed end within which the rest of the pipelines that ends it began."""
 
@@ -140,11 +151,15 @@ class StepEndRules:
 
     # Parameters gathered under the next forward pass of a pipeline
     gathered_at_least: float = 0.1
-    """Share of a pair's bytes of a step that it sends in the first quarter of the passes where it gathers there: the
+    """Share of a pair's bytes of a step that it sends in the first half of the passes where it gathers there: the
     gathering is a third to a half of all (2-byte parameters against gradients of 2 or 4 bytes)."""
 
     gathered_once: float = 0.15
-    """Bytes in the middle half of the passes relative to those: what every pass needs is sent throughout."""
+    """Bytes in the next eighth of the passes relative to those: what every pass needs is sent throughout."""
+
+    first_waits: float = 0.03
+    """Share of its bytes that the first stage may send in the first half of the passes: it has gathered before. Where
+    it sends more, chunks of an interleaved pipeline are reduced in mid-step."""
 
     gathered_within: float = 0.5
     """Relative difference allowed between the bytes that the first stage gathers before the pipelines wake up and what

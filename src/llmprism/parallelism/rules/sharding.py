@@ -32,6 +32,16 @@ class ShardingRules:
     longest_optimizer: float = 0.5
     """Longest rest for an optimizer, as a share of one pass."""
 
+    burst_places: int = 16
+    """Places of a tick at which an optimizer between two passes is looked for."""
+
+    burst_cut: float = 5.0
+    """How many times longer the pause of the optimizer is than those at the same place of other ticks, which lie inside
+    one burst of reduction and gathering."""
+
+    least_optimizer: float = 0.02
+    """Shortest such pause, as a share of a pass: shorter ones may be the collector's."""
+
     # Shard groups and replicas
     shards_over_replicas: float = 1.5
     """Bytes of a gathering link relative to a replica's where nothing else is known: three passes over a ring of n

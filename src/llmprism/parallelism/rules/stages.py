@@ -143,6 +143,25 @@ class StageRules:
     same_time: float = 0.05
     """Share of the step by which their middles may differ in the median."""
 
+    burst_pause: float = 0.02
+    """Share of the step for which both directions must rest between two bursts."""
+
+    burst_second: float = 0.5
+    """Bytes that both directions send together in any other burst of the step, relative to the collective's."""
+
+    burst_dense: float = 0.15
+    """Share of the burst for which messages of a direction are under way: a third and more in collectives, a tenth and
+    less where activations and gradients of many micro-batches pass each other."""
+
+    burst_share: float = 0.1
+    """Share of the link's bytes in a step that a direction sends in the collective, at least."""
+
+    burst_steps: float = 0.7
+    """Share of the steps in which all that must be so..."""
+
+    burst_links: float = 0.6
+    """...and share of the links: where the stages of one pipeline reduce their embeddings, all do."""
+
     arcs_tried: int = 4
     """Arcs of other links that a link without its own is tried with."""
 
