@@ -39,9 +39,11 @@ def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> l
     findings = _places(cells, rules)
     again = [cell.resent for cell in cells if cell.resent is not None]
     for finding in _places(again, replace(rules, places=_behind_the_exporter(rules)), resent=True):
-        lost = finding.where.type is not WhereType.GROUP  # its members have no cable in common
-        if lost and not any(_same_place_and_time(finding, other) for other in findings):
-            findings.append(finding)
+        if finding.where.type is WhereType.GROUP:  # its members have no cable in common
+            continue
+        same = [other for other in findings if _same_cause(finding, other, again)]
+        if all(other.confidence < finding.confidence and not _same_place(finding, other) for other in same):
+            findings = [*(other for other in findings if other not in same), finding]
     return findings
 
 
@@ -52,10 +54,21 @@ def _behind_the_exporter(rules: FaultRules) -> PlaceRules:
     return replace(rule, sends_cost=rule.resent_sends_cost, receives_cost=rule.resent_receives_cost)
 
 
-def _same_place_and_time(one: Finding, other: Finding) -> bool:
+def _same_cause(one: Finding, other: Finding, cells: Sequence[SlowCells]) -> bool:
+    """Are they about the same time, and about the same place or two that some pair passes both? What is lost on the way
+    of a pair slows it, too, and of one slow hop it is chance which end is named."""
     ends = [np.inf if finding.end_ns is None else finding.end_ns for finding in (one, other)]
+    if one.start_ns >= ends[1] or other.start_ns >= ends[0]:
+        return False
+    places = [(finding.where.type, finding.where.id) for finding in (one, other)]
+    return _same_place(one, other) or any(
+        bool((cell.through(places[0]) & cell.through(places[1])).any()) for cell in cells
+    )
+
+
+def _same_place(one: Finding, other: Finding) -> bool:
     names = {(place.type, place.id) for place in (other.where, *(a.where for a in other.alternatives if a.same_place))}
-    return (one.where.type, one.where.id) in names and one.start_ns < ends[1] and other.start_ns < ends[0]
+    return (one.where.type, one.where.id) in names
 
 
 def _places(cells: Sequence[SlowCells], rules: FaultRules, *, resent: bool = False) -> list[Finding]:

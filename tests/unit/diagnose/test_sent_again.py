@@ -82,3 +82,13 @@ def test_of_the_two_ends_of_one_hop_the_receiver_loses_packets():
     (finding,) = find_slow_transfers([evidence({"bc": LOSS})])
     assert (finding.kind, finding.where.id) == (FindingKind.SLOW_NIC, "c")
     assert finding.alternatives[0].where.id == "b"
+
+
+def test_what_is_lost_and_slow_on_the_way_of_the_same_pair_is_one_finding():
+    """One hop is slow, and its bytes are sent again: not a sender that is slow beside a receiver that loses packets."""
+    lossy = evidence({"bc": LOSS})
+    rate = np.where(np.arange(len(PAIRS))[:, None] == sorted(PAIRS).index("bc"), during(8, 14, 2.0, 10.0), 10.0)
+    both = find_slow_transfers([replace(lossy, rate=rate)])
+    assert [(finding.kind, finding.where.id) for finding in both] == [(FindingKind.SLOW_NIC, "c")]
+    far = np.where(np.arange(len(PAIRS))[:, None] == sorted(PAIRS).index("ef"), during(8, 14, 2.0, 10.0), 10.0)
+    assert {finding.where.id for finding in find_slow_transfers([replace(lossy, rate=far)])} == {"c", "e"}
