@@ -118,12 +118,7 @@ def _at_best_phases(
     costs = _price(pauses, variants, by_variant, rules)
     is_fine = np.array([False, True] + [False] * (rules.clock.phases - 1) + [True] * (rules.clock.phases - 1))
     best_fine, best_coarse = (np.flatnonzero(which)[np.argmin(costs[which])] for which in (is_fine, ~is_fine))
-    times = round(_mean_step(coarse) / max(_mean_step(fine), 1.0))
-    alike = (
-        times > rules.clock.step_parts
-        or bits_of_unlike_parts(pauses, coarse.boundary_ns, max(times, 2), rules) < rules.clock.unlike_bits
-    )
-    ahead = costs[best_fine] <= costs[best_coarse] + (rules.clock.margin_bits if alike else 0.0)
+    ahead = costs[best_fine] <= costs[best_coarse] + rules.clock.margin_bits
     chosen, other = (best_fine, best_coarse) if ahead else (best_coarse, best_fine)
     ratio = variants[other].period_ns / max(variants[chosen].period_ns, 1.0)
     return BestClock(variants[chosen], float(costs[other] - costs[chosen]), ratio)

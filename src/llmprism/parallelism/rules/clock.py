@@ -91,11 +91,7 @@ class ClockRules:
     """Bits per pause by which a finer clock may be behind its multiple and still be compared with it at all phases."""
 
     margin_bits: float = 0.1
-    """Bits per pause by which a multiple must be better than the finer clock: it has fewer ticks to misplace..."""
-
-    unlike_bits: float = 0.1
-    """...unless its parts, one for each finer tick, send unlike messages: by so many bits per message. Equal steps
-    reach 0.08, the parts of real sharded steps 0.2 to 0.9."""
+    """Bits per pause by which a multiple must be better than the finer clock: it has fewer ticks to misplace."""
 
     step_parts: int = 8
     """Parts of a step, of equal bytes, whose messages are compared: collectives of one sort fill a part or more."""
