@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from llmprism.arrays import Bool, Int64
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.endings import Ending, ending_at
 from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.kernel import kernel
 from llmprism.model.job import Job
 from llmprism.model.timeline import Timeline
 
@@ -31,7 +33,7 @@ def inner_endings(job: Job, timeline: Timeline, rules: FaultRules = RULES) -> li
     )
     found = []
     before = np.append(steps.start_ns[0], steps.end_ns[:-1])
-    for step in np.flatnonzero(steps.end_ns - before > least).tolist():
+    for step in _steps_with_silence(job, before, steps.end_ns, int(least)):
         gap = _longest_silence(job, int(before[step]), int(steps.end_ns[step])) if step else None
         if gap is None or gap[1] - gap[0] <= least:
             continue
@@ -78,6 +80,48 @@ def _heard_all_the_while(job: Job, gap: tuple[int, int], rules: FaultRules) -> b
     quarter = 4 * (transfers.start_ns[rows] - gap[0]) // (gap[1] - gap[0])
     heard = np.unique(4 * transfers.pair_src[transfers.pair_of_row[rows]].astype(np.int64) + quarter).size
     return heard >= rules.endings.heard * 4 * len(job.members)
+
+
+def _steps_with_silence(job: Job, first: Int64, last: Int64, least: int) -> list[int]:
+    """The steps, from `first` to `last` each, that may hold a silence of the training longer than `least` ns.
+
+    Such a silence holds a slot of half its length in which nothing flows; in most steps there is none, and their
+    messages need not be put in order.
+    """
+    long = np.flatnonzero(last - first > least)
+    width = max(least // 2, 1)
+    count = int(last[-1] - first[0]) // width + 1
+    if not long.size or count > job.transfers.start_ns.size:
+        return [int(step) for step in long]
+    quiet = _quiet_slots(
+        job.transfers.start_ns, job.transfers.end_ns, training_messages(job), int(first[0]), width, count
+    )
+    before = np.append(0, np.cumsum(quiet))
+    whole, after = -(-(first[long] - first[0]) // width), (last[long] - first[0]) // width
+    return [int(step) for step in long[before[np.maximum(after, whole)] > before[whole]]]
+
+
+def _quiet_slots_by_arrays(start: Int64, end: Int64, chosen: Bool, begin: int, width: int, count: int) -> Bool:
+    """The kernel below without a loop."""
+    first, last = (start[chosen] - begin) // width, (end[chosen] - begin) // width
+    inside = (last >= 0) & (first < count)
+    opened = np.bincount(np.maximum(first[inside], 0), minlength=count + 1)
+    closed = np.bincount(np.minimum(last[inside], count - 1) + 1, minlength=count + 1)
+    return np.asarray(np.cumsum(opened - closed)[:count] == 0)
+
+
+@kernel(by_arrays=_quiet_slots_by_arrays)
+def _quiet_slots(start: Int64, end: Int64, chosen: Bool, begin: int, width: int, count: int) -> Bool:
+    """Which of `count` slots of `width` ns from `begin` on none of the chosen rows touches."""
+    change = np.zeros(count + 1, dtype=np.int64)
+    for row in range(start.size):
+        if chosen[row]:
+            first, last = (start[row] - begin) // width, (end[row] - begin) // width
+            if last >= 0 and first < count:
+                change[max(first, 0)] += 1
+                change[min(last, count - 1) + 1] -= 1
+    quiet: Bool = np.cumsum(change)[:count] == 0
+    return quiet
 
 
 def _longest_silence(job: Job, first: int, last: int) -> tuple[int, int] | None:

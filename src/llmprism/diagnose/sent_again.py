@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 
 __all__ = ["resent_cells"]
@@ -62,11 +63,33 @@ def _all_alike(share: Float64, sick: Bool, rules: FaultRules) -> Bool:
 
 def _bytes_per_step(evidence: JobEvidence) -> Float64:
     transfers, steps = evidence.job.transfers, evidence.timeline.steps
-    step = steps.at(transfers.start_ns)
-    inside = step >= 0
-    cell = transfers.pair_of_row[inside].astype(np.int64) * steps.count + step[inside]
-    size = np.bincount(cell, transfers.bytes[inside], minlength=transfers.pair_count * steps.count)
-    return np.asarray(size, dtype=np.float64).reshape(transfers.pair_count, steps.count)
+    return _sums_of_cells(transfers.pair_offsets, transfers.start_ns, transfers.bytes, steps.start_ns, steps.end_ns)
+
+
+def _sums_by_arrays(offsets: Int64, start: Int64, size: Int64, begin: Int64, finish: Int64) -> Float64:
+    """The kernel below without a loop."""
+    step = np.searchsorted(finish, start, side="right")
+    inside = start >= np.append(begin, np.iinfo(np.int64).max)[step]
+    pair = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    cell = pair[inside] * begin.size + step[inside]
+    total = np.bincount(cell, size[inside], minlength=(offsets.size - 1) * begin.size)
+    return np.asarray(total, dtype=np.float64).reshape(offsets.size - 1, begin.size)
+
+
+@kernel(by_arrays=_sums_by_arrays)
+def _sums_of_cells(offsets: Int64, start: Int64, size: Int64, begin: Int64, finish: Int64) -> Float64:
+    """Bytes of the rows of each pair that start in each step; the rows of a pair ascend by start."""
+    total = np.zeros((offsets.size - 1, begin.size))
+    for pair in range(offsets.size - 1):
+        step = 0
+        for row in range(offsets[pair], offsets[pair + 1]):
+            while step < begin.size and finish[step] <= start[row]:
+                step += 1
+            if step == begin.size:
+                break
+            if start[row] >= begin[step]:
+                total[pair, step] += size[row]
+    return total
 
 
 def _settled(share: Float64) -> Float64:

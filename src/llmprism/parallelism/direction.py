@@ -39,8 +39,9 @@ def in_stage_order(
     """
     votes: dict[tuple[str, str], float] = {}
     turned = [_turned(path, side_of) for path in paths]
-    for path in turned:
-        low, high = _path_rests(transfers, path, pair_of, boundary_ns, rules, ring=ring)
+    links = [_links_of(path, pair_of, ring=ring) for path in turned]
+    rests = _rests_of_paths(transfers, links, boundary_ns, rules)
+    for path, (low, high) in zip(turned, rests, strict=True):
         sides = _sides(path, side_of)
         votes[sides] = votes.get(sides, 0.0) + (low - high) / max(low + high, 1e-12)
     return tuple(sorted(path if votes[_sides(path, side_of)] >= 0 else path[::-1] for path in turned))
@@ -56,19 +57,32 @@ def _turned(path: tuple[int, ...], side_of: dict[int, str]) -> tuple[int, ...]:
     return path if first <= last else path[::-1]
 
 
-def _path_rests(
-    transfers: TransferTable,
-    path: tuple[int, ...],
-    pair_of: dict[tuple[int, int], int],
-    boundary_ns: Int64,
-    rules: LayoutRules,
-    *,
-    ring: bool,
-) -> tuple[float, float]:
+_Links = tuple[list[int], list[int]]
+"""The pairs along a path, and those against it."""
+
+
+def _links_of(path: tuple[int, ...], pair_of: dict[tuple[int, int], int], *, ring: bool) -> _Links:
     links = list(pairwise((*path, path[0]) if ring else path))
     along = [pair_of[link] for link in links if link in pair_of]
     against = [pair_of[late, early] for early, late in links if (late, early) in pair_of]
-    return _rests(transfers, along, against, boundary_ns, rules)
+    return along, against
+
+
+def _rests_of_paths(
+    transfers: TransferTable, paths: list[_Links], boundary_ns: Int64, rules: LayoutRules
+) -> list[tuple[float, float]]:
+    """See `_rests`, for each of the paths."""
+    pairs = np.array([pair for along, against in paths for pair in (*along, *against)], dtype=np.int64)
+    rows = int((transfers.pair_offsets[pairs + 1] - transfers.pair_offsets[pairs]).sum())
+    if _median_rests.interprets(rows):
+        return [_rests(transfers, *path, boundary_ns, rules) for path in paths]
+    sign = [one for along, against in paths for one in (*[1] * len(along), *[-1] * len(against))]
+    ends = np.cumsum([0, *(len(along) + len(against) for along, against in paths)])
+    found = _median_rests.compiled(
+        transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, np.array(sign, dtype=np.int64), ends,
+        boundary_ns, rules.stages.resting_band, MESSAGE_FLOOR_BYTES,
+    )  # fmt: skip
+    return [(low, high) for low, high in found.tolist()]
 
 
 def _rests(
@@ -112,3 +126,58 @@ def _longest_rests(when: Int64, signed: Int64, boundary: Int64, band: float) -> 
                 high[count] = max(high[count], stay)
         first, count = last, count + 1
     return low[:count], high[:count]
+
+
+@kernel
+def _median_rests(
+    offsets: Int64, end: Int64, size: Int64, pairs: Int64, sign: Int64, cuts: Int64, boundary: Int64, band: float,
+    floor: int,
+) -> Float64:  # fmt: skip
+    """Paths x 2: medians of the rests of each path (`_longest_rests`), whose pairs are those between two cuts."""
+    found = np.zeros((cuts.size - 1, 2))
+    for path in range(cuts.size - 1):
+        when, signed = _merged(offsets, end, size, pairs[cuts[path] : cuts[path + 1]], sign[cuts[path] :], floor)
+        if when.size == 0:
+            continue
+        low, high = _longest_rests(when, signed, boundary, band)
+        if low.size:
+            found[path, 0], found[path, 1] = np.median(low), np.median(high)
+    return found
+
+
+@kernel
+def _merged(offsets: Int64, end: Int64, size: Int64, pairs: Int64, sign: Int64, floor: int) -> tuple[Int64, Int64]:
+    """Ends and signed sizes of the messages of these pairs, ascending by end; equal ones in the order of the pairs."""
+    rows = 0
+    for pair in pairs:
+        rows += offsets[pair + 1] - offsets[pair]
+    when, signed = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
+    runs = np.zeros(pairs.size + 1, dtype=np.int64)
+    count = 0
+    for i in range(pairs.size):
+        for row in range(offsets[pairs[i]], offsets[pairs[i] + 1]):
+            if size[row] < floor:
+                continue
+            place = count
+            while place > runs[i] and when[place - 1] > end[row]:  # transfers of a pair do not overlap: hardly ever
+                when[place], signed[place] = when[place - 1], signed[place - 1]
+                place -= 1
+            when[place], signed[place] = end[row], sign[i] * size[row]
+            count += 1
+        runs[i + 1] = count
+    other_when, other_signed = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    width = 1
+    while width < pairs.size:
+        for first in range(0, pairs.size, 2 * width):
+            i, middle = runs[first], runs[min(first + width, pairs.size)]
+            j, last = middle, runs[min(first + 2 * width, pairs.size)]
+            for place in range(i, last):
+                if i < middle and (j >= last or when[i] <= when[j]):
+                    other_when[place], other_signed[place] = when[i], signed[i]
+                    i += 1
+                else:
+                    other_when[place], other_signed[place] = when[j], signed[j]
+                    j += 1
+        when, other_when, signed, other_signed = other_when, when, other_signed, signed
+        width *= 2
+    return when[:count], signed[:count]

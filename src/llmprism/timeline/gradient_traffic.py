@@ -56,9 +56,10 @@ def gradient_traffic(job: Job, layout: JobLayout, steps: Steps, rules: TimelineR
     if not counted.size or not groups or layout.transfer_kind.size != transfers.bytes.size:
         return None
     group_of_pair = _group_of_pairs(job, layout, groups)
-    rows = np.flatnonzero(np.isin(layout.transfer_kind, _COUNTED) & transfers.rows_of(group_of_pair >= 0))
+    rows = np.flatnonzero(transfers.rows_of(group_of_pair >= 0))
+    rows = rows[np.isin(layout.transfer_kind[rows], _COUNTED)]
     step = steps.at(transfers.start_ns[rows])
-    usable = np.isin(step, counted)
+    usable = np.append(np.isin(np.arange(steps.count), counted), False)[step]  # of step -1: none
     rows, step = rows[usable], step[usable]
     own = layout.transfer_kind[rows] == PairKind.DP
     unnamed = float(transfers.bytes[rows[~own]].sum())

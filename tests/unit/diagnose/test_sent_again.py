@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from llmprism.diagnose import sent_again
 from llmprism.diagnose.sent_again import resent_cells
 from llmprism.model import FindingKind, WhereType
 from support.stages import find_slow_transfers
@@ -92,3 +93,14 @@ def test_what_is_lost_and_slow_on_the_way_of_the_same_pair_is_one_finding():
     assert [(finding.kind, finding.where.id) for finding in both] == [(FindingKind.SLOW_NIC, "c")]
     far = np.where(np.arange(len(PAIRS))[:, None] == sorted(PAIRS).index("ef"), during(8, 14, 2.0, 10.0), 10.0)
     assert {finding.where.id for finding in find_slow_transfers([replace(lossy, rate=far)])} == {"c", "e"}
+
+
+def test_bytes_of_pairs_and_steps_are_summed_alike_in_a_loop_and_by_arrays():
+    random = np.random.default_rng(0)
+    offsets = np.array([0, 4, 4, 30])
+    start = np.concatenate([np.sort(random.integers(0, 100, n)) for n in (4, 26)])
+    arguments = offsets, start, random.integers(1, 2**40, 30), np.array([10, 40, 60]), np.array([40, 50, 90])
+    summed, by_arrays = sent_again._sums_of_cells.python(*arguments), sent_again._sums_by_arrays(*arguments)
+    assert summed.tolist() == by_arrays.tolist()
+    assert summed[1].sum() == 0.0
+    assert summed[2].sum() > 0.0

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
+from llmprism.parallelism import direction
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.pair_ends import pair_index
+from llmprism.parallelism.rules import RULES
 from unit.builders import build_job, cut_in_pieces, transfer_table
 
 
@@ -37,3 +39,19 @@ def test_without_traffic_a_path_stays_as_it_was():
     transfers = transfer_table(build_job().records)
     boundary = np.array([0, 1, 2], dtype=np.int64)
     assert in_stage_order(transfers, ((0, 1),), pair_index(transfers), {}, boundary) == ((0, 1),)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_paths_at_once_rest_as_each_alone(seed):
+    job = build_job(pp=4, dp=2, micro_batches=6)
+    transfers = transfer_table(cut_in_pieces(job.records, seed=seed))
+    ends = np.array(job.step_ends_ns, dtype=np.int64)
+    random = np.random.default_rng(seed)
+    paths = [tuple(random.integers(0, transfers.pair_count, (2, size)).tolist()) for size in (1, 2, 3, 5)]
+    pairs = np.array([pair for along, against in paths for pair in (*along, *against)])
+    sign = np.array([one for along, _ in paths for one in (*[1] * len(along), *[-1] * len(along))])
+    found = direction._median_rests.python(
+        transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, sign, np.array([0, 2, 6, 12, 22]),
+        ends, RULES.stages.resting_band, 1_000,
+    )  # fmt: skip
+    assert found.tolist() == [list(direction._rests(transfers, *path, ends, RULES)) for path in paths]
