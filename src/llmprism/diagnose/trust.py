@@ -89,6 +89,3 @@ def _healthy(evidence: JobEvidence, finding: Finding) -> NDArray[np.bool_]:
     steps = evidence.timeline.steps
     after = steps.start_ns >= (finding.end_ns if finding.end_ns is not None else np.iinfo(np.int64).max)
     return evidence.counted & ((steps.end_ns <= finding.start_ns) | after)
-
-
-# x
