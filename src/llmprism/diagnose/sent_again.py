@@ -85,9 +85,7 @@ def _sums_of_cells(offsets: Int64, start: Int64, size: Int64, begin: Int64, fini
         for row in range(offsets[pair], offsets[pair + 1]):
             while step < begin.size and finish[step] <= start[row]:
                 step += 1
-            if step == begin.size:
-                break
-            if start[row] >= begin[step]:
+            if step < begin.size and start[row] >= begin[step]:
                 total[pair, step] += size[row]
     return total
 

@@ -75,7 +75,7 @@ def _rests_of_paths(
     pairs = np.array([pair for along, against in paths for pair in (*along, *against)], dtype=np.int64)
     rows = int((transfers.pair_offsets[pairs + 1] - transfers.pair_offsets[pairs]).sum())
     if _median_rests.interprets(rows):
-        return [_rests(transfers, *path, boundary_ns, rules) for path in paths]
+        return [_rests(transfers, along, against, boundary_ns, rules) for along, against in paths]
     sign = [one for along, against in paths for one in (*[1] * len(along), *[-1] * len(against))]
     ends = np.cumsum([0, *(len(along) + len(against) for along, against in paths)])
     found = _median_rests.compiled(
