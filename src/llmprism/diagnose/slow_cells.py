@@ -29,7 +29,7 @@ from llmprism.stats.order import stable_order
 from llmprism.stats.robust import known_median, mad
 from llmprism.stats.stretches import stretches_of
 
-__all__ = ["LinkUse", "SlowCells", "judge_transfers"]
+__all__ = ["LinkUse", "ResentCells", "SlowCells", "judge_transfers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,17 @@ class LinkUse:
 
 
 @dataclass(frozen=True, slots=True)
+class ResentCells:
+    """Pairs x steps in which bytes were sent again (`sent_again`), those in which that could have been seen, and bytes
+    over the pair's usual ones; and the places that these pairs pass."""
+
+    sick: Bool
+    known: Bool
+    ratio: Float64
+    passes: Passes
+
+
+@dataclass(frozen=True, slots=True)
 class SlowCells:
     """Sick cells of one job: pairs x steps, and where some are, the places that its pairs pass and its slow links.
 
@@ -56,8 +67,7 @@ class SlowCells:
     messages in it, because a single message that was held up once is a single observation. `shows` is how likely a cell
     of each pair is sick when a place on its way is: less so for messages that are small compared with the slow ones,
     because a throttled line lets pass at once what it saved while idle. `trust` is the confidence of the layout: that
-    pairs of the same kind do the same. `resent` are the cells in which bytes were sent again (`sent_again`); their
-    `rate` is that of the bytes to the usual ones.
+    pairs of the same kind do the same. `resent` are the cells in which bytes were sent again, where some were.
     """
 
     job: str
@@ -75,7 +85,30 @@ class SlowCells:
     passes: Passes
     links: dict[Place, LinkUse] = field(default_factory=dict)
     trust: float = 1.0
-    resent: SlowCells | None = None
+    resent: ResentCells | None = None
+
+    @property
+    def any_sick(self) -> bool:
+        """Is there anything for a place to explain, slow or sent again?"""
+        return bool(self.sick.any()) or self.resent is not None
+
+    def lossy(self, rules: FaultRules = RULES) -> SlowCells | None:
+        """The cells in which bytes were sent again, as sick ones; their `rate` is bytes over the usual ones."""
+        if self.resent is None:
+            return None
+        cells, pairs = self.resent, self.sick.shape[0]
+        return replace(
+            self,
+            rate=cells.ratio,
+            sick=cells.sick,
+            known=cells.known,
+            weight=cells.known.astype(np.float64),
+            expected=np.ones(pairs),
+            shows=np.full(pairs, rules.places.sick_while),
+            passes=cells.passes,
+            links={},
+            resent=None,
+        )
 
     def through(self, place: Place) -> Bool:
         """The pairs that pass a place."""
@@ -111,7 +144,7 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
     if not _some_last(sick, known, weight, rules):
         sick[:] = False
     passes = passes_of(evidence, np.flatnonzero(known.any(axis=1)), rules) if sick.any() else Passes.none()
-    cells = SlowCells(
+    return SlowCells(
         job=evidence.job.id,
         steps=evidence.timeline.steps,
         duration_ns=evidence.duration_ns,
@@ -127,23 +160,16 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         passes=passes,
         links=_links(evidence, sick, known, passes, rules),
         trust=evidence.layout.peers_confidence,
+        resent=_resent(evidence, rules),
     )
-    return replace(cells, resent=_resent(evidence, cells, rules))
 
 
-def _resent(evidence: JobEvidence, cells: SlowCells, rules: FaultRules) -> SlowCells | None:
+def _resent(evidence: JobEvidence, rules: FaultRules) -> ResentCells | None:
     """The cells in which bytes were sent again; None where none were for long enough."""
     sick, known, ratio = resent_cells(evidence, rules)
-    weight = known.astype(np.float64)
-    if not _some_last(sick, known, weight, rules):
+    if not _some_last(sick, known, known.astype(np.float64), rules):
         return None
-    passes = passes_of(evidence, np.flatnonzero(known.any(axis=1)), rules)
-    pairs = sick.shape[0]
-    shows = np.full(pairs, rules.places.sick_while)
-    return replace(
-        cells, rate=ratio, sick=sick, known=known, weight=weight, expected=np.ones(pairs), shows=shows, passes=passes,
-        links={},
-    )  # fmt: skip
+    return ResentCells(sick, known, ratio, passes_of(evidence, np.flatnonzero(known.any(axis=1)), rules))
 
 
 def _lasting(sick: Bool, known: Bool, rules: FaultRules) -> Bool:

@@ -37,7 +37,7 @@ def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> l
     """Findings for the places that explain the sick cells of all jobs, the most explaining first: slow messages, then
     bytes that were sent again where nothing is slow."""
     findings = _places(cells, rules)
-    again = [cell.resent for cell in cells if cell.resent is not None]
+    again = [lossy for cell in cells if (lossy := cell.lossy(rules)) is not None]
     for finding in _places(again, replace(rules, places=_behind_the_exporter(rules)), resent=True):
         if finding.where.type is WhereType.GROUP:  # its members have no cable in common
             continue

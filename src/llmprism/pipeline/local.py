@@ -214,7 +214,7 @@ def _without_transfers(job: Job, layout: JobLayout, timeline: Timeline, state: J
     """The part of a job that may travel between processes: they have the transfers already."""
     evidence = gather_evidence(job, layout, timeline, state)
     cells = judge_transfers(evidence) if evidence.steps else None
-    sick = cells if cells is not None and cells.sick.any() else None
+    sick = cells if cells is not None and cells.any_sick else None
     return _Part(timeline, replace(evidence, job=replace(job, transfers=_NO_TRANSFERS, bulk=None)), sick)
 
 

@@ -9,6 +9,9 @@ import pytest
 
 from llmprism.diagnose import sent_again
 from llmprism.diagnose.sent_again import resent_cells
+from llmprism.diagnose.slow_cells import SlowCells, judge_transfers
+from llmprism.diagnose.slow_transfer import find_slow_places
+from llmprism.engine.arrow_codec import decode, encode
 from llmprism.model import FindingKind, WhereType
 from support.stages import find_slow_transfers
 from unit.builders import MS, Flow, transfer_table
@@ -104,3 +107,13 @@ def test_bytes_of_pairs_and_steps_are_summed_alike_in_a_loop_and_by_arrays():
     assert summed.tolist() == by_arrays.tolist()
     assert summed[1].sum() == 0.0
     assert summed[2].sum() > 0.0
+
+
+def test_cells_travel_between_engines_with_what_was_sent_again():
+    cells = judge_transfers(evidence({"bc": LOSS, "cd": LOSS}))
+    assert cells.any_sick
+    assert not cells.sick.any()
+    (back,) = decode(encode([cells], SlowCells), SlowCells)
+    assert back.resent is not None
+    assert (back.resent.sick == cells.resent.sick).all()
+    assert find_slow_places([back]) == find_slow_places([cells]) != []

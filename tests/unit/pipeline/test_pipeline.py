@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from llmprism.dataset import load
 from llmprism.errors import UsageError
 from llmprism.ingest import read_flows, read_transfers
-from llmprism.model import JobState, Nic, Server, Topology
+from llmprism.model import FindingKind, JobState, Nic, Server, Topology
 from llmprism.pipeline import METHODS, diagnose
 from llmprism.report.json_report import render
 from unit.builders import MS, SECOND, Flow, build_job, chatter, flow_table
@@ -110,3 +111,10 @@ def test_a_memory_limit_changes_no_byte_of_the_report(request):
     at_once = diagnose(read_flows(flows))
     in_buckets = diagnose(read_transfers(flows, memory_limit="2MB"))
     assert render(in_buckets) == render(at_once)
+
+
+def test_lost_packets_reach_the_report_although_no_message_is_slow():
+    """A real capture (`dev` of the dataset): the cells in which bytes are sent again travel with the job."""
+    case, flows, topology, _ = next(one for one in load("dev") if one[0].name == "gloo-izb-pp3")
+    report = diagnose(flows, topology, with_events=False, watched_until_ns=case.watched_until_ns)
+    assert [(one.kind, one.where.id) for one in report.findings] == [(FindingKind.SLOW_NIC, "10.10.1.1")]
