@@ -55,8 +55,9 @@ class Tenants:
         self._database.execute(
             "CREATE TABLE moved AS SELECT tenant, 't' || tenant || '-' || src AS src, "
             "'t' || tenant || '-' || dst AS dst, bytes, switches, sport, dport, end_ns - start_ns AS length, "
-            f"end_ns - {first} + tenant * {APART_NS} AS at_ns "
-            f"FROM '{flows}', range({self.count}) AS t(tenant) WHERE end_ns > {first} AND end_ns <= {last}"
+            f"end_ns - {first} + tenant * {APART_NS} AS at_ns, at_ns % {self._loop_ns} AS phase "
+            f"FROM '{flows}', range({self.count}) AS t(tenant) WHERE end_ns > {first} AND end_ns <= {last} "
+            "ORDER BY phase"
         )
         self._slow_src = self._text(f"SELECT 't0-' || min(src) FROM '{flows}'")
         self._topology(folder / "topology.json")
@@ -91,9 +92,11 @@ class Tenants:
         round_of = f"(({end} + {far} - at_ns) // {loop} - 1000)"
         chance = f"(hash(src, dst, at_ns // {JITTER_NS}, {round_of}) % {JITTER_NS})::BIGINT"
         now = f"at_ns + {round_of} * {loop} - {chance}"
+        low, high = start % loop, end % loop
+        near = f"phase > {low} {'AND' if low < high else 'OR'} phase <= {high}"  # the others are not of this second
         return (
             f"SELECT {BEGIN} + now_ns - {length} AS start_ns, {BEGIN} + now_ns AS end_ns, src, dst, bytes, switches, "
-            f"sport, dport FROM (SELECT *, {chance} AS chance, {now} AS now_ns FROM moved) "
+            f"sport, dport FROM (SELECT *, {chance} AS chance, {now} AS now_ns FROM moved WHERE {near}) "
             f"WHERE now_ns + chance > {start} AND {where}"
         )
 
