@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from llmprism.errors import UsageError
 
 __all__ = [
+    "QUIETLY",
     "Database",
     "Progress",
     "first_line",
@@ -31,6 +32,9 @@ Progress = Callable[[float], None]
 """Called with the share of the work that is done, 0..1."""
 
 Database = duckdb.DuckDBPyConnection
+
+QUIETLY: Final = "SET enable_progress_bar_print = false"
+"""For every connection and cursor: DuckDB draws bars of its own on the standard output, also where that is a file."""
 
 PROGRESS_SECONDS: Final = 0.2
 """How often progress is looked at: five times a second looks smooth."""
@@ -58,6 +62,7 @@ def open_database(memory_limit: str | None = None, threads: int | None = None) -
         except duckdb.Error as error:
             raise UsageError(f"memory limit {memory_limit!r}: {first_line(error)}") from None
         with connection:
+            connection.execute(QUIETLY)
             yield connection, Path(spill)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import duckdb
 
+from llmprism.ingest.database import QUIETLY
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.service.rules import RULES, LiveRules
@@ -39,6 +40,7 @@ class SentSince:
 
     def __init__(self) -> None:
         self._database = duckdb.connect(config={"threads": 1, "autoload_known_extensions": "false"})
+        self._database.execute(QUIETLY)
         self._sent: dict[str, Sent] = {}
         self.start_ns = self.end_ns = 0
 

@@ -19,35 +19,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llmprism.errors import LLMPrismError
-from llmprism.model.flows import FlowTable, InputCounts, Window
+from llmprism.model.flows import Window
 from llmprism.model.live import FindingPhase, TrackedRun
 from llmprism.model.report import Report
-from llmprism.model.topology import Topology
-from llmprism.pipeline import diagnose
-from llmprism.service.checks import STANDING, Sent, SentSince, last_sent, newcomers, undecided, wanted_runs
+from llmprism.service.check_results import unchanged
+from llmprism.service.checks import Sent, SentSince, last_sent, newcomers, undecided, wanted_runs
 from llmprism.service.config import Config
 from llmprism.service.joblogs.late import late_result, withdraw
 from llmprism.service.joblogs.settings import JobLogs
 from llmprism.service.layout_memory import LayoutMemory, documents_due
+from llmprism.service.looking import Looking
 from llmprism.service.looks import Look
 from llmprism.service.messages import messages_of
 from llmprism.service.picture import check_document, layout_documents, picture_document, summary_document
-from llmprism.service.reading import affordable, read_members, read_window
-from llmprism.service.rules.configured import rules_of
-from llmprism.service.runs import is_settled, stop_silence
 from llmprism.service.silence import gap_of, marked, silent_groups, unreported
-from llmprism.service.step_memory import step_bytes_of
-from llmprism.service.store import Store, WindowResult
+from llmprism.service.store import Segment, Store, WindowResult
 from llmprism.service.topology_file import TopologyFile
-from llmprism.service.tracker import Changes, TrackerState, track
+from llmprism.service.tracker import Changes, TrackerState, slowest_step, track
 from llmprism.service.windows import (
     SECOND,
     cannot_keep_up,
     check_ends,
     due_window,
     following,
-    look_due,
     started,
     watermark,
 )
@@ -57,13 +51,11 @@ __all__ = ["Evaluator", "TopologyFile"]
 log = logging.getLogger(__name__)
 
 
-class Evaluator:
+class Evaluator(Looking):
     """`advance` makes the next due window, if there is one."""
 
     def __init__(self, store: Store, config: Config, now_ns: Callable[[], int] | None = None) -> None:
-        self._store = store
-        self._config = config
-        self._rules = rules_of(config)
+        super().__init__(store, config)
         self._wall_ns = now_ns or time.time_ns
         self._elapsed_ns = now_ns or time.monotonic_ns
         self._latest_seen: tuple[int, int] = (0, 0)
@@ -73,9 +65,7 @@ class Evaluator:
         self._rates: dict[str, float] = {}
         self._sent = SentSince()
         self._topology = TopologyFile(config.topology.file)
-        self._layouts = LayoutMemory(self._rules)
         self._logs = JobLogs.of(config, store)
-        self._state, self._plan = store.tracker()
 
     @property
     def state(self) -> TrackerState:
@@ -150,20 +140,10 @@ class Evaluator:
         if not end:
             return False
         begun = time.monotonic()
-        start, window = self._plan.last_end, Window(end - self._rules.windows.length, end)
-        through = self._store.passed_at(end + self._rules.windows.lateness)
-        if self._sent.start_ns != start:
-            self._sent.begin(start)
-        since = self._sent.end_ns
-        segments = self._store.segments(since, end, through)
-        sent = self._sent.read(segments, end)
-        wanted = wanted_runs(self._state.runs, self._state.findings, sent, self._rates, start, end, self._rules)
+        window, through = self._span_until(end)
+        since, segments, sent, wanted = self._since_last(end, through)
         wanted_members = sum(len(run.members) for run in wanted)
-        if (
-            wanted_members > self._rules.runs.whole * len(self._addresses)
-            or newcomers(sent, self._addresses, self._rules)
-            or undecided(self._state.findings)
-        ):
+        if wanted_members > self._rules.runs.whole * len(self._addresses) or self._somebody_new(sent):
             self._make(window, mark, latest)
             return True
         topology = self._topology.refresh()
@@ -191,6 +171,45 @@ class Evaluator:
         )
         self._commit(result, len(looks))
         return True
+
+    def _span_until(self, end: int) -> tuple[Window, int]:
+        """The window that ends here, and the last segment that it may see."""
+        through = self._store.passed_at(end + self._rules.windows.lateness)
+        return Window(end - self._rules.windows.length, end), through
+
+    def _since_last(
+        self, end: int, through: int
+    ) -> tuple[int, list[Segment], Mapping[str, Sent], Sequence[TrackedRun]]:
+        """Up to where all was read before, the segments with what is new, what was sent since the last window, and the
+        runs that have changed."""
+        start = self._plan.last_end
+        if self._sent.start_ns != start:
+            self._sent.begin(start)
+        since = self._sent.end_ns
+        segments = self._store.segments(since, end, through)
+        sent = self._sent.read(segments, end)
+        wanted = wanted_runs(self._state.runs, self._state.findings, sent, self._rates, start, end, self._rules)
+        return since, segments, sent, wanted
+
+    def _somebody_new(self, sent: Mapping[str, Sent]) -> bool:
+        return newcomers(sent, self._addresses, self._rules) or undecided(self._state.findings)
+
+    def _while_making(self, window: Window) -> None:
+        """While a window is made that takes longer than a hop: has anything changed since its end? Where nothing has,
+        that is committed, so that nobody waits for the window to know it; else the next check will tell."""
+        if not self._plan.last_end or self._took_ns <= self._rules.windows.hop:
+            return
+        begun, hop = time.monotonic(), self._rules.windows.hop
+        end = watermark(self._store.watermark()[0], self._rules.windows) // hop * hop
+        if end < window.end_ns or end <= self._plan.checked_ns:
+            return
+        _, through = self._span_until(end)
+        since, segments, sent, wanted = self._since_last(end, through)
+        if not wanted and not self._somebody_new(sent):
+            plan = replace(self._plan, checked_ns=end)
+            took = int(1000 * (time.monotonic() - begun))
+            result = unchanged(since, end, segments, through, self._wall_ns(), took, self._state, plan)
+            self._commit(result, 0)
 
     def _judged(
         self, looks: list[Look], wanted: Sequence[TrackedRun], sent: Mapping[str, Sent], through: int
@@ -234,7 +253,10 @@ class Evaluator:
             more = f" and {len(unwatched) - 3} more" if len(unwatched) > 3 else ""
             note = note or f"nobody reports on {names}{more} any more: look at their collector"
         self._note_cost(time.process_time_ns() - begun_cpu)
-        plan = following(window, mark, self._took_ns, self._rules.windows, report.input.records)
+        records = report.input.records
+        plan = following(
+            window, mark, self._took_ns, self._rules.windows, records, slowest_step(state.runs, self._rules)
+        )
         plan = replace(plan, mark_ns=latest)
         took = int(1000 * (time.monotonic() - begun))
         result = WindowResult(
@@ -331,68 +353,6 @@ class Evaluator:
             before = replace(before, runs=runs)
             state, changes = track(before, looks, self._rules, self._store.has_run, unwatched)
         return *withdraw(state, changes, looks, self._rules), unwatched
-
-    def _base_look(self, window: Window, through: int, topology: Topology | None) -> tuple[Look, str]:
-        """The look at all records of the window, and a note where it had to be shortened."""
-        segments = self._store.segments(window.start_ns, window.end_ns, through)
-        segments, note = affordable(segments, self._config.windows.max_records)
-        report, failed = self._report(read_window(segments, window), window, topology)
-        return Look(report, self._rules.windows.length), note or failed
-
-    def _longer_looks(
-        self, window: Window, through: int, topology: Topology | None, *, silent_only: bool = False
-    ) -> list[Look]:
-        """Looks at the slow jobs whose time has come, one per length."""
-        due = self._due_looks(window.end_ns, silent_only=silent_only)
-        looks = (self._look_at(runs, length, window, through, topology) for length, runs in due)
-        return [look for look in looks if look is not None]
-
-    def _look_at(
-        self, runs: Sequence[TrackedRun], length: int, window: Window, through: int, topology: Topology | None
-    ) -> Look | None:
-        """A look at the records of these runs alone; a shorter one where there are too many."""
-        members = sorted({name for run in runs for name in run.members})
-        flows, reach, least = None, length, min(length, 2 * self._rules.windows.length)
-        while flows is None and reach >= least:
-            longer = Window(window.end_ns - reach, window.end_ns)
-            segments = self._store.segments(longer.start_ns, longer.end_ns, through)
-            most = self._config.windows.max_records
-            flows, _ = read_members(segments, longer, members, self._store.incoming, most)
-            reach //= 2
-        if flows is None:
-            return None
-        report, _ = self._report(flows, longer, topology)
-        return Look(report, length, frozenset(run.id for run in runs))
-
-    def _due_looks(self, end_ns: int, *, silent_only: bool) -> list[tuple[int, list[TrackedRun]]]:
-        """(length, runs) of the looks to be made now: at their own hop, and at once where a run has fallen silent."""
-        due: dict[int, list[TrackedRun]] = {}
-        for run in self._state.runs:
-            if not run.state.alive or run.reach_ns <= self._rules.windows.length:
-                continue
-            silent = end_ns - run.silent_since_ns >= stop_silence(run, self._rules) and run.state not in STANDING
-            timely = not silent_only and look_due(run.reach_ns, self._plan, end_ns, self._rules.windows)
-            if timely or (silent and is_settled(run, self._rules)):
-                due.setdefault(run.reach_ns, []).append(run)
-        return sorted(due.items())
-
-    def _report(self, flows: FlowTable | None, window: Window, topology: Topology | None) -> tuple[Report, str]:
-        """What the records say; an empty report and a note where they cannot be diagnosed. One window that the methods
-        stumble over must not stop those that follow."""
-        empty = Report(window, InputCounts(0, 0), (), (), (), topology=topology)
-        if flows is None:
-            return empty, ""
-        self._layouts.begin(window, step_bytes_of(self._state.runs, self._rules))
-        try:
-            report = diagnose(
-                flows, topology, with_events=False, with_facts=False, window=window, find_layout=self._layouts.layout_of
-            )
-            self._layouts.end(report)
-            return report, ""
-        except (LLMPrismError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            log.exception("a window could not be diagnosed", extra={"end_ns": window.end_ns})
-            self._store.add_counts("service", [("windows_failed", "", 1)])
-            return empty, f"this window could not be diagnosed ({type(error).__name__}); the next one is tried"
 
 
 def _active(run: TrackedRun, sent: Mapping[str, Sent]) -> TrackedRun:

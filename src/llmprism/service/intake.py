@@ -26,7 +26,7 @@ from typing import Final
 from llmprism import limits
 from llmprism.errors import FormatError, LLMPrismError, StoreError
 from llmprism.ingest.accept import Accepted, Arrival, Part, TimeBounds, accept_parts
-from llmprism.ingest.database import Database, open_database
+from llmprism.ingest.database import QUIETLY, Database, open_database
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.service.clocks import Clock, Judged, comes_late, declared_late, judge
 from llmprism.service.config import Config
@@ -268,6 +268,7 @@ class Intake:
         spill.mkdir(exist_ok=True)
         try:
             with cursor() as connection:
+                connection.execute(QUIETLY)
                 accepted = accept_parts(
                     connection, spill, parts, file, decide, mapping=first.mapping, format=first.format, most=self._most
                 )

@@ -57,9 +57,8 @@ class LayoutMemory:
 
     def layout_of(self, job: Job) -> JobLayout:
         key = self._key(job)
-        known = self._known.get(key)
-        refresh = self._rules.runs.refresh_ns
-        if known is not None and known.pattern.found_ns // refresh == self._window.end_ns // refresh:
+        known, members = self._known.get(key), member_key(key[1])
+        if known is not None and not refreshed(members, known.pattern.found_ns, self._window.end_ns, self._rules):
             carried = carried_layout(known.pattern, job)
             if carried is not None:
                 self.carried += 1
@@ -67,7 +66,7 @@ class LayoutMemory:
                 return carried[0]
         self.found += 1
         self._known.pop(key, None)
-        step = self._steps.get(member_key(key[1])) if self._steps else None
+        step = self._steps.get(members)
         layout = identify_layout(job, known_bytes=step or 0)
         lasts = self._is_known(job) and may_last(layout, step, self._rules)
         pattern = layout_pattern(job, layout, self._window.end_ns) if lasts else None
@@ -100,13 +99,19 @@ class LayoutMemory:
         return bool(start.size) and int(start.min()) <= self._window.start_ns + self._rules.runs.young_share * length
 
 
+def refreshed(members: str, last_ns: int, now_ns: int, rules: LiveRules = RULES) -> bool:
+    """Has the time passed at which the layout of these members is found anew? Every job has one of its own, so that not
+    all are found in one window."""
+    refresh = rules.runs.refresh_ns
+    own = int(members, 16) % refresh
+    return (last_ns + own) // refresh != (now_ns + own) // refresh
+
+
 def documents_due(
     before: TrackerState, after: TrackerState, window: Window, plan: WindowPlan, rules: LiveRules = RULES
 ) -> frozenset[str]:
     """The runs whose layout is written again after this window: young ones, changed ones, those with an open finding,
-    and all at the time at which layouts are found anew. `plan` is the one that this window was made by."""
-    if window.end_ns // rules.runs.refresh_ns != plan.last_end // rules.runs.refresh_ns:
-        return frozenset(run.id for run in after.runs)
+    and each at the time at which it is found anew. `plan` is the one that this window was made by."""
     known = {run.id: run for run in before.runs}
     opened = {tracked.finding.job for tracked in after.findings if tracked.phase is not FindingPhase.CLOSED}
     settled = window.start_ns - (window.end_ns - window.start_ns)
@@ -116,6 +121,7 @@ def documents_due(
         if not is_settled(run, rules)
         or run.first_ns > settled
         or run.id in opened
+        or refreshed(member_key(run.members), plan.last_end, window.end_ns, rules)
         or run.id not in known
         or known[run.id].members != run.members
         or not is_settled(known[run.id], rules)

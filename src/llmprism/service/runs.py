@@ -131,15 +131,9 @@ class _Follow:
             if run.state.alive or self._end - run.since_ns < self._rules.runs.forget_ns
         )
         changed = tuple(run for run in self._runs.values() if self._before.get(run.id) != run)
-        return RunUpdate(
-            kept,
-            tuple(self._waiting),
-            changed,
-            tuple(self._transitions),
-            tuple(self._steps),
-            self._report_run,
-            tuple(self._followed),
-        )
+        moves, steps = tuple(self._transitions), tuple(self._steps)
+        followed = tuple(self._followed)
+        return RunUpdate(kept, tuple(self._waiting), changed, moves, steps, self._report_run, followed)
 
     def sighted(self, look: Look) -> None:
         self._followed.append({})
@@ -170,7 +164,8 @@ class _Follow:
             self._follow(look, run, job, names)
         else:
             self._report_run[job.job.id] = run.id
-        if not self._runs[run.id].state.alive and _trains_again(run, job):
+        run = self._runs[run.id]  # as it is after this look
+        if not run.state.alive and _trains_again(run, job):
             self._perhaps_new(look, job, names, run)
 
     def _gone_on(self, look: Look, job: JobReport, run: TrackedRun) -> TrackedRun:
@@ -328,9 +323,9 @@ class _Follow:
             period = paced(run, usual_steps(job, run.first_ns), self._rules).period_ns
             pause = longest_pause(job, int(job.timeline.steps.start_ns[0]))
             reach = reach_for(period, self._rules.windows)
-            if run.id not in self._troubled:
-                known = self._before.get(run.id, run).members == run.members
-                run = with_vote(run, job.layout.step_bytes, self._end, self._rules, known=known)
+            known = self._before.get(run.id, run).members == run.members
+            step_bytes = 0 if run.id in self._troubled else job.layout.step_bytes
+            run = with_vote(run, step_bytes, self._end, self._rules, known=known)
             return replace(run, clear=run.clear + 1, whole_ns=self._end, pause_ns=pause, reach_ns=reach)
         if is_settled(run, self._rules):
             return run

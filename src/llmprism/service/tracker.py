@@ -11,7 +11,7 @@ from llmprism.service.rules import LiveRules
 from llmprism.service.runs import Candidate, Transition, follow_runs, is_settled, nobody
 from llmprism.service.tracked_findings import STOPPED_KINDS, Sighting, follow_findings, sightings_of
 
-__all__ = ["Changes", "TrackerState", "track"]
+__all__ = ["Changes", "TrackerState", "slowest_step", "track"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,14 @@ def track(
         report_run=runs.report_run,
         followed=runs.followed,
     )
+
+
+def slowest_step(runs: Sequence[TrackedRun], rules: LiveRules) -> int:
+    """The longest step of the settled runs that windows show; 0 while a run is not settled."""
+    shown = [run for run in runs if run.state.alive and run.reach_ns <= rules.windows.length]
+    if not all(is_settled(run, rules) for run in shown):
+        return 0
+    return max((max(run.period_ns, run.usual_high_ns) for run in shown), default=0)
 
 
 def _troubled(findings: tuple[TrackedFinding, ...]) -> frozenset[str]:

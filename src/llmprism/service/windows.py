@@ -83,11 +83,13 @@ def due_window(plan: WindowPlan, mark_ns: int, next_record_ns: int | None, rules
     return Window(end - rules.length, end)
 
 
-def affordable_hop(behind_ns: int, took_ns: int, rules: WindowRules, records: int = 0) -> int:
+def affordable_hop(behind_ns: int, took_ns: int, rules: WindowRules, records: int = 0, step_ns: int = 0) -> int:
     """The shortest hop for which windows of so many records that take so long each keep up, given how far behind they
-    are, and stay within their budget."""
+    are, and stay within their budget. `step_ns` is the slowest step that windows show (0: not known)."""
     hop = rules.hop
-    most = max(rules.hop, int(rules.longest_hop * rules.length) // rules.hop * rules.hop)
+    shared = SECOND + int(rules.shared_steps * step_ns)  # steps settle within a second
+    longest = rules.length - shared if step_ns else int(rules.longest_hop * rules.length)
+    most = max(rules.hop, longest // rules.hop * rules.hop)
     dear = took_ns > rules.idle * rules.hop and records >= rules.worth
     budget = rules.per_million * records / 1e6 / rules.length if dear else 0.0
 
@@ -107,9 +109,11 @@ def check_ends(plan: WindowPlan, mark_ns: int, rules: WindowRules) -> int:
     return end if plan.last_end and end > max(plan.last_end, plan.checked_ns) else 0
 
 
-def following(done: Window, mark_ns: int, took_ns: int, rules: WindowRules, records: int = 0) -> WindowPlan:
+def following(
+    done: Window, mark_ns: int, took_ns: int, rules: WindowRules, records: int = 0, step_ns: int = 0
+) -> WindowPlan:
     """The plan after a window of so many records that took so long to make, with the watermark where it is."""
-    hop = affordable_hop(max(0, mark_ns - done.end_ns), took_ns, rules, records)
+    hop = affordable_hop(max(0, mark_ns - done.end_ns), took_ns, rules, records, step_ns)
     return WindowPlan(_next_multiple(done.end_ns + 1, hop), done.end_ns, mark_ns)
 
 

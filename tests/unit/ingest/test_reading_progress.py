@@ -43,3 +43,8 @@ def test_shares_that_are_told_are_reported(monkeypatch: pytest.MonkeyPatch) -> N
                 time.sleep(0.001)
     assert {0.25, 0.5} <= set(seen)
     assert seen[-1] == 1.0
+
+
+def test_the_database_draws_no_bars_of_its_own():
+    with database.open_database() as (connection, _):
+        assert database.scalar(connection, "SELECT current_setting('enable_progress_bar_print')::INTEGER") == 0

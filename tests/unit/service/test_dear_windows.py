@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from llmprism.ingest.accept import TimeBounds, accept_flows
+from llmprism.model.flows import Window
 from llmprism.model.live import FindingPhase, LiveState
 from llmprism.service.config import Config
 from llmprism.service.evaluator import Evaluator
@@ -29,7 +30,7 @@ class Played:
         self.evaluator._rules = replace(rules, windows=replace(rules.windows, idle=0.0, per_million=1, worth=1))
         self.notes: list[str] = []
 
-    def play(self, jobs: list[RingJob], start_s: int, end_s: int, each_s: int = 4) -> None:
+    def play(self, jobs: list[RingJob], start_s: int, end_s: int, each_s: int = 4, *, make: bool = True) -> None:
         for second in range(start_s, end_s, each_s):
             self.now = BEGIN + (second + each_s) * S
             records = [row for job in jobs for row in job.records(second, second + each_s)]
@@ -37,7 +38,7 @@ class Played:
             write_records(self.database, file, records, 0.0)
             accepted = accept_flows([file], target, TimeBounds(0, 2**62))
             self.store.commit_batch(Batch(f"{second}", (SourceBatch("one", accepted),), target, self.now))
-            while self.evaluator.advance():
+            while make and self.evaluator.advance():
                 window = History(self.store).last_window()
                 assert window is not None
                 self.notes.append(window["note"])
@@ -73,17 +74,17 @@ def test_checks_in_between_and_steps_without_a_gap(played: Played) -> None:
 
 
 def test_a_crash_is_told_within_15_s_by_a_look_at_one_job(played: Played) -> None:
-    played.play(jobs(crashes_at_s=120.69), 0, 120)
-    played.play(jobs(crashes_at_s=120.69), 120, 121, 1)
+    played.play(jobs(crashes_at_s=141.37), 0, 140)
+    played.play(jobs(crashes_at_s=141.37), 140, 142, 1)
     played.notes.clear()
-    second = 121
+    second = 142
     while played.state("j1") is not LiveState.CRASHED:
-        played.play(jobs(crashes_at_s=120.69), second, second + 1, 1)
+        played.play(jobs(crashes_at_s=141.37), second, second + 1, 1)
         second += 1
-        assert second < 136
+        assert second < 157
     assert "jobs looked at: 1" in played.notes[-1]
     (tracked,) = [one for one in played.evaluator.state.findings if one.phase is FindingPhase.OPEN]
-    assert abs(tracked.finding.start_ns - BEGIN - 120.69 * S) < S
+    assert abs(tracked.finding.start_ns - BEGIN - 141.37 * S) < S
     assert {run.state for run in played.evaluator.state.runs} == {LiveState.RUNNING, LiveState.CRASHED}
 
 
@@ -92,3 +93,46 @@ def test_a_new_job_gets_a_window_of_everybody(played: Played) -> None:
     before = len(played.evaluator.state.runs)
     played.play([*jobs(), RingJob("late", period_s=0.6, begin_ns=BEGIN)], 100, 112)
     assert len(played.evaluator.state.runs) == before + 1
+
+
+def test_what_has_not_changed_is_known_before_a_long_window_is_made(played: Played) -> None:
+    """Records of two more hops are there while the window is made."""
+    played.play(jobs(), 0, 120)
+    evaluator = played.evaluator
+    end = evaluator._plan.next_end
+    while evaluator._plan.checked_ns < end - 4 * S:
+        second = (played.now - BEGIN) // S
+        played.play(jobs(), second, second + 4)
+    made = evaluator._while_making
+    seen = []
+
+    def more_comes(window: Window) -> None:
+        seen.append(window)
+        evaluator._took_ns = 10 * S
+        if len(seen) == 1:
+            seconds = (played.now - BEGIN) // S
+            played.play(jobs(), seconds, seconds + 12, make=False)
+        made(window)
+
+    evaluator._while_making = more_comes
+    second = (played.now - BEGIN) // S
+    played.play(jobs(), second, second + 4, make=False)
+    assert evaluator.advance()
+    assert evaluator._plan.last_end == end
+    ends = [one["end_ns"] for one in History(played.store).windows(None, None, None, 10)["items"]]
+    assert max(ends) >= end + 8 * S
+    assert end in ends
+    while evaluator.advance():
+        pass
+    assert all(run.state is LiveState.RUNNING for run in evaluator.state.runs)
+
+
+def test_a_change_while_a_long_window_is_made_is_left_to_the_next_check(played: Played) -> None:
+    played.play(jobs(), 0, 120)
+    evaluator = played.evaluator
+    evaluator._took_ns = 10 * S
+    second = (played.now - BEGIN) // S
+    played.play(jobs(crashes_at_s=second + 0.1), second, second + 12, make=False)
+    checked = evaluator._plan.checked_ns
+    evaluator._while_making(Window(evaluator._plan.last_end - 56 * S, evaluator._plan.last_end + 4 * S))
+    assert evaluator._plan.checked_ns == checked

@@ -167,7 +167,7 @@ def test_old_small_segments_are_merged_and_nothing_is_lost(store, config):
 
 
 def test_a_window_that_cannot_be_diagnosed_does_not_stop_the_next(store, config, clock, monkeypatch):
-    from llmprism.service import evaluator as module
+    from llmprism.service import looking as module
 
     feed(store, "crash")
     real, calls = module.diagnose, []

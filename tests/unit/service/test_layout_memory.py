@@ -13,7 +13,7 @@ from llmprism.model.flows import Window
 from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.model.report import Report
 from llmprism.pipeline import diagnose
-from llmprism.service.layout_memory import LayoutMemory, documents_due
+from llmprism.service.layout_memory import LayoutMemory, documents_due, refreshed
 from llmprism.service.reading import cut
 from llmprism.service.rules import RULES
 from llmprism.service.step_memory import member_key
@@ -91,7 +91,15 @@ def test_documents_depend_on_the_runs_alone() -> None:
     finding = Finding(FindingKind.STALL, "job-1", Where(WhereType.JOB, "job-1"), 0, None, 0.5, 0.5, 0.0, "it stands")
     open_finding = TrackerState(runs=(run,), findings=(TrackedFinding("f-1", finding, FindingPhase.OPEN),))
     assert documents_due(state, open_finding, window, plan) == {"job-1"}
-    assert documents_due(state, state, Window(1_200 * S, 1_260 * S), WindowPlan(0, 1_190 * S)) == {"job-1"}
+    assert documents_due(state, state, Window(1_200 * S, 1_260 * S), WindowPlan(0, 600 * S)) == {"job-1"}
+
+
+def test_not_all_layouts_are_found_anew_in_one_window() -> None:
+    keys = [member_key((f"a{number}", f"b{number}")) for number in range(600)]
+    refresh = RULES.runs.refresh_ns
+    due = [sum(refreshed(key, at, at + refresh // 10) for key in keys) for at in range(0, refresh, refresh // 10)]
+    assert sum(due) == len(keys), "each once"
+    assert max(due) < 0.2 * len(keys)
 
 
 def test_a_window_of_slow_steps_is_looked_at_with_the_known_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -438,3 +438,12 @@ def test_windows_too_short_for_a_job_show_parts_of_it_that_are_one_run(watch):
         watch.window(end, [cluster.job(end - 60, end, period=46, members=members, name=f"job-{members[0]}")])
     assert [run.id for run in watch.state.runs] == ["job-0"]
     assert len(watch.run("job-0").members) == 12
+
+
+def test_a_crash_first_seen_in_a_window_made_seldom_is_no_restart(watch):
+    """The last look was 56 s ago: that the run has gone on since does not mean that it was started again."""
+    cluster = watch.cluster
+    for end in (4, 8, 12, 72):
+        watch.window(end, [cluster.job(end - 60, end)])
+    watch.window(128, [cluster.job(68, 128, silent_s=120.5, state=JobState.CRASHED)])
+    assert [(run.id, run.state) for run in watch.state.runs] == [("job-a", LiveState.CRASHED)]

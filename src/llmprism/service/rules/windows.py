@@ -44,8 +44,11 @@ class WindowRules:
     """Records; see `per_million`."""
 
     longest_hop: float = 0.75
-    """Share of a window by which the next one moves at most: eight steps fit into a window, two of them into the
-    rest."""
+    """Share of a window by which the next one moves at most while steps are not known: eight steps fit into a window,
+    two of them into the rest."""
+
+    shared_steps: float = 4.0
+    """Steps of the slowest job that two windows in a row both show, at least: three anchor what is carried over."""
 
     catch_up_ns: int = 30 * SECOND
     """Nanoseconds. Work that may be due at once before the hop grows: windows are then at most this far behind."""
