@@ -110,14 +110,20 @@ def wanted_runs(
         elif run.state in STANDING:
             wanted = own.last_ns > run.silent_since_ns and hops % rules.runs.open_hops == 0
         else:
-            silence = end_ns - max(run.silent_since_ns, own.last_ns)
             less = _sends_less(run, own, rates.get(run.id, 0.0), end_ns - start_ns, rules)
             wanted = (
-                silence >= stop_silence(run, rules) or less or (run.id in opened and hops % rules.runs.open_hops == 0)
+                has_stopped(run, sent, end_ns, rules) or less or (run.id in opened and hops % rules.runs.open_hops == 0)
             )
         if wanted or run.id in pending:
             found.append(run)
     return found
+
+
+def has_stopped(run: TrackedRun, sent: Mapping[str, Sent], end_ns: int, rules: LiveRules = RULES) -> bool:
+    """Has a settled run that was not standing still been silent for longer than its work ever pauses?"""
+    if run.state in STANDING or not is_settled(run, rules):
+        return False
+    return end_ns - max(run.silent_since_ns, last_sent(sent, run).last_ns) >= stop_silence(run, rules)
 
 
 def _sends_less(run: TrackedRun, own: Sent, rate: float, span_ns: int, rules: LiveRules) -> bool:

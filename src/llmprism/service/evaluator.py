@@ -23,7 +23,7 @@ from llmprism.model.flows import Window
 from llmprism.model.live import FindingPhase, TrackedRun
 from llmprism.model.report import Report
 from llmprism.service.check_results import unchanged
-from llmprism.service.checks import Sent, SentSince, last_sent, newcomers, undecided, wanted_runs
+from llmprism.service.checks import Sent, SentSince, has_stopped, last_sent, newcomers, undecided, wanted_runs
 from llmprism.service.config import Config
 from llmprism.service.joblogs.late import late_result, withdraw
 from llmprism.service.joblogs.settings import JobLogs
@@ -51,6 +51,14 @@ __all__ = ["Evaluator", "TopologyFile"]
 log = logging.getLogger(__name__)
 
 
+class _JobStoppedError(Exception):
+    """A job has stopped by this time while a window is made."""
+
+    def __init__(self, end_ns: int) -> None:
+        super().__init__(end_ns)
+        self.end_ns = end_ns
+
+
 class Evaluator(Looking):
     """`advance` makes the next due window, if there is one."""
 
@@ -60,7 +68,8 @@ class Evaluator(Looking):
         self._elapsed_ns = now_ns or time.monotonic_ns
         self._latest_seen: tuple[int, int] = (0, 0)
         self._latest_seen_at = self._elapsed_ns()
-        self._took_ns = self._last_cost_ns = 0
+        self._took_ns = self._last_cost_ns = self._glanced_ns = 0
+        self._has_waited = False
         self._addresses: frozenset[str] = frozenset()
         self._rates: dict[str, float] = {}
         self._sent = SentSince()
@@ -90,10 +99,14 @@ class Evaluator(Looking):
         mark = watermark(latest + self._idle_ns(latest, wall), self._rules.windows)
         coming = self._store.next_after(self._plan.next_end - 1)
         window = due_window(self._plan, mark, coming, self._rules.windows)
-        if window is None:
-            return self._check(mark, latest) or self._explain_late()
-        window = self._left_out(window, mark)
-        self._make(window, mark, latest)
+        try:
+            if window is None:
+                return self._check(mark, latest) or self._explain_late()
+            self._make(self._left_out(window, mark), mark, latest)
+        except _JobStoppedError as stop:
+            log.info("a window waits for a job that has stopped", extra={"end_ns": stop.end_ns})
+            wait = self._rules.windows.waits_hops * self._rules.windows.hop
+            self._plan = replace(self._plan, next_end=stop.end_ns + wait)
         return True
 
     def _go_back(self, latest: int) -> None:
@@ -196,13 +209,15 @@ class Evaluator(Looking):
 
     def _while_making(self, window: Window) -> None:
         """While a window is made that takes longer than a hop: has anything changed since its end? Where nothing has,
-        that is committed, so that nobody waits for the window to know it; else the next check will tell."""
+        that is committed, so that nobody waits for the window to know it. Where a job has stopped, the window waits
+        until that is told, but the next one does not."""
         if not self._plan.last_end or self._took_ns <= self._rules.windows.hop:
             return
         begun, hop = time.monotonic(), self._rules.windows.hop
         end = watermark(self._store.watermark()[0], self._rules.windows) // hop * hop
-        if end < window.end_ns or end <= self._plan.checked_ns:
+        if end < window.end_ns or end <= max(self._plan.checked_ns, self._glanced_ns):
             return
+        self._glanced_ns = end
         _, through = self._span_until(end)
         since, segments, sent, wanted = self._since_last(end, through)
         if not wanted and not self._somebody_new(sent):
@@ -210,6 +225,9 @@ class Evaluator(Looking):
             took = int(1000 * (time.monotonic() - begun))
             result = unchanged(since, end, segments, through, self._wall_ns(), took, self._state, plan)
             self._commit(result, 0)
+        elif not self._has_waited and any(has_stopped(run, sent, end, self._rules) for run in wanted):
+            self._has_waited = True
+            raise _JobStoppedError(end)
 
     def _judged(
         self, looks: list[Look], wanted: Sequence[TrackedRun], sent: Mapping[str, Sent], through: int
@@ -248,6 +266,7 @@ class Evaluator(Looking):
         report = looks[0].report
         state, changes, unwatched = self._tracked(self._state, looks, through)
         self._remember(report, changes.report_run)
+        self._has_waited = False
         if unwatched:
             names = ", ".join(sorted(unwatched)[:3])
             more = f" and {len(unwatched) - 3} more" if len(unwatched) > 3 else ""

@@ -21,6 +21,7 @@ import sqlalchemy as sql
 from llmprism.model.flows import FlowTable, Window
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
+from llmprism.pipeline import Progress
 from llmprism.service import schema
 from llmprism.service.codec import decode_state
 from llmprism.service.config import Config, StoreSettings
@@ -113,8 +114,10 @@ class LateEvaluator(Evaluator):
     def _idle_ns(self, latest: int, wall: int) -> int:  # noqa: ARG002 - between two files time stands still
         return 0
 
-    def _report(self, flows: FlowTable | None, window: Window, topology: Topology | None) -> tuple[Report, str]:
-        report, note = super()._report(flows, window, topology)
+    def _report(
+        self, flows: FlowTable | None, window: Window, topology: Topology | None, progress: Progress | None = None
+    ) -> tuple[Report, str]:
+        report, note = super()._report(flows, window, topology, progress)
         return without_streamed(report, self._late.members_of_streams(window), self._rules), note
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from llmprism.errors import LLMPrismError
+from llmprism.errors import LLMPrismError, StoreError
 from llmprism.model.flows import FlowTable, InputCounts, Window
 from llmprism.model.live import TrackedRun
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
-from llmprism.pipeline import diagnose
+from llmprism.pipeline import Progress, diagnose
 from llmprism.service.checks import STANDING
 from llmprism.service.config import Config
 from llmprism.service.layout_memory import LayoutMemory
@@ -47,7 +47,7 @@ class Looking:
         self._while_making(window)
         flows = read_window(segments, window)
         self._while_making(window)
-        report, failed = self._report(flows, window, topology)
+        report, failed = self._report(flows, window, topology, lambda *_progress: self._while_making(window))
         return Look(report, self._rules.windows.length), note or failed
 
     def _longer_looks(
@@ -87,7 +87,9 @@ class Looking:
                 due.setdefault(run.reach_ns, []).append(run)
         return sorted(due.items())
 
-    def _report(self, flows: FlowTable | None, window: Window, topology: Topology | None) -> tuple[Report, str]:
+    def _report(
+        self, flows: FlowTable | None, window: Window, topology: Topology | None, progress: Progress | None = None
+    ) -> tuple[Report, str]:
         """What the records say; an empty report and a note where they cannot be diagnosed. One window that the methods
         stumble over must not stop those that follow."""
         empty = Report(window, InputCounts(0, 0), (), (), (), topology=topology)
@@ -96,10 +98,18 @@ class Looking:
         self._layouts.begin(window, step_bytes_of(self._state.runs, self._rules))
         try:
             report = diagnose(
-                flows, topology, with_events=False, with_facts=False, window=window, find_layout=self._layouts.layout_of
+                flows,
+                topology,
+                with_events=False,
+                with_facts=False,
+                window=window,
+                progress=progress,
+                find_layout=self._layouts.layout_of,
             )
             self._layouts.end(report)
             return report, ""
+        except StoreError:
+            raise  # of a check in between: no fault of the records
         except (LLMPrismError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             log.exception("a window could not be diagnosed", extra={"end_ns": window.end_ns})
             self._store.add_counts("service", [("windows_failed", "", 1)])

@@ -12,6 +12,7 @@ import pytest
 from llmprism.ingest.accept import TimeBounds, accept_flows
 from llmprism.model.flows import Window
 from llmprism.model.live import FindingPhase, LiveState
+from llmprism.service.checks import STANDING
 from llmprism.service.config import Config
 from llmprism.service.evaluator import Evaluator
 from llmprism.service.history import History
@@ -127,12 +128,22 @@ def test_what_has_not_changed_is_known_before_a_long_window_is_made(played: Play
     assert all(run.state is LiveState.RUNNING for run in evaluator.state.runs)
 
 
-def test_a_change_while_a_long_window_is_made_is_left_to_the_next_check(played: Played) -> None:
+def test_a_window_waits_for_a_job_that_has_stopped(played: Played) -> None:
+    """It stops while a long window is made: it is told at once, and the window is made afterwards."""
     played.play(jobs(), 0, 120)
     evaluator = played.evaluator
     evaluator._took_ns = 10 * S
-    second = (played.now - BEGIN) // S
-    played.play(jobs(crashes_at_s=second + 0.1), second, second + 12, make=False)
-    checked = evaluator._plan.checked_ns
-    evaluator._while_making(Window(evaluator._plan.last_end - 56 * S, evaluator._plan.last_end + 4 * S))
-    assert evaluator._plan.checked_ns == checked
+    end, second = evaluator._plan.next_end, (played.now - BEGIN) // S
+    while BEGIN + second * S < end + 12 * S:
+        played.play(jobs(crashes_at_s=(end - BEGIN) / S + 0.41), second, second + 4, make=False)
+        second += 4
+    evaluator._note_cost = lambda _cpu_ns: None
+    assert evaluator.advance()
+    assert evaluator._plan.next_end > end + 8 * S, "the window waits"
+    assert evaluator.advance()
+    assert "jobs looked at: 1" in History(played.store).last_window()["note"]
+    assert not evaluator.state.runs[1].state.alive or evaluator.state.runs[1].state in STANDING
+    played.play(jobs(crashes_at_s=(end - BEGIN) / S + 0.41), second, second + 16)
+    assert evaluator._plan.last_end > end, "and is made then"
+    assert sum(run.state is LiveState.RUNNING for run in evaluator.state.runs) == 4
+    assert len(evaluator.state.runs) == 5

@@ -197,9 +197,9 @@ def test_a_slow_job_is_looked_at_alone_over_its_own_reach(store, config, clock):
     requested = []
     real = evaluator._report
 
-    def note(flows, window, topology):
+    def note(flows, window, topology, progress=None):
         requested.append((window.end_ns - window.start_ns) // S)
-        return real(flows, window, topology)
+        return real(flows, window, topology, progress)
 
     evaluator._report = note
     drain(evaluator)

@@ -50,5 +50,9 @@ class WindowRules:
     shared_steps: float = 4.0
     """Steps of the slowest job that two windows in a row both show, at least: three anchor what is carried over."""
 
+    waits_hops: int = 3
+    """Hops by which a window that takes longer than a hop is put off where a job has stopped meanwhile: one is enough
+    to look at that job, and another one may stop in the next."""
+
     catch_up_ns: int = 30 * SECOND
     """Nanoseconds. Work that may be due at once before the hop grows: windows are then at most this far behind."""
