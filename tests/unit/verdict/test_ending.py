@@ -298,7 +298,7 @@ def test_a_guessed_seat_is_believed_only_if_it_is_surer_than_the_flows(tmp_path:
     assert sure.reading is not None
     assert sure.reading.verdicts[0].rank == 2
     agreed = guessed(tmp_path / "d", 0.95, servers=True)
-    assert agreed.findings[0].where.id == "10.0.0.3", "all real runs have the usual order"
+    assert agreed.findings[0].where.id == "10.0.0.3", "nearly all real runs have the usual order"
     doubtful = guessed(tmp_path / "b", 0.3)
     assert doubtful.findings[0].where.id == "10.0.0.3"
     named = guessed(tmp_path / "c", 0.95, CLOSED.format("10.0.0.3"))
