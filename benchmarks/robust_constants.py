@@ -45,7 +45,8 @@ class Constant:
     @property
     def place(self) -> str:
         parts = Path(self.file).parts
-        return "/".join(parts[parts.index("llmprism") + 1 :]).removesuffix(".py") + f".{self.name}"
+        package = len(parts) - parts[::-1].index("llmprism")  # the last one: the checkout may bear the name too
+        return "/".join(parts[package:]).removesuffix(".py") + f".{self.name}"
 
 
 def constants(source: Path, stages: tuple[str, ...] = STAGES) -> list[Constant]:
