@@ -58,12 +58,10 @@ def between_passes(
         return None
     number, longest, which = _longest_by_place(silences, clock, rule.burst_places)
     seen = np.quantile(longest, 1.0 - 1.0 / rule.most_passes, axis=0)
-    for place in np.argsort(seen)[::-1][: rule.burst_places // 4].tolist():
+    for place in np.argsort(seen)[::-1][: rule.bursts_tried].tolist():
         rest = longest[:, place]
-        if (
-            seen[place] < rule.least_optimizer * clock.period_ns
-            or np.quantile(rest, 0.4) > seen[place] / rule.burst_cut
-        ):
+        uncut = float(np.quantile(rest, rule.uncut_share))
+        if seen[place] < rule.least_optimizer * clock.period_ns or uncut > seen[place] / rule.burst_cut:
             continue
         for passes in range(2, rule.most_passes + 1):
             phase = _last_pass(number, rest, passes, clock.period_ns, rule.burst_cut, rules)

@@ -33,7 +33,13 @@ class ShardingRules:
     """Longest rest for an optimizer, as a share of one pass."""
 
     burst_places: int = 16
-    """Places of a tick at which an optimizer between two passes is looked for."""
+    """Places of a tick at which an optimizer between two passes is looked for..."""
+
+    bursts_tried: int = 4
+    """...and how many of them, those with the longest pauses first."""
+
+    uncut_share: float = 0.4
+    """Share of the ticks without such a pause, at least: with two passes in a step half of them have one."""
 
     burst_cut: float = 5.0
     """How many times longer the pause of the optimizer is than those at the same place of other ticks, which lie inside
