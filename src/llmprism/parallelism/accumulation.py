@@ -18,10 +18,9 @@ import numpy as np
 
 from llmprism.arrays import Bool
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
-from llmprism.parallelism.phase import rests_after
+from llmprism.model.flows import Int64, TransferTable
+from llmprism.parallelism.phase import message_silences, rests_after
 from llmprism.parallelism.rules import RULES, LayoutRules
-from llmprism.stats.covered_time import silences_of_pairs
 from llmprism.stats.silences import Silences
 
 __all__ = ["accumulated", "between_passes"]
@@ -51,9 +50,7 @@ def between_passes(
     rule = rules.sharding
     if clock.period_ns <= 0.0 or clock.steps < 2 * rule.accumulated_steps:
         return None
-    silences = silences_of_pairs(
-        transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes, gradient, MESSAGE_FLOOR_BYTES
-    )
+    silences = message_silences(transfers, gradient)
     if not silences.count:
         return None
     number, longest, which = _longest_by_place(silences, clock, rule.burst_places)

@@ -77,8 +77,11 @@ def are_steps(pauses: Pauses, fast: Int64, slow: Int64, behind: float, rules: La
     `behind`: bits per pause by which the faster one explains less. A single tick of many cannot cost more than all that
     may be said about its own pauses.
     """
-    place = _places(fast, slow, rules)
-    compound = None if place is None else _saved(_part_lengths(pauses, fast, rules), place, rules)
+    most = rules.clock.other_tick_bits / (rules.clock.few_parts + 1)
+    place = _places(fast, slow, rules) if behind <= most else None
+    if place is None or place.max() < rules.clock.few_parts:
+        return False
+    compound = _saved(_part_lengths(pauses, fast, rules), place, rules)
     if compound is None or not compound.once or compound.ticks <= rules.clock.few_parts or not _worth(compound, rules):
         return False
     if behind > rules.clock.other_tick_bits / compound.ticks:

@@ -32,6 +32,7 @@ __all__ = [
     "Outstanding",
     "gradient_clock",
     "longest_rest_clock",
+    "message_silences",
     "outstanding",
     "pipeline_clock",
     "rests_after",
@@ -46,7 +47,7 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
 
     `sign` is +1 for pairs that carry activations, -1 for those that carry gradients, 0 for all others.
     """
-    silences = _union(transfers, sign != 0)
+    silences = message_silences(transfers, sign != 0)
     if silences.count < 3 or step_bytes <= 0:
         return None
     chain = _resting_chain(silences, outstanding(transfers, sign, silences.begin_ns, clock.period_ns), transfers, sign,
@@ -59,7 +60,7 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
     end = np.maximum(asleep, _last_end_before(transfers, gradient, awake))
     gathered = _gathered_later(transfers, gradient, asleep, awake, rules)
     if gathered > 0.0:
-        everybody, within = _union(transfers, gradient | (sign != 0)), rules.ends.gathered_within * gathered
+        everybody, within = message_silences(transfers, gradient | (sign != 0)), rules.ends.gathered_within * gathered
         for k, rest in enumerate(zip(asleep.tolist(), awake.tolist(), strict=True)):
             begin = _longest_silence(everybody, *rest, (gathered - within, gathered + within))
             end[k] = end[k] if begin is None else begin
@@ -114,7 +115,7 @@ def longest_rest_clock(
 ) -> StepClock:
     """The clock of pipelines whose stages are sharded: the next step gathers before its first activation is sent, so a
     step ends at the longest silence of everybody while the pipelines rest, not with the last collective."""
-    rests, silences = _union(transfers, pipelines), _union(transfers, pipelines | collectives)
+    rests, silences = message_silences(transfers, pipelines), message_silences(transfers, pipelines | collectives)
     since = np.searchsorted(rests.begin_ns, clock.boundary_ns - int(rules.ends.look_back * clock.period_ns))
     until = np.searchsorted(rests.begin_ns, clock.boundary_ns, side="right")
     boundary = clock.boundary_ns.copy()
@@ -196,7 +197,7 @@ def gradient_clock(
     transfers: TransferTable, group: Bool, step_bytes: float, clock: StepClock, rules: LayoutRules = RULES
 ) -> StepClock | None:
     """Boundaries of a job without pipelines, from the silences of all of its groups together."""
-    silences = _union(transfers, group)
+    silences = message_silences(transfers, group)
     if silences.count < 3 or step_bytes <= 0:
         return None
     chain = chain_at(silences, step_bytes, rules.clock.step_tolerance)
@@ -271,7 +272,7 @@ def shifted_clock(transfers: TransferTable, sharded: Bool, gradient: Bool, clock
                   collectives: int) -> StepClock:  # fmt: skip
     """The clock moved on by a share of the bytes that the sharded pairs send in a step, to the longest silence next to
     that place, or to the end of the last gradient message that began before the silence ended."""
-    silences = _union(transfers, sharded)
+    silences = message_silences(transfers, sharded)
     position = silences.bytes_before.astype(np.float64)
     at = position[np.maximum(np.searchsorted(silences.begin_ns, clock.boundary_ns, side="right") - 1, 0)]
     step = np.diff(at, append=at[-1] + np.median(np.diff(at)))
@@ -293,7 +294,8 @@ def _agrees(chain: Chain, clock: StepClock, rules: LayoutRules) -> bool:
     return abs(chain.steps - clock.steps) <= 1 + rules.ends.same_steps * clock.steps
 
 
-def _union(transfers: TransferTable, pairs: Bool) -> Silences:
+def message_silences(transfers: TransferTable, pairs: Bool) -> Silences:
+    """When none of these pairs sends a message."""
     return silences_of_pairs(
         transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes, pairs, MESSAGE_FLOOR_BYTES
     )

@@ -69,10 +69,11 @@ def _by_bursts(
 ) -> Bool:  # fmt: skip
     """The rows of the bursts that stand out, where they do so on most of the probed links."""
     result = np.zeros(transfers.start_ns.size, dtype=np.bool_)
-    seen = sum(_burst_rows(transfers, link, clock, rules) is not None for link in probed)
+    found = {link: _burst_rows(transfers, link, clock, rules) for link in probed}
+    seen = sum(rows is not None for rows in found.values())
     if seen >= rules.stages.burst_links * len(probed) and seen:
         for link in links:
-            rows = _burst_rows(transfers, link, clock, rules)
+            rows = found[link] if link in found else _burst_rows(transfers, link, clock, rules)
             if rows is not None:
                 result[rows] = True
     return result
