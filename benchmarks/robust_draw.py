@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from llmprism.sim.scenario import ClusterSpec, CollectorSpec, FaultSpec, JobSpec, Scenario, parse_scenario
 from llmprism.sim.simulation import Simulation
+from llmprism.toml_text import toml_text
 from robust_habits import HABITS, log_uniform, rounded
 
 __all__ = ["Draw", "as_toml", "draw_scenario"]
@@ -296,30 +297,16 @@ def _leaves(cluster: ClusterSpec) -> int:
 
 def as_toml(scenario: Scenario) -> str:
     """A scenario as its file, with the settings that differ from the defaults."""
-    parts = [_settings(scenario, Scenario(name=""), skip=("name", "cluster", "collector", "jobs", "faults"))]
-    for name, spec, default in (
-        ("[cluster]", scenario.cluster, ClusterSpec()),
-        ("[collector]", scenario.collector, CollectorSpec()),
-    ):
-        text = _settings(spec, default)
-        if text:
-            parts.append(f"{name}\n{text}")
-    parts += [f"[[job]]\n{_settings(job, JobSpec(), always=('name',))}" for job in scenario.jobs]
-    parts += [f"[[fault]]\n{_settings(fault, FaultSpec(kind=''))}" for fault in scenario.faults]
-    return "\n\n".join(parts) + "\n"
+    document = _settings(scenario, Scenario(name=""), skip=("name", "cluster", "collector", "jobs", "faults"))
+    tables = {
+        "cluster": _settings(scenario.cluster, ClusterSpec()),
+        "collector": _settings(scenario.collector, CollectorSpec()),
+        "job": [_settings(job, JobSpec(), always=("name",)) for job in scenario.jobs],
+        "fault": [_settings(fault, FaultSpec(kind="")) for fault in scenario.faults],
+    }
+    return toml_text(document | {name: table for name, table in tables.items() if table})
 
 
-def _settings(spec: Any, default: Any, skip: tuple[str, ...] = (), always: tuple[str, ...] = ()) -> str:
-    lines = []
-    for item in fields(spec):
-        value = getattr(spec, item.name)
-        if item.name in skip or (value == getattr(default, item.name) and item.name not in always):
-            continue
-        lines.append(f"{item.name} = {_toml_value(value)}")
-    return "\n".join(lines)
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+def _settings(spec: Any, default: Any, skip: tuple[str, ...] = (), always: tuple[str, ...] = ()) -> dict[str, Any]:
+    values = {item.name: getattr(spec, item.name) for item in fields(spec) if item.name not in skip}
+    return {name: value for name, value in values.items() if name in always or value != getattr(default, name)}

@@ -54,9 +54,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "list":
         print("\n".join(sorted(path.stem for path in FOLDER.glob("*.toml"))))
     elif arguments.command == "draw":
-        from lab.draw import draw_scenario, to_toml
+        from lab.draw import draw_scenario
+        from llmprism.toml_text import toml_text
 
-        print(to_toml(draw_scenario(arguments.seed, gpu=arguments.gpu)), end="")
+        print(toml_text(draw_scenario(arguments.seed, gpu=arguments.gpu)), end="")
     elif arguments.command == "clean":
         from lab.fabric import remove
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-__all__ = ["draw_scenario", "to_toml"]
+__all__ = ["draw_scenario"]
 
 MODELS: Final = ((512, 8), (640, 10), (768, 12))
 """Hidden size and heads of models that eight ranks of one GPU hold; those of the CPU are smaller (`SMALL`)."""
@@ -150,27 +150,3 @@ def _fault(rng: random.Random, ranks: int, fabric: dict[str, Any], *, gpu: bool)
     if kind in ("slow_uplink", "slow_leaf"):
         fault["leaf"] = rng.choice(("leaf00", "leaf10"))
     return fault
-
-
-def to_toml(table: dict[str, Any]) -> str:
-    """The scenario as the text of a TOML file."""
-    lines = [f"{key} = {_value(value)}" for key, value in table.items() if not _is_table(value)]
-    for key, value in table.items():
-        if isinstance(value, dict):
-            lines += ["", f"[{key}]", *(f"{name} = {_value(one)}" for name, one in value.items())]
-        elif _is_table(value):
-            for item in value:
-                lines += ["", f"[[{key}]]", *(f"{name} = {_value(one)}" for name, one in item.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, dict) or (isinstance(value, list) and all(isinstance(item, dict) for item in value))
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{name} = {_value(one)}" for name, one in value.items()) + " }"
-    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -6,15 +6,17 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from lab.draw import draw_scenario, to_toml
+from lab.draw import draw_scenario
 from lab.scenario import FOLDER, parse_scenario
+
+from llmprism.toml_text import toml_text
 
 
 @pytest.mark.parametrize("gpu", [True, False])
 def test_every_seed_is_a_scenario_of_the_lab(gpu: bool) -> None:
     kinds = set()
     for seed in range(200):
-        scenario = parse_scenario("drawn", tomllib.loads(to_toml(draw_scenario(seed, gpu=gpu))))
+        scenario = parse_scenario("drawn", tomllib.loads(toml_text(draw_scenario(seed, gpu=gpu))))
         kinds |= {fault.kind for fault in scenario.faults} | {scenario.jobs[0].framework}
     assert {"fsdp", "pipelining", "slow_gpu", "hang", "killed"} <= kinds
 

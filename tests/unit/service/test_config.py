@@ -70,3 +70,8 @@ def test_the_environment_overrides():
 def test_a_missing_file_is_one_clear_line(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config(tmp_path / "none.toml", {})
+
+
+def test_text_of_a_configuration_may_be_added_to_and_keeps_any_name() -> None:
+    config = parse_config(as_toml(Config()) + '\n[[directory]]\npath = "/flows/\U0001f525"\n', {}, "added")
+    assert parse_config(as_toml(config), {}, "again") == config
