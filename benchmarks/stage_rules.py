@@ -5,14 +5,17 @@
     python benchmarks/stage_rules.py jobs --first-change --factors 0.000001,1000000 FOLDER...
 
 A FOLDER holds `flows.parquet` and maybe `topology.json`, or folders that do. What lies before the stage is done once.
-Printed for each value of a rule: how many cases keep what the stage says, and which do not. With --first-change the
-search ends at the first case that a value changes, and the rules that change nothing at any of the factors are listed:
+Printed for each value of a rule: how many cases keep what the stage says, and which do not. With --first-change a rule
+is done with at the first case that one of the factors changes, and the rules that change nothing are listed at the end:
 these may be deleted. A case whose run does not read a rule is not run with another value of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import resource
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import numpy as np
 
@@ -32,7 +36,7 @@ from llmprism.model.report import JobReport
 from llmprism.model.topology import Topology
 from llmprism.parallelism import identify_layout
 from llmprism.parallelism.rules import RULES as LAYOUT_RULES
-from llmprism.pipeline import diagnose
+from llmprism.pipeline import diagnose, local
 from llmprism.pipeline.local import LocalCluster
 from llmprism.pipeline.notes import usable_topology
 from llmprism.pipeline.order import find_findings, recognise_jobs
@@ -48,6 +52,12 @@ NOT_TRIED: Final = {
     "fitness": "`inspect` only",
 }
 """Rules of these stages that these outcomes cannot show."""
+
+SAME, OTHER, FAILS = 0, 1, 2
+COPY_BYTES: Final = 16 << 30
+MOST_TIMES: Final = 5
+MOST_SECONDS: Final = 5
+"""A value with which a stage takes so many times as much processor time, and so many seconds more, bounds its work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +163,17 @@ def said_of_jobs(case: tuple[LocalCluster, Topology | None]) -> Any:
 def _analysed(folder: Path) -> list[tuple[str, Any]]:
     ((name, (cluster, topology)),) = _cluster(folder)
     draft, drafts = recognise_jobs(cluster, topology)
-    found = {one.job.id: one for one in cluster.analyse(draft, drafts, lambda _share: None)}
-    return [(name, (cluster, draft, drafts, {name: one.layout for name, one in found.items()}))]
+    found = cluster.analyse(draft, drafts, lambda _share: None)
+    return [(name, (cluster, draft, drafts, {one.job.id: one for one in found}))]
 
 
 def said_of_faults(case: Any) -> Any:
-    """Kinds, places and times of the findings, these to a second, and the states of the jobs."""
-    cluster, draft, drafts, layouts = case
-    cluster._find_layout = lambda job: layouts[job.id]
-    jobs = cluster.analyse(draft, drafts, lambda _share: None)
+    """Kinds, places, times and confidence of the findings, to a second and a hundredth, and the states of the jobs."""
+    cluster, draft, drafts, found = case
+    cluster.jobs = lambda _draft, _drafts: [one.job for one in found.values()]
+    cluster._find_layout = lambda job: found[job.id].layout
+    with patch.object(local, "reconstruct_timeline", lambda job, _layout, **_more: found[job.id].timeline):
+        jobs = cluster.analyse(draft, drafts, lambda _share: None)
     findings, _ = find_findings(cluster, draft, drafts, jobs)
     where = sorted(
         (
@@ -170,6 +182,7 @@ def said_of_faults(case: Any) -> Any:
             str(one.where.id),
             one.start_ns // 10**9,
             None if one.end_ns is None else one.end_ns // 10**9,
+            round(one.confidence, 2),
         )
         for one in findings
     )
@@ -241,20 +254,50 @@ def outcome_of(stage: Stage, case: Any) -> Any:
         return type(error).__name__
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=STAGES)
-    parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--match", default="", help="only rules whose name holds one of these, separated by commas")
-    parser.add_argument("--most", type=int, help="try no more cases than this for a value: the cheapest")
-    parser.add_argument("--factors", default=",".join(map(str, FACTORS)))
-    parser.add_argument("--first-change", action="store_true", help="no more cases after the first that changes")
-    options = parser.parse_args()
-    factors = tuple(float(factor) for factor in options.factors.split(","))
-    stage = STAGES[options.stage]
-    folders = [file.parent for one in options.folders for file in sorted(one.glob("**/flows.parquet"))]
-    cases = dict(case for folder in folders for case in stage.cases(folder))
-    rules = [rule for rule in rules_in(stage.rules) if any(word in rule.name for word in options.match.split(","))]
+def changes(stage: Stage, case: Any, usual: Any, seconds: float) -> str | None:
+    """How the outcome differs now, found out in a copy of this process: a value may make it long or large."""
+    child = os.fork()
+    if child == 0:
+        code = FAILS
+        try:
+            limit = int(MOST_TIMES * seconds) + MOST_SECONDS
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+            resource.setrlimit(resource.RLIMIT_AS, (COPY_BYTES, COPY_BYTES))
+            code = SAME if stage.outcome(case) == usual else OTHER
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return {SAME: None, OTHER: "changes", -signal.SIGKILL: "takes longer", -signal.SIGXCPU: "takes longer"}.get(
+        code, "fails"
+    )
+
+
+def first_changes(stage: Stage, rules: list[Rule], folders: list[Path], factors: tuple[float, ...]) -> None:
+    """Cases one after the other, small ones first, each with the rules that no case before it has shown to matter."""
+    tried = dict.fromkeys((rule.name for rule in rules), 0)
+    waiting = {rule.name: rule for rule in rules}
+    for number, folder in enumerate(sorted(folders, key=lambda one: (one / "flows.parquet").stat().st_size)):
+        for name, case in stage.cases(folder):
+            begin = time.process_time()
+            with reads_noted(list(waiting.values())) as seen:
+                usual = outcome_of(stage, case)
+            seconds = time.process_time() - begin
+            for rule in [waiting[one] for one in waiting if one in seen]:
+                tried[rule.name] += 1
+                for value in values_of(rule.value, factors):
+                    with rule.changed_to(value):
+                        how = changes(stage, case, usual, seconds)
+                    if how:
+                        print(f"{rule.name} = {value}: {how} {name}", flush=True)
+                        del waiting[rule.name]
+                        break
+            print(f"# {number + 1} of {len(folders)}, {name}: {len(waiting)} rules left ({seconds:.1f} s)", flush=True)
+    print(f"{len(waiting)} of {len(rules)} rules change nothing:")
+    print(*(f"  {one} ({tried[one]} cases read it)" for one in waiting), sep="\n")
+
+
+def table(stage: Stage, rules: list[Rule], cases: dict[str, Any], factors: tuple[float, ...], most: int | None) -> None:
+    """Every value of every rule with the cases that it changes."""
     usual, read, seconds = {}, {}, {}
     for name, case in cases.items():
         begin = time.process_time()
@@ -263,25 +306,31 @@ def main() -> int:
         read[name], seconds[name] = seen, time.process_time() - begin
     cheapest = sorted(cases, key=seconds.__getitem__)
     print(f"{len(cases)} cases ({sum(seconds.values()):.0f} s of processor time), {len(rules)} rules", flush=True)
-    idle = []
     for rule in rules:
-        readers = [name for name in cheapest if rule.name in read[name]][: options.most]
-        changed_any = False
+        readers = [name for name in cheapest if rule.name in read[name]][:most]
         for value in values_of(rule.value, factors):
-            changed = []
             with rule.changed_to(value):
-                for name in readers:
-                    if outcome_of(stage, cases[name]) != usual[name]:
-                        changed.append(name)
-                        if options.first_change:
-                            break
+                changed = [name for name in readers if outcome_of(stage, cases[name]) != usual[name]]
             print(f"{rule.name} = {value}: {len(changed)} of {len(readers)} change", *changed, flush=True)
-            changed_any = changed_any or bool(changed)
-            if changed_any and options.first_change:
-                break
-        if not changed_any:
-            idle.append(f"{rule.name} ({len(readers)} cases read it)")
-    print(f"{len(idle)} of {len(rules)} rules change nothing:", *idle, sep="\n  ")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stage", choices=STAGES)
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--match", default="", help="only rules whose name holds one of these, separated by commas")
+    parser.add_argument("--most", type=int, help="try no more cases than this for a value: the cheapest")
+    parser.add_argument("--factors", default=",".join(map(str, FACTORS)))
+    parser.add_argument("--first-change", action="store_true", help="a rule is done with once a case changes")
+    options = parser.parse_args()
+    factors = tuple(float(factor) for factor in options.factors.split(","))
+    stage = STAGES[options.stage]
+    folders = [file.parent for one in options.folders for file in sorted(one.glob("**/flows.parquet"))]
+    rules = [rule for rule in rules_in(stage.rules) if any(word in rule.name for word in options.match.split(","))]
+    if options.first_change:
+        first_changes(stage, rules, folders, factors)
+        return 0
+    table(stage, rules, dict(case for folder in folders for case in stage.cases(folder)), factors, options.most)
     return 0
 
 
