@@ -15,8 +15,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-PAGES = ("README.md", "docs/accuracy.md", "docs/accuracy-dataset.md", "docs/accuracy-logs.md", "docs/performance.md")
 MUST_BE_FRESH = ("docs/accuracy.md", "docs/accuracy-dataset.md", "docs/accuracy-logs.md")
+PAGES = (
+    "README.md",
+    *MUST_BE_FRESH,
+    "docs/performance.md",
+    "docs/robustness.md",
+    *(
+        f"docs/explanation/{name}.md"
+        for name in ("diagnosis", "live-at-100000-gpus", "logs", "paper-baseline", "verdict")
+    ),
+    *(f"docs/decisions/{name}.md" for name in ("live-service", "verdict")),
+)
 
 STAGES = ("ingest", "recognize", "parallelism", "timeline", "diagnose", "stats", "model", "pipeline")
 INFERENCE = tuple(f"src/llmprism/{part}" for part in (*STAGES, "sim", "score"))
