@@ -64,7 +64,22 @@ def train(session: Session) -> None:
         def on_save(self, *_: Any, **__: Any) -> None:
             session.note("pause", what="checkpoint", after=session.step - 1, start=self.last, end=time.time_ns())
 
-    settings = transformers.TrainingArguments(
+    evaluation = RandomTokens(session, session.world * options.batch * options.evaluate_batches)
+    trainer = transformers.Trainer(
+        model=model,
+        args=_settings(session),
+        train_dataset=RandomTokens(session, 100_000),
+        eval_dataset=evaluation,
+        callbacks=[Stamps()],
+    )
+    trainer.train()
+
+
+def _settings(session: Session) -> Any:
+    import transformers
+
+    options = session.options
+    return transformers.TrainingArguments(
         output_dir=str(session.folder / "checkpoints") if options.checkpoint_every else tempfile.mkdtemp(),
         per_device_train_batch_size=options.batch,
         per_device_eval_batch_size=options.batch,
@@ -86,12 +101,3 @@ def train(session: Session) -> None:
         ddp_bucket_cap_mb=options.bucket_mb,
         use_cpu=not session.cuda,
     )
-    evaluation = RandomTokens(session, session.world * options.batch * options.evaluate_batches)
-    trainer = transformers.Trainer(
-        model=model,
-        args=settings,
-        train_dataset=RandomTokens(session, 100_000),
-        eval_dataset=evaluation,
-        callbacks=[Stamps()],
-    )
-    trainer.train()

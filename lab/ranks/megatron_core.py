@@ -18,7 +18,6 @@ __all__ = ["train"]
 def train(session: Session) -> None:
     options = session.options
     session.join()
-    import megatron.core
     from megatron.core import parallel_state, tensor_parallel
     from megatron.core.pipeline_parallel import get_forward_backward_func
 
@@ -34,23 +33,7 @@ def train(session: Session) -> None:
     config = _config(session)
     chunks = _chunks(session, config)
     optimizer = _optimizer(session, config, chunks)
-    groups = _groups(session)
-    sharded = "zero" if options.distributed_optimizer else "none"
-    session.note_layout(
-        sum(count(chunk) for chunk in chunks),
-        groups,
-        tp=options.tp,
-        pp=options.pp,
-        dp=len(groups["dp"]),
-        cp=options.cp,
-        ep=options.ep,
-        virtual=options.virtual,
-        sharding=sharded,
-        schedule=("interleaved" if options.virtual > 1 else "1f1b") if options.pp > 1 else None,
-        tied_embeddings=options.tied,
-        overlap=options.overlap,
-        framework=f"megatron-core {megatron.core.__version__}",
-    )
+    _note_layout(session, chunks)
     run = get_forward_backward_func()
     single = len(chunks) == 1
     batches: Any = [_batches(session) for _ in chunks]
@@ -77,6 +60,29 @@ def train(session: Session) -> None:
         optimizer.step()
         _report_loss(session, losses, parallel_state.get_data_parallel_group())
         session.end()
+
+
+def _note_layout(session: Session, chunks: list[Any]) -> None:
+    import megatron.core
+
+    options = session.options
+    groups = _groups(session)
+    sharded = "zero" if options.distributed_optimizer else "none"
+    session.note_layout(
+        sum(count(chunk) for chunk in chunks),
+        groups,
+        tp=options.tp,
+        pp=options.pp,
+        dp=len(groups["dp"]),
+        cp=options.cp,
+        ep=options.ep,
+        virtual=options.virtual,
+        sharding=sharded,
+        schedule=("interleaved" if options.virtual > 1 else "1f1b") if options.pp > 1 else None,
+        tied_embeddings=options.tied,
+        overlap=options.overlap,
+        framework=f"megatron-core {megatron.core.__version__}",
+    )
 
 
 def _config(session: Session) -> Any:
