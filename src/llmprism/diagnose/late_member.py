@@ -14,17 +14,17 @@ first), pauses for checkpoints or evaluation (nobody is late then). Tested with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import log
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
-from llmprism.diagnose.chance import log_expected_runs
+from llmprism.diagnose.bouts import Bout, bouts_of, in_steps, one_per_time
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.holding import held_ns, released_by
+from llmprism.diagnose.own_pauses import paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.stalls import beyond_jitter, stalls
 from llmprism.diagnose.trust import HELD
@@ -40,27 +40,8 @@ SYNCHRONISE: Final = "is ready to synchronise {late} after its peers"
 COMPUTE: Final = "computes {late} longer than its peers for one micro-batch"
 EXCHANGE: Final = "is {late} behind its peers at every exchange"
 HOLD: Final = "holds the others up for {late} at exchanges of a step, longer than it used to,"
+PAUSE: Final = "pauses {late} longer than it used to before it sends"
 _AT_EXCHANGES: Final = (EXCHANGE, HOLD)
-
-
-@dataclass(frozen=True, slots=True)
-class _Bout:
-    """A member (row) that is late in the `affected` steps between `first` and `last`, by `late_ns` as a rule.
-
-    `how` says late in what: the words of the summary. `weight` is by how much of its own work it is late, 0 where that
-    is not known.
-    """
-
-    row: int
-    first: int
-    last: int
-    affected: Bool
-    late_ns: float
-    how: str
-    weight: float = 0.0
-
-    def overlaps(self, other: _Bout) -> bool:
-        return self.first < other.last and other.first < self.last
 
 
 def find_late_members(
@@ -74,83 +55,43 @@ def find_late_members(
     if evidence.steps < rules.members.late_steps or evidence.normal_ns <= 0:
         return []
     excused = np.broadcast_to(excused_steps(evidence, accused), evidence.lateness_ns.shape)
-    late, cut = _in_steps(evidence, evidence.lateness_ns, rules.members.late, rules)
+    late, cut = in_steps(evidence, evidence.lateness_ns, rules.members.late, rules)
     flagged = (np.nan_to_num(late, nan=-1.0) > cut) & ~excused
     stalled = flagged & (late > rules.members.stall_steps) & (evidence.lateness_ns > rules.members.stall_ns)
     stalled &= beyond_jitter(evidence, rules)[None, :]
     findings = stalls(evidence, stalled, rules)
-    bouts = _bouts(evidence, evidence.lateness_ns, flagged & ~stalled, SYNCHRONISE, rules)
+    bouts = bouts_of(evidence, evidence.lateness_ns, flagged & ~stalled, SYNCHRONISE, rules)
     bouts += _always_late(evidence, late, excused, rules)
-    bouts = _one_per_time([bout for bout in bouts if _delays_the_job(evidence, bout)])
+    bouts = one_per_time([bout for bout in bouts if _delays_the_job(evidence, bout)])
     if bouts or findings:
         bouts = _traced(evidence, bouts, rules)
     elif _slower_for_a_while(evidence, rules):
-        bouts = _one_per_time(_long_workers(evidence, excused, rules)) or _holders(evidence, excused, rules)
-        bouts = bouts or _one_per_time(_stragglers(evidence, excused, rules))
+        bouts = one_per_time(_long_workers(evidence, excused, rules)) or _holders(evidence, excused, rules)
+        bouts = bouts or one_per_time(_pausing(evidence, excused, rules))
+        bouts = bouts or one_per_time(_stragglers(evidence, excused, rules))
         little = [bout for bout in _a_little_late(evidence, late, excused, rules) if _delays_the_job(evidence, bout)]
-        bouts = bouts or _one_per_time(little)
+        bouts = bouts or one_per_time(little)
     else:
-        bouts = _one_per_time(
+        bouts = one_per_time(
             [bout for bout in _long_workers(evidence, excused, rules) if _from_the_first(evidence, bout, rules)]
         )
     bouts = bouts or ([] if findings else _comes_and_goes(evidence, late, excused, rules))
     return findings + [_slow(evidence, bout, rules) for bout in bouts if _plausible(evidence, bout, rules)]
 
 
-def _in_steps(evidence: JobEvidence, lateness_ns: Float64, least: float, rules: FaultRules) -> tuple[Float64, float]:
-    """Lateness in normal steps (NaN outside the counted ones), and what is beyond the job's ordinary spread."""
-    late = np.where(evidence.counted[None, :], lateness_ns / evidence.normal_ns, np.nan)
-    known = np.isfinite(late)
-    spread = 1.4826 * float(np.median(np.abs(late[known]))) if known.any() else 0.0
-    return late, max(least, rules.members.spreads * spread)
-
-
-def _bouts(
-    evidence: JobEvidence,
-    lateness_ns: Float64,
-    flagged: Bool,
-    how: str,
-    rules: FaultRules,
-    consistent: float | None = None,
-    judged: Bool | None = None,
-) -> list[_Bout]:
-    """The runs of flagged steps that are long, dense and slow enough, and no work of chance. `judged` are the steps
-    in which somebody can be flagged, where these are not all."""
-    found, steps = [], evidence.timeline.steps
-    consistent = rules.members.consistent if consistent is None else consistent
-    least = long_enough_ns(rules.members.late_ns, steps, rules)
-    known = np.isfinite(lateness_ns) & (evidence.counted if judged is None else judged)[None, :]
-    for row in np.flatnonzero(flagged.any(axis=1)):
-        for first, last in stretches_of(flagged[row], bridge=2, shortest=2):
-            affected = np.zeros(evidence.steps, dtype=np.bool_)
-            affected[first:last] = flagged[row, first:last]
-            if (
-                affected.sum() < rules.members.late_steps
-                and evidence.duration_ns[affected].min() < rules.members.long_step * evidence.normal_ns
-            ):
-                continue
-            lasting = steps.end_ns[last - 1] - steps.start_ns[first] >= least
-            if log_expected_runs(flagged, known, first, last, int(affected.sum())) > log(rules.members.by_chance_runs):
-                continue
-            if lasting and affected.sum() >= consistent * (last - first) and _slows(evidence, affected, rules):
-                late = float(np.nanmedian(lateness_ns[row, affected]))
-                found.append(_Bout(int(row), first, last, affected, late, how))
-    return found
-
-
-def _always_late(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[_Bout]:
+def _always_late(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[Bout]:
     """Members that are late in nearly all steps, by less than would do in a few: they were slow from the first on."""
     return [bout for bout in _a_little_late(evidence, late, excused, rules) if _from_the_first(evidence, bout, rules)]
 
 
-def _a_little_late(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[_Bout]:
+def _a_little_late(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[Bout]:
     """Members that are late by what would not do alone."""
-    _, cut = _in_steps(evidence, evidence.lateness_ns, rules.members.always_late, rules)
+    _, cut = in_steps(evidence, evidence.lateness_ns, rules.members.always_late, rules)
     flagged = (np.nan_to_num(late, nan=-1.0) > cut) & ~excused
-    return _bouts(evidence, evidence.lateness_ns, flagged, SYNCHRONISE, rules)
+    return bouts_of(evidence, evidence.lateness_ns, flagged, SYNCHRONISE, rules)
 
 
-def _from_the_first(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> bool:
+def _from_the_first(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> bool:
     """Does it last for nearly all of the steps that were seen, and are these enough to compare its peers with it?"""
     counted = int(evidence.counted.sum())
     return (
@@ -159,20 +100,11 @@ def _from_the_first(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> bo
     )
 
 
-def _plausible(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> bool:
+def _plausible(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> bool:
     """Is one that is late in most of the steps seen no later than a GPU can be? See MAX_EXCESS."""
     taken = float(np.median(evidence.duration_ns[bout.affected]))
     often = bout.affected[evidence.counted].mean() >= rules.members.often
     return not often or bout.late_ns <= rules.members.most_excess / (1.0 + rules.members.most_excess) * taken
-
-
-def _slows(evidence: JobEvidence, affected: Bool, rules: FaultRules) -> bool:
-    """Do the affected steps take longer than the job's others, where there are enough others?"""
-    others = evidence.counted & ~affected
-    if others.sum() < rules.members.late_steps:
-        return True
-    taken = float(np.median(evidence.duration_ns[affected]))
-    return taken >= rules.members.slowdown * float(np.median(evidence.duration_ns[others]))
 
 
 def _slower_for_a_while(evidence: JobEvidence, rules: FaultRules) -> bool:
@@ -186,7 +118,7 @@ def _slower_for_a_while(evidence: JobEvidence, rules: FaultRules) -> bool:
     )
 
 
-def _long_workers(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[_Bout]:
+def _long_workers(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bout]:
     """Members of pipelines that compute longer than those of other replicas, or than they used to."""
     work = stage_work_ns(evidence)
     excess = beyond_others(evidence, work)
@@ -196,23 +128,23 @@ def _long_workers(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> li
         return []
     spread = 1.4826 * float(np.median(np.abs(share[known])))
     flagged = known & (np.nan_to_num(share) > max(rules.members.excess, rules.members.spreads * spread)) & ~excused
-    bouts = _bouts(evidence, excess, flagged, COMPUTE, rules, rules.members.consistent_work)
+    bouts = bouts_of(evidence, excess, flagged, COMPUTE, rules, rules.members.consistent_work)
     bouts = [replace(bout, weight=float(np.median(share[bout.row, bout.affected]))) for bout in bouts]
     return [bout for bout in bouts if bout.weight <= rules.members.most_excess]
 
 
-def _stragglers(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[_Bout]:
+def _stragglers(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bout]:
     """Members that fall behind between the exchanges of a step."""
     if not any(group.kind == PairKind.EP for group in evidence.layout.groups) and (
         evidence.layout.layout.sharding is not Sharding.FSDP
     ):
         return []
     behind = falling_behind_ns(evidence, rules)
-    late, cut = _in_steps(evidence, behind, rules.members.behind, rules)
-    return _bouts(evidence, behind, (np.nan_to_num(late, nan=-1.0) > cut) & ~excused, EXCHANGE, rules)
+    late, cut = in_steps(evidence, behind, rules.members.behind, rules)
+    return bouts_of(evidence, behind, (np.nan_to_num(late, nan=-1.0) > cut) & ~excused, EXCHANGE, rules)
 
 
-def _comes_and_goes(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[_Bout]:
+def _comes_and_goes(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[Bout]:
     """The member that works longer than its peers in nearly all of the job's slower steps and in hardly any other: too
     short each time to show alone. Steps that another fault explains are left aside."""
     steps = evidence.timeline.steps
@@ -238,11 +170,11 @@ def _comes_and_goes(evidence: JobEvidence, late: Float64, excused: Bool, rules: 
         weight = float(np.median(values[row, affected])) if how == COMPUTE else 0.0
         if weight <= rules.members.most_excess:
             first, last = np.flatnonzero(affected)[[0, -1]].tolist()
-            found.append(_Bout(row, first, last + 1, affected, float(np.median(by[row, affected])), how, weight))
-    return _one_per_time([bout for bout in found if how == COMPUTE or _delays_the_job(evidence, bout)])
+            found.append(Bout(row, first, last + 1, affected, float(np.median(by[row, affected])), how, weight))
+    return one_per_time([bout for bout in found if how == COMPUTE or _delays_the_job(evidence, bout)])
 
 
-def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[_Bout]:
+def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bout]:
     """The member of a job without pipelines that alone holds the others up while its steps are longer."""
     usual = evidence.counted & (evidence.duration_ns < rules.members.slowdown * evidence.normal_ns)
     if evidence.layout.pipelines or usual.sum() < rules.members.late_steps:
@@ -254,24 +186,44 @@ def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[_B
     cut = np.maximum(rules.members.held, rules.members.spreads * np.maximum(noise, known_median(noise)))
     flagged = (np.nan_to_num(late, nan=-1.0) > cut[:, None]) & ~excused
     longer = evidence.counted & ~usual
-    bouts = _bouts(evidence, held, flagged & longer[None, :], HOLD, rules, judged=longer)
+    bouts = bouts_of(evidence, held, flagged & longer[None, :], HOLD, rules, judged=longer)
     alone = [bout for bout in bouts if _holds_alone(held, bout, rules)]
-    return [_released(evidence, bout, rules) for bout in _one_per_time(alone)]
+    return [_released(evidence, bout, rules) for bout in one_per_time(alone)]
 
 
-def _released(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> _Bout:
+def _pausing(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bout]:
+    """The member whose own pauses alone grow while the job's steps are longer, by as much as a good part of that."""
+    usual = evidence.counted & (evidence.duration_ns < rules.members.slowdown * evidence.normal_ns)
+    if usual.sum() < rules.members.late_steps:
+        return []
+    paused = paused_beyond_usual_ns(evidence, usual)
+    longer = np.maximum(evidence.duration_ns, rules.members.slowdown * evidence.normal_ns) - evidence.normal_ns
+    jitter = np.quantile(paused[:, usual], rules.members.jitter_quantile, axis=1)
+    flagged = evidence.counted & (paused > np.maximum(rules.members.paused * longer[None, :], jitter[:, None]))
+    slower = evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns
+    bouts = bouts_of(evidence, paused, flagged & ~excused & slower, PAUSE, rules, by_chance=flagged)
+    return [bout for bout in bouts if _pauses_alone(paused, bout, rules)]
+
+
+def _pauses_alone(paused: Float64, bout: Bout, rules: FaultRules) -> bool:
+    """Do nobody else's own pauses grow nearly as much, over all affected steps?"""
+    grown = paused[:, bout.affected].sum(axis=1)
+    return bool(np.delete(grown, bout.row).max(initial=0.0) <= rules.members.alone * grown[bout.row])
+
+
+def _released(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> Bout:
     """The same bout, of the member that releases the one that holds where there is one: it was waited for."""
     other = released_by(evidence.job, evidence.timeline.steps, bout.row, bout.affected, bout.late_ns, rules)
     return bout if other < 0 else replace(bout, row=other)
 
 
-def _holds_alone(held: Float64, bout: _Bout, rules: FaultRules) -> bool:
+def _holds_alone(held: Float64, bout: Bout, rules: FaultRules) -> bool:
     """Does nobody else hold nearly as long? One neighbour may: messages to one that is not ready wait."""
     others = np.delete(known_median(held[:, bout.affected], axis=1), bout.row)
     return bool(np.nanmax(others, initial=0.0) <= rules.members.alone * bout.late_ns)
 
 
-def _traced(evidence: JobEvidence, bouts: list[_Bout], rules: FaultRules) -> list[_Bout]:
+def _traced(evidence: JobEvidence, bouts: list[Bout], rules: FaultRules) -> list[Bout]:
     """The same bouts, each laid at the door of the stage that the late member's pipeline waited for."""
     if not bouts or not evidence.layout.pipelines:
         return bouts
@@ -301,7 +253,7 @@ def excused_steps(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]
     return excused
 
 
-def _slow(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> Finding:
+def _slow(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> Finding:
     affected, steps = bout.affected, evidence.timeline.steps
     name = evidence.job.transfers.addresses[evidence.job.members[bout.row]]
     sure = round(min(_sure(bout, rules), 1.0 - 0.5 / (bout.last - bout.first)), 3)
@@ -328,12 +280,12 @@ def _slow(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> Finding:
     )
 
 
-def _sure(bout: _Bout, rules: FaultRules) -> float:
+def _sure(bout: Bout, rules: FaultRules) -> float:
     """Who holds at exchanges may itself be kept by a receiver that is not ready to take what it sends."""
     return rules.members.sure_exchange if bout.how in _AT_EXCHANGES else 0.99
 
 
-def _receiver(evidence: JobEvidence, bout: _Bout, sure: float) -> tuple[Alternative, ...]:
+def _receiver(evidence: JobEvidence, bout: Bout, sure: float) -> tuple[Alternative, ...]:
     """The member that one which holds at exchanges sends most to; see `_sure`."""
     transfers = evidence.job.transfers
     own = np.flatnonzero(transfers.pair_src == evidence.job.members[bout.row])
@@ -343,7 +295,7 @@ def _receiver(evidence: JobEvidence, bout: _Bout, sure: float) -> tuple[Alternat
     return (Alternative(FindingKind.SLOW_GPU, Where(WhereType.GPU, name), round(1.0 - sure, 3)),)
 
 
-def _delays_the_job(evidence: JobEvidence, bout: _Bout) -> bool:
+def _delays_the_job(evidence: JobEvidence, bout: Bout) -> bool:
     """Is the member later than its group could afford? Later stages end a step early and wait for the first one."""
     group = next(g for g in evidence.layout.groups if evidence.job.members[bout.row] in g.members)
     rows = np.flatnonzero(np.isin(evidence.job.members, group.members))
@@ -352,14 +304,14 @@ def _delays_the_job(evidence: JobEvidence, bout: _Bout) -> bool:
     return bool(np.median((evidence.lateness_ns[bout.row] - slack)[bout.affected]) > 0)
 
 
-def _late_share(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> float:
+def _late_share(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> float:
     """Share of the speed that is lost: a pipeline goes as fast as its slowest stage, a group as its last member."""
     if bout.weight > 0.0 and _from_the_first(evidence, bout, rules):
         return bout.weight / (1.0 + bout.weight)
     return bout.late_ns / float(np.median(evidence.duration_ns[bout.affected]))
 
 
-def _late_cost(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> float:
+def _late_cost(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> float:
     """What the lateness alone costs: the floor of the loss when the whole window is affected."""
     if bout.affected[evidence.counted].mean() < 0.5:
         return 0.0
@@ -368,12 +320,3 @@ def _late_cost(evidence: JobEvidence, bout: _Bout, rules: FaultRules) -> float:
         return _late_share(evidence, bout, rules) * taken / 1e9 * evidence.gpus
     most = float(evidence.duration_ns[bout.affected].sum())
     return min(bout.late_ns * int(bout.affected.sum()), most) / 1e9 * evidence.gpus
-
-
-def _one_per_time(bouts: list[_Bout]) -> list[_Bout]:
-    """Of bouts that overlap, the worst, by its own work where that is known: one slow member makes others late too."""
-    kept: list[_Bout] = []
-    for bout in sorted(bouts, key=lambda bout: (-bout.weight, -bout.late_ns)):
-        if not any(bout.overlaps(other) for other in kept):
-            kept.append(bout)
-    return kept

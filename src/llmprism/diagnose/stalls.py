@@ -11,6 +11,7 @@ import numpy as np
 from llmprism.arrays import Bool
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.own_pauses import paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 
@@ -24,10 +25,25 @@ def stalls(evidence: JobEvidence, stalled: Bool, rules: FaultRules = RULES) -> l
     for row, step in sorted(cells, key=lambda cell: -evidence.lateness_ns[cell]):
         if _stand_still_together(evidence, row, step, rules):
             continue
-        finding = _stall(evidence, row, step)
+        finding = _stall(
+            evidence, _who_paused(evidence, row, step, rules), step, float(evidence.lateness_ns[row, step])
+        )
         if not any(finding.start_ns < (k.end_ns or 0) and k.start_ns < (finding.end_ns or 0) for k in kept):
             kept.append(finding)
     return kept
+
+
+def _who_paused(evidence: JobEvidence, row: int, step: int, rules: FaultRules) -> int:
+    """The member whose own pause alone is a good part of what this step takes longer; `row`, the latest, without one.
+    Stages before and after one that stands still are as late as it."""
+    usual = evidence.counted & (evidence.duration_ns < rules.members.slowdown * evidence.normal_ns)
+    if not usual.any():
+        return row
+    paused = paused_beyond_usual_ns(evidence, usual)[:, step]
+    longest = int(np.argmax(paused))
+    others = float(np.delete(paused, longest).max(initial=0.0))
+    enough = paused[longest] >= rules.members.paused * (evidence.duration_ns[step] - evidence.normal_ns)
+    return longest if enough and others <= rules.members.alone * paused[longest] else row
 
 
 def beyond_jitter(evidence: JobEvidence, rules: FaultRules = RULES) -> Bool:
@@ -55,10 +71,9 @@ def _stand_still_together(evidence: JobEvidence, row: int, step: int, rules: Fau
     return len(alike) > rules.members.many_late * len(members)
 
 
-def _stall(evidence: JobEvidence, row: int, step: int) -> Finding:
+def _stall(evidence: JobEvidence, row: int, step: int, waited_ns: float) -> Finding:
     name = evidence.job.transfers.addresses[evidence.job.members[row]]
     steps = evidence.timeline.steps
-    waited = float(evidence.lateness_ns[row, step])
     affected = np.zeros(evidence.steps, dtype=np.bool_)
     affected[step] = True
     return Finding(
@@ -71,11 +86,11 @@ def _stall(evidence: JobEvidence, row: int, step: int) -> Finding:
         confidence=0.9,
         lost_gpu_seconds=round(lost_gpu_seconds(evidence, affected), 3),
         summary=(
-            f"GPU {name} stood still for {waited / 1e9:.1f} s in step {step} while all of its peers waited: "
+            f"GPU {name} stood still for {waited_ns / 1e9:.1f} s in step {step} while all of its peers waited: "
             "look for a paused process, a data-loader wait or a GPU reset on its server at that time."
         ),
         evidence=(
-            Evidence("seconds behind its group", round(waited / 1e9, 3), 0.0),
+            Evidence("seconds behind its group", round(waited_ns / 1e9, 3), 0.0),
             Evidence("duration of the step, s", round(float(evidence.duration_ns[step]) / 1e9, 3),
                      round(evidence.normal_ns / 1e9, 3)),
         ),

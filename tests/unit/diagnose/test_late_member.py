@@ -3,10 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from llmprism.diagnose.bouts import Bout
 from llmprism.diagnose.late_member import (
     EXCHANGE,
     SYNCHRONISE,
-    _Bout,
     _slow,
     _slower_for_a_while,
     find_late_members,
@@ -187,7 +187,7 @@ def test_single_slower_steps_afterwards_do_not_hide_a_stretch_of_slower_ones():
 
 def test_one_that_holds_at_exchanges_may_be_kept_by_the_one_it_sends_to():
     job = evidence_of(ring_pairs("abcd"))
-    bout = _Bout(1, 0, STEPS, np.ones(STEPS, dtype=np.bool_), 1e6, EXCHANGE)
+    bout = Bout(1, 0, STEPS, np.ones(STEPS, dtype=np.bool_), 1e6, EXCHANGE)
     finding = _slow(job, bout, RULES)
     assert finding.confidence == RULES.members.sure_exchange
     (other,) = finding.alternatives

@@ -114,6 +114,9 @@ class MemberRules:
     held: float = 0.03
     """Holding the others up at the worst points of a step, in normal steps; healthy members stay below 0.01."""
 
+    paused: float = 0.5
+    """What the own pauses of a slow GPU grow by, in shares of what the step takes longer."""
+
     few_slow: int = 4
     """Slower steps of a job, anywhere in the window, from which those that come and go tell something,"""
 

@@ -1,0 +1,104 @@
+"""Bouts: runs of steps in which one member of a job is late, by whatever measure.
+
+A run must be long, dense and slow enough, and no work of chance, given how often anybody is late at other times
+(`chance`). Who is late in what is `late_member`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+
+from llmprism.arrays import Bool, Float64
+from llmprism.diagnose.chance import log_expected_runs
+from llmprism.diagnose.cost import long_enough_ns
+from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.rules import FaultRules
+from llmprism.stats.stretches import stretches_of
+
+__all__ = ["Bout", "bouts_of", "in_steps", "one_per_time"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bout:
+    """A member (row) that is late in the `affected` steps between `first` and `last`, by `late_ns` as a rule.
+
+    `how` says late in what: the words of the summary. `weight` is by how much of its own work it is late, 0 where that
+    is not known.
+    """
+
+    row: int
+    first: int
+    last: int
+    affected: Bool
+    late_ns: float
+    how: str
+    weight: float = 0.0
+
+    def overlaps(self, other: Bout) -> bool:
+        return self.first < other.last and other.first < self.last
+
+
+def in_steps(evidence: JobEvidence, lateness_ns: Float64, least: float, rules: FaultRules) -> tuple[Float64, float]:
+    """Lateness in normal steps (NaN outside the counted ones), and what is beyond the job's ordinary spread."""
+    late = np.where(evidence.counted[None, :], lateness_ns / evidence.normal_ns, np.nan)
+    known = np.isfinite(late)
+    spread = 1.4826 * float(np.median(np.abs(late[known]))) if known.any() else 0.0
+    return late, max(least, rules.members.spreads * spread)
+
+
+def bouts_of(
+    evidence: JobEvidence,
+    lateness_ns: Float64,
+    flagged: Bool,
+    how: str,
+    rules: FaultRules,
+    consistent: float | None = None,
+    judged: Bool | None = None,
+    by_chance: Bool | None = None,
+) -> list[Bout]:
+    """The runs of flagged steps that are long, dense and slow enough, and no work of chance. `judged` are the steps
+    in which somebody can be flagged, where these are not all; `by_chance` are the cells from which it is read how often
+    chance flags one, where these are more."""
+    found, steps = [], evidence.timeline.steps
+    consistent = rules.members.consistent if consistent is None else consistent
+    least = long_enough_ns(rules.members.late_ns, steps, rules)
+    chance = flagged if by_chance is None else by_chance
+    known = np.isfinite(lateness_ns) & (evidence.counted if judged is None else judged)[None, :]
+    for row in np.flatnonzero(flagged.any(axis=1)):
+        for first, last in stretches_of(flagged[row], bridge=2, shortest=2):
+            affected = np.zeros(evidence.steps, dtype=np.bool_)
+            affected[first:last] = flagged[row, first:last]
+            if (
+                affected.sum() < rules.members.late_steps
+                and evidence.duration_ns[affected].min() < rules.members.long_step * evidence.normal_ns
+            ):
+                continue
+            lasting = steps.end_ns[last - 1] - steps.start_ns[first] >= least
+            often = log_expected_runs(chance, known, first, last, int(affected.sum()))
+            if often > log(rules.members.by_chance_runs):
+                continue
+            if lasting and affected.sum() >= consistent * (last - first) and _slows(evidence, affected, rules):
+                late = float(np.nanmedian(lateness_ns[row, affected]))
+                found.append(Bout(int(row), first, last, affected, late, how))
+    return found
+
+
+def _slows(evidence: JobEvidence, affected: Bool, rules: FaultRules) -> bool:
+    """Do the affected steps take longer than the job's others, where there are enough others?"""
+    others = evidence.counted & ~affected
+    if others.sum() < rules.members.late_steps:
+        return True
+    taken = float(np.median(evidence.duration_ns[affected]))
+    return taken >= rules.members.slowdown * float(np.median(evidence.duration_ns[others]))
+
+
+def one_per_time(bouts: list[Bout]) -> list[Bout]:
+    """Of bouts that overlap, the worst, by its own work where that is known: one slow member makes others late too."""
+    kept: list[Bout] = []
+    for bout in sorted(bouts, key=lambda bout: (-bout.weight, -bout.late_ns)):
+        if not any(bout.overlaps(other) for other in kept):
+            kept.append(bout)
+    return kept
