@@ -201,8 +201,9 @@ def _reached_by_peers(rates: Float64, rules: FaultRules) -> float:
 
 def _hops(transfers: TransferTable) -> Int64:
     """Switches on the way of each pair's first transfer: longer ways are slower from the first record on."""
-    lengths = np.array([*(len(path) for path in transfers.paths), 0], dtype=np.int64)
-    return lengths[transfers.path[transfers.pair_offsets[:-1]]]
+    taken, which = np.unique(transfers.path[transfers.pair_offsets[:-1]], return_inverse=True)
+    lengths = [len(transfers.paths[path]) if path >= 0 else 0 for path in taken.tolist()]
+    return np.array(lengths, dtype=np.int64)[which]
 
 
 def _weight(evidence: JobEvidence, known: Bool, rules: FaultRules) -> Float64:
