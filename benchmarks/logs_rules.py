@@ -1,6 +1,6 @@
 """How much the constants of the log diagnosis matter: each is changed and every job is diagnosed again.
 
-    python benchmarks/logs_rules.py [--seeds N]
+    python benchmarks/logs_rules.py [--seeds N] [--first-change]
 
 Jobs are read once: planted faults, the zoo, captures of frameworks. Printed for each value of a rule: how many keep
 outcome, symptom, stage, class and first suspect, and which do not. `logs/rules.py` has the constants.
@@ -23,6 +23,7 @@ from llmprism.logs.rules import RULES, LogRules
 from logs_planted import cases
 from logs_real import DATA
 from logs_simulator import simulate_logs, write_logs
+from rule_changes import EXTREMES, first_changes, rules_in
 
 FACTORS: Final = (0.5, 0.8, 1.25, 2.0)
 
@@ -50,7 +51,12 @@ def verdict(log: JobLog, rules: LogRules) -> tuple[Any, ...]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=1, help="cases per planted fault")
-    logs = read_all(parser.parse_args().seeds, load_library())
+    parser.add_argument("--first-change", action="store_true", help="which rules change nothing, even at the extremes")
+    options = parser.parse_args()
+    logs = read_all(options.seeds, load_library())
+    if options.first_change:
+        first_changes(logs.items(), lambda log: verdict(log, RULES), list(rules_in(RULES)), EXTREMES)
+        return 0
     usual = {name: verdict(log, RULES) for name, log in logs.items()}
     for field in fields(LogRules):
         for factor in FACTORS:

@@ -7,20 +7,17 @@
 A FOLDER holds `flows.parquet` and maybe `topology.json`, or folders that do. What lies before the stage is done once.
 Printed for each value of a rule: how many cases keep what the stage says, and which do not. With --first-change a rule
 is done with at the first case that one of the factors changes, and the rules that change nothing are listed at the end:
-these may be deleted. A case whose run does not read a rule is not run with another value of it.
+these may be deleted. A case whose run does not read a rule is not run with another value of it. --together 8 changes
+eight rules at a time and is as much faster; one may hide another, so what is left is to be tried again one by one.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import resource
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -43,44 +40,9 @@ from llmprism.pipeline.order import find_findings, recognise_jobs
 from llmprism.recognize.rules import RULES as RECOGNITION_RULES
 from llmprism.timeline import reconstruct_timeline
 from llmprism.timeline.rules import RULES as TIMELINE_RULES
+from rule_changes import Rule, first_changes, outcome_of, reads_noted, rules_in, values_of
 
 FACTORS: Final = (0.5, 0.8, 1.25, 2.0)
-NOT_TRIED: Final = {
-    "burst_gap_ns": "packets only",
-    "carrying": "the live service only",
-    "confidence": "how sure, not what",
-    "fitness": "`inspect` only",
-}
-"""Rules of these stages that these outcomes cannot show."""
-
-SAME, OTHER, FAILS = 0, 1, 2
-COPY_BYTES: Final = 16 << 30
-MOST_TIMES: Final = 5
-MOST_SECONDS: Final = 5
-"""A value with which a stage takes so many times as much processor time, and so many seconds more, bounds its work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One field of one of the shipped rules."""
-
-    name: str
-    group: Any
-    field: str
-
-    @property
-    def value(self) -> Any:
-        return getattr(self.group, self.field)
-
-    @contextmanager
-    def changed_to(self, value: Any) -> Iterator[None]:
-        """The shipped rules with another value: they are what every function uses that is given none."""
-        usual = self.value
-        object.__setattr__(self.group, self.field, value)
-        try:
-            yield
-        finally:
-            object.__setattr__(self.group, self.field, usual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,111 +160,13 @@ STAGES: Final = {
 }
 
 
-def rules_in(group: Any, prefix: str = "") -> Iterator[Rule]:
-    """Every rule, those of groups inside with the name of the group."""
-    for field in fields(group):
-        value = getattr(group, field.name)
-        if field.name in NOT_TRIED:
-            continue
-        if is_dataclass(value):
-            yield from rules_in(value, f"{field.name}.")
-        else:
-            yield Rule(prefix + field.name, group, field.name)
-
-
-def values_of(value: Any, factors: tuple[float, ...]) -> list[Any]:
-    """The value times each factor; whole numbers move by one at least and stay above 0, of a tuple each part moves."""
-    return [one for one in dict.fromkeys(_scaled(value, factor) for factor in factors) if one != value]
-
-
-def _scaled(value: Any, factor: float) -> Any:
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int):
-        step = max(1, round(abs(value) * abs(factor - 1)))
-        return max(1, min(value + step if factor > 1 else value - step, 2**31 - 1 if value < 2**31 else 2**62))
-    if isinstance(value, tuple):
-        return tuple(_scaled(one, factor) for one in value)
-    return value * factor
-
-
-@contextmanager
-def reads_noted(rules: list[Rule]) -> Iterator[set[str]]:
-    """The names of the rules that are read inside."""
-    names = {(id(rule.group), rule.field): rule.name for rule in rules}
-    read: set[str] = set()
-    usual = {id(rule.group): (rule.group, type(rule.group)) for rule in rules}
-
-    def noted(group: Any, field: str) -> Any:
-        read.add(names.get((id(group), field), ""))
-        return object.__getattribute__(group, field)
-
-    for group, kind in usual.values():
-        watched = type(kind.__name__, (kind,), {"__slots__": (), "__getattribute__": noted})
-        object.__setattr__(group, "__class__", watched)
-    try:
-        yield read
-    finally:
-        for group, kind in usual.values():
-            object.__setattr__(group, "__class__", kind)
-
-
-def outcome_of(stage: Stage, case: Any) -> Any:
-    try:
-        return stage.outcome(case)
-    except (ValueError, IndexError, ZeroDivisionError, FloatingPointError, OverflowError, MemoryError) as error:
-        return type(error).__name__
-
-
-def changes(stage: Stage, case: Any, usual: Any, seconds: float) -> str | None:
-    """How the outcome differs now, found out in a copy of this process: a value may make it long or large."""
-    child = os.fork()
-    if child == 0:
-        code = FAILS
-        try:
-            limit = int(MOST_TIMES * seconds) + MOST_SECONDS
-            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-            resource.setrlimit(resource.RLIMIT_AS, (COPY_BYTES, COPY_BYTES))
-            code = SAME if stage.outcome(case) == usual else OTHER
-        finally:
-            os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return {SAME: None, OTHER: "changes", -signal.SIGKILL: "takes longer", -signal.SIGXCPU: "takes longer"}.get(
-        code, "fails"
-    )
-
-
-def first_changes(stage: Stage, rules: list[Rule], folders: list[Path], factors: tuple[float, ...]) -> None:
-    """Cases one after the other, small ones first, each with the rules that no case before it has shown to matter."""
-    tried = dict.fromkeys((rule.name for rule in rules), 0)
-    waiting = {rule.name: rule for rule in rules}
-    for number, folder in enumerate(sorted(folders, key=lambda one: (one / "flows.parquet").stat().st_size)):
-        for name, case in stage.cases(folder):
-            begin = time.process_time()
-            with reads_noted(list(waiting.values())) as seen:
-                usual = outcome_of(stage, case)
-            seconds = time.process_time() - begin
-            for rule in [waiting[one] for one in waiting if one in seen]:
-                tried[rule.name] += 1
-                for value in values_of(rule.value, factors):
-                    with rule.changed_to(value):
-                        how = changes(stage, case, usual, seconds)
-                    if how:
-                        print(f"{rule.name} = {value}: {how} {name}", flush=True)
-                        del waiting[rule.name]
-                        break
-            print(f"# {number + 1} of {len(folders)}, {name}: {len(waiting)} rules left ({seconds:.1f} s)", flush=True)
-    print(f"{len(waiting)} of {len(rules)} rules change nothing:")
-    print(*(f"  {one} ({tried[one]} cases read it)" for one in waiting), sep="\n")
-
-
 def table(stage: Stage, rules: list[Rule], cases: dict[str, Any], factors: tuple[float, ...], most: int | None) -> None:
     """Every value of every rule with the cases that it changes."""
     usual, read, seconds = {}, {}, {}
     for name, case in cases.items():
         begin = time.process_time()
         with reads_noted(rules) as seen:
-            usual[name] = outcome_of(stage, case)
+            usual[name] = outcome_of(stage.outcome, case)
         read[name], seconds[name] = seen, time.process_time() - begin
     cheapest = sorted(cases, key=seconds.__getitem__)
     print(f"{len(cases)} cases ({sum(seconds.values()):.0f} s of processor time), {len(rules)} rules", flush=True)
@@ -310,7 +174,7 @@ def table(stage: Stage, rules: list[Rule], cases: dict[str, Any], factors: tuple
         readers = [name for name in cheapest if rule.name in read[name]][:most]
         for value in values_of(rule.value, factors):
             with rule.changed_to(value):
-                changed = [name for name in readers if outcome_of(stage, cases[name]) != usual[name]]
+                changed = [name for name in readers if outcome_of(stage.outcome, cases[name]) != usual[name]]
             print(f"{rule.name} = {value}: {len(changed)} of {len(readers)} change", *changed, flush=True)
 
 
@@ -322,13 +186,16 @@ def main() -> int:
     parser.add_argument("--most", type=int, help="try no more cases than this for a value: the cheapest")
     parser.add_argument("--factors", default=",".join(map(str, FACTORS)))
     parser.add_argument("--first-change", action="store_true", help="a rule is done with once a case changes")
+    parser.add_argument("--together", type=int, default=1, help="with --first-change: rules that are changed at a time")
     options = parser.parse_args()
     factors = tuple(float(factor) for factor in options.factors.split(","))
     stage = STAGES[options.stage]
     folders = [file.parent for one in options.folders for file in sorted(one.glob("**/flows.parquet"))]
     rules = [rule for rule in rules_in(stage.rules) if any(word in rule.name for word in options.match.split(","))]
     if options.first_change:
-        first_changes(stage, rules, folders, factors)
+        folders.sort(key=lambda one: (one / "flows.parquet").stat().st_size)
+        cases = (case for folder in folders for case in stage.cases(folder))
+        first_changes(cases, stage.outcome, rules, factors, options.together)
         return 0
     table(stage, rules, dict(case for folder in folders for case in stage.cases(folder)), factors, options.most)
     return 0

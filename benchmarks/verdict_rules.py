@@ -1,6 +1,6 @@
 """How much the constants of the verdict matter: each is changed and every run is judged again.
 
-    python benchmarks/verdict_rules.py [PART ...]
+    python benchmarks/verdict_rules.py [--first-change] [PART ...]
 
 Flows and logs of the runs that may be looked at (`verdict.py`, split `dev`) are read once. Printed for each value of a
 rule that changes something: how many runs keep kind, place and class of all that is said, and which do not.
@@ -19,6 +19,7 @@ from llmprism.logs.library import load_library
 from llmprism.model.report import Report
 from llmprism.verdict import LoggedJob, read_together
 from llmprism.verdict.rules import RULES, VerdictRules
+from rule_changes import EXTREMES, first_changes, rules_in
 from verdict import Said, flow_report, logged, runs, said_by_both
 
 FACTORS: Final = (0.5, 2.0)
@@ -45,11 +46,16 @@ def judged(read: dict[str, tuple[Report, list[LoggedJob]]], rules: VerdictRules)
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help="groups of rules; all by default")
+    parser.add_argument("--first-change", action="store_true", help="which rules change nothing, even at the extremes")
     options = parser.parse_args()
     library = load_library()
     read = {}
     for run in runs("dev"):
         read[run.name] = flow_report(run, run.truth), logged(run.folder / "logs.tar.gz", library)
+    if options.first_change:
+        chosen = [rule for rule in rules_in(RULES) if not options.parts or rule.name.split(".")[0] in options.parts]
+        first_changes(read.items(), lambda run: said_by_both(read_together(*run)), chosen, EXTREMES)
+        return 0
     usual = judged(read, RULES)
     tried = 0
     for name, rules in changed_rules(options.parts):
