@@ -25,7 +25,6 @@ from llmprism.service.config import (
 )
 from llmprism.service.evaluator import Evaluator
 from llmprism.service.history import History
-from llmprism.service.intake import Intake, Payload
 from llmprism.service.player import KafkaTarget, opened, play
 from llmprism.service.store import Batch, SourceBatch, Store
 from llmprism.service.workers.desk import FAILED, Desk
@@ -35,9 +34,9 @@ from llmprism.service.workers.shares import Share
 from llmprism.service.workers.store import UNREAD, SharedStore
 from llmprism.sim.run import simulate
 from llmprism.sim.scenario import parse_scenario
-from support.live_cluster import BEGIN, RingJob, write_records
+from support.live_cluster import BEGIN, RingJob
 from support.postgres import Postgres
-from support.workers import MockKafka, busy_cluster, last_due_window, worker
+from support.workers import MockKafka, Topics, busy_cluster, results, until_all_is_looked_at, worker
 
 S = 10**9
 T0 = 1_790_000_000 * S
@@ -281,39 +280,6 @@ def test_windows_made_in_shares_are_those_of_a_single_service(stores, tmp_path):
     plain.close()
 
 
-class Topics:
-    """Records of partitions, taken in by a worker at a time of the test's own, and its windows."""
-
-    def __init__(self, store, config, folder):
-        self.second = 0
-        self.store, self.folder, self.config = store, folder, config
-        self.intake = Intake(store, config, self.now_ns)
-        self.thread = threading.Thread(target=self.intake.run)
-        self.thread.start()
-        self.worker = Worker(store, config, now_ns=self.now_ns)
-        self.positions = {}
-
-    def now_ns(self):
-        return BEGIN + self.second * S
-
-    def send(self, partition, records):
-        file = self.folder / f"{len(list(self.folder.iterdir()))}.parquet"
-        with duckdb.connect() as database:
-            write_records(database, file, records, 0.0)
-        first = self.positions.get(partition, UNREAD)
-        self.positions[partition] = max(first, 0) + len(records)
-        positions = (("0", f"{first}:{self.positions[partition]}"),)
-        self.intake.put(Payload(partition, file, file.stat().st_size, positions), wait=True).result()
-
-    def make_windows(self):
-        while self.worker.advance():
-            pass
-
-    def close(self):
-        self.intake.stop()
-        self.thread.join()
-
-
 def test_a_topic_that_is_said_to_come_late_has_windows_of_its_own(stores, tmp_path):
     """Files of 40 s in a topic of their own, a minute late, while another topic streams: the windows of the stream do
     not wait for them and do not go back, and all of the files is looked at."""
@@ -347,29 +313,6 @@ def test_a_topic_that_is_said_to_come_late_has_windows_of_its_own(stores, tmp_pa
     assert history.late_window()["end_ns"] > BEGIN + 100 * S
     assert all(not one.get("unseen", 0) for one in history.sources())
     store.close()
-
-
-WHEN = ("late", "unseen", "clock", "exporters")
-"""What depends on when the records came."""
-
-
-def results(running):
-    """Everything that a run leaves behind, except when and by whom it was computed."""
-    jobs = running.get("/api/v1/jobs")["items"]
-    windows = running.get("/api/v1/windows?limit=1000")["items"]
-    sources = running.get("/api/v1/sources")["items"]
-    return {
-        "findings": running.get("/api/v1/findings")["items"],
-        "jobs": jobs,
-        "steps": [running.get(f"/api/v1/jobs/{job['id']}/steps")["items"] for job in jobs],
-        "transitions": running.get("/api/v1/transitions")["items"],
-        "windows": [{key: value for key, value in one.items() if key not in ("wall_ns", "took_ms")} for one in windows],
-        "sources": [{key: value for key, value in one.items() if key not in WHEN} for one in sources],
-    }
-
-
-def stored(running):
-    return sum(one.get("stored", 0) for one in running.get("/api/v1/sources")["items"])
 
 
 def test_one_of_three_workers_is_killed_and_nothing_changes(postgres, tmp_path):
@@ -408,11 +351,7 @@ def test_one_of_three_workers_is_killed_and_nothing_changes(postgres, tmp_path):
         sender.join()
         left = [one for one in three if one is not victim]
         for running, url in ((calm, urls["calm"]), (left[0], urls["three"])):
-            running.until(lambda running=running: stored(running) == records, 120)
-            end = last_due_window(url)
-            running.until(
-                lambda running=running, end=end: running.get("/api/v1/windows")["items"][0]["end_ns"] >= end, 120
-            )
+            until_all_is_looked_at(running, url, records)
         undisturbed, disturbed = results(calm), results(left[0])
         for name, expected in undisturbed.items():
             assert disturbed[name] == expected, name

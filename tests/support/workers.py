@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,12 @@ import confluent_kafka as kafka
 import duckdb
 import sqlalchemy as sql
 
-from llmprism.service.config import WindowSettings
+from llmprism.service.config import Config, WindowSettings
+from llmprism.service.intake import Intake, Payload
 from llmprism.service.workers import tables
+from llmprism.service.workers.evaluator import Worker
+from llmprism.service.workers.store import UNREAD, SharedStore
+from support.live_cluster import BEGIN, write_records
 from support.reports import EXAMPLES
 from support.service import RunningService
 
@@ -89,6 +94,39 @@ def worker(
     return made
 
 
+class Topics:
+    """Records of partitions, taken in by a worker at a time of the test's own, and its windows."""
+
+    def __init__(self, store: SharedStore, config: Config, folder: Path) -> None:
+        self.second = 0
+        self.store, self.folder, self.config = store, folder, config
+        self.intake = Intake(store, config, self.now_ns)
+        self.thread = threading.Thread(target=self.intake.run)
+        self.thread.start()
+        self.worker = Worker(store, config, now_ns=self.now_ns)
+        self.positions: dict[str, int] = {}
+
+    def now_ns(self) -> int:
+        return BEGIN + self.second * 10**9
+
+    def send(self, partition: str, records: list[Any]) -> None:
+        file = self.folder / f"{len(list(self.folder.iterdir()))}.parquet"
+        with duckdb.connect() as database:
+            write_records(database, file, records, 0.0)
+        first = self.positions.get(partition, UNREAD)
+        self.positions[partition] = max(first, 0) + len(records)
+        positions = (("0", f"{first}:{self.positions[partition]}"),)
+        self.intake.put(Payload(partition, file, file.stat().st_size, positions), wait=True).result()
+
+    def make_windows(self) -> None:
+        while self.worker.advance():
+            pass
+
+    def close(self) -> None:
+        self.intake.stop()
+        self.thread.join()
+
+
 def last_due_window(url: str) -> int:
     """The end of the last window that the records stored so far allow, by the default rules."""
     engine = sql.create_engine(url)
@@ -97,3 +135,33 @@ def last_due_window(url: str) -> int:
     engine.dispose()
     rules = WindowSettings().rules()
     return (latest - rules.lateness) // rules.hop * rules.hop
+
+
+WHEN = ("late", "unseen", "clock", "exporters")
+"""What depends on when the records came."""
+
+
+def results(running: RunningService) -> dict[str, Any]:
+    """Everything that a run leaves behind, except when and by whom it was computed."""
+    jobs = running.get("/api/v1/jobs")["items"]
+    windows = running.get("/api/v1/windows?limit=1000")["items"]
+    sources = running.get("/api/v1/sources")["items"]
+    return {
+        "findings": running.get("/api/v1/findings")["items"],
+        "jobs": jobs,
+        "steps": [running.get(f"/api/v1/jobs/{job['id']}/steps")["items"] for job in jobs],
+        "transitions": running.get("/api/v1/transitions")["items"],
+        "windows": [{key: value for key, value in one.items() if key not in ("wall_ns", "took_ms")} for one in windows],
+        "sources": [{key: value for key, value in one.items() if key not in WHEN} for one in sources],
+    }
+
+
+def stored(running: RunningService) -> int:
+    return sum(one.get("stored", 0) for one in running.get("/api/v1/sources")["items"])
+
+
+def until_all_is_looked_at(running: RunningService, url: str, records: int) -> None:
+    """Waits until so many records are stored and the last window that they make due is made."""
+    running.until(lambda: stored(running) == records, 120)
+    end = last_due_window(url)
+    running.until(lambda: running.get("/api/v1/windows")["items"][0]["end_ns"] >= end, 120)

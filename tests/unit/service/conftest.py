@@ -30,6 +30,7 @@ from llmprism.model import (
 )
 from llmprism.service.config import Config, StoreSettings, WindowSettings
 from llmprism.service.store import Store
+from support.watch import Watch
 
 S = 1_000_000_000
 T0 = 1_790_000_000 * S
@@ -98,3 +99,8 @@ def store(config):
     made.create()
     yield made
     made.close()
+
+
+@pytest.fixture
+def watch(cluster):
+    return Watch(cluster)
