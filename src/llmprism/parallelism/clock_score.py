@@ -24,7 +24,7 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
-from llmprism.parallelism.pause_code import OUTSIDE, around_medians, by_value, places_in_steps, sent_by
+from llmprism.parallelism.pause_code import NOT_JUDGED, OUTSIDE, around_medians, by_value, places_in_steps, sent_by
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.robust import segment_quantiles
 
@@ -74,9 +74,11 @@ def pauses_of(transfers: TransferTable, pairs: Int64, rules: LayoutRules = RULES
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """Bits for the pauses, the number of steps, the root of the period, and the variation of each pair's bytes."""
+    """Bits for the pauses, and what it saves to code those of some steps without the clock, because they are unlike the
+    others; the number of steps, the root of the period, and the variation of each pair's bytes."""
 
     pause_bits: float
+    saved_bits: float
     steps: int
     root_period: float
     variation: Float64
@@ -85,11 +87,13 @@ class Priced:
 def priced(pauses: Pauses, clocks: list[Int64], window: tuple[int, int], rules: LayoutRules = RULES) -> list[Priced]:
     """What the price of each clock is made of."""
     judged = np.isfinite(pauses.pause) & (pauses.start_ns >= window[0]) & (pauses.start_ns <= window[1])
-    return [_price(pauses, ticks, judged, window, rules) for ticks in clocks]
+    alone = _without_clock(pauses, judged, rules)
+    return [_price(pauses, ticks, judged, alone, window, rules) for ticks in clocks]
 
 
-def bits_of(pauses: Pauses, clocks: list[Priced], rules: LayoutRules = RULES) -> Float64:
-    """Bits per pause under each of these clocks, which are compared with each other."""
+def bits_of(pauses: Pauses, clocks: list[Priced], rules: LayoutRules = RULES, *, every_step: bool = False) -> Float64:
+    """Bits per pause under each of these clocks, which are compared with each other. With `every_step` no step may be
+    coded without its clock: of clocks of one period the one whose ticks are all in place is the better one."""
     root_period = np.array([one.root_period for one in clocks])[:, None]
     variation = np.array([one.variation for one in clocks])
     noise = (variation * root_period).min(axis=0)
@@ -97,25 +101,37 @@ def bits_of(pauses: Pauses, clocks: list[Priced], rules: LayoutRules = RULES) ->
         np.maximum(variation, rules.clock.exact_bytes) / np.maximum(noise / root_period, rules.clock.exact_bytes)
     )
     steps = np.array([one.steps for one in clocks])
-    bits = np.array([one.pause_bits for one in clocks]) + steps * beyond.sum(axis=1)
+    bits = np.array([one.pause_bits - (0.0 if every_step else one.saved_bits) for one in clocks])
+    bits += steps * beyond.sum(axis=1)
     result: Float64 = bits / max(pauses.counted, 1)
     return result
 
 
-def _price(pauses: Pauses, ticks: Int64, judged: Bool, window: tuple[int, int], rules: LayoutRules) -> Priced:
+def _price(
+    pauses: Pauses, ticks: Int64, judged: Bool, alone: Float64, window: tuple[int, int], rules: LayoutRules
+) -> Priced:
     rule = rules.clock
     sent = sent_by_ticks(pauses, ticks)
     place, places = places_in_steps(
         pauses.offsets, pauses.start_ns, pauses.sent, sent, ticks, judged, rule.places_per_pause, rule.most_places
     )
-    bits = _code_length(pauses, place, places, rules)
-    outside = np.where(place == OUTSIDE, 0, OUTSIDE)
-    if (outside == 0).any():
-        bits += _code_length(pauses, outside, np.ones_like(places), rules)
+    by_pause, by_place = _code_lengths(pauses, place, places, rules)
+    inside = place >= 0
+    step = np.searchsorted(ticks, pauses.start_ns[inside], side="right")
+    saved = _saved_by_a_stretch(np.bincount(step, by_pause - alone[inside]))
+    bits = float(by_pause.sum() + by_place.sum() + alone[place == OUTSIDE].sum())
     whole = (ticks[:-1] >= window[0]) & (ticks[1:] <= window[1])
     amount = np.diff(sent, axis=1)[:, whole].astype(np.float64)
     period = float(np.median(np.diff(ticks)[whole])) if whole.any() else 1.0
-    return Priced(bits, int(whole.sum()), float(np.sqrt(max(period, 1.0))), _variation(amount, rules))
+    return Priced(bits, saved, int(whole.sum()), float(np.sqrt(max(period, 1.0))), _variation(amount, rules))
+
+
+def _saved_by_a_stretch(saved: Float64) -> float:
+    """Bits that it saves at most to code the pauses of some steps in a row without the clock, `saved` in each: a fault
+    makes them unlike the others. To say which steps costs the logarithm of their number twice."""
+    total = np.concatenate([[0.0], np.cumsum(saved)])
+    most = float((total - np.minimum.accumulate(total)).max())
+    return max(0.0, most - 2.0 * float(np.log2(total.size)))
 
 
 def _variation(amount: Float64, rules: LayoutRules) -> Float64:
@@ -132,9 +148,21 @@ def _variation(amount: Float64, rules: LayoutRules) -> Float64:
     return np.where(absent >= rules.clock.often_absent, 1.0, (high - low) / 2.0 / mean)
 
 
-def _code_length(pauses: Pauses, place: Int64, places: Int64, rules: LayoutRules) -> float:
-    """Bits of the pauses that have a place, each pair with its own spread around the medians of its places, and of
-    these medians.
+def _without_clock(pauses: Pauses, judged: Bool, rules: LayoutRules) -> Float64:
+    """Bits of each judged pause where its place is not known: all pauses of its pair are at one place.
+
+    Those that a clock leaves outside its steps are coded so, not by a code of their own: that would reward a clock
+    that covers one part of the time only, where another rules the rest, such as a fault.
+    """
+    bits = np.zeros(judged.size)
+    by_pause, _ = _code_lengths(pauses, np.where(judged, 0, NOT_JUDGED), np.ones_like(pauses.offsets[1:]), rules)
+    bits[judged] = by_pause
+    return bits
+
+
+def _code_lengths(pauses: Pauses, place: Int64, places: Int64, rules: LayoutRules) -> tuple[Float64, Float64]:
+    """Bits of each pause that has a place, each pair with its own spread around the medians of its places, and of each
+    of these medians.
 
     Deviations have heavy tails (a Cauchy distribution): one stall must not outweigh a hundred steps. A median costs
     what it takes to say where among all pauses of the pair it lies.
@@ -143,8 +171,6 @@ def _code_length(pauses: Pauses, place: Int64, places: Int64, rules: LayoutRules
     deviation, count, size, usual, middle, pair_of_place = around_medians(
         pauses.offsets, pauses.pause, pauses.by_pause, place, places
     )
-    if not deviation.size:
-        return 0.0
     pair = np.repeat(np.arange(count.size), count)
     free = np.maximum(count - np.bincount(pair_of_place, minlength=count.size), 1)
     spread = middle * count / free + rule.pause_resolution_bits
@@ -153,7 +179,7 @@ def _code_length(pauses: Pauses, place: Int64, places: Int64, rules: LayoutRules
     price = np.log2(2.0 + rule.pause_range * (usual + rule.pause_resolution_bits) / scale)[
         pair_of_place
     ] + 0.5 * np.log2(size)
-    return float(bits.sum() + price.sum())
+    return bits, price
 
 
 def sent_by_ticks(pauses: Pauses, ticks: Int64) -> Int64:

@@ -29,7 +29,7 @@ from llmprism.model.flows import Int64
 from llmprism.parallelism.clock_score import Pauses, sent_by_ticks
 from llmprism.parallelism.rules import RULES, LayoutRules
 
-__all__ = ["Compound", "are_steps", "slower_clock"]
+__all__ = ["Compound", "are_steps", "slower_clock", "ticks_in_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def slower_clock(
     lengths: Float64 | None = None
     found: list[tuple[StepClock, Compound]] = []
     for rival in rivals:
-        place = _places(clock.boundary_ns, rival.boundary_ns, rules) if rival.steps < clock.steps else None
+        place = ticks_in_steps(clock.boundary_ns, rival.boundary_ns, rules) if rival.steps < clock.steps else None
         if place is None:
             continue
         lengths = _part_lengths(pauses, clock.boundary_ns, rules) if lengths is None else lengths
@@ -78,7 +78,7 @@ def are_steps(pauses: Pauses, fast: Int64, slow: Int64, behind: float, rules: La
     may be said about its own pauses.
     """
     most = rules.clock.other_tick_bits / (rules.clock.few_parts + 1)
-    place = _places(fast, slow, rules) if behind <= most else None
+    place = ticks_in_steps(fast, slow, rules) if behind <= most else None
     if place is None or place.max() < rules.clock.few_parts:
         return False
     compound = _saved(_part_lengths(pauses, fast, rules), place, rules)
@@ -122,7 +122,7 @@ def _contrast(pauses: Pauses, ticks: Int64) -> float:
     return float(2.0 ** np.median(pause[order[first]] - pause[order[first + 1]]))
 
 
-def _places(fast: Int64, slow: Int64, rules: LayoutRules) -> Int64 | None:
+def ticks_in_steps(fast: Int64, slow: Int64, rules: LayoutRules) -> Int64 | None:
     """The place of each faster tick in its slower step, -1 where that has another number of them than most; None where
     the slower clock is no multiple of the faster one."""
     after = np.searchsorted(fast, slow).clip(1, fast.size - 1)

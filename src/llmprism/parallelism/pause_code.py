@@ -14,7 +14,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.kernel import kernel
 
-__all__ = ["OUTSIDE", "around_medians", "by_value", "counts_by_part", "places_in_steps", "sent_by"]
+__all__ = ["NOT_JUDGED", "OUTSIDE", "around_medians", "by_value", "counts_by_part", "places_in_steps", "sent_by"]
 
 OUTSIDE: Final = -1
 """Place of a pause outside all steps..."""

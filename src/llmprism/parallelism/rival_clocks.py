@@ -17,7 +17,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable, ranges
 from llmprism.model.job import Job
 from llmprism.parallelism.clock_score import Pauses, Priced, bits_of, pauses_of, priced
-from llmprism.parallelism.compound_steps import are_steps, slower_clock
+from llmprism.parallelism.compound_steps import are_steps, slower_clock, ticks_in_steps
 from llmprism.parallelism.known_step import known_clock
 from llmprism.parallelism.part_sizes import bits_of_unlike_parts
 from llmprism.parallelism.row_silences import silences_of_rows
@@ -97,15 +97,24 @@ def _cheapest(
     if (found := next(steps, None)) is not None:
         best = int(found)
     elif finer:
-        return _at_best_phases(pauses, covering[best], covering[finer[0]], _silences(transfers, judges), window, rules)
-    period = np.array([clock.period_ns for clock in covering])
-    same = np.abs(period / period[best] - 1.0) <= rules.clock.same_period
-    by_pauses = bits_of(pauses, [by_clock[i] for i in np.flatnonzero(same)], rules)
-    chosen = covering[int(np.flatnonzero(same)[np.argmin(by_pauses)])]
+        coarse, fine = (_best_in_place(pauses, covering, by_clock, one, rules)[0] for one in (best, int(finer[0])))
+        return _at_best_phases(pauses, coarse, fine, _silences(transfers, judges), window, rules)
+    chosen, same = _best_in_place(pauses, covering, by_clock, best, rules)
     if same.all():
         return BestClock(chosen, float("inf"))
     rival = int(np.argmin(np.where(same, np.inf, price)))
-    return BestClock(chosen, float(price[rival] - price[best]), float(period[rival] / period[best]))
+    ratio = covering[rival].period_ns / covering[best].period_ns
+    return BestClock(chosen, float(price[rival] - price[best]), float(ratio))
+
+
+def _best_in_place(
+    pauses: Pauses, clocks: list[StepClock], by_clock: list[Priced], index: int, rules: LayoutRules
+) -> tuple[StepClock, Bool]:
+    """Of the clocks with the period of this one, the one whose ticks are best in place; and which clocks these are."""
+    period = np.array([clock.period_ns for clock in clocks])
+    same = np.abs(period / period[index] - 1.0) <= rules.clock.same_period
+    by_pauses = bits_of(pauses, [by_clock[i] for i in np.flatnonzero(same)], rules, every_step=True)
+    return clocks[int(np.flatnonzero(same)[np.argmin(by_pauses)])], same
 
 
 def _at_best_phases(
@@ -116,8 +125,9 @@ def _at_best_phases(
     variants += [shifted for clock in variants for shifted in _phases(clock, quiet, rules)]
     by_variant = priced(pauses, [clock.boundary_ns for clock in variants], window, rules)
     costs = _price(pauses, variants, by_variant, rules)
+    in_place = bits_of(pauses, by_variant, rules, every_step=True)
     is_fine = np.array([False, True] + [False] * (rules.clock.phases - 1) + [True] * (rules.clock.phases - 1))
-    best_fine, best_coarse = (np.flatnonzero(which)[np.argmin(costs[which])] for which in (is_fine, ~is_fine))
+    best_fine, best_coarse = (np.flatnonzero(which)[np.argmin(in_place[which])] for which in (is_fine, ~is_fine))
     ahead = costs[best_fine] <= costs[best_coarse] + rules.clock.margin_bits
     chosen, other = (best_fine, best_coarse) if ahead else (best_coarse, best_fine)
     ratio = variants[other].period_ns / max(variants[chosen].period_ns, 1.0)
@@ -145,14 +155,16 @@ def _mean_step(clock: StepClock) -> float:
 
 def _divides(fine: StepClock, coarse: StepClock, rules: LayoutRules) -> bool:
     """Does the finer clock tick a whole number of times, two and more, in each step of the coarser one? The medians
-    of the steps tell where some ticks are missing, their means where parts of a step are of unlike length. One that
-    ticks regularly less often than the coarser one does not."""
+    of the steps tell where some ticks are missing, their means where parts of a step are of unlike length, the ticks
+    themselves where few steps are as long as the others. One that ticks regularly less often than the coarser one does
+    not."""
     if fine.period_ns <= 0.0 or fine.steps < coarse.steps:
         return False
     for times in (coarse.period_ns / fine.period_ns, _mean_step(coarse) / max(_mean_step(fine), 1.0)):
         if round(times) > 1 and abs(times / round(times) - 1.0) <= rules.clock.same_period:
             return True
-    return False
+    together = _same_phase(coarse, fine, fine.period_ns, rules)
+    return together and ticks_in_steps(fine.boundary_ns, coarse.boundary_ns, rules) is not None
 
 
 def _phases(clock: StepClock, quiet: Silences, rules: LayoutRules) -> list[StepClock]:
