@@ -35,6 +35,7 @@ __all__ = [
     "message_silences",
     "outstanding",
     "pipeline_clock",
+    "replicas_rest_clock",
     "rests_after",
     "shifted_clock",
     "usable_clock",
@@ -127,6 +128,28 @@ def longest_rest_clock(
         begin = _longest_silence(silences, asleep, awake)
         boundary[k] = boundary[k] if begin is None else begin
     return StepClock(boundary, clock.regular, clock.dominance)
+
+
+def replicas_rest_clock(
+    transfers: TransferTable, replicas: Bool, everyone: Bool, clock: StepClock, rules: LayoutRules = RULES
+) -> StepClock | None:
+    """The clock of shards that have replicas: those are compared at the end of the last pass only, so a step ends when
+    their longest rest begins and what had begun by then is sent. None where no rest stands out in most steps."""
+    rests = message_silences(transfers, replicas)
+    period = int(clock.period_ns)
+    edge = np.concatenate([[clock.boundary_ns[0] - period], clock.boundary_ns, [clock.boundary_ns[-1] + period]])
+    first, last = np.searchsorted(rests.begin_ns, edge[:-1]), np.searchsorted(rests.begin_ns, edge[1:])
+    kept = np.flatnonzero(last > first)
+    by_length = [a + np.argsort(rests.length_ns[a:b]) for a, b in zip(first[kept], last[kept], strict=True)]
+    longest = np.array([order[-1] for order in by_length], dtype=np.int64)
+    second = np.array([rests.length_ns[order[-2]] if order.size > 1 else 0 for order in by_length])
+    stands_out = rests.length_ns[longest] >= rules.ends.rest_stands_out * second
+    if not stands_out.size or stands_out.mean() < rules.sharding.kept_steps:
+        return None
+    begin = rests.begin_ns[longest]
+    boundary = np.maximum(begin, _last_end_before(transfers, everyone, begin))
+    regular = np.concatenate([clock.regular[:1], clock.regular, clock.regular[-1:]])
+    return StepClock(boundary, (np.diff(kept) == 1) & regular[kept[:-1]], clock.dominance)
 
 
 def _resting_chain(silences: Silences, waiting: Outstanding, transfers: TransferTable, sign: Int8, step_bytes: float,

@@ -18,7 +18,7 @@ from llmprism.parallelism.heavy_end import heavy_end
 from llmprism.parallelism.hybrid import Grid, shard_grid
 from llmprism.parallelism.optimizer_pause import OptimizerPause, after_control, optimizer_pause
 from llmprism.parallelism.pair_kinds import LinkKinds
-from llmprism.parallelism.phase import shifted_clock, usable_clock
+from llmprism.parallelism.phase import replicas_rest_clock, shifted_clock, usable_clock
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.sharding import sharding_of
 from llmprism.parallelism.structure import data_parallel_groups, pairs_inside
@@ -54,6 +54,12 @@ def find_sharding(
         clock = after_control(transfers, pattern, repeated[0], rules)
         groups = _shard_groups(job, links, kinds, features, grid)
         return ShardedJob(Sharding.FSDP, groups, clock, repeated[1], hybrid=shards is not None)
+    if grid is not None and grid.predicted:
+        replicas = _pairs_in(transfers, pair_kind == PairKind.DP, links, ~grid.shards)
+        ended = replicas_rest_clock(transfers, replicas, everyone, clock, rules)
+        if ended is not None:
+            groups = _shard_groups(job, links, kinds, features, grid)
+            return ShardedJob(Sharding.FSDP, groups, usable_clock(ended, clock), hybrid=True)
     if optimizer is not None and optimizer.gathers:
         clock = usable_clock(_at_optimizer(transfers, pattern, everyone, clock, optimizer, rules), clock)
         return ShardedJob(Sharding.ZERO, groups, clock)
@@ -72,6 +78,8 @@ def find_sharding(
         clock = shifted_clock(transfers, pattern, everyone, clock, heavy.shift, heavy.bursts)
     elif heavy is None and found.shift:
         clock = shifted_clock(transfers, pattern, everyone, clock, found.shift, found.collectives)
+        if clock.steps < rules.sharding.kept_steps * before.steps:  # few long steps made that pattern
+            return ShardedJob(Sharding.UNKNOWN, groups, before)
     clock, passes = accumulated(transfers, everyone, clock, rules)
     clock = usable_clock(clock, before)
     groups = _shard_groups(job, links, kinds, features, grid)

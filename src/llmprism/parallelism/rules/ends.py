@@ -146,6 +146,10 @@ class StepEndRules:
     look_back: float = 0.5
     """Share of a step before its supposed end within which the rest of the pipelines that ends it began."""
 
+    rest_stands_out: float = 2.0
+    """Times the second longest rest of the replicas that the longest one of a step takes: it lasts through all passes
+    but the end of the last one."""
+
     same_steps: float = 0.15
     """Relative difference allowed between the steps found here and those the job was recognised by."""
 
