@@ -96,11 +96,12 @@ def bits_of(pauses: Pauses, clocks: list[Priced], rules: LayoutRules = RULES, *,
     coded without its clock: of clocks of one period the one whose ticks are all in place is the better one."""
     root_period = np.array([one.root_period for one in clocks])[:, None]
     variation = np.array([one.variation for one in clocks])
-    noise = (variation * root_period).min(axis=0)
+    steps = np.array([one.steps for one in clocks])
+    unsure = 1.0 + 1.0 / np.sqrt(np.maximum(steps, 1))[:, None]  # a few steps may be alike by chance
+    noise = (variation * root_period * unsure).min(axis=0)
     beyond = np.log2(
         np.maximum(variation, rules.clock.exact_bytes) / np.maximum(noise / root_period, rules.clock.exact_bytes)
     )
-    steps = np.array([one.steps for one in clocks])
     bits = np.array([one.pause_bits - (0.0 if every_step else one.saved_bits) for one in clocks])
     bits += steps * beyond.sum(axis=1)
     result: Float64 = bits / max(pauses.counted, 1)
@@ -161,25 +162,28 @@ def _without_clock(pauses: Pauses, judged: Bool, rules: LayoutRules) -> Float64:
 
 
 def _code_lengths(pauses: Pauses, place: Int64, places: Int64, rules: LayoutRules) -> tuple[Float64, Float64]:
-    """Bits of each pause that has a place, each pair with its own spread around the medians of its places, and of each
-    of these medians.
+    """Bits of each pause that has a place, and of each of the places. Each pair has its own spread around the medians
+    of its places.
 
-    Deviations have heavy tails (a Cauchy distribution): one stall must not outweigh a hundred steps. A median costs
-    what it takes to say where among all pauses of the pair it lies.
+    Deviations have heavy tails (a Cauchy distribution): one stall must not outweigh a hundred steps. A bit tells
+    whether a place has a median of its own, which costs what it takes to say where among all pauses of the pair it
+    lies; or that of the pair, where this is cheaper: most pauses of a step are like all others.
     """
     rule = rules.clock
-    deviation, count, size, usual, middle, pair_of_place = around_medians(
+    deviation, from_usual, cell, count, size, usual, middle, pair_of_place = around_medians(
         pauses.offsets, pauses.pause, pauses.by_pause, place, places
     )
-    pair = np.repeat(np.arange(count.size), count)
     free = np.maximum(count - np.bincount(pair_of_place, minlength=count.size), 1)
     spread = middle * count / free + rule.pause_resolution_bits
     scale = np.minimum(spread, usual + rule.pause_resolution_bits)
-    bits = np.log2(scale)[pair] + np.log2(1.0 + (deviation / scale[pair]) ** 2)
-    price = np.log2(2.0 + rule.pause_range * (usual + rule.pause_resolution_bits) / scale)[
+    each = np.repeat(scale, count)
+    by_place, by_pair = (np.log2(1.0 + (off / each) ** 2) for off in (deviation, from_usual))
+    median = np.log2(2.0 + rule.pause_range * (usual + rule.pause_resolution_bits) / scale)[
         pair_of_place
     ] + 0.5 * np.log2(size)
-    return bits, price
+    alike = np.bincount(cell, by_pair) <= np.bincount(cell, by_place) + median
+    bits = np.log2(each) + np.where(alike[cell], by_pair, by_place)
+    return bits, np.where(alike, 1.0, 1.0 + median)
 
 
 def sent_by_ticks(pauses: Pauses, ticks: Int64) -> Int64:

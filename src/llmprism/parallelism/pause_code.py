@@ -102,7 +102,7 @@ def places_in_steps(
 
 def _around_by_arrays(
     offsets: Int64, value: Float64, order: Int64, place: Int64, places: Int64
-) -> tuple[Float64, Int64, Int64, Float64, Float64, Int64]:
+) -> tuple[Float64, Float64, Int64, Int64, Int64, Float64, Float64, Int64]:
     """The kernel below by sorts of all values at once."""
     pairs = offsets.size - 1
     chosen = place >= 0
@@ -118,30 +118,34 @@ def _around_by_arrays(
     median[held > 0] = 0.5 * (value[rows[begin + (size - 1) // 2]] + value[rows[begin + size // 2]])
     deviation = value[chosen] - median[cell[chosen]]
     count = np.bincount(pair[chosen], minlength=pairs)
-    usual, spread = np.zeros(pairs), np.zeros(pairs)
+    from_usual, usual, spread = np.zeros(deviation.size), np.zeros(pairs), np.zeros(pairs)
     bounds = np.cumsum(count) - count
     for index in np.flatnonzero(count).tolist():
         own = slice(int(bounds[index]), int(bounds[index] + count[index]))
         here, half = value[chosen][own], int(count[index]) // 2
         low, high = (np.partition(here, at)[at] for at in ((int(count[index]) - 1) // 2, half))
-        usual[index] = np.partition(np.abs(here - 0.5 * (low + high)), half)[half]
+        from_usual[own] = here - 0.5 * (low + high)
+        usual[index] = np.partition(np.abs(from_usual[own]), half)[half]
         spread[index] = np.partition(np.abs(deviation[own]), half)[half]
     pair_of_cell = np.repeat(np.arange(pairs), places)[held > 0]
-    return deviation, count, size, usual, spread, pair_of_cell
+    number = (np.cumsum(held > 0) - 1)[cell[chosen]].astype(np.int64)
+    return deviation, from_usual, number, count, size, usual, spread, pair_of_cell
 
 
 @kernel(by_arrays=_around_by_arrays)
 def around_medians(
     offsets: Int64, value: Float64, order: Int64, place: Int64, places: Int64
-) -> tuple[Float64, Int64, Int64, Float64, Float64, Int64]:
-    """Of the values with a place (0 and more): the deviation of each from the median of its place and pair, and for
-    each pair how many there are; the size of each place that is used; for each pair the upper median of the distances
-    from the median of the pair, and of those from the medians of the places; the pair of each place that is used.
+) -> tuple[Float64, Float64, Int64, Int64, Int64, Float64, Float64, Int64]:
+    """Of the values with a place (0 and more): the deviation of each from the median of its place and pair, that from
+    the median of its pair, and the number of its place among those that are used; for each pair how many there are;
+    the size of each place that is used; for each pair the upper median of the distances from the median of the pair,
+    and of those from the medians of the places; the pair of each place that is used.
 
     `order` lists the rows of each pair in ascending order of their values.
     """
     pairs = offsets.size - 1
-    deviation, n = np.empty(value.size), 0
+    deviation, from_usual, n = np.empty(value.size), np.empty(value.size), 0
+    cell = np.empty(value.size, dtype=np.int64)
     count = np.zeros(pairs, dtype=np.int64)
     usual, spread = np.zeros(pairs), np.zeros(pairs)
     size, pair_of_cell = np.empty(places.sum(), dtype=np.int64), np.empty(places.sum(), dtype=np.int64)
@@ -164,10 +168,12 @@ def around_medians(
                 placed[cursor[place[row]]] = value[row]
                 cursor[place[row]] += 1
                 k += 1
-        median = np.zeros(places[pair])
+        median, numbered = np.zeros(places[pair]), np.zeros(places[pair], dtype=np.int64)
+        middle = 0.5 * (ordered[(own - 1) // 2] + ordered[own // 2])
         for p in range(places[pair]):
             number = held[p + 1]
             if number > 0:
+                numbered[p] = cells
                 median[p] = 0.5 * (placed[first[p] + (number - 1) // 2] + placed[first[p] + number // 2])
                 size[cells], pair_of_cell[cells] = number, pair
                 cells += 1
@@ -175,13 +181,14 @@ def around_medians(
         for row in range(begin, end):
             if place[row] >= 0:
                 deviation[n + k] = value[row] - median[place[row]]
+                from_usual[n + k], cell[n + k] = value[row] - middle, numbered[place[row]]
                 off[k] = abs(deviation[n + k])
                 k += 1
         spread[pair] = np.partition(off, own // 2)[own // 2]
         usual[pair] = _upper_median_distance(ordered)
         count[pair] = own
         n += own
-    return deviation[:n], count, size[:cells], usual, spread, pair_of_cell[:cells]
+    return deviation[:n], from_usual[:n], cell[:n], count, size[:cells], usual, spread, pair_of_cell[:cells]
 
 
 @kernel

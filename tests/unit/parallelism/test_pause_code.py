@@ -61,8 +61,9 @@ def test_deviations_are_from_the_medians_of_the_places():
     value, place = np.array([3.0, 5.0, 1.0, 6.0, 8.0, 9.0]), np.array([0, 1, 0, 1, 0, OUTSIDE])
     offsets = np.array([0, 6])
     found = around_medians(offsets, value, by_value(offsets, value), place, np.array([3]))
-    deviation, count, size, usual, spread, pair_of_place = (part.tolist() for part in found)
+    deviation, from_usual, number, count, size, usual, spread, pair_of_place = (part.tolist() for part in found)
     assert deviation == [0.0, -0.5, -2.0, 0.5, 5.0]
+    assert (from_usual, number) == ([-2.0, 0.0, -4.0, 1.0, 3.0], [0, 1, 0, 1, 0])
     assert (count, size, pair_of_place) == ([5], [3, 2], [0, 0])
     assert usual == [2.0]  # of 0, 1, 2, 3, 4
     assert spread == [0.5]  # of 0, 0.5, 0.5, 2, 5

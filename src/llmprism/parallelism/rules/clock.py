@@ -91,7 +91,13 @@ class ClockRules:
     """Bits per pause by which a finer clock may be behind its multiple and still be compared with it at all phases."""
 
     margin_bits: float = 0.1
-    """Bits per pause by which a multiple must be better than the finer clock: it has fewer ticks to misplace."""
+    """Bits per pause by which a multiple must be better than the finer clock: it has fewer ticks to misplace..."""
+
+    uneven_margin_bits: float = 0.5
+    """...and where its steps are less even in length than those of the finer clock, which whole steps are not..."""
+
+    uneven: float = 0.1
+    """...by so much, relative to the usual step: jitter of real steps is a few percent."""
 
     step_parts: int = 8
     """Parts of a step, of equal bytes, whose messages are compared: collectives of one sort fill a part or more."""
