@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from llmprism.parallelism.clock_score import bits_of, pauses_of, priced
-from unit.builders import build_job, cut_in_pieces, transfer_table
+from llmprism.parallelism.clock_score import _saved_by_a_stretch, bits_of, pauses_of, priced
+from unit.builders import Flow, build_job, cut_in_pieces, transfer_table
 
 WINDOW = (0, 1 << 62)
 
@@ -41,3 +41,26 @@ def test_one_long_stall_does_not_change_which_clock_is_best():
     moved = np.where(ends > late, ends + 10**11, ends)
     true, double = prices(stalled, moved, moved[::2])
     assert true < double
+
+
+def test_a_clock_gains_nothing_by_leaving_a_fault_outside():
+    """Messages every 10 ms, four a step with a longer pause; after 30 steps all pauses are 20 times as long for 10
+    steps. A clock of three steps each that ends with the fault explains no more than the clock of the steps."""
+    rows, when, ends = [], 0, [0]
+    for step in range(40):
+        for part in range(4):
+            when += (10_000_000 if part else 50_000_000) * (20 if step >= 30 else 1) + (
+                7 * step + 3 * part
+            ) % 5 * 10_000
+            rows.append(Flow("a", "b", when, when + 1_000_000, 2_000_000))
+        ends.append(when + 2_000_000)
+    ticks = np.array(ends, dtype=np.int64)
+    every, threes = prices(rows, ticks, ticks[:31:3])
+    assert every < threes
+
+
+@pytest.mark.parametrize(
+    ("saved", "expected"), [([-1.0, -2.0], 0.0), ([-5.0, 40.0, -1.0, 30.0, -5.0], 69.0 - 2 * np.log2(6)), ([], 0.0)]
+)
+def test_steps_in_a_row_are_coded_without_the_clock_where_that_saves_bits(saved, expected):
+    assert _saved_by_a_stretch(np.array(saved)) == pytest.approx(expected)

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from llmprism.model import StepClock
-from llmprism.parallelism.phase import _reach, _sliding_extremes, gradient_clock, outstanding, pipeline_clock
+from llmprism.parallelism.phase import (
+    _reach,
+    _sliding_extremes,
+    gradient_clock,
+    outstanding,
+    pipeline_clock,
+    replicas_rest_clock,
+)
 from llmprism.parallelism.rules import RULES
 from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
 
@@ -121,3 +128,20 @@ def test_who_goes_on_sending_is_slow_and_who_rests_lost_records(rest, share):
     assert _reach(0.8, 45 * MS, start, start + 19 * MS, RULES) == share
     assert _reach(0.2, 45 * MS, start, start + 19 * MS, RULES) == RULES.ends.far_behind
     assert _reach(0.01, 45 * MS, start, start + 19 * MS, RULES) == RULES.ends.straggle
+
+
+def test_shards_with_replicas_end_their_steps_when_the_replicas_begin_to_rest():
+    """Shards send all the time, replicas in the last fifth of the step: 20 ms after their last message it ends."""
+    rows = []
+    for step in range(10):
+        begin = step * 1_000 * MS
+        rows += [Flow("a", "b", begin + k * 100 * MS, begin + (k * 100 + 60) * MS, 4 << 20) for k in range(10)]
+        rows += [Flow("a", "c", begin + (810 + k * 50) * MS, begin + (840 + k * 50) * MS, 4 << 20) for k in range(3)]
+    transfers = transfer_table(rows)
+    replicas = np.array([transfers.addresses[dst] == "c" for dst in transfers.pair_dst])
+    ticks = np.arange(11, dtype=np.int64) * 1_000 * MS + 400 * MS  # in the middle of the steps
+    clock = StepClock(ticks, np.ones(10, dtype=np.bool_), 1.0)
+    found = replicas_rest_clock(transfers, replicas, np.ones_like(replicas), clock)
+    assert found is not None
+    assert {int(tick) % (1_000 * MS) for tick in found.boundary_ns} == {960 * MS}
+    assert replicas_rest_clock(transfers, ~replicas, np.ones_like(replicas), clock) is None  # no rest stands out

@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.model import Job, StepClock
 from llmprism.parallelism.clock_score import bits_of, pauses_of, priced
-from llmprism.parallelism.rival_clocks import _divides, _price, best_clock
+from llmprism.parallelism.rival_clocks import _divides, _price, _unevenness, best_clock
 from llmprism.parallelism.rules import RULES
 from unit.builders import Flow, build_job, cut_in_pieces, transfer_table
 
@@ -58,3 +58,15 @@ def test_a_clock_that_ticks_less_often_divides_nothing():
 
     assert _divides(every(50, 32), every(100, 16), RULES)
     assert not _divides(every(50, 12), every(100, 16), RULES)
+
+
+def test_ticks_tell_that_a_clock_divides_one_of_uneven_steps():
+    """Five ticks in each step, with a checkpoint in every second step: neither medians nor means are multiples."""
+    length = np.full(60, 100)
+    length[9::10] = 400
+    fine = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
+    clock, coarse = (StepClock(t, np.ones(t.size - 1, dtype=np.bool_), 1.0) for t in (fine[:58], fine[:45:5]))
+    shifted = StepClock(coarse.boundary_ns + 50, coarse.regular, 1.0)
+    assert _divides(clock, coarse, RULES)
+    assert not _divides(clock, shifted, RULES)
+    assert _unevenness(coarse) > 0.2 > _unevenness(clock)
