@@ -119,7 +119,7 @@ def _price(
     by_pause, by_place = _code_lengths(pauses, place, places, rules)
     inside = place >= 0
     step = np.searchsorted(ticks, pauses.start_ns[inside], side="right")
-    saved = _saved_by_a_stretch(np.bincount(step, by_pause - alone[inside]))
+    saved = _saved_by_a_stretch(np.bincount(step, by_pause - alone[inside]).astype(np.float64))
     bits = float(by_pause.sum() + by_place.sum() + alone[place == OUTSIDE].sum())
     whole = (ticks[:-1] >= window[0]) & (ticks[1:] <= window[1])
     amount = np.diff(sent, axis=1)[:, whole].astype(np.float64)
