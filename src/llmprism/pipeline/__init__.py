@@ -17,7 +17,7 @@ from llmprism.model.flows import AssembledFlows, FlowTable, Window
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 from llmprism.parallelism import identify_layout
-from llmprism.pipeline.local import FindLayout, LocalCluster, Processes, analyse_job
+from llmprism.pipeline.local import THREADS, FindLayout, LocalCluster, Processes, analyse_job
 from llmprism.pipeline.notes import Progress
 from llmprism.pipeline.order import diagnose_cluster
 from llmprism.pipeline.published import diagnose_by_published_rules
@@ -48,6 +48,7 @@ def diagnose(
     watched_until_ns: int | None = None,
     progress: Progress | None = None,
     processes: Processes | None = None,
+    threads: int = THREADS,
     find_layout: FindLayout = identify_layout,
 ) -> Report:
     """Everything the records say about the jobs in them.
@@ -57,6 +58,7 @@ def diagnose(
     name of the stage and its share that is done (0..1). `window` is the time that was watched, where that is more than
     the records span, or `watched_until_ns` its end alone: then silence at its end counts. With `processes` copies of
     this process take part where there is much to do, which a process with threads of its own must not allow.
+    `threads` look at jobs where there is one process: one takes the least processor time.
     `find_layout` is for whoever knows the layouts of these jobs from before.
     """
     if method not in METHODS:
@@ -76,6 +78,7 @@ def diagnose(
         with_events=with_events,
         with_facts=with_facts,
         processes=processes,
+        threads=threads,
         find_layout=find_layout,
     )
     return diagnose_cluster(cluster, topology, report_progress)

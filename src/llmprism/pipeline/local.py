@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
@@ -44,7 +45,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 THREADS: Final = 2
-"""Jobs looked at at a time in one process: kernels and array operations leave the interpreter alone half the time."""
+"""Jobs looked at at a time in one process: kernels and array operations leave the interpreter alone half the time. That
+is paid for with processor time: two threads take up to 1.6 times that of one."""
 
 FORK_TRANSFERS: Final = 4_000_000
 """Transfers from which copies of the process pay: about four seconds of work, against half a second for the copies."""
@@ -93,6 +95,7 @@ class LocalCluster:
         with_events: bool,
         with_facts: bool = True,
         processes: Processes | None = None,
+        threads: int = THREADS,
         find_layout: FindLayout = identify_layout,
     ) -> None:
         transfers = flows.transfers
@@ -101,7 +104,7 @@ class LocalCluster:
             flows.congestion,
         )  # fmt: skip
         self._transfers, self._with_events, self._with_facts = transfers, with_events, with_facts
-        self._find_layout = find_layout
+        self._find_layout, self._threads = find_layout, threads
         forks = processes is not None and transfers.start_ns.size >= FORK_TRANSFERS
         self._processes = processes if forks and processes is not None else Processes()
         self._cut: tuple[Draft, TransferTable] | None = None
@@ -116,7 +119,7 @@ class LocalCluster:
     def jobs(self, draft: Draft, jobs: Sequence[JobDraft]) -> list[Job]:
         """The jobs with their transfers."""
         pieces = self.pieces(draft)
-        return _in_threads(lambda one: one.job(pieces.select_pairs(one.pairs)), jobs)
+        return _in_threads(lambda one: one.job(pieces.select_pairs(one.pairs)), jobs, self._threads)
 
     def clocks(self, draft: Draft) -> list[tuple[ClockCandidate, ...]]:
         pieces, traffic = self.pieces(draft), draft.pieces.traffic
@@ -179,7 +182,7 @@ class LocalCluster:
         processes = self._processes.for_work([transfers(item) for item in items])
         if processes > 1:
             return forked_map(function, items, transfers, report_share, processes=processes)
-        return _in_threads(function, items, report_share)
+        return _in_threads(function, items, self._threads, report_share)
 
 
 def analyse_job(
@@ -219,12 +222,16 @@ def _without_transfers(job: Job, layout: JobLayout, timeline: Timeline, state: J
 
 
 def _in_threads(
-    function: Callable[[T], R], items: Sequence[T], report_share: Callable[[float], None] = lambda _share: None
+    function: Callable[[T], R],
+    items: Sequence[T],
+    count: int,
+    report_share: Callable[[float], None] = lambda _share: None,
 ) -> list[R]:
-    """The results in the order of the items."""
+    """The results in the order of the items. One thread is this one, so that an error in `report_share` ends the
+    work at once."""
     results: list[R] = []
-    with ThreadPoolExecutor(THREADS, "llmprism-job") as threads:
-        for result in threads.map(function, items):
+    with ThreadPoolExecutor(count, "llmprism-job") if count > 1 else nullcontext() as threads:
+        for result in map(function, items) if threads is None else threads.map(function, items):
             report_share(len(results) / len(items))
             results.append(result)
     return results

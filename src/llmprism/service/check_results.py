@@ -1,4 +1,4 @@
-"""What a check between two windows leaves behind where nothing has changed: that it was made, and up to when."""
+"""What a check while a window is made leaves behind where no job has stopped: up to when, and how many jobs wait."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def unchanged(
     took_ms: int,
     state: TrackerState,
     plan: WindowPlan,
+    waiting: int,
 ) -> WindowResult:
     return WindowResult(
         start_ns=since_ns,
@@ -29,7 +30,7 @@ def unchanged(
         through_seq=through,
         wall_ns=wall_ns,
         took_ms=took_ms,
-        summary=check_document(state, "a check while a window is made; jobs looked at: 0"),
+        summary=check_document(state, f"a check while a window is made; jobs that wait for a look: {waiting}"),
         picture=None,
         layouts={},
         changes=Changes(),

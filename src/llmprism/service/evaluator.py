@@ -32,17 +32,21 @@ from llmprism.service.looking import Looking
 from llmprism.service.looks import Look
 from llmprism.service.messages import messages_of
 from llmprism.service.picture import check_document, layout_documents, picture_document, summary_document
+from llmprism.service.runs import is_settled
 from llmprism.service.silence import gap_of, marked, silent_groups, unreported
 from llmprism.service.store import Segment, Store, WindowResult
 from llmprism.service.topology_file import TopologyFile
 from llmprism.service.tracker import Changes, TrackerState, slowest_step, track
 from llmprism.service.windows import (
     SECOND,
+    Cost,
+    affords,
     cannot_keep_up,
     check_ends,
     due_window,
     following,
     started,
+    usual_cost,
     watermark,
 )
 
@@ -68,7 +72,8 @@ class Evaluator(Looking):
         self._elapsed_ns = now_ns or time.monotonic_ns
         self._latest_seen: tuple[int, int] = (0, 0)
         self._latest_seen_at = self._elapsed_ns()
-        self._took_ns = self._last_cost_ns = self._glanced_ns = 0
+        self._took_ns = self._glanced_ns = self._young_ns = 0
+        self._last_cost: Cost | None = None
         self._has_waited = False
         self._addresses: frozenset[str] = frozenset()
         self._rates: dict[str, float] = {}
@@ -155,8 +160,8 @@ class Evaluator(Looking):
         begun = time.monotonic()
         window, through = self._span_until(end)
         since, segments, sent, wanted = self._since_last(end, through)
-        wanted_members = sum(len(run.members) for run in wanted)
-        if wanted_members > self._rules.runs.whole * len(self._addresses) or self._somebody_new(sent):
+        wanted = self._affordable(wanted, end)
+        if self._share_of(wanted) > self._rules.runs.whole or self._needs_everybody(sent, end):
             self._make(window, mark, latest)
             return True
         topology = self._topology.refresh()
@@ -204,13 +209,29 @@ class Evaluator(Looking):
         wanted = wanted_runs(self._state.runs, self._state.findings, sent, self._rates, start, end, self._rules)
         return since, segments, sent, wanted
 
-    def _somebody_new(self, sent: Mapping[str, Sent]) -> bool:
-        return newcomers(sent, self._addresses, self._rules) or undecided(self._state.findings)
+    def _share_of(self, runs: Sequence[TrackedRun]) -> float:
+        return sum(len(run.members) for run in runs) / max(1, len(self._addresses))
+
+    def _affordable(self, wanted: Sequence[TrackedRun], end: int) -> Sequence[TrackedRun]:
+        """These runs, without the young ones where looking at those is too dear now."""
+        young = [run for run in wanted if not is_settled(run, self._rules)]
+        share = self._share_of(young)
+        cost = self._took_ns * (share if share <= self._rules.runs.whole else 1.0)
+        since = end - max(self._plan.last_end, self._young_ns)
+        if not young or affords(cost, since, self._rules.windows):
+            self._young_ns = end if young else self._young_ns
+            return wanted
+        return [run for run in wanted if is_settled(run, self._rules)]
+
+    def _needs_everybody(self, sent: Mapping[str, Sent], end: int) -> bool:
+        """Is a window of everybody worth its cost now?"""
+        new = newcomers(sent, self._addresses, self._rules) or undecided(self._state.findings)
+        return new and affords(self._took_ns, end - self._plan.last_end, self._rules.windows)
 
     def _while_making(self, window: Window) -> None:
-        """While a window is made that takes longer than a hop: has anything changed since its end? Where nothing has,
-        that is committed, so that nobody waits for the window to know it. Where a job has stopped, the window waits
-        until that is told, but the next one does not."""
+        """While a window is made that takes longer than a hop: has a job stopped since its end? Where none has, that is
+        committed, so that nobody waits for the window to know it; who needs a look waits for the window. Where one has,
+        the window waits until that is told, but the next one does not."""
         if not self._plan.last_end or self._took_ns <= self._rules.windows.hop:
             return
         begun, hop = time.monotonic(), self._rules.windows.hop
@@ -220,12 +241,12 @@ class Evaluator(Looking):
         self._glanced_ns = end
         _, through = self._span_until(end)
         since, segments, sent, wanted = self._since_last(end, through)
-        if not wanted and not self._somebody_new(sent):
+        if not any(has_stopped(run, sent, end, self._rules) for run in wanted):
             plan = replace(self._plan, checked_ns=end)
             took = int(1000 * (time.monotonic() - begun))
-            result = unchanged(since, end, segments, through, self._wall_ns(), took, self._state, plan)
+            result = unchanged(since, end, segments, through, self._wall_ns(), took, self._state, plan, len(wanted))
             self._commit(result, 0)
-        elif not self._has_waited and any(has_stopped(run, sent, end, self._rules) for run in wanted):
+        elif not self._has_waited:
             self._has_waited = True
             raise _JobStoppedError(end)
 
@@ -271,8 +292,8 @@ class Evaluator(Looking):
             names = ", ".join(sorted(unwatched)[:3])
             more = f" and {len(unwatched) - 3} more" if len(unwatched) > 3 else ""
             note = note or f"nobody reports on {names}{more} any more: look at their collector"
-        self._note_cost(time.process_time_ns() - begun_cpu)
         records = report.input.records
+        self._note_cost(Cost(time.process_time_ns() - begun_cpu, records))
         plan = following(
             window, mark, self._took_ns, self._rules.windows, records, slowest_step(state.runs, self._rules)
         )
@@ -281,7 +302,7 @@ class Evaluator(Looking):
         result = WindowResult(
             start_ns=window.start_ns,
             end_ns=window.end_ns,
-            records=report.input.records,
+            records=records,
             through_seq=through,
             wall_ns=self._wall_ns(),
             took_ms=took,
@@ -338,10 +359,8 @@ class Evaluator(Looking):
                     "finding", extra={"id": tracked.id, "phase": tracked.phase.value, "what": tracked.finding.summary}
                 )
 
-    def _note_cost(self, cpu_ns: int) -> None:
-        """What a window costs is the lesser of the last two: the first one of a process compiles, and processor time
-        is counted, because a machine that is busy otherwise must not change which windows are made."""
-        self._took_ns, self._last_cost_ns = min(cpu_ns, self._last_cost_ns), cpu_ns
+    def _note_cost(self, cost: Cost) -> None:
+        self._took_ns, self._last_cost = usual_cost(cost, self._last_cost), cost
 
     def _remember(self, report: Report, report_run: dict[str, str]) -> None:
         """Who was there and how much each run sent, for the checks that follow."""

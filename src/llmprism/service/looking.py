@@ -104,6 +104,7 @@ class Looking:
                 with_facts=False,
                 window=window,
                 progress=progress,
+                threads=1,
                 find_layout=self._layouts.layout_of,
             )
             self._layouts.end(report)

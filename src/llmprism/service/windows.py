@@ -1,14 +1,15 @@
 """Which span of event time is looked at next: sliding windows behind a watermark, and longer looks at slow jobs.
 
 The watermark is how far the sources that agree have come (`clocks`), less the lateness that is allowed. A window is due
-when the watermark has passed its end. Windows end at multiples of the hop and have one length. A gap without records is
-jumped over in one go.
+when the watermark has passed its end. Windows end at multiples of the base hop and have one length. A gap without
+records is jumped over in one go.
 
 The hop is as short as the machine can afford: it grows while windows take more than their share of it, while too
 many of them are due at once (a file of five minutes arrives), and, once windows take so much that it matters, while
 they take more than their budget per record. It never grows beyond three quarters of a window, so that no time is left
 out. Where it is longer than the base hop, everybody's activity is checked in between (`check_ends`, `checks`), and runs
-that have changed get looks of their own at once.
+that have changed get looks of their own at once. Runs that are young and addresses that are new wait until a look
+at them is affordable (`affords`): when all jobs of a cluster appear at once, that is all there is to do.
 
 A job whose steps do not show in one window gets looks of its own: at its own records only, over a span that doubles
 until enough steps show. A look twice as long is made half as often, so that all lengths cost the same per second. A
@@ -26,9 +27,11 @@ from llmprism.service.rules.windows import SECOND, WindowRules
 
 __all__ = [
     "SECOND",
+    "Cost",
     "WindowPlan",
     "WindowRules",
     "affordable_hop",
+    "affords",
     "cannot_keep_up",
     "check_ends",
     "due_window",
@@ -38,6 +41,7 @@ __all__ = [
     "reach_for",
     "reach_longer",
     "started",
+    "usual_cost",
     "watermark",
 ]
 
@@ -51,6 +55,29 @@ class WindowPlan:
     last_end: int = 0
     mark_ns: int = 0
     checked_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a window of so many records took in processor time: a machine that is busy otherwise must not change which
+    windows are made."""
+
+    cpu_ns: int
+    records: int
+
+
+def usual_cost(last: Cost, before: Cost | None) -> int:
+    """What the next window may take in ns, by the last two of this process: the lesser one, because the first of a
+    process compiles, and anything may happen in one. Each counts for as many records as the last one had: a window of a
+    few records, as the first one may be, says nothing about those of millions. 0 after the first."""
+    if before is None:
+        return 0
+    return min(last.cpu_ns, before.cpu_ns * max(1, last.records) // min(max(1, before.records), max(1, last.records)))
+
+
+def affords(took_ns: float, since_ns: int, rules: WindowRules) -> bool:
+    """May work be done now that takes so long and was last done so long ago? Nobody waits for it in particular."""
+    return took_ns <= rules.busy * since_ns
 
 
 def watermark(latest_end_ns: int, rules: WindowRules) -> int:
@@ -114,7 +141,8 @@ def following(
 ) -> WindowPlan:
     """The plan after a window of so many records that took so long to make, with the watermark where it is."""
     hop = affordable_hop(max(0, mark_ns - done.end_ns), took_ns, rules, records, step_ns)
-    return WindowPlan(_next_multiple(done.end_ns + 1, hop), done.end_ns, mark_ns)
+    last = done.end_ns // rules.hop * rules.hop
+    return WindowPlan(last + hop, done.end_ns, mark_ns)
 
 
 def cannot_keep_up(behind_ns: int, took_ns: int, rules: WindowRules) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import pytest
 
 from llmprism.ingest import read_transfers
+from llmprism.parallelism import identify_layout
 from llmprism.pipeline import Processes, diagnose, local
 from llmprism.report.json_report import render
 from support.reports import EXAMPLES
@@ -35,6 +37,31 @@ def test_small_inputs_and_callers_that_do_not_say_so_are_not_forked(monkeypatch)
     monkeypatch.setattr(local, "FORK_TRANSFERS", 0)
     diagnose(flows)
     diagnose(flows, processes=Processes(1))
+
+
+def test_one_thread_gives_the_same_report():
+    flows = read_transfers([EXAMPLES / "pp4dp2tp2" / "flows.parquet"])
+    threads = []
+
+    def layout_of(job):
+        threads.append(threading.current_thread())
+        return identify_layout(job)
+
+    one = diagnose(flows, threads=1, find_layout=layout_of)
+    assert threads == [threading.current_thread()]
+    assert render(one) == render(diagnose(flows, threads=2))
+
+
+def test_one_thread_ends_at_once_where_nobody_wants_to_know_more():
+    done = []
+
+    def enough(_share):
+        if len(done) > 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        local._in_threads(done.append, range(10), 1, enough)
+    assert done == [0, 1]
 
 
 def test_as_many_processes_as_items_and_cores(monkeypatch):

@@ -96,6 +96,67 @@ def test_a_new_job_gets_a_window_of_everybody(played: Played) -> None:
     assert len(played.evaluator.state.runs) == before + 1
 
 
+def windows_and_checks(store: Store) -> tuple[list[int], list[int]]:
+    """Seconds at which windows of everybody and checks end, in their order."""
+    items = History(store).windows(None, None, None, 1000)["items"][::-1]
+    checks = [one["note"].startswith("a check") for one in items]
+    ends = [(one["end_ns"] - BEGIN) // S for one in items]
+    return (
+        [end for end, check in zip(ends, checks, strict=True) if not check],
+        [end for end, check in zip(ends, checks, strict=True) if check],
+    )
+
+
+def test_young_and_new_jobs_wait_until_a_look_is_affordable(played: Played) -> None:
+    """A window takes 9 s, so that one may be made every 30 s; the jobs are young, and later one more comes."""
+    evaluator = played.evaluator
+    evaluator._took_ns = 9 * S
+    evaluator._note_cost = lambda _cost: None
+    played.play(jobs(), 0, 68)
+    windows, checks = windows_and_checks(played.store)
+    first, second = windows[0], windows[1]
+    assert 32 <= second - first < 44, "the young ones wait, but not until the planned window"
+    assert set(range(first + 4, second, 4)) <= set(checks), "everybody is checked meanwhile"
+    assert all(run.clear >= 2 for run in evaluator.state.runs)
+    late = RingJob("late", period_s=0.6, begin_ns=BEGIN)
+    played.play([*jobs(), late], 68, 100)
+    windows, _ = windows_and_checks(played.store)
+    assert windows[2] - second == 32, "and so does the new one"
+    assert len(evaluator.state.runs) == len(jobs()) + 1
+
+
+def test_a_few_young_jobs_are_looked_at_alone(played: Played) -> None:
+    played.play(jobs(), 0, 100)
+    evaluator = played.evaluator
+    young, *others = evaluator.state.runs
+    evaluator._state = replace(evaluator.state, runs=(replace(young, clear=0), *others))
+    evaluator._took_ns = 9 * S
+    evaluator._note_cost = lambda _cost: None
+    end = evaluator._plan.last_end + 8 * S
+    assert evaluator._affordable([young], end) == [young], "settled"
+    (unsettled,) = [run for run in evaluator.state.runs if run.clear == 0]
+    assert evaluator._affordable([unsettled, others[0]], end - 4 * S) == [others[0]], "a fifth of 9 s every 6 s"
+    assert evaluator._affordable([unsettled, others[0]], end) == [unsettled, others[0]]
+    assert evaluator._affordable([unsettled], end + 4 * S) == [], "it was looked at a moment ago"
+
+
+def test_a_check_while_a_window_is_made_says_who_waits(played: Played) -> None:
+    """One job sends less than it used to, and nobody has stopped: that is known before the window is."""
+    played.play(jobs(), 0, 120)
+    evaluator = played.evaluator
+    evaluator._took_ns = 10 * S
+    evaluator._rates = {name: 2 * rate if name == evaluator.state.runs[1].id else rate
+                        for name, rate in evaluator._rates.items()}  # fmt: skip
+    end, second = evaluator._plan.next_end, (played.now - BEGIN) // S
+    while BEGIN + second * S < end + 12 * S:
+        played.play(jobs(), second, second + 4, make=False)
+        second += 4
+    assert evaluator.advance()
+    items = History(played.store).windows(None, None, None, 2)["items"]
+    assert items[0]["end_ns"] > evaluator._plan.last_end == end
+    assert items[0]["note"].endswith("jobs that wait for a look: 1")
+
+
 def test_what_has_not_changed_is_known_before_a_long_window_is_made(played: Played) -> None:
     """Records of two more hops are there while the window is made."""
     played.play(jobs(), 0, 120)
@@ -137,7 +198,7 @@ def test_a_window_waits_for_a_job_that_has_stopped(played: Played) -> None:
     while BEGIN + second * S < end + 12 * S:
         played.play(jobs(crashes_at_s=(end - BEGIN) / S + 0.41), second, second + 4, make=False)
         second += 4
-    evaluator._note_cost = lambda _cpu_ns: None
+    evaluator._note_cost = lambda _cost: None
     assert evaluator.advance()
     assert evaluator._plan.next_end > end + 8 * S, "the window waits"
     assert evaluator.advance()

@@ -4,9 +4,11 @@ from hypothesis import strategies as st
 from llmprism.model import Window
 from llmprism.service.windows import (
     SECOND,
+    Cost,
     WindowPlan,
     WindowRules,
     affordable_hop,
+    affords,
     check_ends,
     due_window,
     following,
@@ -14,6 +16,7 @@ from llmprism.service.windows import (
     reach_for,
     reach_longer,
     started,
+    usual_cost,
     watermark,
 )
 
@@ -61,7 +64,27 @@ def test_a_machine_that_is_too_slow_makes_fewer_windows():
     done = Window(40 * SECOND, 100 * SECOND)
     mark = 101 * SECOND
     assert following(done, mark, 10**8, RULES) == WindowPlan(104 * SECOND, 100 * SECOND, mark)
-    assert following(Window(44 * SECOND, 104 * SECOND), mark, 3 * SECOND, RULES).next_end == 112 * SECOND
+    assert following(Window(44 * SECOND, 104 * SECOND), mark, 3 * SECOND, RULES).next_end == 120 * SECOND
+
+
+def test_the_next_window_is_a_whole_hop_away_wherever_the_last_one_ended():
+    for end in range(100, 160, 4):
+        plan = following(Window((end - 60) * SECOND, end * SECOND), end * SECOND, 9 * SECOND, RULES)
+        assert plan.next_end == (end + 32) * SECOND
+
+
+def test_what_a_window_takes_is_the_lesser_of_two_for_as_many_records():
+    assert usual_cost(Cost(9 * SECOND, 10**6), None) == 0, "the first one of a process compiles"
+    assert usual_cost(Cost(9 * SECOND, 10**6), Cost(5 * SECOND, 10**6)) == 5 * SECOND
+    assert usual_cost(Cost(5 * SECOND, 10**6), Cost(9 * SECOND, 10**6)) == 5 * SECOND
+    assert usual_cost(Cost(9 * SECOND, 10**6), Cost(SECOND, 1_000)) == 9 * SECOND, "a thousand records say nothing"
+    assert usual_cost(Cost(5 * SECOND, 0), Cost(SECOND, 10**6)) == SECOND
+
+
+def test_work_that_nobody_waits_for_keeps_to_its_share_of_the_time():
+    assert affords(SECOND, 4 * SECOND, RULES)
+    assert not affords(9 * SECOND, 28 * SECOND, RULES)
+    assert affords(9 * SECOND, 32 * SECOND, RULES)
 
 
 def test_a_fast_machine_keeps_the_hop_whatever_the_number_of_records():
