@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from llmprism.model.flows import Int32, Int64, TransferTable, ranges
 from llmprism.model.report import SwitchLoad
 from llmprism.model.topology import Topology
 
-__all__ = ["PathLoads", "path_loads", "switch_loads"]
+__all__ = ["PathLoads", "named_loads", "numbered_loads", "path_loads", "switch_loads"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,22 @@ class PathLoads:
 
 def path_loads(transfers: TransferTable) -> PathLoads:
     """The loads of all paths that the transfers take, in the order of the paths."""
+    return named_loads(transfers.paths, *numbered_loads(transfers))
+
+
+def numbered_loads(transfers: TransferTable) -> tuple[Int64, Int64, Int64, Float64]:
+    """The numbers of the paths that the transfers take, and the loads of each as in `PathLoads`."""
     first = transfers.path[transfers.pair_offsets[:-1][np.diff(transfers.pair_offsets) > 0]]
     size, active, pairs = _by_path(transfers.path, transfers.bytes, transfers.active_ns, first)
     used = np.flatnonzero(size)
-    rate = 8 * size[used] / np.maximum(active[used], 1)
-    return PathLoads(tuple(transfers.paths[path] for path in used.tolist()), size[used], pairs[used], rate)
+    return used, size[used], pairs[used], 8 * size[used] / np.maximum(active[used], 1)
+
+
+def named_loads(
+    names: Sequence[tuple[str, ...]], used: Int64, size: Int64, pairs: Int64, rate_gbps: Float64
+) -> PathLoads:
+    """`numbered_loads` with the names of the paths."""
+    return PathLoads(tuple(names[path] for path in used.tolist()), size, pairs, rate_gbps)
 
 
 def _by_path_with_arrays(path: Int32, size: Int64, active: Int64, first: Int32) -> tuple[Int64, Int64, Int64]:
@@ -71,10 +83,14 @@ def switch_loads(jobs: Sequence[tuple[str, PathLoads]], topology: Topology | Non
     names, code, load = _switches_of([path for _, loads in jobs for path in loads.paths])
     if not names:
         return ()
-    columns = ("bytes", "pairs", "rate_gbps")
-    size, pairs, rate = (np.concatenate([getattr(loads, name) for _, loads in jobs])[load] for name in columns)
+    size, pairs, rate = (
+        np.concatenate([getattr(loads, name) for _, loads in jobs]) for name in ("bytes", "pairs", "rate_gbps")
+    )
+    place = np.empty(size.size, dtype=np.int64)
+    place[np.lexsort((size, rate))] = np.arange(size.size)  # of each load by its rate, once and not at every switch
     job = np.repeat(np.arange(len(jobs)), [len(loads.paths) for _, loads in jobs])[load]
-    order = np.lexsort((size, rate, code))
+    order = np.argsort(code * size.size + place[load])
+    size, pairs, rate = size[load], pairs[load], rate[load]
     bounds = np.searchsorted(code[order], np.arange(len(names) + 1))
     total, users = (np.add.reduceat(amount[order], bounds[:-1]) for amount in (size, pairs))
     median = rate[order][_half_way(size[order], bounds, total)]
@@ -90,11 +106,11 @@ def _switches_of(paths: Sequence[tuple[str, ...]]) -> tuple[list[str], Int64, In
     """(names in order, for every passage of a switch its number in them, and the path that passes)."""
     number: dict[tuple[str, ...], int] = {}
     which = np.array([number.setdefault(path, len(number)) for path in paths], dtype=np.int64)
-    crossed = [tuple(dict.fromkeys(path)) for path in number]
-    names = sorted({switch for switches in crossed for switch in switches})
+    crossed = [path if len(set(path)) == len(path) else tuple(dict.fromkeys(path)) for path in number]
+    names = sorted(set(chain.from_iterable(crossed)))
     code = {name: i for i, name in enumerate(names)}
-    flat = np.array([code[switch] for switches in crossed for switch in switches], dtype=np.int64)
-    count = np.array([len(switches) for switches in crossed], dtype=np.int64)
+    flat = np.array([*map(code.__getitem__, chain.from_iterable(crossed))], dtype=np.int64)
+    count = np.array([*map(len, crossed)], dtype=np.int64)
     start = np.cumsum(count) - count
     passed = flat[ranges(start[which], start[which] + count[which])]
     return names, passed, np.repeat(np.arange(which.size), count[which])

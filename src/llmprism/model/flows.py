@@ -34,6 +34,8 @@ __all__ = [
     "TransferTable",
     "Window",
     "ranges",
+    "row_runs",
+    "rows_in_runs",
     "rows_of_pairs",
 ]
 
@@ -178,12 +180,13 @@ class TransferTable:
         """Which rows are messages of the marked pairs, not heartbeats."""
         return self.rows_of(pairs) & (self.bytes >= MESSAGE_FLOOR_BYTES)
 
-    def select_pairs(self, pairs: Int32) -> TransferTable:
-        """The same table with only these pairs, in the order given (which must be ascending)."""
+    def select_pairs(self, pairs: Int32, *, with_rows: bool = True) -> TransferTable:
+        """The same table with only these pairs, in the order given (which must be ascending); without their rows, each
+        still has its number of them."""
         starts, ends = self.pair_offsets[pairs], self.pair_offsets[pairs + 1]
-        runs = _runs(starts, ends)
+        runs = row_runs(starts, ends) if with_rows else []
         return self._with_rows(
-            lambda column: _joined(column, runs),
+            lambda column: rows_in_runs(column, runs),
             self.pair_src[pairs],
             self.pair_dst[pairs],
             self.pair_gap_ns[pairs],
@@ -227,7 +230,7 @@ class TransferTable:
         )
 
 
-def _runs(starts: Int64, ends: Int64) -> list[slice]:
+def row_runs(starts: Int64, ends: Int64) -> list[slice]:
     """The ranges of rows, those that follow each other without a hole made one."""
     if not starts.size:
         return []
@@ -236,7 +239,7 @@ def _runs(starts: Int64, ends: Int64) -> list[slice]:
     return [slice(a, b) for a, b in zip(first.tolist(), after.tolist(), strict=True)]
 
 
-def _joined(column: NDArray[_Scalar], runs: list[slice]) -> NDArray[_Scalar]:
+def rows_in_runs(column: NDArray[_Scalar], runs: list[slice]) -> NDArray[_Scalar]:
     """The rows of the column in these runs; nothing is copied where there is one."""
     if len(runs) == 1:
         return column[runs[0]]

@@ -16,21 +16,24 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from llmprism.diagnose import job_state, path_loads
+from llmprism.arrays import Float64
+from llmprism.diagnose import job_state
 from llmprism.diagnose.evidence import JobEvidence, gather_evidence
-from llmprism.diagnose.find_faults import JobFaults, find_job_faults
+from llmprism.diagnose.find_faults import JobFaults, Shared, find_job_faults
 from llmprism.diagnose.slow_cells import SlowCells, judge_transfers
 from llmprism.diagnose.slow_storage import find_slow_storage
+from llmprism.diagnose.switch_loads import named_loads, numbered_loads
 from llmprism.forked import forked_map
 from llmprism.machine import room_bytes
 from llmprism.model.clock import ClockCandidate
 from llmprism.model.finding import Finding
-from llmprism.model.flows import AssembledFlows, Int32, TransferTable, Window
+from llmprism.model.flows import AssembledFlows, Int32, Int64, TransferTable, Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
 from llmprism.parallelism import identify_layout
 from llmprism.pipeline.cluster import AnalysedJob, JobHead, PairGraph
+from llmprism.pipeline.late_rows import LateRows
 from llmprism.recognize.clock import cluster_clocks
 from llmprism.recognize.recognise_jobs import Draft, JobDraft, RailQuestion, question_bits
 from llmprism.recognize.segments import segments_of
@@ -51,9 +54,9 @@ is paid for with processor time: two threads take up to 1.6 times that of one.""
 FORK_TRANSFERS: Final = 4_000_000
 """Transfers from which copies of the process pay: about four seconds of work, against half a second for the copies."""
 
-WORK_BYTES: Final = 100
-"""Memory for each transfer of a job while that is looked at, besides the transfers themselves: two to four times a
-column of 8 bytes for each of the three to four stages (docs/performance.md)."""
+WORK_BYTES: Final = 140
+"""Memory for each transfer of a job while that is looked at: 40 bytes for a copy of it, and two to four times a column
+of 8 bytes for each of the three to four stages (docs/performance.md)."""
 
 
 _NONE: Final = np.zeros(0, dtype=np.int64)
@@ -109,6 +112,8 @@ class LocalCluster:
         self._processes = processes if forks and processes is not None else Processes()
         self._cut: tuple[Draft, TransferTable] | None = None
         self._evidence: list[JobEvidence] = []
+        self._rows: list[int] = []
+        self._job: Callable[[int], Job] = [].__getitem__
 
     def pieces(self, draft: Draft) -> TransferTable:
         """The transfers with every piece of the draft as a pair of its own."""
@@ -144,7 +149,10 @@ class LocalCluster:
     def analyse(
         self, draft: Draft, jobs: Sequence[JobDraft], report_share: Callable[[float], None]
     ) -> list[AnalysedJob]:
-        found = self.jobs(draft, jobs)
+        late = self._processes.most > 1
+        pieces = self.pieces(draft)
+        found = [_with_late_rows(one, pieces) for one in jobs] if late else self.jobs(draft, jobs)
+        self._job = partial(_selected, pieces, jobs) if late else found.__getitem__
         analyse = partial(
             analyse_job,
             window=self.graph.window,
@@ -152,11 +160,19 @@ class LocalCluster:
             with_facts=self._with_facts,
             find_layout=self._find_layout,
         )
-        parts = self._shared(lambda job: _without_transfers(job, *analyse(job)), found, _transfer_count, report_share)
-        self._evidence = [replace(part.evidence, job=job) for job, part in zip(found, parts, strict=True)]
+
+        def part_of(number: int) -> _Part:
+            job = self._job(number)
+            layout, timeline, state = analyse(job)
+            evidence = gather_evidence(job, layout, timeline, state)
+            return _part_of(evidence, timeline, self.graph.window if late else None)
+
+        self._rows = [int(job.transfers.pair_offsets[-1]) for job in found]
+        parts = self._shared(part_of, range(len(found)), self._rows.__getitem__, report_share)
+        self._evidence = [part.evidence for part in parts]
         return [
-            AnalysedJob(job, part.evidence.layout, part.timeline, part.evidence.state, path_loads(job.transfers),
-                        part.cells, None)
+            AnalysedJob(job, part.evidence.layout, part.timeline, part.evidence.state,
+                        named_loads(pieces.paths, *part.loads), part.cells, part.faults)
             for job, part in zip(found, parts, strict=True)
         ]  # fmt: skip
 
@@ -167,9 +183,10 @@ class LocalCluster:
     def faults(self, _draft: Draft, jobs: Sequence[tuple[int, JobHead]]) -> list[JobFaults]:
         def find(numbered: tuple[int, JobHead]) -> JobFaults:
             number, head = numbered
-            return find_job_faults(self._evidence[number], head.shared, self.graph.window)
+            evidence = replace(self._evidence[number], job=self._job(number))
+            return find_job_faults(evidence, head.shared, self.graph.window)
 
-        return self._shared(find, jobs, lambda numbered: _transfer_count(self._evidence[numbered[0]].job))
+        return self._shared(find, jobs, lambda numbered: self._rows[numbered[0]])
 
     def _shared(
         self,
@@ -199,26 +216,39 @@ def analyse_job(
     return layout, timeline, job_state(job, timeline, window)
 
 
-def _transfer_count(job: Job) -> int:
-    return job.transfers.start_ns.size
+def _selected(pieces: TransferTable, jobs: Sequence[JobDraft], number: int) -> Job:
+    """A job with a copy of its rows."""
+    return jobs[number].job(pieces.select_pairs(jobs[number].pairs))
+
+
+def _with_late_rows(one: JobDraft, pieces: TransferTable) -> Job:
+    """The job, its rows copied when they are looked at."""
+    job = one.job(pieces.select_pairs(one.pairs, with_rows=False))
+    return replace(job, transfers=LateRows.of(job.transfers, pieces, one.pairs))
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What was found out about a job, the evidence and the slow cells behind it; `timeline` has the steps that the
-    clock shows, that of the evidence those besides that it left out."""
+    """What was found out about a job, without its transfers, so that it may travel between processes: they have them
+    already. `timeline` has the steps that the clock shows, that of the evidence those besides that it left out. `loads`
+    are those of its paths, by number; `faults` are those of the job alone, where they were looked for."""
 
     timeline: Timeline
     evidence: JobEvidence
     cells: SlowCells | None
+    loads: tuple[Int64, Int64, Int64, Float64]
+    faults: JobFaults | None
 
 
-def _without_transfers(job: Job, layout: JobLayout, timeline: Timeline, state: JobState) -> _Part:
-    """The part of a job that may travel between processes: they have the transfers already."""
-    evidence = gather_evidence(job, layout, timeline, state)
+def _part_of(evidence: JobEvidence, timeline: Timeline, window: Window | None) -> _Part:
+    """With a window faults are looked for too: whoever has the rows now need not copy them again."""
     cells = judge_transfers(evidence) if evidence.steps else None
     sick = cells if cells is not None and cells.any_sick else None
-    return _Part(timeline, replace(evidence, job=replace(job, transfers=_NO_TRANSFERS, bulk=None)), sick)
+    alone = replace(evidence.job, transfers=_NO_TRANSFERS, bulk=None)
+    return _Part(
+        timeline, replace(evidence, job=alone), sick, numbered_loads(evidence.job.transfers),
+        None if window is None else find_job_faults(evidence, Shared(), window),
+    )  # fmt: skip
 
 
 def _in_threads(

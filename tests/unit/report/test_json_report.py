@@ -83,3 +83,11 @@ def test_values_that_are_no_numbers_are_null():
 
 def test_an_empty_report_is_a_document():
     assert json.loads(json_report.render(empty_report()))["jobs"] == []
+
+
+def test_rows_are_one_on_a_line_whatever_their_strings_hold():
+    """Names may hold what stands between two rows."""
+    plain, hostile = [{"a": 1}, {"a": "x"}], [{"a": "}, {"}, {"a": [{"b": 1}, {"b": 2}]}]
+    for rows in (plain, hostile, [*plain, *hostile], ["}, {", "x"], [{"a": 1}]):
+        lines = json_report._items(rows, ",\n").split(",\n")
+        assert [json.loads(line) for line in lines] == rows
