@@ -85,7 +85,8 @@ def test_kill_9_at_random_moments_changes_nothing(tmp_path):
 
     def run(folder, kills):
         folder.mkdir()
-        running = RunningService(folder, "-t", str(SLOW_NIC / "topology.json"), WINDOWS__IDLE_AFTER_S=1e6).start()
+        settings = {"WINDOWS__IDLE_AFTER_S": 1e6, "WINDOWS__FIXED_HOP": "true"}
+        running = RunningService(folder, "-t", str(SLOW_NIC / "topology.json"), **settings).start()
         sender = threading.Thread(target=send, args=(running,))
         sender.start()
         chance = random.Random(7)

@@ -71,7 +71,8 @@ def busy_cluster(folder: Path, captures: tuple[str, ...] = CAPTURES) -> tuple[Pa
 def worker(
     folder: Path, name: str, brokers: str, database: str, topology: Path, share_records: int = 1000
 ) -> RunningService:
-    """A worker, not started. Workers of one `folder` share it and are one consumer group."""
+    """A worker, not started. Workers of one `folder` share it and are one consumer group. Their windows do not follow
+    the speed of the machine, so that those of two groups can be compared on a busy one."""
     own = folder / name
     own.mkdir(parents=True)
     config = own / "worker.toml"
@@ -89,6 +90,7 @@ def worker(
         WORKERS__SESSION_S=6,
         WORKERS__SHARE_RECORDS=share_records,
         WINDOWS__IDLE_AFTER_S=1e6,
+        WINDOWS__FIXED_HOP="true",
     )
     made.data = folder / "data"
     return made

@@ -360,7 +360,8 @@ class Evaluator(Looking):
                 )
 
     def _note_cost(self, cost: Cost) -> None:
-        self._took_ns, self._last_cost = usual_cost(cost, self._last_cost), cost
+        if not self._config.windows.fixed_hop:
+            self._took_ns, self._last_cost = usual_cost(cost, self._last_cost), cost
 
     def _remember(self, report: Report, report_run: dict[str, str]) -> None:
         """Who was there and how much each run sent, for the checks that follow."""

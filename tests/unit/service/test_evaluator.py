@@ -1,7 +1,9 @@
 """Windows from stored segments: silence, outages, catching up, a topology that changes, and upkeep of the segments."""
 
+import itertools
 import json
 import shutil
+import time
 from dataclasses import replace
 from itertools import pairwise
 
@@ -101,6 +103,24 @@ def test_no_time_is_left_out_however_much_is_due_at_once(store, config, clock):
     windows = [(one["start_ns"], one["end_ns"]) for one in History(store).windows(None, None, None)["items"]]
     assert all(newer[0] <= older[1] for newer, older in pairwise(windows))
     assert not [1 for source, name, *_ in store.counters() if (source, name) == ("service", "seconds_left_out")]
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_fixed_hop_does_not_follow_the_machine(store, config, clock, monkeypatch, fixed):
+    """Every window takes a minute of processor time."""
+    config = replace(config, windows=WindowSettings(idle_after_s=1e6, fixed_hop=fixed))
+    feed(store, "slow_nic")
+    spent = itertools.count(0, 60 * S)
+    monkeypatch.setattr(time, "process_time_ns", lambda: next(spent))
+    drain(Evaluator(store, config, clock))
+    items = History(store).windows(None, None, None)["items"]
+    hops = {newer["end_ns"] - older["end_ns"] for newer, older in pairwise(items) if not is_check(newer)}
+    checks = sum(map(is_check, items))
+    assert (checks == 0 and hops == {4 * S}) if fixed else checks
+
+
+def is_check(item):
+    return item["note"].startswith("a check")
 
 
 def test_a_watermark_that_goes_back_within_what_is_still_due_leaves_no_time_out(store, config, clock, monkeypatch):
