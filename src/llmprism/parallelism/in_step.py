@@ -185,7 +185,7 @@ def _hops_of_silent_rings(
 ) -> Bool:
     """Pairs that are hops of the same ring as pairs that are silent, whatever their own moment: they carry the same
     bytes, and either go the other way round or are one of a ring's hops, of which each member has one."""
-    quiet = steady[features.profile[steady][:, silent].sum(axis=1) <= rules.exchanges.forward_share]
+    quiet = steady[features.profile[steady][:, silent].sum(axis=1) < rules.exchanges.sent_in_silence]
     if not quiet.size:
         return np.zeros(candidates.size, dtype=np.bool_)
     level = np.log(np.maximum(features.step_bytes, 1.0))
