@@ -55,10 +55,15 @@ def batches_and_schedule(
     if not pipes.forward:
         return None, Schedule.UNKNOWN
     messages = micro_batches(transfers, pipes.forward, clock, rules)
+    folded = pipes.rings
     if messages is not None and pipes.closing:
-        messages = _interleaved_batches(transfers, pipes, features, clock, messages, rules)
-    if pipes.rings or messages is None:
-        return messages, Schedule.INTERLEAVED if pipes.rings else Schedule.UNKNOWN
+        batches = _interleaved_batches(transfers, pipes, features, clock, messages, rules)
+        folded = _closing_share(pipes, features) <= 1.0 + rules.clock.step_tolerance or (
+            batches is not None and _is_folded(transfers, pipes.members, clock, messages, batches, rules)
+        )
+        messages = batches if folded else messages
+    if folded or messages is None:
+        return messages, Schedule.INTERLEAVED if folded else Schedule.UNKNOWN
     fit = fitting_schedule(transfers, pipes.members, clock, messages, rules)
     if fit is not None and fit.micro_batches != messages:
         return fit.micro_batches, fit.schedule
@@ -72,16 +77,34 @@ def _interleaved_batches(
 ) -> int | None:  # fmt: skip
     """Micro-batches of a pipeline that closes to a ring; where several numbers of virtual stages are possible, because
     the closing link may carry something else besides, the moments of the messages decide."""
-    usual, closing = (
-        float(np.median([features.step_bytes[there] for there, _ in links])) for links in (pipes.forward, pipes.closing)
-    )
     stages = len(pipes.members[0])
-    virtual = virtual_stages(messages, closing / max(usual, 1.0), stages, rules)
+    virtual = virtual_stages(messages, _closing_share(pipes, features), stages, rules)
     if len(virtual) <= 1:
         return messages // virtual[0] if virtual else None
     orders = [interleaved(stages, messages // v, v) for v in virtual if messages // v % stages == 0]
     fit = fitting_schedule(transfers, pipes.members, clock, messages, rules, orders) if orders else None
     return fit.micro_batches if fit is not None else messages // virtual[0]
+
+
+def _is_folded(
+    transfers: TransferTable, pipelines: tuple[tuple[int, ...], ...], clock: StepClock, messages: int, batches: int,
+    rules: LayoutRules,
+) -> bool:  # fmt: skip
+    """Do interleaved stages explain the moments of the messages better than open pipelines, whose first and last stage
+    exchange something else?"""
+    stages = len(pipelines[0])
+    orders = [interleaved(stages, batches, messages // batches), one_f_one_b(stages, messages), gpipe(stages, messages)]
+    fit = fitting_schedule(transfers, pipelines, clock, messages, rules, orders)
+    return fit is None or fit.schedule is Schedule.INTERLEAVED
+
+
+def _closing_share(pipes: Pipelines, features: PairFeatures) -> float:
+    """Bytes of a step from the last stage to the first, relative to those between other stages. Interleaved stages
+    send fewer there; tied embeddings of a pipeline that is none may send any number."""
+    usual, closing = (
+        float(np.median([features.step_bytes[there] for there, _ in links])) for links in (pipes.forward, pipes.closing)
+    )
+    return closing / max(usual, 1.0)
 
 
 def fitting_schedule(

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from llmprism.model import Schedule, StepClock
-from llmprism.parallelism.schedule_fit import fitting_schedule
+from llmprism.parallelism.rules import RULES
+from llmprism.parallelism.schedule_fit import _is_folded, fitting_schedule
 from llmprism.parallelism.schedules import PassOrder, gpipe, interleaved, message_times, one_f_one_b, v_shaped
 from unit.builders import MS, Flow, transfer_table
 
@@ -72,3 +73,12 @@ def test_nothing_is_said_of_one_message_or_of_pipelines_that_are_not_seen():
     assert fitting_schedule(transfers, pipelines, clock, 1) is None
     assert fitting_schedule(transfers, (), clock, 4) is None
     assert fitting_schedule(transfers, ((0, 0),), clock, 4) is None
+
+
+@pytest.mark.parametrize(
+    ("order", "batches", "folded"), [(interleaved(4, 8, 2), 8, True), (one_f_one_b(4, 16), 8, False)]
+)
+def test_moments_tell_interleaved_stages_from_something_else_between_first_and_last(order, batches, folded):
+    transfers, pipelines, clock, messages = played(order)
+    assert messages == 16
+    assert _is_folded(transfers, pipelines, clock, messages, batches, RULES) is folded
