@@ -4,6 +4,7 @@
 A source file `src/llmprism/PACKAGE/MODULE.py` has its tests in `tests/unit/PACKAGE/test_MODULE.py`; where there is no
 such file, in those of the package that import the module; where none does, all tests of the package are its tests.
 The tests that look at all sources (`test_house.py` and others) run after any change of them.
+So have `benchmarks/`, `lab/` and `scripts/`, but a file there that no test imports has none.
 Changed test files are run themselves, and all tests in the folder of a changed `conftest.py`. End-to-end tests are not
 run here: `make test` is the whole.
 """
@@ -17,6 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 UNIT = Path("tests/unit")
+TOOLS = ("benchmarks", "lab", "scripts")
+"""Folders with code that is not part of the package."""
 
 
 def main(base: str = "main") -> int:
@@ -47,6 +50,8 @@ def tests_of(file: Path, root: Path) -> list[Path]:
     """
     if file.parts[:2] == ("src", "llmprism"):
         return _tests_of_source(file, root)
+    if file.parts[0] in TOOLS and file.suffix == ".py":
+        return _tests_of_tool(file, root)
     if file.parts[:2] == UNIT.parts:
         candidates = [file.parent if file.name == "conftest.py" else file]
     else:
@@ -70,9 +75,22 @@ def _tests_of_source(file: Path, root: Path) -> list[Path]:
         package = package.parent
     if package == UNIT:
         return [one for one in (UNIT / "test_public_names.py",) if (root / one).exists()]
+    return _importing(module, package, root) or [package]
+
+
+def _tests_of_tool(file: Path, root: Path) -> list[Path]:
+    own = UNIT / file.parent / f"test_{file.stem}.py"
+    if (root / own).exists():
+        return [own]
+    module = ".".join(file.with_suffix("").parts) if file.parts[0] == "lab" else file.stem
+    return _importing(module, UNIT / file.parts[0], root)
+
+
+def _importing(module: str, folder: Path, root: Path) -> list[Path]:
+    """The tests in a folder that import a module."""
     names = re.compile(rf"^\s*(from {re.escape(module)} |import {re.escape(module)}\b)", re.MULTILINE)
-    importing = [one for one in sorted((root / package).rglob("test_*.py")) if names.search(one.read_text())]
-    return [one.relative_to(root) for one in importing] or [package]
+    tests = sorted((root / folder).rglob("test_*.py"))
+    return [one.relative_to(root) for one in tests if names.search(one.read_text())]
 
 
 def _git(*arguments: str) -> list[str]:

@@ -27,6 +27,9 @@ def script():
         ("tests/unit/ingest/test_order.py", "tests/unit/ingest/test_order.py"),
         ("tests/unit/service/conftest.py", "tests/unit/service"),
         ("docs/glossary.md", "tests/unit/test_docs.py"),
+        ("scripts/figures.py", "tests/unit/scripts/test_figures.py"),
+        ("benchmarks/robust_draw.py", "tests/unit/benchmarks/test_robust.py"),
+        ("lab/draw.py", "tests/unit/lab/test_draw.py"),
     ],
 )
 def test_a_changed_file_has_its_tests(script, changed, expected):
@@ -34,7 +37,14 @@ def test_a_changed_file_has_its_tests(script, changed, expected):
 
 
 @pytest.mark.parametrize(
-    "changed", ["tests/e2e/test_commands.py", "Makefile", "deploy/llmprism.toml", "tests/unit/test_gone.py"]
+    "changed",
+    [
+        "tests/e2e/test_commands.py",
+        "Makefile",
+        "deploy/llmprism.toml",
+        "benchmarks/speed.py",
+        "tests/unit/test_gone.py",
+    ],
 )
 def test_what_has_no_unit_test_runs_none(script, changed):
     assert script.tests_of(Path(changed), ROOT) == []
