@@ -1,4 +1,4 @@
-"""Two rings over the same hops: contexts inside a gradient group, told apart by nothing but their bytes.
+"""Two rings over the same hops: contexts inside a gradient group, which differ by nothing but their bytes.
 
 All hops of a ring carry the same bytes. Ranks that share a context hold the same weights, so their ring lies inside the
 ring of their gradients and takes some of its hops. Such a component has three levels of bytes: `x` on hops of one ring

@@ -236,7 +236,7 @@ class RecognitionRules:
     """Steps of a clock below which a rhythm may be chance."""
 
     chance_steps: int = 16
-    """Steps below which a cluster is asked whether it works as a whole (`coherence`), though a clock shows: requests
+    """Steps below which it is checked whether a cluster works as a whole (`coherence`), though a clock shows: requests
     that come at random made 5 and 8 equal steps in 300 random windows. Of 1,100 training clusters of all sources those
     with any steps answer with 3 bits or more for training, these two with -6 and -7; from 9 up nothing changes."""
 

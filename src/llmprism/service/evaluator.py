@@ -231,7 +231,7 @@ class Evaluator(Looking):
     def _while_making(self, window: Window) -> None:
         """While a window is made that takes longer than a hop: has a job stopped since its end? Where none has, that is
         committed, so that nobody waits for the window to know it; who needs a look waits for the window. Where one has,
-        the window waits until that is told, but the next one does not."""
+        the window waits until that is reported, but the next one does not."""
         if not self._plan.last_end or self._took_ns <= self._rules.windows.hop:
             return
         begun, hop = time.monotonic(), self._rules.windows.hop
