@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Bool, Float64, Int64
+from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.diagnose.byte_curves import ByteCurve, curves_of, training_messages
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.flows import TransferTable
@@ -132,16 +132,16 @@ def _same_point(curve: ByteCurve, ends: Float64, back: Float64, rules: FaultRule
 def _short_steps(curve: ByteCurve, ends: Float64, rules: FaultRules) -> float:
     """Share of the steps in which bytes are missing."""
     each = np.diff(curve.at(ends))
-    return float((each < (1.0 - rules.endings.missing) * np.median(each)).mean())
+    return float((each < (1.0 - rules.endings.missing) * median(each)).mean())
 
 
 def _bytes_per_step(curve: ByteCurve, ends: Float64) -> tuple[float, float]:
     """Bytes between the ends of steps, the median over all pairs of ends; and their relative spread."""
     passed = curve.at(ends)
     first, last = _two_of(ends.size)
-    usual = float(np.median((passed[last] - passed[first]) / (last - first)))
+    usual = float(median((passed[last] - passed[first]) / (last - first)))
     each = np.diff(passed)
-    return usual, 1.4826 * float(np.median(np.abs(each - usual))) / max(usual, 1.0)
+    return usual, 1.4826 * float(median(np.abs(each - usual))) / max(usual, 1.0)
 
 
 @cache
@@ -165,7 +165,7 @@ def _longest_rest(transfers: TransferTable, rows: Bool, ends: Float64) -> float:
     step = np.searchsorted(ends, where, side="left")
     longest = np.zeros(ends.size + 1)
     np.maximum.at(longest, step, silence)
-    return float(np.median(longest[1:-1])) if ends.size > 2 else float(longest.max())
+    return float(median(longest[1:-1])) if ends.size > 2 else float(longest.max())
 
 
 def _last_of(job: Job, rows: Int64, end_of_pair: NDArray[np.int32]) -> Int64:

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import median
 from llmprism.model.flows import Int64
 
 __all__ = ["OUTER_STEPS", "ClockCandidate", "StepClock"]
@@ -53,7 +54,7 @@ class StepClock:
     def period_ns(self) -> float:
         """Median duration of a step; 0 without any."""
         durations = np.diff(self.boundary_ns)[self.regular]
-        return float(np.median(durations)) if durations.size else 0.0
+        return float(median(durations)) if durations.size else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from llmprism.arrays import Bool
+from llmprism.arrays import Bool, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.parallelism.phase import message_silences, rests_after
@@ -77,7 +77,7 @@ def _longest_by_place(silences: Silences, clock: StepClock, places: int) -> tupl
     inside = np.flatnonzero((step >= 0) & (step < clock.boundary_ns.size - 1))
     sent = np.interp(clock.boundary_ns, silences.begin_ns, silences.bytes_before)
     size = np.maximum(np.diff(sent), 1.0)
-    number = np.concatenate([[0], np.cumsum(np.maximum(1, np.rint(size / np.median(size))))])[:-1].astype(np.int64)
+    number = np.concatenate([[0], np.cumsum(np.maximum(1, np.rint(size / median(size))))])[:-1].astype(np.int64)
     share = (silences.bytes_before[inside] - sent[step[inside]]) / size[step[inside]]
     place = np.clip((share * places).astype(np.int64), 0, places - 1)
     which = np.full((clock.boundary_ns.size - 1, places), -1, dtype=np.int64)
@@ -98,7 +98,7 @@ def _last_pass(
     by_pass = [rest[known & (number % passes == phase)] for phase in range(passes)]
     if min(part.size for part in by_pass) < rule.accumulated_steps:
         return None
-    usual = np.array([np.median(part) for part in by_pass])
+    usual = np.array([median(part) for part in by_pass])
     phase = int(np.argmax(usual))
     others = np.delete(usual, phase)
     if usual[phase] > rule.longest_optimizer * period_ns or usual[phase] < longer * max(float(others.max()), 1.0):

@@ -22,7 +22,7 @@ from functools import cached_property
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, median
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
 from llmprism.parallelism.pause_code import NOT_JUDGED, OUTSIDE, around_medians, by_value, places_in_steps, sent_by
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -123,7 +123,7 @@ def _price(
     bits = float(by_pause.sum() + by_place.sum() + alone[place == OUTSIDE].sum())
     whole = (ticks[:-1] >= window[0]) & (ticks[1:] <= window[1])
     amount = np.diff(sent, axis=1)[:, whole].astype(np.float64)
-    period = float(np.median(np.diff(ticks)[whole])) if whole.any() else 1.0
+    period = float(median(np.diff(ticks)[whole])) if whole.any() else 1.0
     return Priced(bits, saved, int(whole.sum()), float(np.sqrt(max(period, 1.0))), _variation(amount, rules))
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64
 from llmprism.parallelism.clock_score import Pauses, sent_by_ticks
@@ -119,7 +119,7 @@ def _contrast(pauses: Pauses, ticks: Int64) -> float:
     first = first[np.diff(np.append(first, order.size)) > 1]
     if not first.size:
         return 1.0
-    return float(2.0 ** np.median(pause[order[first]] - pause[order[first + 1]]))
+    return float(2.0 ** median(pause[order[first]] - pause[order[first + 1]]))
 
 
 def ticks_in_steps(fast: Int64, slow: Int64, rules: LayoutRules) -> Int64 | None:
@@ -130,7 +130,7 @@ def ticks_in_steps(fast: Int64, slow: Int64, rules: LayoutRules) -> Int64 | None
     if nearest.size < 3:
         return None
     ticks = np.diff(nearest)
-    usual = int(np.median(ticks))
+    usual = int(median(ticks))
     whole = ticks == usual
     if usual < 2 or whole.mean() < rules.clock.compound_whole:
         return None
@@ -144,7 +144,7 @@ def _part_lengths(pauses: Pauses, ticks: Int64, rules: LayoutRules) -> Float64:
     """Logarithms (base 2) of how long each tick takes (first column) and each of its parts of equal bytes, relative to
     what the pair usually takes; the median over the pairs. NaN where too few pairs send."""
     parts, steps = rules.clock.step_parts, ticks.size - 1
-    floor = float(np.median(np.diff(ticks))) / (parts * rules.clock.step_parts)
+    floor = float(median(np.diff(ticks))) / (parts * rules.clock.step_parts)
     sent = sent_by_ticks(pauses, ticks)
     seen = np.diff(pauses.offsets) >= 2 * steps
     if not seen.any():
@@ -188,7 +188,7 @@ def _saved(lengths: Float64, place: Int64, rules: LayoutRules) -> Compound | Non
     gain = np.where(held >= 2, np.maximum(saved - price, 0.0), 0.0)
     differs = np.unique(np.flatnonzero(gain > 0) // columns)
     steps = int(held[::columns].max(initial=0))
-    extra = sum(max(0.0, float(2.0 ** np.median(length[place == tick, 0])) - 1.0) for tick in differs.tolist())
+    extra = sum(max(0.0, float(2.0 ** median(length[place == tick, 0])) - 1.0) for tick in differs.tolist())
     once = _at_one_place(gain.reshape(ticks, columns).sum(axis=1), rules)
     return Compound(ticks, float(gain.sum()), float(gain[~part].sum()), once, extra, steps)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
 from llmprism.model.layout import Group, PairKind
@@ -138,13 +138,11 @@ def _is_uneven(
     for one, other in zip(hop.tolist(), back.tolist(), strict=True):
         ring = [_by_step(transfers, pair, clock) for pair in _next_hops(transfers, one, pure).tolist()]
         answered = _by_step(transfers, other, clock)
-        usual = max(float(np.median(answered)), 1.0)
+        usual = max(float(median(answered)), 1.0)
         if ring:
             uneven.append(_deviation(_by_step(transfers, one, clock) - ring[0] - answered) / usual)
             noise.append(_deviation(ring[0] - ring[-1]) / usual)
-    return bool(uneven) and float(np.median(uneven)) > max(
-        rule.uneven_tokens, rule.uneven_noise * float(np.median(noise))
-    )
+    return bool(uneven) and float(median(uneven)) > max(rule.uneven_tokens, rule.uneven_noise * float(median(noise)))
 
 
 def routed(
@@ -169,15 +167,13 @@ def routed(
     if not own:
         return False
     size = np.where(exchanged, transfers.bytes, 0)
-    usual = [max(float(np.median(_by_step(transfers, a, clock, size))), 1.0) for a, _ in own]
+    usual = [max(float(median(_by_step(transfers, a, clock, size))), 1.0) for a, _ in own]
     uneven = [_deviation(_by_step(transfers, a, clock) - _by_step(transfers, b, clock)) / amount
               for (a, b), amount in zip(own, usual, strict=True)]  # fmt: skip
     even = others[: rule.even_links]
     noise = [_deviation(_by_step(transfers, a, clock) - _by_step(transfers, b, clock))
-             / max(float(np.median(_by_step(transfers, a, clock))), 1.0) for a, b in even]  # fmt: skip
-    return float(np.median(uneven)) > max(
-        rule.uneven_tokens, rule.uneven_noise * float(np.median(noise) if noise else 0.0)
-    )
+             / max(float(median(_by_step(transfers, a, clock))), 1.0) for a, b in even]  # fmt: skip
+    return float(median(uneven)) > max(rule.uneven_tokens, rule.uneven_noise * float(median(noise) if noise else 0.0))
 
 
 def _by_step(transfers: TransferTable, pair: int, clock: StepClock, size: Int64 | None = None) -> Float64:
@@ -192,7 +188,7 @@ def _by_step(transfers: TransferTable, pair: int, clock: StepClock, size: Int64 
 
 
 def _deviation(amount: Float64) -> float:
-    return float(np.median(np.abs(amount - np.median(amount)))) if amount.size else 0.0
+    return float(median(np.abs(amount - median(amount)))) if amount.size else 0.0
 
 
 def reduced_apart(

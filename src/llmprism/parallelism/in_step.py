@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, median
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable, ranges
@@ -82,7 +82,7 @@ def find_in_step(
         apart = busy.size > 0 and not _touched(transfers, busy, np.setdiff1d(candidates, busy)).any()
         behind = 1.0 - 1.0 / _stages(transfers, forward)
         rest = last_pass * (1.0 - behind * (1.0 - rules.exchanges.last_reduction))
-        if apart and float(np.median(late[busy])) < rest + rules.exchanges.gradients_after:
+        if apart and float(median(late[busy])) < rest + rules.exchanges.gradients_after:
             return replace(nothing, gathers=True)
     else:
         last_pass = 1.0
@@ -98,7 +98,7 @@ def find_in_step(
         if unclear.any():
             more = more | (unclear & (np.quantile(late[pairs[unclear]], 0.25) >= rules.exchanges.late_gradients))
         if forward:
-            usual = np.array([np.median(late[pairs[ring == number]]) for number in range(int(ring.max()) + 1)])
+            usual = np.array([median(late[pairs[ring == number]]) for number in range(int(ring.max()) + 1)])
             after = (usual >= last_pass + rules.exchanges.gradients_after)[ring]
             more = more | (after & ~_any(more, ring))
         gradients[pairs] = more

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable, ranges
 from llmprism.model.job import Job
@@ -239,7 +239,7 @@ def _joined(clock: StepClock, rules: LayoutRules) -> list[StepClock]:
     duration = np.log2(np.maximum(np.diff(clock.boundary_ns), 1).astype(np.float64))
     result = []
     for ticks in repeating_lags(duration, min(rules.clock.most_ticks, duration.size // rules.clock.least_steps)):
-        usual = [float(np.median(duration[offset::ticks])) for offset in range(ticks)]
+        usual = [float(median(duration[offset::ticks])) for offset in range(ticks)]
         chosen = np.arange((int(np.argmax(usual))) % ticks, clock.boundary_ns.size, ticks)
         so_far = np.concatenate([[0], np.cumsum(clock.regular)])
         regular = np.diff(so_far[chosen]) >= rules.clock.regular_ticks * ticks
@@ -269,7 +269,7 @@ def _same_phase(one: StepClock, other: StepClock, period_ns: float, rules: Layou
     off = np.minimum(
         np.abs(other.boundary_ns[nearest] - one.boundary_ns), np.abs(other.boundary_ns[nearest - 1] - one.boundary_ns)
     )
-    return float(np.median(off)) <= rules.clock.same_period * period_ns
+    return float(median(off)) <= rules.clock.same_period * period_ns
 
 
 def _covers(clock: StepClock, window: tuple[int, int], rules: LayoutRules) -> bool:

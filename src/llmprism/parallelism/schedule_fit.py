@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Schedule
@@ -102,7 +102,7 @@ def _closing_share(pipes: Pipelines, features: PairFeatures) -> float:
     """Bytes of a step from the last stage to the first, relative to those between other stages. Interleaved stages
     send fewer there; tied embeddings of a pipeline that is none may send any number."""
     usual, closing = (
-        float(np.median([features.step_bytes[there] for there, _ in links])) for links in (pipes.forward, pipes.closing)
+        float(median([features.step_bytes[there] for there, _ in links])) for links in (pipes.forward, pipes.closing)
     )
     return closing / max(usual, 1.0)
 
@@ -206,7 +206,7 @@ def _moments(transfers: TransferTable, pair: int, clock: StepClock, messages: in
     start, sent = transfers.start_ns[first:after], np.cumsum(transfers.bytes[first:after]).astype(np.float64)
     before = np.concatenate([[0.0], sent])[np.searchsorted(start, clock.boundary_ns)]
     total = np.diff(before)
-    usual = float(np.median(total[clock.regular])) if clock.regular.any() else 0.0
+    usual = float(median(total[clock.regular])) if clock.regular.any() else 0.0
     whole = clock.regular & (total > 0) & (np.abs(total - usual) <= rules.stages.fitted_step * usual)
     result = np.full((total.size, messages), np.nan)
     middle = before[:-1][whole, None] + total[whole, None] * (np.arange(messages) + 0.5) / messages

@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import Int64, TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -109,7 +109,7 @@ def _burst_rows(transfers: TransferTable, link: tuple[int, int], clock: StepCloc
     early = _begun_by_one(sent, of_step, best, rules)
     one, other = (way[best] + np.where(early >= 0, way[early], 0.0) for way in sent)
     together = np.minimum(one, other)
-    usual, total = float(np.median(together)), float(np.median(np.bincount(of_step, sum(sent))[of_step[best]]))
+    usual, total = float(median(together)), float(median(np.bincount(of_step, sum(sent))[of_step[best]]))
     alike = np.abs(one - other) <= rule.same_size * np.maximum(one, other)
     same = np.abs(together - usual) <= rule.same_size * usual
     if (
@@ -205,7 +205,7 @@ def _apart(one: Float64, other: Float64) -> float:
     nearest = np.minimum(
         np.abs(one - other[np.minimum(after, other.size - 1)]), np.abs(one - other[np.maximum(after - 1, 0)])
     )
-    return float(np.median(nearest))
+    return float(median(nearest))
 
 
 def _arc(transfers: TransferTable, pair: int, clock: StepClock, rules: LayoutRules) -> _Arc | None:
@@ -219,7 +219,7 @@ def _arc(transfers: TransferTable, pair: int, clock: StepClock, rules: LayoutRul
     gaps = np.diff(np.append(ended, ended[:1] + 1.0))
     if gaps.size < rule.equal_messages:
         return None
-    message = float(np.median(gaps))
+    message = float(median(gaps))
     first, count = _longest_run(np.abs(gaps - message) <= rule.same_message * message)
     if count < rule.equal_messages or count == gaps.size or gaps.size - count - 1 > rule.noisy_pauses * count:
         return None
@@ -289,7 +289,7 @@ def _ticks_in_bytes(start: Int64, sent: Int64, clock: StepClock, rules: LayoutRu
     """The bytes that a pair has sent when the clock ticks, evened out: every step sends the same, and a tick that falls
     into a message now and then before it is moved to where its neighbours are."""
     at = np.concatenate([[0], sent])[np.searchsorted(start, clock.boundary_ns)].astype(np.float64)
-    usual = float(np.median(np.diff(at)[clock.regular])) if clock.regular.any() else 0.0
+    usual = float(median(np.diff(at)[clock.regular])) if clock.regular.any() else 0.0
     steady = np.arange(at.size) * usual
     window = min(rules.stages.tick_neighbours, at.size)
     beyond, half = at - steady, window // 2

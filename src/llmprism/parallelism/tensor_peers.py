@@ -24,7 +24,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
@@ -158,7 +158,7 @@ def _class(values: Float64, levels: Level, spread: float, weight: float, rules: 
     """Log likelihood of the signs of one class: of their level once, and of how each pair differs from it."""
     if not values.size:
         return 0.0
-    level, error = float(np.median(values)), spread / np.sqrt(max(weight * values.size, 1.0))
+    level, error = float(median(values)), spread / np.sqrt(max(weight * values.size, 1.0))
     density = 0.0
     for share, centre, own_width in levels:
         width = float(np.hypot(own_width, error))

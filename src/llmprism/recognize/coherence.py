@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, median
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, TransferTable, ranges
 from llmprism.recognize.rhythm import rhythm_bits
 from llmprism.recognize.rules import RULES, RecognitionRules
@@ -53,6 +53,6 @@ def _likeness_bits(volume: Float64, noise: Float64, rules: RecognitionRules) -> 
     by; of many volumes the nearest are nearer by their number."""
     apart = np.diff(volume) / np.sqrt(np.maximum(noise[1:] + noise[:-1], 1.0))
     nearest = np.minimum(np.append(apart, np.inf), np.append(np.inf, apart))
-    usual = float(np.median(nearest)) * volume.size / 2.0
+    usual = float(median(nearest)) * volume.size / 2.0
     bits = np.log2(rules.chance_distance / max(usual, 1e-9))
     return float(np.clip(bits, -rules.likeness_bits, rules.likeness_bits))

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, median
 from llmprism.model.clock import StepClock
 from llmprism.recognize.rules import RULES, RecognitionRules
 
@@ -79,7 +79,7 @@ def _tether_bits(a: StepClock, b: StepClock, rules: RecognitionRules) -> float:
         return 0.0
     alone = _spread(np.diff(first)[joined], rules) + _spread(np.diff(second)[joined], rules)
     wander = sum(max(_wander(np.diff(one)[joined], rules.block_steps), 0.0) for one in (first, second))
-    if alone <= 2.0 * (rules.least_jitter * np.median(np.diff(first)[joined])) ** 2:
+    if alone <= 2.0 * (rules.least_jitter * median(np.diff(first)[joined])) ** 2:
         return 0.0
     own = max(_spread(np.diff(first - second)[joined], rules) / alone, rules.own_jitter_floor)
     by_jitter = 0.25 * steps * (own - 1.0 - np.log(own)) / np.log(2.0) if own < 1.0 else 0.0
@@ -143,7 +143,7 @@ def _spread(durations: NDArray[np.float64], rules: RecognitionRules) -> float:
     is a job's own. And the long set-up step that all jobs have is no jitter.
     """
     change = _changes(durations, 1)
-    middle, reach = float(np.median(change)), rules.clip_spreads * 1.4826 * _deviation(change)
+    middle, reach = float(median(change)), rules.clip_spreads * 1.4826 * _deviation(change)
     return float(np.var(np.clip(change, middle - reach, middle + reach)) / 2.0)
 
 
@@ -155,4 +155,4 @@ def _changes(durations: NDArray[np.float64], block: int) -> Float64:
 
 
 def _deviation(values: Float64) -> float:
-    return float(np.median(np.abs(values - np.median(values))))
+    return float(median(np.abs(values - median(values))))

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, median
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable, ranges
 from llmprism.recognize.rules import RULES, RecognitionRules
@@ -66,8 +66,8 @@ def _bits(first: Float64, second: Float64, width: int, rules: RecognitionRules) 
     if steps < 3:
         return 0.0
     others = at_delay[half + 1 : half + 1 + steps * width].reshape(steps, width).max(axis=1)
-    usual = float(np.median(others))
-    spread = max(1.4826 * float(np.median(np.abs(others - usual))), rules.correlation_noise)
+    usual = float(median(others))
+    spread = max(1.4826 * float(median(np.abs(others - usual))), rules.correlation_noise)
     spread *= 1.0 + 2.0 / steps  # of few it is not well known
     best = float(near.max())
     score = max(best - usual, 0.0) / spread
@@ -88,18 +88,24 @@ def _periods_contradict(
     if slots < rules.least_slots:
         return False
     width = int(np.clip(2.0 * step_ns / slot_ns, 50, max(slots // 4, 50)))
-    one, other = (_repetition(_counts(side, begin, slot_ns, slots, width)) for side in (first, second))
-    mine, theirs = _period(one), _period(other)
-    if min(one[mine], other[theirs]) < rules.clear_repetition:
+    one = _repetition(_counts(first, begin, slot_ns, slots, width))
+    mine = _period(one)
+    if one[mine] < rules.clear_repetition:
+        return False
+    other = _repetition(_counts(second, begin, slot_ns, slots, width))
+    theirs = _period(other)
+    if other[theirs] < rules.clear_repetition:
         return False
     missed = max(_near(one, theirs) / one[mine], _near(other, mine) / other[theirs])
     return bool(missed < rules.no_repetition)
 
 
 def _repetition(counts: Float64) -> Float64:
-    """Correlation of a series with itself at delays of up to a quarter of its length."""
-    size = 2 * counts.size
-    return np.fft.irfft(np.abs(np.fft.rfft(counts, size)) ** 2, size)[: max(counts.size // 4, 2)]
+    """Correlation of a series with itself at delays of up to a quarter of its length: so much longer must the circle be
+    on which it is computed."""
+    delays = max(counts.size // 4, 2)
+    size = counts.size + delays
+    return np.fft.irfft(np.abs(np.fft.rfft(counts, size)) ** 2, size)[:delays]
 
 
 def _period(repetition: Float64) -> int:

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Float64, Int64
+from llmprism.arrays import Float64, Int64, median
 from llmprism.kernel import kernel
 from llmprism.stats.chain_bound import ROUNDING, last_as_long, most_links, next_as_long
 from llmprism.stats.chains import GUARD, cap_of, judge, least_kept, link, longest, mean_link
@@ -183,7 +183,7 @@ class _Trial:
 
     @property
     def silence(self) -> float:
-        return float(np.median(self.boundary_silences))
+        return float(median(self.boundary_silences))
 
     def added_silence(self, coarser: _Trial) -> float:
         """Median of the silences that are not the coarser chain's too; those are the longer ones."""
@@ -196,21 +196,21 @@ class _Trial:
         """
         duration = np.diff(self.boundary_times)
         first = np.searchsorted(self.boundary_times, coarser.boundary_times)
-        parts = int(np.median(np.diff(first))) if first.size > 1 else 0
+        parts = int(median(np.diff(first))) if first.size > 1 else 0
         begins = first[:-1][(np.diff(first) == parts) & (first[:-1] + parts <= duration.size)]
         if parts < LEAST_PARTS or begins.size < LEAST_CYCLES:
             return False
         by_place = duration[begins[:, None] + np.arange(parts)[None, :]]
         usual = np.median(by_place, axis=0)
-        typical = float(np.median(usual))
-        noise = float(np.median(np.abs(by_place - usual[None, :])))
+        typical = float(median(usual))
+        noise = float(median(np.abs(by_place - usual[None, :])))
         unlike = np.abs(usual - typical) > max(UNLIKE * typical, 3.0 * noise)
         return bool(unlike.mean() >= UNLIKE_PARTS)
 
     @property
     def silent_share(self) -> float:
         """Share of the time between two boundaries that is the silence at the boundary."""
-        return self.silence / max(float(np.median(np.diff(self.boundary_times))), 1.0)
+        return self.silence / max(float(median(np.diff(self.boundary_times))), 1.0)
 
 
 class _Series:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, median
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout
@@ -94,7 +94,7 @@ def _volume(src: Int64, dst: Int64, sent: Float64, homes: list[str], rules: Time
     active = totals[totals > 0.0]
     if active.size == totals.size and active.max() > rules.even_senders * active.min():
         return float(totals.sum()) / (2.0 * (totals.size - 1))
-    return float(np.median(active)) * size / (2.0 * (size - 1))
+    return float(median(active)) * size / (2.0 * (size - 1))
 
 
 def stage_volumes(volumes: list[GroupVolume], *, largest_only: bool) -> dict[int, tuple[float, float]]:

@@ -21,6 +21,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from llmprism.arrays import median
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind, Schedule, Sharding
@@ -46,7 +47,7 @@ class ExposedSync:
         """Of the step; the median over the steps."""
         seen = self.end_ns > 0
         shares = (self.end_ns - self.begin_ns)[seen] / np.maximum(steps.duration_ns[seen], 1)
-        return float(np.median(np.clip(shares, 0.0, 1.0))) if shares.size else None
+        return float(median(np.clip(shares, 0.0, 1.0))) if shares.size else None
 
 
 def exposed_synchronisation(
@@ -101,9 +102,9 @@ def _last_stage_to_end(
     cuts = np.append(stretch_starts(step[order], stage[order]), order.size)
     for low, high in pairwise(cuts.tolist()):
         cell = order[low:high]
-        middle, at = int(np.median(end[cell])), int(step[cell[0]])
+        middle, at = int(median(end[cell])), int(step[cell[0]])
         if middle > result.end_ns[at]:
-            result.end_ns[at], result.begin_ns[at] = middle, int(np.median(begin[cell]))
+            result.end_ns[at], result.begin_ns[at] = middle, int(median(begin[cell]))
     return result
 
 
@@ -151,7 +152,7 @@ def _usual_bubble(
     seen = (arrived > start) & (left > arrived) & (end >= left)
     if 2 * int(seen.sum()) < counted.size:
         return None
-    return float(np.median(1.0 - (left - arrived)[seen] / (end - start)[seen]))
+    return float(median(1.0 - (left - arrived)[seen] / (end - start)[seen]))
 
 
 def _messages(transfers: TransferTable, layout: JobLayout, src: int, dst: int) -> Int64:
@@ -193,4 +194,4 @@ def bus_bandwidth_gbps(job: Job, traffic: GradientTraffic) -> float | None:
     busy = np.add.reduceat(np.maximum(transfers.end_ns[rows] - begin, 0), first)
     sent = np.add.reduceat(transfers.bytes[rows], first)
     usable = busy > 0
-    return float(np.median(8.0 * sent[usable] / busy[usable])) if usable.any() else None
+    return float(median(8.0 * sent[usable] / busy[usable])) if usable.any() else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.model.job import Job
@@ -27,12 +28,12 @@ def steps_of(job: Job, layout: JobLayout, rules: TimelineRules = RULES) -> Steps
     regular = np.flatnonzero(clock.regular)
     start, end = boundary[regular], boundary[regular + 1]
     lead = first[regular] - start
-    usual = np.median(lead)
-    pause = (lead > rules.pause_factor * usual) & (lead - usual > np.median(end - start))
+    usual = median(lead)
+    pause = (lead > rules.pause_factor * usual) & (lead - usual > median(end - start))
     start = np.where(pause, first[regular] - usual.astype(np.int64), start)
     setup = np.zeros(regular.size, dtype=np.bool_)
     duration = end - start
-    setup[0] = bool(regular[0] == 0 and duration[0] > rules.setup_factor * np.median(duration))
+    setup[0] = bool(regular[0] == 0 and duration[0] > rules.setup_factor * median(duration))
     return Steps(start.astype(np.int64), end.astype(np.int64), setup)
 
 
@@ -51,7 +52,7 @@ def _with_optimizer(boundary: Int64, first: Int64, layout: JobLayout, rules: Tim
         return boundary
     share = rules.optimizer_and_forward if layout.pipelines else rules.optimizer_and_pass
     rest = np.maximum(first - boundary[:-1], 0)
-    usual = float(np.median(rest))
+    usual = float(median(rest))
     delay = share * np.append(np.minimum(rest, usual), usual)
     return boundary + delay.astype(np.int64)
 
@@ -64,7 +65,7 @@ def _settled_first_end(clock: StepClock, first: Int64) -> Int64:
     boundary = clock.boundary_ns.copy()
     lead = (first - boundary[:-1])[clock.regular]
     if lead.size > 2 and clock.regular[:2].all():
-        usual = int(np.median(lead))
+        usual = int(median(lead))
         if first[1] - boundary[1] > usual:
             boundary[1] = first[1] - usual
     return boundary

@@ -1,0 +1,38 @@
+"""The median of a few numbers is NumPy's, to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmprism.arrays import FEW_NUMBERS, median
+
+WHOLE = st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=12)
+REAL = st.lists(st.floats(-1e300, 1e300) | st.sampled_from([np.nan, np.inf]), min_size=1, max_size=12)
+
+
+def same(numbers: np.ndarray) -> bool:
+    return median(numbers).tobytes() == np.float64(np.median(numbers)).tobytes()
+
+
+@given(WHOLE)
+def test_whole_numbers(values: list[int]) -> None:
+    assert same(np.array(values, dtype=np.int64))
+
+
+@given(REAL)
+def test_real_numbers(values: list[float]) -> None:
+    with np.errstate(invalid="ignore"):
+        found, expected = median(values), np.median(values)
+    assert found == expected or (np.isnan(found) and np.isnan(expected))
+
+
+@pytest.mark.parametrize("count", [FEW_NUMBERS - 1, FEW_NUMBERS, FEW_NUMBERS + 1])
+def test_few_and_many(count: int) -> None:
+    assert same(np.random.default_rng(count).normal(size=count))
+
+
+def test_all_numbers_of_a_table_count() -> None:
+    assert median(np.array([[5.0, 1.0], [2.0, 9.0]])) == 3.5
