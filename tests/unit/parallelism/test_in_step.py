@@ -161,11 +161,9 @@ def test_the_silence_of_gradients_may_go_over_the_clock_s_boundary():
     assert (result["ab"], result["ac"]) == ({"dp"}, {"tp"})
 
 
-@pytest.mark.parametrize("early", [0, 80_000])
-def test_parameters_that_go_round_the_other_way_are_no_exchange(early):
-    """A sharded optimizer: gradients go round one way, half as many bytes of parameters the other, before the step;
-    also where a few gradients of slow steps come early."""
-    scattered, gathered = [(80, 4_000_000), (25, early)][: 2 if early else 1], [(at, 500_000) for at in (5, 15, 25, 35)]
+def test_parameters_that_go_round_the_other_way_are_no_exchange():
+    """A sharded optimizer: gradients go round one way, half as many bytes of parameters the other, before the step."""
+    scattered, gathered = [(80, 4_000_000)], [(at, 500_000) for at in (5, 15, 25, 35)]
     hops = ("ab", "bc", "cd", "da")
     result = told_of(dict.fromkeys(hops, scattered) | {hop[::-1]: gathered for hop in hops})
     assert all(kinds == {"dp"} for kinds in result.values())
