@@ -9,7 +9,7 @@ are a new job, which only a window of everybody can tell.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import duckdb
@@ -20,9 +20,21 @@ from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, Tracked
 from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.runs import is_settled, stop_silence
 from llmprism.service.store import Segment
-from llmprism.service.windows import SECOND
+from llmprism.service.windows import SECOND, affords
 
-__all__ = ["STANDING", "Sent", "SentSince", "last_sent", "newcomers", "undecided", "wanted_runs"]
+__all__ = [
+    "STANDING",
+    "Sent",
+    "SentSince",
+    "affordable_runs",
+    "has_stopped",
+    "last_sent",
+    "newcomers",
+    "share_of",
+    "undecided",
+    "wanted_runs",
+    "with_activity",
+]
 
 STANDING: Final = (LiveState.STALLED, LiveState.HUNG)
 
@@ -77,6 +89,11 @@ def last_sent(sent: Mapping[str, Sent], run: TrackedRun) -> Sent:
     return Sent(max((one.last_ns for one in found), default=0), sum(one.bytes for one in found))
 
 
+def with_activity(run: TrackedRun, sent: Mapping[str, Sent]) -> TrackedRun:
+    """The run with its latest activity."""
+    return replace(run, silent_since_ns=max(run.silent_since_ns, last_sent(sent, run).last_ns))
+
+
 def newcomers(sent: Mapping[str, Sent], known: frozenset[str], rules: LiveRules = RULES) -> bool:
     return sum(name not in known for name in sent) >= rules.runs.newcomers
 
@@ -117,6 +134,24 @@ def wanted_runs(
         if wanted or run.id in pending:
             found.append(run)
     return found
+
+
+def share_of(runs: Sequence[TrackedRun], addresses: int) -> float:
+    """The share of all addresses that these runs have."""
+    return sum(len(run.members) for run in runs) / max(1, addresses)
+
+
+def affordable_runs(
+    wanted: Sequence[TrackedRun], addresses: int, took_ns: int, since_ns: int, rules: LiveRules = RULES
+) -> list[TrackedRun]:
+    """The runs to be looked at now without the young ones, where a look at those is too dear so soon (`since_ns`) after
+    the last. A window of all `addresses` takes `took_ns`, and looks at many of them cost as much."""
+    young = [run for run in wanted if not is_settled(run, rules)]
+    share = share_of(young, addresses)
+    cost = took_ns * (share if share <= rules.runs.whole else 1.0)
+    if not young or affords(cost, since_ns, rules.windows):
+        return list(wanted)
+    return [run for run in wanted if is_settled(run, rules)]
 
 
 def has_stopped(run: TrackedRun, sent: Mapping[str, Sent], end_ns: int, rules: LiveRules = RULES) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any, Final
 
 from llmprism.engine.value_codec import from_values, to_values
@@ -18,13 +18,16 @@ __all__ = ["decode_finding", "decode_state", "encode_finding", "encode_state"]
 
 VERSION: Final = 3
 
+RUN_FIELDS: Final = tuple(field.name for field in fields(TrackedRun))
+"""Their values are JSON as they are. `asdict` copies the name of every member: 4.4 ms instead of 0.7 for 102 runs."""
+
 
 def encode_state(state: TrackerState, plan: WindowPlan) -> str:
     return json.dumps(
         {
             "version": VERSION,
             "plan": asdict(plan),
-            "runs": [asdict(run) for run in state.runs],
+            "runs": [{name: getattr(run, name) for name in RUN_FIELDS} for run in state.runs],
             "candidates": [asdict(candidate) for candidate in state.candidates],
             "findings": [_tracked_document(tracked) for tracked in state.findings],
         },

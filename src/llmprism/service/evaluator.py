@@ -23,7 +23,17 @@ from llmprism.model.flows import Window
 from llmprism.model.live import FindingPhase, TrackedRun
 from llmprism.model.report import Report
 from llmprism.service.check_results import unchanged
-from llmprism.service.checks import Sent, SentSince, has_stopped, last_sent, newcomers, undecided, wanted_runs
+from llmprism.service.checks import (
+    Sent,
+    SentSince,
+    affordable_runs,
+    has_stopped,
+    newcomers,
+    share_of,
+    undecided,
+    wanted_runs,
+    with_activity,
+)
 from llmprism.service.config import Config
 from llmprism.service.joblogs.late import late_result, withdraw
 from llmprism.service.joblogs.settings import JobLogs
@@ -119,6 +129,7 @@ class Evaluator(Looking):
         was concluded in its time is forgotten."""
         log.warning("time goes back", extra={"from_ns": self._plan.mark_ns, "to_ns": latest})
         self._plan = started(latest, self._rules.windows)
+        self._glanced_ns = self._young_ns = 0
         kept = tuple(run for run in self._state.runs if run.first_ns <= latest)
         findings = tuple(tracked for tracked in self._state.findings if tracked.finding.start_ns <= latest)
         self._state = replace(self._state, runs=kept, findings=findings, candidates=())
@@ -161,7 +172,7 @@ class Evaluator(Looking):
         window, through = self._span_until(end)
         since, segments, sent, wanted = self._since_last(end, through)
         wanted = self._affordable(wanted, end)
-        if self._share_of(wanted) > self._rules.runs.whole or self._needs_everybody(sent, end):
+        if share_of(wanted, len(self._addresses)) > self._rules.runs.whole or self._needs_everybody(sent, end):
             self._make(window, mark, latest)
             return True
         topology = self._topology.refresh()
@@ -209,19 +220,12 @@ class Evaluator(Looking):
         wanted = wanted_runs(self._state.runs, self._state.findings, sent, self._rates, start, end, self._rules)
         return since, segments, sent, wanted
 
-    def _share_of(self, runs: Sequence[TrackedRun]) -> float:
-        return sum(len(run.members) for run in runs) / max(1, len(self._addresses))
-
     def _affordable(self, wanted: Sequence[TrackedRun], end: int) -> Sequence[TrackedRun]:
         """These runs, without the young ones where looking at those is too dear now."""
-        young = [run for run in wanted if not is_settled(run, self._rules)]
-        share = self._share_of(young)
-        cost = self._took_ns * (share if share <= self._rules.runs.whole else 1.0)
         since = end - max(self._plan.last_end, self._young_ns)
-        if not young or affords(cost, since, self._rules.windows):
-            self._young_ns = end if young else self._young_ns
-            return wanted
-        return [run for run in wanted if is_settled(run, self._rules)]
+        kept = affordable_runs(wanted, len(self._addresses), self._took_ns, since, self._rules)
+        self._young_ns = end if any(not is_settled(run, self._rules) for run in kept) else self._young_ns
+        return kept
 
     def _needs_everybody(self, sent: Mapping[str, Sent], end: int) -> bool:
         """Is a window of everybody worth its cost now?"""
@@ -255,7 +259,7 @@ class Evaluator(Looking):
     ) -> tuple[TrackerState, Changes]:
         """What looks at some runs change. Of the others only their activity is known, and nothing is concluded."""
         looked = {run.id for run in wanted}
-        active = tuple(run if run.id in looked else _active(run, sent) for run in self._state.runs)
+        active = tuple(run if run.id in looked else with_activity(run, sent) for run in self._state.runs)
         state, changes, _ = self._tracked(replace(self._state, runs=active), looks, through)
         judged = {run for one in changes.followed for run in one.values()}
         before = {run.id: run for run in self._state.runs if run.id not in judged}
@@ -392,8 +396,3 @@ class Evaluator(Looking):
             before = replace(before, runs=runs)
             state, changes = track(before, looks, self._rules, self._store.has_run, unwatched)
         return *withdraw(state, changes, looks, self._rules), unwatched
-
-
-def _active(run: TrackedRun, sent: Mapping[str, Sent]) -> TrackedRun:
-    """The run with its latest activity."""
-    return replace(run, silent_since_ns=max(run.silent_since_ns, last_sent(sent, run).last_ns))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
-from llmprism.service.checks import Sent, newcomers, undecided, wanted_runs
+from llmprism.service.checks import Sent, affordable_runs, newcomers, undecided, wanted_runs
 from llmprism.service.rules import RULES
 from llmprism.service.windows import SECOND
 
@@ -63,3 +63,14 @@ def test_newcomers_and_shared_findings_need_everybody():
     assert undecided([TrackedFinding("f-1", shared, FindingPhase.PENDING)])
     opened = TrackedFinding("f-1", shared, FindingPhase.OPEN)
     assert not undecided([opened, TrackedFinding("f-2", FINDING, FindingPhase.PENDING)])
+
+
+def test_young_runs_wait_while_looks_at_them_are_dear():
+    young = replace(RUN, id="job-2", clear=0)
+    nine = 9 * SECOND
+    assert affordable_runs([RUN, young], 20, nine, 4 * SECOND) == [RUN, young], "two of twenty addresses"
+    assert affordable_runs([RUN, young], 4, nine, 12 * SECOND) == [RUN], "a half of 9 s every 15 s"
+    assert affordable_runs([RUN, young], 4, nine, 15 * SECOND) == [RUN, young]
+    assert affordable_runs([RUN, young], 3, nine, 28 * SECOND) == [RUN], "most of them cost as much as all"
+    assert affordable_runs([RUN, young], 3, nine, 32 * SECOND) == [RUN, young]
+    assert affordable_runs([RUN], 2, nine, 0) == [RUN], "a settled one that has changed does not wait"

@@ -1,9 +1,10 @@
 """What is saved of a finding comes back as it was, also from a store that knew no alternatives."""
 
 import json
+from dataclasses import asdict
 
 from llmprism.model import Alternative, Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.live import FindingPhase, TrackedFinding
+from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.service.codec import decode_finding, decode_state, encode_finding, encode_state
 from llmprism.service.tracker import TrackerState
 from llmprism.service.windows import WindowPlan
@@ -31,6 +32,14 @@ def test_a_finding_of_an_older_store_has_no_alternatives():
     saved = json.loads(json.dumps(encode_finding(FINDING)))
     del saved["alternatives"]
     assert decode_finding(saved).alternatives == ()
+
+
+def test_runs_and_plan_come_back_as_they_were():
+    run = TrackedRun("job-1", ("a", "b"), ("s",), LiveState.SLOWED, 1, 2, 3, 4, step_votes=((10, 20), (30, 40)))
+    state, plan = TrackerState(runs=(run,)), WindowPlan(8, 4, 5, 6)
+    text = encode_state(state, plan)
+    assert decode_state(text) == (state, plan)
+    assert json.loads(text)["runs"] == [json.loads(json.dumps(asdict(run)))]
 
 
 def test_a_state_in_the_words_of_the_version_before_is_read():
