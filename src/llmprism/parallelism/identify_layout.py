@@ -78,8 +78,8 @@ def identify_layout(job: Job, rules: LayoutRules = RULES, known_bytes: int = 0) 
 @dataclass(frozen=True, slots=True)
 class _Draft:
     """What is known of a job so far. `job.transfers` holds the rows that the passes to come look at; those that are
-    explained already have no bytes there. `order` are the micro-batches and the schedule under the clock as it is. A
-    pass hands on a draft with more in it and changes none."""
+    explained already have no bytes there. `order` are the micro-batches and the schedule under the clock as it is,
+    `measured` is the clock under which `features` were. A pass hands on a draft with more in it and changes none."""
 
     rules: LayoutRules
     job: Job
@@ -98,6 +98,7 @@ class _Draft:
     sharded: ShardedJob | None = None
     contexts: tuple[Group, ...] = ()
     peers: TensorPeers | None = None
+    measured: StepClock | None = None
 
     @property
     def pair_kind(self) -> Int8:
@@ -123,7 +124,8 @@ class _Draft:
     def without(self, rows: Bool) -> _Draft:
         """The draft with these rows explained."""
         job = replace(self.job, transfers=_muted(self.job.transfers, rows))
-        return replace(self, job=job, features=pair_features(job.transfers, self.clock, self.rules))
+        features = pair_features(job.transfers, self.clock, self.rules)
+        return replace(self, job=job, features=features, measured=self.clock)
 
 
 def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> _Draft:
@@ -142,7 +144,7 @@ def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> _D
     kinds = judge_links(links, features, shown, rules)
     kinds = _with_rings(kinds, meshes.more[~meshes.inside | meshes.more], rules)
     job = replace(job, clock=clock, transfers=transfers)
-    return _Draft(rules, job, clock, best, meshes, exchanges, links, features, kinds)
+    return _Draft(rules, job, clock, best, meshes, exchanges, links, features, kinds, measured=clock)
 
 
 def _consistent_kinds(draft: _Draft) -> _Draft:
@@ -192,7 +194,7 @@ def _with_step_ends(draft: _Draft) -> _Draft:
     if pipes.forward and not draft.groups:
         batches = micro_batches(transfers, pipes.forward, clock, draft.rules)
         clock = quiet_ends(transfers, draft.stage_links, pipes.last, batches, clock, draft.rules)
-    return replace(draft, clock=clock, features=pair_features(transfers, clock, draft.rules))
+    return replace(draft, clock=clock, features=pair_features(transfers, clock, draft.rules), measured=clock)
 
 
 def _with_sharding(draft: _Draft) -> _Draft:
@@ -365,6 +367,8 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout
     peers, judged = draft.peers, draft.kinds.confidence
     links = judged[judged >= 0.5]
     replicas = [member for group in draft.groups for member in group.members]
+    known_already = draft.job.transfers is job.transfers and draft.measured is draft.clock
+    features = draft.features if known_already else pair_features(job.transfers, draft.clock, draft.rules)
     evidence = LayoutEvidence(
         links=float(links.mean()) if links.size else 0.0,
         weakest=float(links.min()) if links.size else 0.0,
@@ -378,7 +382,7 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout
         even=all(len(lengths) <= 1 for lengths in sizes),
         hybrid=len(replicas) > len(set(replicas)),
         rest=left_over(job.transfers, bulk, draft.collective & draft.inside.gradients & ~draft.inside.inside,
-                       pair_features(job.transfers, draft.clock, draft.rules), draft.groups, draft.clock, draft.rules),
+                       features, draft.groups, draft.clock, draft.rules),
     )  # fmt: skip
     known = evidence.named if any(group.kind is PairKind.UNKNOWN for group in layout.groups) else 1.0
     confidence = round(known * layout_confidence(layout.layout, evidence, draft.rules), 3) if links.size else 0.0

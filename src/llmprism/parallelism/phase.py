@@ -13,7 +13,6 @@ as much of its bytes before: the step ends with the reduction, in the longest si
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -80,10 +79,12 @@ def _gathered_later(transfers: TransferTable, gradient: Bool, asleep: Int64, awa
     if asleep.size < 3 or not pairs.size:
         return 0.0
     length = asleep[1:] - awake[:-1]
-    places = [*(awake[:-1] + length * eighths // 8 for eighths in range(6)), awake[1:]]
-    sent = [_sent_by(transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, place) for place in places]
-    parts = np.stack([np.median(after - before, axis=1) for before, after in pairwise(sent[:-1])])
-    whole = np.median(sent[-1] - sent[0], axis=1)
+    places = np.stack([awake[:-1] + length * eighths // 8 for eighths in range(6)], axis=1)  # ascending, step by step
+    moments = np.append(places, awake[-1])
+    sent = _sent_by(transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, moments)
+    within = sent[:, :-1].reshape(pairs.size, -1, 6)
+    parts = np.median(np.diff(within, axis=2), axis=1).T
+    whole = np.median(np.diff(sent[:, ::6], axis=1), axis=1)
     until, then = np.cumsum(parts, axis=0)[:-1], parts[1:]
     done = (until >= rules.ends.gathered_at_least * whole) & (then <= rules.ends.gathered_once * until)
     later, first = done.any(axis=0), np.max(np.where(done, until, 0.0), axis=0)

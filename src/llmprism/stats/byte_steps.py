@@ -277,11 +277,13 @@ def _settled(series: _Series, bytes_per_step: float, tolerance: float) -> Chain:
     cap = cap_of(series.ordered, series.total / bytes_per_step)
     best: tuple[Int64, float, float, float, float] | None = None
     for width in (TIGHT_TOLERANCE, tolerance, LOSSY * tolerance):
+        gain = WIDER_GAIN if width > tolerance else SETTLING_GAIN
+        if best is not None and gain * best[3] > (1.0 + ROUNDING) * (position[-1] - position[0]):
+            break  # no chain covers more than there is
         links = link(position, weight, bytes_per_step, width, cap)
         refined = float(mean_link(position, links, bytes_per_step, width))
         links = link(position, weight, refined, width, cap)
         dominance, covered, _ = judge(position, weight, links, refined, width)
-        gain = WIDER_GAIN if width > tolerance else SETTLING_GAIN
         if best is None or covered > gain * best[3]:
             best = links, refined, dominance, covered, width
     assert best is not None  # noqa: S101 - the loop ran

@@ -109,7 +109,14 @@ def stage_volumes(volumes: list[GroupVolume], *, largest_only: bool) -> dict[int
             of_member.setdefault(one.stage, {}).setdefault(member, []).append((one.volume, one.sent))
     result = {}
     for stage, members in of_member.items():
-        whole = [max(parts) if largest_only else tuple(np.sum(parts, axis=0)) for parts in members.values()]
+        whole = [
+            max(parts) if largest_only else tuple(map(sum, zip(*parts, strict=True))) for parts in members.values()
+        ]
         volume, sent = np.median(np.array(whole), axis=0)
         result[stage] = (float(volume), float(sent))
     return result
+
+
+def _sums(parts: list[tuple[float, float]]) -> tuple[float, float]:
+    """Of a member's few groups: NumPy would take longer to look at them than to add them up."""
+    return sum(one for one, _ in parts), sum(other for _, other in parts)
