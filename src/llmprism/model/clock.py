@@ -51,6 +51,15 @@ class StepClock:
         return whole
 
     @property
+    def unevenness(self) -> float:
+        """Median deviation of the steps' lengths from their median, relative to it."""
+        length = np.diff(self.boundary_ns).astype(np.float64)
+        if not length.size:
+            return 0.0
+        usual = max(float(median(length)), 1.0)
+        return float(median(np.abs(length - usual))) / usual
+
+    @property
     def period_ns(self) -> float:
         """Median duration of a step; 0 without any."""
         durations = np.diff(self.boundary_ns)[self.regular]

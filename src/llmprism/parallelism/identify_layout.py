@@ -189,6 +189,8 @@ def _with_step_ends(draft: _Draft) -> _Draft:
     transfers, pipes = draft.job.transfers, draft.pipes
     between = pairs_of_kind(transfers, draft.links, draft.kinds, PairKind.OTHER)
     clock = step_ends(draft.job, draft.groups, draft.stage_links, draft.features, between, draft.rules)
+    if clock.unevenness > draft.rules.clock.uneven + draft.clock.unevenness:  # the ends of steps do not scatter
+        clock = draft.clock
     if draft.shared is not None:
         clock = after_collectives(transfers, draft.stage_links, draft.shared, clock)
     if pipes.forward and not draft.groups:

@@ -128,7 +128,7 @@ def _at_best_phases(
     in_place = bits_of(pauses, by_variant, rules, every_step=True)
     is_fine = np.array([False, True] + [False] * (rules.clock.phases - 1) + [True] * (rules.clock.phases - 1))
     best_fine, best_coarse = (np.flatnonzero(which)[np.argmin(in_place[which])] for which in (is_fine, ~is_fine))
-    less_regular = _unevenness(coarse) > rules.clock.uneven + _unevenness(fine)
+    less_regular = coarse.unevenness > rules.clock.uneven + fine.unevenness
     margin = rules.clock.uneven_margin_bits if less_regular else rules.clock.margin_bits
     ahead = costs[best_fine] <= costs[best_coarse] + margin
     chosen, other = (best_fine, best_coarse) if ahead else (best_coarse, best_fine)
@@ -149,13 +149,6 @@ def _price(pauses: Pauses, clocks: list[StepClock], by_clock: list[Priced], rule
     explained[by_period] = np.maximum.accumulate(explained[by_period])
     price: Float64 = bits_of(pauses, by_clock, rules) - explained
     return price
-
-
-def _unevenness(clock: StepClock) -> float:
-    """Median deviation of the steps' lengths from their median, relative to it."""
-    length = np.diff(clock.boundary_ns).astype(np.float64)
-    usual = max(float(np.median(length)), 1.0)
-    return float(np.median(np.abs(length - usual))) / usual
 
 
 def _mean_step(clock: StepClock) -> float:

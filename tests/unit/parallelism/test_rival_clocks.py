@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.model import Job, StepClock
 from llmprism.parallelism.clock_score import bits_of, pauses_of, priced
-from llmprism.parallelism.rival_clocks import _divides, _price, _unevenness, best_clock
+from llmprism.parallelism.rival_clocks import _divides, _price, best_clock
 from llmprism.parallelism.rules import RULES
 from unit.builders import Flow, build_job, cut_in_pieces, transfer_table
 
@@ -69,4 +69,4 @@ def test_ticks_tell_that_a_clock_divides_one_of_uneven_steps():
     shifted = StepClock(coarse.boundary_ns + 50, coarse.regular, 1.0)
     assert _divides(clock, coarse, RULES)
     assert not _divides(clock, shifted, RULES)
-    assert _unevenness(coarse) > 0.2 > _unevenness(clock)
+    assert coarse.unevenness > 0.2 > clock.unevenness

@@ -97,7 +97,8 @@ class ClockRules:
     """...and where its steps are less even in length than those of the finer clock, which whole steps are not..."""
 
     uneven: float = 0.1
-    """...by so much, relative to the usual step: jitter of real steps is a few percent."""
+    """...by so much, relative to the usual step: jitter of real steps is a few percent. Ends of steps that scatter so
+    much more than the clock are none either."""
 
     step_parts: int = 8
     """Parts of a step, of equal bytes, whose messages are compared: collectives of one sort fill a part or more."""
