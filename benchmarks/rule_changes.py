@@ -10,6 +10,7 @@ import os
 import random
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -93,13 +94,14 @@ def _scaled(value: Any, factor: float) -> Any:
 
 @contextmanager
 def reads_noted(rules: list[Rule]) -> Iterator[set[str]]:
-    """The names of the rules that are read inside."""
-    names = {(id(rule.group), rule.field): rule.name for rule in rules}
+    """The names of the rules that are read inside, also in copies; making a copy (`replace`) reads none."""
+    names = {(type(rule.group).__name__, rule.field): rule.name for rule in rules}
     read: set[str] = set()
     usual = {id(rule.group): (rule.group, type(rule.group)) for rule in rules}
 
     def noted(group: Any, field: str) -> Any:
-        read.add(names.get((id(group), field), ""))
+        if sys._getframe(1).f_globals.get("__name__") != "dataclasses":
+            read.add(names.get((type(group).__name__, field), ""))
         return object.__getattribute__(group, field)
 
     for group, kind in usual.values():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
-from rule_changes import EXTREMES, first_changes, rules_in
+from rule_changes import EXTREMES, first_changes, reads_noted, rules_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +42,12 @@ def test_what_changes_nothing_is_listed_with_how_many_cases_read_it(capsys, toge
         "  unread (0 cases read it)",
     ]
     assert rules == MadeUp()
+
+
+def test_a_rule_is_read_where_a_copy_is_and_not_where_one_is_made():
+    rules = MadeUp()
+    with reads_noted(list(rules_in(rules))) as read:
+        copy = replace(rules, loops=5)
+        assert not read - {""}
+        assert copy.idle
+    assert read - {""} == {"idle"}
