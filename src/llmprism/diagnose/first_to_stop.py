@@ -40,10 +40,7 @@ def overdue_first(state: LastState, period: float, rules: FaultRules) -> int:
         begun = np.where(state.pause_ns > rules.endings.not_begun * period, due, np.nan)
         if np.isfinite(begun).any() and np.nanmin(begun) - state.due_ns[first] <= rules.endings.same_time * period:
             first, due = int(np.nanargmin(begun)), begun
-    unsure = 2.0 * np.nan_to_num(np.hypot(state.spread_ns, state.spread_ns[first]))
-    tied = due <= state.due_ns[first] + np.maximum(
-        rules.endings.same_time * period, np.minimum(unsure, rules.endings.most_unsure * period)
-    )
+    tied = due <= state.due_ns[first] + rules.endings.same_time * period
     return int(np.argmin(np.where(tied, involved_ns(state), np.inf)))
 
 

@@ -43,13 +43,12 @@ def resent_cells(evidence: JobEvidence, rules: FaultRules = RULES) -> tuple[Bool
 
 
 def _exact(share: Float64, large: Bool, rules: FaultRules) -> Bool:
-    """Pairs that move the same bytes in most steps and hardly ever less; none where too many pairs do not: then the
-    steps of the job, or its records, are not exact."""
+    """Pairs that move the same bytes in most steps; none where too many pairs do not: then the steps of the job, or its
+    records, are not exact."""
     if not share.shape[1] or not large.any():
         return np.zeros_like(large)
     rule = rules.evidence
     exact = large & ((np.abs(share) <= rule.resent_share).mean(axis=1) >= rule.exact_steps)
-    exact &= (share < -rule.resent_share).mean(axis=1) <= rule.short_steps
     return exact if exact.sum() >= rule.exact_pairs * large.sum() else np.zeros_like(large)
 
 

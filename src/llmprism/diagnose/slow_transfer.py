@@ -88,17 +88,15 @@ def _places(cells: Sequence[SlowCells], rules: FaultRules, *, resent: bool = Fal
         if suspect.cells >= rules.places.sick_cells and share >= rules.places.cover:
             step = max(cell.normal_ns for cell in tally.cells)
             accused = _accuse(suspect, tally.cells, whole, rules, resent=resent)
-            findings += [
-                f for f in accused if not _same_time(f, findings, step, small=share < rules.places.same_time_cover)
-            ]
+            findings += [f for f in accused if not _same_time(f, findings, step)]
             together.append(concerned)
         tally.take_away(suspect)
     return _one_per_lanes(findings)
 
 
-def _same_time(finding: Finding, earlier: Sequence[Finding], step_ns: float, *, small: bool) -> bool:
+def _same_time(finding: Finding, earlier: Sequence[Finding], step_ns: float) -> bool:
     """Does it begin and end, within two steps, with a finding that explains more? Then these are pairs whose records
-    show but one of their paths: where it explains little, or is of the same sort, as two spines are."""
+    show but one of their paths, if both are of one sort, as two spines are."""
     reach = 2.0 * step_ns
     if finding.where.type is WhereType.GROUP:  # lanes of one group do
         return False
@@ -110,7 +108,7 @@ def _same_time(finding: Finding, earlier: Sequence[Finding], step_ns: float, *, 
     return any(
         near(finding.start_ns, e.start_ns) and near(finding.end_ns, e.end_ns)
         for e in earlier
-        if small or (finding.where.type is e.where.type and finding.where.type in alike)
+        if finding.where.type is e.where.type and finding.where.type in alike
     )
 
 

@@ -107,8 +107,8 @@ def _suspects(job: Job, ending: Ending, kind: FindingKind, rules: FaultRules) ->
 
 
 def _confidence(ending: Ending, rules: FaultRules) -> float:
-    """High where the culprit alone is no longer heard after it was missed, or was due well before all others; low where
-    it has not been missing for long: it may go on."""
+    """High where the culprit alone is no longer heard after it was missed; low where it has not been missing for long,
+    and may go on."""
     rule, period = rules.endings, ending.period_ns
     if ending.culprit < 0:
         return rule.sure_nobody
@@ -116,10 +116,7 @@ def _confidence(ending: Ending, rules: FaultRules) -> float:
         return rule.sure_likely
     overdue = ending.last_ns - ending.since_ns
     watched = overdue + ending.silence_ns
-    if ending.heard_alone and overdue > rule.clear_overdue * period:
-        sure = rule.sure_alone
-    else:
-        sure = rule.sure_lead if ending.lead_ns > rule.clear_lead * period else rule.sure_tie
+    sure = rule.sure_alone if ending.heard_alone and overdue > rule.clear_overdue * period else rule.sure_due
     early = ending.state is JobState.HUNG and watched < max(rule.watched_steps * period, rule.watched_ns)
     return min(sure, rule.sure_early) if early else sure
 

@@ -73,10 +73,7 @@ class EndingRules:
     """that it pauses at least before it begins something new,"""
 
     same_time: float = 0.015
-    """and by which two due times must differ, or by twice the spread of the pauses before them, to be distinguished,"""
-
-    most_unsure: float = 0.1
-    """up to this many steps."""
+    """and by which two due times must differ to be distinguished."""
 
     few_suspects: float = 0.75
     """Share of the members that may be to blame up to which one can stand out."""
@@ -251,11 +248,8 @@ class EndingRules:
     sure_alone: float = 0.95
     """Confidence in a member that alone is no longer heard,"""
 
-    sure_lead: float = 0.8
-    """in one that was due well before all others,"""
-
-    sure_tie: float = 0.8
-    """in one of several that were due at the same time,"""
+    sure_due: float = 0.8
+    """in one that was due before all others or with the first of them,"""
 
     sure_early: float = 0.55
     """in any that has not been missing for long,"""

@@ -101,10 +101,6 @@ class EvidenceRules:
     exact_steps: float = 0.5
     """Share of the steps in which a pair moves its usual bytes, for more to be news,"""
 
-    short_steps: float = 0.05
-    """and of those in which it may move less: bytes that go up and down say nothing, one lost record does not
-    matter;"""
-
     exact_pairs: float = 0.75
     """and share of a job's pairs that must be so: else its steps are not known exactly. In real captures with a lossy
     link all are; where bytes vary by chance (random seeds 3053, 3070) few."""

@@ -83,10 +83,6 @@ class PlaceRules:
     not the switch: three speak against the switch by 3.5 in the logarithm of the odds. Results are the same from 1 to
     10."""
 
-    same_time_cover: float = 0.1
-    """The same for one that comes and goes with a larger one: a few pairs left over have a path that the records
-    hide."""
-
     bouts_apart: float = 1.0
     """Times as long as two bouts together that must lie between them for them to be two findings and not one that comes
     and goes."""
