@@ -305,7 +305,10 @@ def _delays_the_job(evidence: JobEvidence, bout: Bout) -> bool:
 
 
 def _late_share(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> float:
-    """Share of the speed that is lost: a pipeline goes as fast as its slowest stage, a group as its last member."""
+    """Share of the speed that is lost: a pipeline goes as fast as its slowest stage, a group as its last member. How
+    far pauses grow says nothing about it: a part of them would have passed in waiting."""
+    if bout.how == PAUSE:
+        return 0.0
     if bout.weight > 0.0 and _from_the_first(evidence, bout, rules):
         return bout.weight / (1.0 + bout.weight)
     return bout.late_ns / float(np.median(evidence.duration_ns[bout.affected]))

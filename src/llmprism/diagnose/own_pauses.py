@@ -25,9 +25,10 @@ from llmprism.diagnose.evidence import JobEvidence
 from llmprism.kernel import kernel
 from llmprism.model.flows import Int64
 from llmprism.model.job import Job
+from llmprism.model.layout import PairKind
 from llmprism.model.timeline import Steps
 
-__all__ = ["OwnPauses", "kept_by_hops_ns", "own_pauses", "paused_beyond_usual_ns"]
+__all__ = ["OwnPauses", "in_collectives", "kept_by_hops_ns", "own_pauses", "paused_beyond_usual_ns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,12 @@ def kept_by_hops_ns(pauses: OwnPauses, pairs: int, longest_ns: Float64, usual: B
     return np.maximum(np.minimum(*grown), 0.0)
 
 
+def in_collectives(evidence: JobEvidence) -> Bool:
+    """Pairs whose receivers pass on what they get at once. Between the stages of a pipeline they compute first, and a
+    slow one keeps both of its neighbours waiting."""
+    return ~np.isin(evidence.pair_kind, (PairKind.UNKNOWN, PairKind.PP))
+
+
 def paused_beyond_usual_ns(evidence: JobEvidence, usual: Bool) -> Float64:
     """Members x steps: by how much its own pauses exceed those of the `usual` steps, less what one of its hops holds
     back."""
@@ -78,6 +85,7 @@ def paused_beyond_usual_ns(evidence: JobEvidence, usual: Bool) -> Float64:
     paused = pauses.of_members(members.size, steps)
     paused -= np.median(paused[:, usual], axis=1)[:, None]
     kept = kept_by_hops_ns(pauses, transfers.pair_count, np.full(steps, np.inf), usual)
+    kept[~in_collectives(evidence)] = 0.0
     by_hop = np.zeros(paused.shape)
     for ends in (transfers.pair_src, transfers.pair_dst):
         np.maximum.at(by_hop, np.searchsorted(members, ends), kept)

@@ -19,6 +19,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import Passes, Place, passes_of
+from llmprism.diagnose.queued import queued_cells
 from llmprism.diagnose.rates import typical_size
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.sent_again import resent_cells
@@ -29,7 +30,7 @@ from llmprism.stats.order import stable_order
 from llmprism.stats.robust import known_median, mad
 from llmprism.stats.stretches import stretches_of
 
-__all__ = ["LinkUse", "ResentCells", "SlowCells", "judge_transfers"]
+__all__ = ["JudgedCells", "LinkUse", "SlowCells", "judge_transfers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,14 @@ class LinkUse:
 
 
 @dataclass(frozen=True, slots=True)
-class ResentCells:
-    """Pairs x steps in which bytes were sent again (`sent_again`), those in which that could have been seen, and bytes
-    over the pair's usual ones; and the places that these pairs pass."""
+class JudgedCells:
+    """Pairs x steps that are sick by another sign than their rate, those in which that could have been seen, how bad
+    they are, and how many cells each one counts for; and the places that these pairs pass."""
 
     sick: Bool
     known: Bool
-    ratio: Float64
+    measure: Float64
+    weight: Float64
     passes: Passes
 
 
@@ -67,7 +69,9 @@ class SlowCells:
     messages in it, because a single message that was held up once is a single observation. `shows` is how likely a cell
     of each pair is sick when a place on its way is: less so for messages that are small compared with the slow ones,
     because a throttled line lets pass at once what it saved while idle. `trust` is the confidence of the layout: that
-    pairs of the same kind do the same. `resent` are the cells in which bytes were sent again, where some were.
+    pairs of the same kind do the same. `resent` are the cells in which bytes were sent again (`sent_again`, bytes over
+    the pair's usual ones), `queued` those that are held back behind the exporter (`queued`, share of what the step
+    takes longer), where some are.
     """
 
     job: str
@@ -85,29 +89,41 @@ class SlowCells:
     passes: Passes
     links: dict[Place, LinkUse] = field(default_factory=dict)
     trust: float = 1.0
-    resent: ResentCells | None = None
+    resent: JudgedCells | None = None
+    queued: JudgedCells | None = None
 
     @property
     def any_sick(self) -> bool:
-        """Is there anything for a place to explain, slow or sent again?"""
-        return bool(self.sick.any()) or self.resent is not None
+        """Is there anything for a place to explain, slow, sent again or held back?"""
+        return bool(self.sick.any()) or self.resent is not None or self.queued is not None
 
     def lossy(self, rules: FaultRules = RULES) -> SlowCells | None:
         """The cells in which bytes were sent again, as sick ones; their `rate` is bytes over the usual ones."""
-        if self.resent is None:
+        return None if self.resent is None else self._by(self.resent, self.resent.measure, rules)
+
+    def held_back(self, rules: FaultRules = RULES) -> SlowCells | None:
+        """The cells in which pieces are held back, as sick ones; the less, the higher is their `rate`. They are
+        compared with their own past, so the layout does not matter."""
+        if self.queued is None:
             return None
-        cells, pairs = self.resent, self.sick.shape[0]
+        cells = self._by(self.queued, 1.0 - self.queued.measure, rules)
+        return replace(cells, trust=rules.trust.most_sure)
+
+    def _by(self, cells: JudgedCells, rate: Float64, rules: FaultRules) -> SlowCells:
+        """The same job with other cells as its sick ones."""
+        pairs = self.sick.shape[0]
         return replace(
             self,
-            rate=cells.ratio,
+            rate=rate,
             sick=cells.sick,
             known=cells.known,
-            weight=cells.known.astype(np.float64),
+            weight=cells.weight,
             expected=np.ones(pairs),
             shows=np.full(pairs, rules.places.sick_while),
             passes=cells.passes,
             links={},
             resent=None,
+            queued=None,
         )
 
     def through(self, place: Place) -> Bool:
@@ -161,15 +177,32 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         links=_links(evidence, sick, known, passes, rules),
         trust=evidence.layout.peers_confidence,
         resent=_resent(evidence, rules),
+        queued=_queued(evidence, rules),
     )
 
 
-def _resent(evidence: JobEvidence, rules: FaultRules) -> ResentCells | None:
+def _resent(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
     """The cells in which bytes were sent again; None where none were for long enough."""
     sick, known, ratio = resent_cells(evidence, rules)
-    if not _some_last(sick, known, known.astype(np.float64), rules):
+    return _judged(evidence, sick, known, ratio, known.astype(np.float64), rules)
+
+
+def _queued(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
+    """The cells in which pieces are held back; None where none are for long enough."""
+    cells = queued_cells(evidence, rules)
+    if cells is None:
         return None
-    return ResentCells(sick, known, ratio, passes_of(evidence, np.flatnonzero(known.any(axis=1)), rules))
+    sick, known, share = cells
+    return _judged(evidence, sick, known, share, _weight(evidence, known, rules), rules)
+
+
+def _judged(
+    evidence: JobEvidence, sick: Bool, known: Bool, measure: Float64, weight: Float64, rules: FaultRules
+) -> JudgedCells | None:
+    if not _some_last(sick, known, weight, rules):
+        return None
+    passes = passes_of(evidence, np.flatnonzero(known.any(axis=1)), rules)
+    return JudgedCells(sick, known, measure, weight, passes)
 
 
 def _lasting(sick: Bool, known: Bool, rules: FaultRules) -> Bool:

@@ -12,7 +12,7 @@ from llmprism.diagnose.slow_cells import LinkUse
 from llmprism.diagnose.tally import Suspect
 from llmprism.model.finding import Evidence, WhereType
 
-__all__ = ["both_ways", "odds_evidence", "resent_summary", "summary_of"]
+__all__ = ["both_ways", "odds_evidence", "queued_summary", "resent_summary", "summary_of"]
 
 MOST_NAMES: Final = 4
 """Jobs that one sentence names."""
@@ -96,4 +96,16 @@ def resent_summary(named: Place, share: float, jobs: Sequence[str]) -> str:
     return (
         f"{title} {shown} loses packets: {share:.1%} of the bytes through it are sent again, and the jobs through it"
         f"{through} wait: {_ACTION[where]}."
+    )
+
+
+def queued_summary(named: Place, share: float, jobs: Sequence[str]) -> str:
+    """One sentence on a place behind which pieces wait although they leave their senders as fast as ever."""
+    where, name = named
+    shown = name if isinstance(name, str) else _shown(where, name)
+    title = "NIC" if where is WhereType.NIC else where.value.capitalize()
+    through = f" ({_some(jobs)})" if len(jobs) > 1 else ""
+    return (
+        f"{title} {shown} passes data on slowly: pieces leave their senders at full rate and then wait, "
+        f"{share:.0%} of what the steps take longer, and the jobs through it{through} wait: {_ACTION[where]}."
     )

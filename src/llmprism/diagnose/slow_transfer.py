@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from math import exp
 
 import numpy as np
@@ -22,9 +23,10 @@ import numpy as np
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.passes import ONE_WAY, Place
-from llmprism.diagnose.rules import RULES, FaultRules, PlaceRules
+from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import LinkUse, SlowCells
-from llmprism.diagnose.slow_place_words import both_ways, odds_evidence, resent_summary, summary_of
+from llmprism.diagnose.slow_place_merge import with_held_back, with_resent
+from llmprism.diagnose.slow_place_words import both_ways, odds_evidence, queued_summary, resent_summary, summary_of
 from llmprism.diagnose.tally import Suspect, Tally
 from llmprism.diagnose.trust import calibrated
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
@@ -33,45 +35,40 @@ from llmprism.stats.stretches import stretches_of
 __all__ = ["find_slow_places"]
 
 
+class _Sign(Enum):
+    """By what cells are sick: their rate, bytes that are sent again, pieces that are held back."""
+
+    SLOW = auto()
+    RESENT = auto()
+    QUEUED = auto()
+
+
 def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> list[Finding]:
     """Findings for the places that explain the sick cells of all jobs, the most explaining first: slow messages, then
-    bytes that were sent again where nothing is slow."""
+    pieces that are held back and bytes that were sent again where nothing is slow."""
     findings = _places(cells, rules)
+    held = [queued for cell in cells if (queued := cell.held_back(rules)) is not None]
+    step = max((cell.normal_ns for cell in held), default=0.0)
+    findings = with_held_back(findings, _places(held, _behind_a_queue(rules), _Sign.QUEUED), step, rules)
     again = [lossy for cell in cells if (lossy := cell.lossy(rules)) is not None]
-    for finding in _places(again, replace(rules, places=_behind_the_exporter(rules)), resent=True):
-        if finding.where.type is WhereType.GROUP:  # its members have no cable in common
-            continue
-        same = [other for other in findings if _same_cause(finding, other, again)]
-        if all(other.confidence < finding.confidence and not _same_place(finding, other) for other in same):
-            findings = [*(other for other in findings if other not in same), finding]
-    return findings
+    return with_resent(findings, _places(again, _behind_the_exporter(rules), _Sign.RESENT), again)
 
 
-def _behind_the_exporter(rules: FaultRules) -> PlaceRules:
+def _behind_the_exporter(rules: FaultRules) -> FaultRules:
     """What is lost before the exporter has counted it is counted once: bytes that are sent again were lost behind it,
     on the receiver's side."""
     rule = rules.places
-    return replace(rule, sends_cost=rule.resent_sends_cost, receives_cost=rule.resent_receives_cost)
+    behind = replace(rule, sends_cost=rule.resent_sends_cost, receives_cost=rule.resent_receives_cost)
+    return replace(rules, places=behind)
 
 
-def _same_cause(one: Finding, other: Finding, cells: Sequence[SlowCells]) -> bool:
-    """Are they about the same time, and about the same place or two that some pair passes both? What is lost on the way
-    of a pair slows it, too, and of one slow hop it is chance which end is named."""
-    ends = [np.inf if finding.end_ns is None else finding.end_ns for finding in (one, other)]
-    if one.start_ns >= ends[1] or other.start_ns >= ends[0]:
-        return False
-    places = [(finding.where.type, finding.where.id) for finding in (one, other)]
-    return _same_place(one, other) or any(
-        bool((cell.through(places[0]) & cell.through(places[1])).any()) for cell in cells
-    )
+def _behind_a_queue(rules: FaultRules) -> FaultRules:
+    """What a card sends slowly reaches the exporter slowly: pieces that left at full rate wait for another one."""
+    cost = rules.places.queued_nic_cost
+    return replace(rules, places=replace(rules.places, nic_cost=cost, sends_cost=0.0, receives_cost=-cost))
 
 
-def _same_place(one: Finding, other: Finding) -> bool:
-    names = {(place.type, place.id) for place in (other.where, *(a.where for a in other.alternatives if a.same_place))}
-    return (one.where.type, one.where.id) in names
-
-
-def _places(cells: Sequence[SlowCells], rules: FaultRules, *, resent: bool = False) -> list[Finding]:
+def _places(cells: Sequence[SlowCells], rules: FaultRules, sign: _Sign = _Sign.SLOW) -> list[Finding]:
     """Findings for the places that explain these cells."""
     total = {cell.job: int(cell.sick.sum()) for cell in cells}
     tally = Tally([cell for cell in cells if total[cell.job]], rules)
@@ -87,7 +84,7 @@ def _places(cells: Sequence[SlowCells], rules: FaultRules, *, resent: bool = Fal
         share = suspect.cells / sum(total[job] for job in concurrent)
         if suspect.cells >= rules.places.sick_cells and share >= rules.places.cover:
             step = max(cell.normal_ns for cell in tally.cells)
-            accused = _accuse(suspect, tally.cells, whole, rules, resent=resent)
+            accused = _accuse(suspect, tally.cells, whole, rules, sign)
             findings += [f for f in accused if not _same_time(f, findings, step)]
             together.append(concerned)
         tally.take_away(suspect)
@@ -154,7 +151,7 @@ class _Case:
     broken: bool = False
     trust: float = 1.0
     peers: float = 0.0
-    resent: bool = False
+    sign: _Sign = _Sign.SLOW
 
     def _is_broken(self, cell: SlowCells, through: Bool, affected: Bool) -> bool:
         """Is the place so slow for so long that it needs mending even where the jobs hardly notice?"""
@@ -198,14 +195,14 @@ class _Case:
 
 
 def _accuse(
-    suspect: Suspect, cells: Sequence[SlowCells], whole: dict[str, SlowCells], rules: FaultRules, *, resent: bool
+    suspect: Suspect, cells: Sequence[SlowCells], whole: dict[str, SlowCells], rules: FaultRules, sign: _Sign
 ) -> list[Finding]:
     """One finding for each stretch of time: stretches of several jobs that overlap, or lie close, are one."""
     findings = []
     ends = set().union(*(_ends_of_links(cell) for cell in cells))
     cables = Counter(switch for switch, _ in ends)
     for steps in _stretches(suspect, cells, rules):
-        case = _Case(rules, suspect.place, suspect, cables=cables, resent=resent)
+        case = _Case(rules, suspect.place, suspect, cables=cables, sign=sign)
         for cell in cells:
             if cell.job in steps:
                 case.add(replace(cell, links=whole[cell.job].links), steps[cell.job])
@@ -265,7 +262,10 @@ def _finding(case: _Case) -> Finding:
     rate, usual = float(np.median(np.concatenate(case.rates))), float(np.nanmedian(np.concatenate(case.expected)))
     shared = where is WhereType.LINK and _is_shared(case, usual)
     (where, name), other = _named(case, shared=shared)
-    confidence = calibrated(min(_confidence(case.suspect, case.rules), case.trust), case.peers, case.rules)
+    own = min(_confidence(case.suspect, case.rules), case.trust)
+    if case.sign is _Sign.QUEUED:
+        own = min(own, case.rules.places.queued_sure)
+    confidence = calibrated(own, case.peers, case.rules)
     return Finding(
         kind=FindingKind.CONGESTION if shared else _KIND[where],
         job=case.jobs[0] if len(case.jobs) == 1 else None,
@@ -275,21 +275,31 @@ def _finding(case: _Case) -> Finding:
         severity=round(case.severity, 3),
         confidence=confidence,
         lost_gpu_seconds=round(case.lost, 3),
-        summary=(
-            resent_summary((where, name), rate - usual, case.jobs)
-            if case.resent
-            else summary_of(case.place, (where, name), rate, usual, case.jobs, case.links if shared else ())
-        ),
+        summary=_summary(case, (where, name), rate, usual, case.links if shared else ()),
         evidence=(
-            Evidence("share of the bytes through this place that are sent again", round(rate - usual, 4), 0.0)
-            if case.resent
-            else Evidence("median rate of 128 KB through this place, Gb/s", round(rate, 3), round(usual, 3)),
+            _measured(case.sign, rate, usual),
             Evidence("pairs of training traffic through this place", case.pairs),
             odds_evidence(case.suspect),
             *(_shares(case) if shared else ()),
         ),
         alternatives=_alternatives(case, (where, name), other, confidence),
     )
+
+
+def _summary(case: _Case, named: Place, rate: float, usual: float, crowded: Sequence[LinkUse]) -> str:
+    if case.sign is _Sign.RESENT:
+        return resent_summary(named, rate - usual, case.jobs)
+    if case.sign is _Sign.QUEUED:
+        return queued_summary(named, usual - rate, case.jobs)
+    return summary_of(case.place, named, rate, usual, case.jobs, crowded)
+
+
+def _measured(sign: _Sign, rate: float, usual: float) -> Evidence:
+    if sign is _Sign.RESENT:
+        return Evidence("share of the bytes through this place that are sent again", round(rate - usual, 4), 0.0)
+    if sign is _Sign.QUEUED:
+        return Evidence("share of what steps take longer that one hop through this place waits", round(1.0 - rate, 3))
+    return Evidence("median rate of 128 KB through this place, Gb/s", round(rate, 3), round(usual, 3))
 
 
 def _alternatives(case: _Case, named: Place, other: Place | None, confidence: float) -> tuple[Alternative, ...]:

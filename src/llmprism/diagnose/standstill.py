@@ -32,7 +32,7 @@ def find_standstills(evidence: JobEvidence, known: Sequence[Finding], rules: Fau
     findings = []
     for step in suspects[beyond_jitter(evidence, rules)[suspects]]:
         silence = _longest_inside(evidence, int(steps.start_ns[step]), int(steps.end_ns[step]), rules)
-        if silence is None or silence[1] - silence[0] < least or _explained(evidence, silence, known):
+        if silence is None or silence[1] - silence[0] < least or _explained(evidence, int(step), known):
             continue
         if not _between_steps(evidence, silence, suspects, rules):
             findings.append(_finding(evidence, int(step), silence))
@@ -80,11 +80,14 @@ def _longest_inside(evidence: JobEvidence, first: int, last: int, rules: FaultRu
     return int(horizon[longest]), int(begin[longest + 1])
 
 
-def _explained(evidence: JobEvidence, silence: tuple[int, int], known: Sequence[Finding]) -> bool:
+def _explained(evidence: JobEvidence, step: int, known: Sequence[Finding]) -> bool:
+    """Is something else wrong with the job in this step, or right before or after it? What is slow may end in a step in
+    which nothing moves for a while: a transport that gets no answer waits for twice as long each time."""
+    begin, end = evidence.timeline.steps.start_ns[step], evidence.timeline.steps.end_ns[step]
     return any(
         finding.job == evidence.job.id
-        and finding.start_ns <= silence[1]
-        and (finding.end_ns is None or finding.end_ns >= silence[0])
+        and finding.start_ns <= end
+        and (finding.end_ns is None or finding.end_ns >= begin)
         for finding in known
     )
 

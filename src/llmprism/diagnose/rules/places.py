@@ -114,6 +114,40 @@ class PlaceRules:
     most_places: int = 64
     """Places looked at, the most explaining first."""
 
+    # Pieces that are held back behind the exporter
+    queued_slowdown: float = 2.0
+    """Usual steps that a step must take for its pauses to tell that a hop holds pieces back, (results on 153 captures
+    are the same from 1.7 to 3.0, and one uplink more is found at 1.5)"""
+
+    queued_steps: float = 4.0
+    """and usual steps that fit into all those in which a hop stands out (the same from 3 to 5);"""
+
+    queued_stretches: int = 4
+    """stretches of such steps at most: where more come and go, the job's steps vary by themselves. Results are the same
+    from 2 to 8."""
+
+    queued_pauses: float = 8.0
+    """Pauses that make up what it takes longer, at least: a slow hop holds back every piece, a GPU that computes
+    pauses once or a few times in a step. Results are the same from 4 to 12."""
+
+    queued_most: float = 0.3
+    """Share of what a step takes longer that the worst hop must hold back (the same from 0.25 to 0.35; at 0.2 a slow
+    GPU is taken for a card),"""
+
+    queued_share: float = 0.15
+    """share from which another one is as sick (the same from 0.1 to 0.2),"""
+
+    queued_alike: float = 0.4
+    """and share of the worst hop's (the same from 0.3 to 0.5)."""
+
+    queued_nic_cost: float = 5.0
+    """Log odds, in addition, against a card that also sends slowly where pieces wait behind the record: what it sends
+    would reach the exporter slowly. Results are the same from 3 to 8."""
+
+    queued_sure: float = 0.8
+    """Confidence of such a place before the fit, at most: three of four that lead their rival were right (captures and
+    random seeds)."""
+
     # What explains the cells
     sick_while: float = 0.7
     """Share of the cells through a sick place that are sick: a throttled line passes what it saved while idle."""

@@ -1,0 +1,84 @@
+"""Findings on places by several signs, put together: one finding per cause.
+
+Rates are measured; that pieces are held back is inferred from pauses, and that packets are lost from bytes. So what is
+slow is believed first, and the other signs speak where nothing is slow, or decide between two that explain it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.slow_cells import SlowCells
+from llmprism.model.finding import Finding, WhereType
+
+__all__ = ["with_held_back", "with_resent"]
+
+
+def with_held_back(
+    findings: Sequence[Finding], held: Sequence[Finding], step_ns: float, rules: FaultRules = RULES
+) -> list[Finding]:
+    """And the places behind which pieces wait, the best one of each time.
+
+    Where something is slow at that time they decide only between a place and its rival: of one slow hop it is chance
+    which end is named. The same place shortly before or after is the same finding.
+    """
+    merged = list(findings)
+    for finding in held:
+        if finding.where.type is WhereType.GROUP:  # its members have no cable in common
+            continue
+        near = [other for other in merged if _overlap(finding, other, 2.0 * step_ns)]
+        same = [other for other in near if _same_place(finding, other)]
+        if same:
+            merged[merged.index(same[0])] = _longer(same[0], finding)
+        elif all(_is_rival(finding, other) and other.confidence < rules.trust.likely for other in near):
+            merged = [*(other for other in merged if other not in near), finding]
+    return merged
+
+
+def with_resent(findings: Sequence[Finding], resent: Sequence[Finding], cells: Sequence[SlowCells]) -> list[Finding]:
+    """And the places where packets are lost."""
+    merged = list(findings)
+    for finding in resent:
+        if finding.where.type is WhereType.GROUP:
+            continue
+        same = [other for other in merged if _same_cause(finding, other, cells)]
+        if all(other.confidence < finding.confidence and not _same_place(finding, other) for other in same):
+            merged = [*(other for other in merged if other not in same), finding]
+    return merged
+
+
+def _longer(one: Finding, other: Finding) -> Finding:
+    """The first finding for the time of both."""
+    ends = (one.end_ns, other.end_ns)
+    end = None if None in ends else max(end for end in ends if end is not None)
+    return replace(one, start_ns=min(one.start_ns, other.start_ns), end_ns=end)
+
+
+def _is_rival(one: Finding, other: Finding) -> bool:
+    """Does the other finding allow for this place?"""
+    return any((a.where.type, a.where.id) == (one.where.type, one.where.id) for a in other.alternatives)
+
+
+def _same_cause(one: Finding, other: Finding, cells: Sequence[SlowCells]) -> bool:
+    """Are they about the same time, and about the same place or two that some pair passes both? What is lost on the way
+    of a pair slows it, too, and of one slow hop it is chance which end is named."""
+    if not _overlap(one, other):
+        return False
+    places = [(finding.where.type, finding.where.id) for finding in (one, other)]
+    return _same_place(one, other) or any(
+        bool((cell.through(places[0]) & cell.through(places[1])).any()) for cell in cells
+    )
+
+
+def _overlap(one: Finding, other: Finding, apart_ns: float = 0.0) -> bool:
+    ends = [np.inf if finding.end_ns is None else finding.end_ns + apart_ns for finding in (one, other)]
+    return bool(one.start_ns < ends[1] and other.start_ns < ends[0])
+
+
+def _same_place(one: Finding, other: Finding) -> bool:
+    names = {(place.type, place.id) for place in (other.where, *(a.where for a in other.alternatives if a.same_place))}
+    return (one.where.type, one.where.id) in names

@@ -1,0 +1,48 @@
+"""One finding per cause, whatever the signs."""
+
+from dataclasses import replace
+
+from llmprism.diagnose.slow_place_merge import with_held_back
+from llmprism.model import Alternative, Finding, FindingKind, Where, WhereType
+
+SECOND = 1_000_000_000
+
+
+def nic(name, start, end, confidence=0.9, rival=None):
+    others = (Alternative(FindingKind.SLOW_NIC, Where(WhereType.NIC, rival), 0.4),) if rival else ()
+    return Finding(
+        FindingKind.SLOW_NIC, "job", Where(WhereType.NIC, name), start * SECOND, end * SECOND, 0.5, confidence, 1.0,
+        "summary", (), others,
+    )  # fmt: skip
+
+
+def merged(slow, held):
+    return with_held_back(slow, held, step_ns=0.5 * SECOND)
+
+
+def test_what_is_held_back_is_reported_where_nothing_is_slow():
+    slow, held = nic("a", 0, 10), nic("b", 20, 30)
+    assert merged([slow], [held]) == [slow, held]
+
+
+def test_it_decides_between_a_doubtful_place_and_its_rival():
+    held = nic("b", 2, 8)
+    assert merged([nic("a", 0, 10, confidence=0.4, rival="b")], [held]) == [held]
+
+
+def test_it_says_nothing_against_a_place_that_is_sure_or_that_has_another_rival():
+    sure, doubtful = nic("a", 0, 10, rival="b"), nic("a", 0, 10, confidence=0.4, rival="c")
+    assert merged([sure], [nic("b", 2, 8)]) == [sure]
+    assert merged([doubtful], [nic("b", 2, 8)]) == [doubtful]
+
+
+def test_the_same_place_right_before_is_the_same_finding():
+    slow = nic("a", 10, 20)
+    assert merged([slow], [nic("a", 5, 10)]) == [replace(slow, start_ns=5 * SECOND)]
+    assert merged([slow], [replace(nic("a", 18, 25), end_ns=None)]) == [replace(slow, end_ns=None)]
+
+
+def test_of_several_at_one_time_the_first_is_kept_and_groups_never():
+    group = replace(nic("a", 0, 10), kind=FindingKind.SLOW_GROUP, where=Where(WhereType.GROUP, ("a", "b")))
+    best, next_best = nic("c", 0, 10), nic("d", 0, 10)
+    assert merged([], [group, best, next_best]) == [best]
