@@ -36,6 +36,10 @@ Database = duckdb.DuckDBPyConnection
 QUIETLY: Final = "SET enable_progress_bar_print = false"
 """For every connection and cursor: DuckDB draws bars of its own on the standard output, also where that is a file."""
 
+STREAM_BUFFER: Final = "64MB"
+"""What a query may have ready before it waits for its reader: ten batches of records, as many as are numbered at a
+time. With DuckDB's own 10 MB its threads wait while a block is numbered, a tenth of the time."""
+
 PROGRESS_SECONDS: Final = 0.2
 """How often progress is looked at: five times a second looks smooth."""
 
@@ -63,6 +67,8 @@ def open_database(memory_limit: str | None = None, threads: int | None = None) -
             raise UsageError(f"memory limit {memory_limit!r}: {first_line(error)}") from None
         with connection:
             connection.execute(QUIETLY)
+            if memory_limit is None:
+                connection.execute(f"SET streaming_buffer_size = '{STREAM_BUFFER}'")
             yield connection, Path(spill)
 
 

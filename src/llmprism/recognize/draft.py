@@ -106,8 +106,11 @@ def crossing_pairs(draft: Draft, jobs: Sequence[JobDraft]) -> Int32:
 
 def unused_records(draft: Draft, jobs: Sequence[JobDraft]) -> tuple[tuple[str, int], ...]:
     """Records that belong to no job, by reason."""
-    keys = draft.pieces.pair_src.astype(np.int64) * len(draft.pieces.addresses) + draft.pieces.pair_dst
-    used = np.isin(keys, np.concatenate([keys[job.pairs] for job in jobs])) if jobs else np.zeros(keys.size, np.bool_)
+    origin = draft.pieces.origin
+    of_jobs = np.zeros(int(origin.max(initial=-1)) + 1, dtype=np.bool_)
+    for job in jobs:
+        of_jobs[origin[job.pairs]] = True
+    used = of_jobs[origin]
     total, bulk = draft.pieces.records, draft.bulk
     reasons = {"control_chatter": int(total[~used & ~bulk].sum()), "outside_jobs": int(total[~used & bulk].sum())}
     return tuple((reason, count) for reason, count in reasons.items() if count)

@@ -146,20 +146,21 @@ def job_groups(joined: Joined, answers: Sequence[float], rules: RecognitionRules
         if one != two:
             _add(between, one, two, (total, 1))
     held = dict.fromkeys((root_of.python(parent, i) for i in range(len(joined.clusters))), np.inf)
-    while True:
-        best = max(
-            ((bits / count, -i, -j) for i, row in between.items() for j, (bits, count) in row.items() if i < j),
-            default=None,
-        )
-        if best is None or best[0] <= 0.0:
-            break
-        mean, one, two = best[0], -best[1], -best[2]
+    surest = {one: best for one in between if (best := _surest(between, one))[0] > 0.0}
+    while surest:
+        mean, one, two = max(surest.values())
+        one, two = -one, -two
         parent[two] = one
         held[one] = min(held[one], held.pop(two), mean)
-        for other, more in between.pop(two).items():
+        others = between.pop(two)
+        for other, more in others.items():
             del between[other][two]
             if other != one:
                 _add(between, one, other, more)
+        for changed in (two, *others):
+            surest[changed] = _surest(between, changed)
+            if surest[changed][0] <= 0.0:
+                del surest[changed]
     groups: dict[int, list[int]] = {}
     for index in range(len(joined.clusters)):
         groups.setdefault(root_of.python(parent, index), []).append(index)
@@ -173,6 +174,13 @@ def job_groups(joined: Joined, answers: Sequence[float], rules: RecognitionRules
         for root, clusters in groups.items()
     ]
     return _with_phases(joined.clusters, found)
+
+
+def _surest(between: dict[int, dict[int, tuple[float, int]]], one: int) -> tuple[float, int, int]:
+    """Mean bits between a set and the surest of those after it, and both with their signs turned: of equals the first
+    is the largest. No bits where there is none."""
+    found = ((bits / count, -one, -other) for other, (bits, count) in between.get(one, {}).items() if one < other)
+    return max(found, default=(0.0, 0, 0))
 
 
 def _with_phases(clusters: Sequence[Cluster], groups: list[JobGroup]) -> list[JobGroup]:

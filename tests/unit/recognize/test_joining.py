@@ -106,3 +106,31 @@ def test_some_members_of_a_job_that_goes_on_have_not_left_it(part, groups_found)
 def test_phases_of_phases_belong_to_the_whole():
     clusters = within([2], 40, 50), within([2, 3], 30, 60), within([1, 2, 3], 0, 100), within([7], 40, 50)
     assert [group.clusters for group in job_groups(Joined(clusters, (), ()), [])] == [(0, 1, 2), (3,)]
+
+
+def joined_one_by_one(count, measured):
+    """All means between all sets looked at anew after every join."""
+    sets = [{i} for i in range(count)]
+
+    def mean(one, two):
+        between = [bits for (i, j), bits in measured.items() if (i in one) != (j in one) and {i, j} <= one | two]
+        return sum(between) / len(between) if between else 0.0
+
+    while True:
+        order = sorted(sets, key=min)
+        means = [(mean(a, b), -min(a), -min(b)) for n, a in enumerate(order) for b in order[n + 1 :]]
+        best = max(means, default=(0.0, 0, 0))
+        if best[0] <= 0.0:
+            return sorted(tuple(sorted(one)) for one in sets)
+        one, two = (next(s for s in sets if -number in s) for number in best[1:])
+        sets.remove(two)
+        one |= two
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_surest_are_joined_first_whatever_changes_on_the_way(seed):
+    random = np.random.default_rng(seed)
+    count = int(random.integers(2, 12))
+    two = [(i, j) for j in range(count) for i in range(j) if random.random() < 0.6]
+    measured = dict(zip(two, random.integers(-9, 10, len(two)).astype(float).tolist(), strict=True))
+    assert sorted(group.clusters for group in groups(count, measured)) == joined_one_by_one(count, measured)
