@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from math import exp
+from math import exp, inf
 
 import numpy as np
 
@@ -63,9 +63,11 @@ def _behind_the_exporter(rules: FaultRules) -> FaultRules:
 
 
 def _behind_a_queue(rules: FaultRules) -> FaultRules:
-    """What a card sends slowly reaches the exporter slowly: pieces that left at full rate wait for another one."""
+    """What a card sends slowly reaches the exporter slowly: pieces that left at full rate wait for another one. The
+    members of a group have no queue in common."""
     cost = rules.places.queued_nic_cost
-    return replace(rules, places=replace(rules.places, nic_cost=cost, sends_cost=0.0, receives_cost=-cost))
+    queues = replace(rules.places, nic_cost=cost, sends_cost=0.0, receives_cost=-cost, group_cost=inf)
+    return replace(rules, places=queues)
 
 
 def _places(cells: Sequence[SlowCells], rules: FaultRules, sign: _Sign = _Sign.SLOW) -> list[Finding]:

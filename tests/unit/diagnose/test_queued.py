@@ -57,3 +57,9 @@ def test_nothing_is_said_of_one_short_step_or_of_steps_that_vary_all_the_time():
     again = queued_cells(ring_evidence(*ring(hops=("bc",), slow_steps=range(0, STEPS, 4))))
     assert again is None, "five times"
     assert queued_cells(ring_evidence(*ring(hops=("bc",), slow_steps=SLOW_STEPS))) is not None
+
+
+def test_a_leaf_of_which_all_hops_are_slow_is_no_slow_group_although_most_of_the_ring_is_sick():
+    """A further hop of the same ring that holds pieces back now and then does not make the group the cause."""
+    job, steps = ring(hops=("bc", "cd", "de", "ef", "fa"), paths=PATHS)
+    assert {finding.kind for finding in find_slow_transfers([ring_evidence(job, steps)])} == {FindingKind.SLOW_SWITCH}
