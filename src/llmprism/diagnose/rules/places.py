@@ -116,7 +116,7 @@ class PlaceRules:
 
     # Pieces that are held back behind the exporter
     queued_slowdown: float = 2.0
-    """Usual steps that a step must take for its pauses to tell that a hop holds pieces back, (results on 153 captures
+    """Usual steps that a step must take for its pauses to tell that a hop holds pieces back, (results on 190 captures
     are the same from 1.7 to 3.0, and one uplink more is found at 1.5)"""
 
     queued_steps: float = 4.0
