@@ -24,6 +24,7 @@ from llmprism.pipeline.published import diagnose_by_published_rules
 
 __all__ = [
     "METHODS",
+    "THREADS",
     "FindLayout",
     "LocalCluster",
     "Processes",
