@@ -253,7 +253,9 @@ class Chaos:
             process.kill()
             self.kills["service"] += 1
             return
-        for child in children_of(process.pid)[:1]:
+        while not (children := children_of(self.running.process.pid)) and not self._ended.is_set():
+            time.sleep(0.2)  # a service that was killed a moment ago has none yet, on a busy machine for a while
+        for child in children[:1]:
             os.kill(child, signal.SIGKILL)
             self.kills["evaluator"] += 1
 
