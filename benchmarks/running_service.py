@@ -99,19 +99,24 @@ class Service:
             still = still + 1 if windows and len(windows) == before else 0
             before = len(windows)
             time.sleep(2)
-        hidden = ("wall_ns", "took_ms")
-        jobs = self.get("/api/v1/jobs")["items"]
-        return {
-            "findings": self.get("/api/v1/findings")["items"],
-            "jobs": jobs,
-            "steps": [self.get(f"/api/v1/jobs/{job['id']}/steps")["items"] for job in jobs],
-            "transitions": self.get("/api/v1/transitions")["items"],
-            "windows": [{key: value for key, value in one.items() if key not in hidden} for one in windows],
-            "sources": [
-                {key: value for key, value in one.items() if key not in WHEN}
-                for one in self.get("/api/v1/sources")["items"]
-            ],
-        }
+        return left_behind(self.get, windows, WHEN)
+
+
+def left_behind(get: Callable[[str], Any], windows: list[dict[str, Any]], when: tuple[str, ...]) -> dict[str, Any]:
+    """Everything that a run leaves behind, with these windows, except when and by whom it was computed: `when` are the
+    keys of sources that depend on it."""
+    hidden = ("wall_ns", "took_ms")
+    jobs = get("/api/v1/jobs")["items"]
+    return {
+        "findings": get("/api/v1/findings")["items"],
+        "jobs": jobs,
+        "steps": [get(f"/api/v1/jobs/{job['id']}/steps")["items"] for job in jobs],
+        "transitions": get("/api/v1/transitions")["items"],
+        "windows": [{key: value for key, value in one.items() if key not in hidden} for one in windows],
+        "sources": [
+            {key: value for key, value in one.items() if key not in when} for one in get("/api/v1/sources")["items"]
+        ],
+    }
 
 
 def compared(calm: dict[str, Any], disturbed: dict[str, Any], but: tuple[str, ...] = ()) -> bool:

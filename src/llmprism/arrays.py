@@ -1,4 +1,4 @@
-"""Types of arrays, by what they hold: one name per type, for the whole package; and the median of a few numbers."""
+"""Types of arrays, by what they hold: one name per type, for the whole package; and medians of a few numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Bool", "Float64", "Int8", "Int32", "Int64", "UInt8", "UInt64", "median"]
+__all__ = ["Bool", "Float64", "Int8", "Int32", "Int64", "UInt8", "UInt64", "median", "median_deviation"]
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
@@ -31,3 +31,9 @@ def median(values: ArrayLike) -> np.float64:
     middle = ordered.size // 2
     high = np.float64(ordered[middle if ordered[-1] == ordered[-1] else -1])  # one that is not a number is the last
     return high if ordered.size % 2 else (np.float64(ordered[middle - 1]) + high) / 2.0
+
+
+def median_deviation(values: ArrayLike) -> float:
+    """Median distance of these numbers from their median; 0 without any."""
+    numbers = np.asarray(values)
+    return float(median(np.abs(numbers - median(numbers)))) if numbers.size else 0.0

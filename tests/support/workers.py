@@ -16,6 +16,7 @@ from llmprism.service.intake import Intake, Payload
 from llmprism.service.workers import tables
 from llmprism.service.workers.evaluator import Worker
 from llmprism.service.workers.store import UNREAD, SharedStore
+from running_service import left_behind
 from support.live_cluster import BEGIN, write_records
 from support.reports import EXAMPLES
 from support.service import RunningService
@@ -145,17 +146,7 @@ WHEN = ("late", "unseen", "clock", "exporters")
 
 def results(running: RunningService) -> dict[str, Any]:
     """Everything that a run leaves behind, except when and by whom it was computed."""
-    jobs = running.get("/api/v1/jobs")["items"]
-    windows = running.get("/api/v1/windows?limit=1000")["items"]
-    sources = running.get("/api/v1/sources")["items"]
-    return {
-        "findings": running.get("/api/v1/findings")["items"],
-        "jobs": jobs,
-        "steps": [running.get(f"/api/v1/jobs/{job['id']}/steps")["items"] for job in jobs],
-        "transitions": running.get("/api/v1/transitions")["items"],
-        "windows": [{key: value for key, value in one.items() if key not in ("wall_ns", "took_ms")} for one in windows],
-        "sources": [{key: value for key, value in one.items() if key not in WHEN} for one in sources],
-    }
+    return left_behind(running.get, running.get("/api/v1/windows?limit=1000")["items"], WHEN)
 
 
 def stored(running: RunningService) -> int:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism.arrays import FEW_NUMBERS, median
+from llmprism.arrays import FEW_NUMBERS, median, median_deviation
 
 WHOLE = st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=12)
 REAL = st.lists(st.floats(-1e300, 1e300) | st.sampled_from([np.nan, np.inf]), min_size=1, max_size=12)
@@ -36,3 +36,8 @@ def test_few_and_many(count: int) -> None:
 
 def test_all_numbers_of_a_table_count() -> None:
     assert median(np.array([[5.0, 1.0], [2.0, 9.0]])) == 3.5
+
+
+def test_the_deviation_is_from_the_median_and_one_far_number_does_not_move_it() -> None:
+    assert median_deviation([1, 2, 3, 4, 100]) == 1.0
+    assert median_deviation(np.array([])) == 0.0

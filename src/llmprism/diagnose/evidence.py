@@ -24,7 +24,7 @@ from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps, Timeline
 from llmprism.stats.stretches import stretch_starts
 
-__all__ = ["JobEvidence", "first_messages_ns", "first_of_members", "gather_evidence"]
+__all__ = ["JobEvidence", "first_messages_ns", "first_of_members", "gather_evidence", "usual_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,12 @@ def gather_evidence(
         pair_kind=pair_kind,
         group_of_pair=_group_of_pair(job, layout, pair_kind),
     )
+
+
+def usual_steps(evidence: JobEvidence, rules: FaultRules) -> Bool:
+    """The counted steps that are not slower than the job's normal one."""
+    usual: Bool = evidence.counted & (evidence.duration_ns < rules.members.slowdown * evidence.normal_ns)
+    return usual
 
 
 def _started_again(job: Job, timeline: Timeline, rules: FaultRules) -> Bool:

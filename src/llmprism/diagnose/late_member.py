@@ -22,7 +22,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.bouts import Bout, bouts_of, in_steps, one_per_time
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
-from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.holding import held_ns, released_by
 from llmprism.diagnose.own_pauses import paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
@@ -176,7 +176,7 @@ def _comes_and_goes(evidence: JobEvidence, late: Float64, excused: Bool, rules: 
 
 def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bout]:
     """The member of a job without pipelines that alone holds the others up while its steps are longer."""
-    usual = evidence.counted & (evidence.duration_ns < rules.members.slowdown * evidence.normal_ns)
+    usual = usual_steps(evidence, rules)
     if evidence.layout.pipelines or usual.sum() < rules.members.late_steps:
         return []
     held = held_ns(evidence.job, evidence.timeline.steps, usual, rules)
@@ -193,7 +193,7 @@ def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bo
 
 def _pausing(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bout]:
     """The member whose own pauses alone grow while the job's steps are longer, by as much as a good part of that."""
-    usual = evidence.counted & (evidence.duration_ns < rules.members.slowdown * evidence.normal_ns)
+    usual = usual_steps(evidence, rules)
     if usual.sum() < rules.members.late_steps:
         return []
     paused = paused_beyond_usual_ns(evidence, usual)

@@ -102,15 +102,13 @@ def own_pauses(job: Job, steps: Steps) -> OwnPauses:
     start, end = (np.tile(values[rows], 2) for values in (transfers.start_ns, transfers.end_ns))
     sends = np.repeat(np.array([True, False]), rows.size)
     order = np.lexsort((start, member))
-    whose, last, until, since = _ended_by_sending(
-        member[order], start[order], end[order], sends[order], np.tile(pair, 2)[order]
-    )
-    step = steps.at(start[order][until])
+    start, pair = start[order], np.tile(pair, 2)[order]
+    whose, last, until, since = _ended_by_sending(member[order], start, end[order], sends[order], pair)
+    step = steps.at(start[until])
     inside = step >= 0
     whose, last, until, since, step = (values[inside] for values in (whose, last, until, since, step))
-    finish = start[order][until]
-    length = finish - np.maximum(since, steps.start_ns[step])
-    return OwnPauses(whose, step.astype(np.int64), length.astype(np.float64), np.tile(pair, 2)[order][until], last)
+    length = start[until] - np.maximum(since, steps.start_ns[step])
+    return OwnPauses(whose, step.astype(np.int64), length.astype(np.float64), pair[until], last)
 
 
 @kernel

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
-from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.own_pauses import in_collectives, kept_by_hops_ns, own_pauses
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.stats.stretches import stretches_of
@@ -28,7 +28,7 @@ def queued_cells(evidence: JobEvidence, rules: FaultRules = RULES) -> tuple[Bool
     that the step takes longer; None where no steps are much longer than usual, or such steps come again and again."""
     rule, duration = rules.places, evidence.duration_ns
     longer = evidence.counted & (duration >= rule.queued_slowdown * evidence.normal_ns)
-    usual = evidence.counted & (duration < rules.members.slowdown * evidence.normal_ns)
+    usual = usual_steps(evidence, rules)
     excess = duration - evidence.normal_ns
     if usual.sum() < rules.members.late_steps or excess[longer].sum() < rule.slow_ns:
         return None

@@ -72,40 +72,37 @@ def summary_of(
     """One sentence on a slow place, `named` as it is in the finding; `crowded` is how the `jobs` use a shared link."""
     where, name = named
     cable = both_ways(place)[1]
-    shown = name if isinstance(name, str) else _shown(where, name)
+    subject = _titled(named)
     if where is WhereType.SWITCH and not isinstance(cable, str):
-        shown += f" (over its only cable, to {next(other for other in cable if other != name)})"
-    title = "NIC" if where is WhereType.NIC else where.value.capitalize()
-    through = f" ({_some(jobs)})" if len(jobs) > 1 else ""
-    waiting = "all of its peers wait" if where is WhereType.NIC else f"the jobs through it{through} wait"
+        subject += f" (over its only cable, to {next(other for other in cable if other != name)})"
+    waiting = "all of its peers wait" if where is WhereType.NIC else _jobs_wait(jobs)
     action = _ACTION[where]
     if crowded:
         most = jobs[int(np.argmax([use.bytes for use in crowded]))]
         waiting = f"{len(jobs)} jobs ({', '.join(jobs)}) share it and slow each other down, {most} most"
         action = "their connections hash onto the same uplink; move one job or spread its connections"
     does = f"{_direction(place)} data at {rate:.1f} Gb/s where {usual:.1f} is usual"
-    return f"{title} {shown} {does}, and {waiting}: {action}."
+    return f"{subject} {does}, and {waiting}: {action}."
 
 
 def resent_summary(named: Place, share: float, jobs: Sequence[str]) -> str:
     """One sentence on a place where packets are lost."""
-    where, name = named
-    shown = name if isinstance(name, str) else _shown(where, name)
-    title = "NIC" if where is WhereType.NIC else where.value.capitalize()
-    through = f" ({_some(jobs)})" if len(jobs) > 1 else ""
-    return (
-        f"{title} {shown} loses packets: {share:.1%} of the bytes through it are sent again, and the jobs through it"
-        f"{through} wait: {_ACTION[where]}."
-    )
+    does = f"loses packets: {share:.1%} of the bytes through it are sent again"
+    return f"{_titled(named)} {does}, and {_jobs_wait(jobs)}: {_ACTION[named[0]]}."
 
 
 def queued_summary(named: Place, share: float, jobs: Sequence[str]) -> str:
     """One sentence on a place behind which pieces wait although they leave their senders as fast as ever."""
+    waits = f"pieces leave their senders at full rate and then wait, {share:.0%} of what the steps take longer"
+    return f"{_titled(named)} passes data on slowly: {waits}, and {_jobs_wait(jobs)}: {_ACTION[named[0]]}."
+
+
+def _titled(named: Place) -> str:
+    """The place as the subject of a sentence."""
     where, name = named
-    shown = name if isinstance(name, str) else _shown(where, name)
     title = "NIC" if where is WhereType.NIC else where.value.capitalize()
-    through = f" ({_some(jobs)})" if len(jobs) > 1 else ""
-    return (
-        f"{title} {shown} passes data on slowly: pieces leave their senders at full rate and then wait, "
-        f"{share:.0%} of what the steps take longer, and the jobs through it{through} wait: {_ACTION[where]}."
-    )
+    return f"{title} {name if isinstance(name, str) else _shown(where, name)}"
+
+
+def _jobs_wait(jobs: Sequence[str]) -> str:
+    return f"the jobs through it{f' ({_some(jobs)})' if len(jobs) > 1 else ''} wait"

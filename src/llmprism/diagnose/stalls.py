@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Bool
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
-from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.own_pauses import paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
@@ -22,24 +22,21 @@ def stalls(evidence: JobEvidence, stalled: Bool, rules: FaultRules = RULES) -> l
     """One finding per time: of members that stand still together, the latest."""
     kept: list[Finding] = []
     cells = [(int(row), int(step)) for row, step in zip(*np.nonzero(stalled), strict=True)]
+    usual = usual_steps(evidence, rules)
+    paused = paused_beyond_usual_ns(evidence, usual) if cells and usual.any() else None
     for row, step in sorted(cells, key=lambda cell: -evidence.lateness_ns[cell]):
         if _stand_still_together(evidence, row, step, rules):
             continue
-        finding = _stall(
-            evidence, _who_paused(evidence, row, step, rules), step, float(evidence.lateness_ns[row, step])
-        )
+        member = row if paused is None else _who_paused(evidence, paused[:, step], row, step, rules)
+        finding = _stall(evidence, member, step, float(evidence.lateness_ns[row, step]))
         if not any(finding.start_ns < (k.end_ns or 0) and k.start_ns < (finding.end_ns or 0) for k in kept):
             kept.append(finding)
     return kept
 
 
-def _who_paused(evidence: JobEvidence, row: int, step: int, rules: FaultRules) -> int:
+def _who_paused(evidence: JobEvidence, paused: Float64, row: int, step: int, rules: FaultRules) -> int:
     """The member whose own pause alone is a good part of what this step takes longer; `row`, the latest, without one.
     Stages before and after one that stands still are as late as it."""
-    usual = evidence.counted & (evidence.duration_ns < rules.members.slowdown * evidence.normal_ns)
-    if not usual.any():
-        return row
-    paused = paused_beyond_usual_ns(evidence, usual)[:, step]
     longest = int(np.argmax(paused))
     others = float(np.delete(paused, longest).max(initial=0.0))
     enough = paused[longest] >= rules.members.paused * (evidence.duration_ns[step] - evidence.normal_ns)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, median
+from llmprism.arrays import Bool, Float64, median, median_deviation
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
 from llmprism.model.layout import Group, PairKind
@@ -140,8 +140,8 @@ def _is_uneven(
         answered = _by_step(transfers, other, clock)
         usual = max(float(median(answered)), 1.0)
         if ring:
-            uneven.append(_deviation(_by_step(transfers, one, clock) - ring[0] - answered) / usual)
-            noise.append(_deviation(ring[0] - ring[-1]) / usual)
+            uneven.append(median_deviation(_by_step(transfers, one, clock) - ring[0] - answered) / usual)
+            noise.append(median_deviation(ring[0] - ring[-1]) / usual)
     return bool(uneven) and float(median(uneven)) > max(rule.uneven_tokens, rule.uneven_noise * float(median(noise)))
 
 
@@ -168,10 +168,10 @@ def routed(
         return False
     size = np.where(exchanged, transfers.bytes, 0)
     usual = [max(float(median(_by_step(transfers, a, clock, size))), 1.0) for a, _ in own]
-    uneven = [_deviation(_by_step(transfers, a, clock) - _by_step(transfers, b, clock)) / amount
+    uneven = [median_deviation(_by_step(transfers, a, clock) - _by_step(transfers, b, clock)) / amount
               for (a, b), amount in zip(own, usual, strict=True)]  # fmt: skip
     even = others[: rule.even_links]
-    noise = [_deviation(_by_step(transfers, a, clock) - _by_step(transfers, b, clock))
+    noise = [median_deviation(_by_step(transfers, a, clock) - _by_step(transfers, b, clock))
              / max(float(median(_by_step(transfers, a, clock))), 1.0) for a, b in even]  # fmt: skip
     return float(median(uneven)) > max(rule.uneven_tokens, rule.uneven_noise * float(median(noise) if noise else 0.0))
 
@@ -185,10 +185,6 @@ def _by_step(transfers: TransferTable, pair: int, clock: StepClock, size: Int64 
         step[known], (transfers.bytes if size is None else size)[mine][known], minlength=clock.regular.size
     )
     return total[clock.whole].astype(np.float64)
-
-
-def _deviation(amount: Float64) -> float:
-    return float(median(np.abs(amount - median(amount)))) if amount.size else 0.0
 
 
 def reduced_apart(

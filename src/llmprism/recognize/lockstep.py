@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Float64, median
+from llmprism.arrays import Float64, median, median_deviation
 from llmprism.model.clock import StepClock
 from llmprism.recognize.rules import RULES, RecognitionRules
 
@@ -132,7 +132,7 @@ def _wander(durations: NDArray[np.float64], block: int) -> float:
     """
     if durations.size < 4 * block:
         return 0.0
-    many, one = (0.5 * (1.4826 * mad) ** 2 for mad in (_deviation(_changes(durations, b)) for b in (block, 1)))
+    many, one = (0.5 * (1.4826 * mad) ** 2 for mad in (median_deviation(_changes(durations, b)) for b in (block, 1)))
     return (many - one) / (block - 1)
 
 
@@ -143,7 +143,7 @@ def _spread(durations: NDArray[np.float64], rules: RecognitionRules) -> float:
     is a job's own. And the long set-up step that all jobs have is no jitter.
     """
     change = _changes(durations, 1)
-    middle, reach = float(median(change)), rules.clip_spreads * 1.4826 * _deviation(change)
+    middle, reach = float(median(change)), rules.clip_spreads * 1.4826 * median_deviation(change)
     return float(np.var(np.clip(change, middle - reach, middle + reach)) / 2.0)
 
 
@@ -152,7 +152,3 @@ def _changes(durations: NDArray[np.float64], block: int) -> Float64:
     at = np.concatenate([[0.0], np.cumsum(durations)])
     length = at[block:] - at[:-block]
     return np.asarray(length[block:] - length[:-block])
-
-
-def _deviation(values: Float64) -> float:
-    return float(median(np.abs(values - median(values))))

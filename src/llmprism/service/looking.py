@@ -11,13 +11,12 @@ from llmprism.model.live import TrackedRun
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
 from llmprism.pipeline import Progress, diagnose
-from llmprism.service.checks import STANDING
+from llmprism.service.checks import has_stopped
 from llmprism.service.config import Config
 from llmprism.service.layout_memory import LayoutMemory
 from llmprism.service.looks import Look
 from llmprism.service.reading import affordable, read_members, read_window
 from llmprism.service.rules.configured import rules_of
-from llmprism.service.runs import is_settled, stop_silence
 from llmprism.service.step_memory import step_bytes_of
 from llmprism.service.store import Store
 from llmprism.service.windows import look_due
@@ -81,9 +80,8 @@ class Looking:
         for run in self._state.runs:
             if not run.state.alive or run.reach_ns <= self._rules.windows.length:
                 continue
-            silent = end_ns - run.silent_since_ns >= stop_silence(run, self._rules) and run.state not in STANDING
             timely = not silent_only and look_due(run.reach_ns, self._plan, end_ns, self._rules.windows)
-            if timely or (silent and is_settled(run, self._rules)):
+            if timely or has_stopped(run, {}, end_ns, self._rules):
                 due.setdefault(run.reach_ns, []).append(run)
         return sorted(due.items())
 

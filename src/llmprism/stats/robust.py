@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from llmprism.arrays import Float64, Int64, median
+from llmprism.arrays import Float64, Int64, median_deviation
 from llmprism.kernel import kernel
 
 __all__ = [
@@ -36,7 +36,7 @@ def mad(values: ArrayLike) -> float:
     data = _finite_vector(values)
     if not data.size:
         return float("nan")
-    return float(MAD_TO_SIGMA * median(np.abs(data - median(data))))
+    return MAD_TO_SIGMA * median_deviation(data)
 
 
 def segment_medians(values: ArrayLike, offsets: ArrayLike) -> Float64:

@@ -115,8 +115,3 @@ def stage_volumes(volumes: list[GroupVolume], *, largest_only: bool) -> dict[int
         volume, sent = np.median(np.array(whole), axis=0)
         result[stage] = (float(volume), float(sent))
     return result
-
-
-def _sums(parts: list[tuple[float, float]]) -> tuple[float, float]:
-    """Of a member's few groups: NumPy would take longer to look at them than to add them up."""
-    return sum(one for one, _ in parts), sum(other for _, other in parts)
