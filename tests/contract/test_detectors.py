@@ -12,7 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from llmprism.diagnose import job_state
-from llmprism.diagnose.detectors import JOB_DETECTORS, Detector, JobView
+from llmprism.diagnose.detector import Detector, DetectorInput
+from llmprism.diagnose.detectors import JOB_DETECTORS
 from llmprism.diagnose.evidence import JobEvidence, gather_evidence
 from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.ingest import assemble_transfers, read_flows, read_topology
@@ -103,7 +104,7 @@ HEALTHY = [
 
 
 def of_each_job(detector: Detector) -> Callable[[Seen], list[Finding]]:
-    return lambda seen: [f for e in seen.evidence for f in detector.find(JobView(e, seen.window))]
+    return lambda seen: [f for e in seen.evidence for f in detector.find(DetectorInput(e, seen.window))]
 
 
 DETECTORS = [

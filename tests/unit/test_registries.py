@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmprism.diagnose import detectors
+from llmprism.diagnose.detector import Detector
 from llmprism.errors import FormatError, UsageError
 from llmprism.ingest import formats, read_flows
 from llmprism.ingest.collectors import COLLECTORS, Collector
@@ -14,7 +15,9 @@ from llmprism.ingest.formats import FORMATS
 from llmprism.model.finding import FindingKind
 from llmprism.model.flows import Window
 from llmprism.sim.cluster import build_cluster
-from llmprism.sim.collectives import COLLECTIVES, Collective, ring_lane
+from llmprism.sim.collectives import COLLECTIVES
+from llmprism.sim.collectives.collective import Collective
+from llmprism.sim.collectives.ring import ring_lane
 from llmprism.sim.ops import OpType, PairTable
 from llmprism.sim.rings import Wiring
 from llmprism.sim.scenario import parse_scenario
@@ -39,11 +42,11 @@ def test_a_detector_in_the_list_runs_after_the_others(monkeypatch):
     seen = {}
 
     def made_up(name):
-        def find(view):
-            seen[name] = view.known
+        def look(given):
+            seen[name] = given.known
             return found[name]
 
-        return detectors.Detector(name, (FindingKind.SLOW_STEP,), find)
+        return Detector(name, (FindingKind.SLOW_STEP,), look, needs_steps=False)
 
     monkeypatch.setattr(detectors, "trusted", lambda _evidence, findings, _rules: findings)
     monkeypatch.setattr(detectors, "JOB_DETECTORS", (made_up("one"), made_up("two")))

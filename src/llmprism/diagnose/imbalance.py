@@ -13,9 +13,12 @@ schedules other than 1F1B. Tested with the imbalance scenario against all health
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from llmprism.arrays import Float64
+from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
@@ -23,7 +26,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, ranges
 from llmprism.model.layout import Schedule
 from llmprism.stats.stretches import stretch_starts
 
-__all__ = ["find_imbalance"]
+__all__ = ["DETECTOR", "find_imbalance"]
 
 
 def find_imbalance(evidence: JobEvidence, rules: FaultRules = RULES) -> list[Finding]:
@@ -119,3 +122,10 @@ def _finding(
             Evidence("share of pipelines and steps that agree", round(agreement, 3)),
         ),
     )
+
+
+def _look(given: DetectorInput) -> list[Finding]:
+    return find_imbalance(given.evidence, given.rules)
+
+
+DETECTOR: Final = Detector("imbalance", (FindingKind.IMBALANCE,), _look)

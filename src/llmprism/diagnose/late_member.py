@@ -22,6 +22,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.bouts import Bout, bouts_of, in_steps, one_per_time
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
+from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.holding import held_ns, released_by
 from llmprism.diagnose.own_pauses import paused_beyond_usual_ns
@@ -34,7 +35,7 @@ from llmprism.model.layout import PairKind, Sharding
 from llmprism.stats.robust import known_median
 from llmprism.stats.stretches import stretches_of
 
-__all__ = ["excused_steps", "find_late_members"]
+__all__ = ["DETECTOR", "excused_steps", "find_late_members"]
 
 SYNCHRONISE: Final = "is ready to synchronise {late} after its peers"
 COMPUTE: Final = "computes {late} longer than its peers for one micro-batch"
@@ -323,3 +324,10 @@ def _late_cost(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> float:
         return _late_share(evidence, bout, rules) * taken / 1e9 * evidence.gpus
     most = float(evidence.duration_ns[bout.affected].sum())
     return min(bout.late_ns * int(bout.affected.sum()), most) / 1e9 * evidence.gpus
+
+
+def _look(given: DetectorInput) -> list[Finding]:
+    return find_late_members(given.evidence, given.accused, given.rules)
+
+
+DETECTOR: Final = Detector("late_member", (FindingKind.SLOW_GPU, FindingKind.STALL), _look)

@@ -10,18 +10,22 @@ single long step, late data (first stages in single steps), jitter, jobs whose s
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
+from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.late_member import excused_steps
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.waiting import stage_work_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.robust import known_median
 from llmprism.stats.stretches import stretches_of
 
-__all__ = ["find_slow_stages"]
+__all__ = ["DETECTOR", "find_slow_stages"]
 
 
 def find_slow_stages(evidence: JobEvidence, excused: Bool, rules: FaultRules = RULES) -> list[Finding]:
@@ -103,3 +107,10 @@ def _finding(evidence: JobEvidence, share: Float64, own: Bool, steps: Bool, stag
             Evidence("steps", int(steps.sum())),
         ),
     )
+
+
+def _look(given: DetectorInput) -> list[Finding]:
+    return find_slow_stages(given.evidence, excused_steps(given.evidence, given.accused), given.rules)
+
+
+DETECTOR: Final = Detector("slow_stage", (FindingKind.IMBALANCE,), _look)

@@ -9,19 +9,21 @@ stall that one late GPU explains, crashes. Tested with the stall-and-restart and
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.diagnose.byte_curves import ByteCurve, training_messages
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
+from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.stalls import beyond_jitter
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.order import stable_order
 
-__all__ = ["find_standstills"]
+__all__ = ["DETECTOR", "find_standstills"]
 
 
 def find_standstills(evidence: JobEvidence, known: Sequence[Finding], rules: FaultRules = RULES) -> list[Finding]:
@@ -111,3 +113,10 @@ def _finding(evidence: JobEvidence, step: int, silence: tuple[int, int]) -> Find
         ),
         evidence=(Evidence("seconds of silence inside the step", round(seconds, 3), 0.0),),
     )
+
+
+def _look(given: DetectorInput) -> list[Finding]:
+    return find_standstills(given.evidence, given.known, given.rules)
+
+
+DETECTOR: Final = Detector("standstill", (FindingKind.STALL,), _look)

@@ -9,8 +9,11 @@ end because the window does, pauses between steps. Tested with the crash and han
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
+from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.endings import Ending, final_ending
 from llmprism.diagnose.restarts import inner_endings
 from llmprism.diagnose.rhythm import with_whole_steps
@@ -20,7 +23,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.timeline import Timeline
 
-__all__ = ["find_stopped", "is_settled", "job_state"]
+__all__ = ["DETECTOR", "find_stopped", "is_settled", "job_state"]
 
 
 def is_settled(job: Job, timeline: Timeline, window: Window, rules: FaultRules = RULES) -> bool:
@@ -168,3 +171,13 @@ def _summary(job: Job, ending: Ending, *, hung: bool) -> str:
         return f"{who} died in step {ending.step}, {others}, and the job came back after {away:.0f} s: {advice}."
     advice = "read its log and its server's kernel log for the cause, then restart without it"
     return f"{who} died in step {ending.step} and {others}: {advice}."
+
+
+def _look(given: DetectorInput) -> list[Finding]:
+    job, timeline = given.evidence.job, given.evidence.timeline
+    if not is_settled(job, timeline, given.window, given.rules):
+        return []
+    return find_stopped(job, timeline, given.window, given.evidence.state, given.rules)
+
+
+DETECTOR: Final = Detector("stopped", (FindingKind.HANG, FindingKind.CRASH), _look, needs_steps=False)

@@ -9,17 +9,19 @@ slower because the job warms up. It names nothing but the job, since when and ho
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Bool
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
+from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.segments import best_stretches
 
-__all__ = ["find_unexplained"]
+__all__ = ["DETECTOR", "find_unexplained"]
 
 
 def find_unexplained(
@@ -113,3 +115,10 @@ def _finding(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> Finding:
             Evidence("slower steps", int(steps.sum())),
         ),
     )
+
+
+def _look(given: DetectorInput) -> list[Finding]:
+    return find_unexplained(given.evidence, given.known, given.accused, given.rules)
+
+
+DETECTOR: Final = Detector("unexplained", (FindingKind.SLOW_STEP,), _look)

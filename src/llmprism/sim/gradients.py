@@ -84,18 +84,20 @@ def add_reduction(
     spec = b.spec
     reduction = Reduction([], [])
     algorithm = "ring" if half and not COLLECTIVES[spec.collective].halves else spec.collective
+    volume = COLLECTIVES[algorithm].volume
     two_way = spec.two_way_rings and algorithm == "ring"
     for channel in range(spec.channels):
         order = channel * (2 if two_way else 1) + int(two_way and gather)
         exchange = b.wiring.reduction(members, algorithm, order)
         part = size / spec.channels
         if half or not two_way:
-            op = _reduce(b, members, exchange, part, group, half, flags)
+            op = _reduce(b, exchange, volume(part, len(members), half), group, half, flags)
             reduction.firsts.append((op, exchange))
             reduction.lasts.append(op)
             continue
         back = b.wiring.reduction(members, algorithm, order + 1)
-        there, again = (_reduce(b, members, e, part, group, True, flags) for e in (exchange, back))
+        once = volume(part, len(members), True)
+        there, again = (_reduce(b, e, once, group, True, flags) for e in (exchange, back))
         for cell in members:
             b.ops.join(there, again, back.slot_of[cell])
         reduction.firsts.append((there, exchange))
@@ -103,11 +105,8 @@ def add_reduction(
     return reduction
 
 
-def _reduce(b: Builder, members: list[int], exchange: Exchange, size: float, group: int, half: bool, flags: int) -> int:
-    n = len(members)
-    volume = size * (n - 1) / n * (1 if half else 2)
-    if exchange.type == OpType.TREE:
-        volume = size
+def _reduce(b: Builder, exchange: Exchange, volume: float, group: int, half: bool, flags: int) -> int:
+    """One operation in which each member sends `volume` bytes."""
     op = b.ops.add(
         exchange.type,
         size=volume / exchange.split,

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from llmprism.sim.cluster import Cluster
-from llmprism.sim.collectives import COLLECTIVES, Collective, ring_lane
+from llmprism.sim.collectives import COLLECTIVES
+from llmprism.sim.collectives.collective import Collective
+from llmprism.sim.collectives.ring import ring_lane
 from llmprism.sim.ops import INVISIBLE, OpType, PairTable
 
 __all__ = ["Exchange", "Wiring", "in_order"]
