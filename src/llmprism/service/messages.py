@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Window
-from llmprism.model.live import FindingPhase, TrackedFinding
+from llmprism.model.live import Explanation, FindingPhase, TrackedFinding
+from llmprism.model.log import CauseClass
 from llmprism.model.topology import Topology
 from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.text import clean
@@ -88,13 +89,24 @@ def messages_of(
 
 
 def _explained(changes: Changes, before: Sequence[TrackedFinding]) -> tuple[str, ...]:
-    """Findings that were open and of which the logs say more now: lines, or lines and what kind of cause."""
-    known = {tracked.id: knowledge(tracked.why) for tracked in before if tracked.phase is FindingPhase.OPEN}
+    """Findings that were open and of which the logs say more now (lines, or lines and what kind of cause), or name
+    another cause."""
+    known = {tracked.id: tracked.why for tracked in before if tracked.phase is FindingPhase.OPEN}
     return tuple(
         tracked.id
         for tracked in changes.findings
-        if tracked.phase is FindingPhase.OPEN and tracked.id in known and knowledge(tracked.why) > known[tracked.id]
+        if tracked.phase is FindingPhase.OPEN
+        and tracked.id in known
+        and (
+            knowledge(tracked.why) > knowledge(known[tracked.id])
+            or (knowledge(tracked.why) > 0 and _class_and_rank(tracked.why) != _class_and_rank(known[tracked.id]))
+        )
     )
+
+
+def _class_and_rank(why: Explanation | None) -> tuple[CauseClass, int | None] | None:
+    """What kind of cause an explanation names, and the rank it blames."""
+    return None if why is None else (why.verdict.cause.cause_class, why.verdict.rank)
 
 
 def alert_document(

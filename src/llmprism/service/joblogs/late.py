@@ -2,8 +2,10 @@
 
 A time-out of half an hour is written half an hour after the stop, and shippers deliver in pieces. So a finding that is
 open without a cause is looked at again whenever new lines were read: the window in which it was last seen is made once
-more from the stored flows and read together with the logs there are now. Where the logs say that nothing was wrong (the
-job was cancelled, or had ended well), the finding is closed, and the reason says so.
+more from the stored flows and read together with the logs there are now. While lines are still coming, that waits a
+little, and for a while after a cause was found it is looked for again: the first lines of a crash are often those of a
+rank that only lost its peer. Where the logs say that nothing was wrong (the job was cancelled, or had ended well), the
+finding is closed, and the reason says so.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Final
 
 from llmprism.model.finding import Finding, Where, WhereType
 from llmprism.model.flows import Window
-from llmprism.model.live import FindingPhase, TrackedFinding, TrackedRun
+from llmprism.model.live import Explanation, FindingPhase, TrackedFinding, TrackedRun
 from llmprism.model.topology import Topology
 from llmprism.service.config import AlertSettings
 from llmprism.service.joblogs.documents import log_documents
@@ -36,11 +38,19 @@ LookAgain = Callable[[TrackedRun, Window], Look | None]
 PAUSE_S: Final = 2.0
 """How often new lines are looked for between windows."""
 
+HOLD_S: Final = 10.0
+"""How long a look waits for lines to stop coming: shippers deliver every few seconds, and one job among many that write
+all the time must not wait for the others."""
+
+SETTLE_S: Final = 60.0
+"""How long after a cause was found more lines may still change it: ranks that lost a peer write within a minute of it,
+and shippers that were away deliver within that time."""
+
 AT_ONCE: Final = 4
 """Findings that are looked at again in one go: each costs the diagnosis of one job."""
 
 KNOWN: Final = 2
-"""`knowledge` of findings that need no more lines."""
+"""`knowledge` of findings that have a cause."""
 
 
 class LateCauses:
@@ -51,7 +61,10 @@ class LateCauses:
         self._now_s = now_s
         self._looked_s = float("-inf")
         self._reads: dict[str, int] = {}
+        self._known_s: dict[str, float] = {}
         self._least: int | None = None
+        self._last_read = explainer.reads
+        self._held_s: float | None = None
 
     def is_time(self) -> bool:
         """Whether it is time to look for new lines."""
@@ -62,13 +75,39 @@ class LateCauses:
         return True
 
     def due(self, findings: Sequence[TrackedFinding]) -> list[TrackedFinding]:
-        """Open findings about a job that may gain a cause from lines that were not there when it was last tried."""
-        waiting = [tracked for tracked in findings if is_waiting(tracked)]
+        """Open findings about a job that may gain a cause, or another one, from lines that were not there when it was
+        last tried; none while lines are still coming, up to a time."""
+        waiting = [tracked for tracked in findings if self._is_waiting(tracked)]
+        self._known_s = {tracked.id: self._known_s[tracked.id] for tracked in findings if tracked.id in self._known_s}
         if waiting:
             self._explainer.refresh(urgent=True)
         self._reads = {tracked.id: self._reads.get(tracked.id, -1) for tracked in waiting}
         new = [tracked for tracked in waiting if self._reads[tracked.id] < self._explainer.reads]
-        return sorted(new, key=lambda tracked: -tracked.finding.start_ns)[:AT_ONCE]
+        if self._lines_are_coming():
+            return []
+        return sorted(new, key=lambda tracked: (knowledge(tracked.why), -tracked.finding.start_ns))[:AT_ONCE]
+
+    def _is_waiting(self, tracked: TrackedFinding) -> bool:
+        """No cause yet, or one that was found a short while ago."""
+        if not _may_be_explained(tracked):
+            return False
+        if knowledge(tracked.why) < KNOWN:
+            return True
+        now = self._now_s()
+        return now - self._known_s.setdefault(tracked.id, now) < SETTLE_S
+
+    def _lines_are_coming(self) -> bool:
+        """Were new lines read since the last time? Not for longer than it may hold a look up."""
+        now, reads = self._now_s(), self._explainer.reads
+        came, self._last_read = reads != self._last_read, reads
+        if not came:
+            self._held_s = None
+            return False
+        self._held_s = now if self._held_s is None else self._held_s
+        if now - self._held_s < HOLD_S:
+            return True
+        self._held_s = None
+        return False
 
     def explained(self) -> None:
         """A look was read together with the lines that are known by now. More may become known before the next."""
@@ -78,12 +117,12 @@ class LateCauses:
     def tried(self, findings: Sequence[TrackedFinding]) -> None:
         """These were looked for in all looks since the last call: what all of them knew, these have seen."""
         reads = self._explainer.reads if self._least is None else self._least
-        self._reads |= {tracked.id: reads for tracked in findings if is_waiting(tracked)}
+        self._reads |= {tracked.id: reads for tracked in findings if _may_be_explained(tracked)}
         self._least = None
 
 
-def is_waiting(tracked: TrackedFinding) -> bool:
-    return tracked.phase is FindingPhase.OPEN and tracked.finding.job is not None and knowledge(tracked.why) < KNOWN
+def _may_be_explained(tracked: TrackedFinding) -> bool:
+    return tracked.phase is FindingPhase.OPEN and tracked.finding.job is not None
 
 
 def explained_again(
@@ -91,10 +130,11 @@ def explained_again(
 ) -> TrackedFinding:
     """The finding after another look at the window in which it was last seen; the same where nothing is new.
 
-    `members`: those of its run. When it began and what it has cost stays as it was followed."""
+    `members`: those of its run. When it began and what it has cost stays as it was followed. Of two causes the one that
+    was found with more lines is taken."""
     run_of = _run_of(look, tracked.finding.job or "", frozenset(members))
     for sighting in sightings_of(look, run_of):
-        if fits(tracked.finding, sighting.finding, rules) and knowledge(sighting.why) > knowledge(tracked.why):
+        if fits(tracked.finding, sighting.finding, rules) and _says_more(sighting.why, tracked.why):
             seen = tracked.finding
             cost = max(seen.lost_gpu_seconds, sighting.finding.lost_gpu_seconds)
             finding = replace(sighting.finding, start_ns=seen.start_ns, end_ns=seen.end_ns, lost_gpu_seconds=cost)
@@ -103,6 +143,11 @@ def explained_again(
         if fits(tracked.finding, _of_run(finding, run_of), rules):
             return closed(tracked, tracked.finding.start_ns, reason, look.window)
     return tracked
+
+
+def _says_more(why: Explanation | None, before: Explanation | None) -> bool:
+    new, old = knowledge(why), knowledge(before)
+    return new > old or (new == KNOWN and new == old and why != before)
 
 
 def withdraw(

@@ -3,14 +3,17 @@
 from dataclasses import replace
 
 from llmprism.model.finding import FindingKind
+from llmprism.model.flows import Window
 from llmprism.model.job import JobState
 from llmprism.model.live import Explanation, FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.model.log import Cause, CauseClass
 from llmprism.model.verdict import LogQuote, LogReading, Owner, Source, Verdict
 from llmprism.service.codec import decode_state, encode_state
+from llmprism.service.config import AlertSettings
 from llmprism.service.joblogs.explanations import explained, explanation_of, knowledge
-from llmprism.service.joblogs.late import LateCauses, explained_again, withdraw
+from llmprism.service.joblogs.late import HOLD_S, SETTLE_S, LateCauses, explained_again, withdraw
 from llmprism.service.looks import Look
+from llmprism.service.messages import messages_of
 from llmprism.service.tracker import Changes, TrackerState
 from llmprism.service.windows import WindowPlan
 from report_builders import job_report, report_of
@@ -76,6 +79,30 @@ def test_what_the_logs_explain_away_is_closed_with_the_reason():
     assert other == state
 
 
+def test_a_cause_that_more_lines_show_takes_the_place_of_the_first():
+    first = tracked(why=why(CauseClass.USER_CODE))
+    verdict = replace(why(CauseClass.HARDWARE_NODE).verdict, rank=2, quotes=(0,))
+    now = explained_again(first, look(crash(), verdicts=(verdict,)), MEMBERS)
+    assert (now.why.verdict.cause.cause_class, now.why.verdict.rank) == (CauseClass.HARDWARE_NODE, 2)
+    unknown = replace(why(CauseClass.UNKNOWN).verdict, quotes=(0,))
+    assert explained_again(first, look(crash(), verdicts=(unknown,)), MEMBERS) == first
+
+
+def explained_events(before, now):
+    messages = messages_of(
+        Changes(findings=(now,)), AlertSettings(webhook=("http://127.0.0.1/",)), Window(0, 1), None, (before,)
+    )
+    return [(event, document["annotations"].get("cause")) for _, _, event, document in messages]
+
+
+def test_a_cause_is_sent_once_and_again_when_it_is_another_one():
+    first, second = why(CauseClass.USER_CODE), why(CauseClass.HARDWARE_NODE)
+    assert explained_events(tracked(), tracked(why=first)) == [("explained", "user.code")]
+    assert explained_events(tracked(why=first), tracked(why=first)) == []
+    assert explained_events(tracked(why=first), tracked(why=replace(first, lines=(LINE, LINE)))) == []
+    assert explained_events(tracked(why=first), tracked(why=second)) == [("explained", "hardware.node")]
+
+
 class Reader:
     """Stands for the reader of logs: lines come when the test says so."""
 
@@ -83,6 +110,47 @@ class Reader:
 
     def refresh(self, *, urgent):
         pass
+
+
+class Times:
+    """A clock that the test moves."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_look_waits_while_lines_are_coming_but_not_for_ever():
+    reader, times = Reader(), Times()
+    late = LateCauses(reader, times)
+    looked = []
+    for times.now in range(0, 30, 2):
+        reader.reads += times.now >= 4
+        looked += [times.now for _ in late.due([tracked()])]
+        if looked[-1:] == [times.now]:
+            late.explained()
+            late.tried([tracked()])
+    assert looked == [0, 4 + HOLD_S, 4 + 2 * HOLD_S + 2]
+    times.now += 2
+    assert late.due([tracked()]) == [tracked()], "no line came since"
+
+
+def test_more_lines_may_change_a_cause_for_a_while():
+    reader, times = Reader(), Times()
+    late = LateCauses(reader, times)
+    known = tracked(why=why())
+
+    def due():
+        reader.reads += 1
+        late.due([known])
+        return late.due([known])
+
+    assert due() == [known]
+    times.now = SETTLE_S - 1
+    assert due() == [known]
+    times.now = SETTLE_S
+    assert due() == []
 
 
 def test_lines_that_come_between_two_looks_are_tried_with_both_findings():
@@ -96,11 +164,13 @@ def test_lines_that_come_between_two_looks_are_tried_with_both_findings():
     reader.reads = 2
     late.explained()
     late.tried([second])
+    assert late.due([first, second]) == [], "lines have just come"
     assert late.due([first, second]) == [first]
     late.explained()
     reader.reads = 3
     late.explained()
     late.tried([first, second])
+    assert late.due([first, second]) == []
     assert late.due([first, second]) == [first, second], "one of the looks did not know the last lines"
 
 

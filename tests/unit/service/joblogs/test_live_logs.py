@@ -183,7 +183,10 @@ def test_lines_that_come_after_their_window_explain_the_finding_and_the_alert_sa
         while evaluator.advance():
             pass
     unpack_logs(store.folder / "job_logs/pushed")
-    evaluator._logs.late._looked_s = float("-inf")
+    late = evaluator._logs.late
+    late._looked_s = float("-inf")
+    assert not evaluator.advance(), "lines have just come: there may be more"
+    late._looked_s = float("-inf")
     assert evaluator.advance()
     (tracked,) = evaluator.state.findings
     assert tracked.id == bare.id
