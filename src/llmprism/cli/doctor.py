@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import os
 import time
-import urllib.error
-import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from llmprism.cli.serve import needs_serve_extra
+from llmprism.cli.service_answers import answer_of, check_address
 from llmprism.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from llmprism.service.checkup import Result
 
 __all__ = ["doctor"]
-
-MAX_ANSWER = 64 << 20
 
 
 def doctor(
@@ -50,8 +48,7 @@ def doctor(
     environment = {key: value for key, value in os.environ.items() if key.startswith("LLMPRISM_") and "__" in key}
     results = examine(load_config(config, environment))
     if url is not None:
-        if not url.startswith(("http://", "https://")):
-            raise UsageError(f"{url}: expected the http or https address of a service")
+        check_address(url)
         ready = _ask(url, "/readyz") or {}
         results += check_answers(ready, _ask(url, "/api/v1/overview"), time.time_ns())
     _print(results, as_json)
@@ -63,20 +60,11 @@ def doctor(
 
 def _ask(url: str, path: str) -> dict[str, Any] | None:
     """The answer, also of a service that is not ready; None where a token is missing."""
-    token = os.environ.get("LLMPRISM_TOKEN")
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    request = urllib.request.Request(url.rstrip("/") + path, headers=headers)  # noqa: S310 - checked above
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
-            document: dict[str, Any] = json.loads(answer.read(MAX_ANSWER))
-    except urllib.error.HTTPError as error:
-        if error.code in (401, 403):
-            return None
-        if error.code != 503:
-            raise InputError(f"{url}{path}: answers {error.code}") from None
-        document = json.loads(error.read(MAX_ANSWER))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{url}: does not answer ({error})") from None
+    status, document = answer_of(url, path)
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return None
+    if status not in (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE):
+        raise InputError(f"{url}{path}: answers {status}")
     return document
 
 

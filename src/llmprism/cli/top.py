@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
-import urllib.error
-import urllib.request
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from llmprism.cli.service_answers import answer_of, check_address
 from llmprism.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["picture", "top"]
 
-MAX_ANSWER: Final = 64 << 20
 _COLOURS: Final = {
     "running": "green",
     "started": "cyan",
@@ -47,8 +44,7 @@ def top(
     """
     if interval <= 0:
         raise UsageError("--interval must be above 0")
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{url}: expected the http or https address of a service")
+    check_address(url)
     from llmprism.cli.screen import stdout_console
 
     console = stdout_console()
@@ -68,18 +64,9 @@ def top(
 
 
 def _overview(url: str) -> dict[str, Any]:
-    token = os.environ.get("LLMPRISM_TOKEN")
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    request = urllib.request.Request(url.rstrip("/") + "/api/v1/overview", headers=headers)  # noqa: S310
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
-            document: dict[str, Any] = json.loads(answer.read(MAX_ANSWER))
-    except urllib.error.HTTPError as error:
-        raise InputError(
-            f"{url}: answers {error.code}" + ("; set LLMPRISM_TOKEN" if error.code == 401 else "")
-        ) from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{url}: does not answer ({error})") from None
+    status, document = answer_of(url, "/api/v1/overview")
+    if status != HTTPStatus.OK:
+        raise InputError(f"{url}: answers {status}" + ("; set LLMPRISM_TOKEN" if status == 401 else ""))
     return document
 
 

@@ -14,16 +14,16 @@ import numpy as np
 
 from llmprism.arrays import Int64, UInt8
 from llmprism.kernel_cache import compiled
+from llmprism.units import SECOND
 
 __all__ = ["YEARLESS_END_NS", "find_time", "set_year", "year_of"]
 
 
-_SECOND: Final = 1_000_000_000
 _DAY_SECONDS: Final = 86_400
 YEARLESS: Final = 1972
 """A leap year before any log, so that `29 February` without a year has a place."""
 
-YEARLESS_END_NS: Final = 3 * 366 * _DAY_SECONDS * _SECOND
+YEARLESS_END_NS: Final = 3 * 366 * _DAY_SECONDS * SECOND
 """Every time below this came from a form without a year."""
 
 _SEARCH_BYTES: Final = 110

@@ -20,7 +20,8 @@ from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, Tracked
 from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.runs import is_settled, stop_silence
 from llmprism.service.store import Segment
-from llmprism.service.windows import SECOND, affords
+from llmprism.service.windows import affords
+from llmprism.units import SECOND
 
 __all__ = [
     "STANDING",

@@ -30,7 +30,8 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from llmprism.errors import ConfigError
 from llmprism.service.joblogs.options import JobLogSettings
-from llmprism.service.windows import SECOND, WindowRules
+from llmprism.service.windows import WindowRules
+from llmprism.units import SECOND
 
 __all__ = [
     "AlertSettings",

@@ -48,7 +48,6 @@ from llmprism.service.store import Segment, Store, WindowResult
 from llmprism.service.topology_file import TopologyFile
 from llmprism.service.tracker import Changes, TrackerState, slowest_step, track
 from llmprism.service.windows import (
-    SECOND,
     Cost,
     affords,
     cannot_keep_up,
@@ -59,6 +58,7 @@ from llmprism.service.windows import (
     usual_cost,
     watermark,
 )
+from llmprism.units import SECOND
 
 __all__ = ["Evaluator", "TopologyFile"]
 

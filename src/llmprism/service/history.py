@@ -15,7 +15,7 @@ from llmprism.service.messages import shown_target
 from llmprism.service.source_clocks import clock_documents
 from llmprism.service.store import Store
 
-__all__ = ["MAX_PAGE", "History", "Page"]
+__all__ = ["MAX_NS", "MAX_PAGE", "History", "Page"]
 
 MAX_PAGE: Final = 1_000
 """Rows of one answer; more come by the cursor."""

@@ -35,7 +35,7 @@ from llmprism.service.late_sources import late_mark
 from llmprism.service.rules.configured import rules_of
 from llmprism.service.store import Batch, SourceBatch, Store
 from llmprism.service.watermarks import watermark
-from llmprism.service.windows import SECOND
+from llmprism.units import SECOND
 
 __all__ = ["Intake", "Payload", "QueueFullError", "clear_incoming", "steady_clock"]
 

@@ -33,7 +33,8 @@ from llmprism.service.rules.clocks import ClockRules
 from llmprism.service.store import Store, WindowResult
 from llmprism.service.tracker import TrackerState
 from llmprism.service.window_rows import write_findings, write_runs
-from llmprism.service.windows import SECOND, WindowPlan
+from llmprism.service.windows import WindowPlan
+from llmprism.units import SECOND
 
 __all__ = ["LATE_WINDOW", "LateEvaluator", "LateStore", "LateView", "without_streamed"]
 

@@ -128,16 +128,16 @@ def _of_logs(source: dict[str, Any]) -> bool:
     return str(source["name"]).startswith("job_logs:")
 
 
+def _by_source(metric_name: str, meaning: str, sources: list[dict[str, Any]], count: str) -> str:
+    """The counter of that name, one value per source."""
+    return metric(metric_name, "counter", meaning, [({"source": one["name"]}, one.get(count, 0)) for one in sources])
+
+
 def _log_lines(sources: list[dict[str, Any]]) -> list[str]:
     """Lines of jobs' logs: received = stored + dropped."""
     logs = [source for source in sources if _of_logs(source)]
     parts = [
-        metric(
-            f"llmprism_log_lines_{name}_total",
-            "counter",
-            f"Lines of jobs' logs {name}.",
-            [({"source": source["name"]}, source.get(name, 0)) for source in logs],
-        )
+        _by_source(f"llmprism_log_lines_{name}_total", f"Lines of jobs' logs {name}.", logs, name)
         for name in ("received", "stored")
     ]
     dropped = [
@@ -150,15 +150,9 @@ def _log_lines(sources: list[dict[str, Any]]) -> list[str]:
 
 def _sources(sources: list[dict[str, Any]], now_ns: int) -> list[str]:
     real = [source for source in sources if source["name"] != "service" and not _of_logs(source)]
-    names = ("received", "stored", "late", "unseen")
     parts = [
-        metric(
-            f"llmprism_source_{name}_records_total",
-            "counter",
-            f"Records {name}.",
-            [({"source": source["name"]}, source.get(name, 0)) for source in real],
-        )
-        for name in names
+        _by_source(f"llmprism_source_{name}_records_total", f"Records {name}.", real, name)
+        for name in ("received", "stored", "late", "unseen")
     ]
     dropped = [
         ({"source": source["name"], "reason": reason}, count)

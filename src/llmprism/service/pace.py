@@ -14,7 +14,7 @@ from llmprism.model.flows import Int64
 from llmprism.model.live import StepMark, TrackedRun
 from llmprism.model.report import JobReport
 from llmprism.service.rules import RULES, LiveRules
-from llmprism.service.windows import SECOND
+from llmprism.units import SECOND
 
 __all__ = ["is_slow", "paced", "recorded", "with_baseline"]
 

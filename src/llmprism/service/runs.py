@@ -24,7 +24,8 @@ from llmprism.service.matching import inside, match, whole_of
 from llmprism.service.pace import is_slow, paced, recorded, with_baseline
 from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.step_memory import with_vote
-from llmprism.service.windows import SECOND, reach_for, reach_longer
+from llmprism.service.windows import reach_for, reach_longer
+from llmprism.units import SECOND
 
 __all__ = ["Candidate", "RunUpdate", "Transition", "follow_runs", "is_settled", "nobody", "stop_silence"]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from llmprism.service.clocks import Clock, ClockState, comes_late, reference_lag
 from llmprism.service.rules import RULES, LiveRules
-from llmprism.service.windows import SECOND
+from llmprism.units import SECOND
 
 __all__ = ["OWN_CLOCK_S", "clock_documents", "clock_sentences", "own_clock_s"]
 

@@ -16,7 +16,7 @@ from llmprism.service.config import Config
 from llmprism.service.database import sync_file
 from llmprism.service.late_sources import LATE_PREFIX
 from llmprism.service.store import Segment, Store
-from llmprism.service.windows import SECOND
+from llmprism.units import SECOND
 
 __all__ = ["Upkeep"]
 

@@ -23,7 +23,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmprism.model.flows import Window
-from llmprism.service.rules.windows import SECOND, WindowRules
+from llmprism.service.rules.windows import WindowRules
+from llmprism.units import SECOND
 
 __all__ = [
     "SECOND",

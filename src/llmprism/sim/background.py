@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from llmprism.arrays import Int64
 from llmprism.sim.cluster import Cluster
+from llmprism.units import SECOND
 
 __all__ = ["JobSpan", "Mice", "background"]
 
-NS = 1_000_000_000
 STORE_PORT = 29_500
 MONITOR_PORT = 9_100
 STORE_PERIOD_S = 2.0
@@ -104,8 +104,8 @@ def _store(
         if not _apart(cluster, master, nic):
             continue
         port = int(rng.integers(32_768, 60_999))
-        count = max(1, int((end - begin) / NS / STORE_PERIOD_S))
-        drawn = begin + np.cumsum(rng.exponential(STORE_PERIOD_S * NS, count))
+        count = max(1, int((end - begin) / SECOND / STORE_PERIOD_S))
+        drawn = begin + np.cumsum(rng.exponential(STORE_PERIOD_S * SECOND, count))
         times: Int64 = drawn[drawn < end].astype(np.int64)
         asks = np.full(times.size, connect(nic, master, port, STORE_PORT), dtype=np.int32)
         answers = np.full(times.size, connect(master, nic, STORE_PORT, port), dtype=np.int32)
@@ -120,18 +120,18 @@ def _control(
     """Control connections in addition to the data: bootstrap messages on each when the job starts, heartbeats on
     one."""
     parts: list[Part] = []
-    period = HEARTBEAT_PERIOD_S * NS * max(1.0, len(pairs) / HEARTBEAT_PAIRS)
+    period = HEARTBEAT_PERIOD_S * SECOND * max(1.0, len(pairs) / HEARTBEAT_PAIRS)
     sizes = np.array([4, 28, 144, 284, 540, 2296, 4588])
     for src, dst in pairs:
         beats = np.arange(begin + int(rng.integers(0, int(period))), end, int(period), dtype=np.int64)
-        beats += rng.integers(0, NS // 20, beats.size)
+        beats += rng.integers(0, SECOND // 20, beats.size)
         ports = rng.integers(32_768, 60_999, 2)
         ids = np.full(beats.size, connect(src, dst, int(ports[0]), int(ports[1])), dtype=np.int32)
         parts.append((ids, beats, rng.choice(np.array([60, 60, 60, 72]), beats.size)))
         for _ in range(int(rng.integers(2, 9)) if starts else 0):
             ports = rng.integers(32_768, 60_999, 2)
             count = int(rng.integers(1, 4))
-            times: Int64 = begin + np.sort(rng.integers(0, NS // 2, count))
+            times: Int64 = begin + np.sort(rng.integers(0, SECOND // 2, count))
             ids = np.full(count, connect(src, dst, int(ports[0]), int(ports[1])), dtype=np.int32)
             parts.append((ids, times, rng.choice(sizes, count)))
     return parts
@@ -143,8 +143,8 @@ def _monitoring(cluster: Cluster, window_ns: int, connect: Connect, rng: np.rand
     if monitor is None:
         return parts
     for nic in range(cluster.gpus):
-        phase = int(rng.integers(0, int(MONITOR_PERIOD_S * NS)))
-        times = np.arange(phase, window_ns, int(MONITOR_PERIOD_S * NS), dtype=np.int64)
+        phase = int(rng.integers(0, int(MONITOR_PERIOD_S * SECOND)))
+        times = np.arange(phase, window_ns, int(MONITOR_PERIOD_S * SECOND), dtype=np.int64)
         port = int(rng.integers(32_768, 60_999))
         asks = np.full(times.size, connect(monitor, nic, port, MONITOR_PORT), dtype=np.int32)
         answers = np.full(times.size, connect(nic, monitor, MONITOR_PORT, port), dtype=np.int32)
@@ -155,7 +155,7 @@ def _monitoring(cluster: Cluster, window_ns: int, connect: Connect, rng: np.rand
 
 def _pings(cluster: Cluster, window_ns: int, connect: Connect, rng: np.random.Generator) -> list[Part]:
     """Every NIC pings every other, each at its own moment of the period."""
-    period = int(cluster.spec.ping_mesh_s * NS)
+    period = int(cluster.spec.ping_mesh_s * SECOND)
     parts: list[Part] = []
     for src in range(cluster.gpus):
         for dst in range(cluster.gpus):
@@ -171,8 +171,8 @@ def _inference(cluster: Cluster, window_ns: int, connect: Connect, rng: np.rando
     gateway = nodes[-1] + 1
     parts: list[Part] = []
     for place, node in enumerate(nodes):
-        count = max(1, int(window_ns / NS / REQUEST_PERIOD_S))
-        drawn = np.cumsum(rng.exponential(REQUEST_PERIOD_S * NS, count))
+        count = max(1, int(window_ns / SECOND / REQUEST_PERIOD_S))
+        drawn = np.cumsum(rng.exponential(REQUEST_PERIOD_S * SECOND, count))
         requested: Int64 = drawn[drawn < window_ns].astype(np.int64)
         port = int(rng.integers(32_768, 60_999))
         parts.append(

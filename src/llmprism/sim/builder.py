@@ -12,11 +12,11 @@ from llmprism.model import PairKind
 from llmprism.sim.ops import Flag, OpTable, OpType
 from llmprism.sim.rings import Exchange, Wiring
 from llmprism.sim.scenario import JobSpec
+from llmprism.units import MILLISECOND
 
-__all__ = ["BACKWARD_FACTOR", "MB", "NS_PER_MS", "Builder", "JobProgram", "ring_segments"]
+__all__ = ["BACKWARD_FACTOR", "MB", "Builder", "JobProgram", "ring_segments"]
 
 MB = 1e6
-NS_PER_MS = 1e6
 
 BACKWARD_FACTOR = 2.0
 """Backward costs twice the forward: gradients of inputs and of weights."""
@@ -82,7 +82,7 @@ class Builder:
         op = self.ops.add(
             OpType.COMPUTE,
             cell=cell,
-            duration_ns=ms * NS_PER_MS,
+            duration_ns=ms * MILLISECOND,
             micro_batch=micro_batch,
             replica=replica,
             flags=flags | Flag.LENGTH | Flag.SETUP | Flag.FIRST,

@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 
 from llmprism.arrays import Int32, Int64
 from llmprism.sim.scenario import CollectorSpec
+from llmprism.units import MILLISECOND, SECOND
 
 __all__ = ["Batch", "Collector"]
 
-
-NS_PER_MS = 1_000_000
-NS_PER_S = 1_000_000_000
 
 PACKET_BYTES = 4096
 """Payload per packet at a 4 KiB MTU."""
@@ -57,7 +55,7 @@ class Collector:
         self.source_leaf = source_leaf
         self.target_leaf = target_leaf
         self.rng = rng
-        self.skew = (rng.normal(0.0, 1.0, leaves) * spec.skew_ms * NS_PER_MS).astype(np.int64)
+        self.skew = (rng.normal(0.0, 1.0, leaves) * spec.skew_ms * MILLISECOND).astype(np.int64)
 
     def collect(self, connection: Int32, start: Int64, end: Int64, size: Int64) -> Batch:
         packets = size // PACKET_BYTES + 1
@@ -129,8 +127,8 @@ class Collector:
 
     def _outage(self, batch: Batch) -> Batch:
         spec = self.spec
-        begin = int(spec.outage_at_s * NS_PER_S)
-        during = (batch.end >= begin) & (batch.end < begin + int(spec.outage_for_s * NS_PER_S))
+        begin = int(spec.outage_at_s * SECOND)
+        during = (batch.end >= begin) & (batch.end < begin + int(spec.outage_for_s * SECOND))
         return batch.take(~(during & (batch.exporter == spec.outage_leaf)))
 
     def _order(self, batch: Batch) -> NDArray[np.intp]:
@@ -138,7 +136,7 @@ class Collector:
         exported = batch.end
         if self.spec.late > 0:
             late = self.rng.random(exported.size) < self.spec.late
-            exported = exported + (late * self.rng.random(exported.size) * self.spec.late_s * NS_PER_S).astype(np.int64)
+            exported = exported + (late * self.rng.random(exported.size) * self.spec.late_s * SECOND).astype(np.int64)
         return np.argsort(exported, kind="stable")
 
     def _clocked(self, batch: Batch) -> Batch:
@@ -147,6 +145,6 @@ class Collector:
             offset = self.skew[batch.exporter]
             start, end = start + offset, end + offset
         if self.spec.granularity_ms > 0:
-            grain = int(self.spec.granularity_ms * NS_PER_MS)
+            grain = int(self.spec.granularity_ms * MILLISECOND)
             start, end = start // grain * grain, end // grain * grain
         return Batch(batch.connection, start, end, batch.bytes, batch.packets, batch.exporter)

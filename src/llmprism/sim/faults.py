@@ -16,10 +16,10 @@ from llmprism.sim.cluster import Cluster
 from llmprism.sim.program import JobProgram
 from llmprism.sim.scenario import FaultSpec, Scenario
 from llmprism.sim.tables import NEVER, Faults
+from llmprism.units import SECOND
 
 __all__ = ["FaultLabel", "FaultPlan", "SharedLink", "plan_faults"]
 
-NS = 1_000_000_000
 CRASH_SPREAD_NS = 300_000_000
 """The others go on until they need the dead rank, or until the launcher that watches the job kills them."""
 
@@ -145,10 +145,10 @@ def plan_faults(scenario: Scenario, cluster: Cluster, programs: list[JobProgram]
 
 def _interval(fault: FaultSpec) -> tuple[int, int, int | None]:
     """Start, end for the engine, end for the label."""
-    start = int(fault.at_s * NS)
+    start = int(fault.at_s * SECOND)
     if fault.for_s <= 0:
         return start, NEVER, None
-    end = start + int(fault.for_s * NS)
+    end = start + int(fault.for_s * SECOND)
     return start, end, end
 
 
@@ -258,7 +258,7 @@ def _stall(site: _Site) -> None:
 def _hang(site: _Site) -> None:
     program = site.program
     cell, nic, peers = _victim(site.fault, program)
-    site.plan.hang[cell] = int(site.fault.at_s * NS)
+    site.plan.hang[cell] = int(site.fault.at_s * SECOND)
     place = Where(WhereType.GPU, site.cluster.addresses[nic])
     _label(site, FindingKind.HANG, program.spec.name, place, _names(site.cluster, peers))
 
@@ -266,12 +266,12 @@ def _hang(site: _Site) -> None:
 def _crash(site: _Site) -> None:
     program = site.program
     cell, nic, peers = _victim(site.fault, program)
-    when = int(site.fault.at_s * NS)
+    when = int(site.fault.at_s * SECOND)
     site.plan.hang[cell] = when
     site.plan.crash[program.index] = when + CRASH_SPREAD_NS
     end = None
     if site.fault.kind == "crash_restart":
-        end = when + int(site.fault.restart_s * NS)
+        end = when + int(site.fault.restart_s * SECOND)
     else:
         site.plan.dead[nic] = when
     place = Where(WhereType.GPU, site.cluster.addresses[nic])

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from llmprism.model import PairKind
-from llmprism.sim.builder import MB, NS_PER_MS, Builder
+from llmprism.sim.builder import MB, Builder
 from llmprism.sim.collectives import COLLECTIVES
 from llmprism.sim.ops import Flag, OpType
 from llmprism.sim.rings import Exchange
 from llmprism.sim.scenario import JobSpec
+from llmprism.units import MILLISECOND
 
 __all__ = ["Reduction", "add_optimizer", "add_reduction", "bucket_sizes", "gather_ahead", "gradients"]
 
@@ -160,7 +161,7 @@ def gather_ahead(b: Builder) -> None:
 def add_optimizer(b: Builder, cells: list[int]) -> None:
     for cell in cells:
         longer = 1.0 + b.spec.optimizer_spread * (cell * 7 % 11 / 10)
-        op = b.ops.add(OpType.PAUSE, cell=cell, duration_ns=b.spec.optimizer_ms * NS_PER_MS * longer)
+        op = b.ops.add(OpType.PAUSE, cell=cell, duration_ns=b.spec.optimizer_ms * MILLISECOND * longer)
         b.chain(cell, op)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from llmprism.model import PairKind
-from llmprism.sim.builder import BACKWARD_FACTOR, MB, NS_PER_MS, Builder
+from llmprism.sim.builder import BACKWARD_FACTOR, MB, Builder
 from llmprism.sim.gradients import gather_ahead
 from llmprism.sim.ops import Flag, OpType
 from llmprism.sim.schedule import Instruction, instructions
+from llmprism.units import MILLISECOND
 
 __all__ = ["load_data", "pipeline_step"]
 
@@ -158,7 +159,7 @@ def load_data(b: Builder, rows: list[list[int]]) -> None:
     spec = b.spec
     for cell in (cell for row in rows for cell in row):
         if spec.data_jitter_ms:
-            duration = spec.data_jitter_ms * NS_PER_MS
+            duration = spec.data_jitter_ms * MILLISECOND
             b.chain(cell, b.ops.add(OpType.PAUSE, cell=cell, duration_ns=duration, flags=Flag.JITTER | Flag.FIRST))
         for turn in range(spec.storage_fanout if spec.data_mb else 0):
             exchange = b.wiring.storage(cell, read=True, turn=turn)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism.model import PairKind
-from llmprism.sim.builder import MB, NS_PER_MS, Builder, JobProgram
+from llmprism.sim.builder import MB, Builder, JobProgram
 from llmprism.sim.cluster import Cluster
 from llmprism.sim.fsdp_step import fsdp_step
 from llmprism.sim.gradients import gradients
@@ -13,6 +13,7 @@ from llmprism.sim.ops import ONCE, Flag, OpTable, OpType, PairTable
 from llmprism.sim.pipeline_step import pipeline_step
 from llmprism.sim.rings import Wiring
 from llmprism.sim.scenario import JobSpec
+from llmprism.units import MILLISECOND
 
 __all__ = ["JobProgram", "build_program"]
 
@@ -57,7 +58,7 @@ def _after_step(b: Builder, cluster: Cluster) -> None:
         barrier = b.ops.add(OpType.BARRIER, every=spec.checkpoint_every)
     for cell in cells:
         if spec.evaluate_every:
-            duration = spec.evaluate_ms * NS_PER_MS
+            duration = spec.evaluate_ms * MILLISECOND
             b.chain(cell, b.ops.add(OpType.PAUSE, cell=cell, duration_ns=duration, every=spec.evaluate_every))
         if barrier is not None:
             exchange = b.wiring.storage(cell, read=False)

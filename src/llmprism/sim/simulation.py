@@ -23,11 +23,11 @@ from llmprism.sim.recorder import Recorder, TransferBatch
 from llmprism.sim.scenario import JobSpec, Scenario
 from llmprism.sim.tables import Counter
 from llmprism.sim.writer import ConnectionNames
+from llmprism.units import SECOND
 
 __all__ = ["EPOCH_NS", "Simulation"]
 
-NS = 1_000_000_000
-EPOCH_NS = 1_800_000_000 * NS
+EPOCH_NS = 1_800_000_000 * SECOND
 """The window's start: a fixed time in 2027, so that runs are the same."""
 
 BATCH_TRANSFERS = 400_000
@@ -45,7 +45,7 @@ class Simulation:
         self.scenario = scenario
         self.seed = scenario.seed if seed is None else seed
         self.rng = np.random.default_rng(self.seed)
-        self.window_ns = int(scenario.seconds * NS)
+        self.window_ns = int(scenario.seconds * SECOND)
         self.cluster: Cluster = build_cluster(scenario.cluster)
         self.pairs = PairTable()
         self.programs: list[JobProgram] = []
@@ -179,8 +179,8 @@ class Simulation:
             dead[nic] = when
         stalls = [self.plan.stall.get(i, (tables.NEVER, tables.NEVER)) for i in range(len(specs))]
         return tables.Jobs(
-            start=times([spec.start_s * NS for spec in specs]),
-            stop=times([spec.stop_s * NS if spec.stop_s > 0 else never for spec in specs]),
+            start=times([spec.start_s * SECOND for spec in specs]),
+            stop=times([spec.stop_s * SECOND if spec.stop_s > 0 else never for spec in specs]),
             crash=np.array([self.plan.crash.get(i, tables.NEVER) for i in range(len(specs))], dtype=np.int64),
             stall_start=np.array([stall[0] for stall in stalls], dtype=np.int64),
             stall_end=np.array([stall[1] for stall in stalls], dtype=np.int64),
@@ -210,10 +210,10 @@ class Simulation:
     def _background(self) -> Mice:
         spans = []
         for program, nics in zip(self.programs, [self.placed[j] for j in self.segment_job], strict=True):
-            first = int(program.spec.start_s * NS)
+            first = int(program.spec.start_s * SECOND)
             last = min(self.plan.crash.get(program.index, self.window_ns), self.window_ns)
             if program.spec.stop_s > 0:
-                last = min(last, int(program.spec.stop_s * NS))
+                last = min(last, int(program.spec.stop_s * SECOND))
             used = {pair for pair, kind in program.pair_kinds if kind != int(PairKind.OTHER)}
             ends = [(self.pairs.src[pair], self.pairs.dst[pair]) for pair in sorted(used)]
             spans.append(JobSpan(nics, ends, first, last))

@@ -14,7 +14,8 @@ from llmprism.model import PairKind, Where
 from llmprism.sim.faults import FaultLabel
 from llmprism.sim.program import JobProgram
 from llmprism.sim.scenario import JobSpec
-from llmprism.sim.simulation import EPOCH_NS, NS, Simulation
+from llmprism.sim.simulation import EPOCH_NS, Simulation
+from llmprism.units import SECOND
 
 __all__ = ["truth_document"]
 
@@ -23,7 +24,7 @@ TRUTH_SCHEMA = "llmprism.truth/1"
 SCHEDULE_NAMES = {"1f1b": "1f1b", "gpipe": "gpipe", "interleaved": "interleaved", "zero_bubble": "unknown"}
 SHARDING_NAMES = {"none": "none", "zero1": "zero", "zero2": "zero", "fsdp": "fsdp", "hsdp": "fsdp"}
 
-ENDED_MARGIN_NS = 3 * NS
+ENDED_MARGIN_NS = 3 * SECOND
 """A job that stops this long before the window's end has visibly ended."""
 
 

@@ -13,12 +13,12 @@ from llmprism.model.finding import Finding, FindingKind, WhereType
 from llmprism.model.log import Cause, CauseClass, LogDiagnosis
 from llmprism.model.report import JobReport, Report
 from llmprism.model.verdict import HostClock, Owner, Seat, Verdict
+from llmprism.units import SECOND
 from llmprism.verdict.clock import ClockFit
 from llmprism.verdict.rules import RULES, SlownessRules, VerdictRules
 
-__all__ = ["CLASS_OF_KIND", "LOG_LINES", "SECOND", "Case", "Judged", "Outcome", "cause_of_kind", "owner_of"]
+__all__ = ["CLASS_OF_KIND", "LOG_LINES", "Case", "Judged", "Outcome", "cause_of_kind", "owner_of"]
 
-SECOND: Final = 1_000_000_000
 
 LOG_LINES: Final = "log lines about it"
 """Evidence that a finding has once logs speak of it."""

@@ -25,7 +25,8 @@ from typing import Final
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.log import Cause, CauseClass, Outcome, Symptom
 from llmprism.model.verdict import Contradiction, Source, Verdict
-from llmprism.verdict.case import SECOND, Case, Judged, owner_of
+from llmprism.units import SECOND
+from llmprism.verdict.case import Case, Judged, owner_of
 from llmprism.verdict.case import Outcome as Result
 from llmprism.verdict.collectives import find_mismatch, sent_share
 from llmprism.verdict.ending_by_logs import failed_by_logs, hung_by_logs

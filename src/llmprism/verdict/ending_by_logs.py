@@ -13,7 +13,8 @@ from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereT
 from llmprism.model.job import JobState
 from llmprism.model.log import SignKind, Symptom
 from llmprism.model.verdict import Source, Verdict
-from llmprism.verdict.case import SECOND, Case, Judged, Outcome, owner_of
+from llmprism.units import SECOND
+from llmprism.verdict.case import Case, Judged, Outcome, owner_of
 from llmprism.verdict.quotes import lines_of_ending, log_evidence
 from llmprism.verdict.sentences import ended_sentence
 from llmprism.verdict.suspects import choose_place, rank_suspects

@@ -16,7 +16,8 @@ from typing import Final
 from llmprism.model.finding import Finding
 from llmprism.model.log import EventRole, Suspect
 from llmprism.model.verdict import Contradiction, NamedSuspect, Seat, Source
-from llmprism.verdict.case import SECOND, Case
+from llmprism.units import SECOND
+from llmprism.verdict.case import Case
 
 __all__ = ["Place", "choose_place", "has_own_cause", "rank_suspects"]
 

@@ -8,7 +8,7 @@ from llmprism.model.finding import Finding, FindingKind, Where, WhereType
 from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
 from llmprism.service.checks import Sent, affordable_runs, newcomers, undecided, wanted_runs
 from llmprism.service.rules import RULES
-from llmprism.service.windows import SECOND
+from llmprism.units import SECOND
 
 START, END = 1_000 * SECOND, 1_008 * SECOND
 RUN = TrackedRun("job-1", ("a", "b"), (), LiveState.RUNNING, 0, 0, START, START, period_ns=SECOND // 2, clear=5)

@@ -28,7 +28,7 @@ from llmprism.service.api.guard import Guard
 from llmprism.service.api.ingest import add_ingest, clean_producer, push_source
 from llmprism.service.api.job_logs import add_job_logs
 from llmprism.service.api.live import Live
-from llmprism.service.history import MAX_PAGE
+from llmprism.service.history import MAX_NS, MAX_PAGE
 from llmprism.service.metrics import ServiceGauges, render
 from llmprism.service.timeline import timeline_bytes
 from llmprism.service.workers.metrics import render_worker
@@ -73,7 +73,6 @@ MOST_RECENT: Final = 150
 LEAST_RECENT: Final = 20
 """Steps of one job on the first page: as many as its small chart has points, or enough to see a trend."""
 
-MAX_NS: Final = 2**63 - 1
 Time = Annotated[int | None, Query(ge=0, le=MAX_NS, description="nanoseconds since the Unix epoch")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Cursor = Annotated[str | None, Query(max_length=100, pattern=r"^[0-9]{1,19}:[A-Za-z0-9._-]{0,64}$")]

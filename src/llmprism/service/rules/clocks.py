@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmprism.service.rules.windows import SECOND
+from llmprism.units import SECOND
 
 __all__ = ["ClockRules"]
 

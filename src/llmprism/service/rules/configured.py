@@ -5,7 +5,7 @@ from __future__ import annotations
 from llmprism.service.config import Config
 from llmprism.service.rules import LiveRules
 from llmprism.service.rules.clocks import ClockRules
-from llmprism.service.rules.windows import SECOND
+from llmprism.units import SECOND
 
 __all__ = ["rules_of"]
 

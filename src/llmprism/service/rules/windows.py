@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-__all__ = ["SECOND", "WindowRules"]
+from llmprism.units import SECOND
 
-SECOND: Final = 1_000_000_000
+__all__ = ["WindowRules"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,10 +33,10 @@ from llmprism.service.rows import Counts, Positions, add_counts, upsert
 from llmprism.service.rules.configured import rules_of
 from llmprism.service.store import Batch, Store, create_tables
 from llmprism.service.topology_file import TopologyFile
-from llmprism.service.windows import SECOND
 from llmprism.service.workers import tables
 from llmprism.service.workers.locks import CREATE, FAMILY, LEADER, HeldLocks
 from llmprism.service.workers.places import address_places, mark_places
+from llmprism.units import SECOND
 
 __all__ = ["UNREAD", "PartitionMark", "SharedStore", "awaited", "common_mark"]
 
