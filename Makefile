@@ -6,7 +6,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 
-.PHONY: demo test check lint unit docs wheel figures bench bench-accuracy bench-logs bench-verdict bench-scale lab lab-score clean
+.PHONY: demo test check lint unit docs wheel figures bench bench-accuracy bench-logs bench-robust bench-verdict bench-scale lab lab-score clean
 
 # What the demo and `llmprism serve` need: a minute on a usual line.
 $(CORE): pyproject.toml constraints.txt
@@ -57,6 +57,10 @@ bench-accuracy: $(READY)
 	$(BIN)/python benchmarks/accuracy_dataset.py --out docs/accuracy-dataset.md
 	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md
 	$(BIN)/python benchmarks/accuracy_logs.py --out docs/accuracy-logs.md
+
+# Random scenarios, each failure made small.
+bench-robust: $(READY)
+	$(BIN)/python benchmarks/robust.py
 
 bench-scale: $(READY)
 	$(BIN)/python benchmarks/scale.py

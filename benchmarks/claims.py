@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from llmprism.score.document import JobFacts, LayoutFacts, parse_report
+from llmprism.score.document import LayoutFacts, ScoredJob, parse_report
 from llmprism.score.faults import explained_findings
 from llmprism.score.jobs import JobMatch, match_jobs
 from llmprism.score.pairs import TRAINING_KINDS, true_kinds
@@ -115,7 +115,7 @@ def _confidence(document: dict[str, Any]) -> float | None:
 
 
 def _job_claims(
-    facts: JobFacts, document: dict[str, Any], true: JobFacts | None, truth: tuple[JobFacts, ...]
+    facts: ScoredJob, document: dict[str, Any], true: ScoredJob | None, truth: tuple[ScoredJob, ...]
 ) -> list[Claim]:
     claims: list[Claim] = []
     confidence = _confidence(document)
@@ -143,7 +143,7 @@ def _shared(kind: str, rows: list[tuple[float | None, bool]]) -> list[Claim]:
     return [Claim(kind, confidence, right, 1.0 / len(stated)) for confidence, right in stated]
 
 
-def _pair_claims(document: dict[str, Any], true: JobFacts | None) -> list[Claim]:
+def _pair_claims(document: dict[str, Any], true: ScoredJob | None) -> list[Claim]:
     known = true_kinds(true) if true is not None else None
     rows: list[tuple[float | None, bool]] = []
     for pair in document.get("pairs") or []:
@@ -153,8 +153,8 @@ def _pair_claims(document: dict[str, Any], true: JobFacts | None) -> list[Claim]
     return _shared("pair", rows)
 
 
-def _layout_right(true: JobFacts, said: JobFacts) -> bool:
-    def visible(job: JobFacts) -> Counter[tuple[str, frozenset[str]]]:
+def _layout_right(true: ScoredJob, said: ScoredJob) -> bool:
+    def visible(job: ScoredJob) -> Counter[tuple[str, frozenset[str]]]:
         shown = (group for group in job.groups if len(group.members) > 1 and _scored(group.kind, true))
         return Counter((group.kind, frozenset(group.members)) for group in shown)
 
@@ -179,7 +179,7 @@ def _degrees_right(true: LayoutFacts, said: LayoutFacts) -> bool:
     return True
 
 
-def _scored(kind: str, true: JobFacts | None) -> bool:
+def _scored(kind: str, true: ScoredJob | None) -> bool:
     """A capture's truth lists gradient groups only; groups of other kinds cannot be judged by it."""
     return true is None or true.pairs is not None or kind == "dp"
 

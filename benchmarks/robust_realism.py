@@ -23,7 +23,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.score import JobFacts, read_truth
+from llmprism.score import ScoredJob, read_truth
 from llmprism.sim import simulate
 from robust_draw import draw_scenario
 
@@ -126,7 +126,7 @@ def _silence(gaps: Int64, steps: int) -> float:
     return float(np.sort(gaps)[-min(steps, gaps.size)]) if gaps.size else 0.0
 
 
-def _ends_apart(job: JobFacts, pairs: dict[tuple[str, str], Pair], ends: Int64, step: float) -> list[float]:
+def _ends_apart(job: ScoredJob, pairs: dict[tuple[str, str], Pair], ends: Int64, step: float) -> list[float]:
     last: dict[str, Int64] = {}
     for (src, _), pair in pairs.items():
         place = np.searchsorted(ends, pair.end - int(0.02 * step))

@@ -1,7 +1,7 @@
 """Flow records → Fitness: how good the data is, in numbers and in sentences.
 
 Everything is measured on the records themselves, weighted by bytes where it matters, because control chatter outnumbers
-training traffic. The verdicts follow from what each stage needs: jobs need pairs over some time; parallelism needs
+training traffic. The answers follow from what each stage needs: jobs need pairs over some time; parallelism needs
 sizes of single transfers; steps need records much shorter than a step; faults need steps, and paths for switches.
 """
 
@@ -19,7 +19,7 @@ from llmprism.ingest.database import Progress
 from llmprism.ingest.duplicates import first_reports
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.rules import RULES, IngestRules
-from llmprism.ingest.verdicts import answers
+from llmprism.ingest.suitability import answers
 from llmprism.ingest.whole_read import Loaded, load_records, table_of
 from llmprism.model.congestion import CongestionTable
 from llmprism.model.fitness import ClockOffset, CongestedPair, Fitness, PacketFitness

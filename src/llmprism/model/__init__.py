@@ -4,7 +4,7 @@ from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.congestion import CongestionTable
 from llmprism.model.facts import JobFacts, ModelSize, Synchronisation
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.fitness import Answer, ClockOffset, Fitness, Question, Verdict
+from llmprism.model.fitness import Answer, ClockOffset, Fitness, Question, Suitability
 from llmprism.model.flows import FlowTable, InputCounts, TransferTable, Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
@@ -48,6 +48,7 @@ __all__ = [
     "StepClock",
     "StepMark",
     "Steps",
+    "Suitability",
     "Switch",
     "SwitchLoad",
     "Synchronisation",
@@ -56,7 +57,6 @@ __all__ = [
     "TrackedFinding",
     "TrackedRun",
     "TransferTable",
-    "Verdict",
     "Where",
     "WhereType",
     "Window",

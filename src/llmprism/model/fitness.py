@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from llmprism.model.flows import InputCounts, Window
 
-__all__ = ["Answer", "ClockOffset", "CongestedPair", "Fitness", "PacketFitness", "Question", "Verdict"]
+__all__ = ["Answer", "ClockOffset", "CongestedPair", "Fitness", "PacketFitness", "Question", "Suitability"]
 
 
 class Question(StrEnum):
@@ -17,7 +17,7 @@ class Question(StrEnum):
     FAULTS = "faults"
 
 
-class Verdict(StrEnum):
+class Suitability(StrEnum):
     YES = "yes"
     PARTLY = "partly"
     NO = "no"
@@ -28,7 +28,7 @@ class Answer:
     """Whether the data answers a question, why, and what to change; `advice` is empty where nothing is missing."""
 
     question: Question
-    verdict: Verdict
+    verdict: Suitability
     why: str
     advice: str = ""
 
@@ -76,7 +76,7 @@ class PacketFitness:
 
 @dataclass(frozen=True, slots=True)
 class Fitness:
-    """Measured properties of the records, and a verdict per question.
+    """Measured properties of the records, and an answer per question.
 
     `typical_record_ns` is the duration that half of the bytes exceed; `folded_share` the share of the bytes in records
     too long to find steps in; `sampling` the factor that all sizes are a multiple of, or None; `packets` what

@@ -22,13 +22,13 @@ from llmprism.model.flows import Int32, Int64
 from llmprism.recognize.bulk import PairEnds
 from llmprism.recognize.rules import RULES, RecognitionRules
 
-__all__ = ["Candidate", "Cluster", "acquaintance", "candidates", "same_shape"]
+__all__ = ["Candidate", "PairCluster", "acquaintance", "candidates", "same_shape"]
 
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class PairCluster:
     """What the strong links connect; `steady` is the best clock without its holes. `training` is False where the
     traffic only flows from some members to others and shows no steps: readers, or requests and answers."""
 
@@ -57,7 +57,9 @@ class Candidate:
     bits: float
 
 
-def acquaintance(pairs: PairEnds, clusters: list[Cluster], chosen: NDArray[np.bool_] | None = None) -> frozenset[Pair]:
+def acquaintance(
+    pairs: PairEnds, clusters: list[PairCluster], chosen: NDArray[np.bool_] | None = None
+) -> frozenset[Pair]:
     """Which clusters (the lower index first) exchange any messages at all, or any of the chosen pairs."""
     owner = np.full(len(pairs.addresses), -1, dtype=np.int64)
     for index, cluster in enumerate(clusters):
@@ -72,7 +74,7 @@ def acquaintance(pairs: PairEnds, clusters: list[Cluster], chosen: NDArray[np.bo
 
 
 def candidates(
-    clusters: list[Cluster], known: frozenset[Pair], by_bulk: frozenset[Pair] = frozenset(),
+    clusters: list[PairCluster], known: frozenset[Pair], by_bulk: frozenset[Pair] = frozenset(),
     rules: RecognitionRules = RULES,
 ) -> list[Candidate]:  # fmt: skip
     """Pairs of clusters worth comparing, in order. `known` exchange something, `by_bulk` messages of some size."""
@@ -101,7 +103,7 @@ def candidates(
     return found
 
 
-def _on_common_servers(clusters: list[Cluster]) -> set[Pair]:
+def _on_common_servers(clusters: list[PairCluster]) -> set[Pair]:
     by_server: dict[str, list[int]] = {}
     for index, cluster in enumerate(clusters):
         for server in cluster.servers:
@@ -109,7 +111,7 @@ def _on_common_servers(clusters: list[Cluster]) -> set[Pair]:
     return {pair for together in {tuple(each) for each in by_server.values()} for pair in combinations(together, 2)}
 
 
-def _of_one_period(clusters: list[Cluster], rules: RecognitionRules) -> Iterator[Pair]:
+def _of_one_period(clusters: list[PairCluster], rules: RecognitionRules) -> Iterator[Pair]:
     """Clusters that have a rhythm of about one period, not both of which have known servers (the lower index first)."""
     if all(cluster.servers for cluster in clusters):
         return
@@ -124,7 +126,7 @@ def _of_one_period(clusters: list[Cluster], rules: RecognitionRules) -> Iterator
                 yield min(here, other), max(here, other)
 
 
-def _of_unknown_period(clusters: list[Cluster], rules: RecognitionRules) -> set[Pair]:
+def _of_unknown_period(clusters: list[PairCluster], rules: RecognitionRules) -> set[Pair]:
     """Clusters on unknown servers whose steps do not show, each with all others, where that is affordable."""
     vague = [
         index
@@ -136,7 +138,7 @@ def _of_unknown_period(clusters: list[Cluster], rules: RecognitionRules) -> set[
     return {(min(i, j), max(i, j)) for i in vague for j in range(len(clusters)) if i != j}
 
 
-def same_shape(a: Cluster, b: Cluster, rules: RecognitionRules = RULES) -> bool:
+def same_shape(a: PairCluster, b: PairCluster, rules: RecognitionRules = RULES) -> bool:
     """Have they as many members and, as far as the window's edges allow (a step more or less), the same bytes?"""
     steps = min(one.clock.steps if one.clock is not None else 0 for one in (a, b))
     apart = max(rules.same_shape, 1.0 / steps) if steps else rules.same_shape

@@ -12,7 +12,7 @@ import numpy as np
 from llmprism.model.clock import ClockCandidate
 from llmprism.model.flows import Int32, Int64, ranges
 from llmprism.model.topology import Topology
-from llmprism.recognize.candidates import Cluster
+from llmprism.recognize.candidates import PairCluster
 from llmprism.recognize.clock import distinct_clocks
 from llmprism.recognize.draft import Draft, JobDraft, crossing_pairs
 from llmprism.recognize.joining import JobGroup, Joined, job_groups
@@ -29,7 +29,7 @@ def described_clusters(
     clocks: Sequence[tuple[ClockCandidate, ...]],
     topology: Topology | None,
     rules: RecognitionRules = RULES,
-) -> list[Cluster]:
+) -> list[PairCluster]:
     """The clusters of the draft with what is known of each; `clocks` has the candidates of every one."""
     server_of = topology.server_of() if topology else {}
     both = zip(draft.clusters, clocks, strict=True)
@@ -42,7 +42,7 @@ def _cluster(
     clocks: tuple[ClockCandidate, ...],
     server_of: dict[str, str],
     rules: RecognitionRules,
-) -> Cluster:
+) -> PairCluster:
     members = np.unique(np.concatenate([pieces.pair_src[pairs], pieces.pair_dst[pairs]])).astype(np.int64)
     names = (pieces.addresses[m] for m in members)
     servers = frozenset(server_of[name] for name in names if name in server_of)
@@ -51,7 +51,7 @@ def _cluster(
     steady = without_holes(clocks[0].clock, rules) if clocks else None
     steps = max((one.clock.steps for one in clocks), default=0)
     training = steps >= rules.few_steps or _balanced(pieces, pairs, server_of, rules)
-    return Cluster(pairs, members, servers, clocks, steady, int(traffic.bytes[pairs].sum()), first, last, training)
+    return PairCluster(pairs, members, servers, clocks, steady, int(traffic.bytes[pairs].sum()), first, last, training)
 
 
 def _balanced(pieces: PairPieces, pairs: Int32, server_of: dict[str, str], rules: RecognitionRules) -> bool:
@@ -128,7 +128,7 @@ def _numbered(jobs: list[JobDraft]) -> list[JobDraft]:
 
 
 def _job(
-    draft: Draft, clusters: list[Cluster], members: Int64, chosen: ClockCandidate | None, confidence: float,
+    draft: Draft, clusters: list[PairCluster], members: Int64, chosen: ClockCandidate | None, confidence: float,
     server_of: dict[str, str], rules: RecognitionRules,
 ) -> JobDraft:  # fmt: skip
     transfers, traffic = draft.pieces, draft.pieces.traffic
@@ -154,7 +154,7 @@ def _job(
     )
 
 
-def _majority(clusters: list[Cluster], rules: RecognitionRules) -> ClockCandidate | None:
+def _majority(clusters: list[PairCluster], rules: RecognitionRules) -> ClockCandidate | None:
     """Of the clocks that have the period that most traffic has, the one that tells most steps most clearly."""
     if not clusters:
         return None

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.recognize.candidates import Candidate, Cluster, same_shape
+from llmprism.recognize.candidates import Candidate, PairCluster, same_shape
 from llmprism.recognize.lockstep import lockstep_bits
 from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.stats.disjoint_sets import root_of
@@ -42,7 +42,7 @@ class RailQuestion:
 class Joined:
     """The clusters, which of them (indices) are one job by their clocks, two and two, and what clocks leave open."""
 
-    clusters: tuple[Cluster, ...]
+    clusters: tuple[PairCluster, ...]
     sure: tuple[tuple[int, int], ...]
     questions: tuple[RailQuestion, ...]
 
@@ -59,7 +59,9 @@ class JobGroup:
     trains: float = np.inf
 
 
-def joined_by_clocks(clusters: list[Cluster], found: Sequence[Candidate], rules: RecognitionRules = RULES) -> Joined:
+def joined_by_clocks(
+    clusters: list[PairCluster], found: Sequence[Candidate], rules: RecognitionRules = RULES
+) -> Joined:
     """What clocks settle, and the questions that they leave open."""
     job = np.arange(len(clusters))
     sure: list[tuple[int, int]] = []
@@ -87,7 +89,7 @@ def joined_by_clocks(clusters: list[Cluster], found: Sequence[Candidate], rules:
     return Joined(tuple(clusters), (*sure, *_set_ups(clusters)), tuple(questions))
 
 
-def _unclear(cluster: Cluster, rules: RecognitionRules) -> bool:
+def _unclear(cluster: PairCluster, rules: RecognitionRules) -> bool:
     """May it be training, though no clock shows steps enough that they cannot be chance?"""
     return cluster.training and all(one.clock.steps < rules.chance_steps for one in cluster.clocks)
 
@@ -106,7 +108,7 @@ def _affordable(questions: list[RailQuestion], rules: RecognitionRules) -> list[
     return sorted(kept, key=lambda q: (q.left, q.right))
 
 
-def _set_ups(clusters: list[Cluster]) -> list[tuple[int, int]]:
+def _set_ups(clusters: list[PairCluster]) -> list[tuple[int, int]]:
     """Clusters without steps, each with the next one of the same members that has some.
 
     A job begins by handing out its parameters; loading and compiling may then take so long that the steps look like
@@ -183,7 +185,7 @@ def _surest(between: dict[int, dict[int, tuple[float, int]]], one: int) -> tuple
     return max(found, default=(0.0, 0, 0))
 
 
-def _with_phases(clusters: Sequence[Cluster], groups: list[JobGroup]) -> list[JobGroup]:
+def _with_phases(clusters: Sequence[PairCluster], groups: list[JobGroup]) -> list[JobGroup]:
     """The groups, those that are phases of another one joined with it: all of their members are among its members and
     they lie within its time. Training does not go on without some of its members, so these have not left it; in the
     first seconds of a window or of a job, or in the last ones, not all links of a member are seen."""

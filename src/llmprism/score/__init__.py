@@ -3,8 +3,8 @@
 The scorer knows the report's JSON document and nothing of the code that wrote it, so any tool's output can be scored.
 """
 
-from llmprism.score.document import Facts, GroupFact, IssueFact, JobFacts, LayoutFacts, parse_report, read_document
-from llmprism.score.measures import SetScore, Share
+from llmprism.score.document import Facts, GroupFact, IssueFact, LayoutFacts, ScoredJob, parse_report, read_document
+from llmprism.score.measures import Rate, SetScore
 from llmprism.score.score import Score, score_report
 from llmprism.score.truth import Truth, read_truth
 
@@ -12,11 +12,11 @@ __all__ = [
     "Facts",
     "GroupFact",
     "IssueFact",
-    "JobFacts",
     "LayoutFacts",
+    "Rate",
     "Score",
+    "ScoredJob",
     "SetScore",
-    "Share",
     "Truth",
     "parse_report",
     "read_document",

@@ -18,7 +18,7 @@ from llmprism.errors import FormatError, InputError, LimitError
 from llmprism.limits import MAX_DOCUMENT_BYTES
 from llmprism.model import FindingKind, PairKind, Where, WhereType
 
-__all__ = ["Facts", "GroupFact", "IssueFact", "JobFacts", "LayoutFacts", "parse_report", "read_document"]
+__all__ = ["Facts", "GroupFact", "IssueFact", "LayoutFacts", "ScoredJob", "parse_report", "read_document"]
 
 REPORT_SCHEMA = "llmprism.report/1"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -46,7 +46,7 @@ class GroupFact:
 
 
 @dataclass(frozen=True, slots=True)
-class JobFacts:
+class ScoredJob:
     """`pairs` are (src, dst, kind); None where the source does not list them (a capture's truth).
 
     `partial_end_ns` are the ends of steps that began before the window: a report may list them or not. The same holds
@@ -92,7 +92,7 @@ class IssueFact:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    jobs: tuple[JobFacts, ...]
+    jobs: tuple[ScoredJob, ...]
     issues: tuple[IssueFact, ...]
 
 
@@ -173,7 +173,7 @@ def as_optional_int(value: object, field: str) -> int | None:
     return None if value is None else as_int(value, field)
 
 
-def _job(value: object, field: str) -> JobFacts:
+def _job(value: object, field: str) -> ScoredJob:
     job = as_object(value, field)
     steps = [as_object(step, f"{field}.steps") for step in as_list(job.get("steps"), f"{field}.steps")]
     pairs, optional = None, frozenset[tuple[str, str, str]]()
@@ -182,7 +182,7 @@ def _job(value: object, field: str) -> JobFacts:
         pairs = tuple(_pair(item, f"{field}.pairs") for item in listed if item.get("setup") is not True)
         optional = frozenset(_pair(item, f"{field}.pairs") for item in listed if item.get("setup") is True)
     pipelines = as_list(job.get("pipelines"), f"{field}.pipelines")
-    return JobFacts(
+    return ScoredJob(
         id=as_text(job.get("id"), f"{field}.id"),
         members=frozenset(as_texts(job.get("members"), f"{field}.members")),
         layout=_layout(as_object(job.get("layout", {}), f"{field}.layout"), f"{field}.layout"),

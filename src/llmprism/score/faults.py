@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from llmprism.model import FindingKind, Where, WhereType
-from llmprism.score.document import IssueFact, JobFacts
+from llmprism.score.document import IssueFact, ScoredJob
 from llmprism.score.jobs import JobMatch
-from llmprism.score.measures import Share
+from llmprism.score.measures import Rate
 from llmprism.score.steps import median_step_ns
 
 __all__ = ["FaultsScore", "explained_findings", "score_faults", "time_tolerance_ns"]
@@ -44,10 +44,10 @@ class FaultsScore:
     false alarms that come while nothing is wrong. `onset_error_s` is the median distance of the starts over exact
     finds; `job_hours` is the time watched."""
 
-    detected: Share
-    kind_right: Share
-    located: Share
-    exact: Share
+    detected: Rate
+    kind_right: Rate
+    located: Rate
+    exact: Rate
     findings: int
     repeats: int
     false_alarms: int
@@ -61,13 +61,13 @@ class FaultsScore:
         return self.false_alarms / self.job_hours if self.job_hours else None
 
 
-def time_tolerance_ns(job: JobFacts | None) -> float:
+def time_tolerance_ns(job: ScoredJob | None) -> float:
     step = median_step_ns(job) if job is not None else None
     return max(TOLERANCE_FLOOR_NS, TOLERANCE_STEPS * (step or 0.0))
 
 
 def score_faults(
-    truth: tuple[JobFacts, ...], faults: tuple[IssueFact, ...], findings: tuple[IssueFact, ...], match: JobMatch
+    truth: tuple[ScoredJob, ...], faults: tuple[IssueFact, ...], findings: tuple[IssueFact, ...], match: JobMatch
 ) -> FaultsScore:
     true_id = match.true_id_of(truth)
     job_of = {job.id: job for job in truth}
@@ -93,7 +93,7 @@ def score_faults(
         vague.update(f for f, *_ in about if _names_no_more_than_the_job(findings[f], fault))
         if exact:
             onsets.append(min(abs(findings[f].start_ns - fault.start_ns) for f in exact) / 1e9)
-    detected, kind_right, located, exact_share = (Share(count, len(faults)) for count in right)
+    detected, kind_right, located, exact_share = (Rate(count, len(faults)) for count in right)
     return FaultsScore(
         detected=detected,
         kind_right=kind_right,
@@ -110,7 +110,7 @@ def score_faults(
 
 
 def explained_findings(
-    truth: tuple[JobFacts, ...], faults: tuple[IssueFact, ...], findings: tuple[IssueFact, ...], match: JobMatch
+    truth: tuple[ScoredJob, ...], faults: tuple[IssueFact, ...], findings: tuple[IssueFact, ...], match: JobMatch
 ) -> set[int]:
     """Indices of the findings that are true of a fault about their time and job: the others are false alarms."""
     true_id = match.true_id_of(truth)

@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from math import comb
 
-from llmprism.score.document import JobFacts
+from llmprism.score.document import ScoredJob
 from llmprism.score.measures import SetScore
 
 __all__ = ["JobMatch", "JobsScore", "adjusted_rand_index", "match_jobs", "score_jobs", "time_overlap_ns"]
@@ -23,9 +23,9 @@ __all__ = ["JobMatch", "JobsScore", "adjusted_rand_index", "match_jobs", "score_
 class JobMatch:
     """`reported_of[t]` is the report job matched with true job `t`, or None."""
 
-    reported_of: tuple[JobFacts | None, ...]
+    reported_of: tuple[ScoredJob | None, ...]
 
-    def true_id_of(self, truth: tuple[JobFacts, ...]) -> dict[str, str]:
+    def true_id_of(self, truth: tuple[ScoredJob, ...]) -> dict[str, str]:
         """Report job id → true job id."""
         return {found.id: job.id for job, found in zip(truth, self.reported_of, strict=True) if found is not None}
 
@@ -36,14 +36,14 @@ class JobsScore:
     adjusted_rand_index: float | None
 
 
-def time_overlap_ns(a: JobFacts, b: JobFacts) -> int | None:
+def time_overlap_ns(a: ScoredJob, b: ScoredJob) -> int | None:
     """Common time of two jobs' steps (negative: the pause between them); None where one has no steps."""
     if a.span_ns is None or b.span_ns is None:
         return None
     return min(a.span_ns[1], b.span_ns[1]) - max(a.span_ns[0], b.span_ns[0])
 
 
-def match_jobs(truth: tuple[JobFacts, ...], reported: tuple[JobFacts, ...]) -> JobMatch:
+def match_jobs(truth: tuple[ScoredJob, ...], reported: tuple[ScoredJob, ...]) -> JobMatch:
     """Greedy one-to-one matching, most similar first; ties go to the longer common time."""
     true_jobs_of: dict[str, list[int]] = {}
     for t, job in enumerate(truth):
@@ -68,7 +68,7 @@ def match_jobs(truth: tuple[JobFacts, ...], reported: tuple[JobFacts, ...]) -> J
     return JobMatch(tuple(reported[matched[t]] if t in matched else None for t in range(len(truth))))
 
 
-def score_jobs(truth: tuple[JobFacts, ...], reported: tuple[JobFacts, ...], match: JobMatch) -> JobsScore:
+def score_jobs(truth: tuple[ScoredJob, ...], reported: tuple[ScoredJob, ...], match: JobMatch) -> JobsScore:
     right = sum(
         found is not None and found.members == job.members for job, found in zip(truth, match.reported_of, strict=True)
     )
@@ -88,7 +88,7 @@ def adjusted_rand_index(labels: list[tuple[Hashable, Hashable]]) -> float:
     return (together - chance) / ((in_first + in_second) / 2 - chance)
 
 
-def _labels(truth: tuple[JobFacts, ...], reported: tuple[JobFacts, ...]) -> list[tuple[Hashable, Hashable]]:
+def _labels(truth: tuple[ScoredJob, ...], reported: tuple[ScoredJob, ...]) -> list[tuple[Hashable, Hashable]]:
     """One item per (address, true job): an address that serves two jobs in turn is two items."""
     reported_with: dict[str, list[int]] = {}
     for r, found in enumerate(reported):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["SetScore", "Share"]
+__all__ = ["Rate", "SetScore"]
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Rate:
     """`right` out of `total`."""
 
     right: int
@@ -18,8 +18,8 @@ class Share:
     def value(self) -> float | None:
         return self.right / self.total if self.total else None
 
-    def __add__(self, other: Share) -> Share:
-        return Share(self.right + other.right, self.total + other.total)
+    def __add__(self, other: Rate) -> Rate:
+        return Rate(self.right + other.right, self.total + other.total)
 
 
 @dataclass(frozen=True, slots=True)

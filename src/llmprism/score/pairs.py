@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from llmprism.score.document import JobFacts
+from llmprism.score.document import ScoredJob
 from llmprism.score.jobs import time_overlap_ns
 from llmprism.score.measures import SetScore
 
@@ -57,7 +57,7 @@ class PairsScore:
         return right / total if total else None
 
 
-def expected_pairs(job: JobFacts) -> set[tuple[str, str, str]]:
+def expected_pairs(job: ScoredJob) -> set[tuple[str, str, str]]:
     """The training pairs of a true job; where it lists none, pipeline neighbours and each group's ring as listed."""
     if job.pairs is not None:
         return {pair for pair in job.pairs if pair[2] in TRAINING_KINDS}
@@ -70,7 +70,7 @@ def expected_pairs(job: JobFacts) -> set[tuple[str, str, str]]:
     return rings | {(src, dst, "pp") for src, dst in _neighbours(job)}
 
 
-def true_kinds(job: JobFacts) -> Callable[[str, str], frozenset[str]]:
+def true_kinds(job: ScoredJob) -> Callable[[str, str], frozenset[str]]:
     """What a directed pair of a true job carries, listed or derived from its groups and pipelines."""
     listed: dict[DirectedPair, set[str]] = defaultdict(set)
     for src, dst, kind in expected_pairs(job) if job.pairs is not None else ():
@@ -89,7 +89,7 @@ def true_kinds(job: JobFacts) -> Callable[[str, str], frozenset[str]]:
     return kinds
 
 
-def score_pairs(truth: tuple[JobFacts, ...], reported: tuple[JobFacts, ...]) -> PairsScore:
+def score_pairs(truth: tuple[ScoredJob, ...], reported: tuple[ScoredJob, ...]) -> PairsScore:
     claims = _claims_by_true_job(truth, reported)
     confusion: Counter[tuple[str, str]] = Counter()
     for t, job in enumerate(truth):
@@ -105,7 +105,7 @@ def score_pairs(truth: tuple[JobFacts, ...], reported: tuple[JobFacts, ...]) -> 
 
 
 def _claims_by_true_job(
-    truth: tuple[JobFacts, ...], reported: tuple[JobFacts, ...]
+    truth: tuple[ScoredJob, ...], reported: tuple[ScoredJob, ...]
 ) -> dict[int, dict[DirectedPair, set[str]]]:
     """Reported kinds of each pair, by the true job that holds both ends; -1 where none does."""
     jobs_of: dict[str, list[int]] = defaultdict(list)
@@ -122,7 +122,7 @@ def _claims_by_true_job(
     return claims
 
 
-def _compare_listed(job: JobFacts, claimed: dict[DirectedPair, set[str]], confusion: Counter[tuple[str, str]]) -> None:
+def _compare_listed(job: ScoredJob, claimed: dict[DirectedPair, set[str]], confusion: Counter[tuple[str, str]]) -> None:
     true_kinds: dict[DirectedPair, set[str]] = defaultdict(set)
     for src, dst, kind in expected_pairs(job):
         true_kinds[src, dst].add(kind)
@@ -131,7 +131,9 @@ def _compare_listed(job: JobFacts, claimed: dict[DirectedPair, set[str]], confus
         _count(frozenset(true_kinds.get(pair, ())), said, confusion)
 
 
-def _compare_derived(job: JobFacts, claimed: dict[DirectedPair, set[str]], confusion: Counter[tuple[str, str]]) -> None:
+def _compare_derived(
+    job: ScoredJob, claimed: dict[DirectedPair, set[str]], confusion: Counter[tuple[str, str]]
+) -> None:
     neighbours = _neighbours(job)
     groups_of: dict[str, set[int]] = defaultdict(set)
     for i, group in enumerate(job.groups):
@@ -165,7 +167,7 @@ def _count(true: frozenset[str], said: set[str], confusion: Counter[tuple[str, s
         confusion["other", kind] += 1
 
 
-def _closing(job: JobFacts) -> set[DirectedPair]:
+def _closing(job: ScoredJob) -> set[DirectedPair]:
     """Both directions between the last stage and the first, where interleaved stages hand on from one to the other."""
     if job.layout.schedule != "interleaved":
         return set()
@@ -173,6 +175,6 @@ def _closing(job: JobFacts) -> set[DirectedPair]:
     return ends | {(first, last) for last, first in ends}
 
 
-def _neighbours(job: JobFacts) -> set[DirectedPair]:
+def _neighbours(job: ScoredJob) -> set[DirectedPair]:
     forward = {(a, b) for pipeline in job.pipelines for a, b in pairwise(pipeline)}
     return forward | {(b, a) for a, b in forward}

@@ -8,7 +8,7 @@ from typing import Any
 from llmprism.score.document import parse_report
 from llmprism.score.faults import FaultsScore, score_faults
 from llmprism.score.jobs import JobsScore, match_jobs, score_jobs
-from llmprism.score.measures import SetScore, Share
+from llmprism.score.measures import Rate, SetScore
 from llmprism.score.pairs import TRAINING_KINDS, PairsScore, score_pairs
 from llmprism.score.steps import StepsScore, score_steps
 from llmprism.score.structure import StructureScore, score_structure
@@ -40,11 +40,11 @@ class Score:
             },
             "groups": _set(structure.groups),
             "pipelines": _set(structure.pipelines),
-            "micro_batches": _share(structure.micro_batches),
-            "degrees": _share(structure.degrees),
-            "schedule": _share(structure.schedule),
-            "sharding": _share(structure.sharding),
-            "state": _share(structure.state),
+            "micro_batches": _rate(structure.micro_batches),
+            "degrees": _rate(structure.degrees),
+            "schedule": _rate(structure.schedule),
+            "sharding": _rate(structure.sharding),
+            "state": _rate(structure.state),
             "steps": {
                 **_set(steps.boundaries),
                 "periods": steps.periods,
@@ -53,10 +53,10 @@ class Score:
                 "total_time_error": steps.total_time_error,
             },
             "faults": {
-                "detected": _share(faults.detected),
-                "kind_right": _share(faults.kind_right),
-                "located": _share(faults.located),
-                "exact": _share(faults.exact),
+                "detected": _rate(faults.detected),
+                "kind_right": _rate(faults.kind_right),
+                "located": _rate(faults.located),
+                "exact": _rate(faults.exact),
                 "findings": faults.findings,
                 "repeats": faults.repeats,
                 "false_alarms": faults.false_alarms,
@@ -93,5 +93,5 @@ def _set(score: SetScore) -> dict[str, Any]:
     }
 
 
-def _share(share: Share) -> dict[str, Any]:
-    return {"right": share.right, "total": share.total, "value": share.value}
+def _rate(rate: Rate) -> dict[str, Any]:
+    return {"right": rate.right, "total": rate.total, "value": rate.value}

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.arrays import Int64
-from llmprism.score.document import JobFacts
+from llmprism.score.document import ScoredJob
 from llmprism.score.jobs import JobMatch
 from llmprism.score.measures import SetScore
 
@@ -41,7 +41,7 @@ class StepsScore:
     total_time_error: float | None
 
 
-def median_step_ns(job: JobFacts) -> float | None:
+def median_step_ns(job: ScoredJob) -> float | None:
     """Median interval between the true step ends, or the only step's own length; None without steps."""
     ends = np.sort(np.array(job.step_end_ns, dtype=np.int64))
     if ends.size > 1:
@@ -62,7 +62,7 @@ def match_boundaries(true: Int64, said: Int64, tolerance_ns: float) -> tuple[Int
     return matched, nearest_said[matched]
 
 
-def score_steps(truth: tuple[JobFacts, ...], reported: tuple[JobFacts, ...], match: JobMatch) -> StepsScore:
+def score_steps(truth: tuple[ScoredJob, ...], reported: tuple[ScoredJob, ...], match: JobMatch) -> StepsScore:
     boundaries = SetScore(0, 0, 0)
     errors: list[NDArray[np.float64]] = []
     totals: list[float] = []
@@ -93,7 +93,7 @@ def score_steps(truth: tuple[JobFacts, ...], reported: tuple[JobFacts, ...], mat
     )
 
 
-def _ends(job: JobFacts) -> Int64:
+def _ends(job: ScoredJob) -> Int64:
     return np.unique(np.array(job.step_end_ns, dtype=np.int64))
 
 

@@ -16,8 +16,8 @@ from llmprism.model import FindingKind, Where, WhereType
 from llmprism.score.document import (
     GroupFact,
     IssueFact,
-    JobFacts,
     LayoutFacts,
+    ScoredJob,
     as_int,
     as_list,
     as_object,
@@ -60,7 +60,7 @@ SHARDING_OF_MODE = {"ddp": "none", "fsdp": "fsdp", "hsdp": "fsdp", "zero1": "zer
 class Truth:
     """`jobs` as a perfect report would say them; `faults` that a perfect report would find, and no others."""
 
-    jobs: tuple[JobFacts, ...]
+    jobs: tuple[ScoredJob, ...]
     faults: tuple[IssueFact, ...]
 
 
@@ -87,7 +87,7 @@ def parse_truth(document: dict[str, Any]) -> Truth:
     return Truth(jobs, tuple(_capture_fault(item, f"faults[{i}]", members) for i, item in enumerate(faults)))
 
 
-def _capture_job(value: object, field: str) -> JobFacts:
+def _capture_job(value: object, field: str) -> ScoredJob:
     job = as_object(value, field)
     steps = [as_object(step, f"{field}.steps") for step in as_list(job.get("steps"), f"{field}.steps")]
     groups = [
@@ -97,7 +97,7 @@ def _capture_job(value: object, field: str) -> JobFacts:
     ]
     listed = as_list(job.get("pipelines"), f"{field}.pipelines")
     pipelines = (as_texts(pipeline, f"{field}.pipelines") for pipeline in listed)
-    return JobFacts(
+    return ScoredJob(
         id=_capture_job_id(job.get("job"), f"{field}.job"),
         members=frozenset(as_texts(job.get("members"), f"{field}.members")),
         layout=LayoutFacts(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from accuracy_dataset import Result, tables
 from llmprism.dataset import Case
-from llmprism.score import JobFacts, LayoutFacts, Truth, score_report
+from llmprism.score import LayoutFacts, ScoredJob, Truth, score_report
 from support.perfect_report import truth_as_report
 
-TRUTH = Truth((JobFacts("j", frozenset("ab"), LayoutFacts(dp=2), (), (), (("a", "b", "dp"),), (0, 10), (10, 20)),), ())
+TRUTH = Truth((ScoredJob("j", frozenset("ab"), LayoutFacts(dp=2), (), (), (("a", "b", "dp"),), (0, 10), (10, 20)),), ())
 EMPTY = {"schema": "llmprism.report/1", "jobs": [], "findings": []}
 
 

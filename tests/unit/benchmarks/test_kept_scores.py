@@ -10,11 +10,11 @@ import kept_scores
 from accuracy import EMPTY_REPORT, Result
 from kept_scores import KeptScores
 from llmprism.kernel_cache import PACKAGE, sources
-from llmprism.score import JobFacts, LayoutFacts, Truth, score_report
+from llmprism.score import LayoutFacts, ScoredJob, Truth, score_report
 from support.perfect_report import truth_as_report
 
 LAYOUT = LayoutFacts(tp=1, pp=1, dp=2, ep=None, cp=None, sharding="none", micro_batches=1, schedule="none")
-TRUTH = Truth((JobFacts("a", frozenset({"x", "y"}), LAYOUT, (), (), (), (0,), (10,)),), ())
+TRUTH = Truth((ScoredJob("a", frozenset({"x", "y"}), LAYOUT, (), (), (), (0,), (10,)),), ())
 
 
 @pytest.mark.parametrize("report", [EMPTY_REPORT, truth_as_report(TRUTH)])

@@ -11,7 +11,7 @@ import pytest
 
 from llmprism.ingest.fitness import inspect_flows
 from llmprism.ingest.topology import parse_topology, read_topology
-from llmprism.model.fitness import Fitness, Question, Verdict
+from llmprism.model.fitness import Fitness, Question, Suitability
 
 CAPTURES = Path(__file__).parents[3] / "../shared/data/captures"
 MS = 1_000_000
@@ -41,13 +41,13 @@ def inspect(path: Path, columns: dict[str, object], **options: object) -> Fitnes
     return inspect_flows([path / "flows.parquet"], **options)  # type: ignore[arg-type]
 
 
-def verdicts(fitness: Fitness) -> dict[Question, Verdict]:
+def suitabilities(fitness: Fitness) -> dict[Question, Suitability]:
     return {answer.question: answer.verdict for answer in fitness.answers}
 
 
 def test_good_data_supports_everything(tmp_path: Path) -> None:
     fitness = inspect(tmp_path, traffic())
-    assert set(verdicts(fitness).values()) == {Verdict.YES}
+    assert set(suitabilities(fitness).values()) == {Suitability.YES}
     assert fitness.timestamp_resolution_ns == 1
     assert 45 < fitness.records_per_pair_and_second < 55
     assert (fitness.sampling, fitness.packets, fitness.unknown_share) == (None, None, None)
@@ -69,7 +69,12 @@ def test_one_record_per_pair_and_minute(tmp_path: Path) -> None:
     assert fitness.folded_share == 1.0
     assert fitness.records_per_pair_and_second == pytest.approx(1 / 60)
     found = {answer.question: answer for answer in fitness.answers}
-    assert [found[question].verdict for question in Question] == [Verdict.PARTLY, Verdict.NO, Verdict.NO, Verdict.NO]
+    assert [found[question].verdict for question in Question] == [
+        Suitability.PARTLY,
+        Suitability.NO,
+        Suitability.NO,
+        Suitability.NO,
+    ]
     assert "folded" in found[Question.STEPS].why
     assert "60 s or longer" in found[Question.STEPS].why
     assert "no step can be seen" in found[Question.STEPS].why
@@ -79,7 +84,7 @@ def test_one_record_per_pair_and_minute(tmp_path: Path) -> None:
 def test_folded_and_sampled_is_no_better_than_folded(tmp_path: Path) -> None:
     columns = traffic() | {"sampling": np.full(6_000, 4096)}
     columns["end_ns"] = columns["start_ns"] + 20_000 * MS  # type: ignore[operator]
-    assert verdicts(inspect(tmp_path, columns))[Question.PARALLELISM] is Verdict.NO
+    assert suitabilities(inspect(tmp_path, columns))[Question.PARALLELISM] is Suitability.NO
 
 
 def test_exporters_without_ports(tmp_path: Path) -> None:
@@ -87,7 +92,7 @@ def test_exporters_without_ports(tmp_path: Path) -> None:
     del columns["sport"]
     fitness = inspect(tmp_path, columns)
     assert (fitness.exporters, fitness.port_share) == (2, 0.0)
-    assert verdicts(fitness)[Question.PARALLELISM] is Verdict.PARTLY
+    assert suitabilities(fitness)[Question.PARALLELISM] is Suitability.PARTLY
 
 
 def test_folded_records(tmp_path: Path) -> None:
@@ -95,9 +100,9 @@ def test_folded_records(tmp_path: Path) -> None:
     columns["end_ns"] = columns["start_ns"] + 20_000 * MS  # type: ignore[operator]
     fitness = inspect(tmp_path, columns)
     assert fitness.folded_share == 1.0
-    found = verdicts(fitness)
-    assert (found[Question.PARALLELISM], found[Question.STEPS], found[Question.FAULTS]) == (Verdict.NO,) * 3
-    assert all("active timeout" in answer.advice for answer in fitness.answers if answer.verdict is Verdict.NO)
+    found = suitabilities(fitness)
+    assert (found[Question.PARALLELISM], found[Question.STEPS], found[Question.FAULTS]) == (Suitability.NO,) * 3
+    assert all("active timeout" in answer.advice for answer in fitness.answers if answer.verdict is Suitability.NO)
 
 
 @pytest.mark.parametrize("unit", [1_000, 1_000_000, 1_000_000_000])
@@ -107,7 +112,7 @@ def test_resolution(tmp_path: Path, unit: int) -> None:
         columns[name] = columns[name] // unit * unit  # type: ignore[operator]
     fitness = inspect(tmp_path, columns)
     assert fitness.timestamp_resolution_ns == unit
-    assert (verdicts(fitness)[Question.STEPS] is Verdict.NO) == (unit == 1_000_000_000)
+    assert (suitabilities(fitness)[Question.STEPS] is Suitability.NO) == (unit == 1_000_000_000)
 
 
 def test_sampling(tmp_path: Path) -> None:
@@ -115,7 +120,7 @@ def test_sampling(tmp_path: Path) -> None:
     columns["bytes"] = columns["bytes"] * 1000  # type: ignore[operator]
     fitness = inspect(tmp_path, columns)
     assert fitness.sampling == 1000
-    assert verdicts(fitness)[Question.PARALLELISM] is Verdict.PARTLY
+    assert suitabilities(fitness)[Question.PARALLELISM] is Suitability.PARTLY
 
 
 def test_stated_sampling_may_be_a_power_of_two(tmp_path: Path) -> None:
@@ -132,14 +137,14 @@ def test_messages_of_whole_pages_are_not_sampling(tmp_path: Path) -> None:
 
 def test_short_window(tmp_path: Path) -> None:
     fitness = inspect(tmp_path, traffic(2.0))
-    assert verdicts(fitness)[Question.JOBS] is Verdict.PARTLY
+    assert suitabilities(fitness)[Question.JOBS] is Suitability.PARTLY
 
 
 def test_paths_are_needed_for_switches(tmp_path: Path) -> None:
     columns = traffic()
     del columns["switches"]
     fitness = inspect(tmp_path, columns)
-    assert verdicts(fitness)[Question.FAULTS] is Verdict.PARTLY
+    assert suitabilities(fitness)[Question.FAULTS] is Suitability.PARTLY
     assert fitness.path_share == 0.0
 
 
@@ -167,12 +172,12 @@ def test_addresses_that_the_topology_lacks(tmp_path: Path) -> None:
     assert fitness.unknown_addresses == ("10.0.0.3",)
     assert fitness.unknown_share is not None
     assert 0.4 < fitness.unknown_share < 0.6
-    assert verdicts(fitness)[Question.JOBS] is Verdict.PARTLY
+    assert suitabilities(fitness)[Question.JOBS] is Suitability.PARTLY
 
 
 @pytest.mark.skipif(not CAPTURES.exists(), reason="the real captures are not here")
 def test_real_captures_are_good_enough() -> None:
     for folder in sorted(CAPTURES.glob("*/flows.parquet")):
         fitness = inspect_flows([folder], topology=read_topology(folder.with_name("topology.json")))
-        assert set(verdicts(fitness).values()) == {Verdict.YES}, folder
+        assert set(suitabilities(fitness).values()) == {Suitability.YES}, folder
         assert fitness.unknown_share == 0.0

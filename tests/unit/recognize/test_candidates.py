@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism.model import ClockCandidate, StepClock
-from llmprism.recognize.candidates import Cluster, candidates, same_shape
+from llmprism.recognize.candidates import PairCluster, candidates, same_shape
 from llmprism.recognize.rules import RULES
 
 
@@ -16,7 +16,7 @@ def cluster(first, members=2, servers="", steps=60, size=100, period=100, traini
     clock = StepClock(np.arange(steps + 1) * period, np.ones(steps, dtype=np.bool_), 1.0) if steps else None
     clocks = (ClockCandidate(clock, 1.0),) if clock is not None else ()
     own = np.arange(first, first + members)
-    return Cluster(np.zeros(0, dtype=np.int32), own, frozenset(servers), clocks, clock, size, 0, 1, training)
+    return PairCluster(np.zeros(0, dtype=np.int32), own, frozenset(servers), clocks, clock, size, 0, 1, training)
 
 
 DRAWN = st.lists(

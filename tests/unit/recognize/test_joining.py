@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llmprism.model import ClockCandidate, StepClock
-from llmprism.recognize.candidates import Candidate, Cluster
+from llmprism.recognize.candidates import Candidate, PairCluster
 from llmprism.recognize.joining import Joined, RailQuestion, job_groups, joined_by_clocks
 from llmprism.recognize.rules import RULES
 
@@ -15,7 +15,7 @@ def cluster(index, boundaries=None, first_ns=0, last_ns=60_000):
         clock = StepClock(np.asarray(boundaries, dtype=np.int64), np.ones(len(boundaries) - 1, dtype=np.bool_), 1.0)
     clocks = (ClockCandidate(clock, 1.0),) if clock is not None else ()
     members = np.array([2 * index, 2 * index + 1])
-    return Cluster(np.zeros(0, dtype=np.int32), members, frozenset("s"), clocks, clock, 100, first_ns, last_ns)
+    return PairCluster(np.zeros(0, dtype=np.int32), members, frozenset("s"), clocks, clock, 100, first_ns, last_ns)
 
 
 def groups(count, measured, sure=()):
@@ -90,7 +90,7 @@ def test_what_trains_carries_the_clusters_that_it_is_joined_with():
 
 
 def within(members, first_ns, last_ns):
-    return Cluster(np.zeros(0, dtype=np.int32), np.array(members), frozenset("s"), (), None, 100, first_ns, last_ns)
+    return PairCluster(np.zeros(0, dtype=np.int32), np.array(members), frozenset("s"), (), None, 100, first_ns, last_ns)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from llmprism.score.document import JobFacts, LayoutFacts
+from llmprism.score.document import LayoutFacts, ScoredJob
 from llmprism.score.pairs import score_pairs
 
 
-def job(pairs: tuple[tuple[str, str, str], ...], setup: frozenset[tuple[str, str, str]] = frozenset()) -> JobFacts:
-    return JobFacts("j", frozenset("abc"), LayoutFacts(), (), (), pairs, (0,), (10,), optional_pairs=setup)
+def job(pairs: tuple[tuple[str, str, str], ...], setup: frozenset[tuple[str, str, str]] = frozenset()) -> ScoredJob:
+    return ScoredJob("j", frozenset("abc"), LayoutFacts(), (), (), pairs, (0,), (10,), optional_pairs=setup)
 
 
 TRUE = (("a", "b", "dp"), ("b", "a", "dp"))
