@@ -315,6 +315,23 @@ def test_a_topic_that_is_said_to_come_late_has_windows_of_its_own(stores, tmp_pa
     store.close()
 
 
+def until_shared_out(left):
+    """The workers that are left have all partitions and a leader. For a while they have none: the group shares them out
+    again, which a busy machine makes it do at any time."""
+
+    def workers():
+        return {one["name"]: one for one in left[0].get("/api/v1/workers")["items"]}
+
+    def partitions():
+        return sum(len(workers()[one.folder.name]["partitions"]) for one in left)
+
+    left[0].until(lambda: partitions() == MockKafka.partitions, 60)
+    left[0].until(lambda: sum(workers()[one.folder.name]["leads"] for one in left) == 1, 60)
+    assert sum(one["shares"] for one in workers().values()) > 0
+    shown = f'llmprism_worker_partitions{{worker="{left[0].folder.name}"}} 2'
+    left[0].until(lambda: shown in left[0].text("/metrics"), 60)
+
+
 def test_one_of_three_workers_is_killed_and_nothing_changes(postgres, tmp_path):
     """Three workers, of which the leader is killed in mid-stream, leave what one undisturbed worker does."""
     flows, topology, records = busy_cluster(tmp_path)
@@ -360,19 +377,7 @@ def test_one_of_three_workers_is_killed_and_nothing_changes(postgres, tmp_path):
         for one in disturbed["sources"]:
             assert one["received"] == one["stored"] + sum(one["dropped"].values())
         assert results(left[1]) == disturbed
-
-        def workers():
-            return {one["name"]: one for one in left[0].get("/api/v1/workers")["items"]}
-
-        def partitions():
-            return sum(len(workers()[one.folder.name]["partitions"]) for one in left)
-
-        # none while the group shares them out again, which a busy machine makes it do at any time
-        left[0].until(lambda: partitions() == MockKafka.partitions, 60)
-        left[0].until(lambda: sum(workers()[one.folder.name]["leads"] for one in left) == 1, 60)
-        assert sum(one["shares"] for one in workers().values()) > 0
-        shown = f'llmprism_worker_partitions{{worker="{left[0].folder.name}"}} 2'
-        left[0].until(lambda: shown in left[0].text("/metrics"), 60)
+        until_shared_out(left)
         left[0].until(lambda: left[0].get("/readyz")["ready"], 30)
         assert [one.stop() for one in (calm, *left)] == [0, 0, 0]
     finally:

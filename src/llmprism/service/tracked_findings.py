@@ -1,11 +1,10 @@
 """The course of a finding: seen, opened once, updated, closed once.
 
-Two sightings are the same finding when job, kind and place agree (a hang that turns out to be a crash or a stall keeps
-its identity) and their times meet. A finding opens at its second sighting, so that one odd window opens nothing, and
-only once one of these windows has shown enough steps of its job; a stopped job opens at once, because `runs` has
-already waited for the silence. It closes when its end is some time past, when several windows in a row should have
-shown it and did not, or when its job is gone. After that the window still holds the old records for a while: the same
-fault seen again does not reopen it, one that goes on does open a new finding.
+`sightings` says which sightings are the same finding. One opens at its second sighting, so that one odd window opens
+nothing, and only once one of these windows has shown enough steps of its job; a stopped job opens at once, because
+`runs` has already waited for the silence. It closes when its end is some time past, when several windows in a row
+should have shown it and did not, or when its job is gone. After that the window still holds the old records for a
+while: the same fault seen again does not reopen it, one that goes on does open a new finding.
 
 A fault that lasts longer than a window slowly becomes all that the window knows, and is no longer seen in it. An open
 finding therefore remembers the runs that were slower than usual while it was seen. As long as one of them has not got
@@ -17,48 +16,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
 
-from llmprism.model.finding import Finding, FindingKind, Where, WhereType
+from llmprism.model.finding import Finding
 from llmprism.model.flows import Window
-from llmprism.model.live import Explanation, FindingPhase, LiveState, TrackedFinding, TrackedRun
-from llmprism.service.joblogs.explanations import explained, explanation_of
-from llmprism.service.looks import Look
+from llmprism.model.live import FindingPhase, LiveState, TrackedFinding, TrackedRun
+from llmprism.service.joblogs.explanations import explained
 from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.runs import is_settled
+from llmprism.service.sightings import STOPPED_KINDS, Sighting, fits, joined_bouts
 from llmprism.service.windows import SECOND
 
-__all__ = ["STOPPED_KINDS", "Sighting", "closed", "fits", "follow_findings", "sightings_of"]
-
-STOPPED_KINDS: Final = (FindingKind.HANG, FindingKind.CRASH)
-
-
-STANDING_KINDS: Final = (*STOPPED_KINDS, FindingKind.STALL)
-"""A job that stands still: which of them it is shows only when it goes on, or does not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """A finding as one look shows it, under its run's id; `why`: what logs say of it."""
-
-    finding: Finding
-    window: Window
-    why: Explanation | None = None
-
-
-def sightings_of(look: Look, followed: dict[str, str]) -> list[Sighting]:
-    """The findings of a look about runs that it judged, and from the base look those about no job."""
-    found = []
-    for number, finding in enumerate(look.report.findings):
-        run = followed.get(finding.job or "")
-        if run is not None:
-            where = Where(WhereType.JOB, run) if finding.where.type is WhereType.JOB else finding.where
-            why = explanation_of(look.report, number)
-            found.append(Sighting(replace(finding, job=run, where=where), look.window, why))
-        elif finding.job is None and look.runs is None:
-            found.append(Sighting(finding, look.window))
-    return found
+__all__ = ["closed", "follow_findings"]
 
 
 def follow_findings(
@@ -82,7 +51,7 @@ def follow_findings(
     by_id = {run.id: run for run in runs}
     after: dict[str, TrackedFinding] = {tracked.id: tracked for tracked in findings}
     sighted: set[str] = set()
-    for sighting in sightings:
+    for sighting in joined_bouts(sightings, rules):
         finding, seen_in = sighting.finding, sighting.window
         if not _believable(finding, by_id):
             continue
@@ -207,27 +176,6 @@ def _lies_in(finding: Finding, before: Finding, rules: LiveRules) -> bool:
         return False
     slack = rules.findings.close_after_ns
     return finding.start_ns >= before.start_ns - slack and finding.end_ns <= before.end_ns + slack
-
-
-def fits(old: Finding, new: Finding, rules: LiveRules = RULES) -> bool:
-    """Whether a new view of a job can be one of the same finding."""
-    standing = old.kind in STANDING_KINDS and new.kind in STANDING_KINDS
-    if not (standing or old.kind is new.kind) or old.job != new.job:
-        return False
-    if old.end_ns is not None and new.start_ns > old.end_ns + rules.findings.close_after_ns:
-        return False
-    if new.end_ns is not None and old.start_ns > new.end_ns + SECOND:
-        return False
-    return standing or _same_place(old.where, new.where, rules)
-
-
-def _same_place(old: Where, new: Where, rules: LiveRules) -> bool:
-    if old.type is not new.type:
-        return False
-    if isinstance(old.id, str) or isinstance(new.id, str) or old.type is WhereType.LINK:
-        return old.id == new.id
-    here, there = set(old.id), set(new.id)
-    return len(here & there) >= rules.findings.same_place * len(here | there)
 
 
 def _again(tracked: TrackedFinding, finding: Finding, window: Window, rules: LiveRules) -> Finding | None:

@@ -9,7 +9,8 @@ from llmprism.model.live import FindingPhase, LiveState, StepMark, TrackedFindin
 from llmprism.service.looks import Look
 from llmprism.service.rules import LiveRules
 from llmprism.service.runs import Candidate, Transition, follow_runs, is_settled, nobody
-from llmprism.service.tracked_findings import STOPPED_KINDS, Sighting, follow_findings, sightings_of
+from llmprism.service.sightings import STOPPED_KINDS, Sighting, sightings_of
+from llmprism.service.tracked_findings import follow_findings
 
 __all__ = ["Changes", "TrackerState", "slowest_step", "track"]
 

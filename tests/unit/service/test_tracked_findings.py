@@ -86,6 +86,21 @@ def test_another_bout_of_a_fault_does_not_move_its_start(watch):
     assert watch.tracked().finding.start_ns == cluster.finding(27).start_ns
 
 
+@pytest.mark.parametrize("later_first", [False, True])
+def test_two_bouts_in_one_window_are_one_finding(watch, later_first):
+    """A slow NIC that one window shows in two parts, as records that came late can make it."""
+    cluster = watch.cluster
+    for end in range(8, 120, 4):
+        shown = [cluster.finding(31, lost=5.0)] if end >= 36 else []
+        if end >= 56:
+            shown = [cluster.finding(31, 40, lost=2.0), cluster.finding(46, 61 if end >= 64 else None, lost=3.0)]
+        watch.window(end, [cluster.job(end - 60, end)], shown[::-1] if later_first else shown)
+    assert len(watch.opened) == len(watch.closed) == 1
+    finding = watch.tracked().finding
+    assert (finding.start_ns, finding.end_ns) == (cluster.finding(31).start_ns, cluster.finding(0, 61).end_ns)
+    assert finding.lost_gpu_seconds == 5.0
+
+
 def test_a_window_with_little_before_a_fault_does_not_move_its_start(watch):
     cluster = watch.cluster
     for end in range(8, 80, 4):

@@ -26,7 +26,8 @@ from llmprism.service.joblogs.explanations import knowledge
 from llmprism.service.looks import Look, member_names
 from llmprism.service.messages import messages_of
 from llmprism.service.rules import RULES, LiveRules
-from llmprism.service.tracked_findings import closed, fits, sightings_of
+from llmprism.service.sightings import fits, sightings_of
+from llmprism.service.tracked_findings import closed
 from llmprism.service.tracker import Changes, TrackerState
 from llmprism.service.window_rows import WindowResult
 from llmprism.service.windows import WindowPlan
