@@ -2,7 +2,8 @@
 
 A clock that finds no regular step for a while, because everything takes several times as long, leaves a hole. If bytes
 of some steps flow in it, steps were made: the hole is cut where as many bytes have passed as a step has. The cuts may
-lie anywhere in the true steps, which does not matter for rates.
+lie anywhere in the true steps, which does not matter for rates. What follows the last step is such a hole too, up to
+the last message: a job may be slow until the window ends. There the last step may not be whole, and is left out.
 """
 
 from __future__ import annotations
@@ -21,27 +22,34 @@ __all__ = ["with_unseen_steps"]
 
 
 def with_unseen_steps(job: Job, timeline: Timeline, rules: FaultRules = RULES) -> Timeline:
-    """The timeline with the holes between its steps cut into steps; the same where there are none."""
+    """The timeline with the holes between and after its steps cut into steps; the same where there are none."""
     steps = timeline.steps
     if steps.count < 3:
         return timeline
     period = float(np.median(steps.duration_ns))
-    holes = np.flatnonzero(steps.start_ns[1:] - steps.end_ns[:-1] > rules.evidence.hole_steps * period)
-    if not holes.size:
-        return timeline
     transfers, rows = job.transfers, training_messages(job)
     if np.count_nonzero(rows) < 2:
+        return timeline
+    last = int(transfers.end_ns[rows].max())
+    holes = np.flatnonzero(steps.start_ns[1:] - steps.end_ns[:-1] > rules.evidence.hole_steps * period)
+    goes_on = last - int(steps.end_ns[-1]) > rules.evidence.tail_steps * period
+    if not holes.size and not goes_on:
         return timeline
     curve = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
     bounds = np.stack([steps.start_ns, steps.end_ns]).astype(np.float64)
     usual = float(np.median(np.diff(curve.at(bounds), axis=0)))
     cuts = [_cut(curve, float(steps.end_ns[k]), float(steps.start_ns[k + 1]), usual, rules) for k in holes.tolist()]
+    if goes_on:
+        cuts.append(_cut(curve, float(steps.end_ns[-1]), float(last), usual, rules, whole=True))
     found = [cut for cut in cuts if cut is not None]
     return _inserted(timeline, found) if found else timeline
 
 
-def _cut(curve: ByteCurve, first: float, last: float, usual: float, rules: FaultRules) -> Int64 | None:
-    """The bounds of the steps in a hole; None where there are none."""
+def _cut(
+    curve: ByteCurve, first: float, last: float, usual: float, rules: FaultRules, *, whole: bool = False
+) -> Int64 | None:
+    """The bounds of the steps in a hole; None where there are none. `whole`: what is left after as many bytes as whole
+    steps have is no step."""
     before, after = curve.at(np.array([first, last]))
     amount = float(after - before)
     inside = (curve.when_ns > first) & (curve.when_ns < last)
@@ -50,6 +58,9 @@ def _cut(curve: ByteCurve, first: float, last: float, usual: float, rules: Fault
     longest = float(np.max(np.where(quiet, np.diff(moments), 0.0)))
     if amount < rules.evidence.hole_bytes * usual or longest > rules.evidence.hole_silence * (last - first):
         return None
+    if whole:
+        count = int(amount / usual)
+        return curve.moments(before + usual * np.arange(count + 1)).astype(np.int64) if count else None
     count = max(1, round(amount / usual))
     inner = curve.moments(before + amount * np.arange(1, count) / count)
     return np.concatenate([[first], inner, [last]]).astype(np.int64)

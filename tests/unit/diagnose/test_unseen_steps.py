@@ -9,10 +9,10 @@ from unit.builders import MS, Flow, transfer_table
 PERIOD = 100 * MS
 
 
-def job_with(slow_steps, slow_factor=6, pause_ms=0):
-    """Ten steps, some slow ones, a pause, ten steps; the clock saw the twenty only."""
+def job_with(slow_steps, slow_factor=6, pause_ms=0, after=10):
+    """Ten steps, some slow ones, a pause, `after` steps; the clock saw those that are not slow."""
     flows, seen, now = [], [], 0
-    for step in range(20 + slow_steps):
+    for step in range(10 + slow_steps + after):
         slow = 10 <= step < 10 + slow_steps
         length = PERIOD * (slow_factor if slow else 1)
         if step == 10 + slow_steps:
@@ -24,7 +24,7 @@ def job_with(slow_steps, slow_factor=6, pause_ms=0):
             seen.append((now, now + length))
         now += length
     start, end = (np.array(column, dtype=np.int64) for column in zip(*seen, strict=True))
-    timeline = Timeline(Steps(start, end, np.zeros(20, dtype=np.bool_)), np.tile(end, (2, 1)), Events.empty())
+    timeline = Timeline(Steps(start, end, np.zeros(start.size, dtype=np.bool_)), np.tile(end, (2, 1)), Events.empty())
     return Job("job", (0, 1), (), 1.0, transfer_table(flows)), timeline
 
 
@@ -42,3 +42,16 @@ def test_a_pause_makes_no_steps_and_without_holes_nothing_changes():
     assert with_unseen_steps(job, timeline) is timeline
     job, timeline = job_with(0)
     assert with_unseen_steps(job, timeline) is timeline
+
+
+def test_whole_steps_after_the_last_one_that_the_clock_saw_are_cut_too():
+    filled = with_unseen_steps(*job_with(4, after=0))
+    assert filled.steps.count in (13, 14)  # the last one may end with the last message
+    assert np.abs(filled.steps.duration_ns[10:13] - 6 * PERIOD).max() < PERIOD
+
+
+def test_a_step_under_way_where_the_window_ends_is_none():
+    job, timeline = job_with(0)
+    seen = Steps(timeline.steps.start_ns[:-1], timeline.steps.end_ns[:-1], timeline.steps.setup[:-1])
+    cut = Timeline(seen, timeline.member_end_ns[:, :-1], Events.empty())
+    assert with_unseen_steps(job, cut) is cut

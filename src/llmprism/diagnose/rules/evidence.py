@@ -84,6 +84,10 @@ class EvidenceRules:
     hole_steps: float = 0.5
     """Time between two steps, in steps, from which there may be more between them."""
 
+    tail_steps: float = 2.0
+    """Time from the end of the last step to the last message, in steps, from which there may be more after it: one
+    step is under way where the window ends."""
+
     hole_bytes: float = 0.5
     """Of a step's bytes that must flow in a hole."""
 
