@@ -24,7 +24,7 @@ from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps, Timeline
 from llmprism.stats.stretches import stretch_starts
 
-__all__ = ["JobEvidence", "first_messages_ns", "first_of_members", "gather_evidence", "usual_steps"]
+__all__ = ["JobEvidence", "first_messages_ns", "first_of_members", "gather_evidence", "usual_steps", "with_a_past"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,13 @@ def usual_steps(evidence: JobEvidence, rules: FaultRules) -> Bool:
     """The counted steps that are not slower than the job's normal one."""
     usual: Bool = evidence.counted & (evidence.duration_ns < rules.members.slowdown * evidence.normal_ns)
     return usual
+
+
+def with_a_past(usual: Bool, rules: FaultRules) -> Bool:
+    """Steps before which enough of the `usual` ones were seen to say that something is longer than it used to be: a job
+    that warms up, or loses a neighbour, only becomes faster."""
+    enough: Bool = np.cumsum(usual) >= rules.members.late_steps
+    return enough
 
 
 def _started_again(job: Job, timeline: Timeline, rules: FaultRules) -> Bool:

@@ -23,7 +23,7 @@ from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.bouts import Bout, bouts_of, in_steps, one_per_time
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
-from llmprism.diagnose.evidence import JobEvidence, usual_steps
+from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
 from llmprism.diagnose.holding import held_ns, released_by
 from llmprism.diagnose.own_pauses import paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
@@ -110,6 +110,7 @@ def _plausible(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> bool:
 
 def _slower_for_a_while(evidence: JobEvidence, rules: FaultRules) -> bool:
     slow = evidence.counted & (evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns)
+    slow &= with_a_past(usual_steps(evidence, rules), rules)
     steps = evidence.timeline.steps
     least = long_enough_ns(rules.members.late_ns, steps, rules)
     return any(
@@ -186,7 +187,7 @@ def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bo
     noise = 1.4826 * known_median(np.abs(late[:, usual]), axis=1)
     cut = np.maximum(rules.members.held, rules.members.spreads * np.maximum(noise, known_median(noise)))
     flagged = (np.nan_to_num(late, nan=-1.0) > cut[:, None]) & ~excused
-    longer = evidence.counted & ~usual
+    longer = evidence.counted & ~usual & with_a_past(usual, rules)
     bouts = bouts_of(evidence, held, flagged & longer[None, :], HOLD, rules, judged=longer)
     alone = [bout for bout in bouts if _holds_alone(held, bout, rules)]
     return [_released(evidence, bout, rules) for bout in one_per_time(alone)]
@@ -201,7 +202,7 @@ def _pausing(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bo
     longer = np.maximum(evidence.duration_ns, rules.members.slowdown * evidence.normal_ns) - evidence.normal_ns
     jitter = np.quantile(paused[:, usual], rules.members.jitter_quantile, axis=1)
     flagged = evidence.counted & (paused > np.maximum(rules.members.paused * longer[None, :], jitter[:, None]))
-    slower = evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns
+    slower = (evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns) & with_a_past(usual, rules)
     bouts = bouts_of(evidence, paused, flagged & ~excused & slower, PAUSE, rules, by_chance=flagged)
     return [bout for bout in bouts if _pauses_alone(paused, bout, rules)]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
-from llmprism.diagnose.evidence import JobEvidence, usual_steps
+from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
 from llmprism.diagnose.own_pauses import in_collectives, kept_by_hops_ns, own_pauses
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.stats.stretches import stretches_of
@@ -27,8 +27,9 @@ def queued_cells(evidence: JobEvidence, rules: FaultRules = RULES) -> tuple[Bool
     """Pairs x steps: where a hop holds pieces back, where that could have been seen, and what it holds back of the time
     that the step takes longer; None where no steps are much longer than usual, or such steps come again and again."""
     rule, duration = rules.places, evidence.duration_ns
-    longer = evidence.counted & (duration >= rule.queued_slowdown * evidence.normal_ns)
     usual = usual_steps(evidence, rules)
+    long = evidence.counted & (duration >= rule.queued_slowdown * evidence.normal_ns)
+    longer = long & with_a_past(usual, rules)
     excess = duration - evidence.normal_ns
     if usual.sum() < rules.members.late_steps or excess[longer].sum() < rule.slow_ns:
         return None
@@ -40,7 +41,7 @@ def queued_cells(evidence: JobEvidence, rules: FaultRules = RULES) -> tuple[Bool
     most = share.max(axis=0, initial=0.0)
     clear = longer & (most >= rule.queued_most)
     worth = np.floor(duration[clear] / evidence.normal_ns).sum()
-    if worth < rule.queued_steps or len(stretches_of(longer, bridge=1)) > rule.queued_stretches:
+    if worth < rule.queued_steps or len(stretches_of(long, bridge=1)) > rule.queued_stretches:
         return None
     cut = np.maximum(rule.queued_share, rule.queued_alike * most)
     sick = clear & judged & (share >= cut)

@@ -63,3 +63,8 @@ def test_a_leaf_of_which_all_hops_are_slow_is_no_slow_group_although_most_of_the
     """A further hop of the same ring that holds pieces back now and then does not make the group the cause."""
     job, steps = ring(hops=("bc", "cd", "de", "ef", "fa"), paths=PATHS)
     assert {finding.kind for finding in find_slow_transfers([ring_evidence(job, steps)])} == {FindingKind.SLOW_SWITCH}
+
+
+def test_a_job_that_becomes_faster_was_not_slow_before():
+    faster = queued_cells(ring_evidence(*ring(hops=("bc",), slow_steps=range(0, 12))))
+    assert faster is None, "nothing was usual before the long steps"
