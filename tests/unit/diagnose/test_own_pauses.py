@@ -68,7 +68,7 @@ def test_a_member_that_alone_pauses_longer_is_a_slow_gpu_also_where_nobody_is_la
 
 
 def test_a_member_that_paused_longer_from_the_first_step_on_and_then_no_more_was_not_slow():
-    assert find_late_members(ring_evidence(*ring(slow="c", slow_steps=range(0, 9))), {}) == []
+    assert find_late_members(ring_evidence(*ring(slow="c", slow_steps=range(9))), {}) == []
 
 
 def test_a_slow_hop_is_no_slow_gpu():

@@ -66,5 +66,5 @@ def test_a_leaf_of_which_all_hops_are_slow_is_no_slow_group_although_most_of_the
 
 
 def test_a_job_that_becomes_faster_was_not_slow_before():
-    faster = queued_cells(ring_evidence(*ring(hops=("bc",), slow_steps=range(0, 12))))
+    faster = queued_cells(ring_evidence(*ring(hops=("bc",), slow_steps=range(12))))
     assert faster is None, "nothing was usual before the long steps"
