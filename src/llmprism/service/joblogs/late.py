@@ -76,10 +76,16 @@ class LateCauses:
         return True
 
     def due(self, findings: Sequence[TrackedFinding]) -> list[TrackedFinding]:
-        """Open findings about a job that may gain a cause, or another one, from lines that were not there when it was
-        last tried; none while lines are still coming, up to a time."""
-        waiting = [tracked for tracked in findings if self._is_waiting(tracked)]
-        self._known_s = {tracked.id: self._known_s[tracked.id] for tracked in findings if tracked.id in self._known_s}
+        """Open findings about a job that may gain a cause from lines that were not there when it was last tried, or
+        another one than a short while ago; none while lines are still coming, up to a time."""
+        now = self._now_s()
+        known = [tracked.id for tracked in findings if knowledge(tracked.why) >= KNOWN]
+        self._known_s = {name: self._known_s.get(name, now) for name in known}
+        waiting = [
+            tracked
+            for tracked in findings
+            if _may_be_explained(tracked) and now - self._known_s.get(tracked.id, now) < SETTLE_S
+        ]
         if waiting:
             self._explainer.refresh(urgent=True)
         self._reads = {tracked.id: self._reads.get(tracked.id, -1) for tracked in waiting}
@@ -87,15 +93,6 @@ class LateCauses:
         if self._lines_are_coming():
             return []
         return sorted(new, key=lambda tracked: (knowledge(tracked.why), -tracked.finding.start_ns))[:AT_ONCE]
-
-    def _is_waiting(self, tracked: TrackedFinding) -> bool:
-        """No cause yet, or one that was found a short while ago."""
-        if not _may_be_explained(tracked):
-            return False
-        if knowledge(tracked.why) < KNOWN:
-            return True
-        now = self._now_s()
-        return now - self._known_s.setdefault(tracked.id, now) < SETTLE_S
 
     def _lines_are_coming(self) -> bool:
         """Were new lines read since the last time? Not for longer than it may hold a look up."""
