@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ from llmprism.logs.rules import RULES, LogRules
 from logs_planted import cases
 from logs_real import DATA
 from logs_simulator import simulate_logs, write_logs
-from rule_changes import EXTREMES, first_changes, rules_in
+from rule_changes import EXTREMES, first_changes, rules_in, values_of
 
 FACTORS: Final = (0.5, 0.8, 1.25, 2.0)
 
@@ -58,12 +57,11 @@ def main() -> int:
         first_changes(logs.items(), lambda log: verdict(log, RULES), list(rules_in(RULES)), EXTREMES)
         return 0
     usual = {name: verdict(log, RULES) for name, log in logs.items()}
-    for field in fields(LogRules):
-        for factor in FACTORS:
-            value = type(getattr(RULES, field.name))(getattr(RULES, field.name) * factor)
-            rules = replace(RULES, **{field.name: value})
-            changed = [name for name, log in logs.items() if verdict(log, rules) != usual[name]]
-            print(f"{field.name} = {value:,}: {len(logs) - len(changed)} of {len(logs)} the same", *changed, flush=True)
+    for rule in rules_in(RULES):
+        for value in values_of(rule.value, FACTORS):
+            with rule.changed_to(value):
+                changed = [name for name, log in logs.items() if verdict(log, RULES) != usual[name]]
+            print(f"{rule.name} = {value:,}: {len(logs) - len(changed)} of {len(logs)} the same", *changed, flush=True)
     return 0
 
 

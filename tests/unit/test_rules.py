@@ -45,6 +45,7 @@ FORMATS = {
     "logs/sources.py:_TAR_MAGIC_AT": "format",
     "logs/tags.py:_HOST_SHARE": "how a format is recognised",
     "logs/templates.py": "how lines become templates",
+    "logs/unpack.py:_TEXT_NUL_SHARE": "how a format is recognised",
     "logs/unpack.py:_UTF16_NUL_SHARE": "how a format is recognised",
     "logs/view.py:MIN_TIMED": "how a format is recognised",
     "logs/wrappers.py:_JSON_SHARE": "how a format is recognised",

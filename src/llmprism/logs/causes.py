@@ -8,7 +8,7 @@ from typing import Final
 from llmprism.logs.incidents import EndMarks, Incident
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Meaning
-from llmprism.logs.progress import Progress
+from llmprism.logs.progress import NOT_YET_TRAINING, Progress
 from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.shapes import Shape
 from llmprism.logs.suspects import Blame
@@ -126,7 +126,7 @@ def stage_from_frames(shape: Shape, stage: Stage, *, training: bool) -> Stage:
     """
     inner = " ".join(f"{file} {function}" for file, function in shape.frames)
     functions = " ".join(function for _, function in shape.frames)
-    if stage in (Stage.UNKNOWN, Stage.LAUNCH, Stage.INIT, Stage.DATA) or (stage is Stage.TRAIN and not training):
+    if stage in NOT_YET_TRAINING or (stage is Stage.TRAIN and not training):
         if _SAVE_FRAME.search(functions):
             return Stage.CHECKPOINT
         deep = " ".join(f"{file} {function}" for file, function in shape.frames[-8:])
@@ -160,42 +160,46 @@ def explain_failure(
     """The cause of a failed run, with a confidence that fits the evidence."""
     training = progress.last_iteration is not None
     if blame.root is not None:
-        return _cause_of_root(log, blame.root, blame, training=training)
+        return _cause_of_root(log, blame.root, blame, rules, training=training)
     complaint = next((i for i in terminal if i.proves_failure), None)
     if blame.death is not None:
-        return _cause_of_death(blame)
+        return _cause_of_death(blame, rules)
     if blame.silent:
         waits = blame.lagging or (complaint is not None and complaint.fault is not None and complaint.fault.hang)
         what = "stopped answering" if waits else "died"
         summary = f"a rank {what} without writing an error; the others only report its absence"
         advice = "Look at that node: kernel log, BMC, power, OOM killer; drain it if nothing explains it."
-        return Cause(CauseClass.HARDWARE_NODE, None, 0.6, summary, advice)
+        return Cause(CauseClass.HARDWARE_NODE, None, rules.confidence.silent_rank, summary, advice)
     if blame.suspects and blame.suspects[0].score > rules.hearsay:
         summary = "ranks lost the connection to one peer"
-        return Cause(CauseClass.NETWORK, None, 0.5, summary, "Check that peer's node and its link.")
+        advice = "Check that peer's node and its link."
+        return Cause(CauseClass.NETWORK, None, rules.confidence.lost_peer, summary, advice)
     if complaint is not None and complaint.fault is not None:
         fault = complaint.fault
         summary = f"{fault.summary}; no line names the cause and no rank differs from the others"
-        return Cause(CauseClass.UNKNOWN, fault.id, 0.3, summary, fault.advice)
+        return Cause(CauseClass.UNKNOWN, fault.id, rules.confidence.only_that_it_failed, summary, fault.advice)
     if ends.first(Meaning.GAVE_UP):
         summary = "the run ended without reaching its target"
-        return Cause(CauseClass.UNKNOWN, None, 0.3, summary, "Check hyper-parameters and data.")
+        advice = "Check hyper-parameters and data."
+        return Cause(CauseClass.UNKNOWN, None, rules.confidence.only_that_it_failed, summary, advice)
     return Cause(CauseClass.UNKNOWN, None, 0.0, "no cause found", "")
 
 
-def _cause_of_root(log: JobLog, root: Incident, blame: Blame, *, training: bool) -> Cause:
+def _cause_of_root(log: JobLog, root: Incident, blame: Blame, rules: LogRules, *, training: bool) -> Cause:
+    sure = rules.confidence
     shape = log.shapes[root.shape]
     everyone = "; it hits every rank alike, so no node is to blame" if blame.widespread else ""
     if root.fault is None:
         cause = class_of_exception(root.exception or "", shape, training=training)
         text = shape.text.strip()[:160]
         short = (root.exception or "").rsplit(".", 1)[-1]
-        confidence = 0.6 if short in _LANGUAGE_ERRORS or cause not in _FALLBACKS else 0.4
+        clear = short in _LANGUAGE_ERRORS or cause not in _FALLBACKS
+        confidence = sure.clear_exception if clear else sure.vague_exception
         return Cause(cause, None, confidence, text + everyone, "Read the traceback at the first line shown.")
     fault = root.fault
-    confidence = 0.9 if blame.suspects or blame.widespread else 0.7
-    if fault.echo or fault.weight < 0.8:  # it may be the consequence of something else, or mean several things
-        confidence -= 0.3
+    confidence = sure.known_line if blame.suspects or blame.widespread else sure.known_line_of_nobody
+    if fault.echo or fault.weight < rules.several_meanings:
+        confidence -= sure.second_hand
     cause = fault.cause
     if cause in (CauseClass.USER_CODE, CauseClass.UNKNOWN) and shape.frames:
         finer = class_of_exception(fault.id, shape, training=training)
@@ -213,7 +217,7 @@ _DEATHS: Final = (
 )
 
 
-def _cause_of_death(blame: Blame) -> Cause:
+def _cause_of_death(blame: Blame, rules: LogRules) -> Cause:
     """A process that a launcher saw end, without a line of its own on why."""
     assert blame.death is not None  # noqa: S101 (the caller has checked it)
     report = blame.death.report
@@ -222,6 +226,7 @@ def _cause_of_death(blame: Blame) -> Cause:
     advice = "Read the end of that process's own log and the kernel log of its node (OOM killer, Xid)."
     for pattern, cause, what in _DEATHS:
         if pattern.search(how):
-            confidence = 0.3 if cause is CauseClass.UNKNOWN else 0.5
+            unclear = cause is CauseClass.UNKNOWN
+            confidence = rules.confidence.only_that_it_failed if unclear else rules.confidence.death_of_a_kind
             return Cause(cause, None, confidence, f"{summary}: {what}", advice)
-    return Cause(CauseClass.UNKNOWN, None, 0.3, summary, advice)
+    return Cause(CauseClass.UNKNOWN, None, rules.confidence.only_that_it_failed, summary, advice)

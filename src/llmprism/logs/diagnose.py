@@ -20,7 +20,6 @@ from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole, Library, load_library
 from llmprism.logs.members import Members, identify_members
 from llmprism.logs.outcome import (
-    BEFORE_TRAINING,
     decide_outcome,
     failure_iteration,
     failure_stage,
@@ -29,7 +28,7 @@ from llmprism.logs.outcome import (
     last_stage,
     quiet_confidence,
 )
-from llmprism.logs.progress import Progress, measure_progress
+from llmprism.logs.progress import NOT_YET_TRAINING, Progress, measure_progress
 from llmprism.logs.ranking import rank_members, rank_nodes
 from llmprism.logs.reader import read_job
 from llmprism.logs.rules import RULES, LogRules
@@ -89,6 +88,11 @@ class _Case:
     @property
     def terminal(self) -> list[Incident]:
         return [i for i in self.incidents if i.terminal]
+
+    @property
+    def lasting(self) -> list[Sign]:
+        """Signs of trouble that was there until the end of the logs."""
+        return [sign for sign in self.signs if sign.lasts]
 
     @property
     def counts(self) -> LogInput:
@@ -174,12 +178,12 @@ def _finished(
         iteration,
         cause,
         suspects,
-        build_events(case.log, case.members, list(shown), blame),
+        build_events(case.log, case.members, list(shown), blame, case.rules),
         tuple(notes),
         build_heat(case.log, case.members),
         tuple(case.signs),
         ranking,
-        rank_nodes(ranking),
+        rank_nodes(ranking, case.rules),
     )
 
 
@@ -214,55 +218,81 @@ def _may_precede(incident: Incident, first: Incident, rules: LogRules) -> bool:
 def _not_failed(case: _Case, outcome: Outcome) -> LogDiagnosis:
     stage = last_stage(case.progress, case.ends, outcome)
     confidence, doubts = quiet_confidence(case.log, case.progress, case.ends, outcome, case.rules)
-    cause = Cause(CauseClass.NONE, None, confidence, "nothing wrong was found", "")
-    symptom, iteration = Symptom.NONE, None
-    suspects: tuple[Suspect, ...] = ()
-    notes = [*doubts, *_notes(case)]
-    lasting = [sign for sign in case.signs if sign.lasts]
-    if outcome in (Outcome.CANCELLED, Outcome.TIME_LIMIT):
-        what = "hit its time limit" if outcome is Outcome.TIME_LIMIT else "was ended from outside"
-        advice = "Nothing to repair; ask who ended it, or for more time."
-        cause = Cause(CauseClass.PLATFORM, None, 0.9, f"the run {what}; no fault came before", advice)
-        if case.progress.last_iteration is not None and stage not in BEFORE_TRAINING and stage is not Stage.UNKNOWN:
-            iteration = case.progress.last_iteration + 1
-        for sign in lasting[:1]:
-            symptom = _SYMPTOM.get(sign.kind, symptom)
-            notes.append(f"before it ended: {sign.summary}")
-    elif outcome is Outcome.SUCCESS:
-        spoilt = [sign for sign in lasting if sign.kind is SignKind.NAN]
-        if spoilt:
-            cause, symptom, suspects = _from_sign(spoilt[0], case)
-    elif outcome is Outcome.RUNNING:
-        iteration = case.progress.last_iteration
-        if lasting:
-            cause, symptom, suspects = _from_sign(lasting[0], case)
-            iteration = lasting[0].iteration if lasting[0].iteration is not None else iteration
-    elif outcome is Outcome.UNKNOWN:
-        symptom = Symptom.UNKNOWN
-        unclear = CauseClass.UNKNOWN if case.incidents or lasting else CauseClass.NONE
-        cause = Cause(unclear, None, 0.0, "the logs do not say how the run ended", "")
-        if case.progress.last_iteration is not None and case.terminal:
-            last = case.progress.last_iteration
-            notes.append(f"all ranks completed iteration {last} and left their loop; then they lost one another")
-        if lasting:
-            cause, symptom, suspects = _from_sign(lasting[0], case)
-    notes += [f"{sign.summary}, and back to normal" for sign in case.signs if not sign.lasts]
+    judged = _judge(case, outcome, stage, confidence)
+    cause, symptom = judged.cause, judged.symptom
     if case.expected is not None and cause.cause_class is CauseClass.NONE:
-        ranked = rank_members(case.log, case.members, case.progress, case.terminal, suspects, case.rules)
-        cause, symptom = _as_expected(case.expected, ranked=bool(ranked))
-    late = [i for i in case.incidents if i.late and i.proves_failure]
+        ranked = rank_members(case.log, case.members, case.progress, case.terminal, judged.suspects, case.rules)
+        cause, symptom = _as_expected(case.expected, case.rules, ranked=bool(ranked))
+    passed = [f"{sign.summary}, and back to normal" for sign in case.signs if not sign.lasts]
     return _finished(
         case,
         outcome=outcome,
         symptom=symptom,
         stage=stage,
-        iteration=iteration,
+        iteration=judged.iteration,
         cause=cause,
-        suspects=suspects,
-        shown=late,
+        suspects=judged.suspects,
+        shown=[i for i in case.incidents if i.late and i.proves_failure],
         blame=Blame(None, ()),
-        notes=notes,
+        notes=[*doubts, *_notes(case), *judged.notes, *passed],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What is said of a run that did not fail."""
+
+    cause: Cause
+    symptom: Symptom = Symptom.NONE
+    iteration: int | None = None
+    suspects: tuple[Suspect, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _judge(case: _Case, outcome: Outcome, stage: Stage, confidence: float) -> _Judged:
+    """The signs of trouble that last decide, each outcome in its way; where there are none, nothing is wrong."""
+    nothing = _Judged(Cause(CauseClass.NONE, None, confidence, "nothing wrong was found", ""))
+    if outcome in (Outcome.CANCELLED, Outcome.TIME_LIMIT):
+        return _ended_from_outside(case, outcome, stage)
+    if outcome is Outcome.SUCCESS:  # it may have hung or been slow on its way, but its result is spoilt by NaN only
+        return _by_sign(case, [sign for sign in case.lasting if sign.kind is SignKind.NAN], nothing)
+    if outcome is Outcome.RUNNING:
+        since = case.lasting[0].iteration if case.lasting else None
+        iteration = case.progress.last_iteration if since is None else since
+        return _by_sign(case, case.lasting, replace(nothing, iteration=iteration))
+    return _by_sign(case, case.lasting, _end_unknown(case))
+
+
+def _ended_from_outside(case: _Case, outcome: Outcome, stage: Stage) -> _Judged:
+    what = "hit its time limit" if outcome is Outcome.TIME_LIMIT else "was ended from outside"
+    advice = "Nothing to repair; ask who ended it, or for more time."
+    summary = f"the run {what}; no fault came before"
+    cause = Cause(CauseClass.PLATFORM, None, case.rules.confidence.ended_from_outside, summary, advice)
+    done = case.progress.last_iteration
+    iteration = None if done is None or stage in NOT_YET_TRAINING else done + 1
+    if not case.lasting:
+        return _Judged(cause, iteration=iteration)
+    sign = case.lasting[0]
+    symptom = _SYMPTOM.get(sign.kind, Symptom.NONE)
+    return _Judged(cause, symptom, iteration, notes=(f"before it ended: {sign.summary}",))
+
+
+def _end_unknown(case: _Case) -> _Judged:
+    unclear = CauseClass.UNKNOWN if case.incidents or case.lasting else CauseClass.NONE
+    cause = Cause(unclear, None, 0.0, "the logs do not say how the run ended", "")
+    last = case.progress.last_iteration
+    if last is None or not case.terminal:
+        return _Judged(cause, Symptom.UNKNOWN)
+    note = f"all ranks completed iteration {last} and left their loop; then they lost one another"
+    return _Judged(cause, Symptom.UNKNOWN, notes=(note,))
+
+
+def _by_sign(case: _Case, signs: list[Sign], otherwise: _Judged) -> _Judged:
+    """By the first of the signs, where there is one."""
+    if not signs:
+        return otherwise
+    cause, symptom, suspects = _from_sign(signs[0], case)
+    return replace(otherwise, cause=cause, symptom=symptom, suspects=suspects)
 
 
 def _from_sign(sign: Sign, case: _Case) -> tuple[Cause, Symptom, tuple[Suspect, ...]]:
@@ -276,7 +306,8 @@ def _from_sign(sign: Sign, case: _Case) -> tuple[Cause, Symptom, tuple[Suspect, 
         near = sign.time_ns and incident.time_ns and abs(sign.time_ns - incident.time_ns) <= case.rules.precursor_ns
         if near and fault.cause.value.split(".")[0] in ("hardware", "network", "storage"):
             summary = f"{sign.summary}; {fault.summary}"
-            cause = Cause(fault.cause, fault.id, min(sign.confidence, 0.6), summary, fault.advice)
+            confidence = min(sign.confidence, case.rules.confidence.hardware_near_a_sign)
+            cause = Cause(fault.cause, fault.id, confidence, summary, fault.advice)
             break
     return cause, symptom, sign.suspects
 
@@ -290,7 +321,7 @@ _WITHOUT_A_SIGN: Final = {
 """Where to look when nothing in the logs distinguishes one rank from another."""
 
 
-def _as_expected(expected: Expected, *, ranked: bool) -> tuple[Cause, Symptom]:
+def _as_expected(expected: Expected, rules: LogRules, *, ranked: bool) -> tuple[Cause, Symptom]:
     """The user knows that something happened which the logs do not show; `ranked`: some ranks differ from others."""
     symptom = {Expected.HUNG: Symptom.HANG, Expected.SLOW: Symptom.SLOW}.get(expected, Symptom.UNKNOWN)
     summary = f"the job is said to have {'hung' if expected is Expected.HUNG else 'failed'}; its logs do not show why"
@@ -299,7 +330,7 @@ def _as_expected(expected: Expected, *, ranked: bool) -> tuple[Cause, Symptom]:
     advice = _WITHOUT_A_SIGN[expected]
     if ranked:
         advice = f"Begin with the ranks that differ from the others (listed by suspicion). {advice}"
-    return Cause(CauseClass.UNKNOWN, None, 0.1, summary, advice), symptom
+    return Cause(CauseClass.UNKNOWN, None, rules.confidence.only_said, summary, advice), symptom
 
 
 def _notes(case: _Case) -> list[str]:

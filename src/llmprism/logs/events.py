@@ -11,6 +11,7 @@ from llmprism.logs.incidents import Incident
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole
 from llmprism.logs.members import Members
+from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.shapes import Level, Place, ShapeFlag
 from llmprism.logs.suspects import Blame
 from llmprism.logs.templates import group_shapes
@@ -23,7 +24,9 @@ _HEAT_BUCKETS: Final = 60
 _MAX_HEAT_ROWS: Final = 512
 
 
-def build_events(log: JobLog, members: Members, incidents: list[Incident], blame: Blame) -> tuple[LogEvent, ...]:
+def build_events(
+    log: JobLog, members: Members, incidents: list[Incident], blame: Blame, rules: LogRules = RULES
+) -> tuple[LogEvent, ...]:
     """One event per template, signature and role; the root first, then by time."""
     groups: dict[tuple[str, str, EventRole], list[Incident]] = defaultdict(list)
     templates = group_shapes(log.shapes[incident.shape].template for incident in incidents)
@@ -31,7 +34,9 @@ def build_events(log: JobLog, members: Members, incidents: list[Incident], blame
         template = templates[log.shapes[incident.shape].template].text
         signature = incident.fault.id if incident.fault else ""
         groups[template, signature, _role(incident, blame)].append(incident)
-    events = [_event(log, members, group, template, role, blame) for (template, _, role), group in groups.items()]
+    events = [
+        _event(log, members, group, template, role, blame, rules) for (template, _, role), group in groups.items()
+    ]
     order = {EventRole.ROOT: 0, EventRole.CASCADE: 1, EventRole.SYMPTOM: 2}
     events.sort(
         key=lambda e: (
@@ -66,18 +71,25 @@ def _same_cause(incident: Incident, root: Incident) -> bool:
 
 
 def _event(
-    log: JobLog, members: Members, group: list[Incident], template: str, role: EventRole, blame: Blame
+    log: JobLog,
+    members: Members,
+    group: list[Incident],
+    template: str,
+    role: EventRole,
+    blame: Blame,
+    rules: LogRules,
 ) -> LogEvent:
     first = min(group, key=lambda i: (i.time_ns == 0, i.time_ns, i.file, i.line))
     if blame.root is not None and role is EventRole.ROOT and any(i.shape == blame.root.shape for i in group):
         first = blame.root
     shape = log.shapes[first.shape]
     ranks = sorted({rank for i in group if i.actor >= 0 and (rank := members.actors[i.actor].rank) is not None})
-    score = {EventRole.ROOT: 1.0, EventRole.CASCADE: 0.6, EventRole.SYMPTOM: 0.2}[role]
+    sure = rules.confidence
+    score = {EventRole.ROOT: 1.0, EventRole.CASCADE: sure.cascade_event, EventRole.SYMPTOM: sure.symptom_event}[role]
     if first.late:
-        score = 0.1
+        score = sure.late_event
     elif first.fault is not None:
-        score = min(1.0, score * min(first.fault.weight, 1.2))
+        score = min(1.0, score * min(first.fault.weight, sure.heavy_entry))
     place = log.places.get((first.shape, first.writer)) or shape.place
     if place is None or (place.file, place.line) != (first.file, first.line):
         place = Place(first.file, first.line, shape.text)

@@ -15,13 +15,12 @@ from llmprism.logs.launcher_reports import first_deaths
 from llmprism.logs.library import FaultRole, Meaning
 from llmprism.logs.members import Members
 from llmprism.logs.metrics import Metric
-from llmprism.logs.progress import ORDER, Progress
+from llmprism.logs.progress import BEFORE_TRAINING, NOT_YET_TRAINING, ORDER, Progress
 from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.suspects import Blame
 from llmprism.model.log import Outcome, Stage, Symptom
 
 __all__ = [
-    "BEFORE_TRAINING",
     "decide_outcome",
     "failure_iteration",
     "failure_stage",
@@ -34,8 +33,6 @@ __all__ = [
 
 _SHARPEST: Final = (Stage.CHECKPOINT, Stage.EVAL, Stage.DATA, Stage.TRAIN, Stage.INIT, *Stage)
 """Which stage to believe when stacks of one cause suggest several: the one that fewest stacks show by chance."""
-
-BEFORE_TRAINING: Final = frozenset({Stage.LAUNCH, Stage.INIT, Stage.DATA})
 
 _SEQUENCE: Final = re.compile(
     r"WorkNCCL\(SeqNum=(\d{1,15})|work sequence id: (\d{1,15})|[Ll]ast enqueued (?:NCCL )?work: (\d{1,15})"
@@ -151,7 +148,7 @@ def _is_launch(first: Incident) -> bool:
 
 def failure_iteration(progress: Progress, first: Incident | None, stage: Stage) -> int | None:
     """The iteration during which it happened: one after the last that was completed."""
-    if first is None or progress.last_iteration is None or stage in BEFORE_TRAINING or stage is Stage.UNKNOWN:
+    if first is None or progress.last_iteration is None or stage in NOT_YET_TRAINING:
         return None
     done = progress.iteration_at(first.file, first.line, first.time_ns)
     return None if done is None else done + 1
@@ -196,13 +193,15 @@ def quiet_confidence(
 
     A log that is damaged, cut or too short cannot show that nothing was wrong: never above 0.5 then.
     """
+    sure = rules.confidence
     doubts: list[str] = []
     damaged = log.dropped.damaged
     if damaged:
         what = ", ".join(f"{count} {reason}" for reason, count in damaged.items())
         doubts.append(f"part of the logs could not be read ({what}): nothing can be said of that part")
     if outcome is Outcome.SUCCESS:
-        return (0.5 if damaged else 0.9 if ends.any_success(strong=True) else 0.85), doubts
+        probably = sure.success if ends.any_success(strong=True) else sure.probable_success
+        return (sure.damaged_success if damaged else probably), doubts
     counted = [np.unique(track.value).size for track in progress.tracks]
     iterations = max(counted, default=0)
     if iterations < rules.few_iterations:
@@ -210,5 +209,5 @@ def quiet_confidence(
     if any(log.file_cut):
         doubts.append("the last line is unfinished: the log was cut, or is still being written")
     if doubts:
-        return 0.3, doubts
-    return (0.7 if iterations >= rules.many_iterations else 0.5), doubts
+        return sure.doubtful, doubts
+    return (sure.runs_for_long if iterations >= rules.many_iterations else sure.runs), doubts

@@ -20,7 +20,7 @@ from llmprism.logs.library import Meaning
 from llmprism.logs.rules import RULES, LogRules
 from llmprism.model.log import Stage
 
-__all__ = ["Progress", "measure_progress"]
+__all__ = ["BEFORE_TRAINING", "NOT_YET_TRAINING", "ORDER", "Progress", "measure_progress"]
 
 
 _TOTAL: Final = re.compile(r"(?:iteration|iter|step)\s*[:=]?\s*\[?\s*(\d+)\s*/\s*(\d+)", re.I)
@@ -43,7 +43,9 @@ _STAGE_OF: Final = {
     Meaning.SUCCESS: Stage.SHUTDOWN,
     Meaning.GAVE_UP: Stage.SHUTDOWN,
 }
-_BEFORE_TRAINING: Final = frozenset({Stage.UNKNOWN, Stage.LAUNCH, Stage.INIT, Stage.DATA})
+BEFORE_TRAINING: Final = frozenset({Stage.LAUNCH, Stage.INIT, Stage.DATA})
+NOT_YET_TRAINING: Final = BEFORE_TRAINING | {Stage.UNKNOWN}
+"""Stages that show no training: before it, or not known."""
 ORDER: Final = (
     Stage.UNKNOWN,
     Stage.LAUNCH,
@@ -98,7 +100,7 @@ class Progress:
     def stage_at(self, file: int, line: int, time_ns: int) -> Stage:
         """The stage of the job at a line: of its own file where it shows one, else by time, else the furthest."""
         own = self._stage_in(file, line)
-        if own not in _BEFORE_TRAINING or not any(
+        if own not in NOT_YET_TRAINING or not any(
             t.line.size or t.stage for k, t in enumerate(self.tracks) if k != file
         ):
             return own
@@ -154,7 +156,7 @@ class Progress:
         place = int(np.searchsorted(track.stage_line, line, side="right"))
         now = track.stage[place - 1] if place else Stage.UNKNOWN
         later = [stage for stage in track.stage[place:] if stage is not Stage.SHUTDOWN]
-        return any(stage in (Stage.TRAIN, Stage.EVAL, Stage.CHECKPOINT) for stage in later) and now in _BEFORE_TRAINING
+        return any(stage in (Stage.TRAIN, Stage.EVAL, Stage.CHECKPOINT) for stage in later) and now in NOT_YET_TRAINING
 
 
 def measure_progress(log: JobLog, rules: LogRules = RULES) -> Progress:
@@ -259,9 +261,9 @@ def _stages(changes: list[tuple[int, int, Meaning | None]]) -> tuple[list[int], 
             following = Stage.EVAL if now is Stage.EVAL else Stage.TRAIN
         else:
             following = _STAGE_OF[means]
-            if now not in _BEFORE_TRAINING and following in _BEFORE_TRAINING:
+            if now not in NOT_YET_TRAINING and following in NOT_YET_TRAINING:
                 continue
-            if means in (Meaning.EVAL_DONE, Meaning.CHECKPOINT_DONE) and now in _BEFORE_TRAINING | {Stage.SHUTDOWN}:
+            if means in (Meaning.EVAL_DONE, Meaning.CHECKPOINT_DONE) and now in NOT_YET_TRAINING | {Stage.SHUTDOWN}:
                 continue
         if following is not now:
             now = following

@@ -77,7 +77,7 @@ def rank_members(
         if scores[actor] <= 0 or len(ranked) >= RANKED:
             break
         if (who.rank, who.node) not in named:
-            score = round(min(float(scores[actor]), 0.9 * lowest), 3)
+            score = round(min(float(scores[actor]), rules.confidence.weak_signs * lowest), 3)
             ranked.append(Suspect(who.rank, who.node, score, "; ".join(reasons[actor]) or "weak signs only"))
     return tuple(ranked[:RANKED])
 
@@ -129,10 +129,11 @@ def _strangeness(size: int, terminal: list[Incident]) -> NDArray[np.float64]:
     return (scores - scores.min()) / spread if spread > 0 else np.zeros(size)
 
 
-def rank_nodes(ranking: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
+def rank_nodes(ranking: tuple[Suspect, ...], rules: LogRules = RULES) -> tuple[Suspect, ...]:
     """Nodes by the most suspicious of their ranks; several suspicious ranks on one node speak for the node."""
     best: dict[str, Suspect] = {}
     more: Counter[str] = Counter()
+    sure = rules.confidence
     for suspect in ranking:
         if suspect.node is None:
             continue
@@ -141,7 +142,7 @@ def rank_nodes(ranking: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
         best.setdefault(suspect.node, suspect)
     nodes = []
     for node, suspect in best.items():
-        score = min(0.99, suspect.score * (1 + 0.05 * more[node]))
+        score = min(sure.surely, suspect.score * (1 + sure.more_on_node * more[node]))
         who = f"rank {suspect.rank}: " if suspect.rank is not None else ""
         nodes.append(Suspect(None, node, round(score, 3), f"{who}{suspect.why}"))
     return tuple(sorted(nodes, key=lambda item: -item.score))

@@ -9,9 +9,10 @@ from llmprism.logs.incidents import Incident
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole
 from llmprism.logs.members import Members
+from llmprism.logs.progress import NOT_YET_TRAINING
 from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.shapes import ShapeFlag
-from llmprism.model.log import CauseClass, Stage
+from llmprism.model.log import CauseClass
 
 __all__ = [
     "actors_with",
@@ -108,7 +109,7 @@ def choose_root(roots: list[Incident], log: JobLog, rules: LogRules = RULES) -> 
             fault is None and not any(i.actor >= 0 for i in incidents),
             min(_lines_to_end(i, log) for i in incidents) > rules.chain_lines,
             _follows_in_chain(first, roots, log, rules),
-            -(fault.weight if fault else 0.9),
+            -(fault.weight if fault else rules.unknown_weight),
             when(first)[1],
         )
 
@@ -151,7 +152,7 @@ def is_widespread(
     actors = len(members.actors)
     if hit:
         if len(hit) < 2 or len(hit) <= rules.widespread_share * actors:
-            return not complaining - hit and _deterministic_start(root, hit, members)
+            return not complaining - hit and _deterministic_start(root, hit, members, rules)
         nodes = {members.actors[a].node for a in hit}
         return not (len(nodes) == 1 and len(members.nodes) > 2)
     if root.fault is not None and root.fault.node_wide and node_of(log, root):
@@ -159,15 +160,15 @@ def is_widespread(
     return int(log.count[root.shape]) > 1
 
 
-def _deterministic_start(root: Incident, hit: set[int], members: Members) -> bool:
+def _deterministic_start(root: Incident, hit: set[int], members: Members, rules: LogRules) -> bool:
     """A configuration error before training that a launcher cut short on the other ranks is still everyone's.
 
     Ranks that waited for this one and complained of that had not met the error themselves.
     """
-    early = root.stage in (Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.UNKNOWN)
+    early = root.stage in NOT_YET_TRAINING
     cause = root.fault.cause if root.fault else None
     settings = cause in (CauseClass.USER_CONFIG, CauseClass.USER_CODE)
-    return early and settings and len(hit) > 0.25 * len(members.actors) and len(members.actors) > 1
+    return early and settings and len(hit) > rules.few_share * len(members.actors) and len(members.actors) > 1
 
 
 def node_of(log: JobLog, incident: Incident) -> str | None:

@@ -10,12 +10,176 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["RULES", "LogRules"]
+__all__ = ["RULES", "LogConfidence", "LogRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfidence:
+    """How sure each kind of evidence makes, from 0 to 1: of a cause, of a suspect, of a sign, of "nothing wrong".
+
+    No number here was fitted. They order kinds of evidence by how directly these speak of the cause (an own error line
+    before a launcher's report, that before silence, that before what others say), and keep what several causes may have
+    left below 0.5. Of the decisions only `hearsay` and `surely` depend on them.
+    """
+
+    # Of a cause
+    known_line: float = 0.9
+    """The library knows the line, and it is clear whom it concerns."""
+
+    known_line_of_nobody: float = 0.7
+    """The library knows the line; whom it concerns is not clear."""
+
+    second_hand: float = 0.3
+    """Less, where the line may be the consequence of something else, or may mean several things."""
+
+    clear_exception: float = 0.6
+    """The library does not know the exception, but its type or its stack says what it is about."""
+
+    vague_exception: float = 0.4
+    """Neither does."""
+
+    silent_rank: float = 0.6
+    """A rank is gone without a word."""
+
+    lost_peer: float = 0.5
+    """Ranks lost the connection to one peer."""
+
+    death_of_a_kind: float = 0.5
+    """A launcher says how a process ended, and only one sort of cause ends it like that."""
+
+    only_that_it_failed: float = 0.3
+    """It ended badly and nothing says why."""
+
+    ended_from_outside: float = 0.9
+    """The scheduler or somebody ended the run."""
+
+    hardware_near_a_sign: float = 0.6
+    """At most, where a hardware line stands near the beginning of a sign."""
+
+    only_said: float = 0.1
+    """Only the user says that something happened."""
+
+    # That nothing is wrong
+    success: float = 0.9
+    """The run says that it succeeded."""
+
+    probable_success: float = 0.85
+    """It reached its last iteration, or says so in words that also mean less."""
+
+    damaged_success: float = 0.5
+    """Part of its logs cannot be read."""
+
+    runs_for_long: float = 0.7
+    """It runs, and has for `many_iterations`."""
+
+    runs: float = 0.5
+    """It runs."""
+
+    doubtful: float = 0.3
+    """The logs are damaged, cut, or too short."""
+
+    # Of a suspect
+    own_line: float = 0.95
+    """It wrote the line that began it."""
+
+    seen_dying: float = 0.9
+    """A launcher saw its own death, before the others ended."""
+
+    fell_silent: float = 0.85
+    """It fell silent while the others complain."""
+
+    log_of_node: float = 0.8
+    """The kernel log of the node has the line."""
+
+    named: float = 0.8
+    """Those that complain name it."""
+
+    lagging: float = 0.75
+    """Its last collective lies behind the others'."""
+
+    first_exit: float = 0.6
+    """A launcher saw it end first, or the only line names it."""
+
+    ordinary_exit: float = 0.4
+    """It ended first with an exit code that any error gives."""
+
+    cut_off: float = 0.5
+    """It lost the store before anybody complained."""
+
+    next_suspect: float = 0.8
+    """Share of the score that the next suspect of the same evidence has."""
+
+    weak_signs: float = 0.9
+    """Share of the lowest suspect's score that weak evidence reaches at most."""
+
+    more_on_node: float = 0.05
+    """Share by which each further suspect on a node raises the node's score,"""
+
+    surely: float = 0.99
+    """up to here."""
+
+    # Of a sign
+    lag: float = 0.7
+    """A flight record or a time-out shows who did not enter a collective."""
+
+    far_behind: float = 0.7
+    """A rank is two printed lines behind or more."""
+
+    behind: float = 0.45
+    """It is one line behind: the logs may have been copied in mid-step."""
+
+    behind_as_expected: float = 0.5
+    """The same where the user says that the job hangs."""
+
+    hardly_a_copy: float = 0.6
+    """At least, where ranks print within `rare_copy` of one another."""
+
+    no_more_iterations: float = 0.5
+    """The logs go on without iterations."""
+
+    stopped_growing: float = 0.6
+    """Logs that are watched no longer grow."""
+
+    slower: float = 0.4
+    """A slowdown,"""
+
+    slower_per_ratio: float = 0.1
+    """and for each time that an iteration is longer,"""
+
+    much_slower: float = 0.9
+    """up to here."""
+
+    not_a_number: float = 0.8
+    """Losses or gradient norms that stay NaN."""
+
+    not_a_number_here: float = 0.6
+    """Of a suspect: its own are NaN while the others' are not."""
+
+    loss_scale: float = 0.6
+    """A loss scale that fell and stays."""
+
+    diverged: float = 0.5
+    """A loss that left its range."""
+
+    # Of an event, for the order in which they are shown
+    cascade_event: float = 0.6
+    """What follows from the cause; the cause itself has 1."""
+
+    symptom_event: float = 0.2
+    """How the run noticed."""
+
+    late_event: float = 0.1
+    """After the run had ended."""
+
+    heavy_entry: float = 1.2
+    """At most this weight of a library entry counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRules:
     """Passed to every function that judges a job by its logs."""
+
+    confidence: LogConfidence = LogConfidence()
 
     # How far the job got
     rising_share: float = 0.8
@@ -55,6 +219,19 @@ class LogRules:
     widespread_share: float = 0.5
     """Share of the actors above which a fault hits everyone. At 0.25 one of 48 jobs changes (`zoo/frozen`), at 1 two
     planted faults of all ranks."""
+
+    few_share: float = 0.25
+    """Share of the actors up to which those that lost the store first were cut off, and above which an error of the
+    settings that a launcher cut short on the others is everyone's."""
+
+    wrote_before: float = 0.2
+    """Share of the usual number of lines that a silent actor must have written for its silence to mean something."""
+
+    several_meanings: float = 0.8
+    """Weight of a library entry below which its line may mean several things."""
+
+    unknown_weight: float = 0.9
+    """Weight of an exception that the library does not know, among those that it does: most entries have 1."""
 
     chain_lines: int = 80
     """Lines of one writer within which exceptions are one chain, and from its end within which one ended it: a

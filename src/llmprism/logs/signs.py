@@ -22,7 +22,8 @@ from llmprism.logs.pace import find_slowdown, iteration_times, smoothed
 from llmprism.logs.progress import Progress
 from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.sequences import Lag
-from llmprism.model.log import Sign, SignKind, Suspect
+from llmprism.logs.suspect_list import MAX_SUSPECTS, in_turn, suspect_actor
+from llmprism.model.log import Sign, SignKind
 
 __all__ = ["actor_iterations", "find_signs"]
 
@@ -64,13 +65,15 @@ def _hangs(
     log: JobLog, members: Members, progress: Progress, lags: list[Lag], rules: LogRules, expected: bool
 ) -> list[Sign]:
     found: list[Sign] = []
+    sure = rules.confidence
     if lags:
         lag = lags[0]
         why = f"its last collective is {lag.own} while the others wait in {lag.others} ({lag.source})"
-        suspects = tuple(_suspect(members, lag.actor, 0.75 * 0.8**n, why) for n, lag in enumerate(lags[:8]))
+        late = [lag.actor for lag in lags[:MAX_SUSPECTS]]
+        suspects = in_turn(members, late, rules.confidence.lagging, why, rules)
         summary = f"{members.actors[lag.actor].label} did not enter collective {lag.others}; the others wait for it"
         found.append(
-            Sign(SignKind.HANG, summary, 0.7, progress.last_iteration, None, lag.own, lag.others, True, suspects)
+            Sign(SignKind.HANG, summary, sure.lag, progress.last_iteration, None, lag.own, lag.others, True, suspects)
         )
     behind = _behind_the_others(log, members, progress, rules, expected)
     if behind is not None:
@@ -80,7 +83,9 @@ def _hangs(
         pause = last_line - progress.last_ns
         if pause > max(rules.silence_ns, rules.silence_steps * progress.step_ns):
             summary = f"the logs go on for {pause / 1e9:.0f} s after the last iteration without another one"
-            found.append(Sign(SignKind.HANG, summary, 0.5, progress.last_iteration, progress.last_ns))
+            found.append(
+                Sign(SignKind.HANG, summary, sure.no_more_iterations, progress.last_iteration, progress.last_ns)
+            )
     return found
 
 
@@ -102,13 +107,14 @@ def _behind_the_others(
     earlier = int(when[at_front].min() - when[behind].max()) if when[at_front].all() and when[behind].all() else None
     if earlier is not None and earlier < 0:
         return None
-    confidence = 0.7 if prints >= 2 else 0.5 if expected else 0.45
+    sure = rules.confidence
+    confidence = sure.far_behind if prints >= 2 else sure.behind_as_expected if expected else sure.behind
     chance = _chance_of_a_copy(log, members, progress, behind, at_front)
     if chance is not None and chance <= rules.rare_copy:
-        confidence = max(confidence, 0.6)
+        confidence = max(confidence, sure.hardly_a_copy)
     order = behind[np.lexsort((when[behind], last[behind]))]
     why = f"it stopped at iteration {int(last[order[0]])} while the others reached {front}"
-    suspects = tuple(_suspect(members, int(actor), confidence * 0.8**n, why) for n, actor in enumerate(order[:8]))
+    suspects = in_turn(members, order[:MAX_SUSPECTS].tolist(), confidence, why, rules)
     summary = f"{members.actors[int(order[0])].label} stopped at iteration {int(last[order[0]])}, the others at {front}"
     return Sign(
         SignKind.HANG, summary, confidence, int(last[order[0]]) + 1, None, int(last[order[0]]), front, True, suspects
@@ -151,10 +157,6 @@ def _print_interval(progress: Progress) -> float:
     return float(np.median(forward)) if forward.size else 1.0
 
 
-def _suspect(members: Members, actor: int, score: float, why: str) -> Suspect:
-    return Suspect(members.actors[actor].rank, members.actors[actor].node, round(score, 3), why)
-
-
 def _slow(log: JobLog, progress: Progress, rules: LogRules, expected: bool) -> list[Sign]:
     times = iteration_times(log, progress, rules)
     if times is None:
@@ -169,7 +171,8 @@ def _slow(log: JobLog, progress: Progress, rules: LogRules, expected: bool) -> l
         f"iterations take {slowdown.after:.3g} s instead of {slowdown.before:.3g} s "
         f"({ratio:.1f} times as long) since iteration {begin}{span}"
     )
-    confidence = round(min(0.9, 0.4 + 0.1 * ratio), 2)
+    sure = rules.confidence
+    confidence = round(min(sure.much_slower, sure.slower + sure.slower_per_ratio * ratio), 2)
     when = int(times.time_ns[slowdown.start]) or None
     return [
         Sign(SignKind.SLOW, summary, confidence, begin, when, slowdown.after, slowdown.before, lasts=slowdown.lasts)
@@ -203,10 +206,13 @@ def _not_numbers(log: JobLog, members: Members, progress: Progress, rules: LogRu
         few = len(writers) >= 3 and 2 * len(bad) <= len(writers)
         actors = dict.fromkeys(int(members.actor_of_writer[writer]) for _, _, writer, _ in bad) if few else {}
         why = f"its {name} is not a number while the others' is"
-        suspects = tuple(_suspect(members, actor, 0.6, why) for actor in actors if actor >= 0)
+        here = rules.confidence.not_a_number_here
+        suspects = tuple(suspect_actor(members, actor, here, why) for actor in actors if actor >= 0)
         at = f" since iteration {done}" if done is not None else ""
         summary = f"the {name} is not a number{at} ({count} values in a row)"
-        found.append(Sign(SignKind.NAN, summary, 0.8, done, when or None, None, None, lasts, suspects))
+        found.append(
+            Sign(SignKind.NAN, summary, rules.confidence.not_a_number, done, when or None, None, None, lasts, suspects)
+        )
         break
     return found
 
@@ -234,7 +240,11 @@ def _loss_scale(log: JobLog, progress: Progress, rules: LogRules) -> list[Sign]:
             and last <= values.min()
         ):
             summary = f"the loss scale fell from {most:g} to {last:g} and stays: every step overflows"
-            return [Sign(SignKind.LOSS_SCALE, summary, 0.6, progress.last_iteration, None, last, most)]
+            return [
+                Sign(
+                    SignKind.LOSS_SCALE, summary, rules.confidence.loss_scale, progress.last_iteration, None, last, most
+                )
+            ]
     return []
 
 
@@ -253,5 +263,6 @@ def _diverged(log: JobLog, progress: Progress, rules: LogRules) -> list[Sign]:
             row = int(rows[begin])
             done = progress.iteration_at(int(log.metrics.file[row]), int(log.metrics.line[row]) + 1, 0)
             summary = f"the loss left its range: {float(np.median(after)):.3g} after {usual:.3g}"
-            return [Sign(SignKind.DIVERGED, summary, 0.5, done, None, float(np.median(after)), usual)]
+            level_now = float(np.median(after))
+            return [Sign(SignKind.DIVERGED, summary, rules.confidence.diverged, done, None, level_now, usual)]
     return []

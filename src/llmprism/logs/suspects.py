@@ -27,6 +27,7 @@ from llmprism.logs.incidents import Incident
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.launcher_reports import ExitReport, Launcher, first_deaths
 from llmprism.logs.members import Members
+from llmprism.logs.progress import NOT_YET_TRAINING
 from llmprism.logs.roots import (
     actors_with,
     choose_root,
@@ -39,11 +40,11 @@ from llmprism.logs.roots import (
 )
 from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.sequences import Lag
-from llmprism.model.log import CauseClass, Stage, Suspect
+from llmprism.logs.suspect_list import MAX_SUSPECTS, in_turn, suspect_actor
+from llmprism.model.log import CauseClass, Suspect
 
 __all__ = ["Blame", "Death", "find_blame", "without_teardown"]
 
-MAX_SUSPECTS: Final = 8
 FIRST_SIGNAL_CODE: Final = 128
 """Exit codes from here on are signals (a shell's convention)."""
 
@@ -89,18 +90,18 @@ def find_blame(
         return _blame_without_root(log, members, terminal, silent, accused, lags, deaths, rules)
     chosen, hit = choose_root(roots, log, rules)
     if _outweighs(deaths, chosen, members, rules):
-        return _blame_of_death(deaths, members, chosen)
+        return _blame_of_death(deaths, members, chosen, rules)
     echoes = chosen.fault is not None and chosen.fault.echo and len(actors_with(chosen, terminal)) > 1
     if echoes and (silent or lags) and has_complaints(terminal):
         found = _blame_without_root(log, members, terminal, silent, accused, lags, deaths, rules)
         if found.suspects or silent:
             return found
     if chosen.fault is not None and chosen.fault.accuses and accused.total():
-        return Blame(chosen, _named_suspects(accused, members))
+        return Blame(chosen, _named_suspects(accused, members, rules.confidence.named))
     wide = is_widespread(hit, log, members, chosen, complaining, rules)
     if not wide and hit:
-        return Blame(chosen, _root_suspects(chosen, hit, roots, members))
-    return Blame(chosen, () if wide else _unattributed(chosen, log, members, deaths), widespread=wide)
+        return Blame(chosen, _root_suspects(chosen, hit, roots, members, rules))
+    return Blame(chosen, () if wide else _unattributed(chosen, log, members, deaths, rules), widespread=wide)
 
 
 def without_teardown(terminal: list[Incident], step_ns: int | None, rules: LogRules = RULES) -> list[Incident]:
@@ -151,51 +152,52 @@ def _outweighs(deaths: list[Death], root: Incident, members: Members, rules: Log
     return root.fault is None or root.fault.echo or root.fault.cause is CauseClass.NETWORK
 
 
-def _suspect(members: Members, actor: int, score: float, why: str) -> Suspect:
-    return Suspect(members.actors[actor].rank, members.actors[actor].node, round(score, 3), why)
-
-
-def _root_suspects(root: Incident, hit: set[int], roots: list[Incident], members: Members) -> tuple[Suspect, ...]:
+def _root_suspects(
+    root: Incident, hit: set[int], roots: list[Incident], members: Members, rules: LogRules
+) -> tuple[Suspect, ...]:
     firsts = {actor: min((i for i in roots if i.actor == actor), key=when) for actor in hit}
     ordered = sorted(hit, key=lambda actor: when(firsts[actor]))
     what = root.fault.summary if root.fault else f"{root.exception}"
     why = f"{what}; the others only complain of it"
-    return tuple(_suspect(members, actor, 0.95 * 0.8**place, why) for place, actor in enumerate(ordered[:MAX_SUSPECTS]))
+    return in_turn(members, ordered[:MAX_SUSPECTS], rules.confidence.own_line, why, rules)
 
 
-def _unattributed(root: Incident, log: JobLog, members: Members, deaths: list[Death]) -> tuple[Suspect, ...]:
+def _unattributed(
+    root: Incident, log: JobLog, members: Members, deaths: list[Death], rules: LogRules
+) -> tuple[Suspect, ...]:
     """A root line of nobody known: a kernel log names its node; a launcher's report may name the only failed rank."""
     node = node_of(log, root)
     if root.fault and root.fault.node_wide and node:
-        return (Suspect(None, node, 0.8, f"{root.fault.summary} (in the log of the node)"),)
+        why = f"{root.fault.summary} (in the log of the node)"
+        return (Suspect(None, node, rules.confidence.log_of_node, why),)
     if int(log.count[root.shape]) != 1:
         return ()
-    named = _named_in_line(log.shapes[root.shape].text)
+    named = _named_in_line(log.shapes[root.shape].text, rules)
     if len(deaths) == 1 and not named:
-        return (_death_suspect(deaths[0], members, _score_of_first(deaths[0].report)),)
+        return (_death_suspect(deaths[0], members, _score_of_first(deaths[0].report, rules)),)
     return named
 
 
-def _score_of_first(report: ExitReport) -> float:
+def _score_of_first(report: ExitReport, rules: LogRules) -> float:
     """How far the first process that a launcher saw end is the one whose error nobody's line is.
 
     An error that every rank meets ends one of them a moment before the others, with an ordinary exit code.
     """
     ordinary = report.exit_code is not None and 0 < report.exit_code < FIRST_SIGNAL_CODE and report.rank is None
-    return 0.4 if ordinary else 0.6
+    return rules.confidence.ordinary_exit if ordinary else rules.confidence.first_exit
 
 
 _LINE_RANK: Final = re.compile(r"\b[Rr]ank(?:ID)?[: ]+(\d{1,9})\b")
 _LINE_NODE: Final = re.compile(r"\bnode[: ]+([A-Za-z][\w.-]*\d[\w.-]*)")
 
 
-def _named_in_line(text: str) -> tuple[Suspect, ...]:
+def _named_in_line(text: str, rules: LogRules) -> tuple[Suspect, ...]:
     """The one rank that the root line itself names (`Rank 3: found NaN in local grad norm ... node: node07`)."""
     ranks = {int(number) for number in _LINE_RANK.findall(text)}
     if len(ranks) != 1:
         return ()
     node = _LINE_NODE.search(text)
-    return (Suspect(ranks.pop(), node[1] if node else None, 0.6, "the line names it"),)
+    return (Suspect(ranks.pop(), node[1] if node else None, rules.confidence.first_exit, "the line names it"),)
 
 
 def _death_suspect(death: Death, members: Members, score: float) -> Suspect:
@@ -204,7 +206,7 @@ def _death_suspect(death: Death, members: Members, score: float) -> Suspect:
     if report.launcher in (Launcher.JAX, Launcher.RAY):
         why = f"{report.launcher.value} reports its end ({report.manner})"
     if death.actor is not None:
-        return _suspect(members, death.actor, score, why)
+        return suspect_actor(members, death.actor, score, why)
     rank = report.rank
     if rank is None and report.local_rank is not None:
         why = f"{why}; its local rank is {report.local_rank}"
@@ -212,14 +214,18 @@ def _death_suspect(death: Death, members: Members, score: float) -> Suspect:
     return Suspect(rank, report.node, round(score, 3), why)
 
 
-def _blame_of_death(deaths: list[Death], members: Members, root: Incident | None) -> Blame:
+def _blame_of_death(deaths: list[Death], members: Members, root: Incident | None, rules: LogRules) -> Blame:
+    sure = rules.confidence
     strong = [death for death in deaths if death.report.own_death] or deaths
-    found = (_death_suspect(death, members, 0.9 * 0.8**n) for n, death in enumerate(strong[:MAX_SUSPECTS]))
+    found = (
+        _death_suspect(death, members, sure.seen_dying * sure.next_suspect**n)
+        for n, death in enumerate(strong[:MAX_SUSPECTS])
+    )
     suspects = tuple(suspect for suspect in found if suspect.rank is not None or suspect.node is not None)
     return Blame(None if root is None or root.actor >= 0 else root, suspects, silent=True, death=strong[0])
 
 
-def _named_suspects(votes: Counter[Accused], members: Members, score: float = 0.8) -> tuple[Suspect, ...]:
+def _named_suspects(votes: Counter[Accused], members: Members, score: float) -> tuple[Suspect, ...]:
     """Those that are named, the most often named first; only the leaders when they stand out."""
     most = max(votes.values())
     leaders = [who for who, count in votes.items() if count == most][:MAX_SUSPECTS]
@@ -245,23 +251,23 @@ def _blame_without_root(
     complaints = [i for i in terminal if i.proves_failure and i.actor >= 0 and not is_launcher_line(i)]
     own = [death for death in deaths if death.report.own_death]
     if own and len(own) <= max(rules.widespread_share * actors, 1):
-        return _blame_of_death(own, members, None)
+        return _blame_of_death(own, members, None, rules)
     if actors < 2 or not complaints:
         if len(deaths) == 1:
-            return _blame_of_death(deaths, members, None)
+            return _blame_of_death(deaths, members, None, rules)
         return Blame(None, _named_suspects(accused, members, rules.hearsay) if accused.total() else ())
-    quiet = _truly_silent(log, members, silent, complaints)
+    quiet = _truly_silent(log, members, silent, complaints, rules)
     if quiet and len(quiet) < rules.widespread_share * actors:
         ordered = sorted(quiet, key=lambda a: (-accused[a], _last_word(log, members, a)))
-        return Blame(None, _silent_suspects(members, ordered, accused), silent=True)
+        return Blame(None, _silent_suspects(members, ordered, accused, rules), silent=True)
     if lags and len(lags) <= rules.widespread_share * actors:
-        return Blame(None, _lag_suspects(lags, members), silent=True, lagging=True)
+        return Blame(None, _lag_suspects(lags, members, rules), silent=True, lagging=True)
     cut_off = _cut_off(members, complaints, rules)
     if cut_off:
         why = "it lost the connection to the store before anyone complained: its node or network was gone first"
-        return Blame(None, tuple(_suspect(members, actor, 0.5 * 0.8**n, why) for n, actor in enumerate(cut_off)))
+        return Blame(None, in_turn(members, cut_off, rules.confidence.cut_off, why, rules))
     if accused.total() and max(accused.values()) >= rules.accuser_share * accused.total():
-        return Blame(None, _named_suspects(accused, members))
+        return Blame(None, _named_suspects(accused, members, rules.confidence.named))
     return Blame(None, ())
 
 
@@ -275,35 +281,41 @@ def _cut_off(members: Members, complaints: list[Incident], rules: LogRules) -> l
     early = sorted(
         (since, actor) for actor, since in lost.items() if others and since < min(others) - rules.store_lead_ns
     )
-    return [actor for _, actor in early] if len(early) <= 0.25 * len(members.actors) else []
+    return [actor for _, actor in early] if len(early) <= rules.few_share * len(members.actors) else []
 
 
-def _lag_suspects(lags: list[Lag], members: Members) -> tuple[Suspect, ...]:
+def _lag_suspects(lags: list[Lag], members: Members, rules: LogRules) -> tuple[Suspect, ...]:
+    sure = rules.confidence
     suspects: dict[int, Suspect] = {}
     for place, lag in enumerate(lags[:MAX_SUSPECTS]):
         why = (
             f"its last collective was {lag.own} while the others had enqueued {lag.others} "
             f"({lag.source}): it did not enter the collective"
         )
-        suspects.setdefault(lag.actor, _suspect(members, lag.actor, 0.75 * 0.8**place, why))
+        suspects.setdefault(lag.actor, suspect_actor(members, lag.actor, sure.lagging * sure.next_suspect**place, why))
     return tuple(suspects.values())
 
 
-def _silent_suspects(members: Members, ordered: list[int], accused: Counter[Accused]) -> tuple[Suspect, ...]:
+def _silent_suspects(
+    members: Members, ordered: list[int], accused: Counter[Accused], rules: LogRules
+) -> tuple[Suspect, ...]:
+    sure = rules.confidence
     suspects = []
     for place, actor in enumerate(ordered[:MAX_SUSPECTS]):
         named = f", and {accused[actor]} ranks name it" if accused[actor] else ""
         why = f"it fell silent without a word of error while the others complain{named}"
-        suspects.append(_suspect(members, actor, 0.85 * 0.8**place, why))
+        suspects.append(suspect_actor(members, actor, sure.fell_silent * sure.next_suspect**place, why))
     return tuple(suspects)
 
 
-def _truly_silent(log: JobLog, members: Members, silent: list[int], complaints: list[Incident]) -> list[int]:
+def _truly_silent(
+    log: JobLog, members: Members, silent: list[int], complaints: list[Incident], rules: LogRules
+) -> list[int]:
     """Silent actors that had been writing as much as the others before, so that their silence means something.
 
     Before training one that never wrote much is just as telling: it did not come up.
     """
-    if all(i.stage in (Stage.LAUNCH, Stage.INIT, Stage.DATA, Stage.UNKNOWN) for i in complaints):
+    if all(i.stage in NOT_YET_TRAINING for i in complaints):
         return silent
     lines = np.zeros(len(members.actors), dtype=np.int64)
     for writer, actor in enumerate(members.actor_of_writer.tolist()):
@@ -311,7 +323,7 @@ def _truly_silent(log: JobLog, members: Members, silent: list[int], complaints: 
             lines[actor] += int(log.writer_lines[writer])
     complaining = [i.actor for i in complaints]
     typical = float(np.median(lines[complaining])) if complaining else 0.0
-    return [actor for actor in silent if lines[actor] >= 0.2 * typical]
+    return [actor for actor in silent if lines[actor] >= rules.wrote_before * typical]
 
 
 def _last_word(log: JobLog, members: Members, actor: int) -> int:

@@ -34,6 +34,8 @@ _UTF16_NUL_SHARE: Final = 0.3
 """Share of NUL bytes at even or at odd offsets from which text without a byte order mark is taken for UTF-16: Latin
 text has nearly half, binary files have them at both."""
 
+_TEXT_NUL_SHARE: Final = 0.02
+"""Share of NUL bytes at the other offsets below which it is: characters beyond the first 256 are rare in logs."""
 
 _ZSTD_CHUNK_BYTES: Final = 1 << 14
 """zstd gives out all of a chunk at once: a small chunk bounds what a bomb can make of it."""
@@ -244,6 +246,6 @@ def _utf16(head: bytes) -> str | None:
         return "utf-16"
     if half < 16:
         return None
-    if odd > _UTF16_NUL_SHARE and even < 0.02:
+    if odd > _UTF16_NUL_SHARE and even < _TEXT_NUL_SHARE:
         return "utf-16-le"
-    return "utf-16-be" if even > _UTF16_NUL_SHARE and odd < 0.02 else None
+    return "utf-16-be" if even > _UTF16_NUL_SHARE and odd < _TEXT_NUL_SHARE else None

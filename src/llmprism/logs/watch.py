@@ -59,7 +59,7 @@ def _with_silence(diagnosis: LogDiagnosis, silent_s: float, step_ns: int | None,
     if diagnosis.outcome is not Outcome.RUNNING or diagnosis.symptom is Symptom.HANG or silent_s < limit:
         return diagnosis
     summary = f"the logs have not grown for {silent_s:.0f} s"
-    sign = Sign(SignKind.HANG, summary, 0.6, diagnosis.iteration, None, silent_s)
+    sign = Sign(SignKind.HANG, summary, rules.confidence.stopped_growing, diagnosis.iteration, None, silent_s)
     return replace(diagnosis, symptom=Symptom.HANG, signs=(sign, *diagnosis.signs), notes=(summary, *diagnosis.notes))
 
 
