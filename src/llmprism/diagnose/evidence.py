@@ -22,7 +22,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps, Timeline
-from llmprism.stats.stretches import stretch_starts
+from llmprism.stats.stretches import stretch_starts, stretches_of
 
 __all__ = ["JobEvidence", "first_messages_ns", "first_of_members", "gather_evidence", "usual_steps", "with_a_past"]
 
@@ -30,7 +30,8 @@ __all__ = ["JobEvidence", "first_messages_ns", "first_of_members", "gather_evide
 @dataclass(frozen=True, slots=True)
 class JobEvidence:
     """One job's measurements. Rows of `lateness_ns` follow `job.members`, rows of `rate` the pairs of its transfers;
-    columns are steps. NaN where nothing was measured. `counted` marks the steps that may be judged (not set-up),
+    columns are steps. NaN where nothing was measured. `counted` marks the steps that may be judged (not set-up; none
+    where the clock beats to parts of steps),
     `timed` the pairs whose messages are large enough for a slow link to show."""
 
     job: Job
@@ -63,6 +64,8 @@ def gather_evidence(
     steps = timeline.steps
     duration = steps.duration_ns.astype(np.float64)
     counted = ~steps.setup & ~_started_again(job, timeline, rules)
+    if _are_parts(duration[counted], rules):
+        counted[:] = False
     pair_kind = _pair_kind(job, layout)
     return JobEvidence(
         job=job,
@@ -91,6 +94,17 @@ def with_a_past(usual: Bool, rules: FaultRules) -> Bool:
     that warms up, or loses a neighbour, only becomes faster."""
     enough: Bool = np.cumsum(usual) >= rules.members.late_steps
     return enough
+
+
+def _are_parts(duration: Float64, rules: FaultRules) -> bool:
+    """Do long steps, which come and go, take most of the time? Then the clock beats to parts of the true steps, or to
+    the traffic of a job that is being set up, and what is usual for a step is not known. A fault may take most of the
+    time too, but in one stretch."""
+    if not duration.size:
+        return False
+    long = duration >= rules.members.long_step * _normal_duration(duration)
+    usual_time = float(duration[~long].sum()) / float(duration.sum())
+    return usual_time < rules.evidence.usual_time and len(stretches_of(long, bridge=0)) > 1
 
 
 def _started_again(job: Job, timeline: Timeline, rules: FaultRules) -> Bool:

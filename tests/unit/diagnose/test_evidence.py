@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from llmprism.diagnose.evidence import _median_of_others, gather_evidence
+from llmprism.diagnose.evidence import _are_parts, _median_of_others, gather_evidence
+from llmprism.diagnose.rules import RULES
 from llmprism.model import Events, Group, Job, JobLayout, JobState, Layout, PairKind, PairRoles, Steps, Timeline
 from unit.builders import MS, Flow, transfer_table
 
@@ -104,3 +105,14 @@ def test_the_set_up_step_is_not_counted_and_the_normal_step_is_the_lower_quartil
     assert found.counted.tolist() == [False, True, True, True]
     assert found.normal_ns == STEP
     assert found.steps == 4
+
+
+def test_a_clock_that_beats_to_parts_of_steps_is_none():
+    parts = np.array(([10.0] * 8 + [300.0]) * 4)
+    assert _are_parts(parts, RULES), "long ones come and go, and take nearly all of the time"
+
+
+def test_a_fault_that_takes_most_of_the_time_and_checkpoints_do_not_make_steps_parts():
+    assert not _are_parts(np.array([10.0] * 12 + [60.0] * 12), RULES), "one stretch"
+    assert not _are_parts(np.array(([10.0] * 8 + [50.0]) * 4), RULES), "most of the time passes in usual steps"
+    assert not _are_parts(np.zeros(0), RULES)
