@@ -36,37 +36,38 @@ __all__ = ["PeerSigns", "peer_signs"]
 class PeerSigns:
     """For each two members of a cell (low, high): how much farther apart than members of one group they end a
     synchronisation, and how much farther apart than replicas they send activations, as logarithms; NaN where not
-    known. `compared`: sends were measured against members of the same stage on other servers."""
+    known. `compared`: sends were measured against members of the same stage on other servers. `ends_error`: the error
+    of `ends` that the rounding of time stamps makes, the same way for all pairs."""
 
     ends: dict[Pair, float]
     sends: dict[Pair, float]
     compared: bool
+    ends_error: float = 0.0
 
 
 def peer_signs(
     job: Job, cells: list[Cell], groups: tuple[Group, ...], pipelines: tuple[Cell, ...], pair_kind: NDArray[np.int8],
     clock: StepClock, rules: LayoutRules = RULES,
-) -> PeerSigns | None:  # fmt: skip
-    """The signs of all pairs of members of one cell; None where nothing could be measured."""
+) -> PeerSigns:  # fmt: skip
+    """The signs of all pairs of members of one cell."""
     pairs = [pair for cell in cells for pair in combinations(cell, 2)]
     crossed = _crossed(job, pairs, groups, rules)
     stages = _across(job, cells, pipelines)
     members = sorted({m for pair in (*pairs, *crossed.across, *crossed.along, *stages) for m in pair})
     last = _moments(job.transfers, pair_kind == PairKind.DP, members, clock, last=True)
     sent = _moments(job.transfers, pair_kind == PairKind.PP, members, clock, last=False)
-    ends = crossed.mean(
-        _log_variation(last, crossed.across, rules) - _log_variation(last, crossed.along, rules), len(pairs)
-    )
+    across, along = (_variation(last.edge, last.row, chosen, rules) for chosen in (crossed.across, crossed.along))
+    rounding_ns = rules.peers.stamp_error * _stamp_unit_ns(job.transfers)
+    ends = crossed.mean(_log_ratio(across, along, rounding_ns, rules), len(pairs))
     sends = np.zeros(len(pairs))
     for times in (sent.mean, sent.edge):
         known = _variation(times, sent.row, stages, rules)
         usual = _quantile(known, 0.5) if stages else _of_its_own(times, rules)
         sends += _relative(_variation(times, sent.row, pairs, rules), usual, rules)
-    if not np.isfinite([*ends, *sends]).any():
-        return None
     return PeerSigns(
-        dict(zip(pairs, ends.tolist(), strict=True)), dict(zip(pairs, sends.tolist(), strict=True)), bool(stages)
-    )
+        dict(zip(pairs, ends.tolist(), strict=True)), dict(zip(pairs, sends.tolist(), strict=True)), bool(stages),
+        _rounding_error(across, along, rounding_ns),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +160,28 @@ def _moments(transfers: TransferTable, pairs: Bool, members: list[int], clock: S
     return _Moments(row, mean.reshape(-1, steps), known.reshape(-1, steps))
 
 
-def _log_variation(moments: _Moments, pairs: list[Pair], rules: LayoutRules) -> Float64:
-    result: Float64 = np.log(np.maximum(_variation(moments.edge, moments.row, pairs, rules), rules.peers.finest_ns))
-    return result
+def _stamp_unit_ns(transfers: TransferTable) -> int:
+    """The unit of the collector's time stamps: what divides durations and distances in time of the transfers of a pair,
+    in which offsets of clocks cancel; 0 where nothing lasts."""
+    between = np.diff(transfers.start_ns)[np.diff(transfers.pair_of_row) == 0]
+    return int(np.gcd.reduce(np.concatenate([transfers.end_ns - transfers.start_ns, between, np.zeros(1, np.int64)])))
+
+
+def _log_ratio(one: Float64, other: Float64, rounding_ns: float, rules: LayoutRules) -> Float64:
+    """Logarithm of the ratio of two variations; NaN where time stamps are too coarse to show either."""
+    finest = max(rules.peers.finest_ns, rounding_ns)
+    ratio: Float64 = np.log(np.maximum(one, finest) / np.maximum(other, finest))
+    hidden = (np.maximum(one, other) < finest) & (rounding_ns > rules.peers.finest_ns)
+    return np.where(hidden, np.nan, ratio)
+
+
+def _rounding_error(one: Float64, other: Float64, rounding_ns: float) -> float:
+    """Error of the logarithm of the ratio of two variations that rounding adds to each: the median of all pairs."""
+    known = np.isfinite(one) & np.isfinite(other) & (np.maximum(one, other) >= rounding_ns)
+    if not known.any() or rounding_ns <= 0.0:
+        return 0.0
+    share = [rounding_ns / np.maximum(variation[known], rounding_ns) for variation in (one, other)]
+    return float(np.median(np.hypot(*share)))
 
 
 def _relative(apart: Float64, usual: float, rules: LayoutRules) -> Float64:

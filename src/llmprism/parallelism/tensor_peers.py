@@ -54,7 +54,8 @@ def find_tensor_peers(
     job: Job, groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ...], pair_kind: NDArray[np.int8],
     clock: StepClock, rules: LayoutRules = RULES, *, sharded: bool = False,
 ) -> TensorPeers | None:  # fmt: skip
-    """How the GPUs of servers divide; None where no server has several of one stage, or nothing tells."""
+    """How the GPUs of servers divide; None where no server has several of one stage, or the job shows too few steps.
+    Where no sign was measured, what is known before decides."""
     cells = _cells(job, pipelines)
     shared = [cell for cell in cells if len(cell) > 1]
     most = int(np.gcd.reduce([len(cell) for cell in cells])) if cells else 0
@@ -67,11 +68,12 @@ def find_tensor_peers(
         shared[i] for i in np.unique(np.linspace(0, len(shared) - 1, min(rules.peers.cells, len(shared))).astype(int))
     ]
     signs = peer_signs(job, sampled, groups, pipelines, pair_kind, clock, rules)
-    if signs is None:
-        return None
     scores = np.array([_likelihood(signs, sampled, w, rules) for w in widths])
     scores[[w not in (1, most) for w in widths]] += rules.peers.partly_peers
-    scores[0 if sharded else -1] += rules.peers.as_seen + rules.peers.partly_seen * (most > widths[-1] > 1)
+    if most > widths[-1] > 1:  # records join some of a server: they would join all of a group
+        scores[-1] += rules.peers.as_seen + rules.peers.partly_seen
+    else:
+        scores[0 if sharded else -1] += rules.peers.as_seen
     odds = np.exp(scores - scores.max())
     best = int(np.argmax(scores))
     shares = (odds / odds.sum()).tolist()
@@ -145,23 +147,27 @@ def _likelihood(signs: PeerSigns, cells: list[tuple[int, ...]], width: int, rule
             else:
                 neither.append(pair)
     loose = rule.sends_of_others if signs.compared else rule.alone_sends_of_others
+    unsure = signs.ends_error
     independent = 2.0 / max(len(cell) for cell in cells)  # n members have n - 1 differences, not n (n - 1) / 2
     return (
-        _class(_known(signs.ends, one_group), rule.ends_of_replicas, rule.ends_spread, independent, rules)
-        + _class(_known(signs.ends, peers + neither), rule.ends_of_others, rule.ends_spread, independent, rules)
+        _class(_known(signs.ends, one_group), rule.ends_of_replicas, rule.ends_spread, independent, rules, unsure)
+        + _class(_known(signs.ends, peers + neither), rule.ends_of_others, rule.ends_spread, independent, rules, unsure)
         + _class(_known(signs.sends, peers), rule.sends_of_peers, rule.sends_spread, independent, rules)
         + _class(_known(signs.sends, one_group + neither), loose, rule.sends_spread, independent, rules)
     )
 
 
-def _class(values: Float64, levels: Level, spread: float, weight: float, rules: LayoutRules) -> float:
-    """Log likelihood of the signs of one class: of their level once, and of how each pair differs from it."""
+def _class(
+    values: Float64, levels: Level, spread: float, weight: float, rules: LayoutRules, unsure: float = 0.0
+) -> float:
+    """Log likelihood of the signs of one class: of their level once, and of how each pair differs from it. `unsure` is
+    an error of the level that all pairs have in common."""
     if not values.size:
         return 0.0
     level, error = float(median(values)), spread / np.sqrt(max(weight * values.size, 1.0))
     density = 0.0
     for share, centre, own_width in levels:
-        width = float(np.hypot(own_width, error))
+        width = float(np.sqrt(own_width**2 + error**2 + unsure**2))
         density += share / width / (1.0 + ((level - centre) / width) ** 2 / 3.0) ** 2
     deviation = np.clip((values - level) / spread, -rules.peers.farthest, rules.peers.farthest)
     return float(np.log(density) - weight * 1.5 * np.log1p(0.5 * deviation**2).sum())

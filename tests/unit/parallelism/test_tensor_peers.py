@@ -1,5 +1,7 @@
 """Tensor peers and replicas on one server: GPUs that differ only in when they send and when their groups end."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -107,3 +109,34 @@ def test_rails_that_hardly_differ_stay_apart_and_many_pairs_do_not_make_it_sure(
     assert peers is not None
     assert peers.width == 8
     assert peers.confidence < 0.9
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_records_that_join_some_gpus_of_a_server_would_join_all_of_a_group(sharded):
+    job, rails, pipelines, kind = build(2, ends_us=(50.0, 50.0), pipeline=False)  # ends of all groups coincide
+    names = job.transfers.addresses
+    seen = tuple(
+        Group(PairKind.DP, tuple(sorted(m for rail in rails for m in rail.members if int(names[m][3:]) % 2 == odd)))
+        for odd in (0, 1)
+    )
+    peers = find_tensor_peers(job, seen, pipelines, kind, CLOCK, sharded=sharded)
+    assert peers is not None
+    assert peers.width == 2
+    assert peers.confidence > 0.9
+
+
+def coarse(job, unit_ns):
+    """The job with time stamps of that unit."""
+    transfers = job.transfers
+    start, end = (when // unit_ns * unit_ns for when in (transfers.start_ns, transfers.end_ns))
+    return replace(job, transfers=replace(transfers, start_ns=start, end_ns=end))
+
+
+def test_ends_that_time_stamps_are_too_coarse_to_show_leave_what_was_known_before():
+    job, groups, pipelines, kind = build(4, ends_us=(5.0, 50.0), pipeline=False)
+    shown = find_tensor_peers(job, groups, pipelines, kind, CLOCK)
+    hidden = find_tensor_peers(coarse(job, 10 * MS), groups, pipelines, kind, CLOCK)
+    assert shown is not None
+    assert hidden is not None
+    assert (shown.width, hidden.width) == (4, 4)
+    assert hidden.confidence < 0.75 < shown.confidence

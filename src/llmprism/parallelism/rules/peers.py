@@ -28,6 +28,10 @@ class PeerRules:
     finest_ns: float = 2_000.0
     """Differences below two microseconds are those of time stamps."""
 
+    stamp_error: float = 0.28
+    """Units of the time stamps: median deviation of the difference of two times that were each rounded to the unit (a
+    normal spread of the root of a sixth, times 0.67)."""
+
     # Hypotheses
     cells: int = 24
     """Servers (and stages) that are looked at: all are cut alike."""
@@ -64,8 +68,9 @@ class PeerRules:
     """Log odds, before anything is measured, that groups are the rails that are seen; of sharded training, that there
     are no peers at all: shards go over all GPUs. Tried 0.5 to 2 on 22 small jobs: 2 changes 1."""
 
-    partly_seen: float = 2.0
-    """What is added to them where records join some GPUs of a server to a group: they would have joined others too."""
+    partly_seen: float = 5.0
+    """What is added to them where records join some GPUs of a server to a group: GPUs that exchange gradients over the
+    network have no NVLink, and records would join all of a group. One in 150: bridges between some of the GPUs."""
 
     partly_peers: float = -1.0
     """Log odds that a server holds several tensor-parallel groups: most hold one or none."""
