@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from llmprism.model.job import Job
-from llmprism.model.layout import Group
+from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.pair_ends import pair_index
 from llmprism.parallelism.pair_kinds import LinkKinds
+from llmprism.parallelism.roles import pair_kinds_of
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.structure import pipeline_paths
 
@@ -20,13 +21,15 @@ __all__ = ["Pipelines", "find_pipelines"]
 @dataclass(frozen=True, slots=True)
 class Pipelines:
     """Members in stage order, and the (forward, backward) pairs between neighbouring stages, between the last two, and
-    from the last to the first where `rings` says that stages are interleaved."""
+    from the last to the first where `rings` says that stages are interleaved. `clear`: how clear their direction is,
+    from 0 to 1."""
 
     members: tuple[tuple[int, ...], ...]
     forward: list[tuple[int, int]]
     last: list[tuple[int, int]]
     closing: list[tuple[int, int]]
     rings: bool
+    clear: float = 1.0
 
 
 def find_pipelines(
@@ -42,15 +45,18 @@ def find_pipelines(
     if not paths:
         return Pipelines((), [], [], [], rings)
     pair_of = pair_index(job.transfers)
-    members = in_stage_order(
-        job.transfers, paths, pair_of, _sides(job, groups), job.clock.boundary_ns, rules, ring=rings
+    gradient = pair_kinds_of(job.transfers, links, kinds) == PairKind.DP
+    order = in_stage_order(
+        job.transfers, paths, pair_of, _sides(job, groups), job.clock.boundary_ns, rules, gradient, ring=rings
     )
+    members = order.paths
     return Pipelines(
         members,
         forward=_stage_links(members, pair_of),
         last=_stage_links(tuple(pipeline[-2:] for pipeline in members), pair_of),
         closing=_stage_links(tuple((p[-1], p[0]) for p in members), pair_of) if rings else [],
         rings=rings,
+        clear=order.clear,
     )
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ def test_the_first_stage_comes_first_wherever_the_clock_ticks(order, pp, phase):
     for pipeline in job.pipelines:
         stages = tuple(number[name] for name in pipeline)
         for path in (stages, stages[::-1]):
-            assert in_stage_order(transfers, (path,), pair_index(transfers), {}, boundary) == (stages,)
+            assert in_stage_order(transfers, (path,), pair_index(transfers), {}, boundary).paths == (stages,)
 
 
 def test_paths_between_the_same_sides_decide_together():
@@ -32,13 +34,13 @@ def test_paths_between_the_same_sides_decide_together():
     silent = transfers.select_rows(~np.isin(transfers.pair_src[transfers.pair_of_row], stages[1]))
     boundary = np.array(job.step_ends_ns, dtype=np.int64)
     mixed = (stages[0], stages[1][::-1])  # the second sends nothing and cannot tell for itself
-    assert in_stage_order(silent, mixed, pair_index(silent), sides, boundary) == tuple(sorted(stages))
+    assert in_stage_order(silent, mixed, pair_index(silent), sides, boundary).paths == tuple(sorted(stages))
 
 
 def test_without_traffic_a_path_stays_as_it_was():
     transfers = transfer_table(build_job().records)
     boundary = np.array([0, 1, 2], dtype=np.int64)
-    assert in_stage_order(transfers, ((0, 1),), pair_index(transfers), {}, boundary) == ((0, 1),)
+    assert in_stage_order(transfers, ((0, 1),), pair_index(transfers), {}, boundary).paths == ((0, 1),)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -55,3 +57,19 @@ def test_all_paths_at_once_rest_as_each_alone(seed):
         ends, RULES.stages.resting_band, 1_000,
     )  # fmt: skip
     assert found.tolist() == [list(direction._rests(transfers, *path, ends, RULES)) for path in paths]
+
+
+def test_gradients_that_come_last_at_the_first_stage_make_its_place_clearer():
+    job = build_job(pp=2, dp=2, micro_batches=6)
+    transfers = transfer_table(job.records)
+    number = {name: index for index, name in enumerate(transfers.addresses)}
+    stages = tuple(number[name] for name in job.pipelines[0])
+    ends = np.array(job.step_ends_ns, dtype=np.int64)
+    apart = np.isin(transfers.pair_src, stages) & np.isin(transfers.pair_dst, stages)
+    gradient = ~apart & np.isin(transfers.pair_src, stages)
+    found = in_stage_order(transfers, (stages,), pair_index(transfers), {}, ends, RULES, gradient)
+    assert found.paths == (stages,)
+    swapped = transfers.pair_src.copy()
+    swapped[gradient] = np.where(swapped[gradient] == stages[0], stages[1], stages[0])
+    turned = replace(transfers, pair_src=swapped)
+    assert in_stage_order(turned, (stages,), pair_index(transfers), {}, ends, RULES, gradient).clear < found.clear

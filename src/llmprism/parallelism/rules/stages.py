@@ -20,6 +20,10 @@ class StageRules:
     resting_band: float = 0.2
     """Share of the balance's range (over one step) that counts as resting at its lowest or highest."""
 
+    centred_steps: int = 3
+    """Steps in which both ends of a pipeline must synchronise gradients before their order counts: as many as a median
+    needs."""
+
     # Micro-batches
     most_micro_batches: int = 512
     """More micro-batches than this leave silences too close together to be distinguished."""
