@@ -2,7 +2,8 @@
 
 Links that carry a hop of a ring and an exchange of its two ends (`open_rings`) are divided by time: all hops of a ring
 move together, so a transfer on such a link is the ring's when the hops next to it, which carry nothing else, are busy
-too. The rest is the exchange's and has no bytes for the passes that follow; those see a ring like any other.
+too. The rest is the exchange's and has no bytes for the passes that follow; those see a ring like any other. Contexts
+and experts are axes of the mesh of all ranks: what only a few of them exchange is neither.
 
 *Contexts or experts.* Both are exchanged in every pass, between ranks that hold the same dense weights. But tokens are
 routed: what goes one way differs from what comes back, another way in every step, while contexts are halves of a
@@ -81,12 +82,18 @@ def find_exchanges(
         )
     marked = [np.isin(np.arange(transfers.pair_count), listed) for listed in (np.concatenate([hop, back]), pure)]
     found = Exchanges(marked[0], marked[1], rows, _groups(links, own))
+    if sum(len(group.members) for group in found.groups) < rules.exchanges.axis_covered * _members(links):
+        return nothing
     if both_ways:
         pure_links = list(zip(links.there[shared.pure].tolist(), links.back[shared.pure].tolist(), strict=True))
         uneven = routed(transfers, rows, found.pairs, pure_links, clock, rules)
     else:
         uneven = _is_uneven(transfers, hop, back, pure, clock, rules)
     return found.of_experts() if uneven else found
+
+
+def _members(links: Links) -> int:
+    return int(np.union1d(links.low, links.high).size)
 
 
 def _carrying(links: Links, upward: Bool) -> Int32:

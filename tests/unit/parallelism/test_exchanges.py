@@ -69,6 +69,13 @@ def test_one_end_that_finds_no_other_leaves_all_as_they_are():
     assert found(records(hops=without, exchanging=("ab", "ef")))[1].groups == ()
 
 
+def test_what_a_few_members_exchange_is_no_axis_of_the_mesh():
+    pipelines = [flow(way, step, at, 2_000_000) for step in range(STEPS) for k in range(6) for mate in "AGM"
+                 for way, at in ((RING[k] + chr(ord(mate) + k), 10), (chr(ord(mate) + k) + RING[k], 40))]  # fmt: skip
+    assert len(found(records())[1].groups) == 3
+    assert found(records() + pipelines)[1].groups == ()
+
+
 def test_rows_of_the_exchange_are_those_while_the_ring_is_silent():
     transfers, exchanges = found(records())
     own = transfers.rows_of(exchanges.pairs)

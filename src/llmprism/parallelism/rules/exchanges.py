@@ -77,6 +77,10 @@ class ExchangeRules:
     even_links: int = 16
     """Links that show how much even traffic varies: a median needs no more."""
 
+    axis_covered: float = 0.5
+    """Share of the members that must take part in an exchange besides a ring: all do, but records of some may be too
+    poor to show it."""
+
     experts_covered: float = 0.9
     """Share of the members whose expert gradients must show."""
 
