@@ -63,5 +63,6 @@ def _centres(transfers: TransferTable, gradient: Bool, members: Int64, boundary_
         np.bincount(cell * steps + step, size * part, minlength=members.size * steps)
         for part in (np.cos(angle), np.sin(angle), np.ones(rows.size))
     ]
-    centre = (sums[0] + 1j * sums[1]) / np.maximum(sums[2], 1.0)
+    centre = np.empty(members.size * steps, dtype=np.complex128)
+    centre.real, centre.imag = (part / np.maximum(sums[2], 1.0) for part in sums[:2])
     return centre.reshape(members.size, steps)
