@@ -22,7 +22,7 @@ from llmprism.model.flows import Int64, TransferTable, ranges
 
 Place = tuple[WhereType, str | tuple[str, ...]]
 
-__all__ = ["INTO", "ONE_WAY", "OUT_OF", "Passes", "Place", "passes_of"]
+__all__ = ["INTO", "ONE_WAY", "OUT_OF", "Passes", "Place", "both_ways", "passes_of"]
 
 ONE_WAY: Final = "one way"
 """Marks a link in one direction as a place of its own: what goes the other way need not be slow."""
@@ -30,6 +30,16 @@ ONE_WAY: Final = "one way"
 OUT_OF: Final = "out of"
 INTO: Final = "into"
 """Mark a NIC that sends, or receives, as a place of its own."""
+
+
+def both_ways(place: Place) -> Place:
+    """The link or NIC of a place that is one direction of it; other places as they are."""
+    where, name = place
+    if where is WhereType.LINK and name[-1] == ONE_WAY:
+        return where, (min(name[:2]), max(name[:2]))
+    if where is WhereType.NIC and not isinstance(name, str):
+        return where, name[0]
+    return place
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place
+from llmprism.diagnose.passes import INTO, OUT_OF, Place, both_ways
 from llmprism.diagnose.slow_cells import LinkUse
 from llmprism.diagnose.tally import Suspect
 from llmprism.model.finding import Evidence, WhereType
 
-__all__ = ["both_ways", "odds_evidence", "queued_summary", "resent_summary", "summary_of"]
+__all__ = ["in_series_words", "odds_evidence", "queued_summary", "resent_summary", "summary_of"]
 
 MOST_NAMES: Final = 4
 """Jobs that one sentence names."""
@@ -23,16 +23,6 @@ _ACTION = {
     WhereType.SWITCH: "check its error and pause counters; drain it",
     WhereType.GROUP: "look for what its members have in common that others have not: a rail, a firmware, a quota",
 }
-
-
-def both_ways(place: Place) -> Place:
-    """The link or NIC of a place that is one direction of it; other places as they are."""
-    where, name = place
-    if where is WhereType.LINK and name[-1] == ONE_WAY:
-        return where, (min(name[:2]), max(name[:2]))
-    if where is WhereType.NIC and not isinstance(name, str):
-        return where, name[0]
-    return place
 
 
 def _direction(place: Place) -> str:
@@ -95,6 +85,14 @@ def queued_summary(named: Place, share: float, jobs: Sequence[str]) -> str:
     """One sentence on a place behind which pieces wait although they leave their senders as fast as ever."""
     waits = f"pieces leave their senders at full rate and then wait, {share:.0%} of what the steps take longer"
     return f"{_titled(named)} passes data on slowly: {waits}, and {_jobs_wait(jobs)}: {_ACTION[named[0]]}."
+
+
+def in_series_words(suspect: Suspect) -> str:
+    """What is to be said of cables that the same transfers pass; nothing where there are none."""
+    names = [_shown(WhereType.LINK, (*both_ways(place)[1],)) for place in suspect.in_series]
+    if not names:
+        return ""
+    return f" The same transfers pass {' and '.join(dict.fromkeys(names))}: no record can tell which cable it is."
 
 
 def _titled(named: Place) -> str:

@@ -22,11 +22,17 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
-from llmprism.diagnose.passes import ONE_WAY, Place
+from llmprism.diagnose.passes import ONE_WAY, Place, both_ways
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import LinkUse, SlowCells
 from llmprism.diagnose.slow_place_merge import with_held_back, with_resent
-from llmprism.diagnose.slow_place_words import both_ways, odds_evidence, queued_summary, resent_summary, summary_of
+from llmprism.diagnose.slow_place_words import (
+    in_series_words,
+    odds_evidence,
+    queued_summary,
+    resent_summary,
+    summary_of,
+)
 from llmprism.diagnose.tally import Suspect, Tally
 from llmprism.diagnose.trust import calibrated
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
@@ -277,7 +283,8 @@ def _finding(case: _Case) -> Finding:
         severity=round(case.severity, 3),
         confidence=confidence,
         lost_gpu_seconds=round(case.lost, 3),
-        summary=_summary(case, (where, name), rate, usual, case.links if shared else ()),
+        summary=_summary(case, (where, name), rate, usual, case.links if shared else ())
+        + in_series_words(case.suspect),
         evidence=(
             _measured(case.sign, rate, usual),
             Evidence("pairs of training traffic through this place", case.pairs),
@@ -305,10 +312,14 @@ def _measured(sign: _Sign, rate: float, usual: float) -> Evidence:
 
 
 def _alternatives(case: _Case, named: Place, other: Place | None, confidence: float) -> tuple[Alternative, ...]:
-    """The place by its other name, and the rival with the doubt that is left for it."""
-    found, suspect = [], case.suspect
-    if other is not None:
-        found.append(Alternative(_KIND[other[0]], Where(*other), confidence, same_place=True))
+    """The place by its other names, and the rival with the doubt that is left for it."""
+    suspect = case.suspect
+    names = dict.fromkeys(both_ways(place) for place in suspect.in_series)
+    found = [
+        Alternative(_KIND[name[0]], Where(*name), confidence, same_place=True)
+        for name in (other, *names)
+        if name is not None
+    ]
     if suspect.rival is not None and suspect.rival_score > 0.0:
         rival = both_ways(suspect.rival)
         if rival not in (named, other):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.arrays import Bool, Float64
-from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place
+from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place, both_ways
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.model.finding import WhereType
@@ -32,7 +32,8 @@ class Suspect:
     """A place, its sick cells, and per job that has them the steps in which it is sick.
 
     `score` is the logarithm of the odds for it, `rival` the place that would explain most without it, of another name,
-    and `rival_score` its odds.
+    and `rival_score` its odds. `in_series` are links that explain as much because the very same transfers pass them,
+    one cable after the other: no record can tell them apart, so they are no rivals.
     """
 
     place: Place
@@ -41,6 +42,7 @@ class Suspect:
     score: float = 0.0
     rival: Place | None = None
     rival_score: float = 0.0
+    in_series: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,9 @@ class Tally:
             for cell, says in zip(self.cells, self._says, strict=True)
             if place in cell.passes.number and cell.passes.number[place] in says.steps
         }
-        others = np.array([_name(other) != _name(place) for other in self._places])
+        series = tuple(self._places[other] for other in alike if self._in_series(place, self._places[other]))
+        own = {_name(place), *(_name(other) for other in series)}
+        others = np.array([_name(other) not in own for other in self._places])
         rival = int(np.argmax(np.where(others, gain, -np.inf)))
         known = bool(others.any()) and np.isfinite(gain[rival])
         return Suspect(
@@ -99,7 +103,15 @@ class Tally:
             float(gain[best]),
             self._places[rival] if known else None,
             max(float(gain[rival]), 0.0) if known else 0.0,
+            series,
         )
+
+    def _in_series(self, place: Place, other: Place) -> bool:
+        """Are these two links that the same pairs of all jobs pass?"""
+        if place[0] is not WhereType.LINK or other[0] is not WhereType.LINK or _name(place) == _name(other):
+            return False
+        one, two = both_ways(place), both_ways(other)
+        return all(np.array_equal(cell.through(one), cell.through(two)) for cell in self.cells)
 
     def take_away(self, suspect: Suspect) -> None:
         """What passes the place while it is sick no longer tells anything."""

@@ -77,8 +77,10 @@ class ScoredJob:
 class IssueFact:
     """A finding of a report or a fault of a truth. `end_ns` None: it does not end inside the window.
 
-    `equivalents` are other addresses that count as the place: no flow record can tell them from it. `other_names` are
-    kinds and places of a finding's alternatives that are its own place by another name: a switch and its only cable.
+    `equivalents` are other addresses that count as the place: no flow record can tell them from it, or the fault was
+    planted there and its label names the whole job (a rank that was stopped for a while). `other_names` are kinds and
+    places of a finding's alternatives that are its own place by another name: a switch and its only cable, two cables
+    that all transfers pass one after the other.
     """
 
     kind: FindingKind
@@ -133,8 +135,13 @@ def parse_report(document: dict[str, Any]) -> Facts:
 def parse_facts(document: dict[str, Any], issues: str) -> Facts:
     """Jobs and issues of a document in the report's own terms; `issues` names the list that holds the issues."""
     jobs = tuple(_job(item, f"jobs[{i}]") for i, item in enumerate(as_list(document.get("jobs"), "jobs")))
+    return Facts(jobs, parse_issues(document, issues))
+
+
+def parse_issues(document: dict[str, Any], issues: str) -> tuple[IssueFact, ...]:
+    """The issues in the list of this name; none where there is no such list."""
     listed = as_list(document.get(issues), issues)
-    return Facts(jobs, tuple(_issue(item, f"{issues}[{i}]") for i, item in enumerate(listed)))
+    return tuple(_issue(item, f"{issues}[{i}]") for i, item in enumerate(listed))
 
 
 def as_list(value: object, field: str) -> list[Any]:
@@ -229,19 +236,23 @@ def _group(value: object, field: str) -> GroupFact:
 def _issue(value: object, field: str) -> IssueFact:
     issue = as_object(value, field)
     job = issue.get("job")
+    where = _where(as_object(issue.get("where"), f"{field}.where"), f"{field}.where")
+    equivalents = as_texts(issue.get("equivalents"), f"{field}.equivalents")
+    if where.type is WhereType.JOB and isinstance(issue.get("address"), str):
+        equivalents = (*equivalents, issue["address"])
     return IssueFact(
         kind=issue_kind(issue.get("kind"), f"{field}.kind"),
         job=None if job is None else as_text(job, f"{field}.job"),
-        where=_where(as_object(issue.get("where"), f"{field}.where"), f"{field}.where"),
+        where=where,
         start_ns=as_int(issue.get("start_ns"), f"{field}.start_ns"),
         end_ns=as_optional_int(issue.get("end_ns"), f"{field}.end_ns"),
-        equivalents=as_texts(issue.get("equivalents"), f"{field}.equivalents"),
+        equivalents=equivalents,
         other_names=_other_names(issue.get("alternatives"), f"{field}.alternatives"),
     )
 
 
 def _other_names(value: object, field: str) -> tuple[tuple[FindingKind, Where], ...]:
-    """Only a link and a switch can be two names of one place; other alternatives are rivals."""
+    """Only links and switches can be names of one place; other alternatives are rivals."""
     names = []
     for i, item in enumerate(as_list(value, field)):
         one = as_object(item, f"{field}[{i}]")

@@ -7,13 +7,15 @@ A finding and a fault are *about the same time* when their intervals, widened by
 - of the right kind when one of those has its kind,
 - located when one of those names its place (an address is one place, whether called gpu or nic, and so are the
   `equivalents` of the truth; a link has the same two ends in either order; a group or stage has the same members; a
-  job is the matched job; a switch and its only cable to the others are one place where the finding says so),
+  job is the matched job, and in it the rank whose stall the label calls the job's; a switch and its only cable to the
+  others, or two cables that all transfers pass one after the other, are one place where the finding says so),
 - exact when one finding has both the kind and the place.
 
 A finding is a false alarm when no fault about its time and job has both its kind and its place; a second finding on
 the same fault is a repeat, not a false alarm. One that names nothing but the job, because nothing stands out, is true
 and no false alarm if a fault inside that job has its kind (for `slow_step`, which says that the cause is not visible:
-any kind), but locates nothing.
+any kind), but locates nothing. One that names a fault which did next to nothing to the steps (`faint` in the truth) is
+neither right nor a false alarm.
 """
 
 from __future__ import annotations
@@ -67,7 +69,11 @@ def time_tolerance_ns(job: ScoredJob | None) -> float:
 
 
 def score_faults(
-    truth: tuple[ScoredJob, ...], faults: tuple[IssueFact, ...], findings: tuple[IssueFact, ...], match: JobMatch
+    truth: tuple[ScoredJob, ...],
+    faults: tuple[IssueFact, ...],
+    findings: tuple[IssueFact, ...],
+    match: JobMatch,
+    faint: tuple[IssueFact, ...] = (),
 ) -> FaultsScore:
     true_id = match.true_id_of(truth)
     job_of = {job.id: job for job in truth}
@@ -93,6 +99,7 @@ def score_faults(
         vague.update(f for f, *_ in about if _names_no_more_than_the_job(findings[f], fault))
         if exact:
             onsets.append(min(abs(findings[f].start_ns - fault.start_ns) for f in exact) / 1e9)
+    unscored = explained_findings(truth, faint, findings, match)
     detected, kind_right, located, exact_share = (Rate(count, len(faults)) for count in right)
     return FaultsScore(
         detected=detected,
@@ -101,11 +108,11 @@ def score_faults(
         exact=exact_share,
         findings=len(findings),
         repeats=repeats,
-        false_alarms=len(findings) - len(explained | vague),
+        false_alarms=len(findings) - len(explained | vague | unscored),
         job_hours=sum((span[1] - span[0]) / 3.6e12 for job in truth if (span := job.span_ns) is not None),
         onset_error_s=median(onsets) if onsets else None,
         vague=len(vague - explained),
-        unprompted=len(findings) - len(prompted),
+        unprompted=len(findings) - len(prompted | unscored),
     )
 
 
@@ -151,7 +158,7 @@ def _same_time(finding: IssueFact, fault: IssueFact, tolerance_ns: float) -> boo
 
 def _same_place(said: Where, fault: IssueFact, true_id: dict[str, str]) -> bool:
     true = fault.where
-    if said.type in ENDPOINTS and true.type in ENDPOINTS:
+    if said.type in ENDPOINTS and true.type in (*ENDPOINTS, WhereType.JOB):
         return said.id == true.id or said.id in fault.equivalents
     if said.type != true.type:
         return False

@@ -78,7 +78,7 @@ def score_report(report: dict[str, Any], truth: Truth) -> Score:
         pairs=score_pairs(truth.jobs, said.jobs),
         structure=score_structure(truth.jobs, said.jobs, match),
         steps=score_steps(truth.jobs, said.jobs, match),
-        faults=score_faults(truth.jobs, truth.faults, said.issues, match),
+        faults=score_faults(truth.jobs, truth.faults, said.issues, match, truth.faint),
     )
 
 

@@ -26,6 +26,7 @@ from llmprism.score.document import (
     as_texts,
     issue_kind,
     parse_facts,
+    parse_issues,
     read_document,
 )
 
@@ -58,10 +59,12 @@ SHARDING_OF_MODE = {"ddp": "none", "fsdp": "fsdp", "hsdp": "fsdp", "zero1": "zer
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """`jobs` as a perfect report would say them; `faults` that a perfect report would find, and no others."""
+    """`jobs` as a perfect report would say them; `faults` that a perfect report would find, and no others. `faint` are
+    faults that did next to nothing to the steps: to name one is neither right nor wrong."""
 
     jobs: tuple[ScoredJob, ...]
     faults: tuple[IssueFact, ...]
+    faint: tuple[IssueFact, ...] = ()
 
 
 def read_truth(path: Path) -> Truth:
@@ -78,7 +81,7 @@ def parse_truth(document: dict[str, Any]) -> Truth:
     schema = document.get("schema")
     if schema == TRUTH_SCHEMA:
         facts = parse_facts(document, issues="faults")
-        return Truth(facts.jobs, facts.issues)
+        return Truth(facts.jobs, facts.issues, parse_issues(document, "faint"))
     if schema is not None:
         raise FormatError(f"schema: {schema!r} is not {TRUTH_SCHEMA!r}")
     jobs = tuple(_capture_job(item, f"jobs[{i}]") for i, item in enumerate(as_list(document.get("jobs"), "jobs")))

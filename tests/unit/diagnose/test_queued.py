@@ -39,7 +39,16 @@ def test_all_hops_over_an_uplink_and_no_others_are_that_uplink():
     assert finding.kind is FindingKind.SLOW_LINK
     assert "spine" in finding.where.id
     other = ("leaf0", "spine") if finding.where.id == ("leaf1", "spine") else ("leaf1", "spine")
-    assert other in [alternative.where.id for alternative in finding.alternatives], "two cables in series look alike"
+    same = [alternative.where.id for alternative in finding.alternatives if alternative.same_place]
+    assert other in same, "no record can tell two cables in series apart"
+    assert f"{other[0]} - {other[1]}" in finding.summary
+
+
+def test_cables_that_other_transfers_pass_too_are_no_names_of_one_place():
+    aside = {"de": ("leaf1", "spine", "leaf2"), "ef": ("leaf2", "spine", "leaf1")}
+    (finding,) = find_slow_transfers([ring_evidence(*ring(hops=("cd", "fa"), paths=PATHS | aside))])
+    same = [alternative.where.id for alternative in finding.alternatives if alternative.same_place]
+    assert ("leaf1", "spine") not in (finding.where.id, *same)
 
 
 def test_all_hops_of_a_leaf_are_that_leaf():

@@ -396,3 +396,31 @@ def test_a_switch_and_its_only_cable_are_one_place_where_the_finding_says_so() -
 
 def test_no_other_alternative_counts() -> None:
     assert on_an_uplink("slow_nic", {"type": "nic", "id": "10.1.0.2"}, same_place=True) == 0.0
+
+
+def with_fault(changes: dict[str, Any], listed: str = "faults") -> Truth:
+    document = truth_document()
+    fault = {**document["faults"].pop(), **changes}
+    return parse_truth({**document, listed: [fault]})
+
+
+def named(kind: str, place: str, where: str) -> dict[str, Any]:
+    report = truth_as_report(parse_truth(truth_document()))
+    report["findings"] = [{**report["findings"][0], "kind": kind, "where": {"type": place, "id": where}}]
+    return report
+
+
+def test_the_rank_that_stood_still_is_the_place_of_a_stall_that_the_label_calls_the_jobs():
+    stall = with_fault({"kind": "stall", "where": {"type": "job", "id": "a"}, "address": "10.1.0.2"})
+    right = score_report(named("stall", "gpu", "10.1.0.2"), stall).faults
+    wrong = score_report(named("stall", "gpu", "10.1.0.3"), stall).faults
+    assert (right.exact.right, right.false_alarms) == (1, 0)
+    assert (wrong.exact.right, wrong.false_alarms) == (0, 1)
+
+
+def test_to_name_a_faint_fault_is_neither_right_nor_a_false_alarm():
+    faint = with_fault({}, listed="faint")
+    named_it = score_report(named("slow_nic", "nic", "10.1.0.2"), faint).faults
+    another = score_report(named("slow_nic", "nic", "10.1.0.3"), faint).faults
+    assert (named_it.exact.total, named_it.false_alarms, named_it.unprompted) == (0, 0, 0)
+    assert (another.false_alarms, another.unprompted) == (1, 1)
