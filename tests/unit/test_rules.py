@@ -189,7 +189,7 @@ def _read_of_rules(trees, groups):
                     yield node.attr
 
 
-GROUPS_IN_CODE = {"worth"}
+GROUPS_IN_CODE = {"sure", "worth"}
 """Names of variables that hold a group of rules."""
 
 
@@ -222,3 +222,64 @@ def _default(group, name):
     (body,) = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == group.__name__]
     (value,) = [n.value for n in body if isinstance(n, ast.AnnAssign) and n.target.id == name]
     return ast.unparse(value)
+
+
+NATURAL = {0.0, 0.5, 1.0, 2.0, 8.0, 100.0, 1e3, 1e6, 1e9, 1e-3, 1e-9, 8e-9, 1e-12, 1e-300, 1.4826}
+"""Halves, doubles, units, what keeps a division from failing, and the ratio of spread and median deviation."""
+
+FORMULAS = {
+    "ingest/database.py:0.99": "progress that is not complete",
+    "ingest/fitness.py:0.9": "what is reported: the pairs that carry nine tenths",
+    "ingest/transfers.py:14.0": "the first bin, 16 microseconds",
+    "ingest/transfers.py:5.0": "five bins for a doubling",
+    "logs/isolation.py:0.5772156649": "Euler's constant",
+    "logs/metrics.py:10.0": "digits",
+    "logs/metrics.py:48.0": "digits",
+    "parallelism/heavy_end.py:1.5": "a place and its neighbours",
+    "parallelism/hybrid.py:1.5": "three collectives of shards against the two halves of one of replicas",
+    "parallelism/hybrid.py:1e-06": "keeps a division from failing",
+    "parallelism/optimizer_pause.py:1.5": "a place and its neighbours",
+    "parallelism/tensor_peers.py:1.5": "Student's distribution of two degrees",
+    "parallelism/tensor_peers.py:3.0": "Student's distribution of three degrees",
+    "recognize/lockstep.py:0.25": "likelihood of a variance",
+    "recognize/lockstep.py:6.0": "variance of a random walk around its mean",
+    "recognize/rhythm.py:0.9": "the ninth decile, as its function is called",
+    "verdict/effect.py:0.99": "keeps a division from failing",
+}
+"""Numbers inside functions that decide nothing by themselves, with what they are."""
+
+
+def numbers_inside(tree):
+    """Fractions that functions hold, but for default arguments and for those that say which quantile is meant."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        quantiles = {
+            id(number)
+            for call in ast.walk(function)
+            if isinstance(call, ast.Call) and "quantile" in ast.unparse(call.func)
+            for argument in call.args[1:]
+            for number in ast.walk(argument)
+        }
+        for statement in function.body:
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Constant) and isinstance(node.value, float) and id(node) not in quantiles:
+                    yield node.value
+
+
+@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage != "service"])
+def test_no_number_inside_a_function_decides_in_addition_to_the_rules(stage):
+    files = [path for path in sorted((SOURCE / stage).rglob("*.py")) if "rules" not in str(path.relative_to(SOURCE))]
+    found = {
+        f"{path.relative_to(SOURCE)}:{number}"
+        for path in files
+        for number in numbers_inside(ast.parse(path.read_text()))
+        if number not in NATURAL
+    }
+    assert found <= FORMULAS.keys()
+    assert {one for one in FORMULAS if one.startswith(f"{stage}/")} <= found, "what is excused is there"
+
+
+def test_a_number_inside_a_function_is_found():
+    text = "def f(x, every=10.0):\n    y = np.quantile(x, 0.25)\n    return y if y > 0.37 else 0.5\n"
+    assert set(numbers_inside(ast.parse(text))) == {0.37, 0.5}

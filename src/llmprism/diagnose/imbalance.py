@@ -111,7 +111,7 @@ def _finding(
         start_ns=int(steps.start_ns[evidence.counted][0]),
         end_ns=None,
         severity=round(lost, 3),
-        confidence=round(agreement * 0.9, 3),
+        confidence=round(agreement * rules.members.sure_imbalance, 3),
         lost_gpu_seconds=round(lost * busy / 1e9 * evidence.gpus, 3),
         summary=(
             f"Stage {stage} of {job.id} computes {ratio:.1f} times as long as the others and all pipelines wait for "

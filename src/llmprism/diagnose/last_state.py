@@ -69,7 +69,7 @@ def last_state(
     None where too little is known. `until_ns` must not be before the third step's end."""
     transfers = job.transfers
     ends = steps.end_ns[steps.end_ns <= until_ns][-rules.endings.steps_back - 1 :].astype(np.float64)
-    since = until_ns - 1.5 * period_ns * (rules.endings.steps_back + 2)
+    since = until_ns - rules.endings.longer_steps * period_ns * (rules.endings.steps_back + 2)
     rows = training_messages(job) & (transfers.start_ns <= until_ns) & (transfers.end_ns >= since)
     if np.count_nonzero(rows) < 2:
         return None

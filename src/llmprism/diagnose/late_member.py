@@ -284,7 +284,7 @@ def _slow(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> Finding:
 
 def _sure(bout: Bout, rules: FaultRules) -> float:
     """Who holds at exchanges may itself be kept by a receiver that is not ready to take what it sends."""
-    return rules.members.sure_exchange if bout.how in _AT_EXCHANGES else 0.99
+    return rules.members.sure_exchange if bout.how in _AT_EXCHANGES else rules.members.sure_late
 
 
 def _receiver(evidence: JobEvidence, bout: Bout, sure: float) -> tuple[Alternative, ...]:

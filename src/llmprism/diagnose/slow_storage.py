@@ -83,7 +83,7 @@ def _slower(outside: TransferTable, server: int, pairs: Int64, what: str, rules:
     for_it, against = log(SLOW_WHILE / BY_CHANCE), log((1.0 - SLOW_WHILE) / (1.0 - BY_CHANCE))
     name = outside.addresses[server]
     return [
-        _finding(requests, sick, (first, after), name, what)
+        _finding(requests, sick, (first, after), name, what, rules)
         for first, after, _ in best_stretches(np.where(sick, for_it, against), rules.storage.price)
         if _lasts(requests, sick, first, after, rules)
     ]
@@ -143,7 +143,9 @@ def _glued(owner: Int64, size: Int64, wanted: Float64) -> Int64:
     return number
 
 
-def _finding(requests: _Requests, sick: Bool, stretch: tuple[int, int], name: str, what: str) -> Finding:
+def _finding(
+    requests: _Requests, sick: Bool, stretch: tuple[int, int], name: str, what: str, rules: FaultRules
+) -> Finding:
     first, after = stretch
     slow, before = requests.rate[first:after], requests.rate[:first][~sick[:first]]
     usual, now = float(np.median(before)), float(np.median(slow))
@@ -155,7 +157,7 @@ def _finding(requests: _Requests, sick: Bool, stretch: tuple[int, int], name: st
         start_ns=int(requests.start_ns[first]),
         end_ns=None if lasts else int(requests.end_ns[first:after].max()),
         severity=round(1.0 - now / usual, 3),
-        confidence=round(float((slow < np.quantile(before, 0.1)).mean()) * 0.9, 3),
+        confidence=round(float((slow < np.quantile(before, 0.1)).mean()) * rules.storage.sure, 3),
         lost_gpu_seconds=0.0,
         summary=(
             f"Storage {name} {'serves' if lasts else 'served'} {what} at {now:.2g} Gb/s where it served them at "

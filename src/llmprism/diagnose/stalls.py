@@ -28,7 +28,7 @@ def stalls(evidence: JobEvidence, stalled: Bool, rules: FaultRules = RULES) -> l
         if _stand_still_together(evidence, row, step, rules):
             continue
         member = row if paused is None else _who_paused(evidence, paused[:, step], row, step, rules)
-        finding = _stall(evidence, member, step, float(evidence.lateness_ns[row, step]))
+        finding = _stall(evidence, member, step, float(evidence.lateness_ns[row, step]), rules)
         if not any(finding.start_ns < (k.end_ns or 0) and k.start_ns < (finding.end_ns or 0) for k in kept):
             kept.append(finding)
     return kept
@@ -68,7 +68,7 @@ def _stand_still_together(evidence: JobEvidence, row: int, step: int, rules: Fau
     return len(alike) > rules.members.many_late * len(members)
 
 
-def _stall(evidence: JobEvidence, row: int, step: int, waited_ns: float) -> Finding:
+def _stall(evidence: JobEvidence, row: int, step: int, waited_ns: float, rules: FaultRules) -> Finding:
     name = evidence.job.transfers.addresses[evidence.job.members[row]]
     steps = evidence.timeline.steps
     affected = np.zeros(evidence.steps, dtype=np.bool_)
@@ -80,7 +80,7 @@ def _stall(evidence: JobEvidence, row: int, step: int, waited_ns: float) -> Find
         start_ns=int(steps.start_ns[step]),
         end_ns=int(steps.end_ns[step]),
         severity=round(share_lost(evidence, affected), 3),
-        confidence=0.9,
+        confidence=rules.members.sure_stall,
         lost_gpu_seconds=round(lost_gpu_seconds(evidence, affected), 3),
         summary=(
             f"GPU {name} stood still for {waited_ns / 1e9:.1f} s in step {step} while all of its peers waited: "

@@ -37,7 +37,7 @@ def find_standstills(evidence: JobEvidence, known: Sequence[Finding], rules: Fau
         if silence is None or silence[1] - silence[0] < least or _explained(evidence, int(step), known):
             continue
         if not _between_steps(evidence, silence, suspects, rules):
-            findings.append(_finding(evidence, int(step), silence))
+            findings.append(_finding(evidence, int(step), silence, rules))
     return findings
 
 
@@ -94,7 +94,7 @@ def _explained(evidence: JobEvidence, step: int, known: Sequence[Finding]) -> bo
     )
 
 
-def _finding(evidence: JobEvidence, step: int, silence: tuple[int, int]) -> Finding:
+def _finding(evidence: JobEvidence, step: int, silence: tuple[int, int], rules: FaultRules) -> Finding:
     affected = np.zeros(evidence.steps, dtype=np.bool_)
     affected[step] = True
     seconds = (silence[1] - silence[0]) / 1e9
@@ -105,7 +105,7 @@ def _finding(evidence: JobEvidence, step: int, silence: tuple[int, int]) -> Find
         start_ns=silence[0],
         end_ns=silence[1],
         severity=round(share_lost(evidence, affected), 3),
-        confidence=0.8,
+        confidence=rules.endings.sure_standstill,
         lost_gpu_seconds=round(lost_gpu_seconds(evidence, affected), 3),
         summary=(
             f"All {len(evidence.job.members)} GPUs of {evidence.job.id} stood still for {seconds:.1f} s inside step "

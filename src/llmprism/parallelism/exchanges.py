@@ -206,8 +206,9 @@ def reduced_apart(
     pairs = np.flatnonzero(gradient & (features.step_bytes > 0) & ~exchanges.pairs & ~exchanges.pure)
     src, dst = transfers.pair_src[pairs], transfers.pair_dst[pairs]
     level = np.log(np.maximum(features.step_bytes[pairs], 1.0))
-    for number in np.unique(np.round(level / np.log(1.1))):
-        own = np.round(level / np.log(1.1)) == number
+    amount = np.round(level / np.log(rules.exchanges.same_amount))
+    for number in np.unique(amount):
+        own = amount == number
         label = component_labels(exchange_of.size, src[own], dst[own])
         members = np.union1d(src[own], dst[own])
         members = members[exchange_of[members] >= 0]

@@ -151,7 +151,7 @@ def _consistent_kinds(draft: _Draft) -> _Draft:
     """One meaning for every link that the whole graph allows; links of the set-up alone have none."""
     setup = only_set_up(draft.job.transfers, draft.links, draft.clock, draft.rules)
     steady = draft.links.only(~setup)
-    kinds = without_false_pipelines(steady, reconcile(steady, draft.kinds.only(~setup)))
+    kinds = without_false_pipelines(steady, reconcile(steady, draft.kinds.only(~setup)), draft.rules)
     groups = joined_by(data_parallel_groups(steady, kinds, draft.features), draft.same_weights)
     return replace(draft, links=steady, kinds=kinds, groups=groups)
 

@@ -55,7 +55,9 @@ def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence, rules
 
     def odds_of(rings: Bool) -> Float64:
         odds = _odds(links, features, shown, apart, rings & ~collective, rules)
-        return np.where(collective, rules.kinds.one_way_odds, np.clip(odds, -6.0, 6.0))
+        return np.where(
+            collective, rules.kinds.one_way_odds, np.clip(odds, -rules.kinds.surest_odds, rules.kinds.surest_odds)
+        )
 
     choice = choose_collectives(links, shown.sort, collective, odds_of, rules)
     kind = np.where(choice.collective, PairKind.DP, PairKind.PP).astype(np.int8)
@@ -69,19 +71,25 @@ def _odds(
     rings, `apart` says how far the rings of the two ends are apart (`_rings_apart`)."""
     rule = rules.kinds
     turns = np.clip(
-        rule.turns_odds * np.log2((shown.turns + 0.02) / rule.turns), -rule.most_turns_odds, rule.most_turns_odds
+        rule.turns_odds * np.log2((shown.turns + rule.turns_noise) / rule.turns),
+        -rule.most_turns_odds,
+        rule.most_turns_odds,
     )
     lead = np.clip((shown.lead - rule.lead_messages) / rule.lead_messages, -1.0, 1.0)
     together = np.clip((rule.together - shown.together) / rule.together, -1.0, 1.0)
     rings = np.where(
         apart > 0,
-        np.clip(rule.rings_odds * np.log2((apart + 0.005) / rule.rings_apart), -rule.rings_odds, rule.rings_odds),
+        np.clip(
+            rule.rings_odds * np.log2((apart + rule.rings_noise) / rule.rings_apart), -rule.rings_odds, rule.rings_odds
+        ),
         0,
     )
     sure = shown.one_way | shown.closed
     avoided, left = (pooled(value, shown.sort) for value in _outside_rings(features, links, sure, supposed, rules))
     passes = np.where(
-        avoided >= rule.avoided, np.minimum(rule.avoided_odds * np.log2(np.maximum(avoided, 1.0)), 6.0), 0.0
+        avoided >= rule.avoided,
+        np.minimum(rule.avoided_odds * np.log2(np.maximum(avoided, 1.0)), rule.surest_odds),
+        0.0,
     )
     width = np.where(avoided >= rule.avoided, shown.width / np.maximum(left, 1e-9), shown.width)
     ended = np.where(shown.ends_apart <= rule.ends_together, rule.ends_odds, 0.0)
@@ -224,7 +232,7 @@ def reconcile(links: Links, judged: LinkKinds) -> LinkKinds:
     return LinkKinds(kind, confidence, judged.one_way, judged.fits)
 
 
-def without_false_pipelines(links: Links, kinds: LinkKinds) -> LinkKinds:
+def without_false_pipelines(links: Links, kinds: LinkKinds, rules: LayoutRules = RULES) -> LinkKinds:
     """Pipeline links that cannot be: a stage has two neighbours at most, and the peers of a stage are stages too.
 
     The branches of a tree all-reduce go up, then down, as activations and gradients do; but trees branch, and some of
@@ -246,5 +254,5 @@ def without_false_pipelines(links: Links, kinds: LinkKinds) -> LinkKinds:
     wrong = chosen[false[component[low[chosen]]]]
     kind[wrong] = PairKind.DP
     confidence = kinds.confidence.copy()
-    confidence[wrong] = 0.6
+    confidence[wrong] = rules.kinds.tree_confidence
     return LinkKinds(kind, confidence, kinds.one_way, kinds.fits)

@@ -264,7 +264,9 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
     exact = np.median(np.abs(np.diff(level, axis=1) - step[:, None]), axis=1) <= rules.clock.exact_bytes * step
     line = step[:, None] * np.arange(boundary_ns.size)
     due = np.median(level - line, axis=1)[:, None] + line
-    behind = (level < due - 10.0 * rules.clock.exact_bytes * step[:, None]) & (exact & (step > 0))[:, None]
+    behind = (level < due - rules.ends.surely_behind * rules.clock.exact_bytes * step[:, None]) & (exact & (step > 0))[
+        :, None
+    ]
     following = np.append(np.diff(late), 0)
     missing = (due - level) / np.maximum(step, 1.0)[:, None]
     for index, k in zip(*np.nonzero(behind[:, 1:-1]), strict=True):
@@ -293,7 +295,7 @@ def _reach(missing: float, boundary_ns: int, start: Int64, end: Int64, rules: La
 
 
 def shifted_clock(transfers: TransferTable, sharded: Bool, gradient: Bool, clock: StepClock, shift: float,
-                  collectives: int) -> StepClock:  # fmt: skip
+                  collectives: int, rules: LayoutRules = RULES) -> StepClock:  # fmt: skip
     """The clock moved on by a share of the bytes that the sharded pairs send in a step, to the longest silence next to
     that place, or to the end of the last gradient message that began before the silence ended."""
     silences = message_silences(transfers, sharded)
@@ -302,7 +304,7 @@ def shifted_clock(transfers: TransferTable, sharded: Bool, gradient: Bool, clock
     step = np.diff(at, append=at[-1] + np.median(np.diff(at)))
     chosen = np.full(at.size, -1, dtype=np.int64)
     for k in range(at.size):
-        centre, reach = at[k] + shift * step[k], 0.4 * step[k] / collectives
+        centre, reach = at[k] + shift * step[k], rules.sharding.next_to_it * step[k] / collectives
         first, last = np.searchsorted(position, [centre - reach, centre + reach])
         if last > first:
             chosen[k] = first + int(np.argmax(silences.length_ns[first:last]))

@@ -75,9 +75,9 @@ def find_sharding(
     if optimizer is not None:
         clock = _at_optimizer(transfers, pattern, everyone, clock, optimizer, rules)
     elif heavy is not None and heavy.shift:
-        clock = shifted_clock(transfers, pattern, everyone, clock, heavy.shift, heavy.bursts)
+        clock = shifted_clock(transfers, pattern, everyone, clock, heavy.shift, heavy.bursts, rules)
     elif heavy is None and found.shift:
-        clock = shifted_clock(transfers, pattern, everyone, clock, found.shift, found.collectives)
+        clock = shifted_clock(transfers, pattern, everyone, clock, found.shift, found.collectives, rules)
         if clock.steps < rules.sharding.kept_steps * before.steps:  # few long steps made that pattern
             return ShardedJob(Sharding.UNKNOWN, groups, before)
     clock, passes = accumulated(transfers, everyone, clock, rules)
@@ -91,7 +91,7 @@ def _at_optimizer(
 ) -> StepClock:
     """The clock, moved to the end of the step that the optimizer's pause tells."""
     if min(found.shift, 1.0 - found.shift) > rules.sharding.same_place:
-        moved = shifted_clock(transfers, pattern, everyone, clock, found.shift, rules.sharding.pause_parts)
+        moved = shifted_clock(transfers, pattern, everyone, clock, found.shift, rules.sharding.pause_parts, rules)
         clock = moved if moved.steps >= rules.sharding.kept_steps * clock.steps else clock
     return after_control(transfers, pattern, clock, rules) if found.alone and not found.gathers else clock
 

@@ -75,7 +75,7 @@ def _optimizer_sharding(position: Float64, weight: Float64, steps: int, rules: L
 
 def _longest_silence(profile: Float64, rules: LayoutRules) -> float:
     """Longest stretch of the (cyclic) profile that carries next to nothing."""
-    busy = np.flatnonzero(profile > 0.1 / rules.kinds.profile_slots)
+    busy = np.flatnonzero(profile > rules.sharding.next_to_nothing / rules.kinds.profile_slots)
     gaps = np.diff(np.append(busy, busy[0] + rules.kinds.profile_slots)) - 1
     return float(gaps.max()) / rules.kinds.profile_slots
 
@@ -86,16 +86,16 @@ def _collectives(position: Float64, weight: Float64, rules: LayoutRules) -> int 
     if parts is None:
         parts = equal_parts(position, weight, rule.most_collectives, rule.nearly_all, rule.hardly_visited)
     while parts is not None and 2 * parts <= rule.most_collectives:
-        if _by_place(position, weight, 2 * parts)[1::2].sum() < rule.halves_explain * weight.sum():
+        if _by_place(position, weight, 2 * parts, rules)[1::2].sum() < rule.halves_explain * weight.sum():
             break
         parts *= 2
     return parts
 
 
-def _by_place(position: Float64, weight: Float64, parts: int) -> Float64:
+def _by_place(position: Float64, weight: Float64, parts: int, rules: LayoutRules) -> Float64:
     """Silence at each multiple of 1 / parts, from 0 on."""
     nearest = np.rint(position * parts)
-    hit = np.abs(position * parts - nearest) <= 0.1
+    hit = np.abs(position * parts - nearest) <= rules.sharding.at_place
     return np.bincount(nearest[hit].astype(np.int64) % parts, weight[hit], minlength=parts).astype(np.float64)
 
 
@@ -104,7 +104,7 @@ def _beginning(position: Float64, weight: Float64, collectives: int, rules: Layo
 
     None where none fits: two of three numbers may be those of the collectives of sharded training, few patterns are.
     """
-    places = _by_place(position, weight, collectives)
+    places = _by_place(position, weight, collectives, rules)
     places[0] = np.nan  # the clock's own boundary is not among the silences inside steps
     spread = np.nansum((places - np.nanmean(places)) ** 2)
     if not spread > 0:

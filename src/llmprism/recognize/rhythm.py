@@ -52,7 +52,7 @@ def rhythm_bits(
         slots = _fast_length(min((end - begin) // slot_ns, rules.most_slots))
         width = int(step_ns / slot_ns)
         if slots >= rules.least_slots and width >= 4:
-            one_side, other_side = (_counts(side, begin, slot_ns, slots, width) for side in (first, second))
+            one_side, other_side = (_counts(side, begin, slot_ns, slots, width, rules) for side in (first, second))
             found.append(_bits(one_side, other_side, width, rules))
     return max(found) - np.log2(len(found)) / 2.0 if found else 0.0
 
@@ -74,7 +74,7 @@ def _bits(first: Float64, second: Float64, width: int, rules: RecognitionRules) 
     coherent = np.log2(spread * np.sqrt(2.0 * np.pi) / max(1.0 - usual, spread)) + 0.5 * score**2 / np.log(2.0)
     by_rank = np.log2((steps + 1) / (int((others >= best).sum()) + 1)) - rules.rank_price
     by_rank += max(best - float(others.max()), 0.0) / spread / np.log(2.0)  # the tail of what chance gives
-    as_good = int((near >= 0.95 * best).sum())
+    as_good = int((near >= rules.as_good * best).sum())
     together = np.log2(0.5 * near.size / max(3, as_good) + 0.5) if abs(int(near.argmax()) - half) <= 1 else -1.0
     return float(np.clip(min(coherent, by_rank) + together, -rules.most_bits, rules.most_bits))
 
@@ -88,15 +88,15 @@ def _periods_contradict(
     if slots < rules.least_slots:
         return False
     width = int(np.clip(2.0 * step_ns / slot_ns, 50, max(slots // 4, 50)))
-    one = _repetition(_counts(first, begin, slot_ns, slots, width))
+    one = _repetition(_counts(first, begin, slot_ns, slots, width, rules))
     mine = _period(one)
     if one[mine] < rules.clear_repetition:
         return False
-    other = _repetition(_counts(second, begin, slot_ns, slots, width))
+    other = _repetition(_counts(second, begin, slot_ns, slots, width, rules))
     theirs = _period(other)
     if other[theirs] < rules.clear_repetition:
         return False
-    missed = max(_near(one, theirs) / one[mine], _near(other, mine) / other[theirs])
+    missed = max(_near(one, theirs, rules) / one[mine], _near(other, mine, rules) / other[theirs])
     return bool(missed < rules.no_repetition)
 
 
@@ -115,9 +115,9 @@ def _period(repetition: Float64) -> int:
     return first + int(np.argmax(repetition[first:]))
 
 
-def _near(repetition: Float64, delay: int) -> float:
-    """The best repetition within a hundredth of a delay."""
-    reach = max(round(0.01 * delay), 1)
+def _near(repetition: Float64, delay: int, rules: RecognitionRules) -> float:
+    """The best repetition next to a delay."""
+    reach = max(round(rules.same_delay * delay), 1)
     return float(repetition[max(delay - reach, 1) : delay + reach + 1].max())
 
 
@@ -148,12 +148,12 @@ def _message_starts(offsets: Int64, start: Int64, size: Int64, pairs: Int64, flo
     return found[:count]
 
 
-def _counts(start: Int64, begin: int, slot_ns: int, slots: int, width: int) -> Float64:
+def _counts(start: Int64, begin: int, slot_ns: int, slots: int, width: int, rules: RecognitionRules) -> Float64:
     """Messages in each slot against what is usual within half a step of it, in units of its spread; of length one."""
     counts, usual = _with_usual(start, begin, slot_ns, slots, width // 2)
     if not usual.size:
         return counts
-    counts = (counts - usual) / np.sqrt(usual + 0.1 * counts.mean())
+    counts = (counts - usual) / np.sqrt(usual + rules.quiet_slot * counts.mean())
     counts -= counts.mean()
     length = float(np.sqrt((counts**2).sum()))
     return np.asarray(counts / length) if length > 0 else counts

@@ -177,6 +177,15 @@ class RecognitionRules:
     correlation_noise: float = 0.01
     """Spread of a correlation at least, however evenly the others lie."""
 
+    as_good: float = 0.95
+    """Share of the best correlation from which another delay is as good."""
+
+    same_delay: float = 0.01
+    """Share of a delay within which two delays are one: steps vary by about as much."""
+
+    quiet_slot: float = 0.1
+    """Share of the mean that is added to what is usual in a slot, so that one message in a quiet slot is no event."""
+
     repetition_slots: int = 1 << 15
     """Slots at most in which a series is compared with itself."""
 

@@ -66,6 +66,9 @@ LEAST_CYCLES: Final = 3
 UNLIKE: Final = 0.15
 """Relative difference of a part's duration, beyond the noise: backward takes twice as long as forward."""
 
+NOISES: Final = 3.0
+"""Median deviations that count as noise."""
+
 UNLIKE_PARTS: Final = 0.25
 """Share of the parts that must differ: checkpoints and evaluation change one in many."""
 
@@ -204,7 +207,7 @@ class _Trial:
         usual = np.median(by_place, axis=0)
         typical = float(median(usual))
         noise = float(median(np.abs(by_place - usual[None, :])))
-        unlike = np.abs(usual - typical) > max(UNLIKE * typical, 3.0 * noise)
+        unlike = np.abs(usual - typical) > max(UNLIKE * typical, NOISES * noise)
         return bool(unlike.mean() >= UNLIKE_PARTS)
 
     @property

@@ -16,6 +16,9 @@ from llmprism.kernel import kernel
 
 __all__ = ["GUARD", "cap_of", "judge", "least_kept", "link", "longest", "mean_link"]
 
+MISFIT_PRICE: Final = 0.3
+"""Caps that a link costs which misses the spacing by all of the tolerance; half as far costs a quarter of it."""
+
 FEW: Final = 12
 """Silences up to which a loop in Python is faster than arrays."""
 
@@ -41,14 +44,14 @@ def _link_by_arrays(position: Float64, weight: Float64, spacing: float, toleranc
             high += 1
         if high - low > FEW:
             apart = ((here - position[low:high]) / spacing - 1.0) / tolerance
-            values = best[low:high] - 0.3 * cap * apart * apart
+            values = best[low:high] - MISFIT_PRICE * cap * apart * apart
             j = int(values.argmax())
             if values[j] > gain:
                 gain, origin = float(values[j]), low + j
         else:
             for j in range(low, high):
                 misfit = ((here - where[j]) / spacing - 1.0) / tolerance
-                value = totals[j] - 0.3 * cap * misfit * misfit
+                value = totals[j] - MISFIT_PRICE * cap * misfit * misfit
                 if value > gain:
                     gain, origin = value, j
         best[i] = length[i] + gain
@@ -78,7 +81,7 @@ def link(position: Float64, weight: Float64, spacing: float, tolerance: float, c
         while j < i and position[i] - position[j] >= shortest:
             if best[j] > gain:  # a misfit only takes from it
                 misfit = ((position[i] - position[j]) / spacing - 1.0) / tolerance
-                value = best[j] - 0.3 * cap * misfit * misfit
+                value = best[j] - MISFIT_PRICE * cap * misfit * misfit
                 if value > gain:
                     gain, origin = value, j
             j += 1

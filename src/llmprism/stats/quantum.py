@@ -31,6 +31,9 @@ CHANCE: Final = 0.2
 """The tolerance shrinks with m so that at most this share of random places would lie on multiples."""
 
 
+NEARLY_BEST: Final = 0.8
+"""Share of the best coherence from which the fewest parts are taken: multiples of them are nearly as coherent."""
+
 MIN_COHERENCE: Final = 0.35
 """Length of the mean phase vector from which scattered places show a period; chance stays below 0.1."""
 
@@ -81,4 +84,4 @@ def scattered_parts(position: Float64, weight: Float64) -> int | None:
     best = float(coherence.max())
     if best < MIN_COHERENCE:
         return None
-    return int(parts[np.flatnonzero(coherence >= 0.8 * best)[0]])
+    return int(parts[np.flatnonzero(coherence >= NEARLY_BEST * best)[0]])

@@ -151,6 +151,12 @@ class EndingRules:
     steps_back: int = 8
     """Steps before that tell what is usual."""
 
+    longer_steps: float = 1.5
+    """Usual steps that each of them may take."""
+
+    sure_standstill: float = 0.8
+    """Confidence that a whole job stood still: a step that the clock cut in the wrong place looks alike."""
+
     short_of: float = 0.01
     """Share of a step's bytes that may be missing at the same point of another step: norms, metrics, lost records."""
 

@@ -71,6 +71,15 @@ class MemberRules:
     """Runs as striking as this one that a job may show by chance, over all of its members and steps. Results are the
     same from 0.01 to 0.05; at 0.002 one right finding of 18 is lost."""
 
+    sure_late: float = 0.99
+    """Confidence in a member that is late at the synchronisation, or works longer than its peers, at most."""
+
+    sure_stall: float = 0.9
+    """Confidence in a member that stood still while all others waited."""
+
+    sure_imbalance: float = 0.9
+    """Confidence in a stage that is longer in all pipelines, at most: a slow server under all of it looks the same."""
+
     sure_exchange: float = 0.8
     """Confidence in a member that holds the others up at every exchange, at most: over gloo a message waits for its
     receiver, and one capture of eight names the sender in its place."""

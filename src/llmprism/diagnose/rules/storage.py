@@ -22,6 +22,9 @@ class StorageRules:
     request_bytes: int = 250_000
     """Smaller requests are dominated by latency."""
 
+    sure: float = 0.9
+    """Confidence at most: clients that ask for less look alike."""
+
     requests: int = 12
     """Slow requests in a stretch, and others before it."""
 

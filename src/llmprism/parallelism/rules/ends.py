@@ -123,6 +123,9 @@ class StepEndRules:
     straggle: float = 0.08
     """Share of the next step by which a straggler may run into it; one that takes longer is not of this step..."""
 
+    surely_behind: float = 10.0
+    """Times the noise of a step's bytes (`clock.exact_bytes`) that a pair must be behind for it to be a straggler."""
+
     left_behind: float = 0.1
     """...unless it still has this share of its bytes to send: then its ranks are simply slower than those that have
     begun the next step already... Tried 0.05 to 0.2 on 22 small jobs: 0.05 changes 1, 0.08 changes 1, 0.125 changes 1,

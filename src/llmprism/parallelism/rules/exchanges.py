@@ -81,6 +81,9 @@ class ExchangeRules:
     """Share of the members that must take part in an exchange besides a ring: all do, but records of some may be too
     poor to show it."""
 
+    same_amount: float = 1.1
+    """Ratio of the bytes of two pairs within which they carry the same gradients."""
+
     experts_covered: float = 0.9
     """Share of the members whose expert gradients must show."""
 

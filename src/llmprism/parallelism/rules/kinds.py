@@ -100,6 +100,9 @@ class KindRules:
     most_turns_odds: float = 3.0
     """And at most."""
 
+    turns_noise: float = 0.02
+    """Share that is added to the turns before their logarithm is taken: a link without any is not infinitely sure."""
+
     lead_messages: float = 0.5
     """Messages by which one direction stays ahead where both kinds are equally likely: half a message."""
 
@@ -140,6 +143,12 @@ class KindRules:
     rings_odds: float = 3.0
     """Log odds for each doubling of that distance, and at most."""
 
+    rings_noise: float = 0.005
+    """Added to that distance before its logarithm is taken."""
+
+    surest_odds: float = 6.0
+    """Log odds of a link at most, either way: 0.998, as sure as one kind of evidence makes."""
+
     avoided: float = 1.5
     """How many times more of a link's bytes than by chance pass while the rings of its ends are silent, from which on
     that tells. Collectives of all sources stay below 1.4; passes of network-bound jobs, whose rings are busy for most
@@ -179,6 +188,9 @@ class KindRules:
     """Links of the longest chain that is a tree too: one parent with two children."""
 
     # Roles of pairs
+    tree_confidence: float = 0.6
+    """Of a link that looks like a pipeline's but cannot be one: probably a tree's."""
+
     mesh_confidence: float = 0.9
     """Of a link whose ends share most of their peers: nothing but an all-to-all is known to look so."""
 

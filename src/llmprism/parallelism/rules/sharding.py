@@ -89,6 +89,16 @@ class ShardingRules:
     """Silence of a half relative to the pause in the middle: gathering has less, buckets of equal size as much or more.
     Tried 0.25 to 1 on 22 small jobs: 1 changes 3."""
 
+    next_to_nothing: float = 0.1
+    """Share of the mean over a step's slots below which a slot is silent."""
+
+    at_place: float = 0.1
+    """Distance from a multiple of a part of the step, in parts, within which a silence lies at it."""
+
+    next_to_it: float = 0.4
+    """Distance from the place where a sharded step is to end, in parts, within which its longest silence is looked for:
+    nearly half the way to the next."""
+
     gathers_explain: float = 0.4
     """Share of the silence between collectives: chance gives 0.2, pauses inside the large collectives take the rest.
     Tried 0.2 to 0.8 on 22 small jobs: 0.8 changes 1."""
