@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.engine.value_codec import from_values, to_values
-from llmprism.kernel_cache import PACKAGE, sources
+from llmprism.kernel_sources import PACKAGE, sources
 
 __all__ = ["METHODS", "KeptScores"]
 

@@ -1,18 +1,19 @@
 """Loops over arrays that are interpreted on small inputs and compiled on large ones.
 
-Compiling one kernel costs half a second, importing the compiler one more, and a small capture is diagnosed in less than
-that: so a kernel runs as the Python that it is written in until enough rows have gone through the kernels of this
-process or one input is large, and as machine code from then on. `llmprism.kernel_cache` compiles, and keeps the code
-on disk as long as no source of the package changes.
+Compiling one kernel takes half a second; importing the compiler and loading the code that was kept of all kernels takes
+half a second in all; and a small capture is diagnosed in less than that. So a kernel runs as the Python that it is
+written in until enough rows have gone through the kernels of this process or one input is large, and as machine code
+from then on. `llmprism.kernel_cache` compiles, and keeps the code on disk as long as no source of the package changes.
 
     @kernel
     def _total(values: Int64) -> int: ...
 
 Both forms compute the same, to the bit: the Python form is the source of the compiled one. Where a loop in Python is
 too slow even for small inputs, `@kernel(small=function)` names another function of the same arguments and result for
-them, which a test compares with the kernel. Where that takes no loop at all, only whole arrays, `by_arrays=function`
-names it: its rows cost a hundredth of interpreted ones and do not count. `@compiled_kernel` is for those that look many
-times at every row or use functions that Python and the compiler round differently.
+them, which a test compares with the kernel. Where that takes no loop over rows, only whole arrays, `by_arrays=function`
+names it: `ARRAY_ROWS` of its rows count as one. `looks=3` is for one that looks three times at every row, `looks=0` for
+a search that leaves that to other kernels: interpreted, it does not count, but each call of another kernel does.
+`@compiled_kernel` is for those that use functions that Python and the compiler round differently.
 
 Kernels may call kernels: interpreted ones call the interpreted form, compiled ones the compiled form.
 """
@@ -38,12 +39,18 @@ __all__ = [
     "kernel",
 ]
 
-INTERPRETED_ROWS: Final = 150_000
-"""Rows of one call beyond which it is compiled: a few microseconds each in Python, below half a second in all."""
+INTERPRETED_ROWS: Final = 60_000
+"""Rows of one call beyond which it is compiled: all kernels together look 10 to 25 times at every record, at a
+microsecond in Python, and that of so many is worth the half second that loading compiled code takes."""
 
 INTERPRETED_TOTAL: Final = 2_000_000
-"""Rows of all interpreted calls of the process, after which everything is compiled: about two seconds of Python, as
-long as importing the compiler and compiling the first kernels takes."""
+"""Rows of all interpreted calls of the process, after which everything is compiled: one to two seconds of Python."""
+
+LOADING_ROWS: Final = 4_000
+"""Rows of one kernel that are interpreted as fast as its code is loaded (4 ms), so that they are in any case."""
+
+ARRAY_ROWS: Final = 16
+"""Rows of a form by arrays that take as long as one interpreted row: 8 to 60 were measured."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,14 +82,15 @@ class Kernel(Generic[P, R]):
         small: Callable[P, R] | None = None,
         *,
         interpret: bool = True,
-        repeats: int = 1,
-        counts: bool = True,
+        arrays: bool = False,
+        looks: int = 1,
     ) -> None:
         self.python = function
-        self._repeats, self._counts = repeats, counts
+        self._arrays, self._looks = arrays, looks
         self._small = small or function
         self._interpret = interpret
         self._compiled: Callable[P, R] | None = None
+        self._rows = 0
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
 
@@ -91,11 +99,14 @@ class Kernel(Generic[P, R]):
             return self._compiled(*args, **kwargs)
         if _depth.inside:
             return self._small(*args, **kwargs)
-        rows = max((argument.size for argument in args if isinstance(argument, np.ndarray)), default=0) * self._repeats
+        rows = max((argument.size for argument in args if isinstance(argument, np.ndarray)), default=0)
         if not self.interprets(rows):
             _Tier.spent = max(_Tier.spent, INTERPRETED_TOTAL)
             return self.compiled(*args, **kwargs)
-        _Tier.spent += rows if self._counts else 0
+        if not self._looks:
+            return self._small(*args, **kwargs)
+        _Tier.spent += rows // ARRAY_ROWS if self._arrays else rows * self._looks
+        self._rows += rows
         _depth.inside = True
         try:
             return self._small(*args, **kwargs)
@@ -104,8 +115,10 @@ class Kernel(Generic[P, R]):
 
     def interprets(self, rows: int) -> bool:
         """Whether a call with so many rows would be interpreted."""
-        few = rows <= _Tier.rows and _Tier.spent + (rows if self._counts else 0) <= _Tier.total
-        return few and self._interpret and (self._compiled is None or _Tier.rows == np.inf)
+        if not self._interpret or (self._compiled is not None and _Tier.rows < np.inf):
+            return False
+        few = self._arrays or _Tier.spent + rows <= _Tier.total or 0 < (self._rows + rows) * self._looks <= LOADING_ROWS
+        return few and rows <= _Tier.rows
 
     @property
     def compiled(self) -> Callable[P, R]:
@@ -118,23 +131,23 @@ class Kernel(Generic[P, R]):
 @overload
 def kernel(function: Callable[P, R]) -> Kernel[P, R]: ...
 @overload
-def kernel(*, small: Callable[P, R]) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
+def kernel(*, small: Callable[P, R], looks: int = 1) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
 @overload
 def kernel(*, by_arrays: Callable[P, R]) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
 @overload
-def kernel(*, repeats: int) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
+def kernel(*, looks: int) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
 def kernel(
     function: Callable[P, R] | None = None,
     *,
     small: Callable[P, R] | None = None,
     by_arrays: Callable[P, R] | None = None,
-    repeats: int = 1,
+    looks: int = 1,
 ) -> Kernel[P, R] | Callable[[Callable[P, R]], Kernel[P, R]]:
-    """Decorator: the function as a kernel; `small` replaces it on small inputs, or `by_arrays`, whose rows do not
-    count; `repeats` says how often it looks at every row, where that is often (a search)."""
+    """Decorator: the function as a kernel; `small` replaces it on small inputs, or `by_arrays`, whose rows count less;
+    `looks` says how often it looks at every row itself, where that is not once."""
     if function is not None:
         return Kernel(function)
-    return lambda wrapped: Kernel(wrapped, small or by_arrays, repeats=repeats, counts=by_arrays is None)
+    return lambda wrapped: Kernel(wrapped, small or by_arrays, arrays=by_arrays is not None, looks=looks)
 
 
 def compiled_kernel(function: Callable[P, R]) -> Kernel[P, R]:

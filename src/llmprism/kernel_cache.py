@@ -2,48 +2,36 @@
 
 The compiler's own cache takes a compiled function for fresh as long as the file of that function is unchanged. It does
 not see that a constant or a callee in another file has changed, and goes on with the old value. So every compiled
-function of the package is made here, by `compiled`, and its machine code lies in a directory that is named after a
-digest of its file and of all files of the package which that one imports, directly or through others:
+function of the package is made here, by `compiled`, and its machine code lies where `llmprism.kernel_sources` says:
 
-    <base>/kernels/<module>/<digest>/<function>-<line>.<python>.nbc
+    <base>/kernels/<module>/<digest of all sources>/<module>.<function>-<line>.<python>.nbc
 
-An edit of any of them leads to another directory and so to a recompilation; an edit elsewhere does not. The directories
-of older sources are removed, all but the last `KEPT_STAMPS`. The base is `NUMBA_CACHE_DIR` where that is set, otherwise
-`__pycache__` in the package, otherwise the user's cache directory; where none can be written, or the sources were
-edited after this process had loaded them, the code is compiled anew and not kept. Of several processes that need the
-same function at once, one compiles it and the others wait for its code: copies of a process and test runners would all
-spend the same seconds otherwise.
+Where no place can be written to, or the sources were edited after this process had loaded them, the code is compiled
+anew and not kept. Of several processes that need the same function at once, one compiles it and the others wait for its
+code: copies of a process and test runners would all spend the same seconds otherwise.
 
-Importing this module imports the compiler, which takes a second: `llmprism.kernel` does so only when it is worth it.
+Importing this module imports the compiler, which takes a fifth of a second: `llmprism.kernel` does so only when it is
+worth it. Kept code needs no more than that to run; what it takes to compile is imported when something must be, another
+fifth. There the compiler looks for scipy, to multiply matrices with, whose import takes as long again; no function here
+multiplies matrices, so scipy is not found while the compiler loads.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import os
-import re
-import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, ParamSpec, TypeVar, cast, overload
 
-from numba import njit
-from numba.core import caching
+from llmprism.kernel_sources import PACKAGE, code_directory
 
-from llmprism.started import STARTED_AT
-
-__all__ = ["KEPT_STAMPS", "code_directory", "compiled", "sources", "sources_digest"]
+__all__ = ["compiled"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-PACKAGE: Final = Path(__file__).resolve().parent
-
-KEPT_STAMPS: Final = 4
-"""Stamps of one file that are kept: those of a few checkouts or versions that share `NUMBA_CACHE_DIR`."""
 
 LONGEST_WAIT_S: Final = 60.0
 """How long to wait for another process that compiles the same function, in seconds: the slowest kernel takes 10 s on a
@@ -51,10 +39,24 @@ core of its own. A process that failed to compile and goes on holds its lock; th
 
 POLL_S: Final = 0.05
 
-_IMPORT: Final = re.compile(
-    rb"^[ \t]*(?:from|import)[ \t]+(llmprism(?:\.\w+)*)(?:[ \t]+import[ \t]+(\([^)]*\)|[^\n(]*))?", re.M
-)
-"""An import from this package. There are no relative ones: ruff refuses them."""
+
+@contextmanager
+def _not_found(module: str) -> Iterator[None]:
+    """Imports of this module fail while the context lasts; nothing changes where it has been imported before."""
+    hidden = module not in sys.modules
+    if hidden:
+        sys.modules[module] = cast(Any, None)
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules[module]
+
+
+with _not_found("scipy"):
+    from numba import njit
+    from numba.core import caching
+    from numba.core.runtime.nrt import rtsys
 
 
 @overload
@@ -79,79 +81,6 @@ def _compiled(function: Callable[P, R], cached: bool, options: dict[str, Any]) -
     if cached and not switched_off and _Locator.from_function(function, function.__code__.co_filename):
         dispatcher._cache = cast(Any, _FunctionCache)(function)
     return cast("Callable[P, R]", dispatcher)
-
-
-@cache
-def sources(module: Path) -> frozenset[Path]:
-    """The source files of this package that a file imports, directly or through others, and the file itself."""
-    found: set[Path] = set()
-    waiting = [module]
-    while waiting:
-        file = waiting.pop()
-        if file not in found:
-            found.add(file)
-            waiting.extend(_imported(file.read_bytes()))
-    return frozenset(found)
-
-
-def _imported(text: bytes) -> Iterator[Path]:
-    for match in _IMPORT.finditer(text):
-        target = PACKAGE.joinpath(*match[1].decode().split(".")[1:])
-        names = re.findall(r"\w+", (match[2] or b"").decode())
-        for candidate in (target, *(target / name for name in names)):
-            yield from (file for file in (candidate.with_suffix(".py"), candidate / "__init__.py") if file.is_file())
-
-
-@cache
-def sources_digest(module: Path) -> str | None:
-    """Changes with every source file that a file depends on. None: this process runs older ones."""
-    digest = hashlib.sha256()
-    try:
-        for file in sorted(sources(module)):
-            if file.stat().st_mtime > STARTED_AT:
-                return None
-            content = file.read_bytes()
-            digest.update(b"%s\0%d\0" % (file.relative_to(PACKAGE).as_posix().encode(), len(content)))
-            digest.update(content)
-    except OSError:
-        return None
-    return digest.hexdigest()
-
-
-@cache
-def code_directory(module: Path) -> Path | None:
-    """Where the code of a source file is kept; None: nowhere."""
-    digest = sources_digest(module)
-    if digest is None:
-        return None
-    name = ".".join(module.relative_to(PACKAGE).with_suffix("").parts)
-    for base in _bases():
-        directory = base / "kernels" / name / digest[:24]
-        try:
-            if not directory.is_dir():
-                directory.mkdir(parents=True, exist_ok=True)
-                _remove_old(directory.parent)
-        except OSError:
-            continue
-        if os.access(directory, os.W_OK):
-            return directory
-    return None
-
-
-def _bases() -> Iterator[Path]:
-    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
-        yield Path(chosen) / "llmprism"
-    else:
-        yield PACKAGE / "__pycache__"
-    if home := os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME"):
-        yield Path(home) / ("llmprism" if os.environ.get("XDG_CACHE_HOME") else ".cache/llmprism")
-
-
-def _remove_old(directory: Path) -> None:
-    """Removes the code of older sources. A process that still uses it compiles again."""
-    newest_first = sorted(directory.iterdir(), key=lambda found: found.stat().st_mtime, reverse=True)
-    for old in newest_first[KEPT_STAMPS:]:
-        shutil.rmtree(old, ignore_errors=True)
 
 
 class _Locator(caching._CacheLocator):
@@ -193,14 +122,16 @@ class _FunctionCache(caching.FunctionCache):
         self._turns: list[IO[bytes]] = []
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        load = cast(Any, super()).load_overload
-        found = load(sig, target_context)
-        if found is not None:
-            return found
+        with _not_found("scipy"):
+            rtsys.initialize(target_context)  # the functions that kept code calls to allocate arrays
+            found = cast(Any, self)._load_overload(sig, target_context)
+            if found is not None:
+                return found
+            target_context.refresh()
         turn = _wait_for_turn(Path(self._cache_path) / f"{self._impl.filename_base}.lock")
         if turn is None:
             return None
-        found = load(sig, target_context)
+        found = cast(Any, self)._load_overload(sig, target_context)
         if found is None:
             self._turns.append(turn)
         else:

@@ -51,10 +51,19 @@ def test_small_inputs_are_interpreted_and_large_ones_compiled(nothing_spent):
 
 def test_many_small_inputs_are_compiled_in_the_end(nothing_spent):
     loop = _fresh(_total)
-    values = np.zeros(1_000, dtype=np.int64)
-    module._Tier.spent = module.INTERPRETED_TOTAL - 1_500
+    values = np.zeros(module.LOADING_ROWS, dtype=np.int64)
+    module._Tier.spent = module.INTERPRETED_TOTAL - values.size - 1
     loop(values)
-    assert not loop.interprets(1_000)
+    assert not loop.interprets(values.size)
+
+
+def test_few_rows_are_interpreted_rather_than_code_loaded_for_them(nothing_spent):
+    module._Tier.spent = module.INTERPRETED_TOTAL
+    loop = _fresh(_total)
+    assert loop.interprets(module.LOADING_ROWS)
+    loop(np.arange(3))
+    assert loop.interprets(module.LOADING_ROWS - 3)
+    assert not loop.interprets(module.LOADING_ROWS)
 
 
 def test_a_compiled_kernel_stays_compiled(nothing_spent):
@@ -75,10 +84,25 @@ def test_the_substitute_runs_on_small_inputs_only(nothing_spent):
         assert substituted(np.arange(3)) == 6
 
 
-def test_rows_of_a_form_without_loops_do_not_count(nothing_spent):
+def test_rows_of_a_form_without_loops_count_little(nothing_spent):
     by_arrays = kernel(by_arrays=lambda values: int(values.sum()))(_total.python)
-    assert by_arrays(np.arange(4)) == 6
-    assert module._Tier.spent == 0
+    assert by_arrays(np.arange(3 * module.ARRAY_ROWS)) == np.arange(3 * module.ARRAY_ROWS).sum()
+    assert module._Tier.spent == 3
+
+
+def test_of_a_search_every_call_of_another_kernel_counts(nothing_spent):
+    part = _fresh(_total)
+
+    def search(values: np.ndarray) -> int:
+        return part(values) + part(values)
+
+    assert kernel(looks=0)(search)(np.arange(50)) == 4 * np.arange(50).sum()
+    assert module._Tier.spent == 100
+
+
+def test_a_search_is_compiled_when_enough_was_interpreted(nothing_spent):
+    module._Tier.spent = module.INTERPRETED_TOTAL
+    assert not kernel(looks=0)(_total.python).interprets(1)
 
 
 def test_some_kernels_are_never_interpreted(nothing_spent):

@@ -1,4 +1,7 @@
-"""The consoles of the command line: stdout for the report, stderr for progress."""
+"""The consoles of the command line: stdout for the report, stderr for progress.
+
+`rich` is imported where something is shown: `diagnose --quiet` does without it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Final
 
 from llmprism.cli.run import silence_stdout
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["Progress", "progress_bar", "stdout_console"]
 
@@ -22,19 +26,20 @@ _PATIENCE_SECONDS: Final = 1.0
 """No bar before this: a run that is over in a second needs none."""
 
 
-class _ReportConsole(Console):
-    """A console that stays silent when the reader of the pipe has gone (rich would exit with code 1)."""
-
-    def on_broken_pipe(self) -> None:
-        self.quiet = True
-        silence_stdout()
-
-
 def stdout_console() -> Console:
     """What the encoding of stdout cannot say is escaped: a report must not fail for want of a character."""
+    from rich.console import Console
+
+    class ReportConsole(Console):
+        """A console that stays silent when the reader of the pipe has gone (rich would exit with code 1)."""
+
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            silence_stdout()
+
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    return _ReportConsole(file=sys.stdout, markup=False, highlight=False, emoji=False)
+    return ReportConsole(file=sys.stdout, markup=False, highlight=False, emoji=False)
 
 
 @contextmanager
@@ -43,6 +48,7 @@ def progress_bar(*, quiet: bool) -> Iterator[Progress | None]:
     if quiet or not sys.stderr.isatty():
         yield None
         return
+    from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 

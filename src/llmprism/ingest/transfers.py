@@ -14,6 +14,7 @@ Invariant: no byte is lost; per pair the transfers do not overlap and are separa
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from llmprism.arrays import Float64
 from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.kernel import kernel
 from llmprism.model.flows import FlowTable, Int64, TransferTable
+from llmprism.stats.bursts import running_max
 
 __all__ = ["assemble_transfers"]
 
@@ -73,7 +75,60 @@ def _pair_gap(start: Int64, end: Int64, shortest_ns: int, longest_ns: int) -> in
     return min(max(gap, shortest_ns), longest_ns)
 
 
-@kernel
+@cache
+def _pause_edges() -> Int64:
+    """The shortest pause of every bin but the first, in ns: found by the function that says which bin it is."""
+    edges = []
+    for place in range(1, _BINS):
+        near = math.floor(2.0 ** (14.0 + place / 5.0))
+        edges.append(next(pause for pause in range(near - 2, near + 4) if _pause_bin.python(pause) >= place))
+    return np.array(edges, dtype=np.int64)
+
+
+@cache
+def _gap_of_split() -> Int64:
+    """The gap for the first bin of the upper class, in ns."""
+    return np.array([int(2.0 ** (14.0 + split / 5.0)) for split in range(_BINS)], dtype=np.int64)
+
+
+def _splits_by_arrays(histograms: Float64) -> Int64:
+    """`_otsu` of many histograms; counts and moments are whole numbers, so that sums in any order are the same."""
+    moments = histograms * np.arange(_BINS)
+    below, below_moment = np.cumsum(histograms, axis=1)[:, :-1], np.cumsum(moments, axis=1)[:, :-1]
+    above, above_moment = histograms.sum(axis=1)[:, None] - below, moments.sum(axis=1)[:, None] - below_moment
+    with np.errstate(divide="ignore", invalid="ignore"):
+        difference = below_moment / below - above_moment / above
+    variance = np.where((below > 0) & (above > 0), below * above * difference * difference, 0.0)
+    best = variance.argmax(axis=1)
+    return np.where(variance[np.arange(best.size), best] > 0, best + 1, -1)
+
+
+def _pauses(offsets: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64, Int64]:
+    """Of every row but the first of its pair: its number, its pair, and how long nothing was under way before it."""
+    first = np.zeros(start.size, dtype=np.bool_)
+    first[offsets[:-1]] = True
+    follows = np.flatnonzero(~first)
+    pair = np.repeat(np.arange(offsets.size - 1), np.diff(offsets) - 1)
+    return follows, pair, start[follows] - running_max(end, offsets)[follows - 1]
+
+
+def _gaps_by_arrays(offsets: Int64, start: Int64, end: Int64, shortest_ns: int, longest_ns: int) -> tuple[Int64, Int64]:
+    """The kernel below without a loop."""
+    pairs = offsets.size - 1
+    _, pair, pause = _pauses(offsets, start, end)
+    long = pause > shortest_ns
+    several, place = np.unique(pair[long], return_inverse=True)
+    bins = np.searchsorted(_pause_edges(), pause[long], side="right")
+    counted = np.bincount(place * _BINS + bins, minlength=several.size * _BINS).reshape(-1, _BINS)
+    split = _splits_by_arrays(counted.astype(np.float64)) if several.size else np.zeros(0, dtype=np.int64)
+    gaps = np.full(pairs, shortest_ns, dtype=np.int64)
+    found = (split >= 0) & (counted.sum(axis=1) > 1)
+    gaps[several[found]] = _gap_of_split()[split[found]]
+    gaps = np.minimum(np.maximum(gaps, shortest_ns), longest_ns)
+    return gaps, 1 + np.bincount(pair[pause > gaps[pair]], minlength=pairs)
+
+
+@kernel(by_arrays=_gaps_by_arrays)
 def _gaps_and_counts(
     offsets: Int64, start: Int64, end: Int64, shortest_ns: int, longest_ns: int
 ) -> tuple[Int64, Int64]:
@@ -93,7 +148,37 @@ def _gaps_and_counts(
     return gaps, counts
 
 
-@kernel
+def _merge_by_arrays(
+    offsets: Int64,
+    gaps: Int64,
+    out_offsets: Int64,  # noqa: ARG001 - the kernel's
+    start: Int64,
+    end: Int64,
+    size: Int64,
+    path: Any,
+    out_start: Int64,
+    out_end: Int64,
+    out_size: Int64,
+    out_active: Int64,
+    out_path: Any,
+    out_records: Any,
+) -> None:
+    """The kernel below without a loop."""
+    follows, pair, pause = _pauses(offsets, start, end)
+    opens = np.ones(start.size, dtype=np.bool_)
+    opens[follows] = pause > gaps[pair]
+    first, extends, active = np.flatnonzero(opens), opens.copy(), end - start
+    extends[follows] |= active[follows] + pause > 0
+    active[follows] += np.minimum(pause, 0)
+    active[~extends] = 0
+    out_start[:], out_end[:] = start[first], np.maximum.reduceat(end, first)
+    out_size[:], out_active[:] = np.add.reduceat(size, first), np.add.reduceat(active, first)
+    out_records[:] = np.diff(first, append=start.size)
+    shown = np.where(opens | (extends & (path >= 0)), np.arange(start.size), 0)
+    out_path[:] = path[np.maximum.reduceat(shown, first)]
+
+
+@kernel(by_arrays=_merge_by_arrays)
 def _merge(
     offsets: Int64,
     gaps: Int64,

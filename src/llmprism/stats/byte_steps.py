@@ -97,9 +97,6 @@ OTHER_RHYTHMS: Final = 2
 GRID: Final = 1.015
 """Ratio of neighbouring trial spacings: below the tolerance, so that none is missed."""
 
-TRIALS: Final = 256
-"""Times that every silence is looked at in one search, about: twice for each spacing that does not fail early."""
-
 TOGETHER: Final = GRID**8
 """Range of spacings that are ruled out together, if they can be: most can."""
 
@@ -125,7 +122,7 @@ def _is_dominant(total: float, dominance: float, covered: float, regular: int) -
     return regular >= 2 and covered >= MIN_COVERAGE * total and dominance >= MIN_DOMINANCE + SMALL_SAMPLE / regular
 
 
-@kernel
+@kernel(looks=0)
 def _dominates(position: Float64, weight: Float64, ordered: Float64, spacing: float, tolerance: float) -> bool:
     """Is the best chain of this spacing dominant?"""
     total = position[-1]
@@ -138,7 +135,7 @@ def _dominates(position: Float64, weight: Float64, ordered: Float64, spacing: fl
     return _is_dominant(total, dominance, covered, regular)
 
 
-@kernel
+@kernel(looks=0)
 def _hopeless(
     position: Float64, weight: Float64, ordered: Float64, following: Int64, preceding: Int64, finest: float,
     coarsest: float, tolerance: float,
@@ -151,7 +148,7 @@ def _hopeless(
     return bool(links < (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE))
 
 
-@kernel(repeats=TRIALS)
+@kernel(looks=0)
 def _next_dominant(
     position: Float64, weight: Float64, ordered: Float64, following: Int64, preceding: Int64, spacing: float,
     tolerance: float, max_steps: int,

@@ -66,7 +66,7 @@ def _most_by_arrays(
     return int(np.unique(np.floor(begin[linked] / shortest)).size)
 
 
-@kernel(small=_most_by_arrays)
+@kernel(by_arrays=_most_by_arrays)
 def most_links(
     position: Float64, weight: Float64, following: Int64, preceding: Int64, least: float, finest: float,
     coarsest: float, tolerance: float, guard: float,

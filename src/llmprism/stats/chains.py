@@ -50,10 +50,11 @@ def _link_by_arrays(position: Float64, weight: Float64, spacing: float, toleranc
                 gain, origin = float(values[j]), low + j
         else:
             for j in range(low, high):
-                misfit = ((here - where[j]) / spacing - 1.0) / tolerance
-                value = totals[j] - MISFIT_PRICE * cap * misfit * misfit
-                if value > gain:
-                    gain, origin = value, j
+                if totals[j] > gain:  # a misfit only takes from it
+                    misfit = ((here - where[j]) / spacing - 1.0) / tolerance
+                    value = totals[j] - MISFIT_PRICE * cap * misfit * misfit
+                    if value > gain:
+                        gain, origin = value, j
         best[i] = length[i] + gain
         totals.append(length[i] + gain)
         previous[i] = origin
@@ -64,7 +65,7 @@ def _link_by_arrays(position: Float64, weight: Float64, spacing: float, toleranc
     return np.array(chain[::-1], dtype=np.int64)
 
 
-@kernel(small=_link_by_arrays)
+@kernel(small=_link_by_arrays, looks=3)
 def link(position: Float64, weight: Float64, spacing: float, tolerance: float, cap: float) -> Int64:
     """Best chain: sum of the (capped) silences minus the misfit of each link; a break costs two caps."""
     n = position.size
@@ -134,7 +135,7 @@ def longest(weight: Float64, ordered: Float64, steps: float) -> Int64:
     return np.flatnonzero(weight >= least_kept(ordered, steps))
 
 
-@kernel
+@kernel(looks=0)
 def least_kept(ordered: Float64, steps: float) -> float:
     """Length of the shortest of the longest silences, of which there are some for every step."""
     return float(ordered[min(ordered.size, int(6 * steps) + 20) - 1])

@@ -9,7 +9,7 @@ import pytest
 import kept_scores
 from accuracy import EMPTY_REPORT, Result
 from kept_scores import KeptScores
-from llmprism.kernel_cache import PACKAGE, sources
+from llmprism.kernel_sources import PACKAGE, sources
 from llmprism.score import LayoutFacts, ScoredJob, Truth, score_report
 from support.perfect_report import truth_as_report
 

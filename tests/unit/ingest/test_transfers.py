@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmprism.ingest import transfers as module
 from llmprism.ingest.rules import RULES
 from llmprism.ingest.transfers import assemble_transfers
+from llmprism.kernel import always_interpreted
 from unit.builders import MS, US, Flow, cut_in_pieces, flow_table, transfer_table
 
 flows = st.lists(
@@ -52,6 +56,30 @@ def test_transfers_keep_every_byte_and_record_and_do_not_touch(records: list[Flo
             assert table.bytes[source][inside].sum() == size
             assert active == busy_time(table.start_ns[source][inside], table.end_ns[source][inside])
             assert gaps_inside(table.start_ns[source][inside], table.end_ns[source][inside]) <= gap
+
+
+@settings(max_examples=200, deadline=None)
+@given(flows, st.lists(st.integers(-1, 2), min_size=60, max_size=60))
+def test_arrays_and_the_loop_make_the_same_transfers(records: list[Flow], paths: list[int]) -> None:
+    """Also where a pause is exactly as long as a bin of the histogram begins, which `_pause_edges` must hit."""
+    table = flow_table(records)
+    table = replace(table, path=np.array(paths[: table.start_ns.size], dtype=np.int32))
+    with always_interpreted():
+        by_arrays = assemble_transfers(table)
+    with pytest.MonkeyPatch.context() as patch, always_interpreted():
+        patch.setattr(module, "_gaps_and_counts", module._gaps_and_counts.python)
+        patch.setattr(module, "_merge", module._merge.python)
+        by_loop = assemble_transfers(table)
+    for name in ("pair_gap_ns", "pair_offsets", "start_ns", "end_ns", "bytes", "active_ns", "path", "records"):
+        found, expected = getattr(by_arrays, name), getattr(by_loop, name)
+        assert found.dtype == expected.dtype
+        assert found.tolist() == expected.tolist(), name
+
+
+def test_a_pause_is_in_the_bin_that_the_function_says():
+    edges = module._pause_edges()
+    for pause in (*edges.tolist(), *(edges - 1).tolist(), 1 << 40):
+        assert np.searchsorted(edges, pause, side="right") == module._pause_bin.python(pause)
 
 
 def busy_time(start: np.ndarray, end: np.ndarray) -> int:
