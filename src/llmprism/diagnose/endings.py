@@ -42,7 +42,8 @@ class Ending:
 
     `state` is running, ended, crashed or hung. `culprit` (row of the member, -1: nobody stands out) was due at
     `since_ns`, `lead_ns` before the next one; it is `likely` where that alone is not sure, and all signs together put
-    it ahead of the others. `suspects` are who else may be to blame, the likeliest first. `resumed_ns` is None where the
+    it ahead of the others. `candidates` is how many may be to blame by their due times. `suspects` are who else may be
+    to blame, the likeliest first. `resumed_ns` is None where the
     job did not come back; `alive_ns` is the time of the last message of any sort between its members before it did.
     """
 
@@ -59,6 +60,7 @@ class Ending:
     lead_ns: float = 0.0
     heard_alone: bool = False
     likely: bool = False
+    candidates: int = 0
     suspects: tuple[int, ...] = ()
 
     @property
@@ -239,6 +241,7 @@ def _blamed(
         lead_ns=_lead_ns(state, culprit) if culprit >= 0 else 0.0,
         heard_alone=not likely and culprit >= 0 and _alone(state, culprit, rules),
         likely=likely,
+        candidates=int(np.isfinite(may_be_to_blame(state, rules)).sum()),
         suspects=tuple(row for row in others if row not in (-1, culprit)),
     )
 
@@ -250,7 +253,7 @@ def _others(state: LastState, running: Ending, rules: FaultRules) -> list[int]:
     if running.step < rule.settled_steps or not state.exact:
         return []
     rows, ahead = most_likely(state, running.period_ns, rules)
-    named = ahead >= rule.clear_ahead and _was_missed(state, rows[0], rules)
+    named = ahead >= rule.clear_ahead and len(rows) <= rule.few_to_blame and _was_missed(state, rows[0], rules)
     return rows[: rule.most_suspects] if named else [-1, *rows[: rule.most_suspects]]
 
 

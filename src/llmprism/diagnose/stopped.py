@@ -120,6 +120,8 @@ def _confidence(ending: Ending, rules: FaultRules) -> float:
     overdue = ending.last_ns - ending.since_ns
     watched = overdue + ending.silence_ns
     sure = rule.sure_alone if ending.heard_alone and overdue > rule.clear_overdue * period else rule.sure_due
+    if ending.candidates > rule.few_to_blame:
+        sure = rule.sure_many
     early = ending.state is JobState.HUNG and watched < max(rule.watched_steps * period, rule.watched_ns)
     return min(sure, rule.sure_early) if early else sure
 

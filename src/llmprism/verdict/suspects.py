@@ -2,9 +2,11 @@
 
 The flows see who fell silent first; a log sees what its rank says. So a rank that wrote down its own fatal error is
 believed before the flows, if it is known where it sits, or surer than the flows are of their place: that it failed is
-not in doubt then, only where it sits. Else the rank that failed and the address that fell silent are one and the same:
-each identifies the other. A rank that is blamed because others complain of it, or because it said nothing, must be
-surer in both, that it is to blame and where it sits, than the silence that the flows measured.
+not in doubt then, only where it sits. A seat that is guessed from the order of ranks never moves a place of which the
+flows are sure, as they are where one member alone is no longer heard. Else the rank that failed and the address that
+fell silent are one and the same: each identifies the other. A rank that is blamed because others complain of it, or
+because it said nothing, must be surer in both, that it is to blame and where it sits, than the silence that the flows
+measured.
 """
 
 from __future__ import annotations
@@ -162,7 +164,10 @@ def _first_silent(case: Case, finding: Finding) -> float:
     rules = case.rules.place
     went_on = next((item.value for item in finding.evidence if item.what == WENT_ON), None)
     unclear = went_on is not None and went_on * SECOND < rules.clear_silence * case.step_ns
-    return min(finding.confidence, rules.hardly_first if unclear else rules.first_silent)
+    if unclear:
+        return min(finding.confidence, rules.hardly_first)
+    alone = finding.confidence >= rules.silent_alone
+    return rules.silent_alone if alone else min(finding.confidence, rules.first_silent)
 
 
 def _named_by_peers(case: Case) -> Counter[str]:

@@ -297,8 +297,10 @@ def test_a_guessed_seat_is_believed_only_if_it_is_surer_than_the_flows(tmp_path:
     assert sure.findings[0].where.id == "10.0.0.2"
     assert sure.reading is not None
     assert sure.reading.verdicts[0].rank == 2
-    agreed = guessed(tmp_path / "d", 0.95, servers=True)
+    agreed = guessed(tmp_path / "d", 0.8, servers=True)
     assert agreed.findings[0].where.id == "10.0.0.3", "nearly all real runs have the usual order"
+    alone = guessed(tmp_path / "e", 0.95, servers=True)
+    assert alone.findings[0].where.id == "10.0.0.2", "it alone was no longer heard: no guess is surer"
     doubtful = guessed(tmp_path / "b", 0.3)
     assert doubtful.findings[0].where.id == "10.0.0.3"
     named = guessed(tmp_path / "c", 0.95, CLOSED.format("10.0.0.3"))

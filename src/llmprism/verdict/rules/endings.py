@@ -19,6 +19,10 @@ class PlaceRules:
     10 real crashes that were looked at, (9 + 1) / (10 + 2) by the rule of succession. A crash ends everything within
     milliseconds, and the order of the last messages of waiting peers is chance."""
 
+    silent_alone: float = 0.94
+    """The same where the flows are as sure themselves: of the members that alone were no longer heard after they were
+    missed, all 15 of real captures were the right ones, (15 + 1) / (15 + 2)."""
+
     clear_silence: float = 0.02
     """Share of a step that the others must have gone on after an address fell silent: below it the order in which they
     stopped is no evidence. Of the real stops that were looked at, the one with the wrong address has 0.005, the 12 with
