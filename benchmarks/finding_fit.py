@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from calibration import DATA, SOURCES
-from calibration_fit import FIRST_SEED, _logistic
+from calibration_fit import _logistic
 from claims import Claim, claims_of, reliability
 from llmprism.cli.diagnose import diagnose_files
 from llmprism.dataset import cases
@@ -35,6 +35,9 @@ from llmprism.sim import simulate
 from llmprism.sim.simulation import EPOCH_NS
 from robust_draw import draw_scenario
 from robust_expected import answers_of
+
+FIRST_SEED = 3001
+"""Random scenarios from this seed on."""
 
 FITTED_KINDS = (
     FindingKind.SLOW_GPU, FindingKind.IMBALANCE, FindingKind.SLOW_NIC, FindingKind.SLOW_LINK, FindingKind.SLOW_SWITCH,

@@ -25,9 +25,12 @@ from llmprism.parallelism.hybrid import shard_grid
 from llmprism.parallelism.in_step import InStep, find_in_step, nothing_inside
 from llmprism.parallelism.layout_evidence import (
     LayoutEvidence,
+    exchanging_share,
+    in_two,
     layout_confidence,
     named_share,
     other_layouts,
+    same_lengths,
     terms_of,
 )
 from llmprism.parallelism.left_over import left_over
@@ -38,14 +41,7 @@ from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, w
 from llmprism.parallelism.phase import longest_rest_clock
 from llmprism.parallelism.quiet_end import quiet_ends
 from llmprism.parallelism.rival_clocks import BestClock, best_clock
-from llmprism.parallelism.roles import (
-    all_roles,
-    collective_pairs,
-    link_roles,
-    pair_kinds_of,
-    pairs_of_kind,
-    row_kinds,
-)
+from llmprism.parallelism.roles import all_roles, collective_pairs, link_roles, pair_kinds_of, pairs_of_kind, row_kinds
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.schedule_fit import batches_and_schedule
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
@@ -365,10 +361,8 @@ def _most_common(sizes: Iterable[int]) -> int | None:
 
 def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout:
     """The layout with how sure it is and what else it might be."""
-    sizes = {len(group.members) for group in draft.groups}, {len(pipeline) for pipeline in draft.pipes.members}
     peers, judged = draft.peers, draft.kinds.confidence
     links = judged[judged >= 0.5]
-    replicas = [member for group in draft.groups for member in group.members]
     known_already = draft.job.transfers is job.transfers and draft.measured is draft.clock
     features = draft.features if known_already else pair_features(job.transfers, draft.clock, draft.rules)
     evidence = LayoutEvidence(
@@ -381,15 +375,18 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout
         rival_period=draft.best.rival_period,
         steps=draft.clock.steps,
         named=named_share(job.transfers, bulk, layout.pairs),
-        even=all(len(lengths) <= 1 for lengths in sizes),
-        hybrid=len(replicas) > len(set(replicas)),
+        even=same_lengths(draft.groups, draft.pipes.members),
+        hybrid=in_two(draft.groups),
+        direction=draft.pipes.clear,
+        exchanging=exchanging_share(layout.groups, job.members),
         rest=left_over(job.transfers, bulk, draft.collective & draft.inside.gradients & ~draft.inside.inside,
                        features, draft.groups, draft.clock, draft.rules),
     )  # fmt: skip
     known = evidence.named if any(group.kind is PairKind.UNKNOWN for group in layout.groups) else 1.0
-    confidence = round(known * layout_confidence(layout.layout, evidence, draft.rules), 3) if links.size else 0.0
-    without = replace(layout.layout, micro_batches=None)
-    grouping = round(known * layout_confidence(without, evidence, draft.rules), 3) if links.size else 0.0
+    confidence, grouping = (
+        round(known * layout_confidence(one, evidence, draft.rules), 3) if links.size else 0.0
+        for one in (layout.layout, replace(layout.layout, micro_batches=None))
+    )
     others = other_layouts(layout.layout, evidence, confidence, draft.rules)
     terms = terms_of(layout.layout, evidence, draft.rules)
     return replace(

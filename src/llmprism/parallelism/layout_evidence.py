@@ -16,12 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model.flows import TransferTable
-from llmprism.model.layout import Layout, LayoutAlternative, PairKind, PairRoles, Schedule, Sharding
+from llmprism.model.layout import Group, Layout, LayoutAlternative, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.fitted_confidence import FITTED
 from llmprism.parallelism.left_over import LeftOver
 from llmprism.parallelism.rules import RULES, LayoutRules
 
-__all__ = ["LayoutEvidence", "layout_confidence", "named_share", "other_layouts", "terms_of"]
+__all__ = [
+    "LayoutEvidence",
+    "exchanging_share",
+    "in_two",
+    "layout_confidence",
+    "named_share",
+    "other_layouts",
+    "same_lengths",
+    "terms_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +42,9 @@ class LayoutEvidence:
     judged by themselves. `width` is the probability of the width of tensor groups, `widths` are the others with theirs.
     The best clock leads by `lead` bits per pause, over one with a period of `rival_period` of its own (0: there is
     none), and shows `steps`. `named` is the share of the bytes whose kind is known. `even`: all groups, and all
-    pipelines, are of one length; `hybrid`: some members are in two gradient groups. `rest` is what the layout leaves
-    unexplained.
+    pipelines, are of one length; `hybrid`: some members are in two gradient groups. `direction`: how clear the
+    direction of the pipelines is, from 0 to 1. `exchanging` is the share of the members that take part in exchanges of
+    contexts or experts where there are any: all do. `rest` is what the layout leaves unexplained.
     """
 
     links: float
@@ -46,6 +56,8 @@ class LayoutEvidence:
     named: float
     even: bool
     hybrid: bool = False
+    direction: float = 1.0
+    exchanging: float = 1.0
     rival_period: float = 0.0
     widths: tuple[tuple[int, float], ...] = ()
     rest: LeftOver = field(default_factory=LeftOver)
@@ -71,6 +83,27 @@ def named_share(transfers: TransferTable, bulk: NDArray[np.bool_], pairs: PairRo
     return float(size[np.isin(ends[0][bulk], ends[1])].sum() / max(float(size.sum()), 1.0))
 
 
+def same_lengths(groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ...]) -> bool:
+    """Are all groups, and all pipelines, of one length?"""
+    lengths = {len(group.members) for group in groups}, {len(pipeline) for pipeline in pipelines}
+    return all(len(found) <= 1 for found in lengths)
+
+
+def in_two(groups: tuple[Group, ...]) -> bool:
+    """Is a member in two of these groups?"""
+    members = [member for group in groups for member in group.members]
+    return len(members) > len(set(members))
+
+
+def exchanging_share(groups: tuple[Group, ...], members: tuple[int, ...]) -> float:
+    """The least share of the members that are in groups of contexts, or of experts, where there are such groups."""
+    shares = [
+        len({member for group in groups if group.kind is kind for member in group.members}) / max(len(members), 1)
+        for kind in (PairKind.CP, PairKind.EP)
+    ]
+    return min((share for share in shares if share > 0.0), default=1.0)
+
+
 def terms_of(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULES) -> dict[str, float]:
     """What the log odds of a layout are made of, by the names of `fitted_confidence`."""
     return {
@@ -93,9 +126,14 @@ def terms_of(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULE
         "unknown_sharding": float(layout.sharding is Sharding.UNKNOWN and (layout.dp or 1) > 1),
         "silent_pairs": evidence.rest.silent_pairs,
         "varied_bytes": evidence.rest.varied_bytes,
+        "varied_pairs": evidence.rest.varied_pairs,
         "uneven_hops": evidence.rest.uneven_hops,
         "irregular_steps": evidence.rest.irregular_steps,
         "open_micro_batches": float((layout.pp or 1) > 1 and layout.micro_batches is None),
+        "unclear_direction": -float(np.log2(max(evidence.direction, rules.confidence.least_doubt))),
+        "partly_exchanging": 1.0 - evidence.exchanging,
+        "sharded_stages": float((layout.pp or 1) > 1 and layout.sharding is Sharding.FSDP),
+        "sharded_alone": float((layout.pp or 1) == 1 and layout.sharding is Sharding.FSDP),
     }
 
 

@@ -26,10 +26,12 @@ __all__ = ["LeftOver", "left_over"]
 class LeftOver:
     """Shares: `silent_pairs` of the pairs send nothing in most steps; `varied_bytes` is the median deviation of a
     pair's bytes from step to step; `uneven_hops` of the gradients' bytes pass over hops that carry no whole number of
-    rings; `irregular_steps` of the steps are of another length than usual."""
+    rings; `irregular_steps` of the steps are of another length than usual. In bits: `varied_pairs` is how much more the
+    tenth of the pairs varies that varies most (an exchange that was overlooked runs over some pairs)."""
 
     silent_pairs: float = 0.0
     varied_bytes: float = 0.0
+    varied_pairs: float = 0.0
     uneven_hops: float = 0.0
     irregular_steps: float = 0.0
 
@@ -43,9 +45,12 @@ def left_over(
     if not sending.any() or not clock.regular.size:
         return LeftOver()
     steady = sending & (features.step_bytes > 0)
+    usual, most = np.minimum(np.quantile(features.step_spread[steady], (0.5, 0.9)), 1.0) if steady.any() else (1.0, 1.0)
+    same = rules.stages.complete_step
     return LeftOver(
         silent_pairs=1.0 - float(steady.sum() / sending.sum()),
-        varied_bytes=float(min(np.median(features.step_spread[steady]), 1.0)) if steady.any() else 1.0,
+        varied_bytes=float(usual),
+        varied_pairs=float(np.log2((most + same) / (usual + same))),
         uneven_hops=_uneven_hops(transfers, steady & gradients, features, groups, rules),
         irregular_steps=1.0 - float(clock.regular.mean()),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration_fit import SIGNS, TARGET, Said, confidence, fit, section, table, written
+from calibration_fit import SIGNS, TARGET, Said, confidence, cross_fitted, fit, section, table, written
 
 
 def layouts(count: int, weights: dict[str, float], seed: int = 1) -> list[Said]:
@@ -42,10 +42,21 @@ def test_layouts_without_evidence_say_nothing() -> None:
 
 def test_the_table_compares_what_was_stated_with_what_is_fitted() -> None:
     made = layouts(2000, {"constant": 0.5, "links": 1.0})
-    row = next(line for line in table(made, fit(made)) if line.startswith("| dev "))
+    row = next(line for line in table(made, cross_fitted(made, fit(made))) if line.startswith("| dev "))
     stated, fitted = (float(cell) for cell in (row.split("|")[4], row.split("|")[6]))
     assert stated > 0.3
     assert fitted < 0.05
+
+
+def test_a_layout_is_judged_with_weights_of_others_and_unseen_ones_with_those_of_all() -> None:
+    made = layouts(200, {"constant": 0.5, "links": 1.0})
+    unseen = [Said("test", "9", made[0].evidence, 0.9, right=True)]
+    weights = fit(made)
+    fitted = cross_fitted([*made, *unseen], weights)
+    assert fitted[-1] == confidence(weights, made[0].evidence)
+    turned = [Said(made[0].part, made[0].case, made[0].evidence, 0.9, right=not made[0].right), *made[1:]]
+    assert cross_fitted(turned, weights)[0] == fitted[0], "its own truth must not matter"
+    assert fit(turned) != weights
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -58,8 +69,8 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
 
 
 def test_the_section_has_the_plot_and_a_row_per_part(tmp_path: Path) -> None:
-    made = [*layouts(300, {"constant": 0.5, "links": 1.0}), Said("even seeds", "1", {"constant": 1.0}, 0.5, right=True)]
-    lines = section(made, fit(made[:-1]), "a test", tmp_path / "plot.svg")
+    made = [*layouts(300, {"constant": 0.5, "links": 1.0}), Said("gloo", "1", {"constant": 1.0}, 0.5, right=True)]
+    lines = section(made, [0.5] * len(made), "a test", tmp_path / "plot.svg")
     assert (tmp_path / "plot.svg").read_text(encoding="utf-8").startswith("<svg")
-    assert any(line.startswith("| even seeds | 1 |") for line in lines)
+    assert any(line.startswith("| gloo | 1 |") for line in lines)
     assert any("images/plot.svg" in line for line in lines)

@@ -5,15 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from llmprism.model.layout import Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.model.layout import Group, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.fitted_confidence import FITTED
 from llmprism.parallelism.layout_evidence import (
     LayoutEvidence,
+    exchanging_share,
+    in_two,
     layout_confidence,
     named_share,
     other_layouts,
+    same_lengths,
     terms_of,
 )
+from llmprism.parallelism.left_over import LeftOver
 from unit.builders import MS, Flow, transfer_table
 
 PLAIN = Layout(1, 1, 8, None, None, Sharding.NONE, None, Schedule.UNKNOWN)
@@ -37,6 +41,9 @@ def test_every_term_has_a_weight_and_no_weight_is_idle_for_want_of_a_term():
         {"even": False},
         {"weakest": 0.1},
         {"overruled": 0.4},
+        {"direction": 0.1},
+        {"exchanging": 0.5},
+        {"rest": LeftOver(varied_pairs=3.0)},
     ],
     ids=lambda changed: next(iter(changed)),
 )
@@ -90,3 +97,18 @@ def test_named_share_counts_bytes_of_pairs_that_carry_training():
     pairs = PairRoles(transfers.pair_src[:2], transfers.pair_dst[:2], kind, np.ones(2))
     bulk = np.array([True, True, False])
     assert named_share(transfers, bulk, pairs) == pytest.approx(0.75)
+
+
+def test_axes_of_contexts_and_experts_take_every_member():
+    half = (Group(PairKind.DP, (0, 1, 2, 3)), Group(PairKind.EP, (0, 1)))
+    assert exchanging_share(half, (0, 1, 2, 3)) == 0.5
+    assert exchanging_share((*half, Group(PairKind.EP, (2, 3))), (0, 1, 2, 3)) == 1.0
+    assert exchanging_share(half[:1], (0, 1, 2, 3)) == 1.0
+
+
+def test_groups_and_pipelines_have_a_shape():
+    pair, three = Group(PairKind.DP, (0, 1)), Group(PairKind.DP, (1, 2, 3))
+    assert same_lengths((pair, pair), ((0, 1), (2, 3)))
+    assert not same_lengths((pair, three), ())
+    assert in_two((pair, three))
+    assert not in_two((pair,))

@@ -44,3 +44,18 @@ def test_a_clock_that_ticks_too_often_leaves_silent_pairs():
 def test_irregular_steps_are_counted():
     clock = StepClock(CLOCK.boundary_ns, np.arange(STEPS) < 7, 1.0)
     assert rest(clock=clock).irregular_steps == pytest.approx(0.3)
+
+
+def test_an_exchange_over_some_pairs_leaves_pairs_that_vary_more_than_the_others():
+    random = np.random.default_rng(1)
+    flows = [
+        Flow(*ends, step * 100 * MS, (step * 100 + 5) * MS, int(1_000_000 * (random.uniform(1, 2) if uneven else 1)))
+        for step in range(STEPS)
+        for ends, uneven in {"ab": True, "bc": False, "cd": False, "da": False}.items()
+    ]
+    transfers = transfer_table(flows)
+    every = np.ones(transfers.pair_count, dtype=np.bool_)
+    found = left_over(transfers, every, every, pair_features(transfers, CLOCK), RING, CLOCK)
+    assert found.varied_bytes == 0.0
+    assert found.varied_pairs > 0.05
+    assert rest().varied_pairs == 0.0
