@@ -40,8 +40,8 @@ __all__ = [
 ]
 
 INTERPRETED_ROWS: Final = 60_000
-"""Rows of one call beyond which it is compiled: all kernels together look 10 to 25 times at every record, at a
-microsecond in Python, and that of so many is worth the half second that loading compiled code takes."""
+"""Rows of one call beyond which it is compiled: all kernels together look 12 to 50 times at every record of a small
+capture, at a microsecond in Python, and that of so many is worth the half second that loading compiled code takes."""
 
 INTERPRETED_TOTAL: Final = 2_000_000
 """Rows of all interpreted calls of the process, after which everything is compiled: one to two seconds of Python."""

@@ -269,8 +269,9 @@ def _arrivals(connection: Database, exporter: str) -> tuple[list[Arrival], list[
     """When the usable records of each source and exporter end, and the totals of all records."""
     rows = connection.execute(
         f"SELECT part, {exporter} AS clock, reason, count(*), min(start_ns), min(end_ns), "
-        "quantile_disc(end_ns, [0.1, 0.5, 0.9]), max(end_ns) FROM accepted GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+        "quantile_disc(end_ns, [0.1, 0.5, 0.9]), max(end_ns) FROM accepted GROUP BY 1, 2, 3"
     ).fetchall()
+    rows.sort(key=lambda row: row[:3])  # planning an order takes longer than making it
     usable = [row for row in rows if not row[2]]
     arrivals = [
         Arrival(part, clock, count, first, low, middle, high, last)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from llmprism.ingest.mapping import REQUIRED, ColumnMapping
@@ -127,11 +128,12 @@ def collector_named(name: str) -> Collector | None:
     return next((collector for collector in COLLECTORS if collector.name == name), None)
 
 
-def nested_names() -> set[str]:
+@cache
+def nested_names() -> frozenset[str]:
     """Dotted columns that collectors use, for formats that have to look for them."""
     texts = (mapping for collector in COLLECTORS for mapping in collector.mappings)
     sources = (source for text in texts for _, source in ColumnMapping.parse(text).sources)
-    return {name for source in sources for name in source.column.split("|") if "." in name}
+    return frozenset(name for source in sources for name in source.column.split("|") if "." in name)
 
 
 def mappings_for(names: Collection[str], user: ColumnMapping, forced: Collector | None) -> tuple[ColumnMapping, ...]:

@@ -51,7 +51,8 @@ def create_records(
     """Creates `records`. With `all_columns` it has those of the contract besides the normalised ones.
 
     Whoever copies the rows anyway learns then how many there are: with `counted=False` neither rows nor sampling rates
-    nor the notes of captures are looked at beforehand (`rows` is 0), and Parquet gets no view (`query`).
+    nor the notes of captures are looked at beforehand (`rows` is 0), and formats whose readers list no bad lines get no
+    `records` (`query` reads the files).
     """
     sources = [source.format.prepare(source, spill) for source in sources]
     scans, captures = _scans(connection, sources, replace(options, with_notes=counted))
@@ -59,10 +60,11 @@ def create_records(
     kind = "VIEW" if all(one.in_place for one in formats) else "TABLE"
     selects = (scan.select_all() if all_columns else scan.select() for scan in scans)
     union = " UNION ALL ".join(selects)
-    if not counted and kind == "VIEW":
+    rejects = any(one.rejects for one in formats)
+    if not counted and not rejects:
         return Relation(tuple(scans), 0, 0, tuple(captures), query=union)
     connection.execute(f"CREATE TEMP {kind} records AS {union}")
-    unreadable = scalar(connection, _REJECTED) if any(one.rejects for one in formats) else 0
+    unreadable = scalar(connection, _REJECTED) if rejects else 0
     if not counted:
         return Relation(tuple(scans), 0, unreadable, tuple(captures))
     rows = scalar(connection, "SELECT count(*) FROM records")
