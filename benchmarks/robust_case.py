@@ -16,6 +16,7 @@ from llmprism.score import Score, Truth, read_truth, score_report
 from llmprism.sim import Scenario, simulate
 from llmprism.sim.simulation import EPOCH_NS
 from robust_expected import answers_of, fault_shows
+from robust_twins import hedged_truth
 
 __all__ = ["CHECKS", "LAYOUT_CHECKS", "Outcome", "diagnose_folder", "run_case"]
 
@@ -71,10 +72,10 @@ def run_case(scenario: Scenario) -> Outcome:
             return Outcome(scenario.name, {"ran": False}, error=f"simulate: {type(error).__name__}: {error}")
         simulated = time.process_time() - begin
         watched_until_ns = EPOCH_NS + int(scenario.seconds * 1e9)
+        answers = answers_of(scenario, folder) if scenario.faults else ()
+        outcome = diagnose_folder(scenario.name, folder, simulated, watched_until_ns, answers, scenario)
         if not scenario.faults:
-            return diagnose_folder(scenario.name, folder, simulated, watched_until_ns)
-        answers = answers_of(scenario, folder)
-        outcome = diagnose_folder(scenario.name, folder, simulated, watched_until_ns, answers)
+            return outcome
         if fault_shows(scenario, folder):
             return outcome
         return replace(outcome, verdicts={k: v for k, v in outcome.verdicts.items() if k not in ("faults", "noticed")})
@@ -86,9 +87,11 @@ def diagnose_folder(
     simulated_s: float = 0.0,
     watched_until_ns: int | None = None,
     answers: Sequence[Truth] = (),
+    scenario: Scenario | None = None,
 ) -> Outcome:
     """The outcome of a folder with flows.parquet, topology.json and truth.json.gz. Of several `answers` that are all
-    true the one that the report comes closest to counts."""
+    true the one that the report comes closest to counts. Where the records of the `scenario` fit two layouts a report
+    that says so is right (`robust_twins`); its claims are judged by what was true."""
     begin = time.process_time()
     try:
         report = document(
@@ -104,6 +107,8 @@ def diagnose_folder(
     seconds = time.process_time() - begin
     scored = [(score_report(report, one), one) for one in answers or [read_truth(folder / "truth.json.gz")]]
     score, truth = max(scored, key=lambda one: (one[0].faults.exact.right, -one[0].faults.false_alarms))
+    if scenario is not None:
+        score = score_report(report, hedged_truth(truth, report, scenario))
     return Outcome(
         name=name,
         verdicts=_verdicts(score),
