@@ -48,9 +48,7 @@ def agreed_messages(transfers: TransferTable, pairs: Int64, clock: StepClock, ru
     voters = np.bincount(np.unique(number * pairs.size + pair) // pairs.size)
     of_cell = cell[np.flatnonzero(np.diff(number, prepend=-1))]
     pairs_of_cell = size[of_cell // steps]
-    agreed = voters >= np.minimum(
-        np.maximum(rules.stages.agreed_pairs * pairs_of_cell, rules.stages.agreed_least), pairs_of_cell
-    )
+    agreed = voters >= np.minimum(rules.stages.agreed_least, pairs_of_cell)
     cells, where = np.unique(of_cell, return_inverse=True)
     counts = np.bincount(where, agreed, minlength=cells.size).astype(np.int64) + 1
     messages = int(np.argmax(np.bincount(counts)))

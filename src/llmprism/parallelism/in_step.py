@@ -77,7 +77,7 @@ def find_in_step(
         return InStep(rings.small, ~rings.small | rings.large, nothing.tensor, rings.gradient_row)
     if forward:
         inside, late, late_row = busy_in_passes(transfers, candidates, forward, clock, rules)
-        last_pass = rules.stages.backward_share / max(batches or rules.exchanges.usual_batches, 1)
+        last_pass = rules.stages.backward_share / max(batches or 1, 1)
         busy = np.flatnonzero(inside)
         apart = busy.size > 0 and not _touched(transfers, busy, np.setdiff1d(candidates, busy)).any()
         behind = 1.0 - 1.0 / _stages(transfers, forward)
@@ -93,10 +93,6 @@ def find_in_step(
     if pairs.size:
         ring = _rings(transfers, pairs)
         more = _more(features.step_bytes[pairs], ring, rules)
-        alone = ~_touched(transfers, pairs, np.setdiff1d(candidates, pairs))
-        unclear = ~_any(more, ring) & _any(alone, ring)
-        if unclear.any():
-            more = more | (unclear & (np.quantile(late[pairs[unclear]], 0.25) >= rules.exchanges.late_gradients))
         if forward:
             usual = np.array([median(late[pairs[ring == number]]) for number in range(int(ring.max()) + 1)])
             after = (usual >= last_pass + rules.exchanges.gradients_after)[ring]

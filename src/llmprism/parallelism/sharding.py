@@ -83,8 +83,6 @@ def _longest_silence(profile: Float64, rules: LayoutRules) -> float:
 def _collectives(position: Float64, weight: Float64, rules: LayoutRules) -> int | None:
     rule = rules.sharding
     parts = equal_parts(position, weight, rule.most_collectives, rule.gathers_explain, rule.visited)
-    if parts is None:
-        parts = equal_parts(position, weight, rule.most_collectives, rule.nearly_all, rule.hardly_visited)
     while parts is not None and 2 * parts <= rule.most_collectives:
         if _by_place(position, weight, 2 * parts, rules)[1::2].sum() < rule.halves_explain * weight.sum():
             break

@@ -88,12 +88,6 @@ class ExchangeRules:
     """Share of the members whose expert gradients must show."""
 
     # Exchanges without pipelines, and gradients after the passes
-    late_gradients: float = 0.05
-    """Share of a pair's bytes after the last pipeline message that makes it carry gradients too."""
-
-    usual_batches: int = 8
-    """Micro-batches where their number is not known."""
-
     gradients_after: float = 0.1
     """Share of the bytes, beyond the last backward pass, that follow the last pipeline message where gradients are
     synchronised apart from what the passes exchange."""

@@ -113,12 +113,6 @@ class ShardingRules:
     visited: float = 0.02
     """Silence at the least visited place, relative to the mean: gather and reduction leave little between them."""
 
-    nearly_all: float = 0.8
-    """Share of the silence between collectives where nothing but their number explains it."""
-
-    hardly_visited: float = 0.003
-    """The same as VISITED there: in long steps gather and reduction leave milliseconds, the passes half seconds."""
-
     good_fit: float = 0.8
     """Share of the pauses' variance that the pattern explains where it is one: real and simulated sharding reach 0.99
     (8 of 9 jobs), buckets of replicated training 0.2 to 0.74 (7 of 8).

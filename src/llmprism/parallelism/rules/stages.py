@@ -57,10 +57,6 @@ class StageRules:
     """Share of the usual distance between two silences of a step within which silences of two pairs are at one
     place."""
 
-    agreed_pairs: float = 0.5
-    """Share of the pairs of a pipeline that are silent at a place where a message ends: messages that follow at once
-    leave no silence..."""
-
     agreed_least: int = 3
     """...and how many at least, where a pipeline has as many: records that were cut leave silences at places of their
     own, two of which meet by chance."""
