@@ -158,7 +158,13 @@ class _Follow:
         if run is None:
             self._perhaps_new(look, job, names, None)
             return
-        run = self._gone_on(look, job, run)
+        stood_still_ns = self._stood_still_until(look, job, run)
+        if stood_still_ns is not None and look.window.end_ns - stood_still_ns < run.period_ns:
+            self._report_run[job.job.id] = run.id  # the first messages of a job that begins anew look alike
+            return
+        if stood_still_ns is not None:
+            self._set(run, LiveState.RUNNING, stood_still_ns, "it goes on in the step in which it stood still")
+            run = self._runs[run.id]
         if run.state.alive and run.reach_ns > self._rules.windows.length:
             self._pulse(run, job, names)
         elif run.state.alive or run.state is LiveState.CRASHED:
@@ -169,11 +175,11 @@ class _Follow:
         if not run.state.alive and _trains_again(run, job):
             self._perhaps_new(look, job, names, run)
 
-    def _gone_on(self, look: Look, job: JobReport, run: TrackedRun) -> TrackedRun:
-        """A run that was taken for crashed and goes on in the step in which it stood still has not been started anew:
-        the same run, alive."""
+    def _stood_still_until(self, look: Look, job: JobReport, run: TrackedRun) -> int | None:
+        """When a run that was taken for crashed went on in the step in which it stood still, as this look shows it: it
+        has not been started anew, and is the same run, alive. None where it has not."""
         if run.state is not LiveState.CRASHED or last_active(job) <= run.silent_since_ns:
-            return run
+            return None
         slack = max(SECOND, run.period_ns)
         ends = [
             one.end_ns
@@ -183,9 +189,7 @@ class _Follow:
             and one.end_ns is not None
             and abs(one.start_ns - run.silent_since_ns) <= slack
         ]
-        if ends:
-            self._set(run, LiveState.RUNNING, max(ends), "it goes on in the step in which it stood still")
-        return self._runs[run.id]
+        return max(ends, default=None)
 
     def _kin(self, look: Look, job: JobReport, names: tuple[str, ...], run: TrackedRun | None) -> TrackedRun | None:
         """A run that is not settled and shares half of its members with this job, whose steps are not clear either: the

@@ -135,6 +135,24 @@ def test_a_job_taken_for_crashed_that_goes_on_in_its_step_is_the_same_run(watch)
     assert watch.tracked().finding.end_ns == stall.end_ns
 
 
+def test_the_first_messages_after_a_crash_are_not_the_step_going_on(watch):
+    """What was sent before the crash and the beginning of the next step can make one whole step."""
+    cluster = watch.cluster
+    for end in (20, 24, 28):
+        watch.window(end, [cluster.job(0, end)])
+    crash = cluster.finding(28, kind=FindingKind.CRASH)
+    for end in (36, 40):
+        watch.window(end, [cluster.job(0, end, silent_s=28, state=JobState.CRASHED)], [crash])
+    stall = cluster.finding(28, end_s=43.8, kind=FindingKind.STALL)
+    watch.window(44, [cluster.job(0, 44, period=22)], [stall])
+    assert watch.run().state is LiveState.CRASHED
+    for end in (52, 56, 60, 64):
+        watch.window(end, [cluster.job(44, end)], [])
+    assert watch.run("job-a.2").restart_of == "job-a"
+    assert (watch.tracked().finding.kind, watch.tracked().phase) == (FindingKind.CRASH, FindingPhase.CLOSED)
+    assert len(watch.opened) == len(watch.closed) == 1
+
+
 def test_a_run_that_leaves_the_windows_ends(watch):
     cluster = watch.cluster
     for end in (16, 20, 24):
