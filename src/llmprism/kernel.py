@@ -46,6 +46,9 @@ capture, at a microsecond in Python, and that of so many is worth the half secon
 INTERPRETED_TOTAL: Final = 2_000_000
 """Rows of all interpreted calls of the process, after which everything is compiled: one to two seconds of Python."""
 
+SEARCHED_SHARE: Final = 0.25
+"""Of those rows, how many one search may take: one that looks at so many will look at many more (0.25 s of Python)."""
+
 LOADING_ROWS: Final = 4_000
 """Rows of one kernel that are interpreted as fast as its code is loaded (4 ms), so that they are in any case."""
 
@@ -104,7 +107,7 @@ class Kernel(Generic[P, R]):
             _Tier.spent = max(_Tier.spent, INTERPRETED_TOTAL)
             return self.compiled(*args, **kwargs)
         if not self._looks:
-            return self._small(*args, **kwargs)
+            return self._search(*args, **kwargs)
         _Tier.spent += rows // ARRAY_ROWS if self._arrays else rows * self._looks
         self._rows += rows
         _depth.inside = True
@@ -113,12 +116,21 @@ class Kernel(Generic[P, R]):
         finally:
             _depth.inside = False
 
+    def _search(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Interpreted; its own rows are those that count meanwhile."""
+        before = _Tier.spent
+        try:
+            return self._small(*args, **kwargs)
+        finally:
+            self._rows += _Tier.spent - before
+
     def interprets(self, rows: int) -> bool:
         """Whether a call with so many rows would be interpreted."""
         if not self._interpret or (self._compiled is not None and _Tier.rows < np.inf):
             return False
-        few = self._arrays or _Tier.spent + rows <= _Tier.total or 0 < (self._rows + rows) * self._looks <= LOADING_ROWS
-        return few and rows <= _Tier.rows
+        left = _Tier.spent + rows <= _Tier.total and (self._looks or self._rows <= SEARCHED_SHARE * _Tier.total)
+        few = self._arrays or left or 0 < (self._rows + rows) * self._looks <= LOADING_ROWS
+        return bool(few and rows <= _Tier.rows)
 
     @property
     def compiled(self) -> Callable[P, R]:

@@ -100,6 +100,17 @@ def test_of_a_search_every_call_of_another_kernel_counts(nothing_spent):
     assert module._Tier.spent == 100
 
 
+def test_a_search_that_looks_at_many_rows_is_compiled(nothing_spent):
+    part = _fresh(_total)
+    search = kernel(looks=0)(lambda values: part(values))
+    values = np.zeros(module.INTERPRETED_ROWS, dtype=np.int64)
+    for _ in range(int(module.SEARCHED_SHARE * module.INTERPRETED_TOTAL / values.size) + 1):
+        assert search.interprets(values.size)
+        search(values)
+    assert not search.interprets(values.size)
+    assert part.interprets(values.size)
+
+
 def test_a_search_is_compiled_when_enough_was_interpreted(nothing_spent):
     module._Tier.spent = module.INTERPRETED_TOTAL
     assert not kernel(looks=0)(_total.python).interprets(1)
