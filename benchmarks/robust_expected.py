@@ -5,7 +5,8 @@ that would look most alike, and both sets of records are compared:
 
 - A fault that makes nobody's steps longer (by a tenth, and by two deviations of healthy steps) costs nothing: a report
   that does not name it is right.
-- A stall that begins where the job rests in every step cannot be told from an evaluation or a checkpoint.
+- A stall that begins where the job rests in every step cannot be told from an evaluation or a checkpoint, and a crash
+  for good that stops all of them there, before the victim's next message was due, not from the job's normal end.
 - A rank that hangs or dies can be named if others go on after its next message was due in the twin. Where all stop in
   the same moment the job is the place.
 - A crash that leaves the very records of a hang of the same rank is a hang, for all that anybody can see, and the slow
@@ -56,6 +57,8 @@ TRAINING_BYTES: Final = 4096
 def fault_shows(scenario: Scenario, folder: Path) -> bool:
     """Whether the first planted fault can be noticed at all, by the records in `folder` and those of the twin."""
     fault = scenario.faults[0]
+    if fault.kind == "crash" and not _victim_shows(scenario, folder, read_truth(folder / "truth.json.gz")):
+        return not _ends_at_rest(scenario, folder)
     if fault.kind in ENDINGS:
         return True
     with _played(replace(scenario, faults=())) as twin:
@@ -124,6 +127,19 @@ def _at_rest(fault: FaultSpec, twin: Truth, sick: Int64, well: Int64) -> bool:
     fell_silent = sick[during[int(np.argmax(np.diff(sick)[during]))]]
     after = int(np.searchsorted(well, fell_silent, side="right")) - 1
     return bool(after >= silences.size or silences[after] >= RESTS * float(np.median(of_step)))
+
+
+def _ends_at_rest(scenario: Scenario, folder: Path) -> bool:
+    """Is the twin silent, where the job stops for good, for as long as anywhere in a step?"""
+    fault = scenario.faults[0]
+    with _played(replace(scenario, faults=())) as twin:
+        truth = read_truth(twin / "truth.json.gz")
+        sick, well = (_moments(_sent_by(place, _members(truth, fault))) for place in (folder, twin))
+    job = next(job for job in truth.jobs if job.id == fault.job)
+    silences = np.diff(well)
+    of_step = [silences[(well[1:] > a) & (well[1:] <= b)].max(initial=0) for a, b in pairwise(job.step_end_ns)]
+    after = int(np.searchsorted(well, sick.max(initial=0), side="right")) - 1
+    return bool(of_step) and 0 <= after < silences.size and silences[after] >= RESTS * float(np.median(of_step))
 
 
 def _moments(sent: dict[str, Int64]) -> Int64:

@@ -48,6 +48,13 @@ def test_a_stall_where_the_job_rests_anyway_is_not_expected(tmp_path: Path) -> N
     assert fault_shows(*played(tmp_path / "piped", PIPED, fault)), "micro-batches pass all the time"
 
 
+def test_a_crash_where_the_job_rests_anyway_is_its_end_for_all_that_anybody_sees(tmp_path: Path) -> None:
+    for kind, shows in (("crash", False), ("hang", True)):
+        fault = f'kind = "{kind}"\nrank = 1\nat_s = 4.3'
+        assert fault_shows(*played(tmp_path / kind, ALONE, fault)) is shows, "ranks that hang are still heard"
+        assert fault_shows(*played(tmp_path / f"{kind}-piped", PIPED, fault))
+
+
 def test_who_died_is_expected_where_others_go_on_without_it(tmp_path: Path) -> None:
     fault = 'kind = "hang"\nrank = 1\nat_s = 4.2'
     at_once = names(*played(tmp_path / "alone", ALONE, fault))
