@@ -113,7 +113,6 @@ def names_defined(tree):
 
 FOR_OTHERS = {
     "bytes_read": "a count in the notes of a capture, which are written as they are",
-    "explained_findings": "benchmarks/claims.py",
     "fitted_to": "says where fitted weights come from",
     "fragments": "as bytes_read",
     "malformed": "as bytes_read",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -148,22 +148,22 @@ def _gaps_and_counts(
     return gaps, counts
 
 
+class _Merged(NamedTuple):
+    """The columns of transfers that are being put together."""
+
+    start: Int64
+    end: Int64
+    size: Int64
+    active: Int64
+    path: Any
+    records: Any
+
+
 def _merge_by_arrays(
-    offsets: Int64,
-    gaps: Int64,
-    out_offsets: Int64,  # noqa: ARG001 - the kernel's
-    start: Int64,
-    end: Int64,
-    size: Int64,
-    path: Any,
-    out_start: Int64,
-    out_end: Int64,
-    out_size: Int64,
-    out_active: Int64,
-    out_path: Any,
-    out_records: Any,
+    offsets: Int64, gaps: Int64, rows: Int64, start: Int64, end: Int64, size: Int64, path: Any, out: _Merged
 ) -> None:
     """The kernel below without a loop."""
+    assert rows[-1] == out.start.size  # noqa: S101 - every transfer has a row
     follows, pair, pause = _pauses(offsets, start, end)
     opens = np.ones(start.size, dtype=np.bool_)
     opens[follows] = pause > gaps[pair]
@@ -171,47 +171,36 @@ def _merge_by_arrays(
     extends[follows] |= active[follows] + pause > 0
     active[follows] += np.minimum(pause, 0)
     active[~extends] = 0
-    out_start[:], out_end[:] = start[first], np.maximum.reduceat(end, first)
-    out_size[:], out_active[:] = np.add.reduceat(size, first), np.add.reduceat(active, first)
-    out_records[:] = np.diff(first, append=start.size)
+    out.start[:], out.end[:] = start[first], np.maximum.reduceat(end, first)
+    out.size[:], out.active[:] = np.add.reduceat(size, first), np.add.reduceat(active, first)
+    out.records[:] = np.diff(first, append=start.size)
     shown = np.where(opens | (extends & (path >= 0)), np.arange(start.size), 0)
-    out_path[:] = path[np.maximum.reduceat(shown, first)]
+    out.path[:] = path[np.maximum.reduceat(shown, first)]
 
 
 @kernel(by_arrays=_merge_by_arrays)
 def _merge(
-    offsets: Int64,
-    gaps: Int64,
-    out_offsets: Int64,
-    start: Int64,
-    end: Int64,
-    size: Int64,
-    path: Any,
-    out_start: Int64,
-    out_end: Int64,
-    out_size: Int64,
-    out_active: Int64,
-    out_path: Any,
-    out_records: Any,
+    offsets: Int64, gaps: Int64, rows: Int64, start: Int64, end: Int64, size: Int64, path: Any, out: _Merged
 ) -> None:
+    """Fills `out`, those of a pair from its row of `rows` on."""
     for p in range(offsets.size - 1):
-        row = out_offsets[p] - 1
+        row = rows[p] - 1
         horizon = np.int64(0)
         for i in range(offsets[p], offsets[p + 1]):
             if i == offsets[p] or start[i] - horizon > gaps[p]:
                 row += 1
-                out_start[row], out_end[row], out_path[row] = start[i], end[i], path[i]
-                out_size[row], out_records[row] = 0, 0
-                out_active[row] = end[i] - start[i]
+                out.start[row], out.end[row], out.path[row] = start[i], end[i], path[i]
+                out.size[row], out.records[row] = 0, 0
+                out.active[row] = end[i] - start[i]
                 horizon = end[i]
             elif end[i] > horizon:
-                out_active[row] += end[i] - max(horizon, start[i])
+                out.active[row] += end[i] - max(horizon, start[i])
                 horizon = end[i]
-                out_end[row] = horizon
+                out.end[row] = horizon
                 if path[i] >= 0:
-                    out_path[row] = path[i]
-            out_size[row] += size[i]
-            out_records[row] += 1
+                    out.path[row] = path[i]
+            out.size[row] += size[i]
+            out.records[row] += 1
 
 
 def assemble_transfers(flows: FlowTable, rules: IngestRules = RULES) -> TransferTable:
@@ -222,13 +211,8 @@ def assemble_transfers(flows: FlowTable, rules: IngestRules = RULES) -> Transfer
     offsets = np.zeros(counts.size + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     rows = int(offsets[-1])
-    start, end, size, active = (np.empty(rows, dtype=np.int64) for _ in range(4))
-    path, records = np.empty(rows, dtype=np.int32), np.empty(rows, dtype=np.int32)
-    _merge(
-        flows.pair_offsets, gaps, offsets, flows.start_ns, flows.end_ns, flows.bytes, flows.path,
-        start, end, size, active, path, records,
-    )  # fmt: skip
-    return TransferTable(
-        flows.addresses, flows.paths, flows.pair_src, flows.pair_dst, offsets, gaps,
-        start, end, size, active, path, records,
-    )  # fmt: skip
+    merged = _Merged(
+        *(np.empty(rows, dtype=np.int64) for _ in range(4)), *(np.empty(rows, dtype=np.int32) for _ in range(2))
+    )
+    _merge(flows.pair_offsets, gaps, offsets, flows.start_ns, flows.end_ns, flows.bytes, flows.path, merged)
+    return TransferTable(flows.addresses, flows.paths, flows.pair_src, flows.pair_dst, offsets, gaps, *merged)
