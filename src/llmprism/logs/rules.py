@@ -19,7 +19,7 @@ class LogConfidence:
 
     No number here was fitted. They order kinds of evidence by how directly these speak of the cause (an own error line
     before a launcher's report, that before silence, that before what others say), and keep what several causes may have
-    left below 0.5. Of the decisions only `hearsay` and `surely` depend on them.
+    left below 0.5. One decision rests on them: a peer that is named is the cause where its score is above `hearsay`.
     """
 
     # Of a cause
