@@ -16,7 +16,7 @@ from llmprism.model.live import Explanation
 from llmprism.service.joblogs.explanations import explanation_of
 from llmprism.service.looks import Look
 from llmprism.service.rules import RULES, LiveRules
-from llmprism.service.windows import SECOND
+from llmprism.units import SECOND
 
 __all__ = ["STOPPED_KINDS", "Sighting", "fits", "joined_bouts", "sightings_of"]
 

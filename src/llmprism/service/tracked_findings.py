@@ -25,7 +25,7 @@ from llmprism.service.joblogs.explanations import explained
 from llmprism.service.rules import RULES, LiveRules
 from llmprism.service.runs import is_settled
 from llmprism.service.sightings import STOPPED_KINDS, Sighting, fits, joined_bouts
-from llmprism.service.windows import SECOND
+from llmprism.units import SECOND
 
 __all__ = ["closed", "follow_findings"]
 

@@ -27,7 +27,6 @@ from llmprism.service.rules.windows import WindowRules
 from llmprism.units import SECOND
 
 __all__ = [
-    "SECOND",
     "Cost",
     "WindowPlan",
     "WindowRules",
