@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calibration import DATA, section, with_section
+from calibration import DATA, section, with_parts_of, with_section
 from kept_scores import METHODS, KeptScores
 from llmprism.score import Score, read_document, read_truth, score_report
 from llmprism.score.pairs import MISSING, TRAINING_KINDS
@@ -82,6 +82,8 @@ def main() -> int:
     if arguments.out is not None and not arguments.scenario and DATA.is_dir():
         confidence = section(arguments.out.parent / "images" / "calibration.svg")
         table = with_section(table, confidence)
+        if arguments.out.exists():
+            table = with_parts_of(table, arguments.out.read_text(encoding="utf-8"))
     print("\n" + table)
     if arguments.out is not None:
         arguments.out.write_text(table, encoding="utf-8")

@@ -25,7 +25,16 @@ from claims import CLAIM_KINDS, SURE, Claim, reliability
 from robust_case import CHECKS, Outcome, diagnose_folder, run_case
 from robust_draw import draw_scenario
 
-__all__ = ["SOURCES", "Measured", "calibration_table", "measure", "section", "source_scores", "with_section"]
+__all__ = [
+    "SOURCES",
+    "Measured",
+    "calibration_table",
+    "measure",
+    "section",
+    "source_scores",
+    "with_parts_of",
+    "with_section",
+]
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "../shared/data"
@@ -124,6 +133,15 @@ def with_section(document: str, lines: Sequence[str], heading: str = HEADING) ->
     _, following, after = rest.partition("\n## ") if found else ("", "", "")
     text = before.rstrip("\n") + "\n\n" + "\n".join([heading, "", *lines]) + "\n"
     return text + ("\n## " + after if following else "")
+
+
+def with_parts_of(page: str, before: str) -> str:
+    """A page written anew, with the parts at its end that only the page before it has: other programs wrote them."""
+    _, *new = page.split("\n## ")
+    headings = {part.partition("\n")[0] for part in new}
+    _, *old = before.split("\n## ")
+    others = [part for part in old if part.partition("\n")[0] not in headings]
+    return "\n## ".join([page, *others]).rstrip("\n") + "\n" if others else page
 
 
 def _report(measured: Sequence[Measured]) -> list[str]:

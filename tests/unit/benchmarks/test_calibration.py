@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from calibration import HEADING, Measured, calibration_table, source_scores, with_section
+from calibration import HEADING, Measured, calibration_table, source_scores, with_parts_of, with_section
 from calibration_plot import reliability_svg
 from claims import Claim
 from robust_case import Outcome
@@ -46,3 +46,10 @@ def test_the_part_on_confidence_is_replaced_and_the_rest_of_the_page_stays() -> 
     assert once == f"# Accuracy\n\ntable\n\n{HEADING}\n\nold\n"
     assert with_section(once, ["new"]) == once.replace("old", "new")
     assert with_section(once + "\n## Later\n\nmore\n", ["new"]).endswith("new\n\n## Later\n\nmore\n")
+
+
+def test_a_page_that_is_written_anew_keeps_what_others_have_written():
+    before = "# Page\n\n## Table\n\nold\n\n## By another\n\nkept\n"
+    page = "# Page\n\n## Table\n\nnew\n"
+    assert with_parts_of(page, before) == page + "\n## By another\n\nkept\n"
+    assert with_parts_of(page, page) == page
