@@ -11,6 +11,6 @@ from llmprism.sim.collectives.collective import Collective
 from llmprism.sim.collectives.ring import HIERARCHICAL, RING
 from llmprism.sim.collectives.tree import TREE
 
-__all__ = ["COLLECTIVES"]
+__all__ = ["COLLECTIVES", "HIERARCHICAL", "RING", "TREE", "Collective"]
 
 COLLECTIVES: Final[dict[str, Collective]] = {one.name: one for one in (RING, TREE, HIERARCHICAL)}
