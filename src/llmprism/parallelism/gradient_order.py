@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from llmprism.arrays import Bool, Float64
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.stats.robust import known_median
 
 __all__ = ["later_gradients"]
 
@@ -29,18 +30,15 @@ def later_gradients(
 ) -> Float64:
     """For each two ends of a pipeline the time in ns by which the first of them synchronises after the other, median
     over the steps; 0 where either synchronises nothing. `gradient` marks the pairs."""
-    steps = boundary_ns.size - 1
-    members = np.unique(np.array(ends, dtype=np.int64))
-    if steps < 1 or not members.size:
+    members, place = np.unique(np.array(ends, dtype=np.int64).reshape(-1, 2), return_inverse=True)
+    if boundary_ns.size < 2 or not members.size:
         return np.zeros(len(ends))
     centre = _centres(transfers, gradient, members, boundary_ns)
-    one, other = (centre[np.searchsorted(members, np.array(ends, dtype=np.int64)[:, end])] for end in (0, 1))
+    one, other = (centre[end] for end in place.reshape(-1, 2).T)
     known = (one != 0) & (other != 0)
     later = (one * np.conj(other)).imag / (2 * np.pi) * np.diff(boundary_ns)
-    count = np.count_nonzero(known, axis=1)
-    ordered, path = np.sort(np.where(known, later, np.inf), axis=1), np.arange(len(ends))
-    middle = 0.5 * (ordered[path, np.maximum(count - 1, 0) // 2] + ordered[path, np.minimum(count // 2, steps - 1)])
-    return np.where(count >= rules.stages.centred_steps, middle, 0.0)
+    enough = np.count_nonzero(known, axis=1) >= rules.stages.centred_steps
+    return np.where(enough, known_median(np.where(known, later, np.nan), axis=1), 0.0)
 
 
 def _centres(transfers: TransferTable, gradient: Bool, members: Int64, boundary_ns: Int64) -> NDArray[np.complex128]:
@@ -53,7 +51,8 @@ def _centres(transfers: TransferTable, gradient: Bool, members: Int64, boundary_
         transfers.rows_of(gradient & (number[transfers.pair_src] >= 0)) & (transfers.bytes >= MESSAGE_FLOOR_BYTES)
     )
     step = np.searchsorted(boundary_ns, transfers.start_ns[rows], side="right") - 1
-    rows, step = rows[(step >= 0) & (step < steps)], step[(step >= 0) & (step < steps)]
+    inside = (step >= 0) & (step < steps)
+    rows, step = rows[inside], step[inside]
     middle = 0.5 * (transfers.start_ns[rows] - boundary_ns[step] + transfers.end_ns[rows] - boundary_ns[step])
     angle = 2 * np.pi * middle / np.maximum(np.diff(boundary_ns), 1)[step]
     size, cell = transfers.bytes[rows].astype(np.float64), number[transfers.pair_src[transfers.pair_of_row[rows]]]

@@ -101,13 +101,18 @@ def test_a_crashed_job_that_trains_again_is_a_new_run_and_closes_the_crash(watch
     assert len(watch.opened) == len(watch.closed) == 1
 
 
-def test_a_hang_that_resumes_is_the_same_run(watch):
+def stopped_at_28(watch, kind, state):
+    """A job of one-second steps that falls silent at 28 s, and windows up to 40 s that say how."""
     cluster = watch.cluster
     for end in (20, 24, 28):
         watch.window(end, [cluster.job(0, end)])
-    hang = cluster.finding(28, kind=FindingKind.HANG)
     for end in (36, 40):
-        watch.window(end, [cluster.job(0, end, silent_s=28, state=JobState.HUNG)], [hang])
+        watch.window(end, [cluster.job(0, end, silent_s=28, state=state)], [cluster.finding(28, kind=kind)])
+
+
+def test_a_hang_that_resumes_is_the_same_run(watch):
+    cluster = watch.cluster
+    stopped_at_28(watch, FindingKind.HANG, JobState.HUNG)
     assert watch.run().state is LiveState.HUNG
     for end in (48, 52):
         watch.window(end, [cluster.job(0, end)])
@@ -117,11 +122,7 @@ def test_a_hang_that_resumes_is_the_same_run(watch):
 
 def test_a_job_taken_for_crashed_that_goes_on_in_its_step_is_the_same_run(watch):
     cluster = watch.cluster
-    for end in (20, 24, 28):
-        watch.window(end, [cluster.job(0, end)])
-    crash = cluster.finding(28, kind=FindingKind.CRASH)
-    for end in (36, 40):
-        watch.window(end, [cluster.job(0, end, silent_s=28, state=JobState.CRASHED)], [crash])
+    stopped_at_28(watch, FindingKind.CRASH, JobState.CRASHED)
     assert watch.run().state is LiveState.CRASHED
     stall = cluster.finding(28, end_s=41, kind=FindingKind.STALL)
     watch.window(44, [cluster.job(0, 42, period=14)], [stall])
@@ -138,11 +139,7 @@ def test_a_job_taken_for_crashed_that_goes_on_in_its_step_is_the_same_run(watch)
 def test_the_first_messages_after_a_crash_are_not_the_step_going_on(watch):
     """What was sent before the crash and the beginning of the next step can make one whole step."""
     cluster = watch.cluster
-    for end in (20, 24, 28):
-        watch.window(end, [cluster.job(0, end)])
-    crash = cluster.finding(28, kind=FindingKind.CRASH)
-    for end in (36, 40):
-        watch.window(end, [cluster.job(0, end, silent_s=28, state=JobState.CRASHED)], [crash])
+    stopped_at_28(watch, FindingKind.CRASH, JobState.CRASHED)
     stall = cluster.finding(28, end_s=43.8, kind=FindingKind.STALL)
     watch.window(44, [cluster.job(0, 44, period=22)], [stall])
     assert watch.run().state is LiveState.CRASHED
