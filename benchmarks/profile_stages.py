@@ -121,8 +121,8 @@ def main() -> None:
     parser.add_argument("--functions", action="store_true")
     parser.add_argument("--no-limit", action="store_true", help="Leave DuckDB's own sort out.")
     options = parser.parse_args()
-    beside = [options.flows.with_name(options.flows.stem + ".topology.json"), options.flows.with_name("topology.json")]
-    topology = options.topology or next((file for file in beside if file.exists()), None)
+    usual = [options.flows.with_name(options.flows.stem + ".topology.json"), options.flows.with_name("topology.json")]
+    topology = options.topology or next((file for file in usual if file.exists()), None)
     profile: Any = cProfile.Profile() if options.functions else None
     if profile:
         profile.enable()

@@ -65,7 +65,7 @@ def draw_scenario(seed: int, faults: bool = False) -> Scenario:
         collector = replace(collector, idle_ms=2.0)
         step_s, records = _measured(job, cluster, guess_s, collector)
     steps = max(STEPS[0], min(draw.part("steps").randint(*STEPS), int(RECORD_BUDGET / records)))
-    job, seconds = _life(draw.part("life"), job, max(steps * step_s, 1.0), step_s)
+    job, seconds = _lifetime(draw.part("life"), job, max(steps * step_s, 1.0), step_s)
     if cluster.ping_mesh_s:
         cluster = replace(cluster, ping_mesh_s=rounded(cluster.ping_mesh_s * seconds / 60))
     cluster, jobs = _neighbours(draw.part("neighbours"), cluster, job, seconds)
@@ -197,7 +197,7 @@ def _measured(job: JobSpec, cluster: ClusterSpec, guess_s: float, collector: Col
     raise RuntimeError(f"steps of {guess_s} s do not end")
 
 
-def _life(rng: random.Random, job: JobSpec, seconds: float, step_s: float) -> tuple[JobSpec, float]:
+def _lifetime(rng: random.Random, job: JobSpec, seconds: float, step_s: float) -> tuple[JobSpec, float]:
     """Most jobs run through the window; some begin or end in it, and the window grows by that."""
     start, stop, setup = -rounded(rng.uniform(1.5, 3.5) * step_s), 0.0, rng.choice((1.0, 3.0, 8.0))
     if rng.random() < 0.15:

@@ -5,8 +5,9 @@ that would look most alike, and both sets of records are compared:
 
 - A fault that makes nobody's steps longer (by a tenth, and by two deviations of healthy steps) costs nothing: a report
   that does not name it is right.
-- A stall that begins where the job rests in every step cannot be told from an evaluation or a checkpoint, and a crash
-  for good that stops all of them there, before the victim's next message was due, not from the job's normal end.
+- A stall that begins where the job rests in every step, or at the end of a step, cannot be told from an evaluation or a
+  checkpoint, and a crash that stops all of them there, before the victim's next message was due, not from the job's
+  normal end. A restart that comes after the scenario's end leaves the records of a crash for good.
 - A rank that hangs or dies can be named if others go on after its next message was due in the twin. Where all stop in
   the same moment the job is the place.
 - A crash that leaves the very records of a hang of the same rank is a hang, for all that anybody can see, and the slow
@@ -16,7 +17,7 @@ that would look most alike, and both sets of records are compared:
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -57,7 +58,10 @@ TRAINING_BYTES: Final = 4096
 def fault_shows(scenario: Scenario, folder: Path) -> bool:
     """Whether the first planted fault can be noticed at all, by the records in `folder` and those of the twin."""
     fault = scenario.faults[0]
-    if fault.kind == "crash" and not _victim_shows(scenario, folder, read_truth(folder / "truth.json.gz")):
+    for_good = fault.kind == "crash_restart" and fault.at_s + fault.restart_s >= scenario.seconds
+    if (fault.kind == "crash" or for_good) and not _victim_shows(
+        scenario, folder, read_truth(folder / "truth.json.gz")
+    ):
         return not _ends_at_rest(scenario, folder)
     if fault.kind in ENDINGS:
         return True
@@ -126,7 +130,14 @@ def _at_rest(fault: FaultSpec, twin: Truth, sick: Int64, well: Int64) -> bool:
         return True
     fell_silent = sick[during[int(np.argmax(np.diff(sick)[during]))]]
     after = int(np.searchsorted(well, fell_silent, side="right")) - 1
-    return bool(after >= silences.size or silences[after] >= RESTS * float(np.median(of_step)))
+    rests = after >= silences.size or silences[after] >= RESTS * float(np.median(of_step))
+    return bool(rests or _ends_a_step(job.step_end_ns, well, int(fell_silent)))
+
+
+def _ends_a_step(step_end_ns: Sequence[int], well: Int64, moment: int) -> bool:
+    """Does nobody in the twin send anything more after this message before the end of its step?"""
+    later = [end for end in step_end_ns if end > moment]
+    return bool(later) and not ((well > moment) & (well <= later[0])).any()
 
 
 def _ends_at_rest(scenario: Scenario, folder: Path) -> bool:
@@ -138,8 +149,11 @@ def _ends_at_rest(scenario: Scenario, folder: Path) -> bool:
     job = next(job for job in truth.jobs if job.id == fault.job)
     silences = np.diff(well)
     of_step = [silences[(well[1:] > a) & (well[1:] <= b)].max(initial=0) for a, b in pairwise(job.step_end_ns)]
-    after = int(np.searchsorted(well, sick.max(initial=0), side="right")) - 1
-    return bool(of_step) and 0 <= after < silences.size and silences[after] >= RESTS * float(np.median(of_step))
+    last = int(sick.max(initial=0))
+    after = int(np.searchsorted(well, last, side="right")) - 1
+    if not of_step or not 0 <= after < silences.size:
+        return False
+    return bool(silences[after] >= RESTS * float(np.median(of_step)) or _ends_a_step(job.step_end_ns, well, last))
 
 
 def _moments(sent: dict[str, Int64]) -> Int64:

@@ -18,7 +18,7 @@ from robust_draw import as_toml
 
 __all__ = ["Shrunk", "shrink", "unusual"]
 
-PLAIN_JOB: Final = JobSpec(
+SIMPLE_JOB: Final = JobSpec(
     stall_probability=0.0, step_jitter=0.005, compute_jitter=0.005, start_s=-2.0, routing_skew=0.0, gradient_norm=False
 )
 """A job without noise: what a setting is put back to."""
@@ -84,7 +84,7 @@ def unusual(scenario: Scenario) -> str:
     """The shape, how busy the network is, and the settings without which it does not fail."""
     parts: list[str] = []
     for job in scenario.jobs:
-        parts += _different(job, PLAIN_JOB, skip=SIZES)
+        parts += _different(job, SIMPLE_JOB, skip=SIZES)
     parts += _different(scenario.collector, CollectorSpec())
     parts += _different(
         scenario.cluster, ClusterSpec(), only=("nvlink", "monitoring", "inference_nodes", "ping_mesh_s")
@@ -130,9 +130,9 @@ def _simpler(scenario: Scenario, target: str) -> Iterator[Scenario]:
     if quiet != scenario.cluster:
         yield replace(scenario, cluster=quiet)
     for half in (slice(None), slice(0, None, 2), slice(1, None, 2)):
-        plain = tuple(_reset(job, _special(job)[half]) for job in scenario.jobs)
-        if plain != scenario.jobs:
-            yield replace(scenario, jobs=plain)
+        simple = tuple(_reset(job, _special(job)[half]) for job in scenario.jobs)
+        if simple != scenario.jobs:
+            yield replace(scenario, jobs=simple)
     for name, least in HALVED.items():
         for i, job in enumerate(scenario.jobs):
             value = getattr(job, name)
@@ -153,7 +153,7 @@ def _settings_reset(scenario: Scenario) -> Iterator[Scenario]:
             yield replace(scenario, jobs=_with(scenario.jobs, i, _reset(job, [name])))
         if job.sharding != "none":
             yield replace(scenario, jobs=_with(scenario.jobs, i, replace(job, sharding="none", shard_group=0)))
-    plain = replace(ClusterSpec(), servers=scenario.cluster.servers, gpus_per_server=scenario.cluster.gpus_per_server)
+    simple = replace(ClusterSpec(), servers=scenario.cluster.servers, gpus_per_server=scenario.cluster.gpus_per_server)
     for name in (
         "inference_nodes",
         "ping_mesh_s",
@@ -164,20 +164,20 @@ def _settings_reset(scenario: Scenario) -> Iterator[Scenario]:
         "spines",
         "nvlink",
     ):
-        if getattr(scenario.cluster, name) != getattr(plain, name):
-            yield replace(scenario, cluster=replace(scenario.cluster, **{name: getattr(plain, name)}))
+        if getattr(scenario.cluster, name) != getattr(simple, name):
+            yield replace(scenario, cluster=replace(scenario.cluster, **{name: getattr(simple, name)}))
 
 
 def _special(job: JobSpec) -> list[str]:
     """Names of the settings that are not as in a job without habits."""
     return [
-        f.name for f in fields(JobSpec) if f.name not in SIZES and getattr(job, f.name) != getattr(PLAIN_JOB, f.name)
+        f.name for f in fields(JobSpec) if f.name not in SIZES and getattr(job, f.name) != getattr(SIMPLE_JOB, f.name)
     ]
 
 
 def _reset(job: JobSpec, names: list[str]) -> JobSpec:
-    plain: dict[str, Any] = {name: getattr(PLAIN_JOB, name) for name in names}
-    return replace(job, **plain)
+    simple: dict[str, Any] = {name: getattr(SIMPLE_JOB, name) for name in names}
+    return replace(job, **simple)
 
 
 def _with(jobs: tuple[JobSpec, ...], index: int, job: JobSpec) -> tuple[JobSpec, ...]:

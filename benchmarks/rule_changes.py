@@ -24,7 +24,6 @@ Outcome = Callable[[Any], Any]
 NOT_TRIED: Final = {
     "burst_gap_ns": "packets only",
     "carrying": "the live service only",
-    "confidence": "how sure, not what",
     "fitness": "`inspect` only",
 }
 """Rules of these stages that these outcomes cannot show."""
@@ -34,6 +33,9 @@ EXTREMES: Final = (1e-6, 1e6)
 
 SAME, OTHER, FAILS = 0, 1, 2
 """How a copy ends."""
+
+SMALL_TIME_NS: Final = 10**7
+"""Whole numbers from here on are times in nanoseconds; smaller ones are counts, which arrays of 32 bits may hold."""
 
 COPY_BYTES: Final = 16 << 30
 MOST_TIMES: Final = 5
@@ -86,7 +88,8 @@ def _scaled(value: Any, factor: float) -> Any:
         return not value
     if isinstance(value, int):
         step = max(1, round(abs(value) * abs(factor - 1)))
-        return max(1, min(value + step if factor > 1 else value - step, 2**31 - 1 if value < 2**31 else 2**62))
+        most = 2**31 - 1 if value < SMALL_TIME_NS else 2**62
+        return max(1, min(value + step if factor > 1 else value - step, most))
     if isinstance(value, tuple):
         return tuple(_scaled(one, factor) for one in value)
     return value * factor

@@ -73,7 +73,7 @@ def _name(folder: Path) -> str:
 
 
 def said_of_layout(one: JobReport) -> Any:
-    """Degrees, members, kinds and step ends, these to a hundredth of a step."""
+    """Degrees, members, kinds and step ends, these to a hundredth of a step, with how sure each is."""
     found = identify_layout(one.job)
     clock = found.clock
     ends: list[float] = []
@@ -81,7 +81,10 @@ def said_of_layout(one: JobReport) -> Any:
         ends = np.round(clock.boundary_ns / max(clock.period_ns / 100, 1.0)).tolist()
     pairs = (found.pairs.src.tolist(), found.pairs.dst.tolist(), found.pairs.kind.tolist())
     groups = sorted((group.kind, group.members) for group in found.groups)
-    return found.layout, groups, found.pipelines, pairs, ends
+    others = [(other.layout, round(other.confidence, 2)) for other in found.alternatives]
+    grouping = None if found.grouping is None else round(found.grouping, 2)
+    sure = (round(found.confidence, 2), grouping, np.round(found.pairs.confidence, 2).tolist(), others)
+    return found.layout, groups, found.pipelines, pairs, ends, sure
 
 
 def said_of_timeline(one: JobReport) -> Any:

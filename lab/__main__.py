@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lab.draw import PLANTED, draw_scenario
 from lab.scenario import FOLDER, ScenarioError, read_scenario
 
 
@@ -36,6 +37,9 @@ def main() -> int:
     command = commands.add_parser("draw", help="a random scenario as TOML")
     command.add_argument("seed", type=int)
     command.add_argument("--gpu", action="store_true", help="for NCCL on one CUDA GPU; else for gloo on the CPU")
+    command.add_argument(
+        "--fault", default="", choices=("none", *PLANTED), help="a strong fault of this kind; else the seed decides"
+    )
     commands.add_parser("list", help="names of the scenarios")
     command = commands.add_parser("clean", help="remove what a lab that was killed left behind")
     command.add_argument("--tag", default="lp")
@@ -54,10 +58,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "list":
         print("\n".join(sorted(path.stem for path in FOLDER.glob("*.toml"))))
     elif arguments.command == "draw":
-        from lab.draw import draw_scenario
         from llmprism.toml_text import toml_text
 
-        print(toml_text(draw_scenario(arguments.seed, gpu=arguments.gpu)), end="")
+        print(toml_text(draw_scenario(arguments.seed, gpu=arguments.gpu, fault=arguments.fault)), end="")
     elif arguments.command == "clean":
         from lab.fabric import remove
 

@@ -1,9 +1,10 @@
 """Random scenarios for the lab: captures that nobody designed, to judge an inference by.
 
 A scenario that somebody thinks of is one that he has thought of while writing the inference. Here a seed decides:
-framework, layout, sizes, fabric, fault. `python -m lab draw SEED [--gpu]` prints the TOML file. Captures of even seeds
-may be looked into, those of odd seeds are for judging alone. Contexts of Megatron-Core need TransformerEngine: without
-it such a run fails its check, and its seed is missing from the dataset.
+framework, layout, sizes, fabric, fault. `python -m lab draw SEED [--gpu] [--fault KIND]` prints the TOML file. Captures
+of even seeds may be looked into, those of odd seeds are for judging alone; where the kind of fault was chosen
+(`planted*`), all may. Contexts of Megatron-Core need
+TransformerEngine: without it such a run fails its check, and its seed is missing from the dataset.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-__all__ = ["draw_scenario"]
+__all__ = ["PLANTED", "draw_scenario"]
 
 MODELS: Final = ((512, 8), (640, 10), (768, 12))
 """Hidden size and heads of models that eight ranks of one GPU hold; those of the CPU are smaller (`SMALL`)."""
@@ -22,8 +23,19 @@ SLOW: Final = ("slow_gpu", "slow_gpu", "slow_nic", "slow_nic", "slow_uplink", "s
 LASTING: Final = ("crash", "out_of_memory", "killed", "bad_sample", "hang", "link_down")
 
 
-def draw_scenario(seed: int, *, gpu: bool = True) -> dict[str, Any]:
-    """The table of a scenario; with `gpu` NCCL on one CUDA GPU, otherwise gloo on the CPU."""
+PLANTED: Final = ("slow_gpu", "slow_nic", "slow_storage", "stall", *LASTING, "mismatched_collective")
+"""Kinds of fault that a caller may choose."""
+
+TIMEOUT_S: Final = 8
+"""Patience of the watchdog of ranks that are left waiting: a run of the lab is short."""
+
+
+def draw_scenario(seed: int, *, gpu: bool = True, fault: str = "") -> dict[str, Any]:
+    """The table of a scenario; with `gpu` NCCL on one CUDA GPU, otherwise gloo on the CPU.
+
+    `fault` is the kind of fault that the scenario must have (`PLANTED`), strong enough that operators must hear of it,
+    or "none"; by default the seed decides that too, and many of its faults are faint.
+    """
     rng = random.Random(seed)
     framework = rng.choice(
         (
@@ -53,15 +65,43 @@ def draw_scenario(seed: int, *, gpu: bool = True) -> dict[str, Any]:
     fabric = _fabric(rng, ranks, job["options"], gpu=gpu)
     scenario: dict[str, Any] = {
         "about": f"drawn by seed {seed}",
-        "split": "test" if seed % 2 else "dev",
+        "split": "test" if seed % 2 and not fault else "dev",
         "fabric": fabric,
         "jobs": [job],
     }
-    if rng.random() < 0.7:
+    if fault:
+        scenario["about"] = f"{fault}, {scenario['about']}"
+        _plant(rng, scenario, fault, gpu=gpu)
+    elif rng.random() < 0.7:
         scenario["faults"] = [_fault(rng, ranks, fabric, gpu=gpu)]
         if scenario["faults"][0]["kind"] in ("hang", "link_down"):
-            job["options"]["timeout_s"] = 8
+            job["options"]["timeout_s"] = TIMEOUT_S
     return scenario
+
+
+def _plant(rng: random.Random, scenario: dict[str, Any], kind: str, *, gpu: bool) -> None:
+    """A fault of this kind that costs the job much, and what the job needs to suffer from it."""
+    job, fabric = scenario["jobs"][0], scenario["fabric"]
+    if kind == "none":
+        return
+    fault: dict[str, Any] = {"kind": kind, "rank": rng.randrange(job["ranks"]), "at_s": rng.choice((7, 9))}
+    if kind in (*SLOW, "slow_storage"):
+        job["seconds"] = 24
+        fault["for_s"] = 3 if kind == "stall" else 9
+    if kind == "slow_gpu":
+        fault["factor"] = 3.0
+    elif kind == "slow_nic":
+        fault["rate"] = "100mbit" if gpu else "40mbit"
+    elif kind == "slow_storage":
+        fabric["storage"] = True
+        job["options"] |= {"data_kb": 1500 if gpu else 600, "checkpoint_every": 15, "checkpoint_mb": 6.0}
+        fault |= {"rank": 0, "rate": "100mbit" if gpu else "40mbit"}
+    elif kind in ("hang", "link_down", "mismatched_collective"):
+        job["options"]["timeout_s"] = TIMEOUT_S
+        scenario["after_fault_s"] = 14.0
+    if kind == "hang":
+        fault["how"] = rng.choice(("stop", "compute", "communication"))
+    scenario["faults"] = [fault]
 
 
 def _options(rng: random.Random, framework: str, ranks: int, *, gpu: bool) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 A fault that a rank brings on itself begins with the rank's own note. Delay and loss are a sick link of one NIC:
 `slow_nic`; an uplink is `slow_link` between leaf and spine; a link that is down for a while is a `stall`, one that
-stays down a `hang` of the rank behind it. A collective that one rank makes alone is a `hang` over NCCL; gloo compares
-sizes and ends the process: a `crash`. A slowdown that did not lengthen the steps by `VISIBLE` is no finding that
-anybody could make: the truth lists it under `faint`, not under `faults`.
+stays down a `hang` of the rank behind it. A collective that one rank makes alone is a `hang` over NCCL, and in a
+pipeline, where nobody else makes one of the whole job; else gloo compares sizes and ends the process: a `crash`. A
+slowdown that did not lengthen the steps by `VISIBLE` is no finding that anybody could make: the truth lists it under
+`faint`, not under `faults`.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ def _kind_and_place(fault: dict[str, Any], job: JobNotes) -> tuple[str, str]:
 
 def deadly(fault: dict[str, Any], job: JobNotes) -> bool:
     """Whether the fault ends the process of its rank."""
-    mismatched: bool = fault["kind"] == "mismatched_collective"
-    return fault["kind"] in DEATHS or (mismatched and job.ranks[0]["versions"].get("backend") == "gloo")
+    compared = job.ranks[0]["versions"].get("backend") == "gloo" and not job.groups("pp")
+    return fault["kind"] in DEATHS or (fault["kind"] == "mismatched_collective" and compared)
 
 
 def step_effect(steps: list[dict[str, Any]], start: int, end: int | None) -> float | None:

@@ -160,16 +160,16 @@ def read_scenario(name: str) -> Scenario:
 
 
 def parse_scenario(name: str, table: dict[str, Any]) -> Scenario:
-    plain = dict(table)
-    jobs = tuple(_spec(JobSpec, item, f"jobs[{i}]") for i, item in enumerate(plain.pop("jobs", [])))
-    faults = tuple(_spec(FaultSpec, item, f"faults[{i}]") for i, item in enumerate(plain.pop("faults", [])))
-    listed = enumerate(plain.pop("neighbours", []))
+    rest = dict(table)
+    jobs = tuple(_spec(JobSpec, item, f"jobs[{i}]") for i, item in enumerate(rest.pop("jobs", [])))
+    faults = tuple(_spec(FaultSpec, item, f"faults[{i}]") for i, item in enumerate(rest.pop("faults", [])))
+    listed = enumerate(rest.pop("neighbours", []))
     neighbours = tuple(_spec(NeighbourSpec, item, f"neighbours[{i}]") for i, item in listed)
-    fabric = _spec(FabricSpec, plain.pop("fabric", {}), "fabric")
-    unknown = plain.keys() - {"about", "split", "after_fault_s", "startup_s", "interleave", "window_from_s"}
+    fabric = _spec(FabricSpec, rest.pop("fabric", {}), "fabric")
+    unknown = rest.keys() - {"about", "split", "after_fault_s", "startup_s", "interleave", "window_from_s"}
     if unknown:
         raise ScenarioError(f"{sorted(unknown)[0]}: unknown key")
-    scenario = Scenario(name, fabric=fabric, jobs=jobs, faults=faults, neighbours=neighbours, **plain)
+    scenario = Scenario(name, fabric=fabric, jobs=jobs, faults=faults, neighbours=neighbours, **rest)
     _check(scenario)
     return scenario
 

@@ -27,7 +27,8 @@ def median(values: ArrayLike) -> np.float64:
     numbers = np.asarray(values)
     if not 0 < numbers.size <= FEW_NUMBERS:
         return np.float64(np.median(numbers))
-    ordered = np.sort(numbers, axis=None)
+    ordered = numbers.flatten()
+    ordered.sort()
     middle = ordered.size // 2
     high = np.float64(ordered[middle if ordered[-1] == ordered[-1] else -1])  # one that is not a number is the last
     return high if ordered.size % 2 else (np.float64(ordered[middle - 1]) + high) / 2.0

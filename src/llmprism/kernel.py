@@ -11,8 +11,9 @@ from then on. `llmprism.kernel_cache` compiles, and keeps the code on disk as lo
 Both forms compute the same, to the bit: the Python form is the source of the compiled one. Where a loop in Python is
 too slow even for small inputs, `@kernel(small=function)` names another function of the same arguments and result for
 them, which a test compares with the kernel. Where that takes no loop over rows, only whole arrays, `by_arrays=function`
-names it: `ARRAY_ROWS` of its rows count as one. `looks=3` is for one that looks three times at every row, `looks=0` for
-a search that leaves that to other kernels: interpreted, it does not count, but each call of another kernel does.
+names it: `ARRAY_ROWS` of its rows count as one, and it is left after some twenty calls once the compiler is loaded.
+`looks=3` is for one that looks three times at every row, `looks=0` for a search that leaves that to other kernels:
+interpreted, it does not count, but each call of another kernel does.
 `@compiled_kernel` is for those that use functions that Python and the compiler round differently.
 
 Kernels may call kernels: interpreted ones call the interpreted form, compiled ones the compiled form.
@@ -23,7 +24,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
+from typing import Final, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -54,6 +55,9 @@ LOADING_ROWS: Final = 4_000
 
 ARRAY_ROWS: Final = 16
 """Rows of a form by arrays that take as long as one interpreted row: 8 to 60 were measured."""
+
+ARRAY_CALL: Final = 200
+"""Interpreted rows that take as long as a form by arrays on no rows: some twenty calls of NumPy (0.1 to 0.7 ms)."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -109,7 +113,7 @@ class Kernel(Generic[P, R]):
         if not self._looks:
             return self._search(*args, **kwargs)
         _Tier.spent += rows // ARRAY_ROWS if self._arrays else rows * self._looks
-        self._rows += rows
+        self._rows += ARRAY_CALL + rows // ARRAY_ROWS if self._arrays else rows
         _depth.inside = True
         try:
             return self._small(*args, **kwargs)
@@ -128,9 +132,13 @@ class Kernel(Generic[P, R]):
         """Whether a call with so many rows would be interpreted."""
         if not self._interpret or (self._compiled is not None and _Tier.rows < np.inf):
             return False
-        left = _Tier.spent + rows <= _Tier.total and (self._looks or self._rows <= SEARCHED_SHARE * _Tier.total)
-        few = self._arrays or left or 0 < (self._rows + rows) * self._looks <= LOADING_ROWS
-        return bool(few and rows <= _Tier.rows)
+        if self._arrays:
+            few = _Tier.spent < _Tier.total or self._rows <= LOADING_ROWS
+        else:
+            searched = not self._looks and self._rows > SEARCHED_SHARE * _Tier.total
+            own = (self._rows + rows) * self._looks
+            few = (_Tier.spent + rows <= _Tier.total and not searched) or 0 < own <= LOADING_ROWS
+        return few and rows <= _Tier.rows
 
     @property
     def compiled(self) -> Callable[P, R]:
@@ -168,17 +176,9 @@ def compiled_kernel(function: Callable[P, R]) -> Kernel[P, R]:
 
 
 def _compiled(loop: Kernel[P, R]) -> Callable[P, R]:
-    from numba import types
-    from numba.extending import typeof_impl
+    from llmprism.kernel_cache import callable_from_compiled, compiled
 
-    from llmprism.kernel_cache import compiled
-
-    if Kernel not in typeof_impl.registry:
-
-        @typeof_impl.register(Kernel)
-        def _(value: Kernel[Any, Any], context: object) -> Any:  # noqa: ARG001 - numba hands it in
-            return types.Dispatcher(value.compiled)
-
+    callable_from_compiled(Kernel)
     return compiled(nogil=True)(loop.python)
 
 

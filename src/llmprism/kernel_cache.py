@@ -11,9 +11,9 @@ anew and not kept. Of several processes that need the same function at once, one
 code: copies of a process and test runners would all spend the same seconds otherwise.
 
 Importing this module imports the compiler, which takes a fifth of a second: `llmprism.kernel` does so only when it is
-worth it. Kept code needs no more than that to run; what it takes to compile is imported when something must be, another
+worth it. Kept code needs no more than that to run: what it takes to compile is imported when something must be, another
 fifth. There the compiler looks for scipy, to multiply matrices with, whose import takes as long again; no function here
-multiplies matrices, so scipy is not found while the compiler loads.
+multiplies matrices, so scipy is not found while the compiler loads. This module must be the first to import it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final, ParamSpec, TypeVar, cast, overload
 
 from llmprism.kernel_sources import PACKAGE, code_directory
 
-__all__ = ["compiled"]
+__all__ = ["callable_from_compiled", "compiled"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,9 +55,23 @@ def _not_found(module: str) -> Iterator[None]:
 
 
 with _not_found("scipy"):
-    from numba import njit
+    from llvmlite.binding import ffi
+    from numba import njit, types
     from numba.core import caching
+    from numba.core.environment import Environment, lookup_environment
     from numba.core.runtime.nrt import rtsys
+    from numba.extending import typeof_impl
+
+
+def _tell_nobody_of_calls() -> None:
+    """The compiler tells its event system of every call of LLVM before and after it, some 250 times for a kernel whose
+    code is loaded: a fifth of what that takes. Nobody listens here."""
+    lock = getattr(cast(Any, ffi).lib, "_lock", None)
+    for callbacks in list(getattr(lock, "_cblist", ())):
+        cast(Any, ffi).unregister_lock_callback(*callbacks)
+
+
+_tell_nobody_of_calls()
 
 
 @overload
@@ -83,6 +98,15 @@ def _compiled(function: Callable[P, R], cached: bool, options: dict[str, Any]) -
     return cast("Callable[P, R]", dispatcher)
 
 
+def callable_from_compiled(kind: type[Any]) -> None:
+    """Compiled functions may call what is of this class: they call its attribute `compiled`."""
+    if kind not in typeof_impl.registry:
+
+        @typeof_impl.register(kind)
+        def _(value: Any, context: object) -> Any:  # noqa: ARG001 - the compiler hands it in
+            return types.Dispatcher(value.compiled)
+
+
 class _Locator(caching._CacheLocator):
     """Tells the compiler's cache where the code of a function of this package lies."""
 
@@ -103,13 +127,41 @@ class _Locator(caching._CacheLocator):
     @classmethod
     def from_function(cls, function: Any, file: str) -> _Locator | None:
         """None for functions of other packages, whose sources nobody looks at."""
-        path = Path(file).resolve()
+        path = _resolved(file)
         directory = code_directory(path) if path.is_relative_to(PACKAGE) else None
         return cls(directory, path, function.__code__.co_firstlineno) if directory else None
 
 
+@cache
+def _resolved(file: str) -> Path:
+    return Path(file).resolve()
+
+
 class _CacheImpl(caching.CompileResultCacheImpl):
+    """What is kept of a compiled function. The compiler's own form holds the environments of all functions that were
+    compiled into it in a form that imports their modules when it is read."""
+
     _locator_classes = [cast(Any, _Locator)]  # noqa: RUF012 - numba's name
+
+    def reduce(self, cres: Any) -> tuple[Any, ...]:
+        *parts, environments = cast(Any, super()).reduce(cres)
+        return (*parts, tuple((one.globals["__name__"], one.consts, one.env_name) for one in environments))
+
+    def rebuild(self, target_context: Any, payload: tuple[Any, ...]) -> Any:
+        *parts, environments = payload
+        return cast(Any, super()).rebuild(target_context, (*parts, tuple(_environment(*one) for one in environments)))
+
+
+def _environment(module: str, constants: list[Any], name: str) -> Any:
+    """The environment of a compiled function: its constants. The names of its module are those that are there: only
+    functions that are not compiled through and through look them up, of which there are none."""
+    known = cast(Any, lookup_environment)(name)
+    if known is not None:
+        return known
+    made = cast(Any, Environment)(vars(sys.modules[module]) if module in sys.modules else {"__name__": module})
+    made.consts[:], made.env_name = constants, name
+    Environment._memo[name] = made
+    return made
 
 
 class _FunctionCache(caching.FunctionCache):

@@ -41,7 +41,7 @@ _IMPORT: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _ReadFile:
     """A file as it was read: its digest, when it was changed, and the files of this package that it imports."""
 
     digest: bytes
@@ -50,9 +50,9 @@ class _Source:
 
 
 @cache
-def _source(file: Path) -> _Source:
+def _source(file: Path) -> _ReadFile:
     content = file.read_bytes()
-    return _Source(hashlib.sha256(content).digest(), file.stat().st_mtime, frozenset(_imported(content)))
+    return _ReadFile(hashlib.sha256(content).digest(), file.stat().st_mtime, frozenset(_imported(content)))
 
 
 def _imported(text: bytes) -> Iterator[Path]:

@@ -71,7 +71,7 @@ def test_normal_runs_have_no_cause() -> None:
 @needs_data
 @pytest.mark.parametrize("entry", [e for e in manifest() if e["label"] != "normal"], ids=lambda e: e["file"])
 @pytest.mark.parametrize("with_reference", [True, False], ids=["reference", "alone"])
-def test_other_runs_are_told_right(entry: dict[str, Any], with_reference: bool) -> None:
+def test_other_runs_are_diagnosed_rightly(entry: dict[str, Any], with_reference: bool) -> None:
     found = leave_one_out(entry) if with_reference else diagnose_log(log_of(DATA / "trainlogs" / entry["file"]))
     assert found.outcome is OUTCOMES[entry["label"]]
     assert found.stage.value == STAGES.get(entry["stage"], entry["stage"])

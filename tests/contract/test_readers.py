@@ -297,7 +297,7 @@ def captured(kind: str) -> bytes:
 
 
 @pytest.mark.parametrize("kind", PACKETS)
-def test_packets_are_told_by_content(tmp_path: Path, kind: str) -> None:
+def test_packets_are_recognised_by_content(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "no-suffix"
     file.write_bytes(captured(kind))
     table = read_flows([file])

@@ -126,11 +126,11 @@ def test_garbage_rows_are_counted_and_change_nothing(
     assert with_garbage["jobs"] == without["jobs"]
     assert with_garbage["findings"] == without["findings"]
     assert with_garbage["window"] == without["window"]
-    counted, plain = with_garbage["input"], without["input"]
-    assert counted["records"] == plain["records"] + len(garbage)
-    assert counted["used"] == plain["used"]
-    assert sum(counted["dropped"].values()) == sum(plain["dropped"].values()) + len(garbage)
-    assert len(set(counted["dropped"]) - set(plain["dropped"])) >= 4, "by reason"
+    counted, alone = with_garbage["input"], without["input"]
+    assert counted["records"] == alone["records"] + len(garbage)
+    assert counted["used"] == alone["used"]
+    assert sum(counted["dropped"].values()) == sum(alone["dropped"].values()) + len(garbage)
+    assert len(set(counted["dropped"]) - set(alone["dropped"])) >= 4, "by reason"
 
 
 def test_rows_in_any_order_give_the_same_report(

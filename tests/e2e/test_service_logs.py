@@ -16,7 +16,7 @@ pytest.importorskip("fastapi", reason="needs llmprism[serve]")
 
 from llmprism.service.config import StoreSettings
 from llmprism.service.history import History
-from llmprism.service.joblogs.kafka import KafkaLogSource
+from llmprism.service.joblogs.kafka_lines import KafkaLogSource
 from llmprism.service.joblogs.options import KafkaLogSettings
 from llmprism.service.joblogs.spool import LogSpool
 from llmprism.service.player import HttpTarget, opened, play

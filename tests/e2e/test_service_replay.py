@@ -50,7 +50,7 @@ def replay():
     return module
 
 
-def test_a_hang_beside_a_job_that_works_is_told_within_15_s_of_the_silence(replay, tmp_path):
+def test_a_hang_next_to_a_job_that_works_is_reported_within_15_s_of_the_silence(replay, tmp_path):
     simulate(parse_scenario("hang", HANG), tmp_path / "capture")
     flows = tmp_path / "capture" / "flows.parquet"
     result = replay.play(flows, tmp_path / "capture" / "topology.json", tmp_path, quiet_s=0)

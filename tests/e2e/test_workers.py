@@ -29,9 +29,9 @@ from llmprism.service.player import KafkaTarget, opened, play
 from llmprism.service.store import Batch, SourceBatch, Store
 from llmprism.service.workers.desk import FAILED, Desk
 from llmprism.service.workers.duty import Duty
-from llmprism.service.workers.evaluator import Worker
+from llmprism.service.workers.evaluating_process import Worker
+from llmprism.service.workers.shared_store import UNREAD, SharedStore
 from llmprism.service.workers.shares import Share
-from llmprism.service.workers.store import UNREAD, SharedStore
 from llmprism.sim.run import simulate
 from llmprism.sim.scenario import parse_scenario
 from support.live_cluster import BEGIN, RingJob
@@ -253,9 +253,9 @@ def test_windows_made_in_shares_are_those_of_a_single_service(stores, tmp_path):
     shared = stores("one", tmp_path / "sim" / "topology.json")
     rules = WindowSettings(length_s=12, hop_s=4, longest_s=48, idle_after_s=1e6)
     config = replace(stores.configs[shared], windows=rules)
-    plain = Store(StoreSettings(str(tmp_path / "plain")))
-    plain.create()
-    alone, together = Evaluator(plain, config), Worker(shared, config)
+    single = Store(StoreSettings(str(tmp_path / "plain")))
+    single.create()
+    alone, together = Evaluator(single, config), Worker(shared, config)
     shared.take_over(["kafka:flows/0"])
     with opened([str(tmp_path / "sim" / "flows.parquet")]) as capture, duckdb.connect() as connection:
         for number, low in enumerate(range(capture.first_ns, capture.last_ns + 1, 3 * S)):
@@ -263,7 +263,7 @@ def test_windows_made_in_shares_are_those_of_a_single_service(stores, tmp_path):
             accepted = Accepted(*connection.execute(f"SELECT count(*), count(*), 0 {rows}").fetchone(), (), 0, 0)
             first, last = connection.execute(f"SELECT min(start_ns), max(end_ns) {rows}").fetchone()
             accepted = replace(accepted, start_ns=first, end_ns=last)
-            for store, spans in ((plain, ()), (shared, (("0", f"{number or UNREAD}:{number + 1}"),))):
+            for store, spans in ((single, ()), (shared, (("0", f"{number or UNREAD}:{number + 1}"),))):
                 file = store.segment_file(f"batch{number}", last)
                 file.parent.mkdir(exist_ok=True)
                 connection.execute(f"COPY (SELECT * {rows}) TO '{file}' (FORMAT parquet)")
@@ -272,12 +272,12 @@ def test_windows_made_in_shares_are_those_of_a_single_service(stores, tmp_path):
             for evaluator in (alone, together):
                 while evaluator.advance():
                     pass
-    expected, found = result(plain), result(shared)
+    expected, found = result(single), result(shared)
     for name, value in expected.items():
         assert found[name] == value, name
     assert len(expected["runs"]) >= 3
     assert max(run["reach_ns"] for run in expected["runs"]) > 12 * S
-    plain.close()
+    single.close()
 
 
 def test_a_topic_that_is_said_to_come_late_has_windows_of_its_own(stores, tmp_path):

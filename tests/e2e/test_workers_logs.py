@@ -143,7 +143,7 @@ def test_lines_that_come_to_any_worker_by_any_way_explain_a_finding(cluster, web
 
     def explained():
         """The cause that each finding was last sent with."""
-        return {told["id"]: told["annotations"]["cause"] for told in heard if told["event"] == "explained"}
+        return {alert["id"]: alert["annotations"]["cause"] for alert in heard if alert["event"] == "explained"}
 
     one.until(lambda: list(explained().values()) == ["hardware.node"] * 3, PATIENCE_S)
     places = {f"{20 + number}.10.3.1" for number in range(3)}

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from llmprism.diagnose.published_rules import diagnose_paper
+from llmprism.diagnose.published_faults import diagnose_paper
 from llmprism.ingest.records_as_transfers import records_as_transfers
 from llmprism.model import FlowTable, InputCounts, Nic, PairKind, Server, Switch, Topology
-from llmprism.parallelism.published_rules import layout_paper
-from llmprism.recognize.published_rules import recognize_paper
+from llmprism.parallelism.published_layout import layout_paper
+from llmprism.recognize.published_jobs import recognize_paper
 from llmprism.stats.change_points import DEFAULT_HAZARD, NormalInverseGamma, change_probability
-from llmprism.timeline.published_rules import timeline_paper
+from llmprism.timeline.published_timeline import timeline_paper
 
 CAPTURES = Path(__file__).parents[2] / "../shared/data/captures"
 NAMES = ["crash", "ddp4", "fsdp8", "pp4dp2tp2", "slow_gpu", "slow_nic", "two_jobs"]

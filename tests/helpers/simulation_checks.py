@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmprism.model import PairKind
+from llmprism.sim.engine_tables import Transfers
 from llmprism.sim.ops import Flag, OpType
-from llmprism.sim.recorder import TransferBatch
 from llmprism.sim.simulation import Simulation
 
 __all__ = ["Trace", "check_causality", "check_line_rate", "check_ring_bytes", "check_steps", "trace_of"]
@@ -30,7 +30,7 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """All transfers and operations of a run, in the columns of TransferBatch."""
+    """All transfers and operations of a run, in the columns of Transfers."""
 
     pair: NDArray[np.int32]
     start: Int64
@@ -44,7 +44,7 @@ class Trace:
     done_end: Int64
 
 
-def trace_of(batches: Iterable[TransferBatch]) -> Trace:
+def trace_of(batches: Iterable[Transfers]) -> Trace:
     """The batches of a traced simulation put together."""
     parts = list(batches)
     return Trace(*(np.concatenate([getattr(part, name) for part in parts]) for name in Trace.__slots__))

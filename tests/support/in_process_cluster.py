@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from llmprism.engine.spark.cluster import TaskCluster
+from llmprism.engine.spark.arrow_tables import ROWS
 from llmprism.engine.spark.graph import graph_from
-from llmprism.engine.spark.tables import ROWS
-from llmprism.engine.spark.tasks import Site, bucket_task, site_blob
+from llmprism.engine.spark.spark_cluster import TaskCluster
+from llmprism.engine.spark.tasks import TaskContext, bucket_task, site_blob
 from llmprism.ingest.spark_bucket import exporters_of, reading_of
 
 __all__ = ["InProcessCluster"]
@@ -37,7 +37,7 @@ class InProcessCluster(TaskCluster):
         keys = zip(self.pairs["src"].to_pylist(), self.pairs["dst"].to_pylist(), strict=True)
         self.row_of = {pair: row for row, pair in enumerate(keys) if pair[0] is not None}
         graph = graph_from(self.pairs, "records")
-        super().__init__(graph, Held(site_blob(Site(graph.addresses, graph.window))), with_events=with_events)
+        super().__init__(graph, Held(site_blob(TaskContext(graph.addresses, graph.window))), with_events=with_events)
 
     def _joined(self, pieces):
         names = zip(pieces["src"].to_pylist(), pieces["dst"].to_pylist(), strict=True)

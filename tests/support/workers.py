@@ -13,9 +13,9 @@ import sqlalchemy as sql
 
 from llmprism.service.config import Config, WindowSettings
 from llmprism.service.intake import Intake, Payload
-from llmprism.service.workers import tables
-from llmprism.service.workers.evaluator import Worker
-from llmprism.service.workers.store import UNREAD, SharedStore
+from llmprism.service.workers import coordinator_tables
+from llmprism.service.workers.evaluating_process import Worker
+from llmprism.service.workers.shared_store import UNREAD, SharedStore
 from running_service import left_behind
 from support.live_cluster import BEGIN, write_records
 from support.reports import EXAMPLES
@@ -134,7 +134,7 @@ def last_due_window(url: str) -> int:
     """The end of the last window that the records stored so far allow, by the default rules."""
     engine = sql.create_engine(url)
     with engine.connect() as connection:
-        latest = connection.execute(sql.select(sql.func.min(tables.partitions.c.latest_ns))).scalar() or 0
+        latest = connection.execute(sql.select(sql.func.min(coordinator_tables.partitions.c.latest_ns))).scalar() or 0
     engine.dispose()
     rules = WindowSettings().rules()
     return (latest - rules.lateness) // rules.hop * rules.hop

@@ -146,9 +146,83 @@ def test_names_are_words_that_a_stranger_knows():
     """Words that earlier versions used for many things (issue 13); docs/glossary.md has others."""
     dialect = {"told", "asked", "plain", "beside", "life", "lives"}
     used = set()
-    for path in SOURCES:
+    for path in ALL_CODE:
         for node in ast.walk(ast.parse(path.read_text())):
             name = getattr(node, "id", None) or getattr(node, "arg", None) or getattr(node, "name", None)
             if name and dialect & set(str(name).lower().split("_")) and name != "told_ns":  # a key of the API
                 used.add(f"{path.name}: {name}")
     assert not used
+
+
+def classes_by_name(modules):
+    """Where each class stands, by its name without the underscore of a private one."""
+    found = {}
+    for name, text in modules.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name.lstrip("_"), []).append(name)
+    return found
+
+
+def test_a_name_of_a_class_stands_for_one_thing():
+    found = classes_by_name({str(path.relative_to(SOURCE)): path.read_text() for path in SOURCES})
+    assert len(found) > 300
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
+
+
+def test_two_classes_of_one_name_are_found():
+    assert classes_by_name({"a": "class Part: ...", "b": "class _Part: ...\nclass C: ..."})["Part"] == ["a", "b"]
+
+
+def modules_by_name(paths):
+    """Packages that have a module of each name. Rules mirror the modules that they are for, and `cli` has commands."""
+    found = {}
+    for path in paths:
+        if path.parts[0] != "cli" and "rules" not in (path.stem, *path.parts) and path.stem != "__init__":
+            found.setdefault(path.stem, []).append(path.parent)
+    return found
+
+
+def is_confusing(packages):
+    """More than two modules of one name, or two in one part of the program."""
+    return len(packages) > 2 or len({package.parts[:1] for package in packages}) < len(packages)
+
+
+def test_a_name_of_a_module_stands_for_one_thing():
+    found = modules_by_name([path.relative_to(SOURCE) for path in SOURCES])
+    assert len(found) > 300
+    assert {name for name, packages in found.items() if is_confusing(packages)} == set()
+
+
+def test_modules_of_one_name_are_found():
+    paths = ["a/x.py", "a/b/x.py", "c/y.py", "d/y.py", "c/rules/x.py", "c/z.py", "d/z.py", "e/z.py", "cli/z.py"]
+    found = modules_by_name([Path(path) for path in paths])
+    assert {name for name, packages in found.items() if is_confusing(packages)} == {"x", "z"}
+
+
+MAPPED = (
+    "ingest",
+    "recognize",
+    "parallelism",
+    "timeline",
+    "diagnose",
+    "logs",
+    "verdict",
+    "sim",
+    "service",
+    "service/workers",
+)
+
+
+@pytest.mark.parametrize("package", MAPPED)
+def test_the_docstring_of_a_package_is_a_map_of_its_modules(package):
+    folder = SOURCE / package
+    words = set(re.findall(r"\w+", ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))))
+    assert {path.stem for path in folder.glob("*.py")} - {"__init__", "rules"} - words == set()
+
+
+def test_types_of_arrays_have_one_name():
+    again = re.compile(
+        r"NDArray\[np\.(int64|int32|int8|float64|bool_|uint8|uint64)\]|^(Bool|U?Int\d+|Float64) = ", re.M
+    )
+    assert [path.name for path in SOURCES if again.search(path.read_text())] == ["arrays.py"]

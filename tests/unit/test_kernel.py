@@ -90,6 +90,22 @@ def test_rows_of_a_form_without_loops_count_little(nothing_spent):
     assert module._Tier.spent == 3
 
 
+def test_a_form_without_loops_is_left_after_some_calls_where_the_compiler_is_loaded(nothing_spent):
+    by_arrays = kernel(by_arrays=lambda values: -1)(_total.python)
+    calls = module.LOADING_ROWS // module.ARRAY_CALL + 1
+    for _ in range(2 * calls):
+        assert by_arrays(np.arange(3)) == -1
+    module._Tier.spent = module.INTERPRETED_TOTAL
+    assert by_arrays(np.arange(3)) == 6
+
+
+def test_a_form_without_loops_is_not_left_for_a_few_calls(nothing_spent):
+    module._Tier.spent = module.INTERPRETED_TOTAL
+    by_arrays = kernel(by_arrays=lambda values: -1)(_total.python)
+    for _ in range(module.LOADING_ROWS // module.ARRAY_CALL):
+        assert by_arrays(np.arange(3)) == -1
+
+
 def test_of_a_search_every_call_of_another_kernel_counts(nothing_spent):
     part = _fresh(_total)
 

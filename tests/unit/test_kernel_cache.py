@@ -126,6 +126,30 @@ def test_neither_compiling_nor_loading_imports_scipy(package):
     assert _printed(package, code) == "12 1\nFalse False\n"
 
 
+def test_a_kernel_that_is_the_first_to_need_the_compiler_does_not_import_scipy(package):
+    """The compiler imports it at once, to look at its version, where nobody hides it."""
+    _write_lone(package, "values[0]")
+    code = "import sys\nimport numpy as np\nfrom llmprism.stats.a_lone import lone\n"
+    code += "print('numba' in sys.modules, lone(np.array([7])), 'numba' in sys.modules, 'scipy' in sys.modules)"
+    assert _printed(package, code) == "False 7 True False\n"
+
+
+def test_kept_code_is_loaded_without_the_modules_of_the_compiler_that_it_was_made_with(package):
+    _write_lone(package, "np.cumsum(np.sort(values))[-1]")
+    code = "import sys\nimport numpy as np\nfrom llmprism.stats.a_lone import lone\n"
+    code += "print(lone(np.array([7, 3])), 'numba.np.arraymath' in sys.modules)"
+    assert _printed(package, code) == "10 True\n"
+    assert _printed(package, code) == "10 False\n"
+    after = "\nfrom llmprism.stats.a_caller import caller\nprint(caller(np.array([1])))"
+    assert _printed(package, code + after) == "10 False\n12\n"
+
+
+def _write_lone(package: Path, result: str) -> None:
+    """A kernel whose file imports nothing of the package but the decorator."""
+    head = "import numpy as np\nfrom llmprism.kernel import compiled_kernel\n\n@compiled_kernel\ndef lone(values):"
+    (package / "stats" / "a_lone.py").write_text(f"{head}\n    return {result}\n")
+
+
 def test_nothing_else_in_the_package_compiles():
     files = [file for file in PACKAGE.rglob("*.py") if file.name != "kernel_cache.py"]
     assert not [file for file in files if "njit" in file.read_text()]

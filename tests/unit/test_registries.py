@@ -14,13 +14,13 @@ from llmprism.ingest.file_format import Format
 from llmprism.ingest.formats import FORMATS
 from llmprism.model.finding import FindingKind
 from llmprism.model.flows import Window
-from llmprism.sim.cluster import build_cluster
 from llmprism.sim.collectives import COLLECTIVES
 from llmprism.sim.collectives.collective import Collective
 from llmprism.sim.collectives.ring import ring_lane
 from llmprism.sim.ops import OpType, PairTable
 from llmprism.sim.rings import Wiring
 from llmprism.sim.scenario import parse_scenario
+from llmprism.sim.simulated_cluster import build_cluster
 from llmprism.sim.specs import ClusterSpec
 
 TOY_COLUMNS = {"start_ns": "BIGINT", "end_ns": "BIGINT", "src": "VARCHAR", "dst": "VARCHAR", "bytes": "BIGINT"}

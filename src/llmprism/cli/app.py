@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from llmprism import __version__
+from llmprism.cli.as_given import without_conversion
 
 __all__ = ["COMMANDS", "CommandEntry", "command_line"]
 
@@ -94,6 +95,7 @@ def _in_house_style(command: Any) -> Any:
     """No markup in help; a missing sub-command is an error like any other, however the command's file set itself up."""
     command.rich_markup_mode = None
     command.params = [one for one in command.params if one.name not in _TYPERS_COMPLETION]
+    without_conversion(command)
     if isinstance(command, TyperGroup):
         command.no_args_is_help = False
         for sub_command in command.commands.values():
@@ -123,4 +125,6 @@ def command_line() -> Any:
     """The whole command line as one callable."""
     app = _typer(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
     app.callback(help=_HELP)(_root)
-    return typer.main.get_command(app)
+    command = typer.main.get_command(app)
+    without_conversion(command)
+    return command

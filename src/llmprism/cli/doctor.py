@@ -43,7 +43,7 @@ def doctor(
     if fail_on not in ("", "problem", "warning"):
         raise UsageError(f"--fail-on {fail_on}: expected problem or warning")
     with needs_serve_extra():
-        from llmprism.service.checkup import Level, check_answers, examine
+        from llmprism.service.checkup import CheckLevel, check_answers, examine
         from llmprism.service.config import load_config
     environment = {key: value for key, value in os.environ.items() if key.startswith("LLMPRISM_") and "__" in key}
     results = examine(load_config(config, environment))
@@ -53,7 +53,7 @@ def doctor(
         results += check_answers(ready, _ask(url, "/api/v1/overview"), time.time_ns())
     _print(results, as_json)
     levels = {result.level for result in results}
-    bad = Level.PROBLEM in levels or (fail_on == "warning" and Level.WARNING in levels)
+    bad = CheckLevel.PROBLEM in levels or (fail_on == "warning" and CheckLevel.WARNING in levels)
     if fail_on and bad:
         raise typer.Exit(2)
 

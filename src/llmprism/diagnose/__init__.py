@@ -1,7 +1,25 @@
-"""Timelines → findings; one file per detector."""
+"""Timelines → findings: what is wrong, where, since when, and what it costs. One file per detector.
+
+    evidence, rates, waiting, own_pauses, rhythm, unseen_steps
+                                                  measured once per job: who was late, how fast messages moved
+    slow_transfer, slow_storage                   places that several jobs use: NICs, links, switches, storage
+        from slow_cells, passes, tally, sent_again, queued (what is slow, which place explains it),
+        slow_place_merge, slow_place_words (one finding per cause, in words)
+    detectors                                     the list of detectors that look at one job:
+        slow_stage, late_member (with stalls, holding, bouts), stopped (with endings, first_to_stop, last_state,
+        byte_curves, heartbeats, restarts), standstill (with silences), imbalance, unexplained
+    trust, chance                                 what a finding must show before it is reported
+    what_if, cost                                 what a fault costs
+    find_faults                                   all of the above in their order
+    switch_loads, congestion_signs                what switches carry, and what packets say of congestion
+
+A detector is a file that makes a `Detector` and a line in `detectors`: docs/how-to/extend.md. `rules/` has every
+constant. `published_faults` (with `published_switch_rules`) is the method of the paper, for comparison
+(`--method paper`).
+"""
 
 from llmprism.diagnose.congestion_signs import congestion_note, with_congestion_signs
-from llmprism.diagnose.published_rules import diagnose_paper
+from llmprism.diagnose.published_faults import diagnose_paper
 from llmprism.diagnose.stopped import job_state
 from llmprism.diagnose.switch_loads import PathLoads, path_loads, switch_loads
 

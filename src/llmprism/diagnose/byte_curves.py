@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int32, Int64
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.model.job import Job
-from llmprism.stats.order import stable_order
+from llmprism.stats.integer_order import stable_order
 
 __all__ = ["ByteCurve", "curves_of", "training_messages"]
 
@@ -96,9 +95,7 @@ class ByteCurve:
         return np.where((amount < 0.0) | (amount > self.total), np.nan, when)
 
 
-def curves_of(
-    job: Job, rows: Bool, end_of_pair: NDArray[np.int32], rules: FaultRules = RULES
-) -> list[ByteCurve | None]:
+def curves_of(job: Job, rows: Bool, end_of_pair: Int32, rules: FaultRules = RULES) -> list[ByteCurve | None]:
     """The curve of every member over these rows, as their sender (`pair_src`) or receiver (`pair_dst`)."""
     transfers = job.transfers
     index = np.flatnonzero(rows)

@@ -14,9 +14,9 @@ from typing import Final
 
 import numpy as np
 
+from llmprism.arrays import Int64
 from llmprism.model.congestion import CongestionTable
 from llmprism.model.finding import Evidence, Finding, Where, WhereType
-from llmprism.model.flows import Int64
 
 __all__ = ["congestion_note", "with_congestion_signs"]
 

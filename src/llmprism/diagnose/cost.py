@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.timeline import Steps
 
@@ -17,7 +17,7 @@ class Timed(Protocol):
     """Whoever knows the durations of a job's steps."""
 
     @property
-    def duration_ns(self) -> NDArray[np.float64]: ...
+    def duration_ns(self) -> Float64: ...
     @property
     def normal_ns(self) -> float: ...
     @property
@@ -30,12 +30,12 @@ def long_enough_ns(least_ns: float, steps: Steps, rules: FaultRules = RULES) -> 
     return min(least_ns, rules.trust.short_share * seen)
 
 
-def lost_gpu_seconds(evidence: Timed, steps: NDArray[np.bool_]) -> float:
+def lost_gpu_seconds(evidence: Timed, steps: Bool) -> float:
     excess = np.maximum(evidence.duration_ns[steps] - evidence.normal_ns, 0.0)
     return float(excess.sum()) / 1e9 * evidence.gpus
 
 
-def share_lost(evidence: Timed, steps: NDArray[np.bool_]) -> float:
+def share_lost(evidence: Timed, steps: Bool) -> float:
     """Share of the job's speed that is lost during these steps, 0..1."""
     taken = float(evidence.duration_ns[steps].sum())
     needed = evidence.normal_ns * int(steps.sum())

@@ -25,6 +25,7 @@ from llmprism.diagnose.first_to_stop import (
     may_be_to_blame,
     most_likely,
     overdue_first,
+    silent_as_never_before,
 )
 from llmprism.diagnose.heartbeats import Heartbeats
 from llmprism.diagnose.last_state import LastState, last_state
@@ -97,9 +98,11 @@ def ending_at(
     step = int(np.searchsorted(steps.end_ns, last, side="right"))
     begun = int(steps.end_ns[step - 1]) if step else int(steps.start_ns[0])
     running = Ending(JobState.RUNNING, step, begun, last, resumed, until - last, alive, period)
-    if _goes_on(job, last, until, period, rules):
+    if not connects and _goes_on(job, last, until, period, rules):
         return running
     state = last_state(job, steps, last, until if talked is None else talked, period, rules)
+    if state is None and connects:
+        return replace(running, state=JobState.CRASHED, since_ns=last)
     if state is None:
         return (
             _as(running, JobState.ENDED) if running.silence_ns > rules.endings.varying_quiet_steps * period else running
@@ -109,15 +112,18 @@ def ending_at(
     quiet = rules.endings.quiet_share * period + max(usual, rules.endings.grew * state.most_rest_ns)
     if not state.exact:
         quiet = rules.endings.varying_quiet_steps * period
-    stopped = running.silence_ns > quiet
+    stopped = connects or running.silence_ns > quiet
     if not stopped and not _missing(state, first, until, period, rules):
         return running
-    if _at_rest(state, steps, period, connects, rules) or _all_said_goodbye(job, state, period, alive, rules):
+    ended = _at_rest(state, steps, period, rules) or _all_said_goodbye(job, state, period, alive, rules)
+    watched = running.silence_ns >= rules.endings.watched_ns  # ranks of a job that ends leave within that
+    missed = stopped and watched and _surely_missed(job, state, first, period, rules)
+    if ended and not connects and not missed:  # one that connects anew did not end: it was started again
         return _as(running, JobState.ENDED) if stopped else running
-    together = not connects and not _went_on_without(state, first, rules)
+    together = not connects and not missed and not _went_on_without(state, first, rules)
     if together and running.silence_ns <= rules.endings.together_steps * period:
         return running  # all stand at the same point: the next message may be late
-    blamed = _blamed(running, job, state, first, until, rules, connects=connects)
+    blamed = _blamed(running, job, state, first, until, rules, connects=connects, sure=missed)
     if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
         return replace(blamed, state=JobState.CRASHED)
     return blamed
@@ -164,22 +170,28 @@ def _missing(state: LastState, first: int, until: int, period: float, rules: Fau
     )
 
 
-def _at_rest(state: LastState, steps: Steps, period: float, connects: bool, rules: FaultRules) -> bool:
+def _at_rest(state: LastState, steps: Steps, period: float, rules: FaultRules) -> bool:
     """Does the job rest at this point in every step, with nobody missing when the last message was sent?
 
-    Where steps have several long silences the clock must agree that this is the one between two of them. A job whose
-    members connect anew afterwards and go on as before did not end: a launcher started it again.
+    Where steps have several long silences the clock must agree that this is the one between two of them.
     """
     ended = steps.end_ns[int(np.argmin(np.abs(steps.end_ns - state.last_ns)))]
     between = abs(int(ended) - state.last_ns) <= rules.endings.at_step_end * period
-    if connects:
-        return False
     rests = rules.endings.resting if between else rules.endings.surely_resting
     if not (state.exact and state.rest_ns >= rests * state.longest_rest_ns > 0.0):
         return False
     in_flow = state.pause_ns < rules.endings.in_flow * period  # while all rest: a lost record
     all_live = bool((state.heard_ns > state.last_ns).all())  # nobody is gone for whom another could wait
     return all_live or not (_surely_overdue(state, rules) & ~in_flow).any()
+
+
+def _surely_missed(job: Job, state: LastState, first: int, period: float, rules: FaultRules) -> bool:
+    """Did others go on for long after a member was due, or was it silent for longer than ever? Then no job has ended
+    here, wherever it rests and whoever is heard again."""
+    rule = rules.endings
+    if first >= 0 and state.exact and state.last_ns - float(state.due_ns[first]) >= rule.in_vain * period:
+        return bool(_surely_overdue(state, rules)[first])
+    return bool((silent_as_never_before(job, state.last_ns) >= rule.in_vain * period).any())
 
 
 def _surely_overdue(state: LastState, rules: FaultRules) -> Bool:
@@ -216,19 +228,28 @@ def _always_heard(job: Job, state: LastState, rules: FaultRules) -> bool:
 
 
 def _blamed(
-    running: Ending, job: Job, state: LastState, first: int, until: int, rules: FaultRules, *, connects: bool
+    running: Ending,
+    job: Job,
+    state: LastState,
+    first: int,
+    until: int,
+    rules: FaultRules,
+    *,
+    connects: bool,
+    sure: bool,
 ) -> Ending:
-    missed = _went_on_without(state, first, rules) or _stands_out(job, state, first, running.period_ns, rules)
+    """`sure`: somebody was surely missed, so that the job has neither ended nor only paused."""
+    missed = sure or _went_on_without(state, first, rules) or _stands_out(job, state, first, running.period_ns, rules)
     if not missed and not connects and _rested_here_once(state, rules):
         return _as(running, JobState.ENDED)
     named = first if missed and _surely_first(state, first, running, rules) else -1
     if named < 0 and not connects:
         rule = rules.endings
-        if running.silence_ns <= max(rule.together_steps * running.period_ns, rule.watched_ns):
+        if running.silence_ns <= max(rule.together_steps * running.period_ns, 0 if sure else rule.watched_ns):
             return running  # nobody is surely missing: the next message may be late
-        if not state.exact and not heard_again(state, rules).any():
+        if not sure and not state.exact and not heard_again(state, rules).any():
             return _as(running, JobState.ENDED)  # it may rest here: its bytes do not tell, and nobody noticed a death
-    hung = _hung(running, job, state, named, until, rules)
+    hung = _hung(running, job, state, named, until, rules, sure=sure)
     others = _others(state, running, rules)
     likely = named < 0 and bool(others) and others[0] >= 0
     culprit = others[0] if likely else named
@@ -250,7 +271,7 @@ def _others(state: LastState, running: Ending, rules: FaultRules) -> list[int]:
     """Who may be to blame, the likeliest first; -1 before them where the first is not ahead of the others. Nobody where
     bytes do not tell how far a member is, or what is usual is not known."""
     rule = rules.endings
-    if running.step < rule.settled_steps or not state.exact:
+    if running.step < rule.few_steps or not state.exact:
         return []
     rows, ahead = most_likely(state, running.period_ns, rules)
     named = ahead >= rule.clear_ahead and len(rows) <= rule.few_to_blame and _was_missed(state, rows[0], rules)
@@ -272,7 +293,7 @@ def _surely_first(state: LastState, first: int, running: Ending, rules: FaultRul
     long, or all others, and only they, are heard again.
     """
     rule = rules.endings
-    if running.step < rule.settled_steps or not state.exact:
+    if running.step < rule.few_steps or not state.exact:
         return False
     heard = heard_again(state, rules)
     overdue = running.last_ns - float(state.due_ns[first])
@@ -296,12 +317,22 @@ def _alone(state: LastState, named: int, rules: FaultRules) -> bool:
     return bool(heard.mean() >= rules.endings.heard_members and not heard[named])
 
 
-def _hung(running: Ending, job: Job, state: LastState, named: int, until: int, rules: FaultRules) -> bool:
+def _all_live(running: Ending, state: LastState, rules: FaultRules) -> bool:
+    """Is everybody heard again, the one that was missed too, and is there talk until the end? Then nobody died."""
+    talked = running.alive_ns - running.last_ns
+    return bool(heard_again(state, rules).all()) and talked >= rules.endings.to_the_end * running.silence_ns
+
+
+def _hung(
+    running: Ending, job: Job, state: LastState, named: int, until: int, rules: FaultRules, *, sure: bool
+) -> bool:
     """Do the ranks live, and nothing but an answer is missing? Else one of them died."""
     rule = rules.endings
     beats = Heartbeats.of(job, state.last_ns, running.period_ns, rules, until)
     if beats.stopped(running.alive_ns, until):
         return False
+    if sure and _all_live(running, state, rules):
+        return True
     if beats.go_on(running.alive_ns):
         if named < 0 or not _alone(state, named, rules):
             return True

@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int8, Int32, Int64
 from llmprism.diagnose.rates import pair_rates, timed_pairs
 from llmprism.diagnose.restarts import inner_endings
 from llmprism.diagnose.rhythm import with_whole_steps
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.unseen_steps import with_unseen_steps
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps, Timeline
@@ -44,7 +43,7 @@ class JobEvidence:
     lateness_ns: Float64
     rate: Float64
     timed: Bool
-    pair_kind: NDArray[np.int8]
+    pair_kind: Int8
     group_of_pair: Int64
 
     @property
@@ -126,12 +125,12 @@ def _started_again(job: Job, timeline: Timeline, rules: FaultRules) -> Bool:
     return again
 
 
-def _pair_kind(job: Job, layout: JobLayout) -> NDArray[np.int8]:
+def _pair_kind(job: Job, layout: JobLayout) -> Int8:
     first = job.transfers.pair_offsets[:-1]
     return layout.transfer_kind[first] if first.size else np.zeros(0, dtype=np.int8)
 
 
-def _group_of_pair(job: Job, layout: JobLayout, pair_kind: NDArray[np.int8]) -> Int64:
+def _group_of_pair(job: Job, layout: JobLayout, pair_kind: Int8) -> Int64:
     """Index of the group whose collectives a pair carries, -1 for other pairs."""
     transfers = job.transfers
     group_of = np.full(len(transfers.addresses), -1, dtype=np.int64)

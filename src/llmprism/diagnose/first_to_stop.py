@@ -7,6 +7,9 @@ first (`overdue_first`).
 that those who wait for it stop later: when its next message was due, when it was last heard, and when it was last heard
 or written to, control messages included. Over gloo a rank that enters a collective says so at once by a small message,
 so who has not is the one that was silent first.
+
+*Longer than ever.* Whoever has been silent for longer than ever before while others went on is missing, whatever the
+clock takes for a step (`silent_as_never_before`). At the end of a job, and in windows that end anywhere, nobody is.
 """
 
 from __future__ import annotations
@@ -14,10 +17,19 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
+from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.last_state import LastState
 from llmprism.diagnose.rules import FaultRules
+from llmprism.model.job import Job
 
-__all__ = ["heard_again", "involved_ns", "may_be_to_blame", "most_likely", "overdue_first"]
+__all__ = [
+    "heard_again",
+    "involved_ns",
+    "may_be_to_blame",
+    "most_likely",
+    "overdue_first",
+    "silent_as_never_before",
+]
 
 
 def heard_again(state: LastState, rules: FaultRules) -> Bool:
@@ -80,3 +92,17 @@ def most_likely(state: LastState, period: float, rules: FaultRules) -> tuple[lis
     least = ahead.min(axis=1)
     order = np.argsort(-least, kind="stable")
     return rows[order].tolist(), float(least[order[0]])
+
+
+def silent_as_never_before(job: Job, last_ns: int) -> Float64:
+    """By how many nanoseconds each member has been silent, when the last message of the training ended at `last_ns`,
+    for longer than ever before; -inf for those that never sent a second one."""
+    transfers = job.transfers
+    rows = np.flatnonzero(training_messages(job) & (transfers.start_ns <= last_ns))
+    member = np.searchsorted(np.array(job.members), transfers.pair_src[transfers.pair_of_row[rows]])
+    order = np.lexsort((transfers.start_ns[rows], member))
+    member, start, end = member[order], transfers.start_ns[rows][order], transfers.end_ns[rows][order]
+    longest, latest = np.zeros(len(job.members)), np.zeros(len(job.members))
+    np.maximum.at(longest, member[1:], np.where(np.diff(member) == 0, start[1:] - end[:-1], 0))
+    np.maximum.at(latest, member, end)
+    return np.where(longest > 0.0, last_ns - latest - longest, -np.inf)

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64
+from llmprism.arrays import Bool, Float64, Int32, Int64
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.model.flows import Int32
 from llmprism.model.job import Job
 
 __all__ = ["Heartbeats"]

@@ -17,12 +17,12 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, Int64
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, ranges
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, ranges
 from llmprism.model.layout import Schedule
 from llmprism.stats.stretches import stretch_starts
 

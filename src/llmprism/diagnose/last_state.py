@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Bool, Float64, Int64, median
+from llmprism.arrays import Bool, Float64, Int32, Int64, median
 from llmprism.diagnose.byte_curves import ByteCurve, curves_of, training_messages
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.timeline import Steps
-from llmprism.stats.order import stable_order
+from llmprism.stats.integer_order import stable_order
 from llmprism.stats.robust import known_max, known_median
 
 __all__ = ["LastState", "last_state"]
@@ -168,7 +167,7 @@ def _longest_rest(transfers: TransferTable, rows: Bool, ends: Float64) -> float:
     return float(median(longest[1:-1])) if ends.size > 2 else float(longest.max())
 
 
-def _last_of(job: Job, rows: Int64, end_of_pair: NDArray[np.int32]) -> Int64:
+def _last_of(job: Job, rows: Int64, end_of_pair: Int32) -> Int64:
     """When each member last sent (or was sent) one of these messages."""
     transfers = job.transfers
     last = np.zeros(len(transfers.addresses), dtype=np.int64)

@@ -65,7 +65,7 @@ def find_late_members(
     bouts += _always_late(evidence, late, excused, rules)
     bouts = one_per_time([bout for bout in bouts if _delays_the_job(evidence, bout)])
     if bouts or findings:
-        bouts = _traced(evidence, bouts, rules)
+        bouts = _among_peers(evidence, _traced(evidence, bouts, rules), rules)
     elif _slower_for_a_while(evidence, rules):
         bouts = one_per_time(_long_workers(evidence, excused, rules)) or _holders(evidence, excused, rules)
         bouts = bouts or one_per_time(_pausing(evidence, excused, rules))
@@ -241,6 +241,30 @@ def _traced(evidence: JobEvidence, bouts: list[Bout], rules: FaultRules) -> list
             traced.append(bout)
             continue
         traced.append(replace(bout, row=rows[int(np.nanargmax(share))]))
+    return traced
+
+
+def _among_peers(evidence: JobEvidence, bouts: list[Bout], rules: FaultRules) -> list[Bout]:
+    """The same bouts, each laid at the door of the member that holds the others of its experts or contexts up: these
+    wait for each other in every layer and are late together, and which of them synchronises last is chance."""
+    groups = [one.members for one in evidence.layout.groups if one.kind in (PairKind.EP, PairKind.CP)]
+    if not bouts or not groups:
+        return bouts
+    usual = usual_steps(evidence, rules)
+    if usual.sum() < rules.members.late_steps:
+        return bouts
+    held = held_ns(evidence.job, evidence.timeline.steps, usual, rules)
+    grown = held - known_median(held[:, usual], axis=1)[:, None]
+    members, traced = evidence.job.members, []
+    for bout in bouts:
+        peers = [member for group in groups if members[bout.row] in group for member in group]
+        rows = np.flatnonzero(np.isin(members, peers))
+        by = np.nan_to_num(known_median(grown[rows][:, bout.affected], axis=1))
+        if rows.size > 1 and by.max() >= rules.members.held * evidence.normal_ns:
+            first = int(np.argmax(by))
+            alone = np.delete(by, first).max() <= rules.members.alone * by[first]
+            bout = replace(bout, row=int(rows[first])) if alone else bout
+        traced.append(bout)
     return traced
 
 

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.kernel import kernel
-from llmprism.model.flows import Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import PairKind
 from llmprism.model.timeline import Steps

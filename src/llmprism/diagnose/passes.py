@@ -12,13 +12,13 @@ from itertools import chain
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, Int64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.kernel import kernel
 from llmprism.model.finding import WhereType
-from llmprism.model.flows import Int64, TransferTable, ranges
+from llmprism.model.flows import TransferTable, ranges
 
 Place = tuple[WhereType, str | tuple[str, ...]]
 
@@ -164,7 +164,7 @@ class _Ways:
 
 
 @kernel
-def _main_paths(offsets: Int64, path: NDArray[np.int32], size: Int64, paths: int, share: float) -> tuple[Int64, Int64]:
+def _main_paths(offsets: Int64, path: Int32, size: Int64, paths: int, share: float) -> tuple[Int64, Int64]:
     """Pairs and the paths that carry this share of the pair's bytes: its connections may be spread over several."""
     carried = np.zeros(paths)
     touched = np.empty(paths, dtype=np.int64)

@@ -2,7 +2,7 @@
 
 A flow counts for every switch on its path; where the records carry no path, for the switches that the topology gives
 its two ends. The bandwidth of a switch is the mean over its DP flows of bytes over duration; its load is the largest
-number of DP flows open at the same moment. Part of `diagnose/published_rules.py`, which says more.
+number of DP flows open at the same moment. Part of `diagnose/published_faults.py`, which says more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["abnormal_switches"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Passes:
+class _SwitchPasses:
     """One row for each time a DP flow passes a switch; `switch` indexes `names`."""
 
     names: tuple[str, ...]
@@ -50,7 +50,7 @@ def abnormal_switches(jobs: Sequence[tuple[Job, JobLayout]], topology: Topology 
         yield _finding(FindingKind.CONGESTION, passes, switch, evidence, 1.0 - most.mean() / most[switch])
 
 
-def _finding(kind: FindingKind, passes: _Passes, switch: int, evidence: Evidence, severity: float) -> Finding:
+def _finding(kind: FindingKind, passes: _SwitchPasses, switch: int, evidence: Evidence, severity: float) -> Finding:
     rows = passes.switch == switch
     return Finding(
         kind=kind,
@@ -67,7 +67,7 @@ def _finding(kind: FindingKind, passes: _Passes, switch: int, evidence: Evidence
     )
 
 
-def _most_at_once(passes: _Passes) -> Int64:
+def _most_at_once(passes: _SwitchPasses) -> Int64:
     """Per switch the largest number of flows open at one moment; one that ends when another starts does not count."""
     switch = np.concatenate((passes.switch, passes.switch))
     change = np.repeat(np.array([1, -1], dtype=np.int64), passes.switch.size)
@@ -78,7 +78,7 @@ def _most_at_once(passes: _Passes) -> Int64:
     return np.maximum.reduceat(is_open, firsts)
 
 
-def _passes(jobs: Sequence[tuple[Job, JobLayout]], topology: Topology | None) -> _Passes:
+def _passes(jobs: Sequence[tuple[Job, JobLayout]], topology: Topology | None) -> _SwitchPasses:
     """DP flows of all jobs by the switches that they pass; only switches that are passed have a name."""
     switch_of = topology.switch_of() if topology is not None else {}
     parts = [_job_passes(job.transfers, layout, switch_of) for job, layout in jobs]
@@ -93,7 +93,7 @@ def _passes(jobs: Sequence[tuple[Job, JobLayout]], topology: Topology | None) ->
         size.append(job.transfers.bytes[rows])
     all_switches = np.concatenate(switch)
     used, compact = np.unique(all_switches, return_inverse=True)
-    return _Passes(
+    return _SwitchPasses(
         tuple(names[index] for index in used.tolist()),
         compact.astype(np.int64),
         np.concatenate(start),

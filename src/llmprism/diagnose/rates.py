@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.kernel import kernel
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.timeline import Steps
 
 __all__ = ["pair_rates", "stamp_resolution_ns", "timed_pairs", "typical_size"]

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Bool, Int64
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.endings import Ending, ending_at
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.kernel import kernel
+from llmprism.diagnose.silences import Silence, long_silences
 from llmprism.model.job import Job
 from llmprism.model.timeline import Timeline
 
@@ -31,19 +30,22 @@ def inner_endings(job: Job, timeline: Timeline, rules: FaultRules = RULES) -> li
         max(rule.away_ns, rule.away_steps * period),
         max(rule.short_away_ns, period),
     )
+    longest: dict[int, Silence] = {}
+    for silence in long_silences(job, steps, least, rules):
+        if silence.before and silence.length_ns > (
+            longest[silence.before].length_ns if silence.before in longest else 0
+        ):
+            longest[silence.before] = silence
     found = []
-    before = np.append(steps.start_ns[0], steps.end_ns[:-1])
-    for step in _steps_with_silence(job, before, steps.end_ns, int(least)):
-        gap = _longest_silence(job, int(before[step]), int(steps.end_ns[step])) if step else None
-        if gap is None or gap[1] - gap[0] <= least:
-            continue
-        went_on = gap[0] > steps.start_ns[step] or gap[1] - gap[0] <= away
-        connects = _starts_again(job, gap, rules, long=gap[1] - gap[0] > away)
-        if went_on and not connects:
+    for silence in longest.values():
+        gap = silence.begin_ns, silence.end_ns
+        under_way = silence.before < steps.count and gap[0] > steps.start_ns[silence.before]
+        connects = _starts_again(job, gap, rules, long=silence.length_ns > away)
+        if (under_way or silence.length_ns <= away) and not connects:
             continue  # it went on where it had stopped, or only paused
         if not connects and _heard_all_the_while(job, gap, rules):
             continue  # nobody was gone
-        talked = gap[0] + int(rule.gone * (gap[1] - gap[0]))
+        talked = gap[0] + int(rule.gone * silence.length_ns)
         heard = job.transfers.end_ns[job.transfers.end_ns <= talked]
         ending = ending_at(job, steps, gap[0], gap[1], int(heard.max()), gap[1], talked, rules, connects=connects)
         if ending.broken_off:
@@ -70,7 +72,38 @@ def _starts_again(job: Job, gap: tuple[int, int], rules: FaultRules, *, long: bo
         return True
     usual = between(gap[0] - quarter, gap[0])
     again = between(gap[1] - quarter // 2, gap[1] + quarter // 2)
-    return middle <= rules.endings.silent * usual and again >= max(each, rules.endings.connects * usual)
+    if middle <= rules.endings.silent * usual and again >= max(each, rules.endings.connects * usual):
+        return True
+    return _in_a_burst(job, gap, each, rules)
+
+
+def _in_a_burst(job: Job, gap: tuple[int, int], each: float, rules: FaultRules) -> bool:
+    """Do all small messages stop, and come back in a burst such as there was none before?
+
+    How long connecting takes is not known, so several lengths of a burst are tried, each against the most that was sent
+    in as long a time before. Messages of a size that is sent on during the silence belong to pings, not to the job.
+    """
+    rule, transfers = rules.endings, job.transfers
+    rows = np.flatnonzero(~training_messages(job))
+    when, (sizes, size) = transfers.start_ns[rows], np.unique(transfers.bytes[rows], return_inverse=True)
+    quarter = (gap[1] - gap[0]) // 4
+    before, middle = (
+        np.bincount(size[(when >= first) & (when < last)], minlength=sizes.size)
+        for first, last in ((gap[0] - 2 * quarter, gap[0]), (gap[0] + quarter, gap[1] - quarter))
+    )
+    stopped = (middle == 0) | (middle < rule.goes_on * before)
+    if middle[stopped].sum() > rule.silent * before[stopped].sum():
+        return False
+    when = np.sort(when[stopped[size]])
+    past = when[when < gap[0]]
+    width = quarter // 2
+    while width >= rule.shortest_burst_ns:
+        burst = int(np.diff(np.searchsorted(when, [gap[1] - width, gap[1] + width]))[0])
+        most = int((np.searchsorted(past, past + 2 * width) - np.arange(past.size)).max(initial=0))
+        if burst >= max(each, rule.burst * most):
+            return True
+        width //= 2
+    return False
 
 
 def _heard_all_the_while(job: Job, gap: tuple[int, int], rules: FaultRules) -> bool:
@@ -80,58 +113,3 @@ def _heard_all_the_while(job: Job, gap: tuple[int, int], rules: FaultRules) -> b
     quarter = 4 * (transfers.start_ns[rows] - gap[0]) // (gap[1] - gap[0])
     heard = np.unique(4 * transfers.pair_src[transfers.pair_of_row[rows]].astype(np.int64) + quarter).size
     return heard >= rules.endings.heard * 4 * len(job.members)
-
-
-def _steps_with_silence(job: Job, first: Int64, last: Int64, least: int) -> list[int]:
-    """The steps, from `first` to `last` each, that may hold a silence of the training longer than `least` ns.
-
-    Such a silence holds a slot of half its length in which nothing flows; in most steps there is none, and their
-    messages need not be put in order.
-    """
-    long = np.flatnonzero(last - first > least)
-    width = max(least // 2, 1)
-    count = int(last[-1] - first[0]) // width + 1
-    if not long.size or count > job.transfers.start_ns.size:
-        return [int(step) for step in long]
-    quiet = _quiet_slots(
-        job.transfers.start_ns, job.transfers.end_ns, training_messages(job), int(first[0]), width, count
-    )
-    before = np.append(0, np.cumsum(quiet))
-    whole, after = -(-(first[long] - first[0]) // width), (last[long] - first[0]) // width
-    return [int(step) for step in long[before[np.maximum(after, whole)] > before[whole]]]
-
-
-def _quiet_slots_by_arrays(start: Int64, end: Int64, chosen: Bool, begin: int, width: int, count: int) -> Bool:
-    """The kernel below without a loop."""
-    first, last = (start[chosen] - begin) // width, (end[chosen] - begin) // width
-    inside = (last >= 0) & (first < count)
-    opened = np.bincount(np.maximum(first[inside], 0), minlength=count + 1)
-    closed = np.bincount(np.minimum(last[inside], count - 1) + 1, minlength=count + 1)
-    return np.asarray(np.cumsum(opened - closed)[:count] == 0)
-
-
-@kernel(by_arrays=_quiet_slots_by_arrays)
-def _quiet_slots(start: Int64, end: Int64, chosen: Bool, begin: int, width: int, count: int) -> Bool:
-    """Which of `count` slots of `width` ns from `begin` on none of the chosen rows touches."""
-    change = np.zeros(count + 1, dtype=np.int64)
-    for row in range(start.size):
-        if chosen[row]:
-            first, last = (start[row] - begin) // width, (end[row] - begin) // width
-            if last >= 0 and first < count:
-                change[max(first, 0)] += 1
-                change[min(last, count - 1) + 1] -= 1
-    quiet: Bool = np.cumsum(change)[:count] == 0
-    return quiet
-
-
-def _longest_silence(job: Job, first: int, last: int) -> tuple[int, int] | None:
-    """The longest silence of the training between two times; the first is the end of a step, or in it."""
-    transfers = job.transfers
-    rows = np.flatnonzero(training_messages(job) & (transfers.end_ns > first) & (transfers.start_ns <= last))
-    if not rows.size:
-        return None
-    rows = rows[np.argsort(transfers.start_ns[rows], kind="stable")]
-    begin = transfers.start_ns[rows]
-    horizon = np.maximum.accumulate(np.append(first, transfers.end_ns[rows]))[:-1]
-    longest = int(np.argmax(begin - horizon))
-    return int(horizon[longest]), int(begin[longest])

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import Passes, Place, passes_of
 from llmprism.diagnose.queued import queued_cells
@@ -24,9 +24,9 @@ from llmprism.diagnose.rates import typical_size
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.sent_again import resent_cells
 from llmprism.model.finding import WhereType
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import TransferTable
 from llmprism.model.timeline import Steps
-from llmprism.stats.order import stable_order
+from llmprism.stats.integer_order import stable_order
 from llmprism.stats.robust import known_median, mad
 from llmprism.stats.stretches import stretches_of
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from llmprism.diagnose.passes import INTO, OUT_OF, Place, both_ways
 from llmprism.diagnose.slow_cells import LinkUse
-from llmprism.diagnose.tally import Suspect
+from llmprism.diagnose.tally import SickPlace
 from llmprism.model.finding import Evidence, WhereType
 
 __all__ = ["in_series_words", "odds_evidence", "queued_summary", "resent_summary", "summary_of"]
@@ -45,7 +45,7 @@ def _some(jobs: Sequence[str]) -> str:
     return ", ".join(jobs) if more <= 0 else f"{', '.join(jobs[:MOST_NAMES])} and {more} more"
 
 
-def odds_evidence(suspect: Suspect) -> Evidence:
+def odds_evidence(suspect: SickPlace) -> Evidence:
     """How much better the place explains what is slow than the next best one does."""
     rival = "no other place explains any of it"
     if suspect.rival is not None:
@@ -87,7 +87,7 @@ def queued_summary(named: Place, share: float, jobs: Sequence[str]) -> str:
     return f"{_titled(named)} passes data on slowly: {waits}, and {_jobs_wait(jobs)}: {_ACTION[named[0]]}."
 
 
-def in_series_words(suspect: Suspect) -> str:
+def in_series_words(suspect: SickPlace) -> str:
     """What is to be said of cables that the same transfers pass; nothing where there are none."""
     names = [_shown(WhereType.LINK, (*both_ways(place)[1],)) for place in suspect.in_series]
     if not names:

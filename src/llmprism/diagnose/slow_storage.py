@@ -25,7 +25,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.kernel import kernel
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import TransferTable, ranges
-from llmprism.stats.order import stable_order
+from llmprism.stats.integer_order import stable_order
 from llmprism.stats.segments import best_stretches
 
 __all__ = ["find_slow_storage"]

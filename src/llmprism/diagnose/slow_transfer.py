@@ -33,7 +33,7 @@ from llmprism.diagnose.slow_place_words import (
     resent_summary,
     summary_of,
 )
-from llmprism.diagnose.tally import Suspect, Tally
+from llmprism.diagnose.tally import SickPlace, Tally
 from llmprism.diagnose.trust import calibrated
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.stretches import stretches_of
@@ -41,7 +41,7 @@ from llmprism.stats.stretches import stretches_of
 __all__ = ["find_slow_places"]
 
 
-class _Sign(Enum):
+class _CellSign(Enum):
     """By what cells are sick: their rate, bytes that are sent again, pieces that are held back."""
 
     SLOW = auto()
@@ -55,9 +55,9 @@ def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> l
     findings = _places(cells, rules)
     held = [queued for cell in cells if (queued := cell.held_back(rules)) is not None]
     step = max((cell.normal_ns for cell in held), default=0.0)
-    findings = with_held_back(findings, _places(held, _behind_a_queue(rules), _Sign.QUEUED), step, rules)
+    findings = with_held_back(findings, _places(held, _behind_a_queue(rules), _CellSign.QUEUED), step, rules)
     again = [lossy for cell in cells if (lossy := cell.lossy(rules)) is not None]
-    return with_resent(findings, _places(again, _behind_the_exporter(rules), _Sign.RESENT), again)
+    return with_resent(findings, _places(again, _behind_the_exporter(rules), _CellSign.RESENT), again)
 
 
 def _behind_the_exporter(rules: FaultRules) -> FaultRules:
@@ -76,7 +76,7 @@ def _behind_a_queue(rules: FaultRules) -> FaultRules:
     return replace(rules, places=queues)
 
 
-def _places(cells: Sequence[SlowCells], rules: FaultRules, sign: _Sign = _Sign.SLOW) -> list[Finding]:
+def _places(cells: Sequence[SlowCells], rules: FaultRules, sign: _CellSign = _CellSign.SLOW) -> list[Finding]:
     """Findings for the places that explain these cells."""
     total = {cell.job: int(cell.sick.sum()) for cell in cells}
     tally = Tally([cell for cell in cells if total[cell.job]], rules)
@@ -138,12 +138,12 @@ def _are_lanes(one: Finding, other: Finding) -> bool:
 
 
 @dataclass(slots=True)
-class _Case:
+class _PlaceEvidence:
     """What is said against one place, job by job."""
 
     rules: FaultRules
     place: Place
-    suspect: Suspect
+    suspect: SickPlace
     jobs: list[str] = field(default_factory=list)
     start: list[int] = field(default_factory=list)
     end: list[int] = field(default_factory=list)
@@ -159,7 +159,7 @@ class _Case:
     broken: bool = False
     trust: float = 1.0
     peers: float = 0.0
-    sign: _Sign = _Sign.SLOW
+    sign: _CellSign = _CellSign.SLOW
 
     def _is_broken(self, cell: SlowCells, through: Bool, affected: Bool) -> bool:
         """Is the place so slow for so long that it needs mending even where the jobs hardly notice?"""
@@ -203,14 +203,14 @@ class _Case:
 
 
 def _accuse(
-    suspect: Suspect, cells: Sequence[SlowCells], whole: dict[str, SlowCells], rules: FaultRules, sign: _Sign
+    suspect: SickPlace, cells: Sequence[SlowCells], whole: dict[str, SlowCells], rules: FaultRules, sign: _CellSign
 ) -> list[Finding]:
     """One finding for each stretch of time: stretches of several jobs that overlap, or lie close, are one."""
     findings = []
     ends = set().union(*(_ends_of_links(cell) for cell in cells))
     cables = Counter(switch for switch, _ in ends)
     for steps in _stretches(suspect, cells, rules):
-        case = _Case(rules, suspect.place, suspect, cables=cables, sign=sign)
+        case = _PlaceEvidence(rules, suspect.place, suspect, cables=cables, sign=sign)
         for cell in cells:
             if cell.job in steps:
                 case.add(replace(cell, links=whole[cell.job].links), steps[cell.job])
@@ -225,7 +225,7 @@ def _ends_of_links(cell: SlowCells) -> set[tuple[str, str]]:
     return {(switch, " - ".join(name)) for name in links for switch in name}
 
 
-def _stretches(suspect: Suspect, cells: Sequence[SlowCells], rules: FaultRules) -> list[dict[str, Bool]]:
+def _stretches(suspect: SickPlace, cells: Sequence[SlowCells], rules: FaultRules) -> list[dict[str, Bool]]:
     """The steps of each job, split where nothing was sick for longer than all that was before and after together."""
     spans: list[tuple[int, int, str, int, int]] = []
     for cell in cells:
@@ -265,13 +265,13 @@ _KIND = {
 }
 
 
-def _finding(case: _Case) -> Finding:
+def _finding(case: _PlaceEvidence) -> Finding:
     where, name = both_ways(case.place)
     rate, usual = float(np.median(np.concatenate(case.rates))), float(np.nanmedian(np.concatenate(case.expected)))
     shared = where is WhereType.LINK and _is_shared(case, usual)
     (where, name), other = _named(case, shared=shared)
     own = min(_confidence(case.suspect, case.rules), case.trust)
-    if case.sign is _Sign.QUEUED:
+    if case.sign is _CellSign.QUEUED:
         own = min(own, case.rules.places.queued_sure)
     confidence = calibrated(own, case.peers, case.rules)
     return Finding(
@@ -295,23 +295,25 @@ def _finding(case: _Case) -> Finding:
     )
 
 
-def _summary(case: _Case, named: Place, rate: float, usual: float, crowded: Sequence[LinkUse]) -> str:
-    if case.sign is _Sign.RESENT:
+def _summary(case: _PlaceEvidence, named: Place, rate: float, usual: float, crowded: Sequence[LinkUse]) -> str:
+    if case.sign is _CellSign.RESENT:
         return resent_summary(named, rate - usual, case.jobs)
-    if case.sign is _Sign.QUEUED:
+    if case.sign is _CellSign.QUEUED:
         return queued_summary(named, usual - rate, case.jobs)
     return summary_of(case.place, named, rate, usual, case.jobs, crowded)
 
 
-def _measured(sign: _Sign, rate: float, usual: float) -> Evidence:
-    if sign is _Sign.RESENT:
+def _measured(sign: _CellSign, rate: float, usual: float) -> Evidence:
+    if sign is _CellSign.RESENT:
         return Evidence("share of the bytes through this place that are sent again", round(rate - usual, 4), 0.0)
-    if sign is _Sign.QUEUED:
+    if sign is _CellSign.QUEUED:
         return Evidence("share of what steps take longer that one hop through this place waits", round(1.0 - rate, 3))
     return Evidence("median rate of 128 KB through this place, Gb/s", round(rate, 3), round(usual, 3))
 
 
-def _alternatives(case: _Case, named: Place, other: Place | None, confidence: float) -> tuple[Alternative, ...]:
+def _alternatives(
+    case: _PlaceEvidence, named: Place, other: Place | None, confidence: float
+) -> tuple[Alternative, ...]:
     """The place by its other names, and the rival with the doubt that is left for it."""
     suspect = case.suspect
     names = dict.fromkeys(both_ways(place) for place in suspect.in_series)
@@ -328,7 +330,7 @@ def _alternatives(case: _Case, named: Place, other: Place | None, confidence: fl
     return tuple(found)
 
 
-def _named(case: _Case, *, shared: bool) -> tuple[Place, Place | None]:
+def _named(case: _PlaceEvidence, *, shared: bool) -> tuple[Place, Place | None]:
     """The place as it is named, and by its other name where it has one.
 
     A switch with one cable to all others is as sick, seen from them, as that cable. What stays inside the switch and
@@ -344,14 +346,14 @@ def _named(case: _Case, *, shared: bool) -> tuple[Place, Place | None]:
     return link, None
 
 
-def _confidence(suspect: Suspect, rules: FaultRules) -> float:
+def _confidence(suspect: SickPlace, rules: FaultRules) -> float:
     """That it is this place and not its rival: as likely as not where both explain the same."""
     return round(
         min(rules.trust.most_sure, 1.0 - 0.5 * exp(-(suspect.score - suspect.rival_score) / rules.places.lead)), 3
     )
 
 
-def _is_shared(case: _Case, usual: float) -> bool:
+def _is_shared(case: _PlaceEvidence, usual: float) -> bool:
     """Is the link crowded by several jobs rather than broken? See `slow_cells` for the signs of either."""
     rule = case.rules.places
     if len(case.jobs) < 2 or len(case.links) < 2:
@@ -362,7 +364,7 @@ def _is_shared(case: _Case, usual: float) -> bool:
     return together >= rule.line_share * usual and (spreads or one_way)
 
 
-def _shares(case: _Case) -> list[Evidence]:
+def _shares(case: _PlaceEvidence) -> list[Evidence]:
     total = max(sum(use.bytes for use in case.links), 1)
     return [
         Evidence(f"share of the link's slow traffic that is {job}'s", round(use.bytes / total, 3))

@@ -12,9 +12,9 @@ from itertools import chain
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, Int32, Int64
 from llmprism.kernel import kernel
-from llmprism.model.flows import Int32, Int64, TransferTable, ranges
+from llmprism.model.flows import TransferTable, ranges
 from llmprism.model.report import SwitchLoad
 from llmprism.model.topology import Topology
 

@@ -15,20 +15,19 @@ from dataclasses import dataclass, replace
 from math import log
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place, both_ways
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.model.finding import WhereType
 from llmprism.stats.segments import best_stretches
 
-__all__ = ["Suspect", "Tally"]
+__all__ = ["SickPlace", "Tally"]
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class SickPlace:
     """A place, its sick cells, and per job that has them the steps in which it is sick.
 
     `score` is the logarithm of the odds for it, `rival` the place that would explain most without it, of another name,
@@ -50,7 +49,7 @@ class _Says:
     """What one job says about each of its places: score, sick cells and steps."""
 
     score: Float64
-    cells: NDArray[np.int64]
+    cells: Int64
     steps: dict[int, Bool]
 
 
@@ -72,7 +71,7 @@ class Tally:
         self._chance = [_by_chance(cell, rules) for cell in cells]
         self._says = [_says(cell, chance, rules) for cell, chance in zip(cells, self._chance, strict=True)]
 
-    def best(self) -> Suspect | None:
+    def best(self) -> SickPlace | None:
         """The place that explains most; None where none is sure."""
         if not self._places:
             return None
@@ -96,7 +95,7 @@ class Tally:
         others = np.array([_name(other) not in own for other in self._places])
         rival = int(np.argmax(np.where(others, gain, -np.inf)))
         known = bool(others.any()) and np.isfinite(gain[rival])
-        return Suspect(
+        return SickPlace(
             place,
             int(cells[best]),
             steps,
@@ -113,7 +112,7 @@ class Tally:
         one, two = both_ways(place), both_ways(other)
         return all(np.array_equal(cell.through(one), cell.through(two)) for cell in self.cells)
 
-    def take_away(self, suspect: Suspect) -> None:
+    def take_away(self, suspect: SickPlace) -> None:
         """What passes the place while it is sick no longer tells anything."""
         for job, cell in enumerate(self.cells):
             if cell.job in suspect.steps:

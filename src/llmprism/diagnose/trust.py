@@ -20,11 +20,11 @@ from math import exp, log
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.model.finding import Finding, FindingKind
+from llmprism.model.finding import Finding, FindingKind, WhereType
 
 __all__ = ["HELD", "calibrated", "is_permanent", "trusted", "waited_for"]
 
@@ -46,7 +46,7 @@ def trusted(evidence: JobEvidence, findings: Sequence[Finding], rules: FaultRule
             confidence = min(
                 confidence, trust if is_permanent(evidence, finding, rules) else max(trust, rules.trust.likely)
             )
-        elif finding.kind is FindingKind.STALL:
+        elif finding.kind is FindingKind.STALL and finding.where.type is not WhereType.JOB:
             confidence = min(confidence, trust)
         if confidence < rules.trust.likely:
             continue
@@ -84,7 +84,7 @@ def is_permanent(evidence: JobEvidence, finding: Finding, rules: FaultRules = RU
     return healthy < max(rules.trust.healthy_steps, rules.trust.few_healthy * counted)
 
 
-def _healthy(evidence: JobEvidence, finding: Finding) -> NDArray[np.bool_]:
+def _healthy(evidence: JobEvidence, finding: Finding) -> Bool:
     """The steps that count before and after a fault."""
     steps = evidence.timeline.steps
     after = steps.start_ns >= (finding.end_ns if finding.end_ns is not None else np.iinfo(np.int64).max)

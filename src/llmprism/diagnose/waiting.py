@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.kernel import kernel
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_median, known_median_of_others
 

@@ -10,12 +10,14 @@ The road of a record, from a file to a transfer:
                      which column is which, in which unit; usable or not, with the reason
     relation         all scans as one SQL relation `records`
     interning        names → integers, as the records stream by (number_stream, key_numbers)
-    flow_table       order, duplicates, table: the core, the same for every way of reading
-    transfers        records of one message → a transfer
+    flow_table       order (record_order), duplicates, table: the core, the same for every way of reading
+    transfers        records of one message → a transfer (records_as_transfers: each taken for one, as the paper does)
 
 Three ways to go it: `whole_read` (all records at once), `bucketed_read` (one bucket of pairs after the other, kept in
 `bucket_store`, so that memory is bounded), `spark_bucket` (a bucket that Spark brought together). Off the road:
-`convert` and `accept` write records out again, `extract` picks some, `fitness` judges them.
+`convert` and `accept` write records out again, `extract` picks some, `fitness` and `suitability` judge them,
+`topology` and `topology_check` read where the addresses are. `database` is the private DuckDB that scans run in;
+`capture_notes`, `fresh_memory` and `zstd` are small helpers.
 """
 
 from llmprism.ingest.bucketed_read import read_transfers

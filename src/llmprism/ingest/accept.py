@@ -25,7 +25,7 @@ from llmprism import limits
 from llmprism.errors import FormatError, InputError, LimitError
 from llmprism.ingest.columns import REASONS, literal
 from llmprism.ingest.database import Database, open_database, scalar
-from llmprism.ingest.file_format import ReadOptions, Source
+from llmprism.ingest.file_format import ReadOptions, SourceFile
 from llmprism.ingest.formats import identify, parse_format
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.parquet import PARQUET
@@ -34,7 +34,7 @@ from llmprism.ingest.resolve import file_list
 from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.ingest.sources import expand
 
-__all__ = ["FUTURE", "TOO_OLD", "Accepted", "Arrival", "Part", "TimeBounds", "accept_flows", "accept_parts"]
+__all__ = ["FUTURE", "TOO_OLD", "Accepted", "Arrival", "FilesOfSource", "TimeBounds", "accept_flows", "accept_parts"]
 
 TOO_OLD: Final = "too_old"
 FUTURE: Final = "future"
@@ -80,7 +80,7 @@ Total = tuple[int, int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilesOfSource:
     """The files of one source in a batch."""
 
     source: str
@@ -112,7 +112,7 @@ def accept_flows(
 ) -> Accepted:
     """Writes the usable records of these files to `target` (not made where there are none), with one set of bounds."""
     with open_database() as (connection, spill):
-        parts = [Part("", tuple(paths))]
+        parts = [FilesOfSource("", tuple(paths))]
         (accepted,) = accept_parts(
             connection, spill, parts, target, lambda arrivals: [bounds] * len(arrivals), mapping=mapping, format=format
         )
@@ -122,7 +122,7 @@ def accept_flows(
 def accept_parts(
     connection: Database,
     spill: Path,
-    parts: Sequence[Part],
+    parts: Sequence[FilesOfSource],
     target: Path,
     judge: Judge,
     *,
@@ -157,18 +157,22 @@ def accept_parts(
     return _write(connection, target, [part.source for part in parts], unreadable, totals, lates, extra)
 
 
-def _check_sizes(connection: Database, sources: Sequence[Source], most: int) -> None:
+def _check_sizes(connection: Database, sources: Sequence[SourceFile], most: int) -> None:
     """What the footers of Parquet files promise, looked at before anything is unpacked."""
-    for source in sources:
-        size, rows, values = connection.execute(
-            "SELECT coalesce(sum(total_uncompressed_size), 0), greatest(coalesce(max(row_group_num_rows), 0), "
-            f"(SELECT coalesce(max(num_rows), 0) FROM parquet_file_metadata({file_list([source])}))), "
-            f"coalesce(sum(num_values), 0) FROM parquet_metadata({file_list([source])})"
-        ).fetchone() or (0, 0, 0)
-        if rows > most:
-            raise LimitError(f"{source.path}: {rows:,} records; a batch holds {most:,} at most")
-        if size > limits.MAX_BATCH_BYTES or values > 20 * most:
-            raise LimitError(f"{source.path}: unpacks to {size:,} bytes in {values:,} values; send smaller batches")
+    if not sources:
+        return
+    files = file_list(sources)
+    rows = connection.execute(f"SELECT file_name, num_rows FROM parquet_file_metadata({files})").fetchall()
+    parts = connection.execute(
+        "SELECT file_name, max(row_group_num_rows), sum(total_uncompressed_size), sum(num_values) "
+        f"FROM parquet_metadata({files}) GROUP BY file_name"
+    ).fetchall()
+    for name, count in [*rows, *(part[:2] for part in parts)]:
+        if (count or 0) > most:
+            raise LimitError(f"{name}: {count:,} records; a batch holds {most:,} at most")
+    for name, _, size, values in parts:
+        if (size or 0) > limits.MAX_BATCH_BYTES or (values or 0) > 20 * most:
+            raise LimitError(f"{name}: unpacks to {size:,} bytes in {values:,} values; send smaller batches")
 
 
 def _keep(connection: Database, query: str, part_of: dict[str, int], parts: int) -> int:

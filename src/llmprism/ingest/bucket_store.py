@@ -17,11 +17,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, Int64
 from llmprism.ingest.fresh_memory import fresh_array
 from llmprism.ingest.interning import NUMBERED, Ids, Records
-from llmprism.ingest.order import counting_order
+from llmprism.ingest.record_order import counting_order
 from llmprism.kernel import kernel
-from llmprism.model.flows import Int32, Int64
 
 __all__ = ["Buckets", "Spool", "nameless_file"]
 

@@ -22,11 +22,12 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.ingest.bucket_store import Buckets, Spool, nameless_file
 from llmprism.ingest.capture_notes import merged
 from llmprism.ingest.columns import DUPLICATE, REASONS
 from llmprism.ingest.database import Database, Progress, memory_bytes, open_database, report_progress
-from llmprism.ingest.file_format import ReadOptions, Source
+from llmprism.ingest.file_format import ReadOptions, SourceFile
 from llmprism.ingest.flow_table import flow_table, rows_by_pair
 from llmprism.ingest.formats import identify, parse_format
 from llmprism.ingest.fresh_memory import fresh_array
@@ -37,7 +38,7 @@ from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.ingest.sources import expand
 from llmprism.ingest.transfers import assemble_transfers
 from llmprism.ingest.whole_read import loaded_of, no_usable_record, table_of
-from llmprism.model.flows import AssembledFlows, InputCounts, Int64, TransferTable, Window
+from llmprism.model.flows import AssembledFlows, InputCounts, TransferTable, Window
 
 __all__ = ["read_transfers"]
 
@@ -105,7 +106,7 @@ def read_transfers(
             relation = create_records(connection, spill, sources, options)
             if relation.rows > most:
                 buckets = min(most, BUCKET_RECORDS)
-                work = _Work(buckets, workers, limit is not None, rules)
+                work = _BucketWork(buckets, workers, limit is not None, rules)
                 return _in_buckets(connection, relation, sources, work)
             loaded = loaded_of(connection, relation, sources)
         except duckdb.Error as error:
@@ -115,7 +116,7 @@ def read_transfers(
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _BucketWork:
     """How buckets are worked on: records of one at most, buckets at a time, kept in files or in memory, the rules."""
 
     most: int
@@ -124,9 +125,11 @@ class _Work:
     rules: IngestRules
 
 
-def _in_buckets(connection: Database, relation: Relation, sources: Sequence[Source], work: _Work) -> AssembledFlows:
+def _in_buckets(
+    connection: Database, relation: Relation, sources: Sequence[SourceFile], work: _BucketWork
+) -> AssembledFlows:
     interner = Interner(connection, relation.scans)
-    spool, tally = Spool(spilled=work.spilled), _Tally()
+    spool, tally = Spool(spilled=work.spilled), _RecordCounts()
     for block in interner.blocks(min(BLOCK_RECORDS, 2 * work.most)):
         spool.add(tally.usable(block))
     dropped = tally.dropped
@@ -136,7 +139,7 @@ def _in_buckets(connection: Database, relation: Relation, sources: Sequence[Sour
         check_numbers(connection, relation.scans)
         raise no_usable_record(sources, records, dropped)
     names, ids = interner.names()
-    store = _Store(int(tally.pair_records.sum()), spilled=work.spilled)
+    store = _TransferStore(int(tally.pair_records.sum()), spilled=work.spilled)
     pair_records = np.empty_like(tally.pair_records)
     pair_records[ids.pair] = tally.pair_records
     several = tally.several_exporters
@@ -150,7 +153,7 @@ def _in_buckets(connection: Database, relation: Relation, sources: Sequence[Sour
     )
 
 
-class _Tally:
+class _RecordCounts:
     """Counts the records of every numbered pair, and those that cannot be used by reason."""
 
     def __init__(self) -> None:
@@ -188,7 +191,7 @@ def _bucket_bounds(pair_records: Int64, most: int) -> Int64:
 
 
 def _worked(
-    spool: Spool, ids: Ids, names: Names, pair_records: Int64, work: _Work, *, several_exporters: bool
+    spool: Spool, ids: Ids, names: Names, pair_records: Int64, work: _BucketWork, *, several_exporters: bool
 ) -> Iterator[tuple[TransferTable, Window, int]]:
     """Transfers, time and copies of one bucket after the other; while one is taken, the next ones are worked on."""
     bounds = _bucket_bounds(pair_records, work.most)
@@ -245,7 +248,7 @@ class _Column:
         return np.asarray(np.memmap(self._file, dtype=self._kind, mode="r+"))
 
 
-class _Store:
+class _TransferStore:
     """Takes the transfers of one bucket after the other: at most as many as there are records."""
 
     def __init__(self, most: int, *, spilled: bool) -> None:

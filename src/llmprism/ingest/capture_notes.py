@@ -18,7 +18,7 @@ import numpy as np
 from llmprism import limits
 from llmprism.errors import FormatError, LimitError
 from llmprism.ingest.database import Database
-from llmprism.ingest.file_format import Source
+from llmprism.ingest.file_format import SourceFile
 from llmprism.ingest.packets.stats import PacketStats
 from llmprism.ingest.resolve import file_list
 from llmprism.model.congestion import CongestionTable
@@ -60,7 +60,7 @@ def encoded(captures: Sequence[CaptureNotes]) -> str:
     return json.dumps({"schema": SCHEMA, "captures": documents}, separators=(",", ":"), sort_keys=True)
 
 
-def stored_notes(connection: Database, sources: Sequence[Source]) -> list[CaptureNotes]:
+def stored_notes(connection: Database, sources: Sequence[SourceFile]) -> list[CaptureNotes]:
     """The notes in these Parquet files, in their order."""
     rows = connection.execute(
         f"SELECT file_name, value FROM parquet_kv_metadata({file_list(sources)}) WHERE decode(key) = ?", [METADATA_KEY]

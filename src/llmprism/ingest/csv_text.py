@@ -18,7 +18,7 @@ from llmprism.errors import FormatError, InputError
 from llmprism.ingest.collectors import mappings_for
 from llmprism.ingest.columns import Scan, identifier, literal
 from llmprism.ingest.database import Database
-from llmprism.ingest.file_format import Compression, Format, Read, ReadOptions, Source
+from llmprism.ingest.file_format import Compression, Format, Read, ReadOptions, SourceFile
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.resolve import file_list, resolve
 from llmprism.ingest.sources import BLANK
@@ -39,9 +39,9 @@ class Dialect:
     comments: bool = False
 
 
-def _scans(_connection: Database, sources: Sequence[Source], options: ReadOptions) -> Read:
+def _scans(_connection: Database, sources: Sequence[SourceFile], options: ReadOptions) -> Read:
     """One scan per dialect among these files (and per direction of a collector)."""
-    by_dialect: dict[Dialect, list[Source]] = {}
+    by_dialect: dict[Dialect, list[SourceFile]] = {}
     for source in sources:
         by_dialect.setdefault(_dialect(source), []).append(source)
     return [
@@ -51,7 +51,7 @@ def _scans(_connection: Database, sources: Sequence[Source], options: ReadOption
     ], []
 
 
-def _scan(dialect: Dialect, sources: Sequence[Source], mapping: ColumnMapping) -> Scan:
+def _scan(dialect: Dialect, sources: Sequence[SourceFile], mapping: ColumnMapping) -> Scan:
     columns = resolve(sources[0].path, mapping, dict.fromkeys(dialect.names, "VARCHAR"), identifier)
     names = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in dialect.names)
     header = "header=false, comment='#'" if dialect.comments else "header=true"
@@ -64,7 +64,7 @@ def _scan(dialect: Dialect, sources: Sequence[Source], mapping: ColumnMapping) -
     return Scan(str(sources[0].path), scan, columns, origin=origin)
 
 
-def _zeek_dialect(source: Source) -> Dialect:
+def _zeek_dialect(source: SourceFile) -> Dialect:
     """Zeek writes the names in a comment line and tabs between the fields."""
     for line in source.head.decode(errors="replace").splitlines():
         if line.startswith("#fields\t"):
@@ -72,7 +72,7 @@ def _zeek_dialect(source: Source) -> Dialect:
     raise FormatError(f"{source.path}: a Zeek log without a #fields line; write it as TSV with tabs, or as JSON")
 
 
-def _dialect(source: Source) -> Dialect:
+def _dialect(source: SourceFile) -> Dialect:
     if source.head.startswith(b"#separator"):
         return _zeek_dialect(source)
     header, first_row = _first_lines(source)
@@ -88,7 +88,7 @@ def _dialect(source: Source) -> Dialect:
     return Dialect(names, delimiter, quote, source.compression)
 
 
-def _first_lines(source: Source) -> tuple[str, str]:
+def _first_lines(source: SourceFile) -> tuple[str, str]:
     text = source.head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
     lines = text.replace(b"\r\n", b"\n").split(b"\n", 2)
     if len(lines) == 1 and len(text) >= limits.MAX_HEADER_BYTES:

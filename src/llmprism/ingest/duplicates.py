@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Int32, Int64, UInt64
 from llmprism.kernel import kernel
-from llmprism.model.flows import Int32, Int64
 
 __all__ = ["duplicate_rows", "first_reports"]
 
@@ -32,10 +31,10 @@ def duplicate_rows(
     start_ns: Int64,
     end_ns: Int64,
     size: Int64,
-    connection: NDArray[np.uint64],
+    connection: UInt64,
     exporter: Int32 | None,
     skew_ns: int,
-) -> NDArray[np.bool_]:
+) -> Bool:
     """True for the rows to drop. Rows are sorted by pair and start; `connection` 0 means the ports are not known.
 
     `exporter` is None where all records there are, not only these, have one exporter: the rows of some pairs must be
@@ -47,9 +46,7 @@ def duplicate_rows(
     return np.asarray(first != np.arange(first.size))
 
 
-def _exact_copies(
-    offsets: Int64, start_ns: Int64, end_ns: Int64, size: Int64, connection: NDArray[np.uint64]
-) -> NDArray[np.bool_]:
+def _exact_copies(offsets: Int64, start_ns: Int64, end_ns: Int64, size: Int64, connection: UInt64) -> Bool:
     """The cheap case of one exporter: only rows with equal times and bytes, which are neighbours, need a look."""
     if not _copies_nearby.interprets(start_ns.size):
         copies, all_seen = _copies_nearby(offsets, start_ns, end_ns, size, connection)
@@ -65,8 +62,8 @@ def _exact_copies(
 
 @kernel
 def _copies_nearby(
-    offsets: Int64, start_ns: Int64, end_ns: Int64, size: Int64, connection: NDArray[np.uint64]
-) -> tuple[NDArray[np.bool_], bool]:
+    offsets: Int64, start_ns: Int64, end_ns: Int64, size: Int64, connection: UInt64
+) -> tuple[Bool, bool]:
     """The copies, and whether that is all of them: it gives up at a run of more than LOOK_BACK equal rows."""
     copies = np.zeros(start_ns.size, dtype=np.bool_)
     for pair in range(offsets.size - 1):
@@ -84,7 +81,7 @@ def _copies_nearby(
     return copies, True
 
 
-def _copies_in_runs(equal: NDArray[np.bool_], connection: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def _copies_in_runs(equal: Bool, connection: UInt64) -> Bool:
     """Inside each run of equal rows, those whose connection was there before."""
     in_run = equal.copy()
     in_run[:-1] |= equal[1:]
@@ -104,7 +101,7 @@ def first_reports(
     start_ns: Int64,
     end_ns: Int64,
     size: Int64,
-    connection: NDArray[np.uint64],
+    connection: UInt64,
     exporter: Int32,
     skew_ns: int,
 ) -> Int64:

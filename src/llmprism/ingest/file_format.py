@@ -20,7 +20,7 @@ from llmprism.ingest.mapping import ColumnMapping
 if TYPE_CHECKING:
     from llmprism.ingest.capture_notes import CaptureNotes
 
-__all__ = ["Compression", "Format", "Read", "ReadOptions", "Source"]
+__all__ = ["Compression", "Format", "Read", "ReadOptions", "SourceFile"]
 
 
 class Compression(StrEnum):
@@ -45,7 +45,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     """One file with what its content says it is; `head` is the start of the decompressed bytes where the format wants
     to keep it.
 
@@ -68,11 +68,11 @@ Read = tuple[list[Scan], list["CaptureNotes"]]
 """How the rows of some files are selected, and what captures say besides."""
 
 
-def _as_it_is(source: Source, _folder: Path) -> Source:
+def _as_it_is(source: SourceFile, _folder: Path) -> SourceFile:
     return source
 
 
-def _unchecked(_source: Source, _head: bytes) -> None:
+def _unchecked(_source: SourceFile, _head: bytes) -> None:
     return None
 
 
@@ -91,9 +91,9 @@ class Format:
     name: str
     title: str
     matches: Callable[[bytes], bool]
-    scans: Callable[[Database, Sequence[Source], ReadOptions], Read]
-    check: Callable[[Source, bytes], None] = _unchecked
-    prepare: Callable[[Source, Path], Source] = _as_it_is
+    scans: Callable[[Database, Sequence[SourceFile], ReadOptions], Read]
+    check: Callable[[SourceFile, bytes], None] = _unchecked
+    prepare: Callable[[SourceFile, Path], SourceFile] = _as_it_is
     certain: bool = True
     in_place: bool = False
     rejects: bool = False

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, Int64
 from llmprism.ingest.capture_notes import CaptureNotes, merged
 from llmprism.ingest.database import Progress
 from llmprism.ingest.duplicates import first_reports
@@ -23,7 +23,7 @@ from llmprism.ingest.suitability import answers
 from llmprism.ingest.whole_read import Loaded, load_records, table_of
 from llmprism.model.congestion import CongestionTable
 from llmprism.model.fitness import ClockOffset, CongestedPair, Fitness, PacketFitness
-from llmprism.model.flows import FlowTable, Int64
+from llmprism.model.flows import FlowTable
 from llmprism.model.topology import Topology
 
 __all__ = ["inspect_flows"]
@@ -170,13 +170,11 @@ def _clock_offsets(loaded: Loaded, rules: IngestRules) -> tuple[ClockOffset, ...
     return tuple(_offset(loaded.names.exporters, low, high, ahead, pair) for pair in _exporter_pairs(low, high))
 
 
-def _exporter_pairs(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[int, int]]:
+def _exporter_pairs(low: Int32, high: Int32) -> list[tuple[int, int]]:
     return sorted({(int(a), int(b)) for a, b in zip(low, high, strict=True) if 0 <= a != b})
 
 
-def _offset(
-    names: tuple[str, ...], low: NDArray[np.int32], high: NDArray[np.int32], ahead: Int64, pair: tuple[int, int]
-) -> ClockOffset:
+def _offset(names: tuple[str, ...], low: Int32, high: Int32, ahead: Int64, pair: tuple[int, int]) -> ClockOffset:
     chosen = (low == pair[0]) & (high == pair[1])
     median = int(np.median(ahead[chosen]))
     return ClockOffset(names[pair[1]], names[pair[0]], median, int(np.count_nonzero(chosen)))

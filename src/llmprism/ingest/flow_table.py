@@ -1,7 +1,7 @@
 """Numbered records of some pairs → FlowTable: the three steps that every way of reading shares.
 
-Order (`order.py`), duplicates (`duplicates.py`), table. The records may be those of a whole input, of a bucket of it,
-or of a bucket that Spark brought together: the result for a pair is the same.
+Order (`record_order.py`), duplicates (`duplicates.py`), table. The records may be those of a whole input, of a
+bucket of it, or of a bucket that Spark brought together: the result for a pair is the same.
 """
 
 from __future__ import annotations
@@ -9,27 +9,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Int32, Int64, UInt64
 from llmprism.ingest.columns import DUPLICATE, REASONS
 from llmprism.ingest.duplicates import duplicate_rows
 from llmprism.ingest.interning import Names, Records
-from llmprism.ingest.order import in_order, keep_rows, pair_order
+from llmprism.ingest.record_order import in_order, keep_rows, pair_order
 from llmprism.ingest.rules import RULES, IngestRules
-from llmprism.model.flows import FlowTable, InputCounts, Int32, Int64
+from llmprism.model.flows import FlowTable, InputCounts
 
-__all__ = ["Rows", "flow_table", "rows_by_pair"]
+__all__ = ["RecordRows", "flow_table", "rows_by_pair"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RecordRows:
     """Usable records as columns; ids are -1 where the value is missing, `exporter` is None where no source has any."""
 
     start_ns: Int64
     end_ns: Int64
     bytes: Int64
     path: Int32
-    connection: NDArray[np.uint64]
+    connection: UInt64
     exporter: Int32 | None
 
     @property
@@ -37,9 +37,9 @@ class Rows:
         """Whether the records have different exporters (or some one and some none)."""
         return self.exporter is not None and bool(self.exporter.size) and self.exporter.min() != self.exporter.max()
 
-    def select(self, keep: NDArray[np.bool_]) -> Rows:
+    def select(self, keep: Bool) -> RecordRows:
         chosen = np.flatnonzero(keep)
-        return Rows(
+        return RecordRows(
             self.start_ns[chosen],
             self.end_ns[chosen],
             self.bytes[chosen],
@@ -49,17 +49,17 @@ class Rows:
         )
 
 
-def rows_by_pair(records: Records, pair_count: int, first_pair: int = 0) -> tuple[Rows, Int64]:
+def rows_by_pair(records: Records, pair_count: int, first_pair: int = 0) -> tuple[RecordRows, Int64]:
     """The records of some pairs as columns in the order of the FlowTable, and the offsets of the pairs."""
     start_ns, end_ns, size, path = (records[name] for name in ("start_ns", "end_ns", "bytes", "path"))
     pair = records["pair"] - np.int32(first_pair)
     order, offsets = pair_order(pair, start_ns, end_ns, size, path, pair_count)
     exporter = records["exporter"][order] if "exporter" in (records.dtype.names or ()) else None
-    return Rows(*in_order(order, start_ns, end_ns, size, path, records["connection"]), exporter), offsets
+    return RecordRows(*in_order(order, start_ns, end_ns, size, path, records["connection"]), exporter), offsets
 
 
 def flow_table(
-    rows: Rows, offsets: Int64, names: Names, pair_src: Int32, pair_dst: Int32, *, several_exporters: bool,
+    rows: RecordRows, offsets: Int64, names: Names, pair_src: Int32, pair_dst: Int32, *, several_exporters: bool,
     rules: IngestRules = RULES,
 ) -> FlowTable:  # fmt: skip
     """The table of ordered rows, each transfer once; `counts` are of these rows.

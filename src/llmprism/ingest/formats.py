@@ -15,7 +15,7 @@ from typing import BinaryIO, Final, cast
 from llmprism.errors import FormatError, InputError, UsageError
 from llmprism.ingest.collectors import COLLECTORS, Collector, collector_named
 from llmprism.ingest.csv_text import CSV
-from llmprism.ingest.file_format import Compression, Format, Source
+from llmprism.ingest.file_format import Compression, Format, SourceFile
 from llmprism.ingest.json_lines import JSON_LINES
 from llmprism.ingest.nfcapd import NFCAPD
 from llmprism.ingest.packet_capture import PACKETS
@@ -43,7 +43,7 @@ def parse_format(name: str | None) -> tuple[Format | None, Collector | None]:
     raise UsageError(f"unknown format {name!r}; use one of {known}")
 
 
-def identify(path: Path, forced: Format | None = None) -> Source:
+def identify(path: Path, forced: Format | None = None) -> SourceFile:
     """What a file is, from its first bytes; `forced` overrides the format but not the compression."""
     if str(path) == STANDARD_INPUT:
         return _identify_stream(cast(BinaryIO, sys.stdin.buffer), forced)
@@ -58,7 +58,7 @@ def identify(path: Path, forced: Format | None = None) -> Source:
         raise FormatError(
             f"{path}: binary data of an unknown kind (a zero at byte {head.index(0)}); expected {_expected()}"
         )
-    source = Source(path, chosen, compression, head if chosen.keeps_head else b"")
+    source = SourceFile(path, chosen, compression, head if chosen.keeps_head else b"")
     chosen.check(source, head)
     return source
 
@@ -68,7 +68,7 @@ def _expected() -> str:
     return f"{', '.join(most)} or {last}"
 
 
-def _identify_stream(stream: BinaryIO, forced: Format | None) -> Source:
+def _identify_stream(stream: BinaryIO, forced: Format | None) -> SourceFile:
     """Standard input: packets, compressed or not, as `tcpdump -w -` writes them."""
     name = "standard input"
     if forced is not None and not forced.streamed:
@@ -90,4 +90,4 @@ def _identify_stream(stream: BinaryIO, forced: Format | None) -> Source:
         raise FormatError(
             f"{name}: not a packet capture: no pcap or pcapng magic number at byte 0; give flow records as a file"
         )
-    return Source(Path(STANDARD_INPUT), found, Compression.NONE, stream=cast(BinaryIO, buffered))
+    return SourceFile(Path(STANDARD_INPUT), found, Compression.NONE, stream=cast(BinaryIO, buffered))

@@ -18,12 +18,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Int32, UInt64
 from llmprism.ingest.columns import Scan
 from llmprism.ingest.database import Database, numpy_columns, scalar
 from llmprism.ingest.fresh_memory import fresh_array
 from llmprism.ingest.key_numbers import KeyNumbers
 from llmprism.ingest.number_stream import Batch, in_blocks, number_batches
-from llmprism.model.flows import Int32
 
 __all__ = ["NUMBERED", "NUMBERED_BY_EXPORTER", "Ids", "Interner", "Names", "Records"]
 
@@ -72,7 +72,7 @@ class Ids:
             records["exporter"] = self.exporter[records["exporter"]]
 
 
-def _mapped(ids: Int32, numbers: Int32, where: NDArray[np.bool_]) -> Int32:
+def _mapped(ids: Int32, numbers: Int32, where: Bool) -> Int32:
     mapped = numbers.copy()
     mapped[where] = ids[numbers[where]]
     return mapped
@@ -184,7 +184,7 @@ class Interner:
         self._connection.unregister("numbered")
 
 
-def _ids(numbers: KeyNumbers, keys: NDArray[np.uint64]) -> Int32:
+def _ids(numbers: KeyNumbers, keys: UInt64) -> Int32:
     """The id of each number, where the keys are in the order of the ids."""
     ids = np.full(numbers.keys.size, -1, dtype=np.int32)
     ids[numbers.numbers_of(keys)] = np.arange(keys.size, dtype=np.int32)

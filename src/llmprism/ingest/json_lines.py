@@ -15,7 +15,7 @@ from llmprism.errors import FormatError
 from llmprism.ingest.collectors import mappings_for, nested_names
 from llmprism.ingest.columns import Scan, literal
 from llmprism.ingest.database import Database
-from llmprism.ingest.file_format import Compression, Format, Read, ReadOptions, Source
+from llmprism.ingest.file_format import Compression, Format, Read, ReadOptions, SourceFile
 from llmprism.ingest.mapping import TARGETS, ColumnMapping
 from llmprism.ingest.resolve import file_list, resolve
 from llmprism.ingest.sources import BLANK, HEAD_BYTES
@@ -26,9 +26,9 @@ SAMPLED_LINES: Final = 1_000
 """Lines looked at to learn the keys: optional keys that only appear later are ignored, required ones never do."""
 
 
-def _scans(connection: Database, sources: Sequence[Source], options: ReadOptions) -> Read:
+def _scans(connection: Database, sources: Sequence[SourceFile], options: ReadOptions) -> Read:
     """One scan per compression and shape among these files (and per direction of a collector)."""
-    groups: dict[tuple[Compression, bool], list[Source]] = {}
+    groups: dict[tuple[Compression, bool], list[SourceFile]] = {}
     for source in sources:
         is_array = _first(source.head) == b"["
         groups.setdefault((source.compression, is_array), []).append(source)
@@ -115,7 +115,7 @@ def _first(head: bytes) -> bytes:
     return head.lstrip(BLANK)[:1]
 
 
-def _check(source: Source, head: bytes) -> None:
+def _check(source: SourceFile, head: bytes) -> None:
     """One JSON array ends with its bracket; DuckDB takes a cut one for a short one."""
     if source.compression is not Compression.NONE or _first(head) != b"[":
         return

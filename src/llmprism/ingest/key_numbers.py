@@ -11,15 +11,14 @@ import secrets
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.ingest.order import SMALL_TABLE
+from llmprism.arrays import Int32, Int64, UInt64
+from llmprism.ingest.record_order import SMALL_TABLE
 from llmprism.kernel import compiled_kernel
-from llmprism.model.flows import Int32, Int64
 
 __all__ = ["KeyNumbers", "Keys"]
 
-Keys = NDArray[np.uint64]
+Keys = UInt64
 
 _FIRST_SLOTS: Final = 1 << 16
 """Places of the first table: small enough for a core's cache while keys are few."""

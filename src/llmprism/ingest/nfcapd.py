@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from llmprism.errors import FormatError
-from llmprism.ingest.file_format import Compression, Format, Source
+from llmprism.ingest.file_format import Compression, Format, SourceFile
 from llmprism.ingest.json_lines import JSON_LINES
 from llmprism.ingest.sources import head_of
 
@@ -22,7 +22,7 @@ TIMEOUT_SECONDS: Final = 600
 """nfdump reads millions of records a second; ten minutes is a file far beyond our own caps."""
 
 
-def _dumped(source: Source, folder: Path) -> Source:
+def _dumped(source: SourceFile, folder: Path) -> SourceFile:
     """The file as JSON in `folder`, as a source of its own. Times are printed in UTC."""
     program = shutil.which("nfdump")
     if program is None:

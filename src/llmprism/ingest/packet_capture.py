@@ -13,7 +13,7 @@ from llmprism.errors import FormatError
 from llmprism.ingest.capture_notes import CaptureNotes
 from llmprism.ingest.columns import Scan, SourceColumn, literal
 from llmprism.ingest.database import Database, Progress
-from llmprism.ingest.file_format import Compression, Format, Read, ReadOptions, Source
+from llmprism.ingest.file_format import Compression, Format, Read, ReadOptions, SourceFile
 from llmprism.ingest.packets import layout
 from llmprism.ingest.packets.magic import is_packets
 from llmprism.ingest.zstd import zstd_stream
@@ -37,7 +37,7 @@ _COLUMNS: Final = {
 }
 
 
-def _scans(connection: Database, sources: Sequence[Source], options: ReadOptions) -> Read:
+def _scans(connection: Database, sources: Sequence[SourceFile], options: ReadOptions) -> Read:
     scans, notes = [], []
     for number, source in enumerate(sources):
 
@@ -51,7 +51,7 @@ def _scans(connection: Database, sources: Sequence[Source], options: ReadOptions
 
 
 def _scan(
-    connection: Database, source: Source, table: str, burst_gap_ns: int, report_share: Progress
+    connection: Database, source: SourceFile, table: str, burst_gap_ns: int, report_share: Progress
 ) -> tuple[Scan, CaptureNotes]:
     """Reads the capture into `table` (which may spill to disk) and returns a scan over it with what was seen.
 
@@ -98,7 +98,7 @@ def _create_names(connection: Database, table: str, names: list[str]) -> None:
 
 
 @contextmanager
-def _stream(source: Source) -> Iterator[tuple[BinaryIO, Callable[[], float]]]:
+def _stream(source: SourceFile) -> Iterator[tuple[BinaryIO, Callable[[], float]]]:
     """The decompressed bytes, and a function that says which share of the file they come from."""
     if source.stream is not None:
         yield source.stream, lambda: 0.0
@@ -113,7 +113,7 @@ def _stream(source: Source) -> Iterator[tuple[BinaryIO, Callable[[], float]]]:
         yield decompressed, lambda: raw.tell() / size
 
 
-def _check(source: Source, head: bytes) -> None:
+def _check(source: SourceFile, head: bytes) -> None:
     if not is_packets(head):
         raise FormatError(
             f"{source.path}: not a packet capture: no pcap or pcapng magic number at byte 0; check --format"

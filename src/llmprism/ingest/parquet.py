@@ -10,7 +10,7 @@ from llmprism.ingest.capture_notes import stored_notes
 from llmprism.ingest.collectors import mappings_for
 from llmprism.ingest.columns import Scan, identifier
 from llmprism.ingest.database import Database
-from llmprism.ingest.file_format import Compression, Format, Read, ReadOptions, Source
+from llmprism.ingest.file_format import Compression, Format, Read, ReadOptions, SourceFile
 from llmprism.ingest.resolve import file_list, resolve
 
 __all__ = ["PARQUET"]
@@ -18,7 +18,7 @@ __all__ = ["PARQUET"]
 MAGIC: Final = b"PAR1"
 
 
-def _scans(connection: Database, sources: Sequence[Source], options: ReadOptions) -> Read:
+def _scans(connection: Database, sources: Sequence[SourceFile], options: ReadOptions) -> Read:
     """One scan over all these files (one per direction of a collector); a column that some of them lack is NULL."""
     union = ", union_by_name=true" if len(sources) > 1 else ""
     scan = f"read_parquet({file_list(sources)}, hive_partitioning=false{union})"
@@ -33,7 +33,7 @@ def _scans(connection: Database, sources: Sequence[Source], options: ReadOptions
     return scans, stored_notes(connection, sources) if options.with_notes else []
 
 
-def _check(source: Source, head: bytes) -> None:
+def _check(source: SourceFile, head: bytes) -> None:
     """A Parquet file starts and ends with the same four bytes; one that was cut off lacks the end."""
     path = source.path
     if source.compression is not Compression.NONE:

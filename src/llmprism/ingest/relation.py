@@ -18,7 +18,7 @@ from llmprism.errors import ColumnError, FormatError, InputError, LimitError
 from llmprism.ingest.capture_notes import CaptureNotes
 from llmprism.ingest.columns import Scan
 from llmprism.ingest.database import Database, first_line, scalar
-from llmprism.ingest.file_format import Compression, ReadOptions, Source
+from llmprism.ingest.file_format import Compression, ReadOptions, SourceFile
 from llmprism.ingest.sources import broken_gzip
 
 __all__ = ["Relation", "check_numbers", "create_records", "explain", "file_names"]
@@ -42,7 +42,7 @@ class Relation:
 def create_records(
     connection: Database,
     spill: Path,
-    sources: Sequence[Source],
+    sources: Sequence[SourceFile],
     options: ReadOptions,
     *,
     all_columns: bool = False,
@@ -80,7 +80,7 @@ _REJECTED: Final = "SELECT count(*) FROM (SELECT DISTINCT scan_id, file_id, line
 
 
 def _scans(
-    connection: Database, sources: Sequence[Source], options: ReadOptions
+    connection: Database, sources: Sequence[SourceFile], options: ReadOptions
 ) -> tuple[list[Scan], list[CaptureNotes]]:
     """Of the files of each format together, in the order in which the formats first appear."""
     scans: list[Scan] = []
@@ -106,7 +106,7 @@ def check_numbers(connection: Database, scans: Sequence[Scan]) -> None:
                 )
 
 
-def explain(error: duckdb.Error, sources: Sequence[Source]) -> InputError | LimitError:
+def explain(error: duckdb.Error, sources: Sequence[SourceFile]) -> InputError | LimitError:
     """DuckDB's error in one line that names the file."""
     line = first_line(error)
     if isinstance(error, duckdb.OutOfMemoryException):
@@ -119,6 +119,6 @@ def explain(error: duckdb.Error, sources: Sequence[Source]) -> InputError | Limi
     return FormatError(f"{file_names(guilty)}: cannot be read as {kinds} ({line})")
 
 
-def file_names(sources: Sequence[Source]) -> str:
+def file_names(sources: Sequence[SourceFile]) -> str:
     more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
     return f"{sources[0].path}{more}"

@@ -8,7 +8,7 @@ from typing import Final
 
 from llmprism.errors import ColumnError
 from llmprism.ingest.columns import SourceColumn, literal
-from llmprism.ingest.file_format import Source
+from llmprism.ingest.file_format import SourceFile
 from llmprism.ingest.mapping import OPTIONAL, REQUIRED, ColumnMapping, ColumnSource
 
 __all__ = ["file_list", "missing_column", "resolve"]
@@ -17,7 +17,7 @@ LISTED_COLUMNS: Final = 20
 """So many of the columns that are there are named in an error, so that the line stays readable."""
 
 
-def file_list(sources: Iterable[Source]) -> str:
+def file_list(sources: Iterable[SourceFile]) -> str:
     """An SQL list of the file names, with characters that DuckDB would take for a glob made harmless."""
     return "[" + ", ".join(literal(_no_glob(str(source.path))) for source in sources) + "]"
 

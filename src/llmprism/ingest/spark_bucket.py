@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from llmprism.arrays import Int64
 from llmprism.ingest.collectors import mappings_for
 from llmprism.ingest.columns import DUPLICATE, REASONS, Scan, identifier
 from llmprism.ingest.database import open_database, scalar
@@ -27,16 +28,16 @@ from llmprism.ingest.resolve import resolve
 from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.ingest.transfers import assemble_transfers
 from llmprism.ingest.whole_read import intern_records
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import TransferTable
 
-__all__ = ["TABLE", "Bucket", "Reading", "exporters_of", "read_bucket", "reading_of"]
+__all__ = ["TABLE", "Bucket", "ScanPlan", "exporters_of", "read_bucket", "reading_of"]
 
 TABLE: Final = "bucket"
 """The name under which DuckDB sees the records."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ScanPlan:
     """How to read tables of one shape: one scan per direction of a collector, and the `columns` that they use.
 
     `ends` names, for each scan, the columns of source and destination: of several the first that has a value.
@@ -55,7 +56,7 @@ class Bucket:
     dropped: Int64
 
 
-def reading_of(name: str, table: Any, mapping: ColumnMapping | None, format: str | None) -> Reading:  # noqa: A002
+def reading_of(name: str, table: Any, mapping: ColumnMapping | None, format: str | None) -> ScanPlan:  # noqa: A002
     """How to read tables with these columns; `table` may be empty.
 
     Raises a ColumnError that names `name` where a required column is absent.
@@ -69,7 +70,7 @@ def reading_of(name: str, table: Any, mapping: ColumnMapping | None, format: str
     scans = tuple(Scan(name, TABLE, resolve(name, one, types, identifier)) for one in mappings)
     used = {column: None for one in mappings for target in TARGETS for column in _named(one, target, types)}
     ends = tuple((_named(one, "src", types), _named(one, "dst", types)) for one in mappings)
-    return Reading(scans, tuple(used), ends)
+    return ScanPlan(scans, tuple(used), ends)
 
 
 def _named(mapping: ColumnMapping, target: str, types: Mapping[str, str]) -> tuple[str, ...]:

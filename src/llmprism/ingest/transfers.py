@@ -19,10 +19,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, Int64
 from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.kernel import kernel
-from llmprism.model.flows import FlowTable, Int64, TransferTable
+from llmprism.model.flows import FlowTable, TransferTable
 from llmprism.stats.bursts import running_max
 
 __all__ = ["assemble_transfers"]

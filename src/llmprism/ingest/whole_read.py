@@ -17,19 +17,20 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
+from llmprism.arrays import Int32, Int64
 from llmprism.errors import InputError
 from llmprism.ingest.capture_notes import CaptureNotes, merged
 from llmprism.ingest.columns import DUPLICATE, REASONS, Scan
 from llmprism.ingest.database import Database, Progress, open_database, report_progress
-from llmprism.ingest.file_format import ReadOptions, Source
-from llmprism.ingest.flow_table import Rows, flow_table, rows_by_pair
+from llmprism.ingest.file_format import ReadOptions, SourceFile
+from llmprism.ingest.flow_table import RecordRows, flow_table, rows_by_pair
 from llmprism.ingest.formats import identify, parse_format
 from llmprism.ingest.interning import NUMBERED, Ids, Interner, Names, Records
 from llmprism.ingest.mapping import ColumnMapping
 from llmprism.ingest.relation import Relation, check_numbers, create_records, explain, file_names
 from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.ingest.sources import expand
-from llmprism.model.flows import FlowTable, InputCounts, Int32, Int64
+from llmprism.model.flows import FlowTable, InputCounts
 
 __all__ = ["Loaded", "intern_records", "load_records", "loaded_of", "no_usable_record", "read_flows", "table_of"]
 
@@ -41,7 +42,7 @@ class Loaded:
     `dropped` counts by reason code (`columns.REASONS`); `records` is everything that was read.
     """
 
-    rows: Rows
+    rows: RecordRows
     names: Names
     pair_src: Int32
     pair_dst: Int32
@@ -106,7 +107,7 @@ def load_records(
             raise explain(error, sources) from None
 
 
-def loaded_of(connection: Database, relation: Relation, sources: Sequence[Source]) -> Loaded:
+def loaded_of(connection: Database, relation: Relation, sources: Sequence[SourceFile]) -> Loaded:
     """The records of the relation `records`, all at once. Raises where none of them can be used."""
     names, ids, found = intern_records(connection, relation.scans, relation.rows)
     usable = found["pair"] >= 0
@@ -141,7 +142,7 @@ def intern_records(connection: Database, scans: Sequence[Scan], count: int) -> t
     return names, ids, blocks[0]
 
 
-def no_usable_record(sources: Sequence[Source], records: int, dropped: Int64) -> InputError:
+def no_usable_record(sources: Sequence[SourceFile], records: int, dropped: Int64) -> InputError:
     reasons = ", ".join(f"{REASONS[code]} {dropped[code]:,}" for code in np.flatnonzero(dropped))
     return InputError(
         f"{file_names(sources)}: none of {records:,} records can be used ({reasons}); check the column mapping and the "

@@ -2,16 +2,19 @@
 
 The road of the data, one file per step:
 
-    sources, unpack    paths → log files as text, out of archives and packings
+    sources, unpack, archive   paths → log files as text, out of archives and packings
     blocks, wrappers   text → blocks of whole lines, without colours and JSON around them
-    scan, prefix, clock, masking   block → lines with who wrote them, when, and their shape (kernels)
-    shapes, shape_store, library, pattern   a shape's meaning, worked out once
+    scan, prefix, log_times, masking, tags   block → lines with who wrote them, when, and their shape (kernels, with
+        hash_table and linetext)
+    shapes, shape_store, templates, library, pattern   a shape's meaning, worked out once
     series, metrics, flight   iteration numbers, losses and times per iteration; flight records
     reader → joblog.JobLog   all of the above in one pass
-    members, launcher_reports, progress, sequences   who is in the job, who ended, how far each got
+    members, launcher_ranks, launcher_reports, progress, sequences   who is in the job, who ended, how far each got
     incidents, accusations, signs, pace   what was said, whom it names, what the numbers show
-    outcome, suspects, ranking, causes → diagnose   the verdict (model.log.LogDiagnosis)
-    reference   what good runs print; l4   the published baseline; watch   a job that still runs
+    outcome, disorderly_end, roots, suspects, suspect_list, ranking, causes, log_events → diagnose   the verdict
+        (model.log.LogDiagnosis)
+    reference   what good runs print; l4, isolation   the published baseline; watch   a job that still runs
+    from_report, notable   a new entry of the library from a diagnosis; lines about trouble for other packages
     report_json, report_terminal, report_html   the verdict as text
 
 What other packages may use:

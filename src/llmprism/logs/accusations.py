@@ -8,21 +8,20 @@ from typing import Final
 
 from llmprism.logs.incidents import Incident
 from llmprism.logs.joblog import JobLog
-from llmprism.logs.members import Members
+from llmprism.logs.members import PEER_ADDRESS, LogMembers
 
 __all__ = ["Accused", "count_accusations"]
 
 Accused = int | str
 """An actor's number, or an address that belongs to nobody known."""
 
-_PEER_ADDRESS: Final = re.compile(r"(?:from|to|peer|remote)\s+\[?(\d+\.\d+\.\d+\.\d+)")
 _PEER_RANK: Final = re.compile(
     r"(?:remote rank:? ?\[?|peer rank |from peer |with peer |[Rr]anks? |/task:|^\s*(?:- )?\[)(\d{1,9}(?:, ?\d{1,9})*)"
 )
 _OWN_TAG: Final = re.compile(r"^\s*\[[Rr]ank \d+\]:?")
 
 
-def count_accusations(log: JobLog, members: Members, terminal: list[Incident]) -> Counter[Accused]:
+def count_accusations(log: JobLog, members: LogMembers, terminal: list[Incident]) -> Counter[Accused]:
     """How often each actor, or address of nobody known, is named by others."""
     votes: Counter[Accused] = Counter()
     seen: set[tuple[int, Accused]] = set()
@@ -34,7 +33,7 @@ def count_accusations(log: JobLog, members: Members, terminal: list[Incident]) -
         if incident is None or (int(log.rows.file[row]), int(log.rows.line[row])) < (incident.file, incident.line):
             continue
         named: set[Accused] = set()
-        if match := _PEER_ADDRESS.search(text):
+        if match := PEER_ADDRESS.search(text):
             named.add(members.address_actor.get(match[1], match[1]))
         elif match := _PEER_RANK.search(_OWN_TAG.sub("", text)):
             named |= {by_rank[int(r)] for r in re.split(r", ?", match[1]) if int(r) in by_rank}

@@ -18,7 +18,7 @@ _SKIP_BYTES: Final = 1 << 16
 """What is read at once where bytes are passed over."""
 
 
-class _Reading(io.RawIOBase):
+class _FullReads(io.RawIOBase):
     """A stream whose `read` gives all that was requested, unless it ends."""
 
     def readable(self) -> bool:
@@ -34,7 +34,7 @@ class _Reading(io.RawIOBase):
         return bytes(view[:filled])
 
 
-class _ForwardStream(_Reading):
+class _ForwardStream(_FullReads):
     """A stream that knows where it is and goes to a later place by reading on."""
 
     def __init__(self, stream: io.RawIOBase) -> None:
@@ -61,7 +61,7 @@ class _ForwardStream(_Reading):
         return count
 
 
-class _Member(_Reading):
+class _Member(_FullReads):
     """The bytes of one member; it must be read, or left, before the next one."""
 
     def __init__(self, archive: _ForwardStream, size: int) -> None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import IO, Any, Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llmprism import limits
+from llmprism.arrays import UInt8
 from llmprism.logs.masking import ESCAPE
 from llmprism.logs.sources import Dropped, OpenLog
 from llmprism.logs.wrappers import is_json_wrapped, strip_escapes, unwrap_json
@@ -36,7 +36,7 @@ _CONTROL: Final = bytes(set(range(32)) - {9, 10, 13, 27} | {127})
 class Block:
     """`buffer[:size]` are whole lines, except that the last block of a file may lack its line break."""
 
-    buffer: NDArray[np.uint8]
+    buffer: UInt8
     size: int
 
 
@@ -48,7 +48,7 @@ class LineBuffer:
     """A buffer that always holds whole lines plus the unfinished rest of the last read; one serves many files."""
 
     def __init__(self) -> None:
-        self.bytes: NDArray[np.uint8] = np.empty(BLOCK_BYTES + limits.MAX_LOG_LINE_BYTES + 1, dtype=np.uint8)
+        self.bytes: UInt8 = np.empty(BLOCK_BYTES + limits.MAX_LOG_LINE_BYTES + 1, dtype=np.uint8)
         self._view = memoryview(cast(Any, self.bytes))
         self.held = 0
         self.cut_lines = 0
@@ -146,7 +146,7 @@ def read_blocks(log: OpenLog, dropped: Dropped, buffer: LineBuffer | None = None
     dropped.add("lines cut at the cap", buffer.cut_lines)
 
 
-def _clean(buffer: NDArray[np.uint8], size: int, unwrapped: NDArray[np.uint8] | None) -> Block:
+def _clean(buffer: UInt8, size: int, unwrapped: UInt8 | None) -> Block:
     """The block without JSON and colours. Colours may stand inside JSON, so that comes first."""
     if unwrapped is not None:
         size = unwrap_json(buffer, size, unwrapped)

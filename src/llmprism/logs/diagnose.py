@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from llmprism.logs.causes import explain_failure
-from llmprism.logs.events import build_events, build_heat
 from llmprism.logs.incidents import EndMarks, Incident, Normality, find_end_marks, find_incidents
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole, Library, load_library
-from llmprism.logs.members import Members, identify_members
+from llmprism.logs.log_events import build_events, build_heat
+from llmprism.logs.members import LogMembers, identify_members
 from llmprism.logs.outcome import (
     decide_outcome,
     failure_iteration,
@@ -72,11 +72,11 @@ _EXPECTED_SIGN: Final = {Expected.HUNG: SignKind.HANG, Expected.SLOW: SignKind.S
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _LogFacts:
     """Everything known of a job before it is judged."""
 
     log: JobLog
-    members: Members
+    members: LogMembers
     progress: Progress
     ends: EndMarks
     incidents: list[Incident]
@@ -127,19 +127,19 @@ def diagnose_log(
     lags = find_lags(log, members)
     sign = _EXPECTED_SIGN.get(expected) if expected else None
     signs = find_signs(log, members, progress, lags, rules, expected=sign)
-    case = _Case(log, members, progress, ends, incidents, lags, signs, expected, rules)
+    case = _LogFacts(log, members, progress, ends, incidents, lags, signs, expected, rules)
     outcome = decide_outcome(log, members, progress, ends, incidents, rules)
     return _failed(case) if outcome is Outcome.FAILED else _not_failed(case, outcome)
 
 
-def _failed(case: _Case) -> LogDiagnosis:
+def _failed(case: _LogFacts) -> LogDiagnosis:
     log, progress, terminal = case.log, case.progress, case.terminal
     blame = find_blame(log, case.members, terminal, case.lags, progress.step_ns, case.rules)
     if blame.root is None and not blame.suspects:
         blame = _with_precursor(blame, case)
     first = blame.root or first_proof(terminal)
     stage = failure_stage(log, progress, case.ends, first, blame, terminal, case.rules)
-    symptom = failure_symptom(terminal, blame, stage, first)
+    symptom = failure_symptom(terminal, blame, stage, first, case.members)
     cause = explain_failure(log, blame, terminal, progress, case.ends, case.rules)
     return _finished(
         case,
@@ -156,7 +156,7 @@ def _failed(case: _Case) -> LogDiagnosis:
 
 
 def _finished(
-    case: _Case,
+    case: _LogFacts,
     *,
     outcome: Outcome,
     symptom: Symptom,
@@ -187,7 +187,7 @@ def _finished(
     )
 
 
-def _with_precursor(blame: Blame, case: _Case) -> Blame:
+def _with_precursor(blame: Blame, case: _LogFacts) -> Blame:
     """A hardware or network line that the run survived for a while may still be the cause of the complaints."""
     terminal = case.terminal
     first = next((i for i in terminal if i.proves_failure and i.time_ns), None)
@@ -215,7 +215,7 @@ def _may_precede(incident: Incident, first: Incident, rules: LogRules) -> bool:
     return near and fault.cause.value.split(".")[0] in ("hardware", "network", "storage")
 
 
-def _not_failed(case: _Case, outcome: Outcome) -> LogDiagnosis:
+def _not_failed(case: _LogFacts, outcome: Outcome) -> LogDiagnosis:
     stage = last_stage(case.progress, case.ends, outcome)
     confidence, doubts = quiet_confidence(case.log, case.progress, case.ends, outcome, case.rules)
     judged = _judge(case, outcome, stage, confidence)
@@ -239,7 +239,7 @@ def _not_failed(case: _Case, outcome: Outcome) -> LogDiagnosis:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _Assessment:
     """What is said of a run that did not fail."""
 
     cause: Cause
@@ -249,9 +249,9 @@ class _Judged:
     notes: tuple[str, ...] = ()
 
 
-def _judge(case: _Case, outcome: Outcome, stage: Stage, confidence: float) -> _Judged:
+def _judge(case: _LogFacts, outcome: Outcome, stage: Stage, confidence: float) -> _Assessment:
     """The signs of trouble that last decide, each outcome in its way; where there are none, nothing is wrong."""
-    nothing = _Judged(Cause(CauseClass.NONE, None, confidence, "nothing wrong was found", ""))
+    nothing = _Assessment(Cause(CauseClass.NONE, None, confidence, "nothing wrong was found", ""))
     if outcome in (Outcome.CANCELLED, Outcome.TIME_LIMIT):
         return _ended_from_outside(case, outcome, stage)
     if outcome is Outcome.SUCCESS:  # it may have hung or been slow on its way, but its result is spoilt by NaN only
@@ -263,7 +263,7 @@ def _judge(case: _Case, outcome: Outcome, stage: Stage, confidence: float) -> _J
     return _by_sign(case, case.lasting, _end_unknown(case))
 
 
-def _ended_from_outside(case: _Case, outcome: Outcome, stage: Stage) -> _Judged:
+def _ended_from_outside(case: _LogFacts, outcome: Outcome, stage: Stage) -> _Assessment:
     what = "hit its time limit" if outcome is Outcome.TIME_LIMIT else "was ended from outside"
     advice = "Nothing to repair; ask who ended it, or for more time."
     summary = f"the run {what}; no fault came before"
@@ -271,23 +271,23 @@ def _ended_from_outside(case: _Case, outcome: Outcome, stage: Stage) -> _Judged:
     done = case.progress.last_iteration
     iteration = None if done is None or stage in NOT_YET_TRAINING else done + 1
     if not case.lasting:
-        return _Judged(cause, iteration=iteration)
+        return _Assessment(cause, iteration=iteration)
     sign = case.lasting[0]
     symptom = _SYMPTOM.get(sign.kind, Symptom.NONE)
-    return _Judged(cause, symptom, iteration, notes=(f"before it ended: {sign.summary}",))
+    return _Assessment(cause, symptom, iteration, notes=(f"before it ended: {sign.summary}",))
 
 
-def _end_unknown(case: _Case) -> _Judged:
+def _end_unknown(case: _LogFacts) -> _Assessment:
     unclear = CauseClass.UNKNOWN if case.incidents or case.lasting else CauseClass.NONE
     cause = Cause(unclear, None, 0.0, "the logs do not say how the run ended", "")
     last = case.progress.last_iteration
     if last is None or not case.terminal:
-        return _Judged(cause, Symptom.UNKNOWN)
+        return _Assessment(cause, Symptom.UNKNOWN)
     note = f"all ranks completed iteration {last} and left their loop; then they lost one another"
-    return _Judged(cause, Symptom.UNKNOWN, notes=(note,))
+    return _Assessment(cause, Symptom.UNKNOWN, notes=(note,))
 
 
-def _by_sign(case: _Case, signs: list[Sign], otherwise: _Judged) -> _Judged:
+def _by_sign(case: _LogFacts, signs: list[Sign], otherwise: _Assessment) -> _Assessment:
     """By the first of the signs, where there is one."""
     if not signs:
         return otherwise
@@ -295,7 +295,7 @@ def _by_sign(case: _Case, signs: list[Sign], otherwise: _Judged) -> _Judged:
     return replace(otherwise, cause=cause, symptom=symptom, suspects=suspects)
 
 
-def _from_sign(sign: Sign, case: _Case) -> tuple[Cause, Symptom, tuple[Suspect, ...]]:
+def _from_sign(sign: Sign, case: _LogFacts) -> tuple[Cause, Symptom, tuple[Suspect, ...]]:
     """The verdict on a running job whose numbers show trouble; a hardware line near its beginning may be the cause."""
     symptom = _SYMPTOM.get(sign.kind, Symptom.UNKNOWN)
     cause = Cause(CauseClass.UNKNOWN, f"sign.{sign.kind.value}", sign.confidence, sign.summary, _ADVICE[sign.kind])
@@ -333,7 +333,7 @@ def _as_expected(expected: Expected, rules: LogRules, *, ranked: bool) -> tuple[
     return Cause(CauseClass.UNKNOWN, None, rules.confidence.only_said, summary, advice), symptom
 
 
-def _notes(case: _Case) -> list[str]:
+def _notes(case: _LogFacts) -> list[str]:
     log, incidents = case.log, case.incidents
     notes: list[str] = []
     late = [i for i in incidents if i.late and i.proves_failure]

@@ -18,7 +18,7 @@ import numpy as np
 
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Meaning
-from llmprism.logs.members import Members
+from llmprism.logs.members import LogMembers
 from llmprism.logs.progress import Progress
 from llmprism.logs.signs import actor_iterations
 
@@ -30,7 +30,7 @@ _STACK_LINES: Final = 3
 """Lines from the top of such a stack to the script's own frame: the barrier, its wrapper, the script."""
 
 
-def left_in_disorder(log: JobLog, members: Members, progress: Progress) -> bool:
+def left_in_disorder(log: JobLog, members: LogMembers, progress: Progress) -> bool:
     """Whether all ranks had completed the same iteration and left their loop when peers were lost."""
     last, _ = actor_iterations(log, members, progress)
     counted = last[last >= 0]

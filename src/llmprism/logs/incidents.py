@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Int64
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.launcher_reports import REPORT_LINE, Launcher
 from llmprism.logs.library import Fault, FaultRole, Meaning, Severity
-from llmprism.logs.members import Members
+from llmprism.logs.members import LogMembers
 from llmprism.logs.progress import Progress
-from llmprism.logs.shapes import Level, Shape, ShapeFlag, exception_name
+from llmprism.logs.shapes import LogLevel, Shape, ShapeFlag, exception_name
 from llmprism.model.log import Stage
 
 __all__ = ["EndMarks", "Incident", "Normality", "find_end_marks", "find_incidents"]
@@ -145,7 +145,7 @@ def _stages_follow(progress: Progress, file: int, line: int) -> bool:
 
 
 def find_incidents(
-    log: JobLog, members: Members, progress: Progress, ends: EndMarks, normal: Normality | None
+    log: JobLog, members: LogMembers, progress: Progress, ends: EndMarks, normal: Normality | None
 ) -> list[Incident]:
     """All incidents in order of time where known, else of reading."""
     bears = np.array([_bears_on_failure(shape) for shape in log.shapes], dtype=np.bool_)
@@ -177,10 +177,10 @@ def _bears_on_failure(shape: Shape) -> bool:
         return False
     if shape.fault is not None:
         return shape.fault.role is not FaultRole.BENIGN
-    return bool(shape.flags & ShapeFlag.EXCEPTION) or shape.level >= Level.ERROR
+    return bool(shape.flags & ShapeFlag.EXCEPTION) or shape.level >= LogLevel.ERROR
 
 
-def _survived(log: JobLog, progress: Progress, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _survived(log: JobLog, progress: Progress, rows: Int64) -> Bool:
     """Rows after which the run went on. Monotone in each file, so one threshold per file decides."""
     survived = np.zeros(rows.size, dtype=np.bool_)
     file_of = log.rows.file[rows]
@@ -204,7 +204,7 @@ def _survived(log: JobLog, progress: Progress, rows: NDArray[np.int64]) -> NDArr
     return survived
 
 
-def _late(log: JobLog, ends: EndMarks, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _late(log: JobLog, ends: EndMarks, rows: Int64) -> Bool:
     """Rows after the success of the run: later in the success's file, or by time in another."""
     late = np.zeros(rows.size, dtype=np.bool_)
     for mark in ends.marks:
@@ -218,7 +218,7 @@ def _late(log: JobLog, ends: EndMarks, rows: NDArray[np.int64]) -> NDArray[np.bo
 
 
 def _incident(
-    log: JobLog, members: Members, progress: Progress, row: int, count: int, survived: bool, late: bool
+    log: JobLog, members: LogMembers, progress: Progress, row: int, count: int, survived: bool, late: bool
 ) -> Incident:
     shape_id, writer = int(log.rows.shape[row]), int(log.rows.writer[row])
     file, line, when = int(log.rows.file[row]), int(log.rows.line[row]), int(log.rows.time_ns[row])
@@ -245,7 +245,7 @@ _REPORT_REACH: Final = 80
 """Lines between torchrun's `failed (exitcode: ...)` and the report that names the rank."""
 
 
-def _with_exit_actor(incident: Incident, log: JobLog, members: Members) -> Incident:
+def _with_exit_actor(incident: Incident, log: JobLog, members: LogMembers) -> Incident:
     """A launcher's line about a process belongs to that process, a kernel's line to the only rank of its node."""
     if incident.actor < 0 and incident.fault is not None and incident.fault.node_wide:
         node = log.writers[incident.writer].identity.node or log.file_identity[incident.file].node

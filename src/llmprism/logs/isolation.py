@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from llmprism.arrays import Float64, Int64
 
 __all__ = ["isolation_scores"]
 
@@ -21,13 +22,13 @@ def _path_correction(size: int) -> float:
 
 
 def _depths(
-    data: NDArray[np.float64],
-    rows: NDArray[np.int64],
+    data: Float64,
+    rows: Int64,
     depth: int,
     limit: int,
     rng: np.random.Generator,
-    out: NDArray[np.float64],
-    sample: NDArray[np.int64],
+    out: Float64,
+    sample: Int64,
 ) -> None:
     """Path length of every row of `rows` in one random tree grown on `sample`."""
     if depth >= limit or sample.size <= 1 or not rows.size:
@@ -46,7 +47,7 @@ def _depths(
     _depths(data, rows[~left], depth + 1, limit, rng, out, sample[~sample_left])
 
 
-def isolation_scores(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.float64]:
+def isolation_scores(data: Float64, seed: int = 0) -> Float64:
     """Isolation Forest (Liu et al., ICDM 2008): 0..1 per row, higher is stranger."""
     rows = data.shape[0]
     if rows < 2 or not data.shape[1]:
@@ -58,5 +59,5 @@ def isolation_scores(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.flo
     for _ in range(TREES):
         sample = rng.choice(rows, size, replace=False)
         _depths(data, np.arange(rows), 0, limit, rng, total, sample)
-    scores: NDArray[np.float64] = 2.0 ** (-(total / TREES) / max(_path_correction(size), 1e-9))
+    scores: Float64 = 2.0 ** (-(total / TREES) / max(_path_correction(size), 1e-9))
     return scores

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from llmprism.arrays import Int32, Int64
+from llmprism.arrays import Bool, Float64, Int8, Int32, Int64
 from llmprism.logs.flight import FlightRecord
-from llmprism.logs.shapes import Place, Shape
+from llmprism.logs.shapes import Shape, WrittenLine
 from llmprism.logs.sources import Dropped, LogFile
 from llmprism.logs.tags import Identity
 
-__all__ = ["IterationSeries", "JobLog", "LineTable", "MetricSeries", "Rows", "Writer"]
+__all__ = ["IterationSeries", "JobLog", "LineTable", "LogRows", "LogWriter", "MetricSeries"]
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class LogWriter:
     """One (file, prefix) pair; `identity` is what the prefix says, without the file's name."""
 
     file: int
@@ -25,7 +22,7 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class LogRows:
     """The lines that bear on failure or progress, in reading order. `time_ns` 0: unknown.
 
     `timed`: the line has a time of its own; the others have that of the last line before them that has one.
@@ -36,7 +33,7 @@ class Rows:
     file: Int32
     line: Int64
     time_ns: Int64
-    timed: NDArray[np.bool_]
+    timed: Bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +52,13 @@ class IterationSeries:
 class MetricSeries:
     """Numbers that training lines print, thinned, in reading order; `metric` as in metrics.Metric."""
 
-    metric: NDArray[np.int8]
+    metric: Int8
     shape: Int32
     writer: Int32
     file: Int32
     line: Int64
     time_ns: Int64
-    value: NDArray[np.float64]
+    value: Float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +79,13 @@ class JobLog:
     file_identity: list[Identity]
     """What the names of the files say."""
     shapes: list[Shape]
-    writers: list[Writer]
-    rows: Rows
+    writers: list[LogWriter]
+    rows: LogRows
     iterations: IterationSeries
     metrics: MetricSeries
     flights: list[FlightRecord]
     texts: dict[int, str]
-    places: dict[tuple[int, int], Place]
+    places: dict[tuple[int, int], WrittenLine]
     """Lines about trouble by (shape, writer), the first of each."""
     count: Int64
     """Lines per shape."""

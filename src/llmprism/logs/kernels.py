@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Int32, Int64, UInt64
+from llmprism.arrays import Int32, Int64, UInt8, UInt64
 from llmprism.kernel_cache import compiled
 
 __all__ = ["fill_times", "numbers_after", "pair_keys"]
@@ -20,9 +19,7 @@ def pair_keys(shape: Int32, writer: Int32, out: UInt64) -> None:
 
 
 @compiled
-def numbers_after(
-    buf: NDArray[np.uint8], start: Int64, end: Int64, which: Int32, anchors: NDArray[np.uint8], sizes: Int32, out: Int64
-) -> None:
+def numbers_after(buf: UInt8, start: Int64, end: Int64, which: Int32, anchors: UInt8, sizes: Int32, out: Int64) -> None:
     """For each line the number that follows, blanks aside, the first place where its anchor stands so; or -1."""
     for row in range(start.size):
         size = sizes[which[row]]

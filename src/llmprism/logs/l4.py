@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.kernel_cache import compiled
 from llmprism.logs.isolation import isolation_scores
 from llmprism.logs.joblog import JobLog, LineTable
 from llmprism.logs.library import FaultRole
-from llmprism.logs.members import Members, identify_members
+from llmprism.logs.members import LogMembers, identify_members
 from llmprism.logs.progress import Progress, measure_progress
 from llmprism.logs.reference import Reference
 from llmprism.logs.rules import RULES, LogRules
-from llmprism.logs.shapes import Level, ShapeFlag
+from llmprism.logs.shapes import LogLevel, ShapeFlag
 from llmprism.logs.templates import group_shapes
 from llmprism.model.log import (
     Cause,
@@ -66,7 +66,7 @@ class L4Verdict:
 
 
 @compiled
-def _warping_distance(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+def _warping_distance(one: Int64, other: Int64) -> float:
     """Dynamic time warping of two event sequences, per step of the longer."""
     if one.size == 0 or other.size == 0:
         return 1.0
@@ -81,7 +81,7 @@ def _warping_distance(one: NDArray[np.int64], other: NDArray[np.int64]) -> float
     return float(before[other.size]) / max(one.size, other.size)
 
 
-def odd_iteration(sequences: list[NDArray[np.int64]]) -> int | None:
+def odd_iteration(sequences: list[Int64]) -> int | None:
     """The first sequence that is unlike the ten before it, by the paper's 3 sigma; None where all are alike."""
     history: list[float] = []
     for number, sequence in enumerate(sequences):
@@ -97,7 +97,7 @@ def odd_iteration(sequences: list[NDArray[np.int64]]) -> int | None:
 
 
 def l4_verdict(
-    log: JobLog, lines: LineTable, members: Members, progress: Progress, reference: Reference | None
+    log: JobLog, lines: LineTable, members: LogMembers, progress: Progress, reference: Reference | None
 ) -> L4Verdict:
     kept = _kept_shapes(log, reference)
     events = _event_of_shape(log)
@@ -116,13 +116,13 @@ def _kept_shapes(log: JobLog, reference: Reference | None) -> set[int]:
         return {
             number
             for number, shape in enumerate(log.shapes)
-            if shape.level >= Level.WARNING or shape.flags & ShapeFlag.EXCEPTION or shape.fault is not None
+            if shape.level >= LogLevel.WARNING or shape.flags & ShapeFlag.EXCEPTION or shape.fault is not None
         }
     usual = {key for key, known in reference.known.items() if known.runs >= FREQUENT_SHARE * reference.runs}
     return {number for number, shape in enumerate(log.shapes) if shape.key not in usual}
 
 
-def _event_of_shape(log: JobLog) -> NDArray[np.int64]:
+def _event_of_shape(log: JobLog) -> Int64:
     groups = group_shapes(shape.template for shape in log.shapes)
     numbers: dict[int, int] = {}
     return np.array(
@@ -131,7 +131,7 @@ def _event_of_shape(log: JobLog) -> NDArray[np.int64]:
 
 
 def _ranked(
-    log: JobLog, members: Members, kept: set[int], events: NDArray[np.int64]
+    log: JobLog, members: LogMembers, kept: set[int], events: Int64
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
     if not members.actors or not kept:
         return (), ()
@@ -144,7 +144,7 @@ def _ranked(
     return tuple(order.tolist()), tuple(scores[order].tolist())
 
 
-def _odd_iteration_of(lines: LineTable, events: NDArray[np.int64], progress: Progress) -> int | None:
+def _odd_iteration_of(lines: LineTable, events: Int64, progress: Progress) -> int | None:
     numbers = np.zeros(lines.line.size, dtype=np.int64)
     for file, track in enumerate(progress.tracks):
         own = np.flatnonzero(lines.file == file)

@@ -72,7 +72,8 @@ class Severity(StrEnum):
 class Fault:
     """What a line means.
 
-    `accuses`: the line names the rank or address that is to blame. `hang`: it is about waiting. `node_wide`: it speaks
+    `accuses`: the line names the rank or address that is to blame. `hang`: it is about waiting. `closed`: a peer's
+    connection was closed, so that its process had ended before. `node_wide`: it speaks
     of the node, not of one process. `stage`: the stage in which it happens, where nothing else says which.
     `weight` decides between entries that match the same line: the heavier wins.
     """
@@ -88,6 +89,7 @@ class Fault:
     echo: bool = False
     accuses: bool = False
     hang: bool = False
+    closed: bool = False
     node_wide: bool = False
     weight: float = 1.0
     examples: tuple[str, ...] = ()
@@ -105,7 +107,7 @@ class Marker:
 
 _FAULT_KEYS: Final = {
     "id", "pattern", "patterns", "class", "role", "severity", "summary", "advice", "source",
-    "echo", "accuses", "hang", "node_wide", "weight", "examples", "stage",
+    "echo", "accuses", "hang", "closed", "node_wide", "weight", "examples", "stage",
 }  # fmt: skip
 _MARKER_KEYS: Final = {"id", "pattern", "patterns", "means", "source", "examples"}
 
@@ -181,6 +183,7 @@ def _fault(entry: dict[str, Any], name: str) -> Fault:
         bool(entry.get("echo", False)),
         bool(entry.get("accuses", False)),
         bool(entry.get("hang", False)),
+        bool(entry.get("closed", False)),
         bool(entry.get("node_wide", False)),
         weight,
         tuple(map(str, entry.get("examples", ()))),

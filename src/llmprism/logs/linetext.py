@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from llmprism.arrays import UInt8
 from llmprism.logs.scan import Lines
 from llmprism.logs.shapes import FRAME_LINE, MAX_TEXT_CHARS
 
@@ -25,12 +23,12 @@ def printable_text(raw: bytes) -> str:
     return _ESCAPES.sub(b"", raw).decode("utf-8", "replace").translate(_CONTROL_BYTES)
 
 
-def line_text(buf: NDArray[np.uint8], lines: Lines, row: int, *, tagged: bool = True) -> str:
+def line_text(buf: UInt8, lines: Lines, row: int, *, tagged: bool = True) -> str:
     start = int(lines.start[row] if tagged else lines.text_start[row])
     return printable_text(bytes(buf[start : min(int(lines.end[row]), start + MAX_TEXT_CHARS)]))
 
 
-def is_quoted_code(buf: NDArray[np.uint8], lines: Lines, row: int) -> bool:
+def is_quoted_code(buf: UInt8, lines: Lines, row: int) -> bool:
     """Whether the line is source code under a `File "...", line N` line of the same writer."""
     if not line_text(buf, lines, row, tagged=False).startswith("    "):
         return False

@@ -21,7 +21,7 @@ from llmprism.logs.joblog import JobLog
 from llmprism.logs.launcher_ranks import hosts_of_ranks, ranks_of_nodes
 from llmprism.logs.launcher_reports import ExitReport, Launcher, read_launcher_reports
 
-__all__ = ["Actor", "Members", "identify_members"]
+__all__ = ["PEER_ADDRESS", "Actor", "LogMembers", "identify_members"]
 
 
 _MIN_LINES_PER_LISTED_RANK: Final = 2.0
@@ -43,7 +43,7 @@ class Actor:
 
 
 @dataclass(slots=True)
-class Members:
+class LogMembers:
     """`actor_of_writer` is -1 for writers that are no actor. `world` is the number of ranks the job has, if known."""
 
     actors: list[Actor]
@@ -71,10 +71,11 @@ _NODE_RANK: Final = re.compile(r"\bnode rank (\d{1,9})\b")
 _OWN_LINE: Final = re.compile(r"(?:Bootstrap ?: Using|NET/Socket : Using|OOB) ")
 _ADDRESS: Final = re.compile(r":(\d+\.\d+\.\d+\.\d+)<|:\[?([0-9a-fA-F]*:[0-9a-fA-F:]+)(?:%\w+)?\]?<")
 _LOCAL_ADDRESS: Final = re.compile(r"127\.|169\.254\.|0\.0\.0\.0|::1$|fe80:")
-_PEER_ADDRESS: Final = re.compile(r"(?:from|to|peer|remote|with)\s+\[?(\d+\.\d+\.\d+\.\d+)")
+PEER_ADDRESS: Final = re.compile(r"(?:from|to|peer|remote|with|[Rr]ead error|[Ww]rite error)\s+\[?(\d+\.\d+\.\d+\.\d+)")
+"""The address of a peer in a line about trouble with it, by NCCL, Gloo and c10d."""
 
 
-def identify_members(log: JobLog) -> Members:
+def identify_members(log: JobLog) -> LogMembers:
     """Ranks, nodes and actors of a job."""
     rank_of_writer, worlds = _ranks_from_tags(log), []
     texts = _texts_by_writer(log)
@@ -97,7 +98,7 @@ def identify_members(log: JobLog) -> Members:
     actors, actor_of_writer = _actors(log, rank_of_writer, node_of_writer, task_nodes)
     ranks = [actor.rank for actor in actors if actor.rank is not None]
     world = max([*worlds, len(ranks)], default=0)
-    members = Members(actors, actor_of_writer, world or None, {}, exits)
+    members = LogMembers(actors, actor_of_writer, world or None, {}, exits)
     _own_addresses(members, texts)
     return members
 
@@ -263,7 +264,7 @@ def _actors(
     return actors, actor_of_writer
 
 
-def _own_addresses(members: Members, texts: dict[int, list[str]]) -> None:
+def _own_addresses(members: LogMembers, texts: dict[int, list[str]]) -> None:
     for writer, lines in texts.items():
         actor = int(members.actor_of_writer[writer])
         if actor < 0:
@@ -275,5 +276,5 @@ def _own_addresses(members: Members, texts: dict[int, list[str]]) -> None:
                     if not _LOCAL_ADDRESS.match(address):
                         members.address_actor.setdefault(address, actor)
                         members.addresses.setdefault(actor, set()).add(address)
-            elif peer := _PEER_ADDRESS.search(text):
+            elif peer := PEER_ADDRESS.search(text):
                 members.named.setdefault(actor, set()).add(peer[1])

@@ -11,8 +11,8 @@ from enum import IntEnum
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64, Int32, Int64, UInt8
 from llmprism.kernel_cache import compiled
 
 __all__ = ["ANCHOR_BYTES", "METRICS", "Metric", "metric_anchors", "metric_values"]
@@ -92,7 +92,7 @@ def metric_anchors(text: str) -> list[tuple[Metric, bytes, float]]:
 
 
 @compiled
-def _number_at(buf: NDArray[np.uint8], j: int, end: int) -> tuple[bool, float]:
+def _number_at(buf: UInt8, j: int, end: int) -> tuple[bool, float]:
     """The number at `j`: digits with sign, thousands commas, point and exponent, or nan or inf."""
     sign = 1.0
     if j < end and (buf[j] == 45 or buf[j] == 43):
@@ -129,15 +129,15 @@ def _number_at(buf: NDArray[np.uint8], j: int, end: int) -> tuple[bool, float]:
 
 @compiled
 def metric_values(
-    buf: NDArray[np.uint8],
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
-    which: NDArray[np.int32],
+    buf: UInt8,
+    start: Int64,
+    end: Int64,
+    which: Int32,
     metric: int,
-    anchors: NDArray[np.uint8],
-    sizes: NDArray[np.int32],
-    out: NDArray[np.float64],
-    known: NDArray[np.bool_],
+    anchors: UInt8,
+    sizes: Int32,
+    out: Float64,
+    known: Bool,
 ) -> None:
     """For each line the number behind the first place where the anchor of its shape for this metric stands."""
     for row in range(start.size):

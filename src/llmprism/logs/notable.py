@@ -7,7 +7,7 @@ from typing import Final
 
 from llmprism.logs.incidents import find_end_marks, find_incidents
 from llmprism.logs.joblog import JobLog
-from llmprism.logs.members import Members
+from llmprism.logs.members import LogMembers
 from llmprism.logs.progress import Progress
 from llmprism.model.log import CountedLine
 
@@ -41,7 +41,7 @@ class NotableLine(CountedLine):
     time_out: bool = False
 
 
-def notable_lines(log: JobLog, members: Members, progress: Progress) -> tuple[NotableLine, ...]:
+def notable_lines(log: JobLog, members: LogMembers, progress: Progress) -> tuple[NotableLine, ...]:
     """The lines that bear on failure, in order of time; of too many those that stopped the run are kept."""
     incidents = find_incidents(log, members, progress, find_end_marks(log, progress), None)
     kept = sorted(

@@ -13,9 +13,10 @@ from llmprism.logs.incidents import EndMark, EndMarks, Incident
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.launcher_reports import first_deaths
 from llmprism.logs.library import FaultRole, Meaning
-from llmprism.logs.members import Members
+from llmprism.logs.members import LogMembers
 from llmprism.logs.metrics import Metric
 from llmprism.logs.progress import BEFORE_TRAINING, NOT_YET_TRAINING, ORDER, Progress
+from llmprism.logs.roots import began_with_waiting
 from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.suspects import Blame
 from llmprism.model.log import Outcome, Stage, Symptom
@@ -41,7 +42,7 @@ _SEQUENCE: Final = re.compile(
 
 def decide_outcome(
     log: JobLog,
-    members: Members,
+    members: LogMembers,
     progress: Progress,
     ends: EndMarks,
     incidents: list[Incident],
@@ -154,7 +155,9 @@ def failure_iteration(progress: Progress, first: Incident | None, stage: Stage) 
     return None if done is None else done + 1
 
 
-def failure_symptom(terminal: list[Incident], blame: Blame, stage: Stage, first: Incident | None) -> Symptom:
+def failure_symptom(
+    terminal: list[Incident], blame: Blame, stage: Stage, first: Incident | None, members: LogMembers
+) -> Symptom:
     if first is None:
         return Symptom.CRASH if blame.death is not None else Symptom.UNKNOWN
     if stage in BEFORE_TRAINING:
@@ -163,7 +166,8 @@ def failure_symptom(terminal: list[Incident], blame: Blame, stage: Stage, first:
         return Symptom.CRASH
     if blame.death is not None and blame.death.report.own_death:
         return Symptom.CRASH
-    return Symptom.HANG if blame.lagging or _most_wait(terminal) else Symptom.CRASH
+    waited = blame.lagging or _most_wait(terminal) or began_with_waiting(terminal, members)
+    return Symptom.HANG if waited else Symptom.CRASH
 
 
 def _most_wait(terminal: list[Incident]) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from llmprism.arrays import UInt8
 from llmprism.kernel_cache import compiled
-from llmprism.logs.clock import find_time
+from llmprism.logs.log_times import find_time
 from llmprism.logs.masking import ESCAPE, HASH_PRIME, HASH_SEED, mix_bytes, skip_escape
 
 __all__ = ["line_head"]

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Int64
+from llmprism.arrays import Int32, Int64
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Meaning
 from llmprism.logs.rules import RULES, LogRules
@@ -217,7 +216,7 @@ def _meanings(log: JobLog) -> _Meanings:
     return _Meanings(of_shape, tuple(codes))
 
 
-def _by_file(file_of: NDArray[np.int32], rows: Int64, files: int) -> list[Int64]:
+def _by_file(file_of: Int32, rows: Int64, files: int) -> list[Int64]:
     """The rows of each file, in reading order."""
     order = rows[np.argsort(file_of[rows], kind="stable")]
     bounds = np.searchsorted(file_of[order], np.arange(1, files))

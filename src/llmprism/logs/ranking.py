@@ -11,13 +11,13 @@ from collections import Counter
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64, Int64
 from llmprism.logs.accusations import count_accusations
 from llmprism.logs.incidents import Incident
 from llmprism.logs.isolation import isolation_scores
 from llmprism.logs.joblog import JobLog
-from llmprism.logs.members import Members
+from llmprism.logs.members import LogMembers
 from llmprism.logs.progress import Progress
 from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.signs import actor_iterations
@@ -53,7 +53,7 @@ def _weights(rules: LogRules) -> tuple[float, ...]:
 
 def rank_members(
     log: JobLog,
-    members: Members,
+    members: LogMembers,
     progress: Progress,
     terminal: list[Incident],
     suspects: tuple[Suspect, ...],
@@ -83,8 +83,8 @@ def rank_members(
 
 
 def _weak_evidence(
-    log: JobLog, members: Members, progress: Progress, terminal: list[Incident]
-) -> tuple[NDArray[np.float64], ...]:
+    log: JobLog, members: LogMembers, progress: Progress, terminal: list[Incident]
+) -> tuple[Float64, ...]:
     """Values 0..1 per actor by kind of evidence, in the order of `_REASONS`."""
     size = len(members.actors)
     deaths, named, behind, silent, first = (np.zeros(size) for _ in range(5))
@@ -109,14 +109,14 @@ def _weak_evidence(
     return deaths, named, behind, silent, first, _strangeness(size, terminal)
 
 
-def _last_lines(log: JobLog, members: Members) -> NDArray[np.int64]:
+def _last_lines(log: JobLog, members: LogMembers) -> Int64:
     ends = np.zeros(len(members.actors), dtype=np.int64)
     known = members.actor_of_writer >= 0
     np.maximum.at(ends, members.actor_of_writer[known], log.writer_last_ns[known])
     return ends
 
 
-def _strangeness(size: int, terminal: list[Incident]) -> NDArray[np.float64]:
+def _strangeness(size: int, terminal: list[Incident]) -> Float64:
     kinds = {shape: column for column, shape in enumerate(sorted({i.shape for i in terminal}))}
     counts = np.zeros((size, len(kinds)))
     for incident in terminal:

@@ -18,18 +18,18 @@ from llmprism import limits
 from llmprism.arrays import Int32, Int64, UInt8
 from llmprism.errors import InputError
 from llmprism.logs.blocks import LineBuffer, read_blocks
-from llmprism.logs.clock import YEARLESS_END_NS, set_year, year_of
 from llmprism.logs.flight import FlightRecord, is_flight_dump, parse_flight_dump
-from llmprism.logs.joblog import JobLog, LineTable, Rows, Writer
+from llmprism.logs.hash_table import KeyTable
+from llmprism.logs.joblog import JobLog, LineTable, LogRows, LogWriter
 from llmprism.logs.kernels import fill_times, pair_keys
 from llmprism.logs.library import Library
 from llmprism.logs.linetext import line_text
+from llmprism.logs.log_times import YEARLESS_END_NS, set_year, year_of
 from llmprism.logs.scan import Lines, scan_block
 from llmprism.logs.series import ScannedLines, SeriesReader, joined
 from llmprism.logs.shape_store import ShapeStore, place_of
-from llmprism.logs.shapes import Place, ShapeFlag
+from llmprism.logs.shapes import ShapeFlag, WrittenLine
 from llmprism.logs.sources import Dropped, LogFile, OpenLog, open_logs
-from llmprism.logs.tables import KeyTable
 from llmprism.logs.tags import Identity, identity_of_file, identity_of_prefix, looks_host_prefixed
 
 __all__ = ["read_job", "read_job_lines"]
@@ -123,13 +123,13 @@ class _Reader:
     identities: list[Identity] = field(default_factory=list)
     shape_table: KeyTable = field(default_factory=lambda: KeyTable(limits.MAX_LOG_SHAPES))
     prefix_table: KeyTable = field(default_factory=lambda: KeyTable(limits.MAX_LOG_STREAMS))
-    writers: list[Writer] = field(default_factory=list)
+    writers: list[LogWriter] = field(default_factory=list)
     counts: _Counts = field(default_factory=_Counts)
     series: SeriesReader = field(default_factory=SeriesReader)
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     row_count: int = 0
     texts: dict[int, str] = field(default_factory=dict)
-    places: dict[tuple[int, int], Place] = field(default_factory=dict)
+    places: dict[tuple[int, int], WrittenLine] = field(default_factory=dict)
     flights: list[FlightRecord] = field(default_factory=list)
     line_table: list[tuple[Any, ...]] | None = None
     buffer: LineBuffer = field(default_factory=LineBuffer)
@@ -173,7 +173,7 @@ class _Reader:
         self.dropped.add("empty file")
         state = self.begin_file(log, year, b"")
         self.prefix_table.assign(np.array([_salt(state.number)], dtype=np.uint64))
-        self.writers.append(Writer(state.number, Identity()))
+        self.writers.append(LogWriter(state.number, Identity()))
 
     def begin_file(self, log: OpenLog, year: int, head: bytes) -> _FileState:
         state = _FileState(len(self.files), year=year)
@@ -226,7 +226,7 @@ class _Reader:
             if lines.prefix[row] != 0:
                 head = bytes(buf[lines.start[row] : lines.head_end[row]]).decode("utf-8", "replace")
                 identity = identity_of_prefix(head)
-            self.writers.append(Writer(state.number, identity))
+            self.writers.append(LogWriter(state.number, identity))
         return np.maximum(ids, 0)
 
     def shapes_of(self, buf: UInt8, lines: Lines, state: _FileState) -> Int32:
@@ -337,7 +337,7 @@ def _finished(reader: _Reader) -> JobLog:
         file_identity=reader.identities,
         shapes=reader.store.shapes,
         writers=reader.writers,
-        rows=Rows(*(joined(reader.rows, column, dtype) for column, dtype in enumerate(dtypes))),
+        rows=LogRows(*(joined(reader.rows, column, dtype) for column, dtype in enumerate(dtypes))),
         iterations=iterations,
         metrics=metrics,
         flights=reader.flights,

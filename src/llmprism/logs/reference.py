@@ -38,7 +38,7 @@ _GOOD: Final = frozenset({Outcome.SUCCESS, Outcome.RUNNING})
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownShape:
     """`most`: lines per actor in the run that prints it most."""
 
     runs: int = 0
@@ -53,9 +53,9 @@ class Reference:
 
     runs: int = 0
     skipped: int = 0
-    known: dict[int, _Known] = field(default_factory=dict)
+    known: dict[int, _KnownShape] = field(default_factory=dict)
     rules: LogRules = RULES
-    _by_key: dict[tuple[str, ...], list[_Known]] = field(default_factory=dict)
+    _by_key: dict[tuple[str, ...], list[_KnownShape]] = field(default_factory=dict)
 
     def is_normal(self, shape: Shape, stage: Stage, count: float) -> bool:
         """Whether good runs print this shape too, as often and in the same stage."""
@@ -70,7 +70,7 @@ class Reference:
             return count <= self.rules.strict_ratio * found.most
         return count <= self.rules.often_ratio * found.most + 1
 
-    def _similar(self, shape: Shape) -> _Known | None:
+    def _similar(self, shape: Shape) -> _KnownShape | None:
         """A known shape that differs in few words (a name, a path); never for a line the library knows."""
         if shape.fault is not None:
             return None
@@ -93,7 +93,7 @@ class Reference:
         actors = max(len(members.actors), 1)
         stages = _stages_of_shapes(log, progress)
         for number, shape in enumerate(log.shapes):
-            known = self.known.setdefault(shape.key, _Known(template=shape.template[:400]))
+            known = self.known.setdefault(shape.key, _KnownShape(template=shape.template[:400]))
             known.runs += 1
             known.most = max(known.most, float(log.count[number]) / actors)
             known.stages |= stages.get(number, {Stage.UNKNOWN})
@@ -161,7 +161,7 @@ def _merge(into: Reference, other: Reference) -> None:
     into.runs += other.runs
     into.skipped += other.skipped
     for key, known in other.known.items():
-        mine = into.known.setdefault(key, _Known(template=known.template))
+        mine = into.known.setdefault(key, _KnownShape(template=known.template))
         mine.runs += known.runs
         mine.most = max(mine.most, known.most)
         mine.stages |= known.stages
@@ -208,7 +208,7 @@ def load_reference(path: Path) -> Reference:
     try:
         reference.runs, reference.skipped = int(document["runs"]), int(document["skipped"])
         for entry in document["shapes"]:
-            known = _Known(
+            known = _KnownShape(
                 int(entry["runs"]),
                 float(entry["most_per_actor"]),
                 {Stage(s) for s in entry["stages"]},

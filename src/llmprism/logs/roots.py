@@ -8,7 +8,7 @@ from typing import Final
 from llmprism.logs.incidents import Incident
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import FaultRole
-from llmprism.logs.members import Members
+from llmprism.logs.members import LogMembers
 from llmprism.logs.progress import NOT_YET_TRAINING
 from llmprism.logs.rules import RULES, LogRules
 from llmprism.logs.shapes import ShapeFlag
@@ -16,6 +16,7 @@ from llmprism.model.log import CauseClass
 
 __all__ = [
     "actors_with",
+    "began_with_waiting",
     "choose_root",
     "has_complaints",
     "is_launcher_line",
@@ -86,6 +87,28 @@ def has_complaints(terminal: list[Incident]) -> bool:
     return any(i.role is FaultRole.CASCADE and i.proves_failure and not is_launcher_line(i) for i in terminal)
 
 
+def began_with_waiting(terminal: list[Incident], members: LogMembers) -> bool:
+    """Whether everybody complains, and the first of them that he waited in vain.
+
+    A process that ends closes its connections, so a closed connection needs a process that ended before. Where all
+    ranks say nothing but that they waited or that a connection was closed, the first to end was one that gave up
+    waiting, unless the times of the lines say that a connection was closed before that.
+    """
+    first: dict[int, Incident] = {}
+    for incident in terminal:
+        if incident.proves_failure and incident.actor >= 0 and not is_launcher_line(incident):
+            first.setdefault(incident.actor, incident)
+    ranks = max((actor.rank for actor in members.actors if actor.rank is not None), default=-1) + 1
+    if len(first) < max(len(members.actors), ranks, 1):
+        return False
+    faults = [incident.fault for incident in first.values()]
+    if not all(fault is not None and (fault.hang or fault.closed) for fault in faults):
+        return False
+    timed = min((one for one in first.values() if one.timed), key=when, default=None)
+    earliest = faults if timed is None else [timed.fault]
+    return any(fault is not None and fault.hang for fault in earliest)
+
+
 def _signature(incident: Incident) -> str:
     return incident.fault.id if incident.fault else f"exception {incident.exception}"
 
@@ -146,7 +169,7 @@ def when(incident: Incident) -> tuple[bool, int, int, int]:
 
 
 def is_widespread(
-    hit: set[int], log: JobLog, members: Members, root: Incident, complaining: set[int], rules: LogRules = RULES
+    hit: set[int], log: JobLog, members: LogMembers, root: Incident, complaining: set[int], rules: LogRules = RULES
 ) -> bool:
     """Whether a root hits everyone. `complaining`: the actors that speak of failure at all."""
     actors = len(members.actors)
@@ -160,7 +183,7 @@ def is_widespread(
     return int(log.count[root.shape]) > 1
 
 
-def _deterministic_start(root: Incident, hit: set[int], members: Members, rules: LogRules) -> bool:
+def _deterministic_start(root: Incident, hit: set[int], members: LogMembers, rules: LogRules) -> bool:
     """A configuration error before training that a launcher cut short on the other ranks is still everyone's.
 
     Ranks that waited for this one and complained of that had not met the error themselves.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llmprism.logs.joblog import JobLog
-from llmprism.logs.members import Members
+from llmprism.logs.members import LogMembers
 from llmprism.logs.shapes import SEQUENCE_LINE
 
 __all__ = ["Lag", "find_lags"]
@@ -36,12 +36,12 @@ class Lag:
 
 
 @dataclass(slots=True)
-class _Group:
+class _ProcessGroup:
     enqueued: dict[int, int]
     timed_out: int = -1
 
 
-def find_lags(log: JobLog, members: Members) -> list[Lag]:
+def find_lags(log: JobLog, members: LogMembers) -> list[Lag]:
     """The actors behind, the furthest first; nothing where a group's ranks agree or too many differ."""
     found: list[Lag] = []
     for group, state in _groups_from_lines(log, members).items():
@@ -51,8 +51,8 @@ def find_lags(log: JobLog, members: Members) -> list[Lag]:
     return sorted(found, key=lambda lag: (lag.own - lag.others, lag.actor))
 
 
-def _groups_from_lines(log: JobLog, members: Members) -> dict[str, _Group]:
-    groups: dict[str, _Group] = defaultdict(lambda: _Group({}))
+def _groups_from_lines(log: JobLog, members: LogMembers) -> dict[str, _ProcessGroup]:
+    groups: dict[str, _ProcessGroup] = defaultdict(lambda: _ProcessGroup({}))
     for row, text in log.texts.items():
         if not SEQUENCE_LINE.search(text):
             continue
@@ -70,8 +70,8 @@ def _groups_from_lines(log: JobLog, members: Members) -> dict[str, _Group]:
     return groups
 
 
-def _groups_from_flights(log: JobLog, members: Members) -> dict[str, _Group]:
-    groups: dict[str, _Group] = defaultdict(lambda: _Group({}))
+def _groups_from_flights(log: JobLog, members: LogMembers) -> dict[str, _ProcessGroup]:
+    groups: dict[str, _ProcessGroup] = defaultdict(lambda: _ProcessGroup({}))
     by_rank = members.by_rank
     for record in log.flights:
         number = record.enqueued if record.enqueued >= 0 else record.started
@@ -80,7 +80,7 @@ def _groups_from_flights(log: JobLog, members: Members) -> dict[str, _Group]:
     return groups
 
 
-def _lags(group: str, state: _Group, source: str) -> list[Lag]:
+def _lags(group: str, state: _ProcessGroup, source: str) -> list[Lag]:
     """Those who did not enqueue the collective in which most of the others wait."""
     if len(state.enqueued) < 2:
         return []

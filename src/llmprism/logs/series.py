@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Int32, Int64
+from llmprism.arrays import Bool, Int32, Int64, UInt8
 from llmprism.logs.joblog import IterationSeries, MetricSeries
 from llmprism.logs.kernels import numbers_after
 from llmprism.logs.metrics import METRICS, metric_values
@@ -46,7 +45,7 @@ def _thinned(rows: Int64, writer: Int32, most: int) -> Int64:
     return np.sort(rows[order[(within % stride == 0) | last]])
 
 
-def _changed(values: Int64, which: Int32, writer: Int32) -> NDArray[np.bool_]:
+def _changed(values: Int64, which: Int32, writer: Int32) -> Bool:
     """Where a writer prints another number, or the same in another kind of line, than it did last."""
     order = np.argsort(writer, kind="stable")
     differs = np.ones(order.size, dtype=np.bool_)
@@ -60,7 +59,7 @@ def _changed(values: Int64, which: Int32, writer: Int32) -> NDArray[np.bool_]:
 class ScannedLines(NamedTuple):
     """Lines of one file that were scanned together, with the shape, the writer and the time of each."""
 
-    buf: NDArray[np.uint8]
+    buf: UInt8
     lines: Lines
     shape: Int32
     writer: Int32

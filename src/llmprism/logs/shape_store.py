@@ -17,9 +17,9 @@ from llmprism.logs.shapes import (
     FRAME_LINE,
     ITERATION_ANCHOR_BYTES,
     MAX_TEXT_CHARS,
-    Place,
     Shape,
     ShapeFlag,
+    WrittenLine,
     choose_fault,
     describe_shape,
 )
@@ -37,13 +37,13 @@ _MAX_FRAMES_REACH: Final = 20_000
 """Lines of all writers within which the frames of a traceback are looked for: 64 ranks fail line by line together."""
 
 
-def place_of(buf: UInt8, lines: Lines, row: int, file: int) -> Place:
+def place_of(buf: UInt8, lines: Lines, row: int, file: int) -> WrittenLine:
     """The line with its neighbours among those of the same writer."""
     low = max(0, row - _CONTEXT_REACH)
     same = np.flatnonzero(lines.prefix[low : row + _CONTEXT_REACH] == lines.prefix[row]) + low
     at = int(np.searchsorted(same, row))
     before, after = same[max(0, at - CONTEXT_LINES) : at], same[at + 1 : at + 1 + CONTEXT_LINES]
-    return Place(
+    return WrittenLine(
         file,
         int(lines.number[row]),
         line_text(buf, lines, row),

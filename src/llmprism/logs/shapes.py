@@ -21,10 +21,10 @@ __all__ = [
     "FRAME_LINE",
     "ITERATION_ANCHOR_BYTES",
     "SEQUENCE_LINE",
-    "Level",
-    "Place",
+    "LogLevel",
     "Shape",
     "ShapeFlag",
+    "WrittenLine",
     "describe_shape",
     "exception_name",
     "iteration_anchor",
@@ -37,7 +37,7 @@ ITERATION_ANCHOR_BYTES: Final = 16
 _ANCHOR_BYTES: Final = 12
 
 
-class Level(IntEnum):
+class LogLevel(IntEnum):
     NONE = 0
     DEBUG = 1
     INFO = 2
@@ -68,7 +68,7 @@ class ShapeFlag(IntFlag):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WrittenLine:
     """A line as it was written, with its neighbours of the same writer: (line number, text) each."""
 
     file: int
@@ -86,29 +86,35 @@ class Shape:
     text: str
     template: str
     flags: ShapeFlag
-    level: Level
+    level: LogLevel
     fault: Fault | None = None
     markers: tuple[Marker, ...] = ()
     anchor: bytes = b""
     frames: tuple[tuple[str, str], ...] = ()
-    place: Place | None = None
+    place: WrittenLine | None = None
     metrics: tuple[tuple[Metric, bytes, float], ...] = ()
 
 
 _LEVELS: Final = (
-    (Level.FATAL, re.compile(r"\b(?:FATAL|CRITICAL|PANIC|Fatal error)\b")),
+    (LogLevel.FATAL, re.compile(r"\b(?:FATAL|CRITICAL|PANIC|Fatal error)\b")),
     (
-        Level.ERROR,
+        LogLevel.ERROR,
         re.compile(
             r"\b(?:ERROR|SEVERE|NCCL ERROR)\b|\[ERROR\]|(?:^|\s)(?:error|Error):|\"level(?:name)?\": ?\"(?:error|ERROR)"
         ),
     ),
-    (Level.WARNING, re.compile(r"\b(?:WARN|WARNING)\b|\bwarn(?:ing)?s?:|Warning:|UserWarning|\[NeMo W")),
-    (Level.INFO, re.compile(r"\b(?:INFO|NOTICE)\b|\[NeMo I")),
-    (Level.DEBUG, re.compile(r"\b(?:DEBUG|TRACE)\b")),
+    (LogLevel.WARNING, re.compile(r"\b(?:WARN|WARNING)\b|\bwarn(?:ing)?s?:|Warning:|UserWarning|\[NeMo W")),
+    (LogLevel.INFO, re.compile(r"\b(?:INFO|NOTICE)\b|\[NeMo I")),
+    (LogLevel.DEBUG, re.compile(r"\b(?:DEBUG|TRACE)\b")),
 )
 _GLOG_LEVEL: Final = re.compile(r"(?:^|[\s\[\]:])([DIWEF])\d{3,4} \d\d:\d\d:\d\d")
-_GLOG_LETTERS: Final = {"D": Level.DEBUG, "I": Level.INFO, "W": Level.WARNING, "E": Level.ERROR, "F": Level.FATAL}
+_GLOG_LETTERS: Final = {
+    "D": LogLevel.DEBUG,
+    "I": LogLevel.INFO,
+    "W": LogLevel.WARNING,
+    "E": LogLevel.ERROR,
+    "F": LogLevel.FATAL,
+}
 _LEVEL_HEAD_CHARS: Final = 160
 
 _EXCEPTION: Final = re.compile(
@@ -160,11 +166,11 @@ _OTHER_BAR: Final = re.compile(
 _NOT_PROGRESS: Final = re.compile(r"checkpoint|saving|loading|resum|slurmstepd|srun:", re.I)
 
 
-def _level(text: str, head: str) -> Level:
+def _level(text: str, head: str) -> LogLevel:
     if match := _GLOG_LEVEL.search(head + text[:80]):
         return _GLOG_LETTERS[match[1]]
     start = text[:_LEVEL_HEAD_CHARS]
-    return next((level for level, pattern in _LEVELS if pattern.search(start)), Level.NONE)
+    return next((level for level, pattern in _LEVELS if pattern.search(start)), LogLevel.NONE)
 
 
 def exception_name(text: str) -> str | None:
@@ -214,23 +220,29 @@ def describe_shape(key: int, text: str, template: str, head: str, library: Libra
     `quoted`: the line is program code shown inside a traceback and means nothing by itself.
     """
     if quoted:
-        return Shape(key, text, template, ShapeFlag.FRAME, Level.NONE)
+        return Shape(key, text, template, ShapeFlag.FRAME, LogLevel.NONE)
     encoded = text.encode()
     faults, markers = library.match(encoded)
     level = _level(text, head)
     flags = ShapeFlag.NONE
     fault = choose_fault(faults)
-    if fault and level < Level.ERROR and not exception_name(text) and metric_anchors(text) and iteration_anchor(text):
+    if (
+        fault
+        and level < LogLevel.ERROR
+        and not exception_name(text)
+        and metric_anchors(text)
+        and iteration_anchor(text)
+    ):
         fault = None  # a line of progress that prints its numbers, `loss nan` among them
     frame = FRAME_LINE.match(text)
     if frame or _CONTINUATION.match(text):
         of_stacks = tuple(mark for mark in markers if mark.means in STACK_MEANINGS)
-        return Shape(key, text, template, _frame_flags(text, marked=bool(of_stacks)), Level.NONE, None, of_stacks)
+        return Shape(key, text, template, _frame_flags(text, marked=bool(of_stacks)), LogLevel.NONE, None, of_stacks)
     if _TRACEBACK.search(text):
         flags |= ShapeFlag.TRACEBACK | ShapeFlag.ROW
     if exception_name(text):
         flags |= ShapeFlag.EXCEPTION | ShapeFlag.ROW
-    if level >= Level.ERROR or (fault and fault.role is not FaultRole.BENIGN) or flags & ShapeFlag.EXCEPTION:
+    if level >= LogLevel.ERROR or (fault and fault.role is not FaultRole.BENIGN) or flags & ShapeFlag.EXCEPTION:
         flags |= ShapeFlag.ROW | ShapeFlag.TROUBLE
     if markers:
         flags |= ShapeFlag.ROW

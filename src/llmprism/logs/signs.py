@@ -12,11 +12,10 @@ healthy runs whose iterations alternate between two durations, a log copied whil
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Int64
+from llmprism.arrays import Bool, Int64
 from llmprism.logs.joblog import JobLog
-from llmprism.logs.members import Members
+from llmprism.logs.members import LogMembers
 from llmprism.logs.metrics import Metric
 from llmprism.logs.pace import find_slowdown, iteration_times, smoothed
 from llmprism.logs.progress import Progress
@@ -30,7 +29,7 @@ __all__ = ["actor_iterations", "find_signs"]
 
 def find_signs(
     log: JobLog,
-    members: Members,
+    members: LogMembers,
     progress: Progress,
     lags: list[Lag],
     rules: LogRules = RULES,
@@ -48,7 +47,7 @@ def find_signs(
     return sorted(found, key=lambda sign: (not sign.lasts, -sign.confidence))
 
 
-def actor_iterations(log: JobLog, members: Members, progress: Progress) -> tuple[Int64, Int64]:
+def actor_iterations(log: JobLog, members: LogMembers, progress: Progress) -> tuple[Int64, Int64]:
     """The last iteration of every actor and the time of its last iteration line; -1 and 0 where it prints none."""
     last = np.full(len(members.actors), -1, dtype=np.int64)
     when = np.zeros(len(members.actors), dtype=np.int64)
@@ -62,7 +61,7 @@ def actor_iterations(log: JobLog, members: Members, progress: Progress) -> tuple
 
 
 def _hangs(
-    log: JobLog, members: Members, progress: Progress, lags: list[Lag], rules: LogRules, expected: bool
+    log: JobLog, members: LogMembers, progress: Progress, lags: list[Lag], rules: LogRules, expected: bool
 ) -> list[Sign]:
     found: list[Sign] = []
     sure = rules.confidence
@@ -90,7 +89,7 @@ def _hangs(
 
 
 def _behind_the_others(
-    log: JobLog, members: Members, progress: Progress, rules: LogRules, expected: bool
+    log: JobLog, members: LogMembers, progress: Progress, rules: LogRules, expected: bool
 ) -> Sign | None:
     """A few ranks whose last iteration lies behind the one that all the others reached."""
     last, when = actor_iterations(log, members, progress)
@@ -122,7 +121,7 @@ def _behind_the_others(
 
 
 def _chance_of_a_copy(
-    log: JobLog, members: Members, progress: Progress, behind: Int64, at_front: Int64
+    log: JobLog, members: LogMembers, progress: Progress, behind: Int64, at_front: Int64
 ) -> float | None:
     """How often a log copied at a random moment shows these ranks one line behind the others although all is well.
 
@@ -179,7 +178,7 @@ def _slow(log: JobLog, progress: Progress, rules: LogRules, expected: bool) -> l
     ]
 
 
-def _series(log: JobLog, metric: Metric) -> list[NDArray[np.int64]]:
+def _series(log: JobLog, metric: Metric) -> list[Int64]:
     """Rows of the metric by writer, each in the order of its lines; the longest first."""
     rows = np.flatnonzero(log.metrics.metric == metric)
     if not rows.size:
@@ -189,7 +188,7 @@ def _series(log: JobLog, metric: Metric) -> list[NDArray[np.int64]]:
     return sorted(parts, key=lambda part: -part.size)
 
 
-def _not_numbers(log: JobLog, members: Members, progress: Progress, rules: LogRules) -> list[Sign]:
+def _not_numbers(log: JobLog, members: LogMembers, progress: Progress, rules: LogRules) -> list[Sign]:
     found: list[Sign] = []
     for metric, name in ((Metric.LOSS, "loss"), (Metric.GRAD_NORM, "gradient norm")):
         bad: list[tuple[int, int, int, bool]] = []
@@ -217,7 +216,7 @@ def _not_numbers(log: JobLog, members: Members, progress: Progress, rules: LogRu
     return found
 
 
-def _bad_run(bad: NDArray[np.bool_], rules: LogRules) -> tuple[int, int] | None:
+def _bad_run(bad: Bool, rules: LogRules) -> tuple[int, int] | None:
     """The last run of bad values that counts: long, or at the end."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], bad, [False]]).astype(np.int8)))
     for start, stop in reversed(list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from llmprism.logs.members import Members
+from llmprism.logs.members import LogMembers
 from llmprism.logs.rules import LogRules
 from llmprism.model.log import Suspect
 
@@ -15,11 +15,11 @@ MAX_SUSPECTS: Final = 8
 """More names than this help nobody."""
 
 
-def suspect_actor(members: Members, actor: int, score: float, why: str) -> Suspect:
+def suspect_actor(members: LogMembers, actor: int, score: float, why: str) -> Suspect:
     return Suspect(members.actors[actor].rank, members.actors[actor].node, round(score, 3), why)
 
 
-def in_turn(members: Members, actors: Iterable[int], first: float, why: str, rules: LogRules) -> tuple[Suspect, ...]:
+def in_turn(members: LogMembers, actors: Iterable[int], first: float, why: str, rules: LogRules) -> tuple[Suspect, ...]:
     """The actors as suspects by the same evidence, the first with that score and each next one with less."""
     return tuple(
         suspect_actor(members, actor, first * rules.confidence.next_suspect**place, why)

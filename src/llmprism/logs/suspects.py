@@ -26,10 +26,11 @@ from llmprism.logs.accusations import Accused, count_accusations
 from llmprism.logs.incidents import Incident
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.launcher_reports import ExitReport, Launcher, first_deaths
-from llmprism.logs.members import Members
+from llmprism.logs.members import LogMembers
 from llmprism.logs.progress import NOT_YET_TRAINING
 from llmprism.logs.roots import (
     actors_with,
+    began_with_waiting,
     choose_root,
     has_complaints,
     is_launcher_line,
@@ -73,7 +74,7 @@ class Blame:
 
 def find_blame(
     log: JobLog,
-    members: Members,
+    members: LogMembers,
     terminal: list[Incident],
     lags: list[Lag],
     step_ns: int | None = None,
@@ -85,7 +86,10 @@ def find_blame(
     roots = own_roots(terminal, {(death.report.file, death.report.line) for death in deaths}, log, rules)
     complaining = {i.actor for i in terminal if i.actor >= 0 and i.proves_failure and not is_launcher_line(i)}
     silent = [actor for actor in range(len(members.actors)) if actor not in complaining]
-    accused = count_accusations(log, members, terminal)
+    heard = terminal
+    if began_with_waiting(terminal, members):  # peers whose connections were closed had given up by then
+        heard = [i for i in terminal if i.fault is not None and not i.fault.closed]
+    accused = count_accusations(log, members, heard)
     if not roots:
         return _blame_without_root(log, members, terminal, silent, accused, lags, deaths, rules)
     chosen, hit = choose_root(roots, log, rules)
@@ -125,12 +129,12 @@ def _names_a_cause(incident: Incident) -> bool:
     return fault is not None and ((incident.is_root and not fault.echo) or fault.hang)
 
 
-def find_deaths(members: Members) -> list[Death]:
+def find_deaths(members: LogMembers) -> list[Death]:
     """The first ends that launchers report, with the actor each belongs to."""
     return [Death(report, actor_of_report(report, members)) for report in first_deaths(members.exits)]
 
 
-def actor_of_report(report: ExitReport, members: Members) -> int | None:
+def actor_of_report(report: ExitReport, members: LogMembers) -> int | None:
     if report.rank is not None and report.rank in members.by_rank:
         return members.by_rank[report.rank]
     if report.node is None:
@@ -142,7 +146,7 @@ def actor_of_report(report: ExitReport, members: Members) -> int | None:
     return on_node[0] if len(on_node) == 1 else None
 
 
-def _outweighs(deaths: list[Death], root: Incident, members: Members, rules: LogRules) -> bool:
+def _outweighs(deaths: list[Death], root: Incident, members: LogMembers, rules: LogRules) -> bool:
     """Whether a death that a launcher saw is nearer to the cause than a root line of somebody else."""
     strong = [death for death in deaths if death.report.own_death]
     if not strong or len(strong) > max(rules.widespread_share * len(members.actors), 1):
@@ -153,7 +157,7 @@ def _outweighs(deaths: list[Death], root: Incident, members: Members, rules: Log
 
 
 def _root_suspects(
-    root: Incident, hit: set[int], roots: list[Incident], members: Members, rules: LogRules
+    root: Incident, hit: set[int], roots: list[Incident], members: LogMembers, rules: LogRules
 ) -> tuple[Suspect, ...]:
     firsts = {actor: min((i for i in roots if i.actor == actor), key=when) for actor in hit}
     ordered = sorted(hit, key=lambda actor: when(firsts[actor]))
@@ -163,7 +167,7 @@ def _root_suspects(
 
 
 def _unattributed(
-    root: Incident, log: JobLog, members: Members, deaths: list[Death], rules: LogRules
+    root: Incident, log: JobLog, members: LogMembers, deaths: list[Death], rules: LogRules
 ) -> tuple[Suspect, ...]:
     """A root line of nobody known: a kernel log names its node; a launcher's report may name the only failed rank."""
     node = node_of(log, root)
@@ -200,7 +204,7 @@ def _named_in_line(text: str, rules: LogRules) -> tuple[Suspect, ...]:
     return (Suspect(ranks.pop(), node[1] if node else None, rules.confidence.first_exit, "the line names it"),)
 
 
-def _death_suspect(death: Death, members: Members, score: float) -> Suspect:
+def _death_suspect(death: Death, members: LogMembers, score: float) -> Suspect:
     report = death.report
     why = f"{report.launcher.value} reports it as the first to end ({report.manner})"
     if report.launcher in (Launcher.JAX, Launcher.RAY):
@@ -214,7 +218,7 @@ def _death_suspect(death: Death, members: Members, score: float) -> Suspect:
     return Suspect(rank, report.node, round(score, 3), why)
 
 
-def _blame_of_death(deaths: list[Death], members: Members, root: Incident | None, rules: LogRules) -> Blame:
+def _blame_of_death(deaths: list[Death], members: LogMembers, root: Incident | None, rules: LogRules) -> Blame:
     sure = rules.confidence
     strong = [death for death in deaths if death.report.own_death] or deaths
     found = (
@@ -225,7 +229,7 @@ def _blame_of_death(deaths: list[Death], members: Members, root: Incident | None
     return Blame(None if root is None or root.actor >= 0 else root, suspects, silent=True, death=strong[0])
 
 
-def _named_suspects(votes: Counter[Accused], members: Members, score: float) -> tuple[Suspect, ...]:
+def _named_suspects(votes: Counter[Accused], members: LogMembers, score: float) -> tuple[Suspect, ...]:
     """Those that are named, the most often named first; only the leaders when they stand out."""
     most = max(votes.values())
     leaders = [who for who, count in votes.items() if count == most][:MAX_SUSPECTS]
@@ -239,7 +243,7 @@ def _named_suspects(votes: Counter[Accused], members: Members, score: float) -> 
 
 def _blame_without_root(
     log: JobLog,
-    members: Members,
+    members: LogMembers,
     terminal: list[Incident],
     silent: list[int],
     accused: Counter[Accused],
@@ -271,7 +275,7 @@ def _blame_without_root(
     return Blame(None, ())
 
 
-def _cut_off(members: Members, complaints: list[Incident], rules: LogRules) -> list[int]:
+def _cut_off(members: LogMembers, complaints: list[Incident], rules: LogRules) -> list[int]:
     """The few that lost the store while the others still had it: those that were cut off, in order of time."""
     lost: dict[int, int] = {}
     for incident in complaints:
@@ -284,7 +288,7 @@ def _cut_off(members: Members, complaints: list[Incident], rules: LogRules) -> l
     return [actor for _, actor in early] if len(early) <= rules.few_share * len(members.actors) else []
 
 
-def _lag_suspects(lags: list[Lag], members: Members, rules: LogRules) -> tuple[Suspect, ...]:
+def _lag_suspects(lags: list[Lag], members: LogMembers, rules: LogRules) -> tuple[Suspect, ...]:
     sure = rules.confidence
     suspects: dict[int, Suspect] = {}
     for place, lag in enumerate(lags[:MAX_SUSPECTS]):
@@ -297,7 +301,7 @@ def _lag_suspects(lags: list[Lag], members: Members, rules: LogRules) -> tuple[S
 
 
 def _silent_suspects(
-    members: Members, ordered: list[int], accused: Counter[Accused], rules: LogRules
+    members: LogMembers, ordered: list[int], accused: Counter[Accused], rules: LogRules
 ) -> tuple[Suspect, ...]:
     sure = rules.confidence
     suspects = []
@@ -309,7 +313,7 @@ def _silent_suspects(
 
 
 def _truly_silent(
-    log: JobLog, members: Members, silent: list[int], complaints: list[Incident], rules: LogRules
+    log: JobLog, members: LogMembers, silent: list[int], complaints: list[Incident], rules: LogRules
 ) -> list[int]:
     """Silent actors that had been writing as much as the others before, so that their silence means something.
 
@@ -321,11 +325,13 @@ def _truly_silent(
     for writer, actor in enumerate(members.actor_of_writer.tolist()):
         if actor >= 0:
             lines[actor] += int(log.writer_lines[writer])
-    complaining = [i.actor for i in complaints]
-    typical = float(np.median(lines[complaining])) if complaining else 0.0
+    before: dict[int, int] = {}  # what those that complain had written until then: their stacks do not count
+    for i in complaints:
+        before[i.actor] = min(before.get(i.actor, int(lines[i.actor])), i.line)
+    typical = float(np.median(list(before.values()))) if before else 0.0
     return [actor for actor in silent if lines[actor] >= rules.wrote_before * typical]
 
 
-def _last_word(log: JobLog, members: Members, actor: int) -> int:
+def _last_word(log: JobLog, members: LogMembers, actor: int) -> int:
     writers = np.flatnonzero(members.actor_of_writer == actor)
     return int(log.writer_last_ns[writers].max()) if writers.size else 0

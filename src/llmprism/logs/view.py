@@ -14,7 +14,7 @@ from llmprism.logs.diagnose import Expected, diagnose_log
 from llmprism.logs.incidents import Normality
 from llmprism.logs.joblog import JobLog
 from llmprism.logs.library import Library, load_library
-from llmprism.logs.members import Members, identify_members
+from llmprism.logs.members import LogMembers, identify_members
 from llmprism.logs.metrics import Metric
 from llmprism.logs.notable import NotableLine, notable_lines
 from llmprism.logs.progress import Progress, measure_progress
@@ -121,7 +121,7 @@ def view_log(
     return JobView(ranks, progress.step_ns, last, found, members.world, lines)
 
 
-def _collectives(log: JobLog, members: Members) -> dict[int, str]:
+def _collectives(log: JobLog, members: LogMembers) -> dict[int, str]:
     """Actor → the collective in which its last stack waits."""
     found: dict[int, str] = {}
     for row, text in log.texts.items():
@@ -143,7 +143,7 @@ def _printed_seconds(log: JobLog) -> dict[tuple[int, int], float]:
 
 
 def _rank(
-    log: JobLog, members: Members, progress: Progress, actor: int, seconds: dict[tuple[int, int], float]
+    log: JobLog, members: LogMembers, progress: Progress, actor: int, seconds: dict[tuple[int, int], float]
 ) -> RankView:
     who = members.actors[actor]
     writers = np.flatnonzero(members.actor_of_writer == actor)

@@ -22,13 +22,13 @@ from llmprism.logs.reader import read_job
 from llmprism.logs.rules import RULES, LogRules
 from llmprism.model.log import LogDiagnosis, Outcome, Sign, SignKind, Symptom
 
-__all__ = ["ENDED", "Look", "watch_job"]
+__all__ = ["ENDED", "LogUpdate", "watch_job"]
 
 ENDED: Final = frozenset({Outcome.SUCCESS, Outcome.FAILED, Outcome.CANCELLED, Outcome.TIME_LIMIT})
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LogUpdate:
     """One look at the logs. `changed`: the verdict differs from the last."""
 
     diagnosis: LogDiagnosis
@@ -72,7 +72,7 @@ def watch_job(
     every_s: float = 10.0,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[Look]:
+) -> Iterator[LogUpdate]:
     """Looks at the logs until the job has ended; the first look comes as soon as there is something to read."""
     sizes: tuple[tuple[str, int], ...] | None = None
     grown_at = clock()
@@ -91,7 +91,7 @@ def watch_job(
                 diagnosis = None
         if diagnosis is not None:
             seen = _with_silence(diagnosis, begun - grown_at, step_ns, rules)
-            yield Look(seen, _verdict(seen) != last)
+            yield LogUpdate(seen, _verdict(seen) != last)
             last = _verdict(seen)
             if seen.outcome in ENDED:
                 return

@@ -12,9 +12,8 @@ import json
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import UInt8
+from llmprism.arrays import Int64, UInt8
 from llmprism.kernel_cache import compiled
 from llmprism.logs.masking import skip_escape
 
@@ -38,7 +37,7 @@ _JSON_SHARE: Final = 0.6
 _HEAD_LINES: Final = 50
 
 
-def _field_table() -> tuple[UInt8, NDArray[np.int64], NDArray[np.int64]]:
+def _field_table() -> tuple[UInt8, Int64, Int64]:
     names = [(name.encode(), kind) for kind, words in _FIELDS for name in words]
     table = np.zeros((len(names), _KEY_BYTES), dtype=np.uint8)
     for row, (name, _) in enumerate(names):
@@ -94,7 +93,7 @@ def _string_end(buf: UInt8, i: int, end: int) -> int:
 
 
 @compiled
-def _kind(buf: UInt8, start: int, end: int, names: UInt8, sizes: NDArray[np.int64], kinds: NDArray[np.int64]) -> int:
+def _kind(buf: UInt8, start: int, end: int, names: UInt8, sizes: Int64, kinds: Int64) -> int:
     for row in range(sizes.size):
         if sizes[row] != end - start:
             continue
@@ -114,9 +113,9 @@ def _find_fields(
     i: int,
     end: int,
     names: UInt8,
-    sizes: NDArray[np.int64],
-    kinds: NDArray[np.int64],
-    spans: NDArray[np.int64],
+    sizes: Int64,
+    kinds: Int64,
+    spans: Int64,
 ) -> None:
     """Where the values of known fields lie, `spans[kind] = start, end`; the first of a kind counts."""
     spans[:] = -1
@@ -216,7 +215,7 @@ def _put_text(buf: UInt8, i: int, end: int, out: UInt8, used: int, head_start: i
 
 
 @compiled
-def _put_head(buf: UInt8, spans: NDArray[np.int64], out: UInt8, used: int, tags: UInt8) -> int:
+def _put_head(buf: UInt8, spans: Int64, out: UInt8, used: int, tags: UInt8) -> int:
     """`TIME [rankN]: [pod/NAME] `, each where the line has it."""
     if spans[_TIME, 0] >= 0 and buf[spans[_TIME, 0]] == 50:
         used = _copy(buf, spans[_TIME, 0], spans[_TIME, 1], out, used)
@@ -242,9 +241,9 @@ def _unwrap(
     out: UInt8,
     tags: UInt8,
     names: UInt8,
-    sizes: NDArray[np.int64],
-    kinds: NDArray[np.int64],
-    spans: NDArray[np.int64],
+    sizes: Int64,
+    kinds: Int64,
+    spans: Int64,
 ) -> int:
     at = used = 0
     while at < size:

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import median
-from llmprism.model.flows import Int64
+from llmprism.arrays import Bool, Int64, median
 
 __all__ = ["OUTER_STEPS", "ClockCandidate", "StepClock"]
 
@@ -26,7 +24,7 @@ class StepClock:
     """
 
     boundary_ns: Int64
-    regular: NDArray[np.bool_]
+    regular: Bool
     dominance: float
 
     @property
@@ -39,7 +37,7 @@ class StepClock:
         return np.where(step < self.regular.size, step, -1)
 
     @property
-    def whole(self) -> NDArray[np.bool_]:
+    def whole(self) -> Bool:
         """The regular steps that are seen from their beginning on.
 
         All but the first where that is shorter than half of the others: a step whose gradients are all there ends as

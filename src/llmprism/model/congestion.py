@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmprism.model.flows import Int64
+from llmprism.arrays import Int64
 
 __all__ = ["CongestionTable"]
 

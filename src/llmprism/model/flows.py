@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Int32, Int64
+from llmprism.arrays import Bool, Int32, Int64
 from llmprism.errors import UsageError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class AssembledFlows:
         return self.transfers.addresses
 
 
-class _Rows(Protocol):
+class _RowTaker(Protocol):
     """Takes some rows out of a column."""
 
     def __call__(self, column: NDArray[_Scalar], /) -> NDArray[_Scalar]: ...
@@ -172,11 +172,11 @@ class TransferTable:
         taken = np.unique(self.path)
         return taken[taken >= 0]
 
-    def rows_of(self, pairs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def rows_of(self, pairs: Bool) -> Bool:
         """Which rows belong to the marked pairs."""
         return np.repeat(pairs, np.diff(self.pair_offsets))
 
-    def messages_of(self, pairs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def messages_of(self, pairs: Bool) -> Bool:
         """Which rows are messages of the marked pairs, not heartbeats."""
         return self.rows_of(pairs) & (self.bytes >= MESSAGE_FLOOR_BYTES)
 
@@ -193,7 +193,7 @@ class TransferTable:
             ends - starts,
         )
 
-    def select_rows(self, keep: NDArray[np.bool_]) -> TransferTable:
+    def select_rows(self, keep: Bool) -> TransferTable:
         """The same table with only these rows; pairs left without rows disappear."""
         counts = np.bincount(self.pair_of_row[keep], minlength=self.pair_count).astype(np.int64)
         alive = np.flatnonzero(counts)
@@ -210,7 +210,7 @@ class TransferTable:
         """The same table with every message of one size and heartbeats of none: counts in place of bytes."""
         return replace(self, bytes=np.where(self.bytes >= MESSAGE_FLOOR_BYTES, ONE_MESSAGE_BYTES, 0))
 
-    def _with_rows(self, rows_of: _Rows, src: Int32, dst: Int32, gap: Int64, counts: Int64) -> TransferTable:
+    def _with_rows(self, rows_of: _RowTaker, src: Int32, dst: Int32, gap: Int64, counts: Int64) -> TransferTable:
         """The table of these pairs; `rows_of` takes their rows out of a column."""
         offsets = np.zeros(src.size + 1, dtype=np.int64)
         np.cumsum(counts, out=offsets[1:])

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-from numpy.typing import NDArray
-
+from llmprism.arrays import Bool
 from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.flows import TransferTable
 
@@ -41,7 +39,7 @@ class Job:
     servers: tuple[str, ...]
     confidence: float
     transfers: TransferTable
-    bulk: NDArray[np.bool_] | None = None
+    bulk: Bool | None = None
     clock: StepClock | None = None
     places: tuple[str, ...] = ()
     outside_until_ns: int = 0

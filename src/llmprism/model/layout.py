@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Float64, Int8, Int32
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int32
 
 __all__ = ["Group", "JobLayout", "Layout", "LayoutAlternative", "PairKind", "PairRoles", "Schedule", "Sharding"]
 
@@ -82,8 +81,8 @@ class PairRoles:
 
     src: Int32
     dst: Int32
-    kind: NDArray[np.int8]
-    confidence: NDArray[np.float64]
+    kind: Int8
+    confidence: Float64
 
     @classmethod
     def empty(cls) -> PairRoles:
@@ -106,7 +105,7 @@ class JobLayout:
     groups: tuple[Group, ...]
     pipelines: tuple[tuple[int, ...], ...]
     pairs: PairRoles
-    transfer_kind: NDArray[np.int8]
+    transfer_kind: Int8
     confidence: float = 0.0
     notes: tuple[str, ...] = field(default=())
     clock: StepClock | None = None

@@ -7,10 +7,9 @@ from enum import IntEnum
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Int8, Int32, Int64
 from llmprism.model.facts import JobFacts
-from llmprism.model.flows import Int32, Int64
 
 __all__ = ["SETUP_FACTOR", "EventKind", "Events", "Steps", "Timeline"]
 
@@ -44,7 +43,7 @@ class Steps:
 
     start_ns: Int64
     end_ns: Int64
-    setup: NDArray[np.bool_]
+    setup: Bool
 
     @property
     def count(self) -> int:
@@ -82,7 +81,7 @@ class Events:
 
     address: Int32
     step: Int32
-    kind: NDArray[np.int8]
+    kind: Int8
     start_ns: Int64
     end_ns: Int64
     peer: Int32

@@ -1,6 +1,30 @@
-"""A job's transfers → its layout."""
+"""A job's transfers → its layout: degrees of parallelism, groups, pipelines, what each pair carries.
+
+`identify_layout` is the list of passes; each takes what is known so far and returns more. By question, one file per
+idea:
+
+    when does a step end     rival_clocks, clock_score, pause_code, part_sizes (which rhythm), known_step,
+                             compound_steps, accumulation (several ticks are one step), step_ends, phase, one_phase,
+                             heavy_end, turning_point, quiet_end, optimizer_pause, interruptions, agreed_ends (where in
+                             the cycle)
+    what does a link carry   features, link_evidence, lead, dark_pairs (what is measured), rival_kinds, pair_kinds
+                             (gradients or activations), channels, shared_links, open_rings (both at once), roles
+    who belongs together     structure (groups), stage_links, direction, gradient_order (pipelines), tensor_peers,
+                             peer_signs (GPUs of a server)
+    what else is exchanged   meshes (experts), exchanges, in_step, in_passes, pass_times, context_lanes,
+                             superposed_rings (contexts, tensors across servers), unknown_collectives
+    does the whole fit       rank_mesh, composition (which layout explains the bytes of all pairs), composed,
+                             composed_start (where that is better, and the passes anew from there), partial_layout
+    how is it trained        sharding, sharded_job, hybrid (where parameters lie), micro_batches, schedule_fit,
+                             schedules (pipelines)
+    how sure is all this     layout_evidence, left_over, fitted_confidence, step_confidence
+    rows of some pairs       pair_ends, row_silences, rows_in_steps, byte_time
+
+`carried_layout` uses the layout of the window before in the live service. `rules/` has every constant.
+`published_layout` is the method of the paper, for comparison (`--method paper`).
+"""
 
 from llmprism.parallelism.identify_layout import identify_layout
-from llmprism.parallelism.published_rules import layout_paper
+from llmprism.parallelism.published_layout import layout_paper
 
 __all__ = ["identify_layout", "layout_paper"]

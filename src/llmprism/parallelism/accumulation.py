@@ -16,9 +16,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from llmprism.arrays import Bool, median
+from llmprism.arrays import Bool, Int64, median
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import TransferTable
 from llmprism.parallelism.phase import message_silences, rests_after
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.silences import Silences

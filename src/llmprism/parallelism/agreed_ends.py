@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import TransferTable
 from llmprism.parallelism.rows_in_steps import RowsInSteps, rows_in_steps
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels

@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Bool, Int8
+from llmprism.arrays import Bool, Int8, Int32, Int64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, PairKind
 from llmprism.parallelism.features import pair_features
@@ -109,7 +108,7 @@ def carried_layout(
     return found, replace(pattern, clock=clock)
 
 
-def _ids(members: NDArray[np.int32], numbers: tuple[int, ...]) -> tuple[int, ...]:
+def _ids(members: Int32, numbers: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(members[list(numbers)].tolist())
 
 
@@ -237,7 +236,7 @@ def _sizes(transfers: TransferTable, layout: JobLayout) -> tuple[Int64, Int8]:
     return key[kept], kind[kept]
 
 
-def _size_key(pair: NDArray[np.int32] | Int64, size: Int64) -> Int64:
+def _size_key(pair: Int32 | Int64, size: Int64) -> Int64:
     return (pair.astype(np.int64) << _SIZE_BITS) | np.minimum(size, (1 << _SIZE_BITS) - 1)
 
 

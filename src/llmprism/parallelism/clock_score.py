@@ -22,8 +22,8 @@ from functools import cached_property
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, median
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+from llmprism.arrays import Bool, Float64, Int64, median
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable, ranges
 from llmprism.parallelism.pause_code import NOT_JUDGED, OUTSIDE, around_medians, by_value, places_in_steps, sent_by
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.robust import segment_quantiles

@@ -23,9 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, median
+from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64
 from llmprism.parallelism.clock_score import Pauses, sent_by_ticks
 from llmprism.parallelism.rules import RULES, LayoutRules
 
@@ -92,7 +91,8 @@ def are_steps(pauses: Pauses, fast: Int64, slow: Int64, behind: float, rules: La
 def _worth(compound: Compound, rules: LayoutRules) -> bool:
     rule = rules.clock
     few = compound.tick_bits < rule.compound_bits or compound.bits < 2.0 * rule.compound_bits
-    return not few and compound.extra >= rule.least_extra and compound.steps >= rule.least_steps
+    longer = compound.extra >= rule.least_extra or compound.bits >= rule.certain_bits
+    return not few and longer and compound.steps >= rule.least_steps
 
 
 def _are_parts(compound: Compound, contrast: float, rules: LayoutRules) -> bool:
@@ -103,7 +103,7 @@ def _are_parts(compound: Compound, contrast: float, rules: LayoutRules) -> bool:
     if compound.extra >= rule.overhead * (compound.ticks + compound.extra):
         return True
     if compound.bits >= rule.inside_bits * compound.tick_bits:
-        return contrast < rule.step_contrast
+        return contrast < rule.step_contrast or compound.bits >= rule.certain_bits
     limit = rule.few_parts_contrast if compound.ticks <= rule.few_parts else rule.many_parts_contrast
     return compound.steps >= rule.often and contrast < limit
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Bool
-from llmprism.model.flows import Int64
+from llmprism.arrays import Bool, Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.pair_ends import natural_order

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Bool
+from llmprism.arrays import Bool, Int64
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = ["without_dark_pairs"]

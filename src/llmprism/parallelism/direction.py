@@ -17,12 +17,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.kernel import kernel
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable, ranges
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable, ranges
 from llmprism.parallelism.gradient_order import later_gradients
 from llmprism.parallelism.rules import RULES, LayoutRules
-from llmprism.stats.order import stable_order
+from llmprism.stats.integer_order import stable_order
 
 __all__ = ["StageOrder", "in_stage_order"]
 

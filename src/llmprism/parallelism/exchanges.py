@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, median, median_deviation
+from llmprism.arrays import Bool, Float64, Int32, Int64, median, median_deviation
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.channels import amounts_of, channel_links
 from llmprism.parallelism.features import Links, PairFeatures
@@ -27,7 +27,7 @@ from llmprism.parallelism.open_rings import shared_hops
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["Exchanges", "find_exchanges", "no_exchanges", "reduced_apart", "routed"]
+__all__ = ["Exchanges", "bytes_by_step", "find_exchanges", "no_exchanges", "reduced_apart", "routed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +143,11 @@ def _is_uneven(
     rule = rules.exchanges
     uneven, noise = [], []
     for one, other in zip(hop.tolist(), back.tolist(), strict=True):
-        ring = [_by_step(transfers, pair, clock) for pair in _next_hops(transfers, one, pure).tolist()]
-        answered = _by_step(transfers, other, clock)
+        ring = [bytes_by_step(transfers, pair, clock) for pair in _next_hops(transfers, one, pure).tolist()]
+        answered = bytes_by_step(transfers, other, clock)
         usual = max(float(median(answered)), 1.0)
         if ring:
-            uneven.append(median_deviation(_by_step(transfers, one, clock) - ring[0] - answered) / usual)
+            uneven.append(median_deviation(bytes_by_step(transfers, one, clock) - ring[0] - answered) / usual)
             noise.append(median_deviation(ring[0] - ring[-1]) / usual)
     return bool(uneven) and float(median(uneven)) > max(rule.uneven_tokens, rule.uneven_noise * float(median(noise)))
 
@@ -174,16 +174,16 @@ def routed(
     if not own:
         return False
     size = np.where(exchanged, transfers.bytes, 0)
-    usual = [max(float(median(_by_step(transfers, a, clock, size))), 1.0) for a, _ in own]
-    uneven = [median_deviation(_by_step(transfers, a, clock) - _by_step(transfers, b, clock)) / amount
+    usual = [max(float(median(bytes_by_step(transfers, a, clock, size))), 1.0) for a, _ in own]
+    uneven = [median_deviation(bytes_by_step(transfers, a, clock) - bytes_by_step(transfers, b, clock)) / amount
               for (a, b), amount in zip(own, usual, strict=True)]  # fmt: skip
     even = others[: rule.even_links]
-    noise = [median_deviation(_by_step(transfers, a, clock) - _by_step(transfers, b, clock))
-             / max(float(median(_by_step(transfers, a, clock))), 1.0) for a, b in even]  # fmt: skip
+    noise = [median_deviation(bytes_by_step(transfers, a, clock) - bytes_by_step(transfers, b, clock))
+             / max(float(median(bytes_by_step(transfers, a, clock))), 1.0) for a, b in even]  # fmt: skip
     return float(median(uneven)) > max(rule.uneven_tokens, rule.uneven_noise * float(median(noise) if noise else 0.0))
 
 
-def _by_step(transfers: TransferTable, pair: int, clock: StepClock, size: Int64 | None = None) -> Float64:
+def bytes_by_step(transfers: TransferTable, pair: int, clock: StepClock, size: Int64 | None = None) -> Float64:
     """Bytes of a pair in each whole step, of its rows or as given."""
     mine = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
     step = clock.step_at(transfers.start_ns[mine])

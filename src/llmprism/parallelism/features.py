@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int32, Int64
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int32, Int64, TransferTable
+from llmprism.model.flows import TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = ["Links", "PairFeatures", "links_of", "pair_features", "simultaneity"]

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Bool, Float64
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.arrays import Bool, Float64, Int64
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.robust import known_median
 

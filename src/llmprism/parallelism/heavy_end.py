@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import TransferTable
 from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.silences import Silences
 
-__all__ = ["HeavyEnd", "heavy_end"]
+__all__ = ["HeavyEnd", "heavy_end", "long_pauses", "pause_series"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def heavy_end(transfers: TransferTable, pairs: Bool, clock: StepClock, rules: La
     """Where the steps end by the weight of their bursts; None where one pause stands out or weight does not tell."""
     if clock.steps < 3:
         return None
-    silences = _series(transfers, pairs, clock, rules)
+    silences = pause_series(transfers, pairs, clock, rules)
     if silences is None:
         return None
     position = silences.bytes_before.astype(np.float64)
@@ -49,7 +49,7 @@ def heavy_end(transfers: TransferTable, pairs: Bool, clock: StepClock, rules: La
     step_bytes = float(np.median(np.diff(begins)[clock.regular]))
     if step_bytes <= 0:
         return None
-    pauses = _long_pauses(silences, clock, rules)
+    pauses = long_pauses(silences, clock, rules)
     where, length = position[pauses], silences.length_ns[pauses].astype(np.float64)
     weight = np.diff(where)
     if weight.size < 3:
@@ -64,7 +64,7 @@ def heavy_end(transfers: TransferTable, pairs: Bool, clock: StepClock, rules: La
     return _best_place(place[known], contrast[known], length[known], clock.steps, weight, step_bytes, rules)
 
 
-def _series(transfers: TransferTable, pairs: Bool, clock: StepClock, rules: LayoutRules) -> Silences | None:
+def pause_series(transfers: TransferTable, pairs: Bool, clock: StepClock, rules: LayoutRules) -> Silences | None:
     """All pairs together, or the busiest one; None where neither pauses often enough."""
     busiest = np.zeros_like(pairs)
     amount = np.where(pairs, transfers.pair_bytes, 0)
@@ -76,7 +76,7 @@ def _series(transfers: TransferTable, pairs: Bool, clock: StepClock, rules: Layo
     return None
 
 
-def _long_pauses(silences: Silences, clock: StepClock, rules: LayoutRules) -> Int64:
+def long_pauses(silences: Silences, clock: StepClock, rules: LayoutRules) -> Int64:
     """The pauses that are not much shorter than a step's usual ones: shorter ones lie within bursts."""
     step = clock.step_at(silences.begin_ns)
     inside = np.flatnonzero(step >= 0)

@@ -45,7 +45,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class _Links:
+class _NumberedLinks:
     """The data-parallel links, their ends numbered from 0 on, the bytes of both directions, and the servers of the
     numbered members (-1 where they are not known)."""
 
@@ -89,13 +89,13 @@ def shard_grid(
     return Grid(_spread(links, chosen, heavy), predicted=False, rails=True)
 
 
-def _numbered(job: Job, links: Links, features: PairFeatures) -> _Links:
+def _numbered(job: Job, links: Links, features: PairFeatures) -> _NumberedLinks:
     place = dict(zip(job.members, job.places, strict=False))
     members, ends = np.unique(np.concatenate([links.low, links.high]), return_inverse=True)
     names = sorted({place.get(int(member), "") for member in members} - {""})
     server = np.array([names.index(place[int(m)]) if place.get(int(m)) else -1 for m in members], dtype=np.int64)
     there, back = (np.where(side >= 0, features.step_bytes[side], 0.0) for side in (links.there, links.back))
-    return _Links(ends[: links.low.size], ends[links.low.size :], there, back, server)
+    return _NumberedLinks(ends[: links.low.size], ends[links.low.size :], there, back, server)
 
 
 def _spread(links: Links, chosen: Int64, shards: Bool) -> Bool:
@@ -104,7 +104,7 @@ def _spread(links: Links, chosen: Int64, shards: Bool) -> Bool:
     return result
 
 
-def _of_prediction(own: _Links, shards: Bool, rails: bool) -> float:
+def _of_prediction(own: _NumberedLinks, shards: Bool, rails: bool) -> float:
     """What members send in their shard groups, relative to what hybrid sharding of these sizes would make them send; 0
     where the groups are not of one size or no rails can be joined."""
     members = own.server.size
@@ -126,7 +126,7 @@ def _of_prediction(own: _Links, shards: Bool, rails: bool) -> float:
     return max(inside / max(across, 1.0) / predicted, 1e-9)
 
 
-def _rails(own: _Links, row: Int64) -> int:
+def _rails(own: _NumberedLinks, row: Int64) -> int:
     """Shard groups on the same servers, more than one of them; 1 where servers are not known or differ in that."""
     if (own.server < 0).any():
         return 1
@@ -139,7 +139,7 @@ def _rails(own: _Links, row: Int64) -> int:
     return int(same[0]) if (same == same[0]).all() else 1
 
 
-def _sent(own: _Links, chosen: Bool, members: int) -> float:
+def _sent(own: _NumberedLinks, chosen: Bool, members: int) -> float:
     """Bytes that a member sends over the chosen links in a step, the median."""
     total = np.bincount(own.low[chosen], own.there[chosen], minlength=members)
     total += np.bincount(own.high[chosen], own.back[chosen], minlength=members)

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Int8
-from llmprism.model.clock import StepClock
-from llmprism.model.flows import TransferTable
+from llmprism.arrays import Bool
 from llmprism.model.job import Job
-from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.model.layout import Group, JobLayout, Layout, PairKind, Schedule, Sharding
+from llmprism.parallelism.composed import better_composition, sizes_of
+from llmprism.parallelism.composed_start import composed_roles, composed_start
+from llmprism.parallelism.composition import compositions_of
 from llmprism.parallelism.context_lanes import context_lanes
-from llmprism.parallelism.exchanges import Exchanges, find_exchanges, reduced_apart, routed
+from llmprism.parallelism.exchanges import find_exchanges, reduced_apart, routed
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
 from llmprism.parallelism.hybrid import shard_grid
 from llmprism.parallelism.in_step import InStep, find_in_step, nothing_inside
+from llmprism.parallelism.interruptions import after_interruptions
 from llmprism.parallelism.layout_evidence import (
     LayoutEvidence,
     exchanging_share,
@@ -35,27 +37,26 @@ from llmprism.parallelism.layout_evidence import (
 )
 from llmprism.parallelism.left_over import left_over
 from llmprism.parallelism.link_evidence import evidence_of, only_set_up
-from llmprism.parallelism.meshes import Meshes, find_meshes
+from llmprism.parallelism.meshes import find_meshes
 from llmprism.parallelism.micro_batches import micro_batches
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
+from llmprism.parallelism.partial_layout import PartialLayout, muted
 from llmprism.parallelism.phase import longest_rest_clock
 from llmprism.parallelism.quiet_end import quiet_ends
 from llmprism.parallelism.rival_clocks import BestClock, best_clock
-from llmprism.parallelism.roles import all_roles, collective_pairs, link_roles, pair_kinds_of, pairs_of_kind, row_kinds
+from llmprism.parallelism.roles import all_roles, link_roles, pairs_of_kind, row_kinds
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.schedule_fit import batches_and_schedule
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
 from llmprism.parallelism.shared_links import after_collectives, collective_rows
-from llmprism.parallelism.stage_links import Pipelines, find_pipelines
+from llmprism.parallelism.stage_links import find_pipelines
 from llmprism.parallelism.step_confidence import steps_confidence
 from llmprism.parallelism.step_ends import step_ends
 from llmprism.parallelism.structure import data_parallel_groups, joined_by, pairs_inside
-from llmprism.parallelism.tensor_peers import TensorPeers, find_tensor_peers, joined_replicas
-from llmprism.parallelism.unknown_collectives import with_unknown_collectives
+from llmprism.parallelism.tensor_peers import find_tensor_peers, joined_replicas
+from llmprism.parallelism.unknown_collectives import unknown_layout, with_unknown_collectives
 
 __all__ = ["identify_layout"]
-
-NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
 
 
 def identify_layout(job: Job, rules: LayoutRules = RULES, known_bytes: int = 0) -> JobLayout:
@@ -64,87 +65,44 @@ def identify_layout(job: Job, rules: LayoutRules = RULES, known_bytes: int = 0) 
     bulk = job.bulk if job.bulk is not None else np.ones(job.transfers.pair_count, dtype=np.bool_)
     best = best_clock(job, bulk, rules, known_bytes)
     if best is None:
-        return _unknown(job.transfers, bulk)
-    draft = _seen_links(job, bulk, best, rules)
+        return unknown_layout(job.transfers, bulk)
+    draft, layout = _after_passes(_seen_links(job, bulk, best, rules))
+    sizes = sizes_of(job.transfers, bulk, pair_features(job.transfers, best.clock, rules).step_bytes)
+    composed = better_composition(compositions_of(job, sizes, layout, rules), job.transfers, layout, rules)
+    if composed is not None:
+        draft, layout = _after_passes(composed_start(job, bulk, best, composed, rules))
+    return _judged(layout, job, bulk, draft)
+
+
+def _after_passes(draft: PartialLayout) -> tuple[PartialLayout, JobLayout]:
     for one_pass in PASSES:
         draft = one_pass(draft)
-    return _judged(with_unknown_collectives(_layout_of(draft), draft.links, draft.kinds), job, bulk, draft)
+    return draft, with_unknown_collectives(_layout_of(draft), draft.links, draft.kinds)
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """What is known of a job so far. `job.transfers` holds the rows that the passes to come look at; those that are
-    explained already have no bytes there. `order` are the micro-batches and the schedule under the clock as it is,
-    `measured` is the clock under which `features` were. A pass hands on a draft with more in it and changes none."""
-
-    rules: LayoutRules
-    job: Job
-    clock: StepClock
-    best: BestClock
-    meshes: Meshes
-    exchanges: Exchanges
-    links: Links
-    features: PairFeatures
-    kinds: LinkKinds
-    groups: tuple[Group, ...] = ()
-    shared: Bool | None = None
-    pipes: Pipelines = field(default_factory=lambda: Pipelines((), [], [], [], rings=False))
-    in_step: InStep | None = None
-    order: tuple[int | None, Schedule] | None = None
-    sharded: ShardedJob | None = None
-    contexts: tuple[Group, ...] = ()
-    peers: TensorPeers | None = None
-    measured: StepClock | None = None
-
-    @property
-    def pair_kind(self) -> Int8:
-        return pair_kinds_of(self.job.transfers, self.links, self.kinds)
-
-    @property
-    def collective(self) -> Bool:
-        return collective_pairs(self.job.transfers, self.links, self.kinds, self.rules)
-
-    @property
-    def stage_links(self) -> list[tuple[int, int]]:
-        return self.pipes.forward + self.pipes.closing
-
-    @property
-    def same_weights(self) -> tuple[Group, ...]:
-        """Ranks that exchange tokens hold the same dense weights."""
-        return self.meshes.groups + self.exchanges.groups
-
-    @property
-    def inside(self) -> InStep:
-        return self.in_step if self.in_step is not None else nothing_inside(self.job.transfers)
-
-    def without(self, rows: Bool) -> _Draft:
-        """The draft with these rows explained."""
-        job = replace(self.job, transfers=_muted(self.job.transfers, rows))
-        features = pair_features(job.transfers, self.clock, self.rules)
-        return replace(self, job=job, features=features, measured=self.clock)
-
-
-def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> _Draft:
+def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> PartialLayout:
     """All links of the job and the all-to-alls among them."""
     clock, every_link = best.clock, links_of(job.transfers, bulk)
     meshes = find_meshes(job.transfers, bulk, every_link)
-    transfers = _muted(job.transfers, meshes.rows) if meshes.groups else job.transfers
+    transfers = muted(job.transfers, meshes.rows) if meshes.groups else job.transfers
     features = pair_features(transfers, clock, rules)
     links = every_link.only(~meshes.inside | meshes.more)
     shown = evidence_of(transfers, links, features, clock, rules)
     exchanges = find_exchanges(transfers, links, features, shown.one_way, clock, rules)
     if exchanges.groups:
-        transfers = _muted(transfers, exchanges.rows)
+        transfers = muted(transfers, exchanges.rows)
         features = pair_features(transfers, clock, rules)
         shown = evidence_of(transfers, links, features, clock, rules)
     kinds = judge_links(links, features, shown, rules)
     kinds = _with_rings(kinds, meshes.more[~meshes.inside | meshes.more], rules)
     job = replace(job, clock=clock, transfers=transfers)
-    return _Draft(rules, job, clock, best, meshes, exchanges, links, features, kinds, measured=clock)
+    return PartialLayout(rules, job, clock, best, meshes, exchanges, links, features, kinds, measured=clock)
 
 
-def _consistent_kinds(draft: _Draft) -> _Draft:
+def _consistent_kinds(draft: PartialLayout) -> PartialLayout:
     """One meaning for every link that the whole graph allows; links of the set-up alone have none."""
+    if draft.composed is not None:
+        return replace(draft, groups=_groups_of_gradients(draft))
     setup = only_set_up(draft.job.transfers, draft.links, draft.clock, draft.rules)
     steady = draft.links.only(~setup)
     kinds = without_false_pipelines(steady, reconcile(steady, draft.kinds.only(~setup)), draft.rules)
@@ -152,7 +110,7 @@ def _consistent_kinds(draft: _Draft) -> _Draft:
     return replace(draft, links=steady, kinds=kinds, groups=groups)
 
 
-def _without_shared_collectives(draft: _Draft) -> _Draft:
+def _without_shared_collectives(draft: PartialLayout) -> PartialLayout:
     """Collectives that share a link with activations are taken away from it."""
     links = draft.links
     passing = np.flatnonzero((draft.kinds.kind == PairKind.PP) & (links.there >= 0) & (links.back >= 0))
@@ -161,13 +119,15 @@ def _without_shared_collectives(draft: _Draft) -> _Draft:
     return replace(draft.without(shared), shared=shared) if shared.any() else draft
 
 
-def _with_pipelines(draft: _Draft) -> _Draft:
+def _with_pipelines(draft: PartialLayout) -> PartialLayout:
     pipes = find_pipelines(draft.job, draft.links, draft.kinds, draft.features, draft.groups, draft.rules)
     return replace(draft, pipes=pipes)
 
 
-def _without_exchanges(draft: _Draft) -> _Draft:
+def _without_exchanges(draft: PartialLayout) -> PartialLayout:
     """Without pipelines: what the forward pass exchanges is taken away from the gradients."""
+    if draft.composed is not None:
+        return draft
     links, kinds, collective = draft.links, draft.kinds, draft.collective
     contrast = not draft.pipes.forward and shard_grid(draft.job, links, kinds, draft.features, draft.rules) is None
     chosen = np.flatnonzero(collective & contrast)
@@ -180,7 +140,7 @@ def _without_exchanges(draft: _Draft) -> _Draft:
     return replace(draft.without(exchanged), in_step=in_step, groups=groups)
 
 
-def _with_step_ends(draft: _Draft) -> _Draft:
+def _with_step_ends(draft: PartialLayout) -> PartialLayout:
     """The clock, moved to where the steps end."""
     transfers, pipes = draft.job.transfers, draft.pipes
     between = pairs_of_kind(transfers, draft.links, draft.kinds, PairKind.OTHER)
@@ -195,13 +155,15 @@ def _with_step_ends(draft: _Draft) -> _Draft:
     return replace(draft, clock=clock, features=pair_features(transfers, clock, draft.rules), measured=clock)
 
 
-def _with_sharding(draft: _Draft) -> _Draft:
+def _with_sharding(draft: PartialLayout) -> PartialLayout:
     seen = (draft.job, draft.links, draft.kinds, draft.pair_kind, draft.features, draft.groups, draft.clock)
     sharded = find_sharding(*seen, has_pipelines=bool(draft.pipes.members), rules=draft.rules)
+    if draft.composed is not None and not draft.composed.sharded:
+        sharded = replace(sharded, groups=draft.groups, hybrid=False)
     return replace(draft, sharded=sharded, groups=sharded.groups, clock=sharded.clock)
 
 
-def _with_exchanges_of_stages(draft: _Draft) -> _Draft:
+def _with_exchanges_of_stages(draft: PartialLayout) -> PartialLayout:
     """With pipelines: what their passes exchange, contexts and tensors or the shards of the stages."""
     if not draft.pipes.forward or draft.sharded is None:
         return draft
@@ -209,16 +171,26 @@ def _with_exchanges_of_stages(draft: _Draft) -> _Draft:
     order = batches_and_schedule(transfers, draft.pipes, draft.features, clock, draft.rules)
     in_step = find_in_step(transfers, np.flatnonzero(draft.collective), draft.pipes.forward, draft.features, clock,
                            order[0], draft.rules)  # fmt: skip
-    sharded = draft.sharded
+    sharded, composed = draft.sharded, draft.composed
+    if composed is not None:
+        busy = in_step.gathers or (in_step.any and not composed.contexts and not draft.inside.any)
+        in_step = replace(draft.inside, gathers=busy)
     if in_step.gathers:
         stage_pairs = np.isin(np.arange(transfers.pair_count), [pair for link in draft.stage_links for pair in link])
         clock = longest_rest_clock(transfers, stage_pairs, pairs_inside(transfers, draft.groups), clock, draft.rules)
         sharded = replace(sharded, sharding=Sharding.FSDP)
         order = batches_and_schedule(transfers, draft.pipes, draft.features, clock, draft.rules)
-    return replace(draft, in_step=_with_kind(draft, in_step), order=order, sharded=sharded, clock=clock)
+    in_step = in_step if composed is not None else _with_kind(draft, in_step)
+    return replace(draft, in_step=in_step, order=order, sharded=sharded, clock=clock)
 
 
-def _with_kind(draft: _Draft, in_step: InStep) -> InStep:
+def _with_interruptions(draft: PartialLayout) -> PartialLayout:
+    """The clock, moved to where the job was interrupted; ends that were not seen but estimated stay."""
+    clock = after_interruptions(draft.job.transfers, draft.clock, draft.rules) if draft.groups else draft.clock
+    return replace(draft, clock=clock)
+
+
+def _with_kind(draft: PartialLayout, in_step: InStep) -> InStep:
     """What members of one gradient group exchange: experts where it is uneven, else contexts."""
     transfers, pairs = draft.job.transfers, in_step.inside & ~in_step.tensor
     exchanged = transfers.rows_of(pairs) & ~in_step.gradient_row
@@ -226,8 +198,10 @@ def _with_kind(draft: _Draft, in_step: InStep) -> InStep:
     return replace(in_step, kind=PairKind.EP) if uneven else in_step
 
 
-def _with_contexts(draft: _Draft) -> _Draft:
+def _with_contexts(draft: PartialLayout) -> PartialLayout:
     """The rings of contexts, and the gradient groups without what only they carry."""
+    if draft.composed is not None:
+        return replace(draft, contexts=draft.composed.contexts)
     in_step, links, kinds = draft.inside, draft.links, draft.kinds
     lanes = context_lanes(draft.job, in_step.tensor, draft.rules)
     if lanes:
@@ -247,14 +221,22 @@ def _with_contexts(draft: _Draft) -> _Draft:
     return replace(draft, in_step=in_step, exchanges=exchanges, contexts=contexts, groups=groups)
 
 
-def _with_replicas(draft: _Draft) -> _Draft:
+def _groups_of_gradients(draft: PartialLayout) -> tuple[Group, ...]:
+    """The groups of the links of gradients, those that meet in contexts or experts joined."""
+    wanted = draft.collective & draft.inside.gradients
+    groups = data_parallel_groups(*_of_pairs(draft.links, draft.kinds, wanted), draft.features)
+    return joined_by(groups, draft.same_weights + (draft.composed.contexts if draft.composed is not None else ()))
+
+
+def _with_replicas(draft: PartialLayout) -> PartialLayout:
     """Replicas that share servers are in one group."""
     sharded = draft.sharded
-    if sharded is None or sharded.hybrid:
+    if sharded is None or sharded.hybrid or draft.inside.tensor.any():
         return draft
     fully = sharded.sharding is Sharding.FSDP
+    clock = draft.measured or draft.clock  # ticks in a silence, so that what ends before each is clear
     peers = find_tensor_peers(
-        draft.job, draft.groups, draft.pipes.members, draft.pair_kind, draft.clock, draft.rules, sharded=fully
+        draft.job, draft.groups, draft.pipes.members, draft.pair_kind, clock, draft.rules, sharded=fully
     )
     groups = draft.groups if peers is None else joined_replicas(draft.groups, peers)
     return replace(draft, peers=peers, groups=groups)
@@ -268,13 +250,14 @@ PASSES = (
     _with_step_ends,
     _with_sharding,
     _with_exchanges_of_stages,
+    _with_interruptions,
     _with_contexts,
     _with_replicas,
 )
 """In this order; each looks at the draft as the one before left it."""
 
 
-def _layout_of(draft: _Draft) -> JobLayout:
+def _layout_of(draft: PartialLayout) -> JobLayout:
     transfers, pipes, clock, groups = draft.job.transfers, draft.pipes, draft.clock, draft.groups
     sharded = draft.sharded or ShardedJob(Sharding.UNKNOWN, groups, clock)
     pair_kind = draft.pair_kind
@@ -288,12 +271,16 @@ def _layout_of(draft: _Draft) -> JobLayout:
     lost = bool((pair_kind == PairKind.PP).any()) and not pipes.members
     tp, pp, dp = _degrees(draft.job, copies, contexts or 1, stages, lost)
     experts = _most_common(len(group.members) for group in inside if group.kind is PairKind.EP)
-    roles = link_roles(transfers, draft.links, draft.kinds, draft.rules)
+    if draft.composed is not None:
+        pairs = composed_roles(transfers, draft.composed, pair_kind == PairKind.PP, draft.rules)
+    else:
+        roles = link_roles(transfers, draft.links, draft.kinds, draft.rules)
+        pairs = all_roles(transfers, roles, draft.meshes, draft.inside, draft.exchanges, draft.rules)
     return JobLayout(
         layout=Layout(tp, pp, dp, experts, contexts, sharded.sharding, batches, order),
         groups=groups + inside,
         pipelines=pipes.members,
-        pairs=all_roles(transfers, roles, draft.meshes, draft.inside, draft.exchanges, draft.rules),
+        pairs=pairs,
         transfer_kind=row_kinds(transfers, pair_kind, draft.meshes, draft.inside, draft.exchanges),
         clock=clock,
     )
@@ -303,11 +290,6 @@ def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, Link
     """The links either of whose directions is wanted."""
     chosen = ((links.there >= 0) & wanted[links.there]) | ((links.back >= 0) & wanted[links.back])
     return links.only(chosen), kinds.only(chosen)
-
-
-def _muted(transfers: TransferTable, rows: Bool) -> TransferTable:
-    """The table with the same rows, some of them without bytes: what looks at the rest does not see them."""
-    return replace(transfers, bytes=np.where(rows, 0, transfers.bytes))
 
 
 def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_step: InStep) -> tuple[Group, ...]:
@@ -325,18 +307,6 @@ def _with_rings(kinds: LinkKinds, rings: Bool, rules: LayoutRules) -> LinkKinds:
     kind = np.where(rings, PairKind.DP, kinds.kind).astype(np.int8)
     confidence = np.where(rings, rules.kinds.mesh_confidence, kinds.confidence)
     return LinkKinds(kind, confidence, kinds.one_way, kinds.fits | rings)
-
-
-def _unknown(transfers: TransferTable, bulk: Bool) -> JobLayout:
-    pairs = np.flatnonzero(bulk)
-    roles = PairRoles(
-        transfers.pair_src[pairs],
-        transfers.pair_dst[pairs],
-        np.full(pairs.size, PairKind.UNKNOWN, dtype=np.int8),
-        np.zeros(pairs.size),
-    )
-    none = np.zeros(transfers.start_ns.size, dtype=np.int8)
-    return JobLayout(Layout(sharding=Sharding.UNKNOWN), (), (), roles, none, 0.0, (NO_STEPS,))
 
 
 def _copies(groups: tuple[Group, ...]) -> int:
@@ -359,7 +329,7 @@ def _most_common(sizes: Iterable[int]) -> int | None:
     return max(counted, key=lambda size: (counted[size], size)) if counted else None
 
 
-def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: _Draft) -> JobLayout:
+def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: PartialLayout) -> JobLayout:
     """The layout with how sure it is and what else it might be."""
     peers, judged = draft.peers, draft.kinds.confidence
     links = judged[judged >= 0.5]

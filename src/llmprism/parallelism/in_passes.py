@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.link_evidence import pooled
 from llmprism.parallelism.pass_times import bytes_by_place, extremes, mark_late, sums_in_passes
 from llmprism.parallelism.rules import RULES, LayoutRules

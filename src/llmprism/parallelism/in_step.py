@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, median
+from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable, ranges
+from llmprism.model.flows import TransferTable, ranges
 from llmprism.model.layout import PairKind
 from llmprism.parallelism.features import PairFeatures
 from llmprism.parallelism.in_passes import busy_in_passes, enough

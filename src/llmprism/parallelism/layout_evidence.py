@@ -13,8 +13,8 @@ import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Group, Layout, LayoutAlternative, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.fitted_confidence import FITTED
@@ -74,7 +74,7 @@ def layout_confidence(layout: Layout, evidence: LayoutEvidence, rules: LayoutRul
     return round(float(1.0 / (1.0 + np.exp(-odds))), 3)
 
 
-def named_share(transfers: TransferTable, bulk: NDArray[np.bool_], pairs: PairRoles) -> float:
+def named_share(transfers: TransferTable, bulk: Bool, pairs: PairRoles) -> float:
     """Share of the bytes of the bulk pairs that some kind of training traffic was named for."""
     known = ~np.isin(pairs.kind, (PairKind.UNKNOWN, PairKind.OTHER))
     ends = [src.astype(np.int64) << 32 | dst for src, dst in

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, Int64
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.features import Links
 from llmprism.parallelism.rules import RULES, LayoutRules
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int32, Int64
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.features import Links, PairFeatures, simultaneity
 from llmprism.parallelism.lead import ends_apart, leads
 from llmprism.parallelism.rules import RULES, LayoutRules

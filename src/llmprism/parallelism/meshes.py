@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool
-from llmprism.model.flows import Int32, TransferTable
+from llmprism.arrays import Bool, Int32
+from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.features import Links
 from llmprism.stats.meshes import MeshPairs, mesh_pairs, mesh_rows

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.layout import Schedule
 from llmprism.parallelism.agreed_ends import agreed_messages
 from llmprism.parallelism.rows_in_steps import rows_in_steps
@@ -110,13 +109,13 @@ def interior_silences(
     )
 
 
-def _complete_cells(total: Float64, clock: StepClock, rules: LayoutRules) -> NDArray[np.bool_]:
+def _complete_cells(total: Float64, clock: StepClock, rules: LayoutRules) -> Bool:
     """The steps (columns) of each pair (rows) in which it sends its usual bytes."""
     seen = np.where(clock.regular & (total > 0), total, np.nan)
     usual = np.full(total.shape[0], np.nan)
     some = np.isfinite(seen).any(axis=1)
     usual[some] = np.nanmedian(seen[some], axis=1)
-    complete: NDArray[np.bool_] = np.abs(seen - usual[:, None]) <= rules.stages.complete_step * usual[:, None]
+    complete: Bool = np.abs(seen - usual[:, None]) <= rules.stages.complete_step * usual[:, None]
     return complete
 
 
@@ -153,7 +152,7 @@ def _sent_before_return(transfers: TransferTable, forward: int, backward: int, c
     return float(np.median(early[known] / total[known])) if known.any() else 1.0
 
 
-def _first_start(transfers: TransferTable, pair: int, clock: StepClock) -> NDArray[np.int64]:
+def _first_start(transfers: TransferTable, pair: int, clock: StepClock) -> Int64:
     rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
     start = transfers.start_ns[rows][transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
     first = np.full(clock.regular.size, np.iinfo(np.int64).max, dtype=np.int64)

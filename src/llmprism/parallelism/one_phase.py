@@ -12,15 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.clock import StepClock
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.silences import Silences
-
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 __all__ = ["Ticks", "in_one_phase"]
 

@@ -19,12 +19,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import TransferTable
+from llmprism.parallelism.byte_time import bytes_at
 from llmprism.parallelism.row_silences import control_limit
 from llmprism.parallelism.rules import RULES, LayoutRules
-from llmprism.stats.order import stable_order
+from llmprism.stats.integer_order import stable_order
 from llmprism.stats.silences import Silences, silences_of
 
 __all__ = ["OptimizerPause", "after_control", "optimizer_pause"]
@@ -101,19 +102,11 @@ def _crowds(transfers: TransferTable, pairs: Bool, limit: float, clock: StepCloc
 def _place_of(silences: Silences, when_ns: Int64, clock: StepClock) -> tuple[Float64, Int64]:
     """Share of its step's bytes sent by each time, and its step (-1 outside of all)."""
     boundary = clock.boundary_ns
-    at, sent = _sent_by(silences, boundary), _sent_by(silences, when_ns)
+    at, sent = bytes_at(silences, boundary), bytes_at(silences, when_ns)
     step = np.searchsorted(boundary, when_ns, side="right") - 1
     step = np.where(step < boundary.size - 1, step, -1)
     size = np.append(np.maximum(np.diff(at), 1.0), 1.0)
     return np.where(step >= 0, (sent - at[step]) / size[step], 0.0), step
-
-
-def _sent_by(silences: Silences, when_ns: Int64) -> Float64:
-    """Bytes sent by each time: none in the silences, evenly between them."""
-    ends = np.stack([silences.begin_ns, silences.begin_ns + silences.length_ns], axis=1).ravel()
-    first = int(ends[0])
-    sent: Float64 = np.interp(when_ns - first, ends - first, np.repeat(silences.bytes_before, 2).astype(np.float64))
-    return sent
 
 
 def _crowded_places(place: Float64, step: Int64, steps: int, members: int, rules: LayoutRules) -> list[float]:

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int8
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
@@ -46,7 +45,7 @@ class PeerSigns:
 
 
 def peer_signs(
-    job: Job, cells: list[Cell], groups: tuple[Group, ...], pipelines: tuple[Cell, ...], pair_kind: NDArray[np.int8],
+    job: Job, cells: list[Cell], groups: tuple[Group, ...], pipelines: tuple[Cell, ...], pair_kind: Int8,
     clock: StepClock, rules: LayoutRules = RULES,
 ) -> PeerSigns:  # fmt: skip
     """The signs of all pairs of members of one cell."""

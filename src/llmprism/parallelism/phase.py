@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int8
+from llmprism.arrays import Bool, Float64, Int8, Int64
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.one_phase import Ticks, in_one_phase
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.by_moment import NEVER, first_from, latest_before, sums_until
@@ -269,9 +269,12 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
     ]
     following = np.append(np.diff(late), 0)
     missing = (due - level) / np.maximum(step, 1.0)[:, None]
-    for index, k in zip(*np.nonzero(behind[:, 1:-1]), strict=True):
-        rows = slice(transfers.pair_offsets[pairs[index]], transfers.pair_offsets[pairs[index] + 1])
-        sent = np.cumsum(transfers.bytes[rows])
+    last, rows, sent = -1, slice(0), np.zeros(0)
+    for index, k in zip(*(place.tolist() for place in np.nonzero(behind[:, 1:-1])), strict=True):
+        if index != last:
+            last, pair = index, pairs[index]
+            rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+            sent = np.cumsum(transfers.bytes[rows]).astype(np.float64)
         arrived = int(np.searchsorted(sent, due[index, k + 1] - rules.clock.exact_bytes * step[index]))
         if arrived < sent.size:
             start, end = transfers.start_ns[rows][: arrived + 1], transfers.end_ns[rows][: arrived + 1]

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, Int64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.phase import rests_after
 from llmprism.parallelism.rules import RULES, LayoutRules
 

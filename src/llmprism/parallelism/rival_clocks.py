@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, median
+from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable, ranges
+from llmprism.model.flows import TransferTable, ranges
 from llmprism.model.job import Job
 from llmprism.parallelism.clock_score import Pauses, Priced, bits_of, pauses_of, priced
 from llmprism.parallelism.compound_steps import are_steps, slower_clock, ticks_in_steps

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Bool, Int8
-from llmprism.model.flows import Int32, Int64, TransferTable
+from llmprism.arrays import Bool, Int8, Int32, Int64
+from llmprism.model.flows import TransferTable
 from llmprism.model.layout import PairKind, PairRoles
 from llmprism.parallelism.exchanges import Exchanges
 from llmprism.parallelism.features import Links

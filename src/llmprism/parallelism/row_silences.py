@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.arrays import Bool, Int64
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
-from llmprism.stats.order import stable_order
+from llmprism.stats.integer_order import stable_order
 from llmprism.stats.silences import Silences, silences_of
 
 __all__ = ["control_limit", "silences_of_rows"]
@@ -21,7 +21,7 @@ def silences_of_rows(transfers: TransferTable, rows: Int64, limit: float = MESSA
     return silences_of(start[order], transfers.end_ns[rows], transfers.bytes[rows], int(limit))
 
 
-def control_limit(transfers: TransferTable, pairs: NDArray[np.bool_], rules: LayoutRules = RULES) -> float:
+def control_limit(transfers: TransferTable, pairs: Bool, rules: LayoutRules = RULES) -> float:
     """Size below which messages of these pairs carry no tensors."""
     size = transfers.bytes[transfers.rows_of(pairs)]
     size = np.sort(size[:: max(1, size.size // rules.ends.message_sample)])

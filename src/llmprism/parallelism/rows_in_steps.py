@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, Int64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable, rows_of_pairs
+from llmprism.model.flows import TransferTable, rows_of_pairs
 
 __all__ = ["RowsInSteps", "rows_in_steps"]
 

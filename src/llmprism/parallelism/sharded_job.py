@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Bool, Int8
+from llmprism.arrays import Bool, Int8, Int32
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind, Sharding
 from llmprism.parallelism.accumulation import accumulated, between_passes
 from llmprism.parallelism.features import Links, PairFeatures
-from llmprism.parallelism.heavy_end import heavy_end
+from llmprism.parallelism.heavy_end import HeavyEnd, heavy_end
 from llmprism.parallelism.hybrid import Grid, shard_grid
 from llmprism.parallelism.optimizer_pause import OptimizerPause, after_control, optimizer_pause
 from llmprism.parallelism.pair_kinds import LinkKinds
@@ -22,6 +21,7 @@ from llmprism.parallelism.phase import replicas_rest_clock, shifted_clock, usabl
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.sharding import sharding_of
 from llmprism.parallelism.structure import data_parallel_groups, pairs_inside
+from llmprism.parallelism.turning_point import clock_before_turn
 
 __all__ = ["ShardedJob", "find_sharding"]
 
@@ -54,18 +54,21 @@ def find_sharding(
         clock = after_control(transfers, pattern, repeated[0], rules)
         groups = _shard_groups(job, links, kinds, features, grid)
         return ShardedJob(Sharding.FSDP, groups, clock, repeated[1], hybrid=shards is not None)
-    if grid is not None and grid.predicted:
-        replicas = _pairs_in(transfers, pair_kind == PairKind.DP, links, ~grid.shards)
-        ended = replicas_rest_clock(transfers, replicas, everyone, clock, rules)
-        if ended is not None:
-            groups = _shard_groups(job, links, kinds, features, grid)
-            return ShardedJob(Sharding.FSDP, groups, usable_clock(ended, clock), hybrid=True)
+    predicted = grid is not None and grid.predicted
+    replicas = _pairs_in(transfers, pair_kind == PairKind.DP, links, None if shards is None else ~shards)
+    ended = replicas_rest_clock(transfers, replicas, everyone, clock, rules) if predicted else None
+    if ended is not None:
+        groups = _shard_groups(job, links, kinds, features, grid)
+        return ShardedJob(Sharding.FSDP, groups, usable_clock(ended, clock), hybrid=True)
     if optimizer is not None and optimizer.gathers:
         clock = usable_clock(_at_optimizer(transfers, pattern, everyone, clock, optimizer, rules), clock)
         return ShardedJob(Sharding.ZERO, groups, clock)
     heavy = None if has_pipelines else heavy_end(transfers, gathered, clock, rules)
+    turned = None if has_pipelines or optimizer is not None else _turned(transfers, gathered, clock, heavy, rules)
+    if turned is not None:
+        groups = _shard_groups(job, links, kinds, features, grid)
+        return ShardedJob(Sharding.FSDP, groups, turned, hybrid=shards is not None)
     if found.sharding is not Sharding.FSDP and heavy is None:
-        predicted = grid is not None and grid.predicted
         if optimizer is not None and (optimizer.longest or predicted):
             clock = usable_clock(_at_optimizer(transfers, pattern, everyone, clock, optimizer, rules), clock)
         if predicted:
@@ -84,6 +87,15 @@ def find_sharding(
     clock = usable_clock(clock, before)
     groups = _shard_groups(job, links, kinds, features, grid)
     return ShardedJob(Sharding.FSDP, groups, clock, passes, shards is not None)
+
+
+def _turned(
+    transfers: TransferTable, gathered: Bool, clock: StepClock, heavy: HeavyEnd | None, rules: LayoutRules
+) -> StepClock | None:
+    """The clock at the ends of the steps, where the place that passes for them is the turn between the passes."""
+    place = 0.0 if heavy is None else heavy.shift
+    turned = clock_before_turn(transfers, gathered, clock, place, rules)
+    return turned if turned is not None and turned.steps > 1 else None
 
 
 def _at_optimizer(
@@ -134,6 +146,6 @@ def _one_per_servers(job: Job, groups: tuple[Group, ...]) -> tuple[Group, ...]:
     return tuple(sorted(joined, key=lambda group: min(group.members)))
 
 
-def _pairs_of(links: Links) -> NDArray[np.int32]:
+def _pairs_of(links: Links) -> Int32:
     both = np.concatenate([links.there, links.back])
     return both[both >= 0]

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, Int64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Sharding
 from llmprism.parallelism.features import PairFeatures
 from llmprism.parallelism.micro_batches import interior_silences

@@ -18,9 +18,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Bool, Float64, median
+from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64, TransferTable
+from llmprism.model.flows import TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
 
 _Arc = tuple[float, float]
@@ -234,18 +234,24 @@ def _places(place: Float64, length: Float64, rules: LayoutRules) -> Float64:
     weight = np.bincount(
         (place * rule.byte_places).astype(np.int64) % rule.byte_places, length, minlength=rule.byte_places
     )
-    near = weight + np.roll(weight, 1)
+    near = weight + weight[_before(rule.byte_places)]
     enough = near >= rule.message_ends * np.quantile(near[near > 0], rule.silent_quantile) if near.any() else near > 0
-    starts = np.flatnonzero(enough & ~np.roll(enough, 1))
+    begun = enough & ~enough[_before(rule.byte_places)]
+    starts = np.flatnonzero(begun)
     if not starts.size:
         return np.zeros(0)
-    run = (np.cumsum(np.roll(enough & ~np.roll(enough, 1), -int(starts[0]))) - 1)[
-        (np.arange(rule.byte_places) - starts[0]) % rule.byte_places
-    ]
+    place_from_first = (np.arange(rule.byte_places) - starts[0]) % rule.byte_places
+    run = (np.cumsum(np.concatenate([begun[starts[0] :], begun[: starts[0]]])) - 1)[place_from_first]
     angle = _circle(rule.byte_places) * np.where(enough, weight, 0.0)
     total = np.bincount(run, angle.real, starts.size) + 1j * np.bincount(run, angle.imag, starts.size)
     middle: Float64 = np.sort(np.angle(total) / (2 * np.pi) % 1.0)
     return middle
+
+
+@cache
+def _before(places: int) -> Int64:
+    """The place before each of so many, taken round."""
+    return np.arange(-1, places - 1)
 
 
 @cache

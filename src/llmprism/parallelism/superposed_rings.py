@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
-from llmprism.model.flows import Int64, TransferTable, ranges
+from llmprism.arrays import Bool, Float64, Int64
+from llmprism.model.flows import TransferTable, ranges
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["SuperposedRings", "superposed_rings"]
+__all__ = ["SuperposedRings", "superposed_rings", "while_busy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def superposed_rings(
         shapes.add(_sizes(src[part[inner]], dst[part[inner]]))
         gradient_row[_rows(transfers, candidates[part[inner & ~outer]])] = False
         shared = _rows(transfers, candidates[part[inner & outer]])
-        gradient_row[shared] = _while_busy(transfers, shared, _rows(transfers, candidates[part[outer & ~inner]]))
+        gradient_row[shared] = while_busy(transfers, shared, _rows(transfers, candidates[part[outer & ~inner]]))
     if members < rules.exchanges.superposed_members * np.union1d(src, dst).size or len(shapes) != 1:
         return None
     return SuperposedRings(small, large, gradient_row)
@@ -118,7 +118,7 @@ def _rows(transfers: TransferTable, pairs: Int64) -> Int64:
     return ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
 
 
-def _while_busy(transfers: TransferTable, rows: Int64, others: Int64) -> Bool:
+def while_busy(transfers: TransferTable, rows: Int64, others: Int64) -> Bool:
     """Whether any of the others is under way, or about to be, in the middle of each row; a pause of the others that is
     no longer than their usual transfer does not count."""
     order = others[np.argsort(transfers.start_ns[others], kind="stable")]

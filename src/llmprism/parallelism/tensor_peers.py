@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Float64, median
+from llmprism.arrays import Float64, Int8, median
 from llmprism.model.clock import StepClock
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
@@ -51,7 +50,7 @@ class TensorPeers:
 
 
 def find_tensor_peers(
-    job: Job, groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ...], pair_kind: NDArray[np.int8],
+    job: Job, groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ...], pair_kind: Int8,
     clock: StepClock, rules: LayoutRules = RULES, *, sharded: bool = False,
 ) -> TensorPeers | None:  # fmt: skip
     """How the GPUs of servers divide; None where no server has several of one stage, or the job shows too few steps.

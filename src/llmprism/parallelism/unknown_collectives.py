@@ -12,12 +12,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from llmprism.model.layout import Group, JobLayout, PairKind, Schedule, Sharding
+from llmprism.arrays import Bool
+from llmprism.model.flows import TransferTable
+from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.features import Links
 from llmprism.parallelism.pair_kinds import LinkKinds
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["with_unknown_collectives"]
+__all__ = ["unknown_layout", "with_unknown_collectives"]
+
+NO_STEPS = "no steps can be seen in this job's records: the exporter folds them or the window is too short"
 
 
 def with_unknown_collectives(layout: JobLayout, links: Links, kinds: LinkKinds) -> JobLayout:
@@ -50,3 +54,16 @@ def with_unknown_collectives(layout: JobLayout, links: Links, kinds: LinkKinds) 
         pipelines=tuple(pipeline for pipeline in layout.pipelines if not rests_on_it(pipeline)),
         pairs=replace(pairs, kind=np.where(open_pair, PairKind.UNKNOWN, pairs.kind).astype(np.int8)),
     )  # fmt: skip
+
+
+def unknown_layout(transfers: TransferTable, bulk: Bool) -> JobLayout:
+    """The layout of a job whose steps cannot be seen: nothing is known of any pair."""
+    pairs = np.flatnonzero(bulk)
+    roles = PairRoles(
+        transfers.pair_src[pairs],
+        transfers.pair_dst[pairs],
+        np.full(pairs.size, PairKind.UNKNOWN, dtype=np.int8),
+        np.zeros(pairs.size),
+    )
+    none = np.zeros(transfers.start_ns.size, dtype=np.int8)
+    return JobLayout(Layout(sharding=Sharding.UNKNOWN), (), (), roles, none, 0.0, (NO_STEPS,))

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from llmprism.arrays import Int32
 from llmprism.diagnose import PathLoads
 from llmprism.diagnose.find_faults import JobFaults, Shared
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.model.clock import ClockCandidate
 from llmprism.model.congestion import CongestionTable
 from llmprism.model.finding import Finding
-from llmprism.model.flows import InputCounts, Int32, Window
+from llmprism.model.flows import InputCounts, Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline

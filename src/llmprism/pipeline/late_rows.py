@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Final
 
-from llmprism.model.flows import Int32, TransferTable, row_runs, rows_in_runs
+from llmprism.arrays import Int32
+from llmprism.model.flows import TransferTable, row_runs, rows_in_runs
 
 __all__ = ["LateRows"]
 

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, Int32, Int64
 from llmprism.diagnose import job_state
 from llmprism.diagnose.evidence import JobEvidence, gather_evidence
 from llmprism.diagnose.find_faults import JobFaults, Shared, find_job_faults
@@ -27,14 +27,14 @@ from llmprism.forked import forked_map
 from llmprism.machine import room_bytes
 from llmprism.model.clock import ClockCandidate
 from llmprism.model.finding import Finding
-from llmprism.model.flows import AssembledFlows, Int32, Int64, TransferTable, Window
+from llmprism.model.flows import AssembledFlows, TransferTable, Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
 from llmprism.parallelism import identify_layout
 from llmprism.pipeline.cluster import AnalysedJob, JobHead, PairGraph
 from llmprism.pipeline.late_rows import LateRows
-from llmprism.recognize.clock import cluster_clocks
+from llmprism.recognize.cluster_clock import cluster_clocks
 from llmprism.recognize.recognise_jobs import Draft, JobDraft, RailQuestion, question_bits
 from llmprism.recognize.segments import segments_of
 from llmprism.timeline import reconstruct_timeline
@@ -50,6 +50,10 @@ R = TypeVar("R")
 THREADS: Final = 2
 """Jobs looked at at a time in one process: kernels and array operations leave the interpreter alone half the time. That
 is paid for with processor time: two threads take up to 1.6 times that of one."""
+
+THREADED_TRANSFERS: Final = 500_000
+"""Transfers from which the second thread pays. With fewer, jobs are looked at in Python that takes turns: two threads
+take as long as one and up to 0.2 s more of processor time (captures of 80,000 to 560,000 records)."""
 
 FORK_TRANSFERS: Final = 4_000_000
 """Transfers from which copies of the process pay: about four seconds of work, against half a second for the copies."""
@@ -107,7 +111,8 @@ class LocalCluster:
             flows.congestion,
         )  # fmt: skip
         self._transfers, self._with_events, self._with_facts = transfers, with_events, with_facts
-        self._find_layout, self._threads = find_layout, threads
+        self._find_layout = find_layout
+        self._threads = threads if transfers.start_ns.size >= THREADED_TRANSFERS else 1
         forks = processes is not None and transfers.start_ns.size >= FORK_TRANSFERS
         self._processes = processes if forks and processes is not None else Processes()
         self._cut: tuple[Draft, TransferTable] | None = None
@@ -161,7 +166,7 @@ class LocalCluster:
             find_layout=self._find_layout,
         )
 
-        def part_of(number: int) -> _Part:
+        def part_of(number: int) -> _JobResult:
             job = self._job(number)
             layout, timeline, state = analyse(job)
             evidence = gather_evidence(job, layout, timeline, state)
@@ -228,7 +233,7 @@ def _with_late_rows(one: JobDraft, pieces: TransferTable) -> Job:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _JobResult:
     """What was found out about a job, without its transfers, so that it may travel between processes: they have them
     already. `timeline` has the steps that the clock shows, that of the evidence those besides that it left out. `loads`
     are those of its paths, by number; `faults` are those of the job alone, where they were looked for."""
@@ -240,12 +245,12 @@ class _Part:
     faults: JobFaults | None
 
 
-def _part_of(evidence: JobEvidence, timeline: Timeline, window: Window | None) -> _Part:
+def _part_of(evidence: JobEvidence, timeline: Timeline, window: Window | None) -> _JobResult:
     """With a window faults are looked for too: whoever has the rows now need not copy them again."""
     cells = judge_transfers(evidence) if evidence.steps else None
     sick = cells if cells is not None and cells.any_sick else None
     alone = replace(evidence.job, transfers=_NO_TRANSFERS, bulk=None)
-    return _Part(
+    return _JobResult(
         timeline, replace(evidence, job=alone), sick, numbered_loads(evidence.job.transfers),
         None if window is None else find_job_faults(evidence, Shared(), window),
     )  # fmt: skip

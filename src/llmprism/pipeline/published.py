@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from llmprism.diagnose.published_rules import diagnose_paper
+from llmprism.diagnose.published_faults import diagnose_paper
 from llmprism.diagnose.switch_loads import path_loads, switch_loads
 from llmprism.ingest.records_as_transfers import records_as_transfers
 from llmprism.model.flows import FlowTable, Window
 from llmprism.model.job import JobState
 from llmprism.model.report import JobReport, Report
 from llmprism.model.topology import Topology
-from llmprism.parallelism.published_rules import layout_paper
+from llmprism.parallelism.published_layout import layout_paper
 from llmprism.pipeline.notes import Progress, job_notes, usable_topology
-from llmprism.recognize.published_rules import recognize_paper
-from llmprism.timeline.published_rules import timeline_paper
+from llmprism.recognize.published_jobs import recognize_paper
+from llmprism.timeline.published_timeline import timeline_paper
 
 __all__ = ["diagnose_by_published_rules"]
 

@@ -22,8 +22,8 @@ from typing import Protocol
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, TransferTable
+from llmprism.arrays import Bool, Float64, Int32, Int64
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.topology import Topology
 from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.stats.robust import segment_medians

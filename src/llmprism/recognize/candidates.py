@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Int32, Int64
 from llmprism.model.clock import ClockCandidate, StepClock
-from llmprism.model.flows import Int32, Int64
 from llmprism.recognize.bulk import PairEnds
 from llmprism.recognize.rules import RULES, RecognitionRules
 
@@ -57,9 +56,7 @@ class Candidate:
     bits: float
 
 
-def acquaintance(
-    pairs: PairEnds, clusters: list[PairCluster], chosen: NDArray[np.bool_] | None = None
-) -> frozenset[Pair]:
+def acquaintance(pairs: PairEnds, clusters: list[PairCluster], chosen: Bool | None = None) -> frozenset[Pair]:
     """Which clusters (the lower index first) exchange any messages at all, or any of the chosen pairs."""
     owner = np.full(len(pairs.addresses), -1, dtype=np.int64)
     for index, cluster in enumerate(clusters):

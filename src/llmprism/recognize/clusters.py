@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Bool
-from llmprism.model.flows import Int32, Int64
+from llmprism.arrays import Bool, Int32, Int64
 from llmprism.recognize.bulk import PairEnds, PairTraffic
 from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.stats.bursts import running_max

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Float64, median
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, TransferTable, ranges
+from llmprism.arrays import Float64, Int32, median
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable, ranges
 from llmprism.recognize.rhythm import rhythm_bits
 from llmprism.recognize.rules import RULES, RecognitionRules
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool
+from llmprism.arrays import Bool, Int32
 from llmprism.model.clock import ClockCandidate, StepClock
-from llmprism.model.flows import Int32, TransferTable
+from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.topology import Topology
 from llmprism.recognize.bulk import PairEnds, PairTraffic, bulk_pairs, outside_nodes, strong_pairs

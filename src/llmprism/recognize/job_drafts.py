@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from llmprism.arrays import Int32, Int64
 from llmprism.model.clock import ClockCandidate
-from llmprism.model.flows import Int32, Int64, ranges
+from llmprism.model.flows import ranges
 from llmprism.model.topology import Topology
 from llmprism.recognize.candidates import PairCluster
-from llmprism.recognize.clock import distinct_clocks
+from llmprism.recognize.cluster_clock import distinct_clocks
 from llmprism.recognize.draft import Draft, JobDraft, crossing_pairs
 from llmprism.recognize.joining import JobGroup, Joined, job_groups
 from llmprism.recognize.lockstep import without_holes

@@ -19,9 +19,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Float64, median, median_deviation
+from llmprism.arrays import Bool, Float64, Int64, median, median_deviation
 from llmprism.model.clock import StepClock
 from llmprism.recognize.rules import RULES, RecognitionRules
 
@@ -52,7 +51,7 @@ def without_holes(clock: StepClock, rules: RecognitionRules = RULES) -> StepCloc
     return StepClock(clock.boundary_ns, clock.regular & usual, clock.dominance)
 
 
-def _shared_steps(a: StepClock, b: StepClock) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _shared_steps(a: StepClock, b: StepClock) -> tuple[Int64, Float64]:
     """Regular steps of `b` within the steps that `a` saw, and how many of a's boundaries each holds."""
     first, last = b.boundary_ns[:-1][b.regular], b.boundary_ns[1:][b.regular]
     slot = np.searchsorted(a.boundary_ns, (first + last) // 2, side="right") - 1
@@ -93,7 +92,7 @@ def _tether_bits(a: StepClock, b: StepClock, rules: RecognitionRules) -> float:
     return float(min(max(by_drift, by_jitter, 0.0), rules.most_bits))
 
 
-def _matched(a: StepClock, b: StepClock) -> tuple[Float64, Float64, NDArray[np.bool_]]:
+def _matched(a: StepClock, b: StepClock) -> tuple[Float64, Float64, Bool]:
     """The k-th boundaries of both clocks, counted on where one of them missed some, and which neighbours are one step.
 
     Counting starts at the two boundaries nearest to each other at the beginning of the common time. Where one clock has
@@ -124,7 +123,7 @@ def _matched(a: StepClock, b: StepClock) -> tuple[Float64, Float64, NDArray[np.b
     return np.array(left), np.array(right), np.array(joined[1:], dtype=np.bool_)
 
 
-def _wander(durations: NDArray[np.float64], block: int) -> float:
+def _wander(durations: Float64, block: int) -> float:
     """Variance that every step adds to a clock's distance from an even one.
 
     A boundary that was seen too late makes one step longer and the next shorter: that is spread, but it adds nothing.
@@ -136,7 +135,7 @@ def _wander(durations: NDArray[np.float64], block: int) -> float:
     return (many - one) / (block - 1)
 
 
-def _spread(durations: NDArray[np.float64], rules: RecognitionRules) -> float:
+def _spread(durations: Float64, rules: RecognitionRules) -> float:
     """Half the variance between steps that follow each other, without the far outliers.
 
     A switch that gets slow makes the steps of all jobs behind it longer at once: only what changes from one to the next
@@ -147,7 +146,7 @@ def _spread(durations: NDArray[np.float64], rules: RecognitionRules) -> float:
     return float(np.var(np.clip(change, middle - reach, middle + reach)) / 2.0)
 
 
-def _changes(durations: NDArray[np.float64], block: int) -> Float64:
+def _changes(durations: Float64, block: int) -> Float64:
     """Differences of the durations of blocks of so many steps that follow each other."""
     at = np.concatenate([[0.0], np.cumsum(durations)])
     length = at[block:] - at[:-block]

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Int64
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import Int64
 from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.recognize.segments import PairPieces
 
@@ -32,7 +31,7 @@ class JobPace:
 
 
 def quiet_members(
-    pieces: PairPieces, bulk: NDArray[np.bool_], jobs: Sequence[JobPace], server_of: dict[str, str],
+    pieces: PairPieces, bulk: Bool, jobs: Sequence[JobPace], server_of: dict[str, str],
     rules: RecognitionRules = RULES,
 ) -> list[Int64]:  # fmt: skip
     """For each job the addresses that belong to it though they exchange nothing but one small message a step."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from llmprism.arrays import Int32
 from llmprism.model.clock import ClockCandidate
-from llmprism.model.flows import Int32, TransferTable
+from llmprism.model.flows import TransferTable
 from llmprism.model.topology import Topology
 from llmprism.recognize.candidates import acquaintance, candidates
 from llmprism.recognize.coherence import coherence_bits

@@ -17,7 +17,7 @@ __all__ = ["RULES", "RecognitionRules", "WitnessRules"]
 
 @dataclass(frozen=True, slots=True)
 class WitnessRules:
-    """How the links of a cluster show its step clock (`clock.py`)."""
+    """How the links of a cluster show its step clock (`cluster_clock.py`)."""
 
     least_messages: int = 6
     """Messages in a step from which their number says anything: two micro-batches over a link and back, and

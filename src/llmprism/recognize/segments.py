@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool
+from llmprism.arrays import Bool, Int32, Int64
 from llmprism.kernel import kernel
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.recognize.bulk import PairTraffic
 from llmprism.recognize.rules import RULES, RecognitionRules
 

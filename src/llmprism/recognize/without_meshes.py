@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.model.flows import Int32, TransferTable
+from llmprism.arrays import Int32
+from llmprism.model.flows import TransferTable
 from llmprism.recognize.bulk import PairEnds, PairTraffic, pair_traffic
 from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.stats.meshes import MeshPairs, mesh_pairs, mesh_rows

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from llmprism.arrays import Int64
 from llmprism.model.finding import Finding, FindingKind
-from llmprism.model.flows import Int64
 from llmprism.model.layout import Layout
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import Steps

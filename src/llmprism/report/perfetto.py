@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from llmprism.arrays import Int32, Int64
 from llmprism.model.finding import Finding
-from llmprism.model.flows import Int32, Int64
 from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import EventKind, Events
 from llmprism.report.kinds import TITLES
@@ -49,11 +49,11 @@ _CHUNK_EVENTS: Final = 100_000
 
 def render(report: Report) -> bytes:
     """The whole trace."""
-    writer = _Writer(report)
+    writer = _TraceWriter(report)
     return b"".join((writer.preamble(), *(part for job in report.jobs for part in writer.job(job)), *writer.unplaced()))
 
 
-class _Writer:
+class _TraceWriter:
     """Gives out track ids and interned ids. Interned event names: kinds first, then one per step, finding and so on."""
 
     def __init__(self, report: Report) -> None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int32, Int64, UInt8
 from llmprism.kernel_cache import compiled
-from llmprism.model.flows import Int32, Int64
 
 __all__ = ["PACKET_BYTES", "SEQUENCE", "assign_lanes", "encode_slices"]
 
@@ -49,7 +48,7 @@ def assign_lanes(address: Int32, start_ns: Int64, end_ns: Int64) -> Int32:
 
 
 @compiled
-def _varint(out: NDArray[np.uint8], at: int, value: Any) -> int:
+def _varint(out: UInt8, at: int, value: Any) -> int:
     rest = np.uint64(value)
     while rest > np.uint64(0x7F):
         out[at] = np.uint8((rest & np.uint64(0x7F)) | np.uint64(0x80))
@@ -60,13 +59,13 @@ def _varint(out: NDArray[np.uint8], at: int, value: Any) -> int:
 
 
 @compiled
-def _number(out: NDArray[np.uint8], at: int, key: int, value: Any) -> int:
+def _number(out: UInt8, at: int, key: int, value: Any) -> int:
     out[at] = key
     return _varint(out, at + 1, value)
 
 
 @compiled
-def _annotation(out: NDArray[np.uint8], at: int, name: int, long_key: bool, value: Any) -> int:
+def _annotation(out: UInt8, at: int, name: int, long_key: bool, value: Any) -> int:
     """TrackEvent.debug_annotations = 4 {name_iid = 1, uint_value = 3 or string_value_iid = 17 (a two-byte key)}."""
     out[at] = 0x22
     length_at = at + 1
@@ -81,7 +80,7 @@ def _annotation(out: NDArray[np.uint8], at: int, name: int, long_key: bool, valu
 
 
 @compiled
-def _open_packet(out: NDArray[np.uint8], at: int, time_ns: Any, kind: int, track: Any) -> tuple[int, int, int]:
+def _open_packet(out: UInt8, at: int, time_ns: Any, kind: int, track: Any) -> tuple[int, int, int]:
     """Trace.packet = 1 {timestamp = 8, sequence id = 10, needs state: flags = 13, track_event = 11 {type, track}}."""
     out[at] = 0x0A
     packet_length_at = at + 1
@@ -98,7 +97,7 @@ def _open_packet(out: NDArray[np.uint8], at: int, time_ns: Any, kind: int, track
 @compiled
 def encode_slices(
     start_ns: Int64, end_ns: Int64, track: Int64, name: Int32, step: Int32, peer: Int32, size: Int64
-) -> NDArray[np.uint8]:
+) -> UInt8:
     """Two packets per event: begin (with its name, step, peer and bytes where it has them) and end.
 
     `name` and `peer` are interned ids, `peer` 0 and `step` -1 and `size` 0 mean none. Interned annotation names:

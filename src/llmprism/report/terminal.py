@@ -70,12 +70,12 @@ _STATE_STYLE: Final = {
 
 def print_report(report: Report, console: Console) -> None:
     """Write the whole report to `console`."""
-    writer = _Writer(report, console.width, console.options.ascii_only)
+    writer = _TerminalWriter(report, console.width, console.options.ascii_only)
     for block in writer.blocks():
         console.print(block, markup=False, highlight=False, emoji=False, soft_wrap=False)
 
 
-class _Writer:
+class _TerminalWriter:
     def __init__(self, report: Report, width: int, ascii_only: bool) -> None:
         self._report = report
         self._sparkline_columns = max(1, min(_SPARKLINE_COLUMNS, width - _INDENT - _LABEL_COLUMNS))

@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Int64
+from llmprism.arrays import Float64, Int64
 from llmprism.score.document import ScoredJob
 from llmprism.score.jobs import JobMatch
 from llmprism.score.measures import SetScore
@@ -64,7 +63,7 @@ def match_boundaries(true: Int64, said: Int64, tolerance_ns: float) -> tuple[Int
 
 def score_steps(truth: tuple[ScoredJob, ...], reported: tuple[ScoredJob, ...], match: JobMatch) -> StepsScore:
     boundaries = SetScore(0, 0, 0)
-    errors: list[NDArray[np.float64]] = []
+    errors: list[Float64] = []
     totals: list[float] = []
     matched_ids = {id(found) for found in match.reported_of if found is not None}
     for job, found in zip(truth, match.reported_of, strict=True):

@@ -7,17 +7,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from llmprism.ingest.accept import Accepted
 from llmprism.service import schema
 from llmprism.service.clocks import Clock
-from llmprism.service.rows import add_counts, get_state, put_position, put_state, raise_mark, upsert
+from llmprism.service.rows import add_counts, get_state, put_position, put_state, raise_mark, upsert_all
 
 __all__ = ["Batch", "Segment", "SourceBatch", "write_batch"]
 
 REMEMBERED_BATCHES_NS: Final = 3_600 * 10**9
 """A batch is retried within seconds; an hour is plenty to recognise it."""
+
+_ADD_BATCH: Final = schema.batches.insert()
+_ADD_SEGMENT: Final = schema.segments.insert()
+_FORGET_BATCHES: Final = schema.batches.delete().where(schema.batches.c.wall_ns < sql.bindparam("before_ns"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +72,29 @@ class Batch:
         found = [part.accepted.first_end_ns or part.accepted.start_ns for part in self.parts if part.accepted.stored]
         return min(found, default=0)
 
+    def mark_after(self, before_ns: int) -> int:
+        """The watermark when it is committed, where it was this one before."""
+        return before_ns if self.file is None else self.mark_ns or max(before_ns, self.end_ns)
+
 
 def write_batch(connection: Connection, flows: Path, batch: Batch) -> None:
     """All that a batch leaves behind; `flows` is the folder of the segments."""
-    connection.execute(schema.batches.insert().values(id=batch.id, wall_ns=batch.wall_ns))
-    old = schema.batches.c.wall_ns < batch.wall_ns - REMEMBERED_BATCHES_NS
-    connection.execute(schema.batches.delete().where(old))
+    connection.execute(_ADD_BATCH, {"id": batch.id, "wall_ns": batch.wall_ns})
+    connection.execute(_FORGET_BATCHES, {"before_ns": batch.wall_ns - REMEMBERED_BATCHES_NS})
     if batch.file is not None:
         _add_segment(connection, batch, str(batch.file.relative_to(flows)))
     for part in batch.parts:
         _write_part(connection, part, batch.wall_ns)
-    for clock in batch.clocks:
-        row = {"source": clock.source, "exporter": clock.exporter, "wall_ns": batch.wall_ns}
-        document = json.dumps(asdict(clock), separators=(",", ":"))
-        upsert(connection, schema.clocks, {**row, "document": document}, ["source", "exporter"])
+    clocks = [
+        {
+            "source": clock.source,
+            "exporter": clock.exporter,
+            "wall_ns": batch.wall_ns,
+            "document": json.dumps(asdict(clock), separators=(",", ":")),
+        }
+        for clock in batch.clocks
+    ]
+    upsert_all(connection, schema.clocks, clocks, ["source", "exporter"])
 
 
 def _write_part(connection: Connection, part: SourceBatch, wall_ns: int) -> None:
@@ -99,18 +113,10 @@ def _add_segment(connection: Connection, batch: Batch, path: str) -> None:
     """The segment with the watermark after it. A watermark that goes back takes those before it along: a window must
     not be made of the few segments that came before a wrong time was found out."""
     before = int(get_state(connection, "watermark") or 0)
-    mark = batch.mark_ns or max(before, batch.end_ns)
+    mark = batch.mark_after(before)
     if mark < before:
         table = schema.segments
         connection.execute(table.update().where(table.c.watermark_ns > mark).values(watermark_ns=mark))
-    connection.execute(
-        schema.segments.insert().values(
-            path=path,
-            records=batch.stored,
-            start_ns=batch.first_end_ns,
-            end_ns=batch.end_ns,
-            watermark_ns=mark,
-            wall_ns=batch.wall_ns,
-        )
-    )
+    row = {"path": path, "records": batch.stored, "start_ns": batch.first_end_ns, "end_ns": batch.end_ns}
+    connection.execute(_ADD_SEGMENT, {**row, "watermark_ns": mark, "wall_ns": batch.wall_ns})
     put_state(connection, "watermark", str(mark))

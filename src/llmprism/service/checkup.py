@@ -32,7 +32,7 @@ from llmprism.service.source_clocks import clock_sentences
 from llmprism.service.sources.directory import mapping_of, settled_files
 from llmprism.service.store import SQLITE_FILE
 
-__all__ = ["Level", "Result", "check_answers", "examine"]
+__all__ = ["CheckLevel", "Result", "check_answers", "examine"]
 
 LOW_DISK_BYTES: Final = 5e9
 """Less free space than this is a few hours of records of a busy cluster."""
@@ -55,7 +55,7 @@ PACKAGES: Final = {
 }
 
 
-class Level(StrEnum):
+class CheckLevel(StrEnum):
     OK = "ok"
     WARNING = "warning"
     PROBLEM = "problem"
@@ -65,7 +65,7 @@ class Level(StrEnum):
 class Result:
     """`advice` says what to do; empty where there is nothing to do."""
 
-    level: Level
+    level: CheckLevel
     subject: str
     text: str
     advice: str = ""
@@ -81,7 +81,9 @@ def examine(config: Config) -> list[Result]:
         try:
             found += check(config)
         except (LLMPrismError, OSError, ValueError) as error:
-            found.append(Result(Level.PROBLEM, check.__name__.strip("_"), str(error), "correct this and ask again"))
+            found.append(
+                Result(CheckLevel.PROBLEM, check.__name__.strip("_"), str(error), "correct this and ask again")
+            )
     return found
 
 
@@ -93,22 +95,22 @@ def _versions(config: Config) -> Iterator[Result]:
             text += f", {name} {importlib.metadata.version(name)}"
         except importlib.metadata.PackageNotFoundError:
             missing.append((name, why))
-    yield Result(Level.OK, "versions", text)
+    yield Result(CheckLevel.OK, "versions", text)
     wanted = {"psycopg": config.store.url.startswith("postgresql"), "confluent-kafka": bool(config.kafka)}
     for name, why in missing:
-        level = Level.PROBLEM if wanted.get(name, not why) else Level.OK
+        level = CheckLevel.PROBLEM if wanted.get(name, not why) else CheckLevel.OK
         yield Result(level, "versions", f"{name} is not installed" + (f": {why}" if why else ""), f"pip install {name}")
 
 
 def _access(config: Config) -> Iterator[Result]:
     where = f"{config.server.host}:{config.server.port}"
     if config.public() and not config.token:
-        yield Result(Level.WARNING, "access", f"{where} is reachable from elsewhere and only the proxy guards it")
+        yield Result(CheckLevel.WARNING, "access", f"{where} is reachable from elsewhere and only the proxy guards it")
     elif not config.token:
-        yield Result(Level.OK, "access", f"{where} answers this machine only, without tokens")
+        yield Result(CheckLevel.OK, "access", f"{where} answers this machine only, without tokens")
     else:
         scopes = sorted({scope for token in config.token for scope in token.scopes})
-        yield Result(Level.OK, "access", f"{where} with {len(config.token)} tokens ({', '.join(scopes)})")
+        yield Result(CheckLevel.OK, "access", f"{where} with {len(config.token)} tokens ({', '.join(scopes)})")
 
 
 def _folder(config: Config) -> Iterator[Result]:
@@ -116,7 +118,7 @@ def _folder(config: Config) -> Iterator[Result]:
     if not folder.exists():
         parent = next(one for one in (folder, *folder.absolute().parents) if one.exists())
         free = shutil.disk_usage(parent).free
-        yield Result(Level.OK, "disk", f"{folder} will be made; {free / 1e9:.0f} GB free")
+        yield Result(CheckLevel.OK, "disk", f"{folder} will be made; {free / 1e9:.0f} GB free")
         return
     usage = shutil.disk_usage(folder)
     flows = sum(file.stat().st_size for file in (folder / "flows").rglob("*.parquet"))
@@ -124,21 +126,21 @@ def _folder(config: Config) -> Iterator[Result]:
     text += f"{usage.free / 1e9:.0f} GB free"
     low = usage.free < max(LOW_DISK_BYTES, flows / 2)
     advice = "make room, or lower store.keep_flows_h" if low else ""
-    yield Result(Level.WARNING if low else Level.OK, "disk", text, advice)
+    yield Result(CheckLevel.WARNING if low else CheckLevel.OK, "disk", text, advice)
     try:
         probe = folder / ".doctor"
         probe.touch()
         probe.unlink()
     except OSError as error:
         yield Result(
-            Level.PROBLEM, "disk", f"{folder} cannot be written ({error.strerror})", "check its owner and mount"
+            CheckLevel.PROBLEM, "disk", f"{folder} cannot be written ({error.strerror})", "check its owner and mount"
         )
 
 
 def _database(config: Config) -> Iterator[Result]:
     file = Path(config.store.folder) / SQLITE_FILE
     if not config.store.url and not file.exists():
-        yield Result(Level.OK, "database", f"{file} will be made")
+        yield Result(CheckLevel.OK, "database", f"{file} will be made")
         return
     engine = open_engine(config.store.url or f"sqlite:///{file}")
     begun = time.monotonic()
@@ -146,14 +148,16 @@ def _database(config: Config) -> Iterator[Result]:
         with translated(), engine.connect() as connection:
             query = sql.select(schema.state.c.value).where(schema.state.c.name == "schema")
             if not sql.inspect(connection).has_table("state"):
-                yield Result(Level.OK, "database", "it answers; the tables will be made")
+                yield Result(CheckLevel.OK, "database", "it answers; the tables will be made")
                 return
             found = connection.execute(query).scalar()
             took = time.monotonic() - begun
-            yield Result(Level.OK, "database", f"it answers in {1000 * took:.0f} ms, schema {found}")
+            yield Result(CheckLevel.OK, "database", f"it answers in {1000 * took:.0f} ms, schema {found}")
             if found is not None and int(found) != schema.SCHEMA_VERSION:
                 text = f"schema {found} was made by another version; this one writes {schema.SCHEMA_VERSION}"
-                yield Result(Level.PROBLEM, "database", text, "run the version that made it, or begin with a new one")
+                yield Result(
+                    CheckLevel.PROBLEM, "database", text, "run the version that made it, or begin with a new one"
+                )
                 return
             yield from _history(connection)
     finally:
@@ -170,14 +174,14 @@ def _history(connection: sql.Connection) -> Iterator[Result]:
     if row is not None:
         age = (time.time_ns() - row.wall_ns) / 1e9
         text = f"the last window was made {age:,.0f} s ago and took {row.took_ms} ms"
-        level = Level.WARNING if age > 120 else Level.OK
+        level = CheckLevel.WARNING if age > 120 else CheckLevel.OK
         yield Result(level, "windows", text, "is the service running, and do records come?" if age > 120 else "")
     if inspector.has_table("clocks"):
         yield from _clocks(connection)
     rows = connection.execute(sql.select(schema.outbox.c.id).where(schema.outbox.c.status == "dead")).all()
     if rows:
         text = f"{len(rows)} messages could not be delivered"
-        yield Result(Level.WARNING, "alerts", text, "see /api/v1/admin/dead-letters, and check the receivers")
+        yield Result(CheckLevel.WARNING, "alerts", text, "see /api/v1/admin/dead-letters, and check the receivers")
 
 
 def _clocks(connection: sql.Connection) -> Iterator[Result]:
@@ -189,19 +193,19 @@ def _clocks(connection: sql.Connection) -> Iterator[Result]:
     clocks = [Clock(**{**item, "state": ClockState(item["state"])}) for item in map(json.loads, texts)]
     sentences = clock_sentences(clocks, time.time_ns(), RECENT_NS, RULES)
     if clocks and not sentences:
-        yield Result(Level.OK, "clocks", f"{len(clocks)} sources and exporters agree on the time")
+        yield Result(CheckLevel.OK, "clocks", f"{len(clocks)} sources and exporters agree on the time")
     for sentence in sentences:
-        yield Result(Level.WARNING, "clocks", sentence, "set the clock (NTP, chrony) where it is wrong")
+        yield Result(CheckLevel.WARNING, "clocks", sentence, "set the clock (NTP, chrony) where it is wrong")
 
 
 def _topology(config: Config) -> Iterator[Result]:
     if not config.topology.file:
         yield Result(
-            Level.WARNING, "topology", "none is given: servers and switches cannot be named", "llmprism topology"
+            CheckLevel.WARNING, "topology", "none is given: servers and switches cannot be named", "llmprism topology"
         )
         return
     topology = read_topology(config.topology.file)
-    yield Result(Level.OK, "topology", f"{len(topology.servers)} servers, {len(topology.switches)} switches")
+    yield Result(CheckLevel.OK, "topology", f"{len(topology.servers)} servers, {len(topology.switches)} switches")
 
 
 def _directories(config: Config) -> Iterator[Result]:
@@ -209,13 +213,15 @@ def _directories(config: Config) -> Iterator[Result]:
         folder = Path(settings.path)
         mapping_of(settings.map)
         if not folder.is_dir():
-            yield Result(Level.PROBLEM, "source", f"directory {folder} does not exist", "make it, or correct its path")
+            yield Result(
+                CheckLevel.PROBLEM, "source", f"directory {folder} does not exist", "make it, or correct its path"
+            )
             continue
         files, waiting = settled_files(folder, settings.settle_s, time.time())
         text = f"directory {folder}: {len(files)} files, {waiting} being written"
         many = len(files) > OLD_FILES and settings.after == "keep"
         advice = 'set after = "delete", or move old files away' if many else ""
-        yield Result(Level.WARNING if many else Level.OK, "source", text, advice)
+        yield Result(CheckLevel.WARNING if many else CheckLevel.OK, "source", text, advice)
 
 
 def _kafka(config: Config) -> Iterator[Result]:
@@ -228,15 +234,15 @@ def _kafka(config: Config) -> Iterator[Result]:
             partitions = len(topic.partitions) if topic is not None and topic.error is None else 0
         except confluent_kafka.KafkaException as error:
             text = f"kafka {settings.brokers} does not answer ({error})"
-            yield Result(Level.PROBLEM, "source", text, "check brokers, network and listeners")
+            yield Result(CheckLevel.PROBLEM, "source", text, "check brokers, network and listeners")
             continue
         finally:
             admin.close()
         name = f"kafka topic {settings.topic}"
         if partitions:
-            yield Result(Level.OK, "source", f"{name}: {partitions} partitions")
+            yield Result(CheckLevel.OK, "source", f"{name}: {partitions} partitions")
         else:
-            yield Result(Level.PROBLEM, "source", f"{name} does not exist", "make it, or correct its name")
+            yield Result(CheckLevel.PROBLEM, "source", f"{name} does not exist", "make it, or correct its name")
 
 
 def _receivers(config: Config) -> Iterator[Result]:
@@ -246,35 +252,37 @@ def _receivers(config: Config) -> Iterator[Result]:
         try:
             socket.create_connection((host, port), CONNECT_S).close()
         except OSError as error:
-            yield Result(Level.PROBLEM, "alerts", f"{host}:{port} cannot be reached ({error})", "check the receiver")
+            yield Result(
+                CheckLevel.PROBLEM, "alerts", f"{host}:{port} cannot be reached ({error})", "check the receiver"
+            )
         else:
-            yield Result(Level.OK, "alerts", f"{host}:{port} can be reached")
+            yield Result(CheckLevel.OK, "alerts", f"{host}:{port} can be reached")
 
 
 def check_answers(ready: dict[str, Any], overview: dict[str, Any] | None, now_ns: int) -> list[Result]:
     """What a running service says of itself: its readiness, and its overview where that may be read."""
-    found = [Result(Level.PROBLEM, "service", text, "see its log") for text in ready.get("troubles", [])]
+    found = [Result(CheckLevel.PROBLEM, "service", text, "see its log") for text in ready.get("troubles", [])]
     if not found:
-        found.append(Result(Level.OK, "service", "it is ready"))
+        found.append(Result(CheckLevel.OK, "service", "it is ready"))
     if overview is None:
-        return [*found, Result(Level.WARNING, "service", "its overview needs a token", "set LLMPRISM_TOKEN")]
+        return [*found, Result(CheckLevel.WARNING, "service", "its overview needs a token", "set LLMPRISM_TOKEN")]
     skew = (now_ns - overview["now_ns"]) / 1e9
     if abs(skew) > 5:
         text = f"its clock and this machine's differ by {skew:.0f} s"
-        found.append(Result(Level.WARNING, "clocks", text, "set the clock (NTP, chrony) where it is wrong"))
+        found.append(Result(CheckLevel.WARNING, "clocks", text, "set the clock (NTP, chrony) where it is wrong"))
     window = overview.get("window")
     if window:
         age = (overview["now_ns"] - window["wall_ns"]) / 1e9
         late = age > 60
         text = f"the last window ({window['records']:,} records) was made {age:.0f} s ago"
         advice = "do records come? see the sources" if late else ""
-        found.append(Result(Level.WARNING if late else Level.OK, "windows", text, advice))
-    found += [Result(Level.WARNING, "clocks", text, "set its clock") for text in overview.get("clocks", [])]
+        found.append(Result(CheckLevel.WARNING if late else CheckLevel.OK, "windows", text, advice))
+    found += [Result(CheckLevel.WARNING, "clocks", text, "set its clock") for text in overview.get("clocks", [])]
     for source in overview.get("sources", []):
         found += _source(source)
     if overview.get("shedding"):
         text = "pushes are being turned away"
-        found.append(Result(Level.PROBLEM, "service", text, "send less often, in larger batches, or add workers"))
+        found.append(Result(CheckLevel.PROBLEM, "service", text, "send less often, in larger batches, or add workers"))
     return found
 
 
@@ -283,7 +291,7 @@ def _source(source: dict[str, Any]) -> Iterator[Result]:
     if source["name"] == "service":
         if source.get("seconds_left_out"):
             text = f"{source['seconds_left_out']:,} s were never looked at: windows could not keep up"
-            yield Result(Level.WARNING, "windows", text, "a faster machine, or workers")
+            yield Result(CheckLevel.WARNING, "windows", text, "a faster machine, or workers")
         return
     received, dropped = source.get("received", 0), sum(source["dropped"].values())
     clock = source.get("clock") or {}
@@ -293,4 +301,4 @@ def _source(source: dict[str, Any]) -> Iterator[Result]:
     share = (dropped + source.get("unseen", 0)) / max(received, 1)
     reasons = ", ".join(sorted(source["dropped"]))
     advice = f"see why: {reasons or 'they come too late'}" if share > 0.01 else ""
-    yield Result(Level.WARNING if share > 0.01 else Level.OK, "source", text, advice)
+    yield Result(CheckLevel.WARNING if share > 0.01 else CheckLevel.OK, "source", text, advice)

@@ -25,14 +25,14 @@ from enum import StrEnum
 from typing import Final
 
 from llmprism.ingest.accept import Arrival, TimeBounds
-from llmprism.service.rules.clocks import ClockRules
+from llmprism.service.rules.clocks import SourceClockRules
 
 __all__ = [
     "Clock",
-    "ClockRules",
+    "ClockBounds",
     "ClockState",
-    "Judged",
-    "Reference",
+    "CommonLag",
+    "SourceClockRules",
     "comes_late",
     "declared_late",
     "is_active",
@@ -104,7 +104,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class CommonLag:
     """The lag of the largest group of sources that agree, what it is when none of their records had to wait, and
     whether they deliver long batches."""
 
@@ -114,7 +114,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ClockBounds:
     """The bounds for each arrival, in their order, and the clocks that have changed."""
 
     bounds: tuple[TimeBounds, ...]
@@ -127,9 +127,9 @@ def judge(
     arrivals: Sequence[Arrival],
     mark_ns: int,
     wall_ns: int,
-    rules: ClockRules,
+    rules: SourceClockRules,
     late_mark_ns: int = 0,
-) -> Judged:
+) -> ClockBounds:
     """Bounds for what has arrived now. `sources` names the parts; `mark_ns` is the watermark so far (0: none),
     `late_mark_ns` that of the sources that bring long batches late."""
     bounds = []
@@ -155,10 +155,10 @@ def judge(
         oldest = max(0, max(mark_ns, _high(arrival, rules) - updated.offset_ns) - rules.keep_ns)
         seen = (late_mark_ns if comes_late(updated, rules) else late) - rules.length_ns
         bounds.append(TimeBounds(oldest, limit, late, max(0, seen), updated.offset_ns))
-    return Judged(tuple(bounds), tuple(changed.values()))
+    return ClockBounds(tuple(bounds), tuple(changed.values()))
 
 
-def _waits_since(before: Clock, after: Clock, wall_ns: int, rules: ClockRules) -> int:
+def _waits_since(before: Clock, after: Clock, wall_ns: int, rules: SourceClockRules) -> int:
     """Since when the batches of this clock have waited on their way, while its times go on from where it was: one that
     was set back does not."""
     if not before.wall_ns or after.offset_ns or after.latest_ns <= before.latest_ns or not _has_waited(after, rules):
@@ -166,27 +166,27 @@ def _waits_since(before: Clock, after: Clock, wall_ns: int, rules: ClockRules) -
     return before.waits_since_ns if _has_waited(before, rules) else wall_ns
 
 
-def _has_waited(clock: Clock, rules: ClockRules) -> bool:
+def _has_waited(clock: Clock, rules: SourceClockRules) -> bool:
     return clock.last_lag_ns - clock.least_lag_ns > rules.tolerance_ns
 
 
-def declared_late(source: str, rules: ClockRules) -> bool:
+def declared_late(source: str, rules: SourceClockRules) -> bool:
     """Has the operator said that this source comes late?"""
     return any(source == topic or source.startswith(f"{topic}/") for topic in rules.late_topics)
 
 
-def comes_late(clock: Clock, rules: ClockRules) -> bool:
+def comes_late(clock: Clock, rules: SourceClockRules) -> bool:
     """Does this source bring long batches that are later than those of the others, or is it said to come late?"""
     long = clock.state is ClockState.LATE and clock.span_ns > rules.long_batch_ns
     return long or declared_late(clock.source, rules)
 
 
-def is_active(clock: Clock, wall_ns: int, rules: ClockRules) -> bool:
+def is_active(clock: Clock, wall_ns: int, rules: SourceClockRules) -> bool:
     return bool(clock.lag_ns) and abs(wall_ns - clock.wall_ns) <= rules.active_ns
 
 
 def _judged(
-    clock: Clock, arrival: Arrival, others: Sequence[Clock], wall_ns: int, rules: ClockRules
+    clock: Clock, arrival: Arrival, others: Sequence[Clock], wall_ns: int, rules: SourceClockRules
 ) -> tuple[Clock, int]:
     """The clock after this batch, and the latest end that is believed of it."""
     high = _high(arrival, rules)
@@ -215,14 +215,14 @@ def _judged(
     return _advanced(_learnt(moved, arrival, wall_ns, rules), arrival, limit, wall_ns, rules), limit
 
 
-def _ahead_of_backlog(clock: Clock, arrival: Arrival, limit: int, wall_ns: int, rules: ClockRules) -> Clock:
+def _ahead_of_backlog(clock: Clock, arrival: Arrival, limit: int, wall_ns: int, rules: SourceClockRules) -> Clock:
     """A clock that is ahead of others whose records have waited, and not of the time."""
     state = ClockState.MOVED if clock.offset_ns else ClockState.AGREES
     settled = replace(clock, state=state, behind_since_ns=0)
     return _advanced(_learnt(settled, arrival, wall_ns, rules), arrival, limit, wall_ns, rules)
 
 
-def _may_wait(clock: Clock, others: Sequence[Clock], lag: int, rules: ClockRules) -> bool:
+def _may_wait(clock: Clock, others: Sequence[Clock], lag: int, rules: SourceClockRules) -> bool:
     """May the records of this clock have waited in a queue of ours? Those of a Kafka topic do while we are slow, all
     its exporters alike: only where another of them is on time is this one's clock wrong."""
     if not clock.source.startswith(QUEUED):
@@ -230,7 +230,7 @@ def _may_wait(clock: Clock, others: Sequence[Clock], lag: int, rules: ClockRules
     return not any(one.source == clock.source and abs(one.lag_ns - lag) <= rules.tolerance_ns for one in others)
 
 
-def _alone(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> tuple[Clock, int]:
+def _alone(clock: Clock, arrival: Arrival, wall_ns: int, rules: SourceClockRules) -> tuple[Clock, int]:
     """A clock with no other to compare it with is the time. It has only its own past: a few records ahead of that are
     a stranger's, and where all of it goes back and stays there, its times are moved so that they go on."""
     high, span = _high(arrival, rules), _span(arrival, rules)
@@ -260,7 +260,7 @@ def _alone(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> t
 
 
 def _moved(
-    clock: Clock, arrival: Arrival, deviation: int, wall_ns: int, rules: ClockRules, *, may_wait: bool = False
+    clock: Clock, arrival: Arrival, deviation: int, wall_ns: int, rules: SourceClockRules, *, may_wait: bool = False
 ) -> Clock:
     """The clock with its offset, given how far the batch lies ahead of what is expected (before the offset)."""
     rest = deviation - clock.offset_ns
@@ -289,7 +289,7 @@ def _moved(
     return replace(clock, offset_ns=deviation, state=ClockState.MOVED, behind_since_ns=0, jumps=clock.jumps + 1)
 
 
-def _learnt(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> Clock:
+def _learnt(clock: Clock, arrival: Arrival, wall_ns: int, rules: SourceClockRules) -> Clock:
     """The clock with its usual lag, span, interval and batch size."""
     lag = wall_ns - _high(arrival, rules)
     clock = replace(clock, last_lag_ns=lag)
@@ -319,18 +319,18 @@ def _learnt(clock: Clock, arrival: Arrival, wall_ns: int, rules: ClockRules) -> 
     )
 
 
-def _with_tail(limit: int, clock: Clock, arrival: Arrival, rules: ClockRules) -> int:
+def _with_tail(limit: int, clock: Clock, arrival: Arrival, rules: SourceClockRules) -> int:
     """The limit, moved so far that a batch most of which is believed does not lose its last records."""
     high = _high(arrival, rules) - clock.offset_ns
     return max(limit, _robust_end(arrival, rules) - clock.offset_ns) if high <= limit else limit
 
 
-def _robust_end(arrival: Arrival, rules: ClockRules) -> int:
+def _robust_end(arrival: Arrival, rules: SourceClockRules) -> int:
     """Where a batch may end at the latest; single records beyond that are a stranger's."""
     return _high(arrival, rules) + rules.lateness_ns + _span(arrival, rules) // 2
 
 
-def _advanced(clock: Clock, arrival: Arrival, limit: int, wall_ns: int, rules: ClockRules) -> Clock:
+def _advanced(clock: Clock, arrival: Arrival, limit: int, wall_ns: int, rules: SourceClockRules) -> Clock:
     """The clock as far as this batch takes it: to its last record, but not to a single one beyond the others."""
     span = _span(arrival, rules)
     reached = min(arrival.last_ns, _robust_end(arrival, rules)) - clock.offset_ns
@@ -341,7 +341,7 @@ def _advanced(clock: Clock, arrival: Arrival, limit: int, wall_ns: int, rules: C
     return replace(clock, latest_ns=max(clock.latest_ns, reached))
 
 
-def _with_hole(clock: Clock, first_ns: int, reached_ns: int, wall_ns: int, rules: ClockRules) -> Clock:
+def _with_hole(clock: Clock, first_ns: int, reached_ns: int, wall_ns: int, rules: SourceClockRules) -> Clock:
     """A source of long batches that begins this one well after the last has left something out; one that brings what
     was left out fills the hole. A hole that has been waited for long enough is given up."""
     if clock.hole_ns:
@@ -353,13 +353,13 @@ def _with_hole(clock: Clock, first_ns: int, reached_ns: int, wall_ns: int, rules
     return replace(clock, hole_ns=clock.latest_ns, hole_end_ns=first_ns, hole_wall_ns=wall_ns)
 
 
-def reference_lag(clocks: Iterable[Clock], rules: ClockRules) -> int | None:
+def reference_lag(clocks: Iterable[Clock], rules: SourceClockRules) -> int | None:
     """The lag of the majority; None without clocks."""
     found = list(clocks)
     return reference_of(found, rules).lag_ns if found else None
 
 
-def reference_of(clocks: Iterable[Clock], rules: ClockRules) -> Reference:
+def reference_of(clocks: Iterable[Clock], rules: SourceClockRules) -> CommonLag:
     """Every source counts once, however many exporters it names; between groups of one size the one next to our own
     clock is believed."""
     found = sorted(clocks, key=lambda clock: clock.lag_ns)
@@ -379,12 +379,12 @@ def reference_of(clocks: Iterable[Clock], rules: ClockRules) -> Reference:
             best, group = (round(weight, 6), -abs(middle)), found[first : last + 1]
     long = sum(clock.span_ns > rules.long_batch_ns for clock in group) * 2 > len(group)
     least = sorted(clock.least_lag_ns for clock in group)[len(group) // 2]
-    return Reference(group[len(group) // 2].lag_ns, least, long)
+    return CommonLag(group[len(group) // 2].lag_ns, least, long)
 
 
-def _high(arrival: Arrival, rules: ClockRules) -> int:
+def _high(arrival: Arrival, rules: SourceClockRules) -> int:
     return arrival.high_ns if arrival.records >= rules.robust_records else arrival.middle_ns
 
 
-def _span(arrival: Arrival, rules: ClockRules) -> int:
+def _span(arrival: Arrival, rules: SourceClockRules) -> int:
     return arrival.high_ns - arrival.low_ns if arrival.records >= rules.robust_records else 0

@@ -10,7 +10,7 @@ from llmprism.engine.value_codec import from_values, to_values
 from llmprism.errors import StoreError
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.live import Explanation, FindingPhase, LiveState, TrackedFinding, TrackedRun
-from llmprism.service.runs import Candidate
+from llmprism.service.runs import UnconfirmedJob
 from llmprism.service.tracker import TrackerState
 from llmprism.service.windows import WindowPlan
 
@@ -41,7 +41,7 @@ def decode_state(text: str) -> tuple[TrackerState, WindowPlan]:
         if document["version"] != VERSION:
             raise StoreError(f"the store was written by another version of llmprism (state {document['version']})")
         runs = tuple(_run(item) for item in document["runs"])
-        candidates = tuple(Candidate(tuple(item["members"]), item["windows"]) for item in document["candidates"])
+        candidates = tuple(UnconfirmedJob(tuple(item["members"]), item["windows"]) for item in document["candidates"])
         findings = tuple(_tracked(item) for item in document["findings"])
         return TrackerState(runs, candidates, findings), WindowPlan(**document["plan"])
     except (KeyError, TypeError, ValueError) as error:

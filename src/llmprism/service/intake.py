@@ -19,16 +19,16 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from llmprism import limits
 from llmprism.errors import FormatError, LLMPrismError, StoreError
-from llmprism.ingest.accept import Accepted, Arrival, Part, TimeBounds, accept_parts
+from llmprism.ingest.accept import Accepted, Arrival, FilesOfSource, TimeBounds, accept_parts
 from llmprism.ingest.database import QUIETLY, Database, open_database
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.service.clocks import Clock, Judged, comes_late, declared_late, judge
+from llmprism.service.clocks import Clock, ClockBounds, comes_late, declared_late, judge
 from llmprism.service.config import Config
 from llmprism.service.database import sync_file
 from llmprism.service.late_sources import late_mark
@@ -107,6 +107,8 @@ class Intake:
         self._kept_trouble = (0.0, "")
         self._clocks: dict[tuple[str, str], Clock] | None = None
         self._clocks_read_s = 0.0
+        self._refusing_since_ns = 0
+        self._mark: int | None = None
         self.trouble = ""
         self.sheds_until = 0.0
 
@@ -146,6 +148,7 @@ class Intake:
     def cannot_keep(self, reason: str) -> None:
         """Bodies cannot be written at the moment."""
         self._kept_trouble = (time.monotonic() + SHOWN_S, f"bodies cannot be kept: {reason}")
+        self._refusing_since_ns = self._refusing_since_ns or self._now_ns()
 
     def troubles(self) -> list[str]:
         """Sentences on why records cannot be taken now."""
@@ -198,12 +201,13 @@ class Intake:
                 self._changed.notify_all()
 
     def _commit_again(self, payloads: list[Payload], cursor: Callable[[], Database]) -> None:
-        batch = uuid.uuid4().hex
+        batch, again = uuid.uuid4().hex, False
         while True:
             try:
-                accepted = self._commit(batch, payloads, cursor)
+                accepted = self._commit(batch, payloads, cursor, again=again)
             except (StoreError, OSError) as error:
                 self._fail(str(error))
+                self._mark, again = None, True
                 if self._stopping:
                     for payload in payloads:
                         _finish(payload, StoreError(str(error)))
@@ -226,9 +230,11 @@ class Intake:
         if trouble != self.trouble:
             log.error("records cannot be stored", extra={"reason": trouble})
         self.trouble = trouble
+        self._refusing_since_ns = self._refusing_since_ns or self._now_ns()
 
     def _refuse(self, payloads: list[Payload], error: LLMPrismError, cursor: Callable[[], Database]) -> None:
         """One bad payload among several is found by trying each alone."""
+        self._mark = None
         if len(payloads) > 1:
             for payload in payloads:
                 self._commit_again([payload], cursor)
@@ -251,18 +257,20 @@ class Intake:
                 time.sleep(RETRY_S)
         _finish(payload, error)
 
-    def _commit(self, batch: str, payloads: list[Payload], cursor: Callable[[], Database]) -> list[Accepted]:
+    def _commit(
+        self, batch: str, payloads: list[Payload], cursor: Callable[[], Database], *, again: bool
+    ) -> list[Accepted]:
         first = payloads[0]
         file = self._store.incoming / f"{batch}.parquet"
         spill = self._store.incoming / f"{batch}.spill"
-        parts = [Part(payload.source, (payload.path,)) for payload in payloads]
-        wall, (mark, _) = self._now_ns(), self._store.watermark()
+        parts = [FilesOfSource(payload.source, (payload.path,)) for payload in payloads]
+        wall, before = self._now_ns(), self._watermark()
         known = self._known_clocks()
         late = late_mark(known.values(), wall, self._rules)
-        judged: list[Judged] = []
+        judged: list[ClockBounds] = []
 
         def decide(arrivals: Sequence[Arrival]) -> Sequence[TimeBounds]:
-            judged[:] = [judge(known, [part.source for part in parts], arrivals, mark, wall, self._rules, late)]
+            judged[:] = [judge(known, [part.source for part in parts], arrivals, before, wall, self._rules, late)]
             return judged[0].bounds
 
         spill.mkdir(exist_ok=True)
@@ -274,12 +282,12 @@ class Intake:
                 )
         finally:
             shutil.rmtree(spill, ignore_errors=True)
-        if self._store.committed(batch):
+        if again and self._store.committed(batch):
             file.unlink(missing_ok=True)
             return accepted
         changed = judged[0].clocks if judged else ()
         clocks = {**known, **{clock.key: clock for clock in changed}}
-        mark = watermark(clocks.values(), mark, wall, self._rules)
+        mark = watermark(clocks.values(), before, wall, self._rules)
         made = tuple(
             SourceBatch(payload.source, one, payload.positions, payload.positions_of)
             for payload, one in zip(payloads, accepted, strict=True)
@@ -289,10 +297,18 @@ class Intake:
             if any(one.stored for one in accepted)
             else None
         )
-        self._store.commit_batch(Batch(batch, made, target, wall, mark, changed))
+        committed = Batch(batch, made, target, wall, mark, changed)
+        self._store.commit_batch(committed)
+        self._mark = committed.mark_after(before)
         self._note(known, changed)
-        self._clocks = clocks
+        self._clocks, self._refusing_since_ns = clocks, 0
         return accepted
+
+    def _watermark(self) -> int:
+        """The watermark; where nobody else moves it, it is the one that the last batch left."""
+        if self._mark is None or not self._store.mixes_sources:
+            self._mark, _ = self._store.watermark()
+        return self._mark
 
     def _all_late(self, clocks: Sequence[Clock]) -> bool:
         """Is this batch one for the windows of late sources? Among workers only what the operator has said to be: a
@@ -321,7 +337,18 @@ class Intake:
         elif not self._store.mixes_sources and time.monotonic() - self._clocks_read_s > CLOCKS_S:
             self._clocks = {**self._store.clocks(), **self._clocks}
             self._clocks_read_s = time.monotonic()
+        if self._refusing_since_ns and self._now_ns() - self._refusing_since_ns > self._rules.tolerance_ns:
+            return self._after_an_outage(self._clocks)
         return self._clocks
+
+    def _after_an_outage(self, clocks: dict[tuple[str, str], Clock]) -> dict[tuple[str, str], Clock]:
+        """The clocks after a time in which nothing could be stored: the sources that sent until then have more to send,
+        and come back one after the other."""
+        last, now = self._refusing_since_ns - self._rules.recent_ns, self._now_ns()
+        return {
+            key: replace(one, waits_since_ns=now) if last <= one.wall_ns <= self._refusing_since_ns else one
+            for key, one in clocks.items()
+        }
 
     def _note(self, before: dict[tuple[str, str], Clock], changed: Sequence[Clock]) -> None:
         for clock in changed:

@@ -29,7 +29,7 @@ from llmprism.service.evaluator import Evaluator
 from llmprism.service.late_sources import late_mark
 from llmprism.service.rows import get_state, put_state
 from llmprism.service.rules import RULES, LiveRules
-from llmprism.service.rules.clocks import ClockRules
+from llmprism.service.rules.clocks import SourceClockRules
 from llmprism.service.store import Store, WindowResult
 from llmprism.service.tracker import TrackerState
 from llmprism.service.window_rows import write_findings, write_runs
@@ -52,7 +52,7 @@ class LateView(Store):
 
     late = True
 
-    def view(self, now_ns: Callable[[], int], rules: ClockRules) -> None:
+    def view(self, now_ns: Callable[[], int], rules: SourceClockRules) -> None:
         """Once, before anything else."""
         self._rules = rules
         self._now_ns = now_ns
@@ -98,7 +98,7 @@ class LateView(Store):
 
 class LateStore(LateView):
     def __init__(
-        self, settings: StoreSettings, now_ns: Callable[[], int] = time.time_ns, rules: ClockRules = RULES.clocks
+        self, settings: StoreSettings, now_ns: Callable[[], int] = time.time_ns, rules: SourceClockRules = RULES.clocks
     ) -> None:
         super().__init__(settings)
         self.view(now_ns, rules)

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from llmprism.service.clocks import Clock, comes_late
-from llmprism.service.rules.clocks import ClockRules
+from llmprism.service.rules.clocks import SourceClockRules
 
 __all__ = ["LATE_PREFIX", "late_mark"]
 
 LATE_PREFIX: Final = "late-"
 
 
-def late_mark(clocks: Iterable[Clock], wall_ns: int, rules: ClockRules) -> int:
+def late_mark(clocks: Iterable[Clock], wall_ns: int, rules: SourceClockRules) -> int:
     """The event time that all late sources have reached; 0 without any. One that left a file out is waited for at the
     hole (`clocks`), and one that has fallen silent is not waited for."""
     late = [clock for clock in clocks if comes_late(clock, rules)]

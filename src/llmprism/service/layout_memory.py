@@ -33,7 +33,7 @@ Key = tuple[int, tuple[str, ...]]
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownLayout:
     pattern: LayoutPattern
     seen_ns: int
 
@@ -43,7 +43,7 @@ class LayoutMemory:
 
     def __init__(self, rules: LiveRules = RULES) -> None:
         self._rules = rules
-        self._known: dict[Key, _Known] = {}
+        self._known: dict[Key, _KnownLayout] = {}
         self._window = Window(0, 0)
         self._steps: Mapping[str, int] = {}
         self.carried = 0
@@ -62,7 +62,7 @@ class LayoutMemory:
             carried = carried_layout(known.pattern, job)
             if carried is not None:
                 self.carried += 1
-                self._known[key] = _Known(carried[1], self._window.end_ns)
+                self._known[key] = _KnownLayout(carried[1], self._window.end_ns)
                 return carried[0]
         self.found += 1
         self._known.pop(key, None)
@@ -71,7 +71,7 @@ class LayoutMemory:
         lasts = self._is_known(job) and may_last(layout, step, self._rules)
         pattern = layout_pattern(job, layout, self._window.end_ns) if lasts else None
         if pattern is not None:
-            self._known[key] = _Known(pattern, self._window.end_ns)
+            self._known[key] = _KnownLayout(pattern, self._window.end_ns)
         return layout
 
     def end(self, report: Report) -> None:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from llmprism.arrays import Int64
 from llmprism.model.finding import Finding
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, Window
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Window
 from llmprism.model.report import JobReport, Report
 from llmprism.service.rules import RULES, LiveRules
 

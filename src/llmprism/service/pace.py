@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from llmprism.model.flows import Int64
+from llmprism.arrays import Int64
 from llmprism.model.live import StepMark, TrackedRun
 from llmprism.model.report import JobReport
 from llmprism.service.rules import RULES, LiveRules

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
@@ -27,22 +28,43 @@ __all__ = [
     "put_state",
     "raise_mark",
     "upsert",
+    "upsert_all",
 ]
 
 
-def _insert(connection: Connection, table: sql.Table) -> Any:
-    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
+_STATE: Final = sql.select(schema.state.c.value).where(schema.state.c.name == sql.bindparam("wanted"))
 
 
-def upsert(connection: Connection, table: sql.Table, values: Mapping[str, Any], keys: list[str]) -> None:
-    """Inserts a row, or replaces the one with the same keys."""
-    insert = _insert(connection, table).values(**values)
-    update = {name: insert.excluded[name] for name in values if name not in keys}
-    connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=update))
+def _insert(dialect: str, table: sql.Table) -> Any:
+    return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+
+
+@cache
+def _upsert(dialect: str, table: sql.Table, names: tuple[str, ...], keys: tuple[str, ...]) -> Any:
+    """Statements are made once: that takes ten times as long as running one."""
+    insert = _insert(dialect, table)
+    update = {name: insert.excluded[name] for name in names if name not in keys}
+    return insert.on_conflict_do_update(index_elements=list(keys), set_=update)
+
+
+def upsert(connection: Connection, table: sql.Table, values: Mapping[str, Any], keys: Sequence[str]) -> None:
+    """Inserts a row, or replaces the one with the same keys. Values may be expressions, such as the database's time."""
+    made = {name: value for name, value in values.items() if isinstance(value, sql.ClauseElement)}
+    statement = _upsert(connection.dialect.name, table, tuple(values), tuple(keys))
+    given = {name: value for name, value in values.items() if name not in made}
+    connection.execute(statement.values(**made) if made else statement, given)
+
+
+def upsert_all(
+    connection: Connection, table: sql.Table, rows: Sequence[Mapping[str, Any]], keys: Sequence[str]
+) -> None:
+    """The same for rows of the same columns, of plain values."""
+    if rows:
+        connection.execute(_upsert(connection.dialect.name, table, tuple(rows[0]), tuple(keys)), list(rows))
 
 
 def get_state(connection: Connection, name: str) -> str | None:
-    found: str | None = connection.execute(sql.select(schema.state.c.value).where(schema.state.c.name == name)).scalar()
+    found: str | None = connection.execute(_STATE, {"wanted": name}).scalar()
     return found
 
 
@@ -61,23 +83,30 @@ def add_counts(connection: Connection, source: str, counts: Counts) -> None:
         {"source": source, "name": name, "reason": reason, "value": value} for name, reason, value in counts if value
     ]
     if rows:
-        table = schema.counters
-        insert = _insert(connection, table)
-        total = {"value": table.c.value + insert.excluded.value}
-        keys = [table.c.source, table.c.name, table.c.reason]
-        connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=total), rows)
+        connection.execute(_adding(connection.dialect.name), rows)
+
+
+@cache
+def _adding(dialect: str) -> Any:
+    table = schema.counters
+    insert = _insert(dialect, table)
+    total = {"value": table.c.value + insert.excluded.value}
+    return insert.on_conflict_do_update(index_elements=[table.c.source, table.c.name, table.c.reason], set_=total)
 
 
 def raise_mark(connection: Connection, source: str, name: str, value: int) -> None:
     """Sets a source's mark to this value unless it is higher already."""
+    row = {"source": source, "name": name, "reason": "", "value": value}
+    connection.execute(_raising(connection.dialect.name), row)
+
+
+@cache
+def _raising(dialect: str) -> Any:
     table = schema.counters
-    insert = _insert(connection, table).values(source=source, name=name, reason="", value=value)
+    insert = _insert(dialect, table)
     higher = sql.case((insert.excluded.value > table.c.value, insert.excluded.value), else_=table.c.value)
-    connection.execute(
-        insert.on_conflict_do_update(
-            index_elements=[table.c.source, table.c.name, table.c.reason], set_={"value": higher}
-        )
-    )
+    keys = [table.c.source, table.c.name, table.c.reason]
+    return insert.on_conflict_do_update(index_elements=keys, set_={"value": higher})
 
 
 def expire_sources(connection: Connection, before_ns: int) -> None:

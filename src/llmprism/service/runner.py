@@ -35,7 +35,7 @@ from llmprism.service.evaluator import Evaluator
 from llmprism.service.folder_lock import FolderLock
 from llmprism.service.heartbeat import Heartbeat
 from llmprism.service.intake import Intake, clear_incoming
-from llmprism.service.joblogs.kafka import KafkaLogSource
+from llmprism.service.joblogs.kafka_lines import KafkaLogSource
 from llmprism.service.joblogs.settings import KAFKA, spool_of
 from llmprism.service.late_lane import LateEvaluator, LateStore
 from llmprism.service.logs import set_up_logs
@@ -47,8 +47,8 @@ from llmprism.service.supervisor import Supervisor
 from llmprism.service.timeline_pool import TimelinePool
 from llmprism.service.upkeep import Upkeep
 from llmprism.service.workers.duty import Duty
-from llmprism.service.workers.evaluator import Worker
-from llmprism.service.workers.store import SharedStore
+from llmprism.service.workers.evaluating_process import Worker
+from llmprism.service.workers.shared_store import SharedStore
 
 __all__ = ["Service", "evaluate_forever", "serve"]
 
@@ -230,7 +230,7 @@ def serve(config: Config, *, ready: Callable[[str], None] | None = None) -> None
         await asyncio.to_thread(service.stop)
 
     app = create_app(service.live, lifespan)
-    server = _Server(
+    server = _HttpServer(
         uvicorn.Config(
             app,
             host=config.server.host,
@@ -256,7 +256,7 @@ def serve(config: Config, *, ready: Callable[[str], None] | None = None) -> None
         ) from error
 
 
-class _Server(uvicorn.Server):
+class _HttpServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ready: Callable[[str], None] | None, live: Live) -> None:
         super().__init__(config)
         self._ready = ready

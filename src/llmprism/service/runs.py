@@ -27,11 +27,11 @@ from llmprism.service.step_memory import with_vote
 from llmprism.service.windows import reach_for, reach_longer
 from llmprism.units import SECOND
 
-__all__ = ["Candidate", "RunUpdate", "Transition", "follow_runs", "is_settled", "nobody", "stop_silence"]
+__all__ = ["RunUpdate", "Transition", "UnconfirmedJob", "follow_runs", "is_settled", "nobody", "stop_silence"]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class UnconfirmedJob:
     """A job that is not believed yet, and in how many windows in a row it was seen."""
 
     members: tuple[str, ...]
@@ -58,7 +58,7 @@ class RunUpdate:
     """
 
     runs: tuple[TrackedRun, ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[UnconfirmedJob, ...]
     changed: tuple[TrackedRun, ...]
     transitions: tuple[Transition, ...]
     steps: tuple[tuple[str, StepMark], ...]
@@ -82,7 +82,7 @@ def stop_silence(run: TrackedRun, rules: LiveRules = RULES) -> float:
 
 def follow_runs(
     runs: Sequence[TrackedRun],
-    candidates: Sequence[Candidate],
+    candidates: Sequence[UnconfirmedJob],
     looks: Sequence[Look],
     troubled: frozenset[str],
     rules: LiveRules,
@@ -104,7 +104,7 @@ class _Follow:
     def __init__(
         self,
         runs: Sequence[TrackedRun],
-        candidates: Sequence[Candidate],
+        candidates: Sequence[UnconfirmedJob],
         base: Look,
         troubled: frozenset[str],
         rules: LiveRules,
@@ -115,7 +115,7 @@ class _Follow:
         self._runs = {run.id: run for run in runs}
         self._before = dict(self._runs)
         self._candidates = candidates
-        self._waiting: list[Candidate] = []
+        self._waiting: list[UnconfirmedJob] = []
         self._end = base.window.end_ns
         self._troubled = troubled
         self._rules = rules
@@ -159,7 +159,7 @@ class _Follow:
             self._perhaps_new(look, job, names, None)
             return
         stood_still_ns = self._stood_still_until(look, job, run)
-        if stood_still_ns is not None and look.window.end_ns - stood_still_ns < run.period_ns:
+        if stood_still_ns is not None and last_active(job) - stood_still_ns < run.period_ns:
             self._report_run[job.job.id] = run.id  # the first messages of a job that begins anew look alike
             return
         if stood_still_ns is not None:
@@ -239,7 +239,7 @@ class _Follow:
         seen = 1 + max((c.windows for c in self._candidates if c.members == names), default=0)
         since = before.silent_since_ns if before else 0
         if not is_clear(job, since, look.window, self._rules) and seen < self._rules.runs.believed_windows:
-            self._waiting.append(Candidate(names, seen))
+            self._waiting.append(UnconfirmedJob(names, seen))
             return
         starts = job.job.transfers.start_ns[job.job.transfers.start_ns > since]
         first = int(starts.min()) if starts.size else max(look.window.start_ns, since)

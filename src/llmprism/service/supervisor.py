@@ -24,7 +24,7 @@ HEALED_S: Final = 10.0
 
 
 @dataclass(slots=True)
-class _Part:
+class _SupervisedThread:
     thread: threading.Thread
     trouble: str = ""
     failures: int = 0
@@ -38,11 +38,11 @@ class Supervisor:
     def __init__(self, stop: threading.Event, now_s: Callable[[], float] = time.monotonic) -> None:
         self._stop = stop
         self._now_s = now_s
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _SupervisedThread] = {}
 
     def start(self, name: str, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=self._watch, args=(name, work), name=name, daemon=True)
-        self._parts[name] = _Part(thread)
+        self._parts[name] = _SupervisedThread(thread)
         thread.start()
 
     def _watch(self, name: str, work: Callable[[], None]) -> None:

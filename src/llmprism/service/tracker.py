@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from llmprism.model.live import FindingPhase, LiveState, StepMark, TrackedFinding, TrackedRun
 from llmprism.service.looks import Look
 from llmprism.service.rules import LiveRules
-from llmprism.service.runs import Candidate, Transition, follow_runs, is_settled, nobody
+from llmprism.service.runs import Transition, UnconfirmedJob, follow_runs, is_settled, nobody
 from llmprism.service.sightings import STOPPED_KINDS, Sighting, sightings_of
 from llmprism.service.tracked_findings import follow_findings
 
@@ -18,7 +18,7 @@ __all__ = ["Changes", "TrackerState", "slowest_step", "track"]
 @dataclass(frozen=True, slots=True)
 class TrackerState:
     runs: tuple[TrackedRun, ...] = ()
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[UnconfirmedJob, ...] = ()
     findings: tuple[TrackedFinding, ...] = ()
 
 

@@ -6,7 +6,8 @@ the source's usual intervals.
 
 A source whose last batch had waited on its way has more to send: what it kept while it or this service was away. It is
 waited for, for two minutes at most, because windows that are made without it show its jobs silent. The same holds for
-half a minute after a start for the sources that sent until the service ended and have not been heard since.
+half a minute after a start for the sources that sent until the service ended and have not been heard since, and after a
+time in which nothing could be stored for those that sent until it began.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from llmprism.service.clocks import Clock, declared_late, is_active, reference_of
-from llmprism.service.rules.clocks import ClockRules
+from llmprism.service.rules.clocks import SourceClockRules
 
 __all__ = ["watermark"]
 
 
-def watermark(clocks: Iterable[Clock], mark_ns: int, wall_ns: int, rules: ClockRules) -> int:
+def watermark(clocks: Iterable[Clock], mark_ns: int, wall_ns: int, rules: SourceClockRules) -> int:
     """How far the sources that agree have come; `mark_ns` is what it was. It goes back only where the clock that took
     it there is one that the others do not agree with."""
     known = [clock for clock in clocks if not declared_late(clock.source, rules)]
@@ -42,7 +43,7 @@ def watermark(clocks: Iterable[Clock], mark_ns: int, wall_ns: int, rules: ClockR
     return max(mark_ns, min([reached, *(clock.latest_ns for clock in known if _has_more(clock, wall_ns, rules))]))
 
 
-def _has_more(clock: Clock, wall_ns: int, rules: ClockRules) -> bool:
+def _has_more(clock: Clock, wall_ns: int, rules: SourceClockRules) -> bool:
     """Is there more to come from this source that has waited?"""
     if clock.span_ns > rules.long_batch_ns or not clock.waits_since_ns:
         return False
@@ -51,7 +52,7 @@ def _has_more(clock: Clock, wall_ns: int, rules: ClockRules) -> bool:
     return is_active(clock, wall_ns, rules) and wall_ns - clock.waits_since_ns <= rules.catch_up_ns
 
 
-def _shared_time(clock: Clock, agreeing: Sequence[Clock], rules: ClockRules) -> int:
+def _shared_time(clock: Clock, agreeing: Sequence[Clock], rules: SourceClockRules) -> int:
     """How far this clock has come, less what it is ahead of the slowest other one where that is more than the lateness
     that windows allow anyway. Long batches say nothing about this."""
     if clock.span_ns > rules.long_batch_ns:

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Int64
-from llmprism.sim.cluster import Cluster
+from llmprism.arrays import Int32, Int64
+from llmprism.sim.simulated_cluster import SimulatedCluster
 from llmprism.units import SECOND
 
 __all__ = ["JobSpan", "Mice", "background"]
@@ -39,14 +38,14 @@ BULK_BYTES, BULK_NS_PER_BYTE = 65_536, 0.16
 """Larger records take their time: 50 Gb/s."""
 
 Connect = Callable[[int, int, int, int], int]
-Part = tuple[NDArray[np.int32], Int64, Int64]
+Part = tuple[Int32, Int64, Int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Mice:
     """Small records, sorted by end."""
 
-    connection: NDArray[np.int32]
+    connection: Int32
     start: Int64
     end: Int64
     bytes: Int64
@@ -63,7 +62,7 @@ class JobSpan:
 
 
 def background(
-    cluster: Cluster, jobs: list[JobSpan], window_ns: int, connect: Connect, rng: np.random.Generator
+    cluster: SimulatedCluster, jobs: list[JobSpan], window_ns: int, connect: Connect, rng: np.random.Generator
 ) -> Mice:
     """All small records of the window; `connect(src, dst, sport, dport)` returns a connection id."""
     parts: list[Part] = []
@@ -91,12 +90,12 @@ def background(
     return Mice(connection[order], start[order], finish[order], size[order])
 
 
-def _apart(cluster: Cluster, a: int, b: int) -> bool:
+def _apart(cluster: SimulatedCluster, a: int, b: int) -> bool:
     return a != b and not (cluster.spec.nvlink and cluster.server_of(a) == cluster.server_of(b))
 
 
 def _store(
-    cluster: Cluster, nics: list[int], begin: int, end: int, connect: Connect, rng: np.random.Generator
+    cluster: SimulatedCluster, nics: list[int], begin: int, end: int, connect: Connect, rng: np.random.Generator
 ) -> list[Part]:
     master = nics[0]
     parts: list[Part] = []
@@ -137,7 +136,7 @@ def _control(
     return parts
 
 
-def _monitoring(cluster: Cluster, window_ns: int, connect: Connect, rng: np.random.Generator) -> list[Part]:
+def _monitoring(cluster: SimulatedCluster, window_ns: int, connect: Connect, rng: np.random.Generator) -> list[Part]:
     monitor = cluster.monitor
     parts: list[Part] = []
     if monitor is None:
@@ -153,7 +152,7 @@ def _monitoring(cluster: Cluster, window_ns: int, connect: Connect, rng: np.rand
     return parts
 
 
-def _pings(cluster: Cluster, window_ns: int, connect: Connect, rng: np.random.Generator) -> list[Part]:
+def _pings(cluster: SimulatedCluster, window_ns: int, connect: Connect, rng: np.random.Generator) -> list[Part]:
     """Every NIC pings every other, each at its own moment of the period."""
     period = int(cluster.spec.ping_mesh_s * SECOND)
     parts: list[Part] = []
@@ -166,7 +165,7 @@ def _pings(cluster: Cluster, window_ns: int, connect: Connect, rng: np.random.Ge
     return parts
 
 
-def _inference(cluster: Cluster, window_ns: int, connect: Connect, rng: np.random.Generator) -> list[Part]:
+def _inference(cluster: SimulatedCluster, window_ns: int, connect: Connect, rng: np.random.Generator) -> list[Part]:
     nodes = list(cluster.inference)
     gateway = nodes[-1] + 1
     parts: list[Part] = []
@@ -191,5 +190,5 @@ def _inference(cluster: Cluster, window_ns: int, connect: Connect, rng: np.rando
     return parts
 
 
-def _same(connection: int, times: Int64) -> NDArray[np.int32]:
+def _same(connection: int, times: Int64) -> Int32:
     return np.full(times.size, connection, dtype=np.int32)

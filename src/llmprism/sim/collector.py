@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Int32, Int64
+from llmprism.arrays import Bool, Int32, Int64
 from llmprism.sim.scenario import CollectorSpec
 from llmprism.units import MILLISECOND, SECOND
 
-__all__ = ["Batch", "Collector"]
+__all__ = ["CollectedRecords", "SimulatedCollector"]
 
 
 PACKET_BYTES = 4096
@@ -23,7 +23,7 @@ PACKET_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CollectedRecords:
     """Records as they are written. `exporter` is a leaf id."""
 
     connection: Int32
@@ -33,8 +33,8 @@ class Batch:
     packets: Int64
     exporter: Int32
 
-    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Batch:
-        return Batch(
+    def take(self, rows: NDArray[np.intp] | Bool) -> CollectedRecords:
+        return CollectedRecords(
             self.connection[rows],
             self.start[rows],
             self.end[rows],
@@ -44,7 +44,7 @@ class Batch:
         )
 
 
-class Collector:
+class SimulatedCollector:
     """Holds the exporters' clocks; `collect` turns a batch of true records into what the collector stores."""
 
     def __init__(
@@ -57,9 +57,9 @@ class Collector:
         self.rng = rng
         self.skew = (rng.normal(0.0, 1.0, leaves) * spec.skew_ms * MILLISECOND).astype(np.int64)
 
-    def collect(self, connection: Int32, start: Int64, end: Int64, size: Int64) -> Batch:
+    def collect(self, connection: Int32, start: Int64, end: Int64, size: Int64) -> CollectedRecords:
         packets = size // PACKET_BYTES + 1
-        batch = Batch(connection, start, end, size, packets, self.source_leaf[connection])
+        batch = CollectedRecords(connection, start, end, size, packets, self.source_leaf[connection])
         spec = self.spec
         if spec.cuts > 0:
             batch = self._cut(batch)
@@ -75,7 +75,7 @@ class Collector:
         batch = batch.take(order)
         return self._clocked(batch)
 
-    def _cut(self, batch: Batch) -> Batch:
+    def _cut(self, batch: CollectedRecords) -> CollectedRecords:
         """Some records end in the middle (a full cache, a counter's limit) and go on in another one."""
         cut = (self.rng.random(batch.start.size) < self.spec.cuts) & (batch.bytes > 1)
         share = self.rng.random(int(cut.sum()))
@@ -86,7 +86,7 @@ class Collector:
         size[cut], end[cut] = head, middle
         kept = rest > 0
         joined = [np.concatenate(pair) for pair in ((size, rest[kept]), (end, last[kept]))]
-        return Batch(
+        return CollectedRecords(
             np.concatenate((batch.connection, batch.connection[cut][kept])),
             np.concatenate((batch.start, np.maximum(middle, start)[kept])),
             joined[1],
@@ -95,7 +95,7 @@ class Collector:
             np.concatenate((batch.exporter, batch.exporter[cut][kept])),
         )
 
-    def _sampled(self, batch: Batch) -> Batch:
+    def _sampled(self, batch: CollectedRecords) -> CollectedRecords:
         """One packet of N: bytes are re-estimated, ends move in to the packets seen, unseen records vanish."""
         n = self.spec.sampling
         seen = self.rng.binomial(batch.packets, 1.0 / n)
@@ -108,15 +108,17 @@ class Collector:
         single = seen == 1
         start = batch.start + np.where(single, (length * self.rng.random(seen.size)).astype(np.int64), first)
         end = np.where(single, start, batch.end - last)
-        return Batch(batch.connection, start, np.maximum(end, start), np.maximum(estimate, 1), seen, batch.exporter)
+        return CollectedRecords(
+            batch.connection, start, np.maximum(end, start), np.maximum(estimate, 1), seen, batch.exporter
+        )
 
-    def _copied(self, batch: Batch) -> Batch:
+    def _copied(self, batch: CollectedRecords) -> CollectedRecords:
         """Some transfers are exported at both ends: the second exporter sees them microseconds later."""
         far = self.target_leaf[batch.connection]
         again = (self.rng.random(batch.start.size) < self.spec.duplicates) & (far != batch.exporter)
         delay = self.rng.integers(1_000, 40_000, int(again.sum()))
         copy = batch.take(again)
-        return Batch(
+        return CollectedRecords(
             np.concatenate((batch.connection, copy.connection)),
             np.concatenate((batch.start, copy.start + delay)),
             np.concatenate((batch.end, copy.end + delay)),
@@ -125,13 +127,13 @@ class Collector:
             np.concatenate((batch.exporter, far[again])),
         )
 
-    def _outage(self, batch: Batch) -> Batch:
+    def _outage(self, batch: CollectedRecords) -> CollectedRecords:
         spec = self.spec
         begin = int(spec.outage_at_s * SECOND)
         during = (batch.end >= begin) & (batch.end < begin + int(spec.outage_for_s * SECOND))
         return batch.take(~(during & (batch.exporter == spec.outage_leaf)))
 
-    def _order(self, batch: Batch) -> NDArray[np.intp]:
+    def _order(self, batch: CollectedRecords) -> NDArray[np.intp]:
         """Export order; a share of the rows is late by up to `late_s`."""
         exported = batch.end
         if self.spec.late > 0:
@@ -139,7 +141,7 @@ class Collector:
             exported = exported + (late * self.rng.random(exported.size) * self.spec.late_s * SECOND).astype(np.int64)
         return np.argsort(exported, kind="stable")
 
-    def _clocked(self, batch: Batch) -> Batch:
+    def _clocked(self, batch: CollectedRecords) -> CollectedRecords:
         start, end = batch.start, batch.end
         if self.spec.skew_ms > 0:
             offset = self.skew[batch.exporter]
@@ -147,4 +149,4 @@ class Collector:
         if self.spec.granularity_ms > 0:
             grain = int(self.spec.granularity_ms * MILLISECOND)
             start, end = start // grain * grain, end // grain * grain
-        return Batch(batch.connection, start, end, batch.bytes, batch.packets, batch.exporter)
+        return CollectedRecords(batch.connection, start, end, batch.bytes, batch.packets, batch.exporter)

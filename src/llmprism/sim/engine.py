@@ -15,10 +15,10 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism.sim.compiled import kernel
+from llmprism.sim.engine_tables import NEVER, STEP_FACTORS, Counter, State, World
 from llmprism.sim.exchanges import all_to_all, arrivals, ring, send, storage, tree
 from llmprism.sim.noise import bell, uniform
 from llmprism.sim.ops import Flag, OpType
-from llmprism.sim.tables import NEVER, STEP_FACTORS, Counter, State, World
 from llmprism.sim.transfer import slow_down
 
 __all__ = ["DONE", "FULL", "advance", "seed_heap"]

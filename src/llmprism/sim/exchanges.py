@@ -10,9 +10,9 @@ import numpy as np
 
 from llmprism.arrays import Int64
 from llmprism.sim.compiled import kernel
+from llmprism.sim.engine_tables import NEVER, Counter, World
 from llmprism.sim.noise import uniform
 from llmprism.sim.ops import Flag
-from llmprism.sim.tables import NEVER, Counter, World
 from llmprism.sim.transfer import LATENCY_NS, slow_down, transfer, write_row
 
 __all__ = ["all_to_all", "arrivals", "ring", "send", "storage", "tree"]

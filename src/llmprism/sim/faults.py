@@ -12,10 +12,10 @@ import numpy as np
 
 from llmprism.errors import UsageError
 from llmprism.model import FindingKind, PairKind, Where, WhereType
-from llmprism.sim.cluster import Cluster
+from llmprism.sim.engine_tables import NEVER, Faults
 from llmprism.sim.program import JobProgram
 from llmprism.sim.scenario import FaultSpec, Scenario
-from llmprism.sim.tables import NEVER, Faults
+from llmprism.sim.simulated_cluster import SimulatedCluster
 from llmprism.units import SECOND
 
 __all__ = ["FaultLabel", "FaultPlan", "SharedLink", "plan_faults"]
@@ -113,7 +113,7 @@ class _Site:
 
     plan: FaultPlan
     fault: FaultSpec
-    cluster: Cluster
+    cluster: SimulatedCluster
     programs: list[JobProgram]
     program: JobProgram
 
@@ -131,7 +131,7 @@ class _Site:
         return names[index]
 
 
-def plan_faults(scenario: Scenario, cluster: Cluster, programs: list[JobProgram]) -> FaultPlan:
+def plan_faults(scenario: Scenario, cluster: SimulatedCluster, programs: list[JobProgram]) -> FaultPlan:
     """`programs` holds the first segment of every job in order, then the restarted ones."""
     plan = FaultPlan()
     for fault in scenario.faults:
@@ -164,7 +164,7 @@ def _label(site: _Site, kind: FindingKind, job: str | None, where: Where, equiva
     site.plan.labels.append(FaultLabel(kind, job, where, start, end, equivalents))
 
 
-def _names(cluster: Cluster, nics: list[int]) -> tuple[str, ...]:
+def _names(cluster: SimulatedCluster, nics: list[int]) -> tuple[str, ...]:
     return tuple(cluster.addresses[nic] for nic in nics)
 
 

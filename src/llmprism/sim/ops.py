@@ -16,7 +16,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from llmprism.arrays import Float64, Int8, Int32, Int64
 
 __all__ = ["INVISIBLE", "ONCE", "Flag", "OpTable", "OpType", "Ops", "PairTable"]
 
@@ -58,31 +59,31 @@ class Flag(IntEnum):
 class Ops(NamedTuple):
     """The tables as arrays, in the form that the engine walks. Offsets cut the ragged ones."""
 
-    type: NDArray[np.int8]
-    job: NDArray[np.int32]
-    cell: NDArray[np.int32]
-    duration_ns: NDArray[np.float64]
-    bytes: NDArray[np.float64]
-    kind: NDArray[np.int8]
-    micro_batch: NDArray[np.int32]
-    replica: NDArray[np.int32]
-    flags: NDArray[np.int32]
-    every: NDArray[np.int32]
-    segments: NDArray[np.int32]
-    lanes: NDArray[np.int32]
-    width: NDArray[np.int32]
-    group: NDArray[np.int32]
-    flow_offset: NDArray[np.int64]
-    flow_pair: NDArray[np.int32]
-    pred_offset: NDArray[np.int64]
-    pred: NDArray[np.int32]
-    pred_slot: NDArray[np.int32]
-    pred_lag: NDArray[np.int8]
-    succ_offset: NDArray[np.int64]
-    succ: NDArray[np.int32]
-    succ_lag: NDArray[np.int8]
-    first_count: NDArray[np.int32]
-    steady_count: NDArray[np.int32]
+    type: Int8
+    job: Int32
+    cell: Int32
+    duration_ns: Float64
+    bytes: Float64
+    kind: Int8
+    micro_batch: Int32
+    replica: Int32
+    flags: Int32
+    every: Int32
+    segments: Int32
+    lanes: Int32
+    width: Int32
+    group: Int32
+    flow_offset: Int64
+    flow_pair: Int32
+    pred_offset: Int64
+    pred: Int32
+    pred_slot: Int32
+    pred_lag: Int8
+    succ_offset: Int64
+    succ: Int32
+    succ_lag: Int8
+    first_count: Int32
+    steady_count: Int32
 
 
 @dataclass(slots=True)

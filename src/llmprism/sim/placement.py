@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism.errors import UsageError
-from llmprism.sim.cluster import Cluster
 from llmprism.sim.scenario import Scenario
+from llmprism.sim.simulated_cluster import SimulatedCluster
 
 __all__ = ["place_jobs"]
 
@@ -19,7 +19,7 @@ REUSE_PAUSE_S = 2.0
 """Seconds between the end of one job and the start of the next on the same server."""
 
 
-def place_jobs(scenario: Scenario, cluster: Cluster, rng: np.random.Generator) -> list[list[int]]:
+def place_jobs(scenario: Scenario, cluster: SimulatedCluster, rng: np.random.Generator) -> list[list[int]]:
     """NIC ids of each job, in rank order."""
     per_server = cluster.spec.gpus_per_server
     free_at = np.full(cluster.gpus, -np.inf)

@@ -6,20 +6,26 @@ import numpy as np
 
 from llmprism.model import PairKind
 from llmprism.sim.builder import MB, Builder, JobProgram
-from llmprism.sim.cluster import Cluster
 from llmprism.sim.fsdp_step import fsdp_step
 from llmprism.sim.gradients import gradients
 from llmprism.sim.ops import ONCE, Flag, OpTable, OpType, PairTable
 from llmprism.sim.pipeline_step import pipeline_step
 from llmprism.sim.rings import Wiring
 from llmprism.sim.scenario import JobSpec
+from llmprism.sim.simulated_cluster import SimulatedCluster
 from llmprism.units import MILLISECOND
 
 __all__ = ["JobProgram", "build_program"]
 
 
 def build_program(
-    spec: JobSpec, index: int, nics: list[int], first_cell: int, cluster: Cluster, ops: OpTable, pairs: PairTable
+    spec: JobSpec,
+    index: int,
+    nics: list[int],
+    first_cell: int,
+    cluster: SimulatedCluster,
+    ops: OpTable,
+    pairs: PairTable,
 ) -> JobProgram:
     """Lays down one job. Cells are numbered from `first_cell`; ranks are tp fastest, then cp, dp, pp."""
     program = _layout_cells(spec, index, nics, first_cell)
@@ -48,7 +54,7 @@ def _layout_cells(spec: JobSpec, index: int, nics: list[int], first_cell: int) -
     return program
 
 
-def _after_step(b: Builder, cluster: Cluster) -> None:
+def _after_step(b: Builder, cluster: SimulatedCluster) -> None:
     """End of the step, evaluation and checkpoint, and the way into the next step; the broadcast before the first."""
     spec = b.spec
     cells = b.program.all_cells

@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Int64
 from llmprism.sim.background import Mice
-from llmprism.sim.collector import Batch, Collector
+from llmprism.sim.collector import CollectedRecords, SimulatedCollector
+from llmprism.sim.engine_tables import NEVER, Transfers
 from llmprism.sim.meter import Connections, Records, close_idle, measure, new_meter
 from llmprism.sim.scenario import CollectorSpec
-from llmprism.sim.tables import NEVER
 
-__all__ = ["Recorder", "TransferBatch"]
+__all__ = ["Recorder"]
 
 BATCH_RECORDS = 1_000_000
 """Records that are in memory at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransferBatch:
-    """True transfers and operations done in one batch, times relative to the window's start.
-
-    The operations are the computations, or all of them when the simulation traces.
-    """
-
-    pair: NDArray[np.int32]
-    start: Int64
-    end: Int64
-    bytes: Int64
-    kind: NDArray[np.int8]
-    step: NDArray[np.int32]
-    done_op: NDArray[np.int32]
-    done_step: NDArray[np.int32]
-    done_start: Int64
-    done_end: Int64
-    now: int
 
 
 class Recorder:
@@ -49,7 +25,7 @@ class Recorder:
         connections: Connections,
         count: int,
         mice: Mice,
-        collector: Collector,
+        collector: SimulatedCollector,
         window_ns: int,
         seed: np.uint64,
     ) -> None:
@@ -67,9 +43,9 @@ class Recorder:
             np.zeros(BATCH_RECORDS, dtype=np.int32), *(np.zeros(BATCH_RECORDS, dtype=np.int64) for _ in range(3))
         )
 
-    def record(self, transfers: TransferBatch, active_ns: Int64, now: int | None) -> list[Batch]:
+    def record(self, transfers: Transfers, now: int | None) -> list[CollectedRecords]:
         """What the collector stores up to `now` (None: this was the last batch)."""
-        made: list[Batch] = []
+        made: list[CollectedRecords] = []
         row = 0
         while row < transfers.pair.size:
             row, written = measure(
@@ -77,7 +53,7 @@ class Recorder:
                 transfers.start,
                 transfers.end,
                 transfers.bytes,
-                active_ns,
+                transfers.active_ns,
                 row,
                 self.connections,
                 self.meter,
@@ -94,7 +70,7 @@ class Recorder:
             made += self._stored(written)
         return made + self._mice(self.window_ns if now is None else now)
 
-    def _stored(self, count: int) -> list[Batch]:
+    def _stored(self, count: int) -> list[CollectedRecords]:
         records = self.records
         rows = np.flatnonzero((records.start[:count] >= 0) & (records.end[:count] <= self.window_ns))
         if not rows.size:
@@ -104,7 +80,7 @@ class Recorder:
         )
         return [batch]
 
-    def _mice(self, now: int) -> list[Batch]:
+    def _mice(self, now: int) -> list[CollectedRecords]:
         part = slice(self.mice_done, int(np.searchsorted(self.mice.end, now, side="right")))
         if part.stop <= part.start:
             return []

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from llmprism.sim.cluster import Cluster
 from llmprism.sim.collectives import COLLECTIVES
 from llmprism.sim.collectives.collective import Collective
 from llmprism.sim.collectives.ring import ring_lane
 from llmprism.sim.ops import INVISIBLE, OpType, PairTable
+from llmprism.sim.simulated_cluster import SimulatedCluster
 
 __all__ = ["Exchange", "Wiring", "in_order"]
 
@@ -41,7 +41,7 @@ class Exchange:
 
 @dataclass(slots=True)
 class Wiring:
-    cluster: Cluster
+    cluster: SimulatedCluster
     pairs: PairTable
     nics_of_cell: dict[int, list[int]]
     job: int

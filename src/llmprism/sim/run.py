@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from llmprism.errors import InputError
-from llmprism.sim.events import EventWriter
 from llmprism.sim.scenario import Scenario
 from llmprism.sim.simulation import EPOCH_NS, Simulation
+from llmprism.sim.true_events import EventWriter
 from llmprism.sim.truth import truth_document
 from llmprism.sim.writer import FlowWriter
 
@@ -49,7 +49,7 @@ def simulate(
                 writer.add(batch)
             event_writer.add(transfers)
             if progress is not None:
-                progress(min(max(transfers.now / simulation.window_ns, 0.0), 1.0))
+                progress(min(max(simulation.now_ns / simulation.window_ns, 0.0), 1.0))
         exporters = simulation.cluster.leaves if scenario.collector.duplicates > 0 else None
         writer.write(folder / "flows.parquet", simulation.names, exporters)
         event_writer.write(folder / "events.parquet")

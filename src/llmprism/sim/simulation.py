@@ -8,20 +8,20 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Int64
+from llmprism.arrays import Float64, Int64
 from llmprism.model import PairKind
-from llmprism.sim import engine, tables
+from llmprism.sim import engine, engine_tables
 from llmprism.sim.background import JobSpan, Mice, background
-from llmprism.sim.cluster import Cluster, build_cluster
-from llmprism.sim.collector import Batch, Collector
+from llmprism.sim.collector import CollectedRecords, SimulatedCollector
+from llmprism.sim.engine_tables import Counter
 from llmprism.sim.faults import FaultPlan, SharedLink, plan_faults
 from llmprism.sim.meter import Connections
 from llmprism.sim.ops import Flag, Ops, OpTable, PairTable
 from llmprism.sim.placement import place_jobs
 from llmprism.sim.program import JobProgram, build_program
-from llmprism.sim.recorder import Recorder, TransferBatch
+from llmprism.sim.recorder import Recorder
 from llmprism.sim.scenario import JobSpec, Scenario
-from llmprism.sim.tables import Counter
+from llmprism.sim.simulated_cluster import SimulatedCluster, build_cluster
 from llmprism.sim.writer import ConnectionNames
 from llmprism.units import SECOND
 
@@ -46,7 +46,7 @@ class Simulation:
         self.seed = scenario.seed if seed is None else seed
         self.rng = np.random.default_rng(self.seed)
         self.window_ns = int(scenario.seconds * SECOND)
-        self.cluster: Cluster = build_cluster(scenario.cluster)
+        self.cluster: SimulatedCluster = build_cluster(scenario.cluster)
         self.pairs = PairTable()
         self.programs: list[JobProgram] = []
         self.ops: Ops = self._build_programs()
@@ -60,7 +60,7 @@ class Simulation:
         self.faults = self._freeze_faults()
         self.jobs = self._job_table()
         steps = int(scenario.seconds / SHORTEST_STEP_S) + 256
-        self.state = tables.new_state(
+        self.state = engine_tables.new_state(
             self.ops, len(self.cluster.addresses), len(self.plan.shared), len(self.programs), steps, trace
         )
         self.pair_bytes = np.zeros(len(self.pairs.src), dtype=np.int64)
@@ -97,12 +97,12 @@ class Simulation:
         spec = self.scenario.cluster
         load = spec.nic_gbps / spec.uplink_gbps
         return [
-            SharedLink(leaf, spine, None, load, -tables.NEVER, tables.NEVER)
+            SharedLink(leaf, spine, None, load, -engine_tables.NEVER, engine_tables.NEVER)
             for leaf in range(len(self.cluster.leaves))
             for spine in range(len(self.cluster.spines))
         ]
 
-    def _wire(self) -> tuple[tables.Network, Connections]:
+    def _wire(self) -> tuple[engine_tables.Network, Connections]:
         """ECMP choices, ports and connection ids of every pair."""
         cluster, pairs, spec = self.cluster, self.pairs, self.scenario.cluster
         src, dst = np.array(pairs.src, dtype=np.int32), np.array(pairs.dst, dtype=np.int32)
@@ -118,7 +118,7 @@ class Simulation:
                 hit = (leaf_src == link.leaf) & (leaf_dst != link.leaf) & (spine[:, 0] == link.spine) & (shared < 0)
             shared[hit] = number
         spine[leaf_src == leaf_dst] = -1
-        network = tables.Network(
+        network = engine_tables.Network(
             pair_src=src,
             pair_dst=dst,
             leaf_src=leaf_src.astype(np.int32),
@@ -153,7 +153,7 @@ class Simulation:
         self._leaves.append((a, b))
         return self.names.add(cluster.addresses[src], cluster.addresses[dst], sport, dport, path)
 
-    def _freeze_faults(self) -> tables.Faults:
+    def _freeze_faults(self) -> engine_tables.Faults:
         cluster = self.cluster
         links = len(cluster.leaves) * len(cluster.spines)
         rate = 8.0 / self.scenario.cluster.nic_gbps
@@ -161,27 +161,27 @@ class Simulation:
             self.cell_count, len(cluster.addresses), len(cluster.switches), links, self.group_count, rate
         )
 
-    def _job_table(self) -> tables.Jobs:
+    def _job_table(self) -> engine_tables.Jobs:
         specs = [program.spec for program in self.programs]
 
-        def per_job(values: list[float]) -> NDArray[np.float64]:
+        def per_job(values: list[float]) -> Float64:
             return np.array(values, dtype=np.float64)
 
         def times(values: list[float]) -> Int64:
             return np.array(values, dtype=np.int64)
 
-        never = float(tables.NEVER)
-        hang = np.full(max(self.cell_count, 1), tables.NEVER, dtype=np.int64)
+        never = float(engine_tables.NEVER)
+        hang = np.full(max(self.cell_count, 1), engine_tables.NEVER, dtype=np.int64)
         for cell, when in self.plan.hang.items():
             hang[cell] = when
-        dead = np.full(len(self.cluster.addresses), tables.NEVER, dtype=np.int64)
+        dead = np.full(len(self.cluster.addresses), engine_tables.NEVER, dtype=np.int64)
         for nic, when in self.plan.dead.items():
             dead[nic] = when
-        stalls = [self.plan.stall.get(i, (tables.NEVER, tables.NEVER)) for i in range(len(specs))]
-        return tables.Jobs(
+        stalls = [self.plan.stall.get(i, (engine_tables.NEVER, engine_tables.NEVER)) for i in range(len(specs))]
+        return engine_tables.Jobs(
             start=times([spec.start_s * SECOND for spec in specs]),
             stop=times([spec.stop_s * SECOND if spec.stop_s > 0 else never for spec in specs]),
-            crash=np.array([self.plan.crash.get(i, tables.NEVER) for i in range(len(specs))], dtype=np.int64),
+            crash=np.array([self.plan.crash.get(i, engine_tables.NEVER) for i in range(len(specs))], dtype=np.int64),
             stall_start=np.array([stall[0] for stall in stalls], dtype=np.int64),
             stall_end=np.array([stall[1] for stall in stalls], dtype=np.int64),
             steps=np.array([spec.steps or 2**30 for spec in specs], dtype=np.int32),
@@ -198,9 +198,9 @@ class Simulation:
             dead=dead,
         )
 
-    def _step_factors(self, spec: JobSpec) -> NDArray[np.float64]:
+    def _step_factors(self, spec: JobSpec) -> Float64:
         """Healthy variation from step to step: noise, slow regimes that come and go, short spikes."""
-        count = tables.STEP_FACTORS
+        count = engine_tables.STEP_FACTORS
         factor = np.exp(self.rng.normal(0.0, spec.step_jitter, count))
         if spec.alternate > 1.0:
             factor[(np.cumsum(self.rng.random(count) < 0.3) % 2) == 1] *= spec.alternate
@@ -219,18 +219,18 @@ class Simulation:
             spans.append(JobSpan(nics, ends, first, last))
         return background(self.cluster, spans, self.window_ns, self._connect, self.rng)
 
-    def _output(self) -> tuple[tables.Transfers, int]:
+    def _output(self) -> tuple[engine_tables.Transfers, int]:
         widest = self.ops.lanes.astype(np.int64) * np.maximum(self.ops.width, 1) * np.maximum(self.ops.segments, 8)
         square = self.ops.lanes.astype(np.int64) * self.ops.width.astype(np.int64) ** 2
         room = int(max(widest.max(initial=1), square.max(initial=1))) + 1
         size = BATCH_TRANSFERS + room
-        return tables.new_transfers(size, BATCH_TRANSFERS), room
+        return engine_tables.new_transfers(size, BATCH_TRANSFERS), room
 
-    def batches(self) -> Iterator[tuple[TransferBatch, list[Batch]]]:
+    def batches(self) -> Iterator[tuple[engine_tables.Transfers, list[CollectedRecords]]]:
         """Runs the scenario: true transfers, and the records that the collector made of them."""
         out, room = self._output()
         seed = np.uint64(self.seed * 2654435761 + 12345)
-        world = tables.World(self.ops, self.network, self.faults, self.jobs, self.state, out, seed)
+        world = engine_tables.World(self.ops, self.network, self.faults, self.jobs, self.state, out, seed)
         recorder = self._recorder(seed)
         engine.seed_heap(world)
         status = engine.FULL
@@ -238,33 +238,27 @@ class Simulation:
             status = engine.advance(world, self.window_ns, room)
             transfers = self._taken(out)
             self.transfers += transfers.pair.size
-            now = None if status == engine.DONE else transfers.now
-            yield transfers, recorder.record(transfers, out.active_ns[: transfers.pair.size], now)
+            yield transfers, recorder.record(transfers, None if status == engine.DONE else self.now_ns)
 
     def _recorder(self, seed: np.uint64) -> Recorder:
         leaves = np.array(self._leaves, dtype=np.int32).reshape(-1, 2)
         spec = self.scenario.collector
         rng = np.random.default_rng([self.seed, 1])
-        collector = Collector(spec, len(self.cluster.leaves), leaves[:, 0].copy(), leaves[:, 1].copy(), rng)
+        collector = SimulatedCollector(spec, len(self.cluster.leaves), leaves[:, 0].copy(), leaves[:, 1].copy(), rng)
         return Recorder(spec, self.connections, len(self.names.src), self.mice, collector, self.window_ns, seed)
 
-    def _taken(self, out: tables.Transfers) -> TransferBatch:
+    @property
+    def now_ns(self) -> int:
+        """How far the simulation has come, from the window's start."""
+        return int(self.state.counters[Counter.NOW])
+
+    def _taken(self, out: engine_tables.Transfers) -> engine_tables.Transfers:
+        """A copy of what the engine has written in this batch."""
         count, done = (int(self.state.counters[place]) for place in (Counter.TRANSFERS, Counter.DONE))
         inside = (out.end[:count] > 0) & (out.start[:count] < self.window_ns)
         np.add.at(self.pair_bytes, out.pair[:count][inside], out.bytes[:count][inside])
-        return TransferBatch(
-            pair=out.pair[:count].copy(),
-            start=out.start[:count].copy(),
-            end=out.end[:count].copy(),
-            bytes=out.bytes[:count].copy(),
-            kind=out.kind[:count].copy(),
-            step=out.step[:count].copy(),
-            done_op=out.done_op[:done].copy(),
-            done_step=out.done_step[:done].copy(),
-            done_start=out.done_start[:done].copy(),
-            done_end=out.done_end[:done].copy(),
-            now=int(self.state.counters[Counter.NOW]),
-        )
+        many = {name: done if name.startswith("done_") else count for name in out._fields}
+        return engine_tables.Transfers(**{name: getattr(out, name)[:rows].copy() for name, rows in many.items()})
 
     def steps(self, segment: int) -> tuple[NDArray[np.intp], Int64, Int64]:
         """Finished steps of a job segment inside the window: numbers, starts, ends (relative to the window)."""

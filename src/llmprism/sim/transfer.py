@@ -7,8 +7,8 @@ is that of the slowest thing on the way. Links that are shared give out their by
 from __future__ import annotations
 
 from llmprism.sim.compiled import inlined, kernel
+from llmprism.sim.engine_tables import LINK_BINS, Counter, Faults, Network, State, Transfers, World
 from llmprism.sim.noise import uniform
-from llmprism.sim.tables import LINK_BINS, Counter, Faults, Network, State, Transfers, World
 
 __all__ = ["LATENCY_NS", "slow_down", "transfer", "write_row"]
 

@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.sim.collector import Batch
+from llmprism.sim.collector import CollectedRecords
 
 __all__ = ["ConnectionNames", "FlowWriter"]
 
@@ -51,7 +51,7 @@ class FlowWriter:
         self.epoch_ns = epoch_ns
         self.rows = 0
         self._folder = tempfile.TemporaryDirectory(prefix="spool-", dir=folder)
-        self._waiting: list[Batch] = []
+        self._waiting: list[CollectedRecords] = []
         self._parts: list[str] = []
         self._db = duckdb.connect(config={"threads": 1, "memory_limit": MEMORY_LIMIT})
 
@@ -64,7 +64,7 @@ class FlowWriter:
         self._db.close()
         self._folder.cleanup()
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: CollectedRecords) -> None:
         self._waiting.append(batch)
         self.rows += batch.start.size
         if sum(waiting.start.size for waiting in self._waiting) >= PART_ROWS:

@@ -1,5 +1,5 @@
 """Statistics over arrays: arrays in, arrays out; nothing of ours is imported here.
 
-The functions live in the modules of their names (`change_points`, `disjoint_sets`, `periods`, `robust`, `sigma_rule`)
-and are imported from there, so that a caller who needs a median does not load the compiler of the kernels.
+Every function is imported from its own module (`change_points`, `disjoint_sets`, `robust`, `sigma_rule` and others), so
+that a caller who needs a median does not load the compiler of the kernels.
 """

@@ -19,9 +19,8 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Float64, Int64, median
+from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.kernel import kernel
 from llmprism.stats.chain_bound import ROUNDING, last_as_long, most_links, next_as_long
 from llmprism.stats.chains import GUARD, cap_of, judge, least_kept, link, longest, mean_link
@@ -107,7 +106,7 @@ class Chain:
     step's. Irregular links bridge set-up, evaluation, or records that were lost."""
 
     boundaries: Int64
-    regular: NDArray[np.bool_]
+    regular: Bool
     bytes_per_step: float
     dominance: float
     coverage: float
@@ -172,7 +171,7 @@ def _next_dominant(
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class _SpacingTrial:
     """A trial spacing, refined, and how well it does on the longest silences."""
 
     spacing: float
@@ -185,11 +184,11 @@ class _Trial:
     def silence(self) -> float:
         return float(median(self.boundary_silences))
 
-    def added_silence(self, coarser: _Trial) -> float:
+    def added_silence(self, coarser: _SpacingTrial) -> float:
         """Median of the silences that are not the coarser chain's too; those are the longer ones."""
         return float(np.quantile(self.boundary_silences, 0.5 * max(1.0 - self.spacing / coarser.spacing, 0.0)))
 
-    def parts_of(self, coarser: _Trial) -> bool:
+    def parts_of(self, coarser: _SpacingTrial) -> bool:
         """Are these parts of the coarser chain's steps: does their duration depend on their place in it?
 
         Steps are alike, but for the one before a checkpoint; layers forward and backward are not.
@@ -213,7 +212,7 @@ class _Trial:
         return self.silence / max(float(median(np.diff(self.boundary_times))), 1.0)
 
 
-class _Series:
+class _SilenceSeries:
     """Silences of one series, ranked once for all trials."""
 
     def __init__(self, silences: Silences) -> None:
@@ -228,7 +227,7 @@ class _Series:
         """For each silence the next one and the last one that is as long."""
         return next_as_long(self.weight), last_as_long(self.weight)
 
-    def attempt(self, spacing: float, tolerance: float) -> _Trial:
+    def attempt(self, spacing: float, tolerance: float) -> _SpacingTrial:
         steps = self.total / spacing
         long = longest(self.weight, self.ordered, steps)
         where, length = self.position[long], self.weight[long]
@@ -236,16 +235,16 @@ class _Series:
         refined = float(mean_link(where, link(where, length, spacing, tolerance, cap), spacing, tolerance))
         chain = link(where, length, refined, tolerance, cap)
         dominance, _, regular = judge(where, length, chain, refined, tolerance)
-        return _Trial(refined, dominance, regular, length[chain], self.time[long][chain])
+        return _SpacingTrial(refined, dominance, regular, length[chain], self.time[long][chain])
 
     def next_dominant(self, spacing: float, tolerance: float, max_steps: int) -> float:
         """The largest spacing, from this one down the grid, whose chain is dominant; 0 when there is none."""
         return _next_dominant(self.position, self.weight, self.ordered, *self.rivals, spacing, tolerance, max_steps)
 
 
-def _dominant_spacings(series: _Series, tolerance: float, max_steps: int, pauses: bool) -> list[float]:
+def _dominant_spacings(series: _SilenceSeries, tolerance: float, max_steps: int, pauses: bool) -> list[float]:
     """Bytes per step of the step chain, then of the other dominant chains that were met on the way to it."""
-    found: _Trial | None = None
+    found: _SpacingTrial | None = None
     others: list[float] = []
     spacing = series.total / 1.9
     while proposed := series.next_dominant(spacing, tolerance, max_steps):
@@ -269,10 +268,10 @@ def _dominant_spacings(series: _Series, tolerance: float, max_steps: int, pauses
 
 def chain_at(silences: Silences, bytes_per_step: float, tolerance: float) -> Chain:
     """The best chain of boundaries for known bytes per step, its phase settled by the tight tolerance if it holds."""
-    return _settled(_Series(silences), bytes_per_step, tolerance)
+    return _settled(_SilenceSeries(silences), bytes_per_step, tolerance)
 
 
-def _settled(series: _Series, bytes_per_step: float, tolerance: float) -> Chain:
+def _settled(series: _SilenceSeries, bytes_per_step: float, tolerance: float) -> Chain:
     position, weight = series.position, series.weight
     cap = cap_of(series.ordered, series.total / bytes_per_step)
     best: tuple[Int64, float, float, float, float] | None = None
@@ -310,7 +309,7 @@ def find_rhythms(silences: Silences, max_steps: int | None = None, *, pauses: bo
     if silences.count < 3 or silences.bytes_before[-1] <= 0:
         return ()
     limit = max_steps if max_steps is not None else _most_steps(silences.count)
-    series = _Series(silences)
+    series = _SilenceSeries(silences)
     best: tuple[Chain, ...] = ()
     for tolerance in TOLERANCES:
         spacings = _dominant_spacings(series, tolerance, limit, pauses)

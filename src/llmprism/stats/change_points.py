@@ -32,9 +32,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from llmprism.arrays import Float64, Int64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.kernel import compiled_kernel
 
 __all__ = [
@@ -94,7 +94,7 @@ def change_points(
     lag: int = 0,
     prior: NormalInverseGamma = STANDARD_PRIOR,
     standardize: bool = True,
-) -> NDArray[np.bool_]:
+) -> Bool:
     """True where a run begins with probability `threshold` or more; the parameters are those of `change_probability`.
 
     The first value of a series begins a run by definition and is never reported.

@@ -13,7 +13,7 @@ import numpy as np
 
 from llmprism.arrays import Bool, Int64
 from llmprism.kernel import kernel
-from llmprism.stats.order import stable_order
+from llmprism.stats.integer_order import stable_order
 from llmprism.stats.silences import Silences, scan_silences, silences_of
 
 __all__ = ["silences_of_pairs"]

@@ -22,7 +22,7 @@ from llmprism.arrays import Bool, Float64, Int64, UInt64
 from llmprism.kernel import kernel
 from llmprism.stats.all_to_alls import OTHER_AMOUNT, all_to_all_parts
 from llmprism.stats.disjoint_sets import component_labels
-from llmprism.stats.order import stable_order
+from llmprism.stats.integer_order import stable_order
 from llmprism.stats.robust import segment_medians
 
 __all__ = ["MeshPairs", "mesh_pairs", "mesh_rows"]

@@ -8,12 +8,13 @@ stretches.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from llmprism.arrays import Float64
 
 __all__ = ["best_stretches"]
 
 
-def best_stretches(scores: NDArray[np.float64], price: float) -> list[tuple[int, int, float]]:
+def best_stretches(scores: Float64, price: float) -> list[tuple[int, int, float]]:
     """(first, after, sum of the scores) of the stretches whose sums, less `price` for each, add up to most.
 
     >>> best_stretches(np.array([-1.0, 3.0, -1.0, 2.0, -9.0, 4.0, -1.0]), 3.0)

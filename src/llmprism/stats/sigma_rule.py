@@ -16,7 +16,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from llmprism.arrays import Bool, Float64
 
 __all__ = ["PAPER_SIGMAS", "beyond_sigmas"]
 
@@ -24,7 +26,7 @@ PAPER_SIGMAS: Final = 3.0
 """Standard deviations from the mean: the value of the LLMPrism paper."""
 
 
-def beyond_sigmas(values: ArrayLike, *, sigmas: float = PAPER_SIGMAS, low: bool = False) -> NDArray[np.bool_]:
+def beyond_sigmas(values: ArrayLike, *, sigmas: float = PAPER_SIGMAS, low: bool = False) -> Bool:
     """Values above mean + `sigmas` standard deviations; with `low`, below mean - `sigmas` of them."""
     data = np.asarray(values, dtype=np.float64)
     largest = float(np.abs(data).max(initial=0.0))
@@ -33,5 +35,5 @@ def beyond_sigmas(values: ArrayLike, *, sigmas: float = PAPER_SIGMAS, low: bool 
     data = data / largest
     # Rounding must not make an outlier of a constant series, nor of the largest z that n values can have.
     limit = sigmas * float(data.std()) + 1e-12
-    distance: NDArray[np.float64] = data - float(data.mean())
+    distance: Float64 = data - float(data.mean())
     return np.less(distance, -limit) if low else np.greater(distance, limit)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llmprism.arrays import Bool, Int64
+
 __all__ = ["stretch_starts", "stretches_of"]
 
 
-def stretches_of(flag: NDArray[np.bool_], *, bridge: int = 1, shortest: int = 1) -> list[tuple[int, int]]:
+def stretches_of(flag: Bool, *, bridge: int = 1, shortest: int = 1) -> list[tuple[int, int]]:
     """Half-open index ranges of true values, gaps of at most `bridge` bridged, ranges below `shortest` left out.
 
     >>> stretches_of(np.array([0, 1, 1, 0, 1, 0, 0, 1], dtype=bool), bridge=1, shortest=2)
@@ -24,7 +26,7 @@ def stretches_of(flag: NDArray[np.bool_], *, bridge: int = 1, shortest: int = 1)
     return [(int(part[0]), int(part[-1]) + 1) for part in parts if part.size >= shortest]
 
 
-def stretch_starts(*columns: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def stretch_starts(*columns: NDArray[np.integer[Any]]) -> Int64:
     """Positions from which rows of these columns (at least one) stay the same up to the next.
 
     >>> stretch_starts(np.array([7, 7, 7, 8]), np.array([0, 1, 1, 1])).tolist()

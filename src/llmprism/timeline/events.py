@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Int8
+from llmprism.arrays import Int8, Int32, Int64
 from llmprism.kernel import kernel
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int32, Int64
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import EventKind, Events, Steps

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.model.flows import Int64
+from llmprism.arrays import Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps

@@ -15,10 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import Float64, median
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64
+from llmprism.arrays import Float64, Int32, Int64, median
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout
 from llmprism.stats.disjoint_sets import component_labels
@@ -75,7 +74,7 @@ def _spread(values: Float64) -> float:
     return float((high - low) / middle) if middle > 0.0 else np.inf
 
 
-def _numbers(members: tuple[int, ...], addresses: NDArray[np.int32]) -> Int64:
+def _numbers(members: tuple[int, ...], addresses: Int32) -> Int64:
     """The place of each address among the members."""
     ids = np.array(members, dtype=np.int64)
     order = np.argsort(ids)

@@ -17,9 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Float64, Int64
 from llmprism.model.facts import ModelSize, Synchronisation
-from llmprism.model.flows import Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, Layout, Sharding
 from llmprism.stats.bursts import running_max

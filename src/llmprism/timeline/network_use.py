@@ -21,8 +21,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from llmprism.arrays import median
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.arrays import Int64, median
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind, Schedule, Sharding
 from llmprism.model.timeline import Steps

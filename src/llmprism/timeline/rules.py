@@ -24,6 +24,20 @@ class TimelineRules:
     connects, and takes 3-20 times as long in real runs. Tried 1 to 4 on 17 captures: 1.6 marks
     a first step more in 3 of them, 2.5 one less in 1, 4 in 6."""
 
+    first_longer: float = 0.1
+    """Share of a step by which the job's own first step takes longer at least: 0.4 to 26 in real runs, 0.03 at most
+    where the job ran before the window..."""
+
+    first_spreads: float = 6.0
+    """...and how many times the median deviation of its steps."""
+
+    cut_off: float = 0.03
+    """Share of a step's gradients that is missing at least where the window ends within it: collectors lose less. The
+    same as `step_tolerance` of the clocks..."""
+
+    cut_off_spreads: float = 6.0
+    """...and how many times the median deviation of the other steps."""
+
     pause_factor: float = 4.0
     """Usual times from a step's begin to its first message. Traffic that begins later follows a pause (checkpoint,
     evaluation), which belongs to neither step. Tried 2 to 8: above 5 one of 17 captures changes (evaluations of

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmprism.arrays import median
+from llmprism.arrays import Int64, median
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Int64, TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps
@@ -24,8 +23,10 @@ def steps_of(job: Job, layout: JobLayout, rules: TimelineRules = RULES) -> Steps
     if clock is None or not clock.steps:
         return Steps.empty()
     first = _first_activity(job.transfers, clock)
-    boundary = _with_optimizer(_settled_first_end(clock, first), first, layout, rules)
+    boundary = _with_optimizer(_settled_first_end(clock, first, rules), first, layout, rules)
     regular = np.flatnonzero(clock.regular)
+    if regular.size > 1 and regular[-1] == clock.regular.size - 1 and _cut_off(job.transfers, layout, clock, rules):
+        regular = regular[:-1]
     start, end = boundary[regular], boundary[regular + 1]
     lead = first[regular] - start
     usual = median(lead)
@@ -57,21 +58,39 @@ def _with_optimizer(boundary: Int64, first: Int64, layout: JobLayout, rules: Tim
     return boundary + delay.astype(np.int64)
 
 
-def _settled_first_end(clock: StepClock, first: Int64) -> Int64:
-    """The boundaries, the first step's end moved to where the second one's lead is the usual one.
+def _cut_off(transfers: TransferTable, layout: JobLayout, clock: StepClock, rules: TimelineRules) -> bool:
+    """Does the window end within the last step? Then nothing is sent after it, and less was sent in it than in the
+    others, by more than those differ: a step ends when its bytes are sent."""
+    counted = transfers.bytes >= MESSAGE_FLOOR_BYTES
+    gradients = counted & (layout.transfer_kind == PairKind.DP)
+    rows = np.flatnonzero(gradients if gradients.any() else counted)
+    if not rows.size or int(transfers.start_ns[counted].max()) > clock.boundary_ns[-1]:
+        return False
+    step = clock.step_at(transfers.start_ns[rows])
+    sent = np.bincount(step[step >= 0], transfers.bytes[rows[step >= 0]], minlength=clock.regular.size)
+    others = sent[:-1][clock.regular[:-1]]
+    usual = float(median(others))
+    spread = float(median(np.abs(others - usual)))
+    return bool(sent[-1] < usual - max(rules.cut_off * usual, rules.cut_off_spreads * spread))
 
-    The first optimizer step allocates its state, unseen by the network, before the second step begins.
+
+def _settled_first_end(clock: StepClock, first: Int64, rules: TimelineRules) -> Int64:
+    """The boundaries, the first step's end moved to where the second one's lead is the usual one, if the first is the
+    job's own first: that takes long, and its optimizer allocates state, unseen by the network, before the second step
+    begins. In a window of a running job the first step is like the others, and a pause after it is a checkpoint.
     """
     boundary = clock.boundary_ns.copy()
     lead = (first - boundary[:-1])[clock.regular]
-    if lead.size > 2 and clock.regular[:2].all():
+    longer = (boundary[1] - boundary[0]) / max(clock.period_ns, 1.0) - 1.0
+    own = longer > max(rules.first_longer, rules.first_spreads * clock.unevenness)
+    if lead.size > 2 and clock.regular[:2].all() and own:
         usual = int(median(lead))
         if first[1] - boundary[1] > usual:
             boundary[1] = first[1] - usual
     return boundary
 
 
-def member_ends(job: Job, layout: JobLayout, steps: Steps) -> NDArray[np.int64]:
+def member_ends(job: Job, layout: JobLayout, steps: Steps) -> Int64:
     """When each member's last gradient message of each step ended; -1 where none was seen."""
     members = np.array(job.members, dtype=np.int64)
     ends = np.full((members.size, steps.count), -1, dtype=np.int64)

@@ -4,7 +4,7 @@ The road of the data, one file per step:
 
     folders      paths of logs → one group of files per job
     rank_file    a list of ranks, hosts and addresses, where somebody has one
-    clock        iterations of a log laid over the steps of the flows: which step is which, how far the clocks are apart
+    log_clock    iterations of a log laid over the steps of the flows: which step is which, how far the clocks are apart
     fingerprint  ranks and addresses compared by how their steps vary
     seats        who is who: rank → address, how sure and why
     matching     which logs belong to which job of the flows
@@ -13,7 +13,7 @@ The road of the data, one file per step:
     collectives  ranks that wait for each other in different collectives
     nearby       lines that can be about the cause of a finding
     effect       whether a slow place slowed the job, by the durations that the logs print
-    ending, slowness, numbers   rules: how a job ended, why it is slow, what its numbers show
+    ending, ending_by_logs, slowness, numbers   rules: how a job ended, why it is slow, what its numbers show
     read_together → model.report.Report   findings that name one cause each, with a model.verdict.LogReading
 
 Only `folders`, `rank_file` and the reading of logs touch files; the rest are pure functions. The flow side is a

@@ -14,10 +14,10 @@ from llmprism.model.log import Cause, CauseClass, LogDiagnosis
 from llmprism.model.report import JobReport, Report
 from llmprism.model.verdict import HostClock, Owner, Seat, Verdict
 from llmprism.units import SECOND
-from llmprism.verdict.clock import ClockFit
+from llmprism.verdict.log_clock import ClockFit
 from llmprism.verdict.rules import RULES, SlownessRules, VerdictRules
 
-__all__ = ["CLASS_OF_KIND", "LOG_LINES", "Case", "Judged", "Outcome", "cause_of_kind", "owner_of"]
+__all__ = ["CLASS_OF_KIND", "LOG_LINES", "JobCase", "Judged", "Judgement", "cause_of_kind", "owner_of"]
 
 
 LOG_LINES: Final = "log lines about it"
@@ -60,7 +60,7 @@ class Judged:
 
 
 @dataclass(slots=True)
-class Outcome:
+class Judgement:
     """What the rules made of a case. `used`: flow findings that are merged into a judged one or withdrawn."""
 
     judged: list[Judged] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JobCase:
     """`number` is the place of the logs in the reading; `job` None: they belong to no job of the flows.
 
     `hosts` names the host of every rank of the view; `clocks` their offsets; `zone_ns` is taken off the times where the
@@ -153,6 +153,11 @@ class Case:
         steps = self.job.timeline.steps if self.job is not None else None
         return int(steps.start_ns[0]) if steps is not None and steps.count else self.report.window.start_ns
 
+    def last_words(self, *roles: str) -> list[NotableLine]:
+        """The lines that neither the run survived nor came after it had ended well, of these roles (none: of all)."""
+        lines = (line for line in self.view.lines if not line.survived and not line.late)
+        return [line for line in lines if not roles or line.role in roles]
+
     def line_time(self, line: NotableLine) -> int | None:
         """When a line was written, in flow time.
 
@@ -184,14 +189,7 @@ class Case:
         Lines that quote a time before the first iteration (a date inside a message) do not count.
         """
         begin, _ = self.log_span()
-        times = [
-            when
-            for line in self.view.lines
-            if not line.survived
-            and not line.late
-            and line.role in ("root", "cascade")
-            and (when := self.line_time(line))
-        ]
+        times = [when for line in self.last_words("root", "cascade") if (when := self.line_time(line))]
         return min((when for when in times if begin is None or when >= begin - self.clock_error_ns), default=None)
 
     def log_span(self) -> tuple[int | None, int | None]:

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from llmprism.model.log import Cause, CauseClass
-from llmprism.verdict.case import Case
+from llmprism.verdict.case import JobCase
 
 __all__ = ["find_mismatch", "sent_share"]
 
@@ -25,13 +25,17 @@ _WORK: Final = re.compile(r"WorkNCCL\(SeqNum=(\d{1,15}), OpType=(\w{1,40})")
 _SET_UP: Final = re.compile(
     r"setting up NCCL communicator|retrieving ncclUniqueId|wait(?:ed|ing) for (?:keys?|others) at the store"
 )
+_COMMUNICATOR: Final = "the set-up of a communicator"
+"""What a rank waits in that makes a collective of a group which has made none before. Nobody else sets it up: what the
+others wait in need not be one operation, as it is not in a pipeline."""
+
 _ADVICE: Final = (
     "Look for code that only some ranks run (a branch on the rank, on data or on a loss) and that communicates; "
     "TORCH_DISTRIBUTED_DEBUG=DETAIL names the first collective that differs."
 )
 
 
-def find_mismatch(case: Case, rank: int | None) -> Cause | None:
+def find_mismatch(case: JobCase, rank: int | None) -> Cause | None:
     """The cause where the silent rank waits in another collective than the others; None where it does not."""
     if rank is None:
         return None
@@ -47,13 +51,15 @@ def find_mismatch(case: Case, rank: int | None) -> Cause | None:
     if own is None or not waits:
         return None
     others, count = Counter(waits.values()).most_common(1)[0]
+    if own == _COMMUNICATOR and own not in waits.values():
+        others, count = " or ".join(sorted(set(waits.values()))), len(waits)
     if others == own or count < len(waits) or count < min(case.rules.ending.witnesses, case.size - 1):
         return None
     summary = f"rank {rank} waits in {own} while the other ranks wait in {others}: they make different collectives"
     return Cause(CauseClass.USER_CODE, SIGNATURE, case.rules.ending.mismatch, summary, _ADVICE)
 
 
-def sent_share(case: Case, address: str | None) -> tuple[float, float] | None:
+def sent_share(case: JobCase, address: str | None) -> tuple[float, float] | None:
     """What the address sent after the last whole step, and the middle of what the others did, as shares of what each
     usually sends in a step; None where the flows do not show it."""
     job = case.job
@@ -79,4 +85,4 @@ def _operation(text: str) -> str | None:
     """What a rank waits in: the operation of its collective, or the set-up of a communicator."""
     if match := _WORK.search(text):
         return match[2]
-    return "the set-up of a communicator" if _SET_UP.search(text) else None
+    return _COMMUNICATOR if _SET_UP.search(text) else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from llmprism.model.finding import Finding
-from llmprism.verdict.case import Case
+from llmprism.verdict.case import JobCase
 from llmprism.verdict.rules import RULES, SlownessRules
 
 __all__ = ["Effect", "measure_effect"]
@@ -45,7 +45,7 @@ class Effect:
         return self.slowdown >= self.rules.confirms * self.predicted
 
 
-def measure_effect(case: Case, finding: Finding) -> Effect | None:
+def measure_effect(case: JobCase, finding: Finding) -> Effect | None:
     """None where the logs print no durations, or not both while it lasted and apart from it."""
     rules = case.rules.slowness
     if case.job is None or case.fit is None or finding.severity < rules.least_severity:

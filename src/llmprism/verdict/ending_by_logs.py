@@ -14,7 +14,7 @@ from llmprism.model.job import JobState
 from llmprism.model.log import SignKind, Symptom
 from llmprism.model.verdict import Source, Verdict
 from llmprism.units import SECOND
-from llmprism.verdict.case import Case, Judged, Outcome, owner_of
+from llmprism.verdict.case import JobCase, Judged, Judgement, owner_of
 from llmprism.verdict.quotes import lines_of_ending, log_evidence
 from llmprism.verdict.sentences import ended_sentence
 from llmprism.verdict.suspects import choose_place, rank_suspects
@@ -22,7 +22,7 @@ from llmprism.verdict.suspects import choose_place, rank_suspects
 __all__ = ["failed_by_logs", "hung_by_logs"]
 
 
-def failed_by_logs(case: Case, result: Outcome) -> None:
+def failed_by_logs(case: JobCase, result: Judgement) -> None:
     """The logs say that the run failed; the flows saw no crash and no hang."""
     failed, cause = case.failure_ns(), case.diagnosis.cause
     back = None
@@ -47,7 +47,7 @@ def failed_by_logs(case: Case, result: Outcome) -> None:
     result.judged.append(_by_logs(case, FindingKind.CRASH, failed, back))
 
 
-def _back_ns(case: Case, failed_ns: int) -> int | None:
+def _back_ns(case: JobCase, failed_ns: int) -> int | None:
     """When the job was back after a failure: the flows stand still then for longer than ever else, or for as long as it
     took until the next attempt of which there are logs; None where they do neither."""
     if case.job is None or case.job.timeline.steps.count < case.rules.clock.least_steps:
@@ -67,7 +67,7 @@ def _back_ns(case: Case, failed_ns: int) -> int | None:
     return None
 
 
-def hung_by_logs(case: Case, result: Outcome) -> None:
+def hung_by_logs(case: JobCase, result: Judgement) -> None:
     """The logs' numbers show a rank behind the others; the flows show no stop."""
     sign = next((one for one in case.diagnosis.signs if one.kind is SignKind.HANG and one.lasts), None)
     if case.job is not None and case.job.timeline.steps.count and sign is not None:
@@ -88,7 +88,7 @@ def hung_by_logs(case: Case, result: Outcome) -> None:
     result.judged.append(_by_logs(case, FindingKind.HANG, None, None))
 
 
-def _by_logs(case: Case, kind: FindingKind, failed_ns: int | None, back_ns: int | None) -> Judged:
+def _by_logs(case: JobCase, kind: FindingKind, failed_ns: int | None, back_ns: int | None) -> Judged:
     """A finding that rests on the logs alone; `back_ns`: the flows show that the job was back then."""
     found = case.diagnosis
     if found.symptom is Symptom.HANG:

@@ -12,7 +12,7 @@ import numpy as np
 
 from llmprism.arrays import Float64, Int64
 from llmprism.logs.view import RankView
-from llmprism.verdict.clock import ClockFit
+from llmprism.verdict.log_clock import ClockFit
 from llmprism.verdict.rules import RULES, SeatRules
 
 __all__ = ["order_support", "step_differences"]

@@ -1,7 +1,7 @@
 """Which logs belong to which job of the flows.
 
 For every pair the evidence is added up in nats: addresses and hosts that the logs name, the number of ranks, whether
-the times overlap, and whether the steps have the same length and vary alike (`clock`), which two runs do not do by
+the times overlap, and whether the steps have the same length and vary alike (`log_clock`), which two runs do not do by
 chance. The best pairs are taken first. Several logs may belong to one job, one after the other: attempts of a job
 that was restarted. What fits nothing belongs to no job of these flows.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from llmprism.errors import UsageError
 from llmprism.logs.view import JobView
 from llmprism.model.report import JobReport, Report
-from llmprism.verdict.clock import ZONE_NS, ClockFit, fit_clock
+from llmprism.verdict.log_clock import ZONE_NS, ClockFit, fit_clock
 from llmprism.verdict.rules import RULES, VerdictRules
 from llmprism.verdict.seats import short_host
 
@@ -166,7 +166,7 @@ def _time_points(view: JobView, report: Report, rules: VerdictRules) -> float:
         return 0.0
     if _overlaps(span[0], span[1], window.start_ns, window.end_ns):
         return rules.match.same_time
-    return rules.match.other_zone if _zone(view, report, rules) else rules.match.other_time
+    return 0.0 if _zone(view, report, rules) else rules.match.other_time
 
 
 def _zone(view: JobView, report: Report, rules: VerdictRules) -> int:

@@ -15,7 +15,7 @@ from typing import Final
 
 from llmprism.logs.notable import NotableLine
 from llmprism.model.finding import Finding, FindingKind
-from llmprism.verdict.case import CLASS_OF_KIND, Case
+from llmprism.verdict.case import CLASS_OF_KIND, JobCase
 from llmprism.verdict.seats import short_host
 
 __all__ = ["addresses_of", "lines_about"]
@@ -45,7 +45,7 @@ _SHARED_FAMILIES: Final = frozenset({"storage", "network", "platform"})
 """Causes that everybody may write of."""
 
 
-def lines_about(case: Case, finding: Finding) -> list[int]:
+def lines_about(case: JobCase, finding: Finding) -> list[int]:
     """Indices of the lines of a case that can be about the cause of a finding and stand out there."""
     written = {at: line for at, line in enumerate(case.view.lines) if _in_time(case, line, finding)}
     able = {at: line for at, line in written.items() if _can_cause(line, finding.kind)}
@@ -68,7 +68,7 @@ def lines_about(case: Case, finding: Finding) -> list[int]:
 
 
 def _without_place(
-    case: Case, finding: Finding, lines: dict[int, NotableLine], places: dict[int, set[str]]
+    case: JobCase, finding: Finding, lines: dict[int, NotableLine], places: dict[int, set[str]]
 ) -> list[int]:
     """Lines about a finding that has no place: of one place only, or about something shared that many write of."""
     writers, noise = _writers(lines, places), case.rules.slowness.noise
@@ -91,7 +91,7 @@ def _can_cause(line: NotableLine, kind: FindingKind) -> bool:
     return bool({line.cause, family} & set(_CAN_CAUSE.get(kind, ())))
 
 
-def _in_time(case: Case, line: NotableLine, finding: Finding) -> bool:
+def _in_time(case: JobCase, line: NotableLine, finding: Finding) -> bool:
     """Whether a line that is no consequence was written while a finding lasted, or shortly before.
 
     Flows know to a step when something began, so that what was written many steps before did not cause it; unless it
@@ -114,7 +114,7 @@ def _kind(line: NotableLine) -> str:
 
 
 def _standing_out(
-    case: Case, lines: dict[int, NotableLine], places: dict[int, set[str]], place: str
+    case: JobCase, lines: dict[int, NotableLine], places: dict[int, set[str]], place: str
 ) -> tuple[list[int], bool]:
     """Those about a place of kinds that few others write, if it, or its host, writes of clearly more such kinds.
 
@@ -142,7 +142,7 @@ def _standing_out(
     return [at for at in own if _kind(lines[at]) in kinds], noisy
 
 
-def _written_at(case: Case, line: NotableLine) -> set[str]:
+def _written_at(case: JobCase, line: NotableLine) -> set[str]:
     """The address of the rank that wrote a line; all of its host's where that is not known."""
     address, _ = case.line_address(line)
     return {address} if address is not None else addresses_of(case, line)
@@ -156,7 +156,7 @@ def _writers(lines: dict[int, NotableLine], places: dict[int, set[str]]) -> dict
     return writers
 
 
-def _seated(case: Case) -> int:
+def _seated(case: JobCase) -> int:
     return len({seat.address for seat in case.seats if seat.address is not None})
 
 
@@ -165,7 +165,7 @@ def _chance(some: int, of: int) -> float:
     return (some + 1) / (of + 2)
 
 
-def addresses_of(case: Case, line: NotableLine) -> set[str]:
+def addresses_of(case: JobCase, line: NotableLine) -> set[str]:
     """Addresses that a line can be about: its rank's, or all of its host's."""
     address, _ = case.line_address(line)
     found = {address} if address is not None else set()

@@ -10,26 +10,25 @@ from typing import Final
 import numpy as np
 
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.log import Outcome as RunOutcome
-from llmprism.model.log import Sign, SignKind
+from llmprism.model.log import Outcome, Sign, SignKind
 from llmprism.model.verdict import NamedSuspect, Source, Verdict
-from llmprism.verdict.case import Case, Judged, Outcome, owner_of
+from llmprism.verdict.case import JobCase, Judged, Judgement, owner_of
 
 __all__ = ["judge_numbers"]
 
 _NUMBERS: Final = (SignKind.NAN, SignKind.DIVERGED, SignKind.LOSS_SCALE)
 
 
-def judge_numbers(case: Case) -> Outcome:
+def judge_numbers(case: JobCase) -> Judgement:
     """At most one finding: the surest sign that lasts. A run that failed later is explained by its failure."""
-    result = Outcome()
+    result = Judgement()
     signs = [sign for sign in case.diagnosis.signs if sign.kind in _NUMBERS and sign.lasts]
-    if signs and case.diagnosis.outcome is not RunOutcome.FAILED:
+    if signs and case.diagnosis.outcome is not Outcome.FAILED:
         result.judged.append(_judged(case, max(signs, key=lambda sign: sign.confidence)))
     return result
 
 
-def _judged(case: Case, sign: Sign) -> Judged:
+def _judged(case: JobCase, sign: Sign) -> Judged:
     when = _begin(case, sign)
     ratio = _step_ratio(case, when)
     suspects = []
@@ -62,7 +61,7 @@ def _judged(case: Case, sign: Sign) -> Judged:
     return Judged(finding, verdict)
 
 
-def _begin(case: Case, sign: Sign) -> int | None:
+def _begin(case: JobCase, sign: Sign) -> int | None:
     """When it began, in flow time: by the line's time, else by the step of the iteration."""
     if sign.time_ns:
         return case.flow_time(sign.time_ns)
@@ -73,7 +72,7 @@ def _begin(case: Case, sign: Sign) -> int | None:
     return None
 
 
-def _step_ratio(case: Case, when: int | None) -> float | None:
+def _step_ratio(case: JobCase, when: int | None) -> float | None:
     """The length of steps after a moment over that before it; None where the flows do not show both."""
     rules = case.rules.slowness
     if case.job is None or when is None or case.job.timeline.steps.count < rules.change_steps:

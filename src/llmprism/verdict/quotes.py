@@ -8,9 +8,9 @@ from typing import Final
 from llmprism.logs.notable import NotableLine
 from llmprism.model.finding import Evidence, Finding
 from llmprism.model.verdict import LogQuote
-from llmprism.verdict.case import LOG_LINES, Case
+from llmprism.verdict.case import LOG_LINES, JobCase
 from llmprism.verdict.nearby import lines_about
-from llmprism.verdict.suspects import Place
+from llmprism.verdict.suspects import SuspectPlace
 
 __all__ = ["lines_of_ending", "log_evidence", "quotes_of", "select_lines"]
 
@@ -18,7 +18,7 @@ MAX_QUOTED: Final = 12
 """Lines shown with one verdict: the root, and a few of those that followed from it."""
 
 
-def quotes_of(case: Case) -> list[LogQuote]:
+def quotes_of(case: JobCase) -> list[LogQuote]:
     """All lines about trouble of a case, in the order of `case.view.lines`."""
     return [
         LogQuote(
@@ -38,7 +38,7 @@ def quotes_of(case: Case) -> list[LogQuote]:
 
 
 def select_lines(
-    case: Case, wanted: Callable[[NotableLine], bool], first: Callable[[NotableLine], bool] | None = None
+    case: JobCase, wanted: Callable[[NotableLine], bool], first: Callable[[NotableLine], bool] | None = None
 ) -> tuple[int, ...]:
     """Indices of lines of a case: those wanted, `first` ones before the others, one per kind and rank, then by time."""
     chosen: Iterable[int] = [at for at, line in enumerate(case.view.lines) if wanted(line)]
@@ -64,7 +64,7 @@ def select_lines(
     return tuple(kept[:MAX_QUOTED])
 
 
-def lines_of_ending(case: Case, place: Place, stop: Finding | None) -> tuple[int, ...]:
+def lines_of_ending(case: JobCase, place: SuspectPlace, stop: Finding | None) -> tuple[int, ...]:
     """Indices of the lines to quote with the end of a job, those of its place first."""
     actor = next(
         (n for n, rank in enumerate(case.view.ranks) if place.rank is not None and rank.rank == place.rank), -1
@@ -82,10 +82,10 @@ def lines_of_ending(case: Case, place: Place, stop: Finding | None) -> tuple[int
     return select_lines(case, bears, lambda line: line.actor == actor)
 
 
-def log_evidence(case: Case) -> list[Evidence]:
+def log_evidence(case: JobCase) -> list[Evidence]:
     """What the logs hold about the end of a job, counted."""
-    complain = {line.actor for line in case.view.lines if not line.survived and not line.late and line.actor >= 0}
-    lines = sum(line.count for line in case.view.lines if not line.survived and not line.late)
+    complain = {line.actor for line in case.last_words() if line.actor >= 0}
+    lines = sum(line.count for line in case.last_words())
     found = []
     if lines:
         found.append(Evidence(LOG_LINES, lines, 0))

@@ -15,17 +15,17 @@ from llmprism.model.finding import Finding, FindingKind
 from llmprism.model.job import JobState
 from llmprism.model.report import JobReport, Report
 from llmprism.model.verdict import LogJob, LogQuote, LogReading, NamedSuspect, Seat, Source, Verdict
-from llmprism.verdict.case import Case, Judged, cause_of_kind, owner_of
-from llmprism.verdict.clock import host_clocks
+from llmprism.verdict.case import JobCase, Judged, cause_of_kind, owner_of
 from llmprism.verdict.ending import judge_ending
 from llmprism.verdict.fingerprint import step_differences
 from llmprism.verdict.folders import LogFolder, divided
+from llmprism.verdict.log_clock import host_clocks
 from llmprism.verdict.matching import Match, match_logs
 from llmprism.verdict.numbers import judge_numbers
 from llmprism.verdict.quotes import quotes_of
 from llmprism.verdict.rank_file import RankList
 from llmprism.verdict.rules import RULES, VerdictRules
-from llmprism.verdict.seats import Members, find_seats, host_of
+from llmprism.verdict.seats import FlowMembers, find_seats, host_of
 from llmprism.verdict.slowness import judge_slowness
 
 __all__ = ["LogSources", "LoggedJob", "read_logs", "read_together"]
@@ -119,11 +119,11 @@ def read_together(
 
 def _case(
     number: int, logged: LoggedJob, match: Match, report: Report, listed: RankList | None, rules: VerdictRules
-) -> Case:
+) -> JobCase:
     view = logged.view
     if match.job is None:
         hosts = host_of(view, _unseated(view), None)
-        return Case(number, logged.name, view, report, seats=_unseated(view), hosts=hosts, rules=rules)
+        return JobCase(number, logged.name, view, report, seats=_unseated(view), hosts=hosts, rules=rules)
     job = report.jobs[match.job]
     addresses = tuple(report.addresses[member] for member in job.job.members)
     fit = match.fit
@@ -131,14 +131,14 @@ def _case(
     apart = None
     if fit is not None and trusted:
         apart = step_differences(view.ranks, job.timeline.member_end_ns, fit, rules.seats)
-    seats = find_seats(view, Members(addresses, report.topology, listed, apart, rules.seats))
+    seats = find_seats(view, FlowMembers(addresses, report.topology, listed, apart, rules.seats))
     hosts = host_of(view, seats, report.topology)
     fit = fit if trusted else None
     clocks = host_clocks(view, job.timeline.steps, fit, hosts) if fit is not None else ()
-    return Case(number, logged.name, view, report, job, fit, seats, hosts, clocks, match.zone_ns, rules=rules)
+    return JobCase(number, logged.name, view, report, job, fit, seats, hosts, clocks, match.zone_ns, rules=rules)
 
 
-def _next_attempt(case: Case, cases: Sequence[Case]) -> int | None:
+def _next_attempt(case: JobCase, cases: Sequence[JobCase]) -> int | None:
     """When the next attempt of the same job of which there are logs counted its first iteration."""
     begin, _ = case.log_span()
     if case.job is None or begin is None:
@@ -158,7 +158,7 @@ def _moved(judged: Judged, first: int) -> Judged:
     return replace(judged, verdict=replace(verdict, quotes=tuple(first + at for at in verdict.quotes)))
 
 
-def _states(case: Case, judged: list[Judged], used: list[Finding]) -> dict[str, JobState]:
+def _states(case: JobCase, judged: list[Judged], used: list[Finding]) -> dict[str, JobState]:
     """The job's state after the verdict: that of its last stop, or ended where a stop was withdrawn."""
     if case.job is None:
         return {}
@@ -170,7 +170,7 @@ def _states(case: Case, judged: list[Judged], used: list[Finding]) -> dict[str, 
     return {case.job.job.id: JobState.ENDED} if withdrawn else {}
 
 
-def _noise(case: Case) -> list[str]:
+def _noise(case: JobCase) -> list[str]:
     """A run that goes on though its logs are full of errors."""
     lines = [line for line in case.view.lines if line.survived and line.role in ("root", "cascade", "error")]
     count = sum(line.count for line in lines)
@@ -187,7 +187,7 @@ def _noise(case: Case) -> list[str]:
     return [text]
 
 
-def _of_flows(finding: Finding, cases: Sequence[Case], rules: VerdictRules) -> Judged:
+def _of_flows(finding: Finding, cases: Sequence[JobCase], rules: VerdictRules) -> Judged:
     """A finding that no log bears on."""
     cause = cause_of_kind(finding, rules.slowness)
     place = finding.where.id if isinstance(finding.where.id, str) else None
@@ -206,7 +206,7 @@ def _order(judged: Judged, report: Report) -> tuple[int, int]:
     return places.get(id(flows), len(places)) if flows is not None else len(places), judged.finding.start_ns
 
 
-def _log_job(case: Case, match: Match) -> LogJob:
+def _log_job(case: JobCase, match: Match) -> LogJob:
     found = case.diagnosis
     job: JobReport | None = case.job
     members = {case.report.addresses[member] for member in job.job.members} if job is not None else set()

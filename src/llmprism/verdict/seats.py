@@ -26,11 +26,11 @@ from llmprism.verdict.fingerprint import order_support
 from llmprism.verdict.rank_file import RankList
 from llmprism.verdict.rules import RULES, SeatRules
 
-__all__ = ["Members", "find_seats", "host_of", "natural", "short_host"]
+__all__ = ["FlowMembers", "find_seats", "host_of", "natural", "short_host"]
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class FlowMembers:
     """The members of a job of the flows: addresses in the order of the job, with what the topology knows of them.
 
     `apart` holds the differences of step times between ranks and members (`fingerprint.step_differences`).
@@ -44,16 +44,16 @@ class Members:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _Seating:
     found: dict[int, tuple[str, float, str]] = field(default_factory=dict)
 
     def put(self, actor: int, address: str, confidence: float, why: str) -> None:
         self.found.setdefault(actor, (address, confidence, why))
 
 
-def find_seats(view: JobView, members: Members) -> tuple[Seat, ...]:
+def find_seats(view: JobView, members: FlowMembers) -> tuple[Seat, ...]:
     """A seat for every rank of the view, in its order."""
-    draft = _Draft()
+    draft = _Seating()
     _from_list(view, members, draft)
     _from_own_address(view, members, draft)
     _from_host(view, members, draft)
@@ -91,17 +91,17 @@ def host_of(view: JobView, seats: tuple[Seat, ...], topology: Topology | None) -
     return tuple(hosts)
 
 
-def _from_list(view: JobView, members: Members, draft: _Draft) -> None:
+def _from_list(view: JobView, members: FlowMembers, draft: _Seating) -> None:
     if members.listed is None:
         return
     known = set(members.addresses)
     for number, rank in enumerate(view.ranks):
         address = members.listed.rank_address.get(rank.rank) if rank.rank is not None else None
         if address in known:
-            draft.put(number, str(address), members.rules.listed, "the list of ranks says so")
+            draft.put(number, str(address), 1.0, "the list of ranks says so")
 
 
-def _from_own_address(view: JobView, members: Members, draft: _Draft) -> None:
+def _from_own_address(view: JobView, members: FlowMembers, draft: _Seating) -> None:
     known = set(members.addresses)
     owners: dict[str, list[int]] = defaultdict(list)
     for number, rank in enumerate(view.ranks):
@@ -123,12 +123,12 @@ def _addresses_in_name(node: str | None) -> set[str]:
     return {".".join(match.groups())} if match else {node}
 
 
-def _ranks_per_member(view: JobView, members: Members) -> int:
+def _ranks_per_member(view: JobView, members: FlowMembers) -> int:
     world = max(view.world or 0, len(view.ranks))
     return max(1, round(world / max(len(members.addresses), 1)))
 
 
-def _from_host(view: JobView, members: Members, draft: _Draft) -> None:
+def _from_host(view: JobView, members: FlowMembers, draft: _Seating) -> None:
     """Ranks whose host is known, by the number on their host."""
     of_host = _members_of_hosts(members)
     by_host: dict[str, list[int]] = defaultdict(list)
@@ -156,7 +156,7 @@ def _from_host(view: JobView, members: Members, draft: _Draft) -> None:
                 draft.put(actor, addresses[place // shared], members.rules.host_and_order, why)
 
 
-def _members_of_hosts(members: Members) -> dict[str, list[str]]:
+def _members_of_hosts(members: FlowMembers) -> dict[str, list[str]]:
     """Addresses of the job by the host's short name."""
     known = set(members.addresses)
     found: dict[str, list[str]] = defaultdict(list)
@@ -171,7 +171,7 @@ def _members_of_hosts(members: Members) -> dict[str, list[str]]:
     return {host: addresses for host, addresses in found.items() if addresses}
 
 
-def _host(rank: RankView, members: Members, of_host: dict[str, list[str]]) -> str | None:
+def _host(rank: RankView, members: FlowMembers, of_host: dict[str, list[str]]) -> str | None:
     names = [rank.node] if rank.node else []
     if members.listed is not None and rank.rank in members.listed.rank_host:
         names.insert(0, members.listed.rank_host[rank.rank])
@@ -183,7 +183,7 @@ def _host(rank: RankView, members: Members, of_host: dict[str, list[str]]) -> st
     return own.pop() if len(own) == 1 and own <= set(of_host) else None
 
 
-def _from_order(view: JobView, members: Members, draft: _Draft) -> None:
+def _from_order(view: JobView, members: FlowMembers, draft: _Seating) -> None:
     """The ranks that are left, by the order that fits best."""
     world = max(view.world or 0, len(view.ranks))
     count = len(members.addresses)
@@ -231,7 +231,7 @@ def _numbers(view: JobView) -> tuple[list[int | None], bool]:
     return [order[rank.node or ""] for rank in view.ranks], True
 
 
-def _best_support(members: Members) -> float:
+def _best_support(members: FlowMembers) -> float:
     """What an order would have for support if every rank sat where its steps fit best, beyond what luck gives.
 
     Of the n! ways to seat ranks the luckiest is about sqrt(2 ln n!) standard deviations off the mean.
@@ -251,7 +251,7 @@ def _best_support(members: Members) -> float:
     return max(0.0, min(members.rules.most_support, order_support(members.apart, of_rank) - luck))
 
 
-def _orders(members: Members) -> list[tuple[str, float, list[str]]]:
+def _orders(members: FlowMembers) -> list[tuple[str, float, list[str]]]:
     """(name, prior weight, addresses by rank) of the orders in which launchers hand out ranks."""
     known, rules = members.addresses, members.rules
     topology = members.topology
@@ -291,7 +291,7 @@ def _merged(*orders: tuple[str, float, list[str]]) -> list[tuple[str, float, lis
     return [(name, weight, list(order)) for order, (name, weight) in found.items()]
 
 
-def _left_over(view: JobView, members: Members, draft: _Draft) -> None:
+def _left_over(view: JobView, members: FlowMembers, draft: _Seating) -> None:
     """One rank and one address that are left when all others are matched."""
     ranks = [number for number in range(len(view.ranks)) if number not in draft.found]
     free = set(members.addresses) - {address for address, _, _ in draft.found.values()}

@@ -7,14 +7,14 @@ from typing import Final
 from llmprism.model.finding import FindingKind
 from llmprism.model.log import Cause, CauseClass
 from llmprism.model.topology import Topology
-from llmprism.verdict.suspects import Place
+from llmprism.verdict.suspects import SuspectPlace
 
 __all__ = ["died_silently", "ended_sentence", "time_text", "where_text"]
 
 _VERB: Final = {FindingKind.CRASH: "failed", FindingKind.HANG: "stopped answering"}
 
 
-def where_text(place: Place, topology: Topology | None) -> str:
+def where_text(place: SuspectPlace, topology: Topology | None) -> str:
     """`Rank 5 (10.11.2.1, server02 GPU 1)`, with what is known of it."""
     if place.address is None and place.rank is None:
         return place.node or "A rank that cannot be named"
@@ -34,7 +34,7 @@ def where_text(place: Place, topology: Topology | None) -> str:
 
 def ended_sentence(
     kind: FindingKind,
-    place: Place,
+    place: SuspectPlace,
     cause: Cause,
     *,
     topology: Topology | None,

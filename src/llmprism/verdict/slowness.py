@@ -16,7 +16,7 @@ import numpy as np
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.log import Cause, CauseClass, Sign, SignKind
 from llmprism.model.verdict import Contradiction, NamedSuspect, Source, Verdict
-from llmprism.verdict.case import LOG_LINES, Case, Judged, Outcome, cause_of_kind, owner_of
+from llmprism.verdict.case import LOG_LINES, JobCase, Judged, Judgement, cause_of_kind, owner_of
 from llmprism.verdict.effect import Effect, measure_effect
 from llmprism.verdict.nearby import addresses_of, lines_about
 from llmprism.verdict.quotes import MAX_QUOTED
@@ -34,8 +34,8 @@ _KIND_OF: Final = {
 }
 
 
-def judge_slowness(case: Case) -> Outcome:
-    result = Outcome()
+def judge_slowness(case: JobCase) -> Judgement:
+    result = Judgement()
     for finding in case.findings():
         if finding.kind not in _ENDINGS and case.covers(finding.start_ns):
             result.used.append(finding)
@@ -54,7 +54,7 @@ def judge_slowness(case: Case) -> Outcome:
     return result
 
 
-def _withdrawn(case: Case, finding: Finding, effect: Effect) -> str:
+def _withdrawn(case: JobCase, finding: Finding, effect: Effect) -> str:
     return (
         f"{finding.job}: the flows alone report a {finding.kind.value} ({finding.summary.rstrip('.')}); by the logs of "
         f"{case.name} iterations took {effect.inside_s:.3g} s then and {effect.outside_s:.3g} s otherwise: nothing is "
@@ -62,7 +62,7 @@ def _withdrawn(case: Case, finding: Finding, effect: Effect) -> str:
     )
 
 
-def _explain(case: Case, finding: Finding, effect: Effect | None) -> Judged:
+def _explain(case: JobCase, finding: Finding, effect: Effect | None) -> Judged:
     """A flow finding with what the logs say of it."""
     lines = lines_about(case, finding)
     sign = _slow_sign(case, finding)
@@ -105,13 +105,12 @@ def _with_effect(finding: Finding, effect: Effect, rules: SlownessRules) -> tupl
     return replace(finding, confidence=finding.confidence * rules.contradicted, severity=lost), (clash,)
 
 
-def _with_lines(case: Case, finding: Finding, lines: list[int]) -> tuple[Cause, Finding]:
+def _with_lines(case: JobCase, finding: Finding, lines: list[int]) -> tuple[Cause, Finding]:
     """The cause that the lines name, and the finding with it in its sentence and, where it had no place, at theirs."""
     rules = case.rules.slowness
     first = min((case.view.lines[at] for at in lines), key=lambda line: (line.role != "root", line.time_ns))
-    confidence = round(min(rules.most_line_cause, rules.line_cause + rules.another_line * len(lines)), 2)
     cause = Cause(
-        CauseClass(first.cause or CauseClass.UNKNOWN), first.signature, confidence, first.meaning, first.advice
+        CauseClass(first.cause or CauseClass.UNKNOWN), first.signature, rules.line_cause, first.meaning, first.advice
     )
     places = [addresses_of(case, case.view.lines[at]) for at in lines]
     shared = set.intersection(*places) if places else set()
@@ -125,14 +124,14 @@ def _with_lines(case: Case, finding: Finding, lines: list[int]) -> tuple[Cause, 
     return cause, replace(finding, summary=f"{finding.summary.rstrip('.')}; logs{host}: {first.meaning}")
 
 
-def _iteration(case: Case, finding: Finding) -> int | None:
+def _iteration(case: JobCase, finding: Finding) -> int | None:
     """The iteration, by the job's own count, in which a finding began."""
     if case.fit is None or case.job is None or case.fit.stride != 1:
         return None
     return int((case.job.timeline.steps.end_ns <= finding.start_ns).sum()) - case.fit.shift
 
 
-def _slow_sign(case: Case, finding: Finding) -> Sign | None:
+def _slow_sign(case: JobCase, finding: Finding) -> Sign | None:
     """The slowdown in the logs that began within the finding's time, where there is one."""
     for sign in case.diagnosis.signs:
         if sign.kind is not SignKind.SLOW or sign.time_ns is None:
@@ -145,7 +144,7 @@ def _slow_sign(case: Case, finding: Finding) -> Sign | None:
     return None
 
 
-def _slow_by_logs(case: Case, sign: Sign, result: Outcome) -> None:
+def _slow_by_logs(case: JobCase, sign: Sign, result: Judgement) -> None:
     """Iterations that became slower by the logs, and nothing that the flows found: reported if their steps show it."""
     ratio = sign.value / sign.expected if sign.value and sign.expected else 1.0
     when = case.flow_time(sign.time_ns) if sign.time_ns is not None else None

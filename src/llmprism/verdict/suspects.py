@@ -19,16 +19,16 @@ from llmprism.model.finding import Finding
 from llmprism.model.log import EventRole, Suspect
 from llmprism.model.verdict import Contradiction, NamedSuspect, Seat, Source
 from llmprism.units import SECOND
-from llmprism.verdict.case import Case
+from llmprism.verdict.case import JobCase
 
-__all__ = ["Place", "choose_place", "has_own_cause", "rank_suspects"]
+__all__ = ["SuspectPlace", "choose_place", "has_own_cause", "rank_suspects"]
 
 WENT_ON: Final = "seconds that others went on after its message was due"
 """The evidence of the flows that measures it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SuspectPlace:
     """Where it is: an address (None: not known), the rank there, how sure, and what had to be decided for it."""
 
     address: str | None
@@ -39,7 +39,7 @@ class Place:
     contradictions: tuple[Contradiction, ...] = ()
 
 
-def has_own_cause(case: Case, suspect: Suspect) -> bool:
+def has_own_cause(case: JobCase, suspect: Suspect) -> bool:
     """Whether the suspect itself wrote the line that started it."""
     return any(
         event.role is EventRole.ROOT and suspect.rank in event.ranks and suspect.rank is not None
@@ -47,7 +47,7 @@ def has_own_cause(case: Case, suspect: Suspect) -> bool:
     )
 
 
-def choose_place(case: Case, finding: Finding | None) -> Place:
+def choose_place(case: JobCase, finding: Finding | None) -> SuspectPlace:
     """Who is to blame by the flow finding (None: there is none) and by the logs' first suspect."""
     named = case.diagnosis.suspects[0] if case.diagnosis.suspects else None
     address = case.address_of(finding) if finding is not None else None
@@ -57,31 +57,31 @@ def choose_place(case: Case, finding: Finding | None) -> Place:
             return _by_flows(case, finding, address)
         return _by_both(case, finding, address, named)
     if named is None:
-        nobody = Place(None, None, None, 0.0, Source.FLOWS if finding is not None else Source.LOGS)
+        nobody = SuspectPlace(None, None, None, 0.0, Source.FLOWS if finding is not None else Source.LOGS)
         return nobody if finding is None else _among_listed(case, finding) or nobody
     where = seat.address if seat is not None else None
     confidence = named.score * (seat.confidence if seat is not None and where else 1.0)
-    return Place(where, named.rank, _node(seat, named), confidence, Source.LOGS)
+    return SuspectPlace(where, named.rank, _node(seat, named), confidence, Source.LOGS)
 
 
 def _node(seat: Seat | None, named: Suspect) -> str | None:
     return seat.node if seat is not None else named.node
 
 
-def _by_flows(case: Case, finding: Finding, address: str) -> Place:
+def _by_flows(case: JobCase, finding: Finding, address: str) -> SuspectPlace:
     seat = case.seat_at(address)
     rank, node = (seat.rank, seat.node) if seat is not None else (None, None)
-    return Place(address, rank, node, finding.confidence, Source.FLOWS)
+    return SuspectPlace(address, rank, node, finding.confidence, Source.FLOWS)
 
 
-def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Place:
+def _by_both(case: JobCase, finding: Finding, address: str, named: Suspect) -> SuspectPlace:
     seat = case.seat_of_rank(named.rank)
     own, rules = has_own_cause(case, named), case.rules.place
     both = 1 - (1 - finding.confidence) * (1 - named.score)
     if seat is None or seat.address is None:
-        return Place(address, named.rank, _node(seat, named), both if own else finding.confidence, Source.BOTH)
+        return SuspectPlace(address, named.rank, _node(seat, named), both if own else finding.confidence, Source.BOTH)
     if seat.address == address:
-        return Place(address, named.rank, _node(seat, named), 1 - (1 - finding.confidence) * (1 - named.score *
+        return SuspectPlace(address, named.rank, _node(seat, named), 1 - (1 - finding.confidence) * (1 - named.score *
         seat.confidence),
                      Source.BOTH)  # fmt: skip
     flows = f"{address} fell silent first"
@@ -89,7 +89,9 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
     if own and seat.confidence > rules.sure_seat:
         why = "the rank wrote its own fatal error before anybody complained, and its address is known"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
-        return Place(seat.address, named.rank, _node(seat, named), named.score * seat.confidence, Source.LOGS, (clash,))
+        return SuspectPlace(
+            seat.address, named.rank, _node(seat, named), named.score * seat.confidence, Source.LOGS, (clash,)
+        )
     seated = 1 - (1 - seat.confidence) * rules.seat_doubt
     sure, silent = named.score * seated, _first_silent(case, finding)
     votes = _named_by_peers(case)
@@ -97,52 +99,53 @@ def _by_both(case: Case, finding: Finding, address: str, named: Suspect) -> Plac
         wrote = "the rank wrote its own fatal error" if own else "the rank died without a word"
         why = f"{wrote}, and {votes[seat.address]} of its peers name that address as lost"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
-        return Place(seat.address, named.rank, _node(seat, named), max(sure, rules.named_seat), Source.LOGS, (clash,))
+        return SuspectPlace(seat.address, named.rank, _node(seat, named), sure, Source.LOGS, (clash,))
+    if not own and votes[address] > votes[seat.address] and votes[address] >= rules.votes:
+        why = f"{votes[address]} peers name the address that fell silent first as lost; where the rank sits is a guess"
+        clash = Contradiction("place", flows, logs, Source.FLOWS, why)
+        return SuspectPlace(address, named.rank, named.node, both, Source.BOTH, (clash,))
     if own and seated > silent:
         why = f"the rank wrote its own fatal error, and where it sits ({seat.why}) is surer than who fell silent first"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
-        return Place(seat.address, named.rank, _node(seat, named), sure, Source.LOGS, (clash,))
+        return SuspectPlace(seat.address, named.rank, _node(seat, named), sure, Source.LOGS, (clash,))
     if own:
         why = f"where rank {named.rank} sits is a guess ({seat.why}); the address that fell silent is taken for its own"
         clash = Contradiction("place", flows, logs, Source.FLOWS, why)
-        return Place(
+        return SuspectPlace(
             address, named.rank, _node(seat, named), finding.confidence * rules.identified, Source.BOTH, (clash,)
         )
     if _listed_by_flows(case, finding, seat.address, sure):
         why = "the flows list that address as well, and the logs name its rank"
         clash = Contradiction("place", flows, logs, Source.BOTH, why)
-        return Place(seat.address, named.rank, _node(seat, named), sure, Source.BOTH, (clash,))
+        return SuspectPlace(seat.address, named.rank, _node(seat, named), sure, Source.BOTH, (clash,))
     if seated > silent and _complains(case, address) and not _complains(case, seat.address):
         why = "the rank at that address complained afterwards, so it lived on; the one that the logs name did not"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
-        return Place(seat.address, named.rank, _node(seat, named), sure, Source.LOGS, (clash,))
+        return SuspectPlace(seat.address, named.rank, _node(seat, named), sure, Source.LOGS, (clash,))
     if sure > silent:
         why = f"its peers' logs and where it sits ({seat.why}) are surer than who fell silent first"
         clash = Contradiction("place", flows, logs, Source.LOGS, why)
-        return Place(seat.address, named.rank, _node(seat, named), sure, Source.LOGS, (clash,))
+        return SuspectPlace(seat.address, named.rank, _node(seat, named), sure, Source.LOGS, (clash,))
     why = "the logs have only the word of others; the flows saw who fell silent first"
     clash = Contradiction("place", flows, logs, Source.FLOWS, why)
     there = case.seat_at(address)
     rank, node = (there.rank, there.node) if there is not None else (None, None)
-    return Place(address, rank, node, finding.confidence * rules.contradicted, Source.FLOWS, (clash,))
+    return SuspectPlace(address, rank, node, finding.confidence * rules.identified, Source.FLOWS, (clash,))
 
 
-def _listed_by_flows(case: Case, finding: Finding, address: str, sure: float) -> bool:
+def _listed_by_flows(case: JobCase, finding: Finding, address: str, sure: float) -> bool:
     """Whether an address that the flows list as another possibility is likelier than theirs once the logs name it: a
     wrong name of the logs would be any other rank's as often."""
     listed = max((one.confidence for one in finding.alternatives if one.where.id == address), default=0.0)
     return listed * sure * max(case.size - 1, 1) > finding.confidence * (1.0 - sure)
 
 
-def _complains(case: Case, address: str) -> bool:
+def _complains(case: JobCase, address: str) -> bool:
     """Whether the rank at an address wrote, when the run ended, that somebody else is gone."""
-    return any(
-        line.role == "cascade" and not line.survived and not line.late and case.line_address(line)[0] == address
-        for line in case.view.lines
-    )
+    return any(case.line_address(line)[0] == address for line in case.last_words("cascade"))
 
 
-def _among_listed(case: Case, finding: Finding) -> Place | None:
+def _among_listed(case: JobCase, finding: Finding) -> SuspectPlace | None:
     """The likeliest of the addresses that the flows list where they name none, by what the logs hold against the ranks
     there; None where the logs hold nothing against any of them, or as much against another."""
     ranking = {one.rank: one.score for one in case.diagnosis.ranking}
@@ -154,12 +157,13 @@ def _among_listed(case: Case, finding: Finding) -> Place | None:
     weights.sort(reverse=True)
     if not weights or (len(weights) > 1 and weights[0][0] < case.rules.place.listed_lead * weights[1][0]):
         return None
-    seat = case.seat_at(weights[0][1])
+    likely, address = weights[0]
+    seat = case.seat_at(address)
     rank, node = (seat.rank, seat.node) if seat is not None else (None, None)
-    return Place(weights[0][1], rank, node, case.rules.place.listed, Source.BOTH)
+    return SuspectPlace(address, rank, node, likely, Source.BOTH)
 
 
-def _first_silent(case: Case, finding: Finding) -> float:
+def _first_silent(case: JobCase, finding: Finding) -> float:
     """How sure it is that the address of a stop is that of the rank that failed."""
     rules = case.rules.place
     went_on = next((item.value for item in finding.evidence if item.what == WENT_ON), None)
@@ -170,12 +174,12 @@ def _first_silent(case: Case, finding: Finding) -> float:
     return rules.silent_alone if alone else min(finding.confidence, rules.first_silent)
 
 
-def _named_by_peers(case: Case) -> Counter[str]:
+def _named_by_peers(case: JobCase) -> Counter[str]:
     """How many ranks name each address as the peer that they lost."""
     return Counter(address for rank in case.view.ranks for address in rank.named)
 
 
-def rank_suspects(case: Case, finding: Finding | None, place: Place) -> tuple[NamedSuspect, ...]:
+def rank_suspects(case: JobCase, finding: Finding | None, place: SuspectPlace) -> tuple[NamedSuspect, ...]:
     """Everyone that either side names, the chosen place first, then by the scores of both put together.
 
     Where the two sides name different places, one of them was believed: what is left for the others is the doubt.

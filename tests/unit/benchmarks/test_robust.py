@@ -30,7 +30,7 @@ def test_seeds_reach_wide_ranges() -> None:
     assert min(job.compute_ms for job in jobs) < 2 < 1000 < max(job.compute_ms for job in jobs)
 
 
-def test_a_fault_is_planted_where_one_is_asked_for() -> None:
+def test_a_fault_is_planted_where_one_is_wanted() -> None:
     assert all(drawn(seed, faults=True).faults for seed in range(1, 15))
     assert any(not drawn(seed).faults for seed in range(1, 40))
 

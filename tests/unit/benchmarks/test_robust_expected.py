@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from llmprism.model import FindingKind, WhereType
 from llmprism.sim import parse_scenario, simulate
-from robust_expected import answers_of, fault_shows
+from robust_expected import _ends_a_step, answers_of, fault_shows
 
 TEXT = """
 seconds = 12
@@ -53,6 +55,19 @@ def test_a_crash_where_the_job_rests_anyway_is_its_end_for_all_that_anybody_sees
         fault = f'kind = "{kind}"\nrank = 1\nat_s = 4.3'
         assert fault_shows(*played(tmp_path / kind, ALONE, fault)) is shows, "ranks that hang are still heard"
         assert fault_shows(*played(tmp_path / f"{kind}-piped", PIPED, fault))
+
+
+def test_a_restart_after_the_end_of_the_scenario_is_a_crash_for_good(tmp_path: Path) -> None:
+    for restart_s, shows in ((20, False), (3, True)):
+        fault = f'kind = "crash_restart"\nrank = 1\nat_s = 4.3\nrestart_s = {restart_s}'
+        assert fault_shows(*played(tmp_path / str(restart_s), ALONE, fault)) is shows
+
+
+def test_a_stall_at_the_end_of_a_step_looks_like_an_evaluation_however_short_the_rest_there_is() -> None:
+    sent = np.array([0, 10, 20, 60, 100, 110, 120, 160])
+    assert _ends_a_step([95, 195], sent, 60), "the last message of the first step"
+    assert not _ends_a_step([95, 195], sent, 20), "the longest silence, but inside a step"
+    assert not _ends_a_step([95], sent, 120), "a step whose end was not seen"
 
 
 def test_who_died_is_expected_where_others_go_on_without_it(tmp_path: Path) -> None:

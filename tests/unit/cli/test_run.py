@@ -43,7 +43,7 @@ def test_every_end_is_a_code_and_at_most_one_line(command, capfd, outcome, code,
     assert capfd.readouterr().err == line
 
 
-def test_a_bug_is_one_line_unless_the_traceback_is_asked_for(command, capfd, monkeypatch):
+def test_a_bug_is_one_line_unless_the_traceback_is_wanted(command, capfd, monkeypatch):
     command(ZeroDivisionError("oops"))
     assert main(["anything"]) == 1
     error = capfd.readouterr().err

@@ -207,7 +207,10 @@ def test_nobody_is_named_where_bytes_do_not_tell_where_a_member_stands():
     closed = Flow("a", "c", STEPS * PERIOD + 160 * MS, STEPS * PERIOD + 160 * MS + 1_000, 48)
     found = ending([*flows, closed], LAST + 10 * SECOND)
     assert (found.broken_off, found.culprit, found.suspects) == (True, -1, ())
-    assert ending(flows, LAST + 10 * SECOND).state is JobState.ENDED, "and nobody noticed a death"
+    found = ending(flows, LAST + 10 * SECOND)
+    assert (found.broken_off, found.culprit) == (True, -1), "one was silent for longer than ever while others went on"
+    whole = [flow._replace(bytes=size[flow.start_ns // PERIOD, flow.src]) for flow in WHOLE]
+    assert ending(whole, LAST + 10 * SECOND).state is JobState.ENDED, "nobody was, and nobody noticed a death"
 
 
 def test_a_late_message_of_all_is_no_ending_after_a_second():
@@ -215,3 +218,13 @@ def test_a_late_message_of_all_is_no_ending_after_a_second():
     last = max(flow.end_ns for flow in cut)
     assert ending(cut, last + SECOND).state is JobState.RUNNING
     assert ending(cut, last + 3 * SECOND).state is JobState.CRASHED
+
+
+def test_a_job_in_which_one_was_missed_has_not_ended_although_all_are_heard_again():
+    flows = [flow for step in range(19) for flow in ring(step)] + ring(19, ROUNDS[:3], ("a", "b"))
+    last = max(flow.end_ns for flow in flows)
+    result = ending([*flows, *beats(0, last + 2_200 * MS)], last + 2_200 * MS)
+    assert (result.state, result.culprit) == (JobState.HUNG, NAMES.index("c"))
+    assert ending([*WHOLE, *beats(0, LAST + 2_200 * MS)], LAST + 2_200 * MS).state is JobState.ENDED
+    soon = ending([*flows, *beats(0, last + 1_800 * MS)], last + 1_800 * MS)
+    assert soon.state is JobState.ENDED, "ranks of a job that ends do not leave in the same moment"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.diagnose.first_to_stop import most_likely, overdue_first
+from llmprism.diagnose.first_to_stop import most_likely, overdue_first, silent_as_never_before
 from llmprism.diagnose.last_state import LastState
 from llmprism.diagnose.rules import RULES
+from llmprism.model.job import Job
+from unit.builders import Flow, transfer_table
 
 MS = 1_000_000
 PERIOD = 400 * MS
@@ -86,3 +88,14 @@ def test_nobody_is_due_where_nothing_is_known_of_anybody():
     unknown = state(sent=[np.nan] * 3, pause=[np.nan] * 3, heard=[0] * 3, addressed=[0] * 3)
     assert overdue_first(unknown, PERIOD, RULES) == -1
     assert most_likely(unknown, PERIOD, RULES) == ([], 0.0)
+
+
+def test_who_is_silent_for_longer_than_ever_while_others_go_on_needs_no_clock():
+    """Both send every 100 ms and pause once for 300; then the second one is silent for 700 ms."""
+    own = [*range(0, 1_000, 100), *range(1_300, 2_000, 100)]
+    flows = [Flow("a", "b", at * MS, at * MS + 1_000, 1_000_000) for at in [*own, *range(2_000, 2_601, 100)]]
+    flows += [Flow("b", "a", at * MS, at * MS + 1_000, 1_000_000) for at in own]
+    job = Job("job", (0, 1), (), 1.0, transfer_table(flows))
+    beyond = silent_as_never_before(job, 2_600 * MS + 1_000)
+    assert beyond[0] < 0.0 < beyond[1] < 350 * MS
+    assert (silent_as_never_before(job, 1_900 * MS + 1_000) < 0.0).all(), "before that nobody was"

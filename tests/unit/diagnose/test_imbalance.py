@@ -58,6 +58,7 @@ def test_the_long_stage_is_found_with_its_members(stage, factor):
     assert finding.evidence[0].value == pytest.approx(10.0 * factor, rel=0.05)
     assert finding.evidence[0].expected == pytest.approx(10.0, rel=0.05)
     assert finding.lost_gpu_seconds > 0.0
+    assert 0.5 < finding.confidence < 1
 
 
 def test_the_long_stage_of_a_deeper_pipeline_is_found_too():

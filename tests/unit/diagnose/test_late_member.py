@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from llmprism.diagnose import late_member
 from llmprism.diagnose.bouts import Bout
 from llmprism.diagnose.late_member import (
     EXCHANGE,
@@ -12,7 +13,7 @@ from llmprism.diagnose.late_member import (
     find_late_members,
 )
 from llmprism.diagnose.rules import RULES
-from llmprism.model import FindingKind, Where, WhereType
+from llmprism.model import FindingKind, Group, PairKind, Where, WhereType
 from llmprism.pipeline import diagnose
 from unit.builders import address_of, build_job, cut_in_pieces, flow_table
 from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
@@ -193,3 +194,18 @@ def test_one_that_holds_at_exchanges_may_be_kept_by_the_one_it_sends_to():
     (other,) = finding.alternatives
     assert (finding.where.id, other.where.id) == ("b", "c")
     assert _slow(job, replace(bout, how=SYNCHRONISE), RULES).alternatives == ()
+
+
+@pytest.mark.parametrize(("kind", "alike", "place"), [("EP", 0.1, "c"), ("EP", 0.9, "d"), ("DP", 0.1, "d")])
+def test_of_experts_that_are_late_together_the_one_that_holds_the_other_up(monkeypatch, kind, alike, place):
+    """Which of them synchronises last is chance; where both hold as long nothing tells them apart."""
+    slow = during(6, 14, 1.6 * STEP, STEP)
+    job = late_job({"c": during(6, 14, 500.0), "d": during(6, 14, 600.0)}, slow)
+    pair = Group(PairKind[kind], tuple(job.job.transfers.addresses.index(name) for name in "cd"))
+    job = replace(job, layout=replace(job.layout, groups=(*job.layout.groups, pair)))
+    held = np.zeros_like(job.lateness_ns)
+    held[job.job.transfers.addresses.index("c")] = during(6, 14, 0.3 * STEP)
+    held[job.job.transfers.addresses.index("d")] = during(6, 14, 0.3 * alike * STEP)
+    monkeypatch.setattr(late_member, "held_ns", lambda *_: held)
+    (finding,) = find_late_members(job, {})
+    assert finding.where.id == place

@@ -37,7 +37,7 @@ def test_a_slow_member_keeps_nothing_back_at_its_hops():
     assert kept[:, ~USUAL].max() < 5 * MS
 
 
-def test_pauses_that_are_longer_than_asked_for_do_not_count_at_hops():
+def test_pauses_that_are_longer_than_allowed_do_not_count_at_hops():
     job, steps = ring()
     pauses = own_pauses(job, steps)
     everything, _ = pauses.of_hops(len(NAMES), np.full(STEPS, np.inf))

@@ -50,7 +50,7 @@ def test_the_unit_is_what_divides_all_times_not_only_the_first():
 
 
 @pytest.mark.parametrize("unit", [1, MS])
-def test_fast_and_slow_pairs_are_told_apart_whatever_the_unit(unit):
+def test_fast_and_slow_pairs_are_kept_apart_whatever_the_unit(unit):
     fast, slow = rates(messages("ab", 200, unit=unit) + messages("cd", 33, unit=unit, seed=1))
     assert np.nanmedian(fast) == pytest.approx(200, rel=0.35 if unit > 1 else 0.02)
     assert np.nanmedian(slow) == pytest.approx(33, rel=0.15)

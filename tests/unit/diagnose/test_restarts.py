@@ -1,13 +1,10 @@
 """Jobs that broke off inside the window and came back, against those that only paused."""
 
 import numpy as np
-import pytest
 
-from llmprism.diagnose import restarts
 from llmprism.diagnose.restarts import inner_endings
 from llmprism.model import Events, Steps, Timeline
-from llmprism.model.job import Job
-from unit.builders import MS, SECOND, Flow, transfer_table
+from unit.builders import MS, SECOND, Flow
 from unit.diagnose.test_endings import NAMES, PERIOD, ROUNDS, STEPS, WHOLE, job_of, ring
 
 
@@ -52,23 +49,20 @@ def test_a_job_without_steps_was_never_away():
     assert inner_endings(job, none) == []
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_steps_that_may_hold_a_long_silence_are_all_that_do(seed):
-    """No step is left out whose longest silence is longer than the least; the others save the search only."""
-    random = np.random.default_rng(seed)
-    start = np.sort(random.integers(0, 20_000, 60)) * 1_000
-    flows = [Flow("a", "b", int(one), int(one) + int(random.integers(1, 300_000)), 5_000_000) for one in start]
-    job = Job("j", (0, 1), (), 1.0, transfer_table(flows))
-    first = np.arange(0, 20_000_000, 2_000_000)
-    for least in (100_000, 400_000, 1_500_000):
-        may = restarts._steps_with_silence(job, first, first + 2_000_000, least)
-        for step in range(first.size):
-            gap = restarts._longest_silence(job, int(first[step]), int(first[step]) + 2_000_000)
-            assert step in may or gap is None or gap[1] - gap[0] <= least
+def test_a_burst_of_connections_is_seen_among_many_small_messages():
+    """Twenty messages in 100 ms are more than ever in as long a time, and few among those of seconds."""
+    gone, back = 10 * PERIOD + ROUNDS[0] * MS, 10 * PERIOD + ROUNDS[0] * MS + 6 * SECOND
+    before, after = talk(0, gone, 40 * MS), talk(back + 100 * MS, back + 2 * SECOND, 40 * MS)
+    anew = talk(back - 50 * MS, back + 50 * MS, 5 * MS)
+    assert [one.resumed_ns for one in away(0, 6.0, [*before, *anew, *after])] == [back]
+    assert away(0, 6.0, [*before, *after]) == [], "an evaluation"
 
 
-def test_quiet_slots_are_found_alike_in_a_loop_and_by_arrays():
-    random = np.random.default_rng(0)
-    start = random.integers(-50, 500, 30)
-    arguments = start, start + random.integers(0, 20, 30), random.random(30) < 0.8, 0, 7, 60
-    assert restarts._quiet_slots.python(*arguments).tolist() == restarts._quiet_slots_by_arrays(*arguments).tolist()
+def test_pings_that_outlive_a_job_do_not_hide_that_its_own_messages_stop():
+    gone, back = 10 * PERIOD + ROUNDS[0] * MS, 10 * PERIOD + ROUNDS[0] * MS + 6 * SECOND
+    pings = [flow._replace(bytes=84) for flow in talk(7 * MS, back + 2 * SECOND, 20 * MS)]
+    before, anew = talk(0, gone, 100 * MS), talk(back - 50 * MS, back + 50 * MS, 5 * MS)
+    assert [one.resumed_ns for one in away(0, 6.0, [*pings, *before, *anew])] == [back]
+    assert away(0, 6.0, [*pings, *before, *talk(gone, back, 100 * MS), *anew]) == [], (
+        "its ranks are heard all the while"
+    )

@@ -50,7 +50,7 @@ def test_a_slow_synchronisation_is_compared_with_its_own_healthy_steps():
     assert lost(slow, touched(groups=(0,))) == FIVE * 300
 
 
-def test_a_fault_of_the_whole_window_is_compared_with_those_beside_it():
+def test_a_fault_of_the_whole_window_is_compared_with_its_neighbours():
     late = graph([500, 500, 800, 500])
     assert lost(late, touched(2, steps=ALL)) == STEPS * 300
     slow = graph([500] * 4, sync=((400,), (100,)), groups=((0, 1), (2, 3)))

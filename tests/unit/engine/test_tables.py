@@ -9,7 +9,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow", reason="the engine's tables are Arrow's")
 
-from llmprism.engine.spark.tables import DROPPED, digest, pair_rows, segments_from, transfers_from  # noqa: E402
+from llmprism.engine.spark.arrow_tables import DROPPED, digest, pair_rows, segments_from, transfers_from  # noqa: E402
 from llmprism.recognize.segments import segments_of  # noqa: E402
 from unit.builders import Flow, transfer_table  # noqa: E402
 

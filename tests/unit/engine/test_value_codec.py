@@ -33,8 +33,8 @@ def text(thing):
     return json.dumps(to_values(thing, Thing, lambda values: values.tolist()))
 
 
-def read(plain):
-    return from_values(plain, Thing, lambda values, dtype, count: np.array(values, dtype=dtype))
+def read(simple):
+    return from_values(simple, Thing, lambda values, dtype, count: np.array(values, dtype=dtype))
 
 
 def test_json_text_gives_the_same_back():
@@ -49,6 +49,6 @@ def test_json_text_gives_the_same_back():
     [("colour", "green"), ("colour", None), ("ends", None), ("ends", [{"part0": 1, "part1": 1}]), ("weight", "heavy")],
 )
 def test_what_does_not_fit_is_refused(field, wrong):
-    plain = {**json.loads(text(THING)), field: wrong}
+    simple = {**json.loads(text(THING)), field: wrong}
     with pytest.raises((KeyError, TypeError, ValueError)):
-        read(plain)
+        read(simple)

@@ -3,7 +3,7 @@
 import duckdb
 import pytest
 
-from llmprism.ingest.accept import Part, TimeBounds, accept_flows, accept_parts
+from llmprism.ingest.accept import FilesOfSource, TimeBounds, accept_flows, accept_parts
 from llmprism.ingest.database import open_database
 
 ROWS = """
@@ -48,7 +48,7 @@ def test_totals_after_one_exporter_was_moved(tmp_path, late):
         return [TimeBounds(0, 250, late, 0, 20 if one.exporter == "leaf2" else 0) for one in arrivals]
 
     with open_database() as (connection, spill):
-        (found,) = accept_parts(connection, spill, [Part("http", (written(tmp_path),))], target, judge)
+        (found,) = accept_parts(connection, spill, [FilesOfSource("http", (written(tmp_path),))], target, judge)
     assert (found.records, found.stored, found.late) == (5, 2, 2 if late else 0)
     assert dict(found.dropped)["future"] == 1
     assert (found.start_ns, found.end_ns) == (100, 210)

@@ -53,14 +53,14 @@ def test_slices_have_the_bytes_of_the_flow_records(name: str, tmp_path: Path) ->
 
 def test_compression_and_standard_input_change_nothing(tmp_path: Path) -> None:
     packed = CAPTURES / "ddp4" / "part.pcap.gz"
-    plain = gzip.decompress(packed.read_bytes())
-    (tmp_path / "part.pcap").write_bytes(plain)
-    (tmp_path / "part.pcap.zst").write_bytes(zstandard.compress(plain))
+    unpacked = gzip.decompress(packed.read_bytes())
+    (tmp_path / "part.pcap").write_bytes(unpacked)
+    (tmp_path / "part.pcap.zst").write_bytes(zstandard.compress(unpacked))
     tables = [read_flows([file]) for file in (packed, tmp_path / "part.pcap", tmp_path / "part.pcap.zst")]
     for table in tables[1:]:
         np.testing.assert_array_equal(table.start_ns, tables[0].start_ns)
         np.testing.assert_array_equal(table.bytes, tables[0].bytes)
     script = "import sys; from llmprism.ingest import read_flows; print(read_flows(['-']).bytes.sum())"
-    for data in (plain, packed.read_bytes(), zstandard.compress(plain)):
+    for data in (unpacked, packed.read_bytes(), zstandard.compress(unpacked)):
         result = subprocess.run([sys.executable, "-c", script], input=data, capture_output=True, check=True)
         assert int(result.stdout) == tables[0].bytes.sum()

@@ -33,7 +33,7 @@ def test_progress_follows_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert seen[-1] == 1.0
 
 
-def test_shares_that_are_told_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_that_are_known_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "PROGRESS_SECONDS", 0.001)
     seen: list[float] = []
     with database.open_database() as (connection, _), database.report_progress(connection, seen.append) as tell:

@@ -94,7 +94,7 @@ def test_nested_json(tmp_path: Path) -> None:
     assert table.end_ns.tolist() == [2]
 
 
-def test_format_is_told_by_content_and_may_be_forced(tmp_path: Path) -> None:
+def test_format_is_recognised_by_content_and_may_be_forced(tmp_path: Path) -> None:
     file = csv(tmp_path, f"{HEADER}\n1,2,a,b,3\n", "flows.parquet")
     assert read_flows([file]).counts.used == 1
     with pytest.raises(FormatError, match="PAR1"):

@@ -156,6 +156,9 @@ def test_the_truth_as_a_report_is_perfect_and_an_empty_report_is_not() -> None:
 def test_a_stray_collective_hangs_over_nccl_and_crashes_over_gloo() -> None:
     recorded, notes = run(fault("mismatched_collective", rank=2)), job()
     assert document(recorded, notes)["faults"][0]["kind"] == "hang"
-    over_gloo = tuple({**rank, "versions": {"backend": "gloo"}} for rank in notes.ranks)
+    everybody = list(range(len(notes.ranks)))
+    over_gloo = tuple({**rank, "versions": {"backend": "gloo"}, "groups": {"dp": everybody}} for rank in notes.ranks)
     truth = document(recorded, replace(notes, ranks=over_gloo))
     assert (truth["faults"][0]["kind"], truth["jobs"][0]["state"]) == ("crash", "crashed")
+    stages = tuple({**rank, "groups": {"pp": everybody}} for rank in over_gloo)
+    assert document(recorded, replace(notes, ranks=stages))["faults"][0]["kind"] == "hang", "nobody else makes one"

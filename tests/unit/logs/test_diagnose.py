@@ -65,6 +65,33 @@ def test_the_silent_rank_is_blamed(tmp_path: Path) -> None:
     assert (found.cause.cause_class.value, ranks(found), found.symptom.value) == ("hardware.node", [6], "crash")
 
 
+def test_of_two_silent_ranks_the_second_is_less_suspect(tmp_path: Path) -> None:
+    found = per_rank(tmp_path, {r: [CLOSED] if r not in (2, 6) else [] for r in range(8)})
+    first, second = found.suspects
+    assert {first.rank, second.rank} == {2, 6}
+    assert first.score > second.score > first.score / 2
+
+
+def test_a_known_line_is_the_cause_before_an_exception_that_nobody_knows(tmp_path: Path) -> None:
+    unknown = "[rank1]: fabric.WeirdError: lost the plot"
+    endings = {r: [CLOSED] for r in range(8)} | {1: [unknown], 2: ["[rank2]: " + OOM]}
+    found = per_rank(tmp_path, endings)
+    assert (found.cause.cause_class.value, ranks(found)) == ("user.resource", [2])
+
+
+@pytest.mark.parametrize(("clock", "outcome"), [("01:02:23", "cancelled"), ("01:01:23", "failed")])
+def test_complaints_right_before_a_stop_are_part_of_it(tmp_path: Path, clock: str, outcome: str) -> None:
+    stop = "W1115 01:02:25.142000 521 torch/distributed/elastic/agent/server/api.py:719] Received 15 death signal"
+    files = {f"gpu-node{r:02d}.log": [*steps(), stop] for r in range(3)}
+    files["gpu-node03.log"] = [*steps(), f"[2026-11-15 {clock}] {CLOSED}"]
+    assert job(tmp_path, files).outcome.value == outcome
+
+
+def test_a_count_that_begins_anew_is_another_attempt(tmp_path: Path) -> None:
+    found = per_rank(tmp_path, {r: [f"[rank{r}]: " + OOM, *steps()[:20]] for r in range(4)})
+    assert found.outcome.value == "running"
+
+
 def test_time_outs_of_all_but_one_accuse_the_silent_one_of_a_hang(tmp_path: Path) -> None:
     found = per_rank(tmp_path, {r: [WATCHDOG.format(r=r)] if r != 2 else [] for r in range(4)})
     assert (found.symptom.value, ranks(found)) == ("hang", [2])
@@ -112,6 +139,7 @@ def test_a_kernel_log_names_its_node(tmp_path: Path) -> None:
     ]
     found = job(tmp_path, files)
     assert (found.cause.cause_class.value, found.suspects[0].node) == ("hardware.gpu", "dgx07")
+    assert 0.5 < found.suspects[0].score < 1
 
 
 def test_a_syslog_of_all_nodes_names_the_node(tmp_path: Path) -> None:

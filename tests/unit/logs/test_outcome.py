@@ -98,6 +98,9 @@ def test_one_unreadable_file_among_others_lowers_the_confidence(tmp_path: Path) 
     (tmp_path / "rank1.log").write_bytes(os.urandom(5000))
     found = diagnose_paths([tmp_path], library=LIBRARY)
     assert (found.cause.cause_class.value, found.cause.confidence) == ("none", 0.3)
+    (tmp_path / "rank0.log").write_text("\n".join([*STEPS, "[after training is done] datetime: 2026-11-15"]) + "\n")
+    ended = diagnose_paths([tmp_path], library=LIBRARY)
+    assert (ended.outcome.value, 0.3 < ended.cause.confidence < 0.7) == ("success", True)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
@@ -106,7 +109,7 @@ def test_other_encodings(tmp_path: Path, encoding: str) -> None:
     assert diagnose_paths([tmp_path], library=LIBRARY).iteration == 59
 
 
-def test_zip_and_plain_logs_named_json(tmp_path: Path) -> None:
+def test_zip_and_text_logs_named_json(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "logs.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for r in range(3):
             archive.writestr(f"job/rank{r}.log", "\n".join(STEPS) + "\n")

@@ -9,6 +9,7 @@ from llmprism.logs.diagnose import diagnose_log
 from llmprism.logs.library import load_library
 from llmprism.logs.reader import read_job
 from llmprism.logs.reference import find_runs, learn_runs, load_reference, save_reference
+from llmprism.model.log import Stage
 
 NOISE = "[rank0]: ValueError: probe of the optional cache failed"
 
@@ -99,3 +100,25 @@ def test_what_few_good_runs_survived_is_not_normal(tmp_path: Path) -> None:
     assert diagnose_log(read_job([job], library), normal=rarely).outcome.value == "failed"
     once = learn_runs([tmp_path / "good" / "g0"], library)
     assert diagnose_log(read_job([job], library), normal=once).outcome.value != "failed"
+
+
+WARNING = "WARNING the heartbeat of the monitor is late, trying again"
+
+
+@pytest.mark.parametrize(("count", "normal"), [(4, True), (40, False)])
+def test_a_line_may_appear_a_few_times_as_often_as_in_good_runs(tmp_path: Path, count: int, normal: bool) -> None:
+    library = load_library()
+    good = run(tmp_path / "good", "a", [WARNING, WARNING, "[after training is done]"])
+    log = read_job([run(tmp_path, "job", [WARNING] * count)], library)
+    (shape,) = [one for one in log.shapes if "heartbeat" in one.text]
+    assert learn_runs([good], library).is_normal(shape, Stage.TRAIN, count / 2) is normal
+
+
+@pytest.mark.parametrize(("said", "normal"), [("on that host", True), ("for good now", False)])
+def test_a_line_that_differs_in_one_word_is_the_same_line(tmp_path: Path, said: str, normal: bool) -> None:
+    library = load_library()
+    line = "WARNING the cache of kernels was made anew "
+    good = run(tmp_path / "good", "a", [f"{line}on this host", "[after training is done]"])
+    log = read_job([run(tmp_path, "job", [line + said])], library)
+    (shape,) = [one for one in log.shapes if "the cache" in one.text]
+    assert learn_runs([good], library).is_normal(shape, Stage.TRAIN, 0.5) is normal

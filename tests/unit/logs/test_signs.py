@@ -38,6 +38,7 @@ def test_a_loss_that_stays_nan_is_seen(tmp_path: Path) -> None:
     found = run(tmp_path, {f"rank{r}.log": lines for r in range(2)})
     assert verdict(found) == ("running", "unknown", "sign.nan")
     assert found.iteration == 46
+    assert 0.5 < found.cause.confidence < 1
 
 
 def test_a_run_that_ends_well_with_nan_did_not(tmp_path: Path) -> None:
@@ -49,6 +50,31 @@ def test_a_run_that_ends_well_with_nan_did_not(tmp_path: Path) -> None:
 def test_a_single_nan_that_was_skipped_is_none(tmp_path: Path) -> None:
     lines = [megatron(n, loss="nan" if n == 30 else "2.1E+00") for n in range(1, 61)]
     assert verdict(run(tmp_path, {"rank0.log": lines})) == ("running", "none", "none")
+
+
+@pytest.mark.parametrize(("values", "seen"), [(5, False), (15, True)])
+def test_a_long_run_of_nan_that_passed_is_worth_a_sign(tmp_path: Path, values: int, seen: bool) -> None:
+    lines = [megatron(n, loss="nan" if 20 < n <= 20 + values else "2.1E+00") for n in range(1, 61)]
+    found = run(tmp_path, {"rank0.log": lines})
+    assert verdict(found) == ("running", "none", "none")
+    assert [sign.lasts for sign in found.signs] == [False] * seen
+
+
+def test_nan_of_one_rank_names_it(tmp_path: Path) -> None:
+    files = {f"rank{r}.log": [megatron(n, loss="nan" if r == 2 and n > 45 else "2.1E+00") for n in range(1, 61)] for r in range(4)}  # fmt: skip
+    found = run(tmp_path, files)
+    assert [suspect.rank for suspect in found.suspects] == [2]
+    assert 0.5 < found.suspects[0].score < 1
+
+
+def test_a_hardware_line_where_a_slowdown_began_is_less_sure_than_the_slowdown(tmp_path: Path) -> None:
+    lines = [megatron(n, 5.0 if n > 40 else 0.5) for n in range(1, 61)]
+    lines.insert(
+        40, "[2026-11-15 01:00:40] NVRM: Xid (PCI:0000:9c:00): 63, pid=7, Row Remapper: New row marked for remapping"
+    )
+    found = run(tmp_path, {"rank0.log": lines})
+    assert verdict(found)[1:] == ("slow", "gpu.xid63")
+    assert 0.5 < found.cause.confidence < found.signs[0].confidence
 
 
 @pytest.mark.parametrize("loss", ["'loss': 'nan'", "'loss': nan", "loss=nan", "loss: inf", "train_loss nan"])
@@ -101,6 +127,7 @@ def test_a_rank_that_stopped_counting_hangs(tmp_path: Path) -> None:
     found = run(tmp_path, files)
     assert verdict(found) == ("running", "hang", "sign.hang")
     assert (found.suspects[0].rank, found.iteration) == (5, 36)
+    assert 0.5 < found.cause.confidence < 1
 
 
 def test_ranks_interleaved_in_one_file_count_each_for_itself(tmp_path: Path) -> None:
@@ -121,12 +148,14 @@ def test_logs_that_go_on_without_iterations_show_a_hang(tmp_path: Path) -> None:
 def test_a_loss_scale_at_its_floor(tmp_path: Path) -> None:
     scales = [65536.0 / 2 ** max(0, n - 20) for n in range(60)]
     lines = [megatron(n + 1, scale=f"{max(scale, 1.0):.1f}") for n, scale in enumerate(scales)]
-    assert verdict(run(tmp_path, {"rank0.log": lines}))[2] == "sign.loss_scale"
+    found = run(tmp_path, {"rank0.log": lines})
+    assert (verdict(found)[2], 0.5 < found.cause.confidence < 1) == ("sign.loss_scale", True)
 
 
 def test_a_loss_that_left_its_range(tmp_path: Path) -> None:
     lines = [megatron(n, loss=f"{(9.0 / n**0.3) if n < 50 else 40.0:.3f}") for n in range(1, 61)]
-    assert verdict(run(tmp_path, {"rank0.log": lines}))[2] == "sign.diverged"
+    found = run(tmp_path, {"rank0.log": lines})
+    assert (verdict(found)[2], 0.3 < found.cause.confidence < 0.7) == ("sign.diverged", True)
 
 
 def test_coloured_torchtitan_counts(tmp_path: Path) -> None:

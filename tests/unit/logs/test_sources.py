@@ -56,7 +56,7 @@ def test_a_tar_is_the_files_in_it(tmp_path: Path) -> None:
     assert read(path) == (TEXT * 2, {})
 
 
-def test_globs_directories_and_things_beside_the_logs(tmp_path: Path) -> None:
+def test_globs_directories_and_files_that_are_no_logs(tmp_path: Path) -> None:
     (tmp_path / "rank0.log").write_bytes(b"a\n")
     (tmp_path / "rank1.log").write_bytes(b"b\n")
     (tmp_path / "truth.json").write_text("{}")

@@ -53,6 +53,41 @@ def test_nobody_is_blamed_for_other_words(tmp_path: Path, odd: str) -> None:
     assert found.ranking, "the order of suspicion is still given"
 
 
+GAVE_UP = "[rank{r}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation to complete"
+GLOO_CLOSED = "[rank{r}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.10.1.1]:29607"
+GLOO_RESET = "[rank{r}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:538] Read error [10.10.1.1]:28553: Connection reset by peer"
+
+
+@pytest.mark.parametrize(
+    ("endings", "symptom", "blamed"),
+    [
+        ([GAVE_UP, GLOO_CLOSED, GAVE_UP, GLOO_CLOSED], "hang", []),
+        ([GAVE_UP, GLOO_CLOSED, GLOO_CLOSED, GLOO_RESET], "hang", []),
+        ([GLOO_CLOSED, GLOO_CLOSED, GLOO_RESET, ""], "crash", [3]),
+        ([GLOO_CLOSED, GLOO_CLOSED, GAVE_UP, ""], "crash", [3]),
+    ],
+)
+def test_a_connection_is_closed_by_a_process_that_ended_before(
+    tmp_path: Path, endings: list[str], symptom: str, blamed: list[int]
+) -> None:
+    """Where every rank says why it ended, the first of them gave up waiting; nobody died before it."""
+    found = run(tmp_path, {r: [line.format(r=r)] if line else [] for r, line in enumerate(endings)})
+    assert (found.outcome.value, found.symptom.value, ranks(found)) == ("failed", symptom, blamed)
+
+
+def test_stacks_of_those_that_complain_do_not_make_the_silent_one_taciturn(tmp_path: Path) -> None:
+    stack = [f"frame #{n}: <unknown function> + 0x2a1ca (0x7f90fc42a1ca in /lib/libc.so.6)" for n in range(400)]
+    endings = {r: [CLOSED.format(m=2, s=30), REMOTE, *stack] for r in range(4)}
+    endings[2] = []
+    assert ranks(run(tmp_path, endings)) == [2]
+
+
+def test_a_connection_that_was_closed_before_anybody_gave_up_is_of_a_death(tmp_path: Path) -> None:
+    endings = {r: [CLOSED.format(m=1, s=5), REMOTE] for r in range(3)}
+    endings[3] = [WATCHDOG.format(r=3, s=30, seq=68)]
+    assert run(tmp_path, endings).symptom.value == "crash"
+
+
 def test_words_of_the_ending_job_are_no_evidence(tmp_path: Path) -> None:
     # zoo/frozen: the hung rank is ended by its launcher half a minute later and complains of that
     endings = {r: [WATCHDOG.format(r=r, s=10 + r, seq=68)] for r in range(4)}
@@ -71,6 +106,7 @@ def test_the_one_that_never_enqueued_the_collective(tmp_path: Path) -> None:
     }
     found = run(tmp_path, endings)
     assert (ranks(found), found.symptom.value, found.stage.value) == ([5], "hang", "train")
+    assert 0.5 < found.suspects[0].score < 1
 
 
 def test_the_desync_report_is_believed(tmp_path: Path) -> None:
@@ -166,7 +202,10 @@ def test_time_outs_ten_minutes_later_still_count(tmp_path: Path) -> None:
 def test_the_node_that_was_cut_off_lost_the_store_first(tmp_path: Path) -> None:
     endings = {r: [WATCHDOG.format(r=r, s=50, seq=68)] for r in range(8)}
     endings[6] = [STORE.format(r=6), *endings[6]]
-    assert ranks(run(tmp_path, endings)) == [6]
+    found = run(tmp_path, endings)
+    assert ranks(found) == [6]
+    assert 0.3 < found.suspects[0].score < 0.7, "it may have been the store that went"
+    assert (found.cause.cause_class.value, 0.3 < found.cause.confidence < 0.7) == ("network", True)
 
 
 def test_a_line_that_names_its_rank_and_node(tmp_path: Path) -> None:

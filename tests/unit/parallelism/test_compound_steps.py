@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.model import StepClock
 from llmprism.parallelism.clock_score import pauses_of
-from llmprism.parallelism.compound_steps import Compound, _are_parts, are_steps, slower_clock
+from llmprism.parallelism.compound_steps import Compound, _are_parts, _worth, are_steps, slower_clock
 from llmprism.parallelism.rules import RULES
 from unit.builders import Flow, transfer_table
 
@@ -73,6 +73,17 @@ def test_a_slower_rhythm_that_was_seen_a_few_times_makes_no_step():
     assert _are_parts(replace(compound, steps=9), 2.0, RULES)
     assert not _are_parts(replace(compound, steps=9), 15.0, RULES)
     assert _are_parts(replace(compound, extra=4.0), 2.0, RULES)
+
+
+def test_many_bits_need_no_longer_ticks_and_no_pause_that_stands_out():
+    """Passes whose optimizer takes a hundredth of one, seen 26 times; layers with a pause of their own."""
+    passes = Compound(ticks=8, bits=625.0, tick_bits=19.7, once=True, extra=0.016, steps=26)
+    assert _worth(passes, RULES)
+    assert not _worth(replace(passes, bits=60.0), RULES)
+    layers = Compound(ticks=12, bits=140.0, tick_bits=60.0, once=True, extra=3.7, steps=9)
+    assert _are_parts(layers, 16.0, RULES)
+    assert not _are_parts(replace(layers, bits=90.0, tick_bits=40.0), 16.0, RULES)
+    assert not _are_parts(replace(layers, tick_bits=100.0), 16.0, RULES)
 
 
 def test_ticks_between_evaluations_are_the_steps_where_one_of_many_differs():

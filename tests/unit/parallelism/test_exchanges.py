@@ -58,7 +58,7 @@ def test_the_hops_that_a_ring_lacks_are_the_links_of_an_exchange():
     assert np.allclose(shared.ring[shared.links], 3_000_000)
 
 
-def test_a_ring_of_its_own_and_pipelines_beside_it_lack_nothing():
+def test_a_ring_of_its_own_and_pipelines_next_to_it_lack_nothing():
     pipelines = [flow(way, step, at, 2_000_000) for step in range(STEPS) for k in range(6)
                  for way, at in ((RING[k] + "ABCDEF"[k], 10), ("ABCDEF"[k] + RING[k], 40))]  # fmt: skip
     assert found(records(exchanging=()) + pipelines)[1].groups == ()

@@ -60,7 +60,7 @@ def test_a_long_pipeline_without_data_parallelism():
     assert (result.layout.pp, result.layout.dp, result.layout.micro_batches) == (4, 1, 4)
 
 
-def test_rings_are_told_in_their_order():
+def test_rings_are_listed_in_their_order():
     job = build_job(pp=2, dp=4)
     found, result = layout_of(job)
     assert all(group.ring for group in result.groups)

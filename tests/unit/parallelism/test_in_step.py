@@ -79,7 +79,7 @@ def test_collectives_through_all_passes_without_a_synchronisation_after_them_gat
     assert not found.any
 
 
-def test_a_pair_may_carry_both_and_its_rows_are_told_apart():
+def test_a_pair_may_carry_both_and_its_rows_are_kept_apart():
     inside, gradients, rows = seen(lambda step: [20, 40, 80], size=4_000_000)
     assert inside
     assert rows.tolist() == ([False, False, True] if gradients else [False] * 3) * STEPS
@@ -111,7 +111,7 @@ def test_without_pipelines_and_contrast_nothing_is_decided():
     assert rows.all()
 
 
-def told_of(places):
+def found_in(places):
     """What each pair of a job without pipelines carries, given {pair: [(ms of the step, bytes)]}."""
     flows = [
         message(*pair, step, at, size) for step in range(STEPS) for pair, sends in places.items() for at, size in sends
@@ -132,7 +132,7 @@ EXCHANGES = [(at, 1_000_000) for at in (10, 30, 50, 70)]
 
 
 def test_tensor_parallel_hops_join_members_of_different_gradient_groups():
-    result = told_of(
+    result = found_in(
         {"ab": GRADIENTS, "ba": GRADIENTS, "cd": GRADIENTS, "dc": GRADIENTS, "ac": EXCHANGES, "bd": EXCHANGES}
     )
     assert result == {pair: {"dp"} for pair in ("ab", "ba", "cd", "dc")} | {pair: {"tp"} for pair in ("ac", "bd")}
@@ -141,7 +141,7 @@ def test_tensor_parallel_hops_join_members_of_different_gradient_groups():
 def test_context_parallel_rings_run_partly_over_the_gradients_ring():
     """Gradients a-b-c-d-a, contexts a-b-a and c-d-c."""
     mixed = EXCHANGES + GRADIENTS
-    result = told_of({"ab": mixed, "bc": GRADIENTS, "cd": mixed, "da": GRADIENTS, "ba": EXCHANGES, "dc": EXCHANGES})
+    result = found_in({"ab": mixed, "bc": GRADIENTS, "cd": mixed, "da": GRADIENTS, "ba": EXCHANGES, "dc": EXCHANGES})
     assert {pair for pair, kind in result.items() if "cp" in kind} == {"ab", "ba", "cd", "dc"}
     assert {pair for pair, kind in result.items() if "dp" in kind} == {"ab", "bc", "cd", "da"}
 
@@ -149,7 +149,7 @@ def test_context_parallel_rings_run_partly_over_the_gradients_ring():
 @pytest.mark.parametrize(("more", "kind"), [(MORE - 0.05, {"tp"}), (MORE + 0.05, {"cp", "dp"})])
 def test_a_hop_that_carries_more_than_the_least_of_its_ring_carries_gradients(more, kind):
     extra = [(84, int(4_000_000 * (more - 1)))]
-    result = told_of({"cd": GRADIENTS, "dc": GRADIENTS, "ab": EXCHANGES + extra, "ba": EXCHANGES})
+    result = found_in({"cd": GRADIENTS, "dc": GRADIENTS, "ab": EXCHANGES + extra, "ba": EXCHANGES})
     assert result["ab"] == kind
 
 
@@ -157,7 +157,7 @@ def test_the_silence_of_gradients_may_go_over_the_clock_s_boundary():
     """A clock that ticks in the middle of the forward pass."""
     late = [((at + 60) % 100, size) for at, size in EXCHANGES]
     gradients = [(45, 4_000_000)]
-    result = told_of({"ab": gradients, "ba": gradients, "cd": gradients, "dc": gradients, "ac": late, "bd": late})
+    result = found_in({"ab": gradients, "ba": gradients, "cd": gradients, "dc": gradients, "ac": late, "bd": late})
     assert (result["ab"], result["ac"]) == ({"dp"}, {"tp"})
 
 
@@ -165,7 +165,7 @@ def test_parameters_that_go_round_the_other_way_are_no_exchange():
     """A sharded optimizer: gradients go round one way, half as many bytes of parameters the other, before the step."""
     scattered, gathered = [(80, 4_000_000)], [(at, 500_000) for at in (5, 15, 25, 35)]
     hops = ("ab", "bc", "cd", "da")
-    result = told_of(dict.fromkeys(hops, scattered) | {hop[::-1]: gathered for hop in hops})
+    result = found_in(dict.fromkeys(hops, scattered) | {hop[::-1]: gathered for hop in hops})
     assert all(kinds == {"dp"} for kinds in result.values())
 
 

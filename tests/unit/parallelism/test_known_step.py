@@ -60,7 +60,7 @@ def test_the_window_decides_where_nothing_is_known_or_nothing_fits(pauses_and_ta
     assert chosen_of(pauses_and_table, fine, [double, fine], PAIRS * BYTES).chosen is None
 
 
-def test_the_best_clock_tells_the_bytes_of_a_step_and_can_be_told_others(pauses_and_table):
+def test_the_best_clock_knows_the_bytes_of_a_step_and_can_be_given_others(pauses_and_table):
     table = pauses_and_table[0]
     bulk = np.ones(table.pair_count, dtype=np.bool_)
     rivals = tuple(clock_of(pauses_and_table[2][::ticks]) for ticks in (1, 2))

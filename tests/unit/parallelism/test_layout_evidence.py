@@ -20,13 +20,13 @@ from llmprism.parallelism.layout_evidence import (
 from llmprism.parallelism.left_over import LeftOver
 from unit.builders import MS, Flow, transfer_table
 
-PLAIN = Layout(1, 1, 8, None, None, Sharding.NONE, None, Schedule.UNKNOWN)
+DATA_PARALLEL = Layout(1, 1, 8, None, None, Sharding.NONE, None, Schedule.UNKNOWN)
 STAGED = Layout(2, 4, 2, None, None, Sharding.NONE, 8, Schedule.ONE_F_ONE_B)
 CLEAR = LayoutEvidence(links=0.99, weakest=0.98, overruled=0.0, width=1.0, lead=2.0, steps=40, named=1.0, even=True)
 
 
 def test_every_term_has_a_weight_and_no_weight_is_idle_for_want_of_a_term():
-    assert {name for name, _ in FITTED.weights} == set(terms_of(PLAIN, CLEAR))
+    assert {name for name, _ in FITTED.weights} == set(terms_of(DATA_PARALLEL, CLEAR))
     assert FITTED.fitted_to, "the numbers must say where they come from"
 
 
@@ -63,7 +63,7 @@ def test_micro_batches_cost_what_it_takes_to_say_how_many(stages, batches, odd):
 
 
 def test_other_widths_share_the_gpus_out_otherwise():
-    layout = replace(PLAIN, tp=4, dp=2)
+    layout = replace(DATA_PARALLEL, tp=4, dp=2)
     (other,) = other_layouts(layout, replace(CLEAR, links=1.0, width=0.6, widths=((1, 0.4),)), 0.5)[:1]
     assert (other.layout.tp, other.layout.dp) == (1, 8)
     assert 0.3 < other.confidence < 0.5

@@ -65,7 +65,7 @@ def test_passes_of_a_network_bound_job_keep_to_the_time_that_the_rings_leave(sil
 
 
 @pytest.mark.parametrize(("heavier", "kind"), [(100.0, PP), (2.0, DP)])
-def test_a_burst_is_passes_beside_links_that_fill_the_step_only_where_those_carry_far_more(heavier, kind):
+def test_a_burst_is_passes_next_to_links_that_fill_the_step_only_where_those_carry_far_more(heavier, kind):
     """Two-way links alone: gradients of two replicas that fill a network-bound step, or passes and then gradients."""
     filling, burst = np.where(np.arange(10) < 2, 0.0, 1.0 / 8), np.where(np.arange(10) < 2, 0.5, 0.0)
     low, high = np.array([0, 2, 0, 1], dtype=np.int32), np.array([1, 3, 2, 3], dtype=np.int32)

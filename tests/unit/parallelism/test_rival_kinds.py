@@ -62,8 +62,8 @@ def test_rings_of_the_choice_change_what_other_links_show():
     links, sort = ladder(2)
 
     def odds(rings):
-        beside = rings[sort == GRADIENTS].all()
-        return np.where(sort == GRADIENTS, 1.0, -4.0 if beside else 3.0)
+        as_well = rings[sort == GRADIENTS].all()
+        return np.where(sort == GRADIENTS, 1.0, -4.0 if as_well else 3.0)
 
     collective = choose_collectives(links, sort, np.zeros(sort.size, dtype=np.bool_), odds).collective
     assert not collective[sort == PASSES].any()

@@ -36,7 +36,7 @@ def paths(*pairs):
     return pipeline_paths(*graph([(a, b, PP, size) for x, y, size in pairs for a, b in ((x, y), (y, x))]))
 
 
-def test_a_ring_is_told_in_its_order_from_its_lowest_member():
+def test_a_ring_is_listed_in_its_order_from_its_lowest_member():
     ring = [(4, 1, DP, 9), (1, 7, DP, 9), (7, 3, DP, 9), (3, 4, DP, 9)]
     assert groups(*ring) == [((1, 7, 3, 4), True)]
 

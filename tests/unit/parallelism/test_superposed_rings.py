@@ -55,7 +55,7 @@ def test_a_ring_alone_is_no_superposition():
     assert rings_of(table(8, 4, context_bytes=0))[1] is None
 
 
-def test_rings_of_the_same_members_cannot_be_told_apart_by_bytes():
+def test_rings_of_the_same_members_cannot_be_distinguished_by_bytes():
     assert rings_of(table(4, 4))[1] is None
 
 

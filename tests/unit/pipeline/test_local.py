@@ -8,6 +8,8 @@ import threading
 import pytest
 
 from llmprism.ingest import read_transfers
+from llmprism.model import Job, JobLayout
+from llmprism.model.flows import AssembledFlows
 from llmprism.parallelism import identify_layout
 from llmprism.pipeline import Processes, diagnose, local
 from llmprism.report.json_report import render
@@ -39,17 +41,32 @@ def test_small_inputs_and_callers_that_do_not_say_so_are_not_forked(monkeypatch)
     diagnose(flows, processes=Processes(1))
 
 
-def test_one_thread_gives_the_same_report():
-    flows = read_transfers([EXAMPLES / "pp4dp2tp2" / "flows.parquet"])
-    threads = []
+def test_one_thread_gives_the_same_report(monkeypatch):
+    monkeypatch.setattr(local, "THREADED_TRANSFERS", 0)
+    threads, flows = _threads_of(threads=1)
+    assert threads == [threading.current_thread()]
+    assert render(diagnose(flows, threads=1)) == render(diagnose(flows, threads=2))
 
-    def layout_of(job):
-        threads.append(threading.current_thread())
+
+def test_the_second_thread_is_for_large_inputs(monkeypatch):
+    threads, flows = _threads_of(threads=2)
+    assert threads == [threading.current_thread()]
+    monkeypatch.setattr(local, "THREADED_TRANSFERS", flows.transfers.start_ns.size)
+    threads, _ = _threads_of(threads=2)
+    assert threading.current_thread() not in threads
+
+
+def _threads_of(*, threads: int) -> tuple[list[threading.Thread], AssembledFlows]:
+    """Where the layouts of an example are found."""
+    flows = read_transfers([EXAMPLES / "crash/flows.parquet"])
+    found: list[threading.Thread] = []
+
+    def layout_of(job: Job) -> JobLayout:
+        found.append(threading.current_thread())
         return identify_layout(job)
 
-    one = diagnose(flows, threads=1, find_layout=layout_of)
-    assert threads == [threading.current_thread()]
-    assert render(one) == render(diagnose(flows, threads=2))
+    diagnose(flows, threads=threads, find_layout=layout_of)
+    return found, flows
 
 
 def test_one_thread_ends_at_once_where_nobody_wants_to_know_more():

@@ -48,7 +48,7 @@ def test_a_pair_that_lasts_holds_the_epoch_open():
     assert clusters(flows) == [["ab", "bc", "bd"]]
 
 
-def test_epochs_are_told_apart_for_each_address_on_its_own():
+def test_epochs_are_kept_apart_for_each_address_on_its_own():
     """Many addresses with different spans: the running horizon of one must not leak into the next."""
     late = 100 * SECOND
     flows = [flow("ab", 0, late), flow("cd", 0, MS), flow("de", 50 * SECOND, 51 * SECOND), flow("fg", late, late + MS)]

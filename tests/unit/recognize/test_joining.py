@@ -79,8 +79,8 @@ def test_a_cluster_whose_steps_do_not_show_must_say_itself_whether_it_trains():
 
 def test_a_few_equal_steps_may_be_chance_many_may_not():
     for steps in (RULES.few_steps, RULES.chance_steps - 1, RULES.chance_steps):
-        asked = joined_by_clocks([cluster(0, range(0, 1000 * steps + 1, 1000))], []).questions
-        assert bool(asked) is (steps < RULES.chance_steps)
+        open_questions = joined_by_clocks([cluster(0, range(0, 1000 * steps + 1, 1000))], []).questions
+        assert bool(open_questions) is (steps < RULES.chance_steps)
 
 
 def test_what_trains_carries_the_clusters_that_it_is_joined_with():

@@ -60,7 +60,7 @@ def test_exact_clocks_say_nothing():
     assert lockstep_bits(clock(own), clock(own + 40)) == 0.0
 
 
-def test_it_does_not_matter_which_is_asked_first():
+def test_it_does_not_matter_which_comes_first():
     a, b = clock(walk(1)), clock(walk(1) + 37)
     assert lockstep_bits(a, b) == pytest.approx(lockstep_bits(b, a), rel=0.02)
 

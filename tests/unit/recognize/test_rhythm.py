@@ -76,7 +76,7 @@ def paced(name, period_ms, seed, steps, faint=()):
     return [Flow(f"{name}1", f"{name}2", int(s * MS), int(s * MS) + MS, 5_000_000) for s in np.sort(start)]
 
 
-def test_two_plain_periods_are_two_jobs_whatever_their_messages_have_in_common():
+def test_two_clear_periods_are_two_jobs_whatever_their_messages_have_in_common():
     """Both send a little whenever the processor that they share is free."""
     together = np.random.default_rng(7).uniform(0, 30_000, 60)
     one = paced("a", 300, 1, 100, together)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.recognize.bulk import bulk_pairs, pair_traffic
-from llmprism.recognize.clock import cluster_clocks, witness_pairs
+from llmprism.recognize.cluster_clock import cluster_clocks, witness_pairs
 from llmprism.recognize.epochs import _Activity, _presence, reused_segments
 from llmprism.recognize.rules import RULES
 from llmprism.recognize.segments import PairPieces, segments_of

@@ -87,7 +87,7 @@ def test_an_empty_report_is_a_document():
 
 def test_rows_are_one_on_a_line_whatever_their_strings_hold():
     """Names may hold what stands between two rows."""
-    plain, hostile = [{"a": 1}, {"a": "x"}], [{"a": "}, {"}, {"a": [{"b": 1}, {"b": 2}]}]
-    for rows in (plain, hostile, [*plain, *hostile], ["}, {", "x"], [{"a": 1}]):
+    simple, hostile = [{"a": 1}, {"a": "x"}], [{"a": "}, {"}, {"a": [{"b": 1}, {"b": 2}]}]
+    for rows in (simple, hostile, [*simple, *hostile], ["}, {", "x"], [{"a": 1}]):
         lines = json_report._items(rows, ",\n").split(",\n")
         assert [json.loads(line) for line in lines] == rows

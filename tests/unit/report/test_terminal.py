@@ -74,7 +74,7 @@ def test_notes_and_dropped_reasons_are_shown():
     assert "note      tp: odd_reason" in text
 
 
-def test_many_jobs_are_listed_and_those_with_findings_told_in_full():
+def test_many_jobs_are_listed_and_those_with_findings_described_in_full():
     report = report_from_capture(EXAMPLES / "slow_nic")
     first = report.jobs[0]
     others = tuple(replace(first, job=replace(first.job, id=f"other-{number}")) for number in range(20))

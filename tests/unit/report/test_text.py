@@ -14,7 +14,7 @@ def test_clean_leaves_no_character_that_acts(name):
 
 
 @given(st.text(alphabet=st.characters(codec="ascii", categories=["L", "N", "P", "S"])))
-def test_clean_keeps_plain_text(name):
+def test_clean_keeps_ordinary_text(name):
     assert text.clean(name) == name
 
 

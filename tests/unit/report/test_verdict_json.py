@@ -31,7 +31,7 @@ def test_findings_say_why_who_and_by_which_lines() -> None:
     assert finding["flows"]["kind"] in {kind.value for kind in FindingKind}
 
 
-def test_the_reading_of_the_logs_is_told() -> None:
+def test_the_reading_of_the_logs_is_described() -> None:
     (job,) = json.loads(render(read_report()))["logs"]
     assert job["job"] is not None
     assert job["ranks"][0]["confidence"] == 0.97

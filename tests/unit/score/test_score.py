@@ -312,7 +312,7 @@ def test_a_missing_truth_is_an_input_error(tmp_path: Path) -> None:
         read_truth(tmp_path / "nowhere.json")
 
 
-def test_plain_and_gzip_truths_are_the_same(tmp_path: Path, truth: Truth) -> None:
+def test_packed_and_unpacked_truths_are_the_same(tmp_path: Path, truth: Truth) -> None:
     data = json.dumps(truth_document()).encode()
     (tmp_path / "plain").write_bytes(data)
     (tmp_path / "packed").write_bytes(gzip.compress(data, mtime=0))

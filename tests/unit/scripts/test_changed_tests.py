@@ -24,7 +24,7 @@ def script():
         ("src/llmprism/limits.py", "tests/unit/test_public_names.py"),
         ("src/llmprism/service/web/dom.js", "tests/unit/service"),
         ("src/llmprism/engine/spark/graph.py", "tests/unit/engine"),
-        ("tests/unit/ingest/test_order.py", "tests/unit/ingest/test_order.py"),
+        ("tests/unit/ingest/test_record_order.py", "tests/unit/ingest/test_record_order.py"),
         ("tests/unit/service/conftest.py", "tests/unit/service"),
         ("docs/glossary.md", "tests/unit/test_docs.py"),
         ("scripts/figures.py", "tests/unit/scripts/test_figures.py"),

@@ -41,7 +41,7 @@ def repository(tmp_path):
 
 def test_figures_measured_after_the_last_change_are_fresh(script, repository):
     root, commit = repository
-    measured = commit("src/llmprism/recognize/clock.py")
+    measured = commit("src/llmprism/recognize/cluster_clock.py")
     (root / "docs" / "accuracy.md").write_text(f"Written at commit `{measured}`.")
     commit("src/llmprism/report/text.py")
     assert not script.age_of("docs/accuracy.md", root).trouble
@@ -49,7 +49,7 @@ def test_figures_measured_after_the_last_change_are_fresh(script, repository):
 
 def test_figures_older_than_the_inference_are_refused(script, repository):
     root, commit = repository
-    measured = commit("src/llmprism/recognize/clock.py")
+    measured = commit("src/llmprism/recognize/cluster_clock.py")
     (root / "docs" / "accuracy.md").write_text(f"Written at commit `{measured}`.")
     (root / "docs" / "performance.md").write_text(f"Figures of commit `{measured}`.")
     commit("src/llmprism/stats/stretches.py")

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from llmprism.service.checkup import Level, check_answers, examine
+from llmprism.service.checkup import CheckLevel, check_answers, examine
 from llmprism.service.clocks import Clock, ClockState
 from llmprism.service.config import Config, DirectorySettings, StoreSettings, TopologySettings
 from llmprism.service.store import Batch
@@ -14,7 +14,7 @@ def found(results, level):
 
 def test_a_fresh_machine_has_no_problem(tmp_path):
     results = examine(Config(store=StoreSettings(folder=str(tmp_path / "new"))))
-    assert found(results, Level.PROBLEM) == []
+    assert found(results, CheckLevel.PROBLEM) == []
 
 
 def test_a_broken_topology_and_a_missing_folder_are_problems(tmp_path):
@@ -24,7 +24,7 @@ def test_a_broken_topology_and_a_missing_folder_are_problems(tmp_path):
         topology=TopologySettings(str(tmp_path / "topology.json")),
         directory=(DirectorySettings(str(tmp_path / "nowhere")),),
     )
-    problems = found(examine(config), Level.PROBLEM)
+    problems = found(examine(config), CheckLevel.PROBLEM)
     assert any("not JSON" in text for text in problems)
     assert any("does not exist" in text for text in problems)
 
@@ -32,13 +32,13 @@ def test_a_broken_topology_and_a_missing_folder_are_problems(tmp_path):
 def test_a_store_of_another_version_and_a_wrong_clock_are_seen(store, config):
     wrong = Clock("http:tap", "leaf7", ClockState.MOVED, offset_ns=90 * 10**9, lag_ns=1, wall_ns=2**62)
     store.commit_batch(Batch("one", (), None, 2**62, clocks=(wrong,)))
-    warnings = found(examine(config), Level.WARNING)
+    warnings = found(examine(config), CheckLevel.WARNING)
     assert "http:tap leaf7: its clock is 90 s ahead of the others; its times are moved by as much" in warnings
     store.put_state("schema", "99")
-    assert any("schema 99" in text for text in found(examine(config), Level.PROBLEM))
+    assert any("schema 99" in text for text in found(examine(config), CheckLevel.PROBLEM))
 
 
-def test_a_running_service_is_asked_for_its_troubles_and_losses():
+def test_a_running_service_reports_its_troubles_and_losses():
     source = {"name": "http:a", "received": 100, "stored": 50, "dropped": {"future": 50}, "refused": {}}
     overview = {
         "now_ns": 10**18,
@@ -48,8 +48,8 @@ def test_a_running_service_is_asked_for_its_troubles_and_losses():
         "shedding": False,
     }
     results = check_answers({"ready": False, "troubles": ["upkeep failed"]}, overview, 10**18 + 60 * 10**9)
-    assert found(results, Level.PROBLEM) == ["upkeep failed"]
-    warnings = " | ".join(found(results, Level.WARNING))
+    assert found(results, CheckLevel.PROBLEM) == ["upkeep failed"]
+    warnings = " | ".join(found(results, CheckLevel.WARNING))
     for part in ("differ by 60 s", "200 s ago", "9 s ahead", "50 dropped", "7 s were never looked at"):
         assert part in warnings
     healthy = replace(results[0])

@@ -6,12 +6,12 @@ import pytest
 
 from llmprism.ingest.accept import Arrival
 from llmprism.service.clocks import Clock, ClockState, judge, reference_lag
-from llmprism.service.rules.clocks import ClockRules
+from llmprism.service.rules.clocks import SourceClockRules
 from llmprism.service.watermarks import watermark
 
 S = 1_000_000_000
 NOW = 1_790_000_000 * S
-RULES = ClockRules(lateness_ns=2 * S, future_ns=300 * S, keep_ns=86_400 * S, length_ns=60 * S)
+RULES = SourceClockRules(lateness_ns=2 * S, future_ns=300 * S, keep_ns=86_400 * S, length_ns=60 * S)
 
 
 def arrival(part, end_s, records=1000, span_s=1.0, exporter="", stray_s=None):

@@ -74,7 +74,7 @@ def test_checks_in_between_and_steps_without_a_gap(played: Played) -> None:
         assert max(gaps) <= 0.1 * run["period_ns"], "every step is there"
 
 
-def test_a_crash_is_told_within_15_s_by_a_look_at_one_job(played: Played) -> None:
+def test_a_crash_is_reported_within_15_s_by_a_look_at_one_job(played: Played) -> None:
     played.play(jobs(crashes_at_s=141.37), 0, 140)
     played.play(jobs(crashes_at_s=141.37), 140, 142, 1)
     played.notes.clear()

@@ -50,7 +50,7 @@ def drain(evaluator):
     return made
 
 
-def test_a_crash_is_told_by_the_clock_when_no_record_comes(store, config, clock):
+def test_a_crash_is_reported_by_the_clock_when_no_record_comes(store, config, clock):
     config = replace(config, windows=WindowSettings(idle_after_s=3.0))
     evaluator = Evaluator(store, config, clock)
     accepted = feed(store, "crash", wall_ns=clock.now)

@@ -123,6 +123,30 @@ def test_a_store_that_fails_is_tried_again_and_nothing_counts_twice(intake, stor
     assert len(set(commits)) == 1
 
 
+def test_the_watermark_that_is_kept_is_that_of_the_store(intake, store, monkeypatch):
+    commit, lost = Store.commit_batch, []
+
+    def unreliable(self, batch):
+        commit(self, batch)
+        if len(lost) < 1:
+            lost.append(batch.id)
+            raise StoreError("the answer was lost")
+
+    for number, lines in enumerate(([record(1)], [record(50)], [record(20)], [record(60, bytes=0)])):
+        if number == 1:
+            monkeypatch.setattr(Store, "commit_batch", unreliable)
+        intake.put(payload(store, lines)).result(30)
+        assert intake._watermark() == store.watermark()[0] >= NOW
+    assert lost
+
+
+def test_the_store_does_not_read_what_the_intake_has_written(intake, store, monkeypatch):
+    intake.put(payload(store, [record(1)])).result(20)
+    monkeypatch.setattr(Store, "watermark", None)
+    monkeypatch.setattr(Store, "committed", None)
+    assert intake.put(payload(store, [record(2)])).result(20).stored == 1
+
+
 def test_a_full_disk_is_trouble_until_there_is_room(intake, store, monkeypatch):
     import llmprism.service.intake as module
 
@@ -138,3 +162,45 @@ def test_a_full_disk_is_trouble_until_there_is_room(intake, store, monkeypatch):
     assert intake.put(payload(store, [record(1)])).result(30).stored == 1
     assert failures[1] == "No space left on device"
     assert intake.trouble == ""
+
+
+@pytest.mark.parametrize(("away_s", "waits"), [(20, True), (3, False)])
+def test_after_an_outage_of_the_store_windows_wait_for_those_that_sent_until_it_began(
+    store, config, monkeypatch, away_s, waits
+):
+    """They come back one after the other; windows that are made without one show its jobs silent."""
+    clear_incoming(store)
+    now = [100]
+    intake = Intake(store, config, now_ns=lambda: NOW + now[0] * S)
+    thread = threading.Thread(target=intake.run)
+    thread.start()
+    commit, outage = Store.commit_batch, []
+
+    def unreliable(self, batch):
+        if outage:
+            now[0] += outage.pop()
+            raise StoreError("gone")
+        commit(self, batch)
+
+    def send(source, second):
+        now[0] = max(now[0], second)
+        lines = [record(second - 1 + at / 40) for at in range(40)]
+        assert intake.put(payload(store, lines, source=source)).result(20).stored == 40
+
+    monkeypatch.setattr(Store, "commit_batch", unreliable)
+    try:
+        for second in range(100, 104):
+            send("http:a", second)
+            send("http:b", second)
+        outage += [away_s, 0]
+        send("http:a", 104)
+        back = now[0]
+        send("http:a", back + 1)
+        assert (store.watermark()[0] <= NOW + 104 * S) == waits
+        send("http:b", 104)
+        send("http:b", back + 2)
+        send("http:a", back + 2)
+        assert store.watermark()[0] > NOW + (back + 1) * S
+    finally:
+        intake.stop()
+        thread.join()

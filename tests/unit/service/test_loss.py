@@ -95,7 +95,7 @@ def test_two_hundred_producers_behind_one_address_are_all_counted(live):
     assert all(one["received"] == one.get("stored", 0) + sum(one["dropped"].values()) for one in found.values())
 
 
-def test_a_producer_that_pushes_too_often_is_told_and_counted(live):
+def test_a_producer_that_pushes_too_often_is_answered_and_counted(live):
     live.config = replace(live.config, server=ServerSettings(requests_per_s=1.0))
     client = client_of(live)
     answers = [push(client, lines(n), **numbered(n), **{"llmprism-records": "10"}).status_code for n in range(12)]

@@ -9,6 +9,7 @@ import sqlalchemy as sql
 from llmprism.errors import ConfigError, StoreError
 from llmprism.ingest.accept import Accepted
 from llmprism.service import schema, window_rows
+from llmprism.service.clocks import Clock
 from llmprism.service.config import StoreSettings
 from llmprism.service.history import History
 from llmprism.service.looks import Look
@@ -35,6 +36,13 @@ def test_counts_add_up_and_positions_move_with_the_batch(store):
     (source,) = History(store).sources()
     assert source["received"] == source["stored"] + sum(source["dropped"].values()) == 14
     assert store.watermark() == (12 * S, 1_000)
+
+
+def test_the_clocks_of_a_batch_are_kept_one_by_one(store):
+    one = batch(store, "one", 10)
+    store.commit_batch(replace(one, clocks=(Clock("a", wall_ns=1), Clock("b", wall_ns=2))))
+    store.commit_batch(replace(batch(store, "two", 11), clocks=(Clock("b", wall_ns=3),)))
+    assert {key[0]: clock.wall_ns for key, clock in store.clocks().items()} == {"a": 1, "b": 3}
 
 
 def test_a_batch_that_comes_twice_changes_nothing(store):

@@ -116,7 +116,7 @@ def test_a_collector_that_dies_crashes_none_of_its_jobs_and_its_gap_is_no_stall(
     assert cluster.findings() == []
 
 
-def test_a_job_that_stops_while_its_source_goes_on_is_told(play):
+def test_a_job_that_stops_while_its_source_goes_on_is_reported(play):
     """One of two jobs of a source, in the middle of a step: the others show that the source works."""
     ring = jobs(4)
     ring[3].until_s = 30.0
@@ -163,7 +163,7 @@ def test_files_of_minutes_late_and_out_of_order_are_looked_at_completely(play):
     assert run.steps >= 220 / 0.6
 
 
-def test_late_files_beside_streams_are_looked_at_in_windows_of_their_own(play):
+def test_late_files_next_to_streams_are_looked_at_in_windows_of_their_own(play):
     """Files of 40 s that come 60 s late, two of them in the wrong order, while others stream. One of the jobs in them
     stops."""
     streamed, filed = RingJob("j0"), RingJob("f0", until_s=110.0)
@@ -219,7 +219,7 @@ def test_what_a_late_file_says_of_a_job_that_is_streamed_is_left_out(play):
     assert cluster.late_evaluator.state.runs == ()
 
 
-def test_a_job_that_stops_is_told_soon_also_where_windows_are_made_seldom(play):
+def test_a_job_that_stops_is_reported_soon_also_where_windows_are_made_seldom(play):
     ring = jobs(3)
     ring[2].until_s = 41.0
     cluster = play([Sender("http", ring)])

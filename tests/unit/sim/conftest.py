@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from llmprism.sim.collector import Batch
-from llmprism.sim.recorder import TransferBatch
+from llmprism.sim.collector import CollectedRecords
+from llmprism.sim.engine_tables import Transfers
 from llmprism.sim.scenario import Scenario, parse_scenario
 from llmprism.sim.simulation import Simulation
 from simulation_checks import Trace, trace_of
@@ -18,7 +18,7 @@ class Run:
 
     simulation: Simulation
     trace: Trace
-    records: list[Batch]
+    records: list[CollectedRecords]
 
 
 RunScenario = Callable[..., Run]
@@ -44,8 +44,8 @@ def _run(scenario: Scenario | str, seed: int = 3, seconds: float | None = None) 
     if seconds is not None:
         scenario = replace(scenario, seconds=seconds)
     simulation = Simulation(scenario, seed, trace=True)
-    batches: list[TransferBatch] = []
-    records: list[Batch] = []
+    batches: list[Transfers] = []
+    records: list[CollectedRecords] = []
     for transfers, made in simulation.batches():
         batches.append(transfers)
         records += made

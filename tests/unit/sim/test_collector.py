@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmprism.sim.collector import Batch, Collector
+from llmprism.sim.collector import CollectedRecords, SimulatedCollector
 from llmprism.sim.scenario import CollectorSpec
 
 NS = 1_000_000_000
 
 
-def collect(count: int = 20_000, **settings: Any) -> tuple[Batch, dict[str, Any]]:
+def collect(count: int = 20_000, **settings: Any) -> tuple[CollectedRecords, dict[str, Any]]:
     """Records of four connections between leaves 0 and 1, one every millisecond."""
     rng = np.random.default_rng(1)
     start = np.arange(count, dtype=np.int64) * 1_000_000
@@ -22,7 +22,7 @@ def collect(count: int = 20_000, **settings: Any) -> tuple[Batch, dict[str, Any]
         "size": rng.integers(1_000_000, 9_000_000, count),
     }
     source, target = np.array([0, 0, 1, 1], dtype=np.int32), np.array([1, 1, 0, 0], dtype=np.int32)
-    collector = Collector(CollectorSpec(**settings), 2, source, target, np.random.default_rng(2))
+    collector = SimulatedCollector(CollectorSpec(**settings), 2, source, target, np.random.default_rng(2))
     return collector.collect(**rows), rows
 
 

@@ -160,7 +160,7 @@ def test_neighbours_are_seen_and_belong_to_no_job(run_scenario: RunScenario) -> 
     assert set(truth_document(run.simulation)["jobs"][0]["members"]) == set(gpus[:4])
 
 
-def test_bytes_of_a_step_vary_by_the_noise_that_was_asked_for(run_scenario: RunScenario) -> None:
+def test_bytes_of_a_step_vary_by_the_noise_that_is_wanted(run_scenario: RunScenario) -> None:
     def spread(extra: str) -> float:
         run = run_scenario(scenario("pp = 2\ndp = 2\n" + extra))
         sizes = run.trace.bytes[run.trace.kind == PairKind.PP]

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.sim.cluster import build_cluster
 from llmprism.sim.placement import place_jobs
 from llmprism.sim.scenario import parse_scenario, read_scenario
+from llmprism.sim.simulated_cluster import build_cluster
 
 
 def placed(text: str) -> list[list[int]]:

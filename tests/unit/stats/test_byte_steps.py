@@ -153,7 +153,7 @@ def test_one_long_pause_does_not_cut_the_series_into_two_or_three_steps(after):
 
 
 @pytest.mark.parametrize("every", [10, 20])
-def test_pauses_every_few_steps_are_no_boundaries_where_told_so(every):
+def test_pauses_every_few_steps_are_no_boundaries_where_that_is_known(every):
     series = Series()
     for step in range(100):
         series.step(buckets(series.random), outer_ms=180.0 if step % every == 3 else 80.0)

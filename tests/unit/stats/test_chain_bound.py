@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmprism.kernel import always_compiled, always_interpreted
-from llmprism.stats.byte_steps import GRID, _dominates, _next_dominant, _Series
+from llmprism.stats.byte_steps import GRID, _dominates, _next_dominant, _SilenceSeries
 from llmprism.stats.chain_bound import last_as_long, next_as_long
 from llmprism.stats.chains import _link_by_arrays, link
 from llmprism.stats.silences import Silences
@@ -32,7 +32,7 @@ SERIES = st.builds(_silences, st.integers(0, 10**6), st.integers(2, 30), st.inte
 @settings(max_examples=60, deadline=None)
 @given(SERIES, st.floats(1.5, 60.0), st.sampled_from((0.004, 0.02, 0.08, 0.24)))
 def test_no_dominant_spacing_is_called_hopeless(silences: Silences, steps: float, tolerance: float) -> None:
-    series = _Series(silences)
+    series = _SilenceSeries(silences)
     known = series.position, series.weight, series.ordered
     first, most = series.total / steps, 3 * silences.count
     spacing = first
@@ -56,7 +56,7 @@ def test_the_next_and_the_last_as_long_are_found(lengths: list[int]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(SERIES, st.floats(1.5, 60.0), st.sampled_from((0.004, 0.02, 0.08, 0.24)))
 def test_both_forms_of_the_loop_find_the_same_chain(silences: Silences, steps: float, tolerance: float) -> None:
-    series = _Series(silences)
+    series = _SilenceSeries(silences)
     spacing, cap = series.total / steps, float(np.median(series.weight))
     arguments = (series.position, series.weight, spacing, tolerance, cap)
     np.testing.assert_array_equal(_link_by_arrays(*arguments), link.compiled(*arguments))

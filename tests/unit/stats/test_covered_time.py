@@ -4,7 +4,7 @@ import pytest
 from llmprism.kernel import always_compiled
 from llmprism.stats import covered_time
 from llmprism.stats.covered_time import silences_of_pairs
-from llmprism.stats.order import stable_order
+from llmprism.stats.integer_order import stable_order
 from llmprism.stats.silences import silences_of
 
 

@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "name", ["bursts", "change_points", "disjoint_sets", "order", "robust", "stretches", "sigma_rule"]
+    "name", ["bursts", "change_points", "disjoint_sets", "integer_order", "robust", "stretches", "sigma_rule"]
 )
 def test_docstring_examples(name: str) -> None:
     result = doctest.testmod(importlib.import_module(f"llmprism.stats.{name}"))

@@ -15,7 +15,7 @@ def test_three_sigma_never_fires_below_eleven_samples(values: np.ndarray) -> Non
     assert not beyond_sigmas(values, low=True).any()
 
 
-def test_fires_on_the_eleventh_sample_and_on_the_side_asked_for() -> None:
+def test_fires_on_the_eleventh_sample_and_on_the_wanted_side() -> None:
     values = np.array([1.0] * 10 + [100.0])
     assert np.flatnonzero(beyond_sigmas(values)).tolist() == [10]
     assert np.flatnonzero(beyond_sigmas(-values, low=True)).tolist() == [10]

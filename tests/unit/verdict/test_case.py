@@ -5,8 +5,8 @@ from dataclasses import replace
 from llmprism.logs.notable import NotableLine
 from llmprism.model.log import CauseClass
 from llmprism.model.verdict import Owner
-from llmprism.verdict.case import Case, owner_of
-from llmprism.verdict.clock import fit_clock
+from llmprism.verdict.case import JobCase, owner_of
+from llmprism.verdict.log_clock import fit_clock
 from report_builders import job_report, report_of
 from verdict_builders import SECOND, job_view, rank_view, step_ends
 
@@ -14,11 +14,11 @@ ENDS = step_ends(40)
 MEMBERS = ("10.0.0.1",)
 
 
-def case() -> Case:
+def case() -> JobCase:
     report = report_of(job_report("job-a", MEMBERS, ENDS), end_s=10)
     view = job_view([rank_view(0, ENDS)])
     fit = fit_clock(view, report.jobs[0].timeline.steps)
-    return Case(0, "x", view, report, report.jobs[0], fit, hosts=("a",))
+    return JobCase(0, "x", view, report, report.jobs[0], fit, hosts=("a",))
 
 
 def line(time_ns: int, iteration: int | None) -> NotableLine:
@@ -55,3 +55,19 @@ def test_owners_of_causes() -> None:
     assert owner_of(CauseClass.USER_DATA) is Owner.JOB_OWNER
     assert owner_of(CauseClass.FRAMEWORK) is Owner.FRAMEWORK
     assert owner_of(CauseClass.UNKNOWN) is Owner.UNKNOWN
+
+
+def test_a_log_whose_clock_could_not_be_compared_is_less_sure_of_its_time() -> None:
+    fitted, last = case(), int(ENDS[-1])
+    unfitted = replace(fitted, fit=None)
+    assert not fitted.covers(last + 4 * SECOND)
+    assert unfitted.covers(last + 4 * SECOND)
+    assert not unfitted.covers(last + 20 * SECOND)
+
+
+def test_iterations_without_times_leave_the_time_open_by_a_minute_at_most() -> None:
+    one = case()
+    assert one.fit is not None
+    untimed = replace(one, fit=replace(one.fit, error_ns=2**62))
+    assert untimed.covers(int(ENDS[-1]) + 30 * SECOND)
+    assert not untimed.covers(int(ENDS[-1]) + 90 * SECOND)

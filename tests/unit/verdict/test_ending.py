@@ -1,44 +1,19 @@
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from llmprism.diagnose import stopped as stopped_detector
-from llmprism.model.finding import Alternative, Evidence, FindingKind, Where, WhereType
+from llmprism.model.finding import FindingKind, WhereType
 from llmprism.model.flows import Window
 from llmprism.model.job import JobState
 from llmprism.model.log import CauseClass
-from llmprism.model.report import Report
-from llmprism.model.topology import Nic, Server, Topology
 from llmprism.model.verdict import Owner, Source
-from llmprism.verdict.suspects import WENT_ON
 from report_builders import job_report, report_of
+from stopped_jobs import CLOSED, ENDS, MEMBERS, OOM, STOP, TIMED_OUT, complaints, stopped
 from verdict_builders import step_ends
 from written_logs import SECOND, stop_finding, together, write_job
-
-MEMBERS = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
-ENDS = step_ends(40)
-STOP = int(ENDS[-1]) + SECOND // 10
-OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
-CLOSED = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [{}]:36039"
-TIMED_OUT = (
-    "[rank{0}]:[E1115 02:00:00.000000000 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation "
-    "timeout: WorkNCCL(SeqNum=41, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600010 milliseconds before timing out."
-)
-NAMELESS = "misc/socket.cc:72 NCCL WARN socketProgress: Connection closed by remote peer"
-
-
-def stopped(kind: FindingKind, place: str, *, end_s: float = 20, confidence: float = 0.7) -> Report:
-    state = JobState.CRASHED if kind is FindingKind.CRASH else JobState.HUNG
-    finding = stop_finding(kind, place, STOP, confidence)
-    return report_of(job_report("job-a", MEMBERS, ENDS, state), findings=(finding,), end_s=end_s)
-
-
-def complaints(dead: int, seconds: float = 0.5) -> dict[int, list[tuple[float, str]]]:
-    return {rank: [(seconds, CLOSED.format(MEMBERS[dead]))] for rank in range(4) if rank != dead}
 
 
 def test_a_crash_gains_its_cause(tmp_path: Path) -> None:
@@ -59,75 +34,6 @@ def test_a_crash_gains_its_cause(tmp_path: Path) -> None:
     assert "OutOfMemoryError" in reading.quotes[verdict.quotes[0]].text
     assert not verdict.contradictions
     assert verdict.suspects[0].address == "10.0.0.3"
-
-
-def test_a_known_rank_that_wrote_its_own_error_is_believed_before_the_flows(tmp_path: Path) -> None:
-    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={**complaints(2), 2: [(0.2, OOM)]})
-    report = together(stopped(FindingKind.CRASH, "10.0.0.4"), folder)
-    assert report.findings[0].where.id == "10.0.0.3"
-    assert report.reading is not None
-    (clash,) = report.reading.verdicts[0].contradictions
-    assert (clash.about, clash.believed) == ("place", Source.LOGS)
-    assert "10.0.0.4" in clash.flows
-    believed, other = report.reading.verdicts[0].suspects[:2]
-    assert (believed.address, other.address) == ("10.0.0.3", "10.0.0.4")
-    assert other.score < 0.5 < believed.score, "for who is not believed only the doubt is left"
-    (alternative,) = report.findings[0].alternatives
-    assert (alternative.where.id, alternative.kind) == ("10.0.0.4", FindingKind.CRASH)
-
-
-def test_a_rank_that_only_others_complain_of_is_not_believed_before_the_flows(tmp_path: Path) -> None:
-    """Where the rank sits is a guess, and nobody names an address."""
-    after = {rank: [(0.5, NAMELESS)] for rank in (0, 1, 3)}
-    folder = write_job(tmp_path / "x", ENDS, addresses=("?",) * 4, after=after)
-    report = together(stopped(FindingKind.CRASH, "10.0.0.4", confidence=0.9), folder)
-    assert report.findings[0].where.id == "10.0.0.4"
-    assert report.reading is not None
-    (clash,) = report.reading.verdicts[0].contradictions
-    assert clash.believed is Source.FLOWS
-    assert report.reading.verdicts[0].rank == 3
-
-
-def test_a_rank_without_a_word_whose_address_its_peers_name_as_lost_is_believed(tmp_path: Path) -> None:
-    """The rank at the address of the flows is one of those that complain: it lived on."""
-    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=complaints(2))
-    report = together(stopped(FindingKind.CRASH, "10.0.0.4", confidence=0.95), folder)
-    assert report.findings[0].where.id == "10.0.0.3"
-    assert report.reading is not None
-    (clash,) = report.reading.verdicts[0].contradictions
-    assert clash.believed is Source.LOGS
-    assert report.reading.verdicts[0].rank == 2
-
-
-def test_a_rank_that_the_flows_list_as_well_is_believed_where_the_logs_name_it(tmp_path: Path) -> None:
-    """Its seat is a guess, and it is not the one that the flows put first."""
-    after = {rank: [(0.5, NAMELESS)] for rank in (0, 1, 3)}
-    folder = write_job(tmp_path / "x", ENDS, addresses=("?",) * 4, after=after)
-    listed = (Alternative(FindingKind.CRASH, Where(WhereType.GPU, "10.0.0.3"), 0.35),)
-    report = stopped(FindingKind.CRASH, "10.0.0.4", confidence=0.65)
-    report = replace(report, findings=(replace(report.findings[0], alternatives=listed),))
-    found = together(report, folder)
-    assert found.findings[0].where.id == "10.0.0.3"
-    assert found.reading is not None
-    (clash,) = found.reading.verdicts[0].contradictions
-    assert clash.believed is Source.BOTH
-
-
-@pytest.mark.parametrize(("second", "place"), [(0.175, "10.0.0.2"), (0.4, "job-a")])
-def test_of_those_that_the_flows_list_the_one_that_the_logs_rank_first(
-    tmp_path: Path, second: float, place: str
-) -> None:
-    """All complain of each other; the logs name nobody and rank 0 and 1 before the others, 0 first."""
-    after = {rank: [(90 + rank, TIMED_OUT.format(rank))] for rank in range(4)}
-    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=after)
-    listed = tuple(
-        Alternative(FindingKind.HANG, Where(WhereType.GPU, address), confidence)
-        for address, confidence in (("10.0.0.2", 0.35), ("10.0.0.3", second), ("10.0.0.4", 0.3))
-    )
-    report = stopped(FindingKind.HANG, "job-a", end_s=120)
-    report = replace(report, findings=(replace(report.findings[0], alternatives=listed),))
-    found = together(report, folder)
-    assert found.findings[0].where.id == place
 
 
 def test_logs_place_a_stop_that_the_flows_could_not(tmp_path: Path) -> None:
@@ -180,6 +86,18 @@ def test_an_end_that_is_no_fault_is_withdrawn(tmp_path: Path, line: str) -> None
     assert any("nothing is reported" in note for note in report.notes)
 
 
+@pytest.mark.parametrize(("step_s", "seconds", "hung"), [(0.5, 30, False), (0.5, 300, True), (30, 300, False)])
+def test_a_job_that_was_cancelled_long_after_it_stopped_had_hung(
+    tmp_path: Path, step_s: float, seconds: float, hung: bool
+) -> None:
+    ends = step_ends(40, step_s=step_s)
+    stop = int(ends[-1]) + SECOND // 10
+    folder = write_job(tmp_path / "x", ends, addresses=MEMBERS, after={rank: [(seconds, CANCELLED)] for rank in (0, 1)})
+    stops = (stop_finding(FindingKind.HANG, "10.0.0.2", stop, 0.7),)
+    report = report_of(job_report("job-a", MEMBERS, ends, JobState.HUNG), findings=stops, end_s=seconds + 10)
+    assert [one.kind for one in together(report, folder).findings] == [FindingKind.HANG] * hung
+
+
 def test_errors_that_the_flows_outlive_are_no_finding(tmp_path: Path) -> None:
     report = report_of(job_report("job-a", MEMBERS, step_ends(80)))
     after = {**complaints(2), 2: [(0.2, OOM)]}
@@ -230,7 +148,7 @@ def test_a_job_without_flows_is_reported_by_its_logs(tmp_path: Path) -> None:
 STORAGE = "kernel: nfs: server storage01 not responding, still trying"
 
 
-def test_a_hang_beside_storage_that_does_not_answer(tmp_path: Path) -> None:
+def test_storage_that_does_not_answer_explains_a_hang(tmp_path: Path) -> None:
     folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={1: [(0.3, STORAGE)]})
     report = together(stopped(FindingKind.HANG, "10.0.0.2"), folder)
     assert report.reading is not None
@@ -248,6 +166,8 @@ def test_a_warning_explains_a_hang_of_its_own_rank_only(tmp_path: Path, rank: in
     report = together(stopped(FindingKind.HANG, "10.0.0.2"), folder)
     assert report.reading is not None
     assert report.reading.verdicts[0].cause.cause_class is cause
+    as_likely_as_not = 0.3 < report.reading.verdicts[0].cause.confidence < 0.7
+    assert as_likely_as_not is (cause is CauseClass.HARDWARE_GPU), "nobody died of it"
 
 
 SET_UP = (
@@ -270,52 +190,36 @@ def test_a_rank_that_waits_in_another_collective_than_the_others(tmp_path: Path,
         assert "ALLREDUCE" in verdict.cause.summary
 
 
-def guessed(
-    tmp_path: Path,
-    confidence: float,
-    complaint: str = NAMELESS,
-    went_on_s: float | None = None,
-    *,
-    servers: bool = False,
-) -> Report:
-    """Rank 2 writes its own error; the logs name no address, so that it is taken to sit at 10.0.0.3: surely enough only
-    where the `servers` are known, in whose order all launchers agree. `went_on_s`: how long the others went on after
-    10.0.0.2 had fallen silent."""
-    known = tuple(Server(f"rack{n}", (Nic(address, 0),)) for n, address in enumerate(MEMBERS))
-    topology = Topology(known) if servers else None
-    after = {rank: [(0.5, complaint)] for rank in (0, 1, 3)} | {2: [(0.2, OOM)]}
-    folder = write_job(tmp_path / "x", ENDS, addresses=("?",) * 4, after=after)
-    report = replace(stopped(FindingKind.CRASH, "10.0.0.2", confidence=confidence), topology=topology)
-    if went_on_s is not None:
-        evidence = (Evidence(WENT_ON, went_on_s, 0.0),)
-        report = replace(report, findings=(replace(report.findings[0], evidence=evidence),))
-    return together(report, folder)
+def test_a_communicator_that_nobody_else_sets_up_whatever_the_others_wait_in(tmp_path: Path) -> None:
+    """In a pipeline they wait in different operations."""
+    sends = {rank: [(90, TIMED_OUT.format(rank).replace("ALLREDUCE", "SEND"))] for rank in (1, 3)}
+    after = {0: [(90, TIMED_OUT.format(0))], **sends, 2: [(80, SET_UP)]}
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=after)
+    report = together(stopped(FindingKind.HANG, "10.0.0.3", end_s=120), folder)
+    assert report.reading is not None
+    assert "ALLREDUCE or SEND" in report.reading.verdicts[0].cause.summary
 
 
-def test_a_guessed_seat_is_believed_only_if_it_is_surer_than_the_flows(tmp_path: Path) -> None:
-    sure = guessed(tmp_path / "a", 0.95)
-    assert sure.findings[0].where.id == "10.0.0.2"
-    assert sure.reading is not None
-    assert sure.reading.verdicts[0].rank == 2
-    agreed = guessed(tmp_path / "d", 0.8, servers=True)
-    assert agreed.findings[0].where.id == "10.0.0.3", "nearly all real runs have the usual order"
-    alone = guessed(tmp_path / "e", 0.95, servers=True)
-    assert alone.findings[0].where.id == "10.0.0.2", "it alone was no longer heard: no guess is surer"
-    doubtful = guessed(tmp_path / "b", 0.3)
-    assert doubtful.findings[0].where.id == "10.0.0.3"
-    named = guessed(tmp_path / "c", 0.95, CLOSED.format("10.0.0.3"))
-    assert named.findings[0].where.id == "10.0.0.3"
+GAVE_UP = (
+    "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation to complete"
+)
 
 
-@pytest.mark.parametrize(("went_on_s", "place"), [(0.0005, "10.0.0.3"), (0.2, "10.0.0.2")])
-def test_an_order_of_silence_within_milliseconds_is_no_evidence(tmp_path: Path, went_on_s: float, place: str) -> None:
-    assert guessed(tmp_path, 0.95, went_on_s=went_on_s).findings[0].where.id == place
+@pytest.mark.parametrize(("silent", "kind"), [((), FindingKind.HANG), ((3,), FindingKind.CRASH)])
+def test_where_every_rank_gave_up_waiting_nobody_had_died(
+    tmp_path: Path, silent: tuple[int, ...], kind: FindingKind
+) -> None:
+    after = {rank: [(9, GAVE_UP)] for rank in range(4) if rank not in silent}
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=after)
+    report = together(stopped(FindingKind.CRASH, "job-a", end_s=20), folder)
+    assert report.findings[0].kind is kind
 
 
-def test_the_flows_say_how_long_others_went_on() -> None:
-    """The evidence that the weighing looks for is the one that the detector writes."""
-    ending = inspect.getsource(stopped_detector)
-    assert WENT_ON in ending
+def test_complaints_of_all_ranks_are_no_cause_of_the_one_that_fell_silent(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={rank: [(9, GAVE_UP)] for rank in range(4)})
+    (finding,) = together(stopped(FindingKind.HANG, "10.0.0.3", end_s=20), folder).findings
+    assert "no log says why" in finding.summary
+    assert "no rank differs" not in finding.summary
 
 
 def test_peers_that_see_a_connection_close_tell_a_crash_from_a_hang(tmp_path: Path) -> None:
@@ -336,6 +240,7 @@ def test_a_rank_that_hangs_without_a_word_is_not_a_dead_node(tmp_path: Path) -> 
     report = together(stopped(FindingKind.HANG, "10.0.0.3", end_s=120), folder)
     assert report.reading is not None
     assert report.reading.verdicts[0].cause.cause_class is CauseClass.UNKNOWN
+    assert 0.2 < report.reading.verdicts[0].cause.confidence < 0.5, "why it hangs is a guess"
     assert report.reading.verdicts[0].rank == 2
 
 
@@ -368,7 +273,20 @@ def test_stacks_say_which_collective_where_the_library_does_not(tmp_path: Path, 
         assert "rank 2 waits in broadcast while the other ranks wait in gradients" in verdict.cause.summary
 
 
-def test_attempts_that_write_into_the_same_files_are_told_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("line", "kind"), [("", FindingKind.STALL), (OOM, FindingKind.CRASH)])
+def test_a_job_whose_log_counts_on_was_not_started_anew(tmp_path: Path, line: str, kind: FindingKind) -> None:
+    """The flows saw it stop and come back."""
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={1: [(0.2, line)]} if line else {})
+    report = stopped(FindingKind.CRASH, "10.0.0.2")
+    back = replace(report.findings[0], start_ns=int(ENDS[20]), end_ns=int(ENDS[22]))
+    (finding,) = together(replace(report, findings=(back,)), folder).findings
+    assert finding.kind is kind
+    if kind is FindingKind.STALL:
+        assert finding.where.type is WhereType.JOB
+        assert finding.confidence < back.confidence
+
+
+def test_attempts_that_write_into_the_same_files_are_kept_apart(tmp_path: Path) -> None:
     """The count begins anew: what ended the first attempt does not explain the end of the second."""
     later = step_ends(40, seed=3) + 600 * SECOND
     first = write_job(tmp_path / "a", ENDS, addresses=MEMBERS, after={2: [(0.2, OOM)]})

@@ -66,3 +66,15 @@ def test_slowness_that_begins_with_the_end_is_a_part_of_it(tmp_path: Path, step:
     assert len(found.findings) == left
     assert found.reading is not None
     assert any("part of it" in note for note in found.reading.notes) is (left == 1)
+
+
+@pytest.mark.parametrize(("later_s", "reported"), [(0.3, False), (0.0, True)])
+def test_a_rank_behind_the_others_hangs_though_the_traffic_ends_where_it_rests(
+    tmp_path: Path, later_s: float, reported: bool
+) -> None:
+    """Where it always prints late in a step, the logs may have been copied before it did."""
+    folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS)
+    late = write_job(tmp_path / "y", ENDS + int(later_s * SECOND), addresses=MEMBERS, until={1: 39})
+    (late / "rank1.log").replace(folder / "rank1.log")
+    report = report_of(job_report("job-a", MEMBERS, ENDS, JobState.ENDED), end_s=60)
+    assert [one.kind for one in together(report, folder).findings] == [FindingKind.HANG] * reported

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.verdict.clock import fit_clock
 from llmprism.verdict.fingerprint import order_support, step_differences
+from llmprism.verdict.log_clock import fit_clock
 from verdict_builders import SECOND, job_view, rank_view, step_ends, steps_of
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from llmprism.model.finding import Finding, FindingKind, Where, WhereType
@@ -25,9 +26,20 @@ NO_BUFFER = "EXT4-fs (dm-0): I/O error while writing superblock"
 PEERMEM = "nvidia_peermem: nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing"
 
 
-def verdict(folder: Path, lines: dict[int, list[tuple[int, str]]], kind: FindingKind, place: str | None) -> Verdict:
-    """What is made of a finding at a place (None: of the whole job) where ranks write lines at times."""
-    write_job(folder, ENDS, addresses=MEMBERS)
+def verdict(
+    folder: Path,
+    lines: dict[int, list[tuple[int, str]]],
+    kind: FindingKind,
+    place: str | None,
+    *,
+    ends: np.ndarray = ENDS,
+    flows: np.ndarray | None = None,
+    since: int = SINCE,
+) -> Verdict:
+    """What is made of a finding at a place (None: of the whole job) where ranks write lines at times. `ends` are those
+    of the steps that the logs count, `flows` of those that the flows show."""
+    write_job(folder, ends, addresses=MEMBERS)
+    shown = ends if flows is None else flows
     for rank, some in lines.items():
         path = folder / f"rank{rank}.log"
         text = path.read_text().splitlines()
@@ -36,8 +48,9 @@ def verdict(folder: Path, lines: dict[int, list[tuple[int, str]]], kind: Finding
             text.insert(at, f"[{stamp(when)}] {line}")
         path.write_text("\n".join(text) + "\n")
     where = Where(WhereType.GPU, place) if place else Where(WhereType.JOB, "job-a")
-    finding = Finding(kind, "job-a", where, SINCE, UNTIL, 0.03, 0.9, 12.0, "It is slow.", ())
-    reading = together(report_of(job_report("job-a", MEMBERS, ENDS), findings=(finding,)), folder).reading
+    until = max(UNTIL, since + 10 * SECOND) if flows is not None else UNTIL
+    finding = Finding(kind, "job-a", where, since, until, 0.03, 0.9, 12.0, "It is slow.", ())
+    reading = together(report_of(job_report("job-a", MEMBERS, shown), findings=(finding,)), folder).reading
     assert reading is not None
     return reading.verdicts[0]
 
@@ -91,3 +104,21 @@ def test_a_stall_of_the_whole_job_is_explained_by_one_host_or_by_what_all_share(
     assert several.cause.signature is None
     noise = verdict(tmp_path / "d", everybody(NO_BUFFER, XID63, PEERMEM), FindingKind.STALL, None)
     assert noise.cause.signature is None
+
+
+@pytest.mark.parametrize(("seconds", "counts"), [(30, True), (120, False)])
+def test_what_was_written_long_after_it_had_ended_did_not_cause_it(tmp_path: Path, seconds: int, counts: bool) -> None:
+    """Hosts write when they notice."""
+    ends = step_ends(400)
+    found = verdict(tmp_path, {1: [(UNTIL + seconds * SECOND, XID63)]}, FindingKind.SLOW_GPU, MEMBERS[1], ends=ends)
+    assert (found.cause.signature is not None) is counts
+
+
+@pytest.mark.parametrize(("seconds", "counts"), [(300, True), (1200, False)])
+def test_what_began_before_the_flows_may_have_been_written_minutes_before(
+    tmp_path: Path, seconds: int, counts: bool
+) -> None:
+    ends, flows = step_ends(3000), step_ends(3000)[-60:]
+    line = {1: [(int(flows[0]) - seconds * SECOND, XID63)]}
+    found = verdict(tmp_path, line, FindingKind.SLOW_GPU, MEMBERS[1], ends=ends, flows=flows, since=int(flows[0]))
+    assert (found.cause.signature is not None) is counts

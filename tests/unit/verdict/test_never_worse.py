@@ -221,15 +221,15 @@ def test_nothing_is_said_that_neither_part_said(read, flows: str, logs: str) -> 
 
 
 @pytest.mark.parametrize(("flows", "logs"), PAIRS)
-def test_what_is_dropped_or_changed_is_told(read, flows: str, logs: str) -> None:
+def test_what_is_dropped_or_changed_is_said(read, flows: str, logs: str) -> None:
     found = read_together(report(flows), read(logs))
     kept = {(kind, place) for kind, place, _ in said(found)}
     gone = [one for one in FLOWS[flows][1] if (one.kind, one.where.id) not in kept]
-    told = [clash for verdict in found.reading.verdicts for clash in verdict.contradictions]
-    told += [note for note in found.reading.notes if "nothing is reported" in note]
+    reasons = [clash for verdict in found.reading.verdicts for clash in verdict.contradictions]
+    reasons += [note for note in found.reading.notes if "nothing is reported" in note]
     # a place where the flows had none is no change
     placed = sum(one.where.type is WhereType.JOB and (one.kind, MEMBERS[2]) in kept for one in gone)
-    assert len(gone) - placed <= len(told)
+    assert len(gone) - placed <= len(reasons)
 
 
 @pytest.mark.parametrize(("flows", "logs"), PAIRS)

@@ -11,7 +11,7 @@ MEMBERS = ("10.0.0.1", "10.0.0.2")
 ENDS = step_ends(60)
 
 
-def test_a_loss_that_is_no_number_is_told_from_slow_hardware(tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_is_not_slow_hardware(tmp_path: Path) -> None:
     folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, nan_from=40)
     found = together(report_of(job_report("job-a", MEMBERS, ENDS)), folder)
     (finding,) = found.findings

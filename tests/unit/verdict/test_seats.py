@@ -8,7 +8,8 @@ import pytest
 from llmprism.logs.view import JobView
 from llmprism.model.topology import Nic, Server, Topology
 from llmprism.verdict.rank_file import parse_rank_list
-from llmprism.verdict.seats import Members, find_seats, host_of, natural, short_host
+from llmprism.verdict.rules import RULES
+from llmprism.verdict.seats import FlowMembers, find_seats, host_of, natural, short_host
 from verdict_builders import job_view, rank_view, step_ends
 
 ENDS = step_ends(20)
@@ -35,17 +36,17 @@ def test_an_address_that_a_rank_prints_as_its_own_decides() -> None:
     topology = cluster()
     shuffled = ["10.11.1.1", "10.10.0.1", "10.11.0.1", "10.10.1.1"]
     view = job_view([rank_view(r, ENDS, addresses=("192.168.0.1", shuffled[r])) for r in range(4)])
-    seats = find_seats(view, Members(addresses(topology), topology))
+    seats = find_seats(view, FlowMembers(addresses(topology), topology))
     assert [seat.address for seat in seats] == shuffled
     assert all(seat.confidence > 0.95 for seat in seats)
 
 
-def test_ranks_of_one_host_print_one_address_and_are_told_apart_by_their_number() -> None:
+def test_ranks_of_one_host_print_one_address_and_differ_by_their_number() -> None:
     topology = cluster()
     view = job_view(
         [rank_view(r, ENDS, addresses=(f"10.10.{r // 2}.1",), local_rank=1 - r % 2, node="vm") for r in range(4)]
     )
-    seats = find_seats(view, Members(addresses(topology), topology))
+    seats = find_seats(view, FlowMembers(addresses(topology), topology))
     assert [seat.address for seat in seats] == ["10.11.0.1", "10.10.0.1", "10.11.1.1", "10.10.1.1"]
     assert {seat.confidence for seat in seats} == {0.9}
 
@@ -54,36 +55,45 @@ def test_ranks_of_one_host_print_one_address_and_are_told_apart_by_their_number(
 def test_host_names_are_those_of_the_topology(name: str) -> None:
     topology = cluster()
     view = job_view([rank_view(r, ENDS, node=name.format(1 - r // 2)) for r in range(4)])
-    seats = find_seats(view, Members(addresses(topology), topology))
+    seats = find_seats(view, FlowMembers(addresses(topology), topology))
     assert [seat.address for seat in seats] == ["10.10.1.1", "10.11.1.1", "10.10.0.1", "10.11.0.1"]
     assert host_of(view, seats, topology) == ("node01", "node01", "node00", "node00")
+    assert all(0.5 < seat.confidence < RULES.place.sure_seat for seat in seats), "their order on the host is a guess"
 
 
 def test_a_cloud_host_carries_its_address_in_its_name() -> None:
     view = job_view([rank_view(r, ENDS, node=f"ip-10-0-0-{9 - r}.ec2.internal") for r in range(2)])
-    seats = find_seats(view, Members(("10.0.0.8", "10.0.0.9")))
+    seats = find_seats(view, FlowMembers(("10.0.0.8", "10.0.0.9")))
     assert [seat.address for seat in seats] == ["10.0.0.9", "10.0.0.8"]
 
 
 def test_a_list_of_ranks_is_believed_before_anything_else() -> None:
     view = ranks(2, addresses=("10.0.0.1",))
     listed = parse_rank_list("0 a 10.0.0.2\n1 b 10.0.0.1\n")
-    seats = find_seats(view, Members(("10.0.0.1", "10.0.0.2"), listed=listed))
-    assert [seat.address for seat in seats] == ["10.0.0.2", "10.0.0.1"]
+    seats = find_seats(view, FlowMembers(("10.0.0.1", "10.0.0.2"), listed=listed))
+    assert [(seat.address, seat.confidence) for seat in seats] == [("10.0.0.2", 1.0), ("10.0.0.1", 1.0)]
 
 
 def test_without_a_word_the_usual_order_is_a_guess() -> None:
     topology = cluster()
-    seats = find_seats(ranks(4), Members(addresses(topology), topology))
+    seats = find_seats(ranks(4), FlowMembers(addresses(topology), topology))
     assert [seat.address for seat in seats] == ["10.10.0.1", "10.11.0.1", "10.10.1.1", "10.11.1.1"]
     assert {seat.confidence for seat in seats} == {0.64}
+
+
+def test_an_order_of_hosts_that_somebody_gave_is_believed() -> None:
+    topology = cluster()
+    listed = parse_rank_list("node01\nnode00\n")
+    seats = find_seats(ranks(4), FlowMembers(addresses(topology), topology, listed=listed))
+    assert [seat.address for seat in seats] == ["10.10.1.1", "10.11.1.1", "10.10.0.1", "10.11.0.1"]
+    assert seats[0].confidence > 0.5
 
 
 def test_orders_that_come_to_the_same_add_up() -> None:
     """With one address per server, and names that sort alike as text, all launchers hand out ranks in one order."""
     one_each, two_each = cluster(4, 1), cluster(4, 2)
-    alike = find_seats(ranks(4), Members(addresses(one_each), one_each))
-    apart = find_seats(ranks(8), Members(addresses(two_each), two_each))
+    alike = find_seats(ranks(4), FlowMembers(addresses(one_each), one_each))
+    apart = find_seats(ranks(8), FlowMembers(addresses(two_each), two_each))
     assert alike[0].confidence > apart[0].confidence
 
 
@@ -96,7 +106,7 @@ def test_what_is_known_of_some_ranks_chooses_the_order_of_the_others() -> None:
         view,
         ranks=tuple(replace(rank, addresses=(known[n],)) if n in known else rank for n, rank in enumerate(view.ranks)),
     )
-    seats = find_seats(view, Members(addresses(topology), topology))
+    seats = find_seats(view, FlowMembers(addresses(topology), topology))
     assert [seat.address for seat in seats[:5]] == ["10.10.0.1", first, "10.10.2.1", second, "10.11.0.1"]
     assert seats[0].confidence > 0.8
 
@@ -106,10 +116,10 @@ def test_names_of_hosts_may_be_sorted_as_text() -> None:
     nodes = [f"node{number}" for number in (1, 2, 10)]
     topology = Topology(tuple(Server(name, (Nic(f"10.0.{at}.1", 0, "leaf"),)) for at, name in enumerate(nodes)))
     view = ranks(3)
-    guessed = find_seats(view, Members(addresses(topology), topology))
+    guessed = find_seats(view, FlowMembers(addresses(topology), topology))
     assert [seat.address for seat in guessed] == ["10.0.0.1", "10.0.1.1", "10.0.2.1"]
     view = replace(view, ranks=(view.ranks[0], replace(view.ranks[1], addresses=("10.0.2.1",)), view.ranks[2]))
-    seats = find_seats(view, Members(addresses(topology), topology))
+    seats = find_seats(view, FlowMembers(addresses(topology), topology))
     assert [seat.address for seat in seats] == ["10.0.0.1", "10.0.2.1", "10.0.1.1"]
 
 
@@ -117,7 +127,7 @@ def test_nobody_names_itself_as_a_peer() -> None:
     topology = cluster()
     view = ranks(4)
     view = replace(view, ranks=(replace(view.ranks[0], named=("10.10.0.1",)), *view.ranks[1:]))
-    seats = find_seats(view, Members(addresses(topology), topology))
+    seats = find_seats(view, FlowMembers(addresses(topology), topology))
     assert seats[0].address is None
 
 
@@ -127,15 +137,16 @@ def test_timing_chooses_between_orders() -> None:
     apart = np.full((8, 8), 5e6)
     for rank, member in enumerate(range(8)):
         apart[rank, member] = 1e5
-    seats = find_seats(ranks(8), Members(members, topology, apart=apart))
+    seats = find_seats(ranks(8), FlowMembers(members, topology, apart=apart))
     assert [seat.address for seat in seats] == list(members)
 
 
 def test_more_ranks_than_addresses_share_them_in_order() -> None:
     view = job_view([rank_view(r, ENDS, node=f"node{r // 4:02d}") for r in range(8)])
     topology = cluster(2, 1)
-    seats = find_seats(view, Members(addresses(topology), topology))
+    seats = find_seats(view, FlowMembers(addresses(topology), topology))
     assert [seat.address for seat in seats] == ["10.10.0.1"] * 4 + ["10.10.1.1"] * 4
+    assert all(RULES.place.sure_seat < seat.confidence < 1 for seat in seats), "the host has no other address"
 
 
 def test_the_last_rank_gets_the_last_address() -> None:
@@ -143,12 +154,12 @@ def test_the_last_rank_gets_the_last_address() -> None:
     view = ranks(3)
     printed = ("10.0.0.9", "10.0.0.1")
     view = replace(view, ranks=(*(replace(view.ranks[n], addresses=(printed[n],)) for n in range(2)), view.ranks[2]))
-    seats = find_seats(view, Members(members))
+    seats = find_seats(view, FlowMembers(members))
     assert (seats[2].address, seats[2].confidence) == ("10.0.0.5", 0.8)
 
 
 def test_counts_that_do_not_fit_leave_ranks_unmatched() -> None:
-    seats = find_seats(ranks(3), Members(("10.0.0.1", "10.0.0.2")))
+    seats = find_seats(ranks(3), FlowMembers(("10.0.0.1", "10.0.0.2")))
     assert all(seat.address is None and seat.confidence == 0 for seat in seats)
 
 
@@ -161,7 +172,7 @@ def test_names_are_compared_as_people_read_them() -> None:
 def test_numbers_in_names_of_pods_stand_for_ranks_that_nobody_prints() -> None:
     topology = cluster(11, 1)
     view = job_view([rank_view(None, ENDS, node=f"llama-worker-{number}") for number in (10, *range(10))])
-    seats = find_seats(view, Members(addresses(topology), topology))
+    seats = find_seats(view, FlowMembers(addresses(topology), topology))
     assert seats[0].address == "10.10.10.1"
     assert seats[1].address == "10.10.0.1"
     assert 0.25 < seats[0].confidence < 0.62

@@ -8,13 +8,13 @@ from llmprism.model.finding import FindingKind
 from llmprism.model.log import Cause, CauseClass
 from llmprism.model.verdict import Source
 from llmprism.verdict.sentences import ended_sentence, time_text
-from llmprism.verdict.suspects import Place
+from llmprism.verdict.suspects import SuspectPlace
 
 SECOND = 1_000_000_000
-PLACE = Place("10.0.0.3", 2, None, 0.9, Source.BOTH)
+PLACE = SuspectPlace("10.0.0.3", 2, None, 0.9, Source.BOTH)
 
 
-def sentence(kind: FindingKind, cause: Cause, lost: float = 0.0, waited_s: int = 0, place: Place = PLACE) -> str:
+def sentence(kind: FindingKind, cause: Cause, lost: float = 0.0, waited_s: int = 0, place: SuspectPlace = PLACE) -> str:
     return ended_sentence(
         kind,
         place,
@@ -41,7 +41,7 @@ def test_who_died_without_a_word_is_not_said_twice() -> None:
         "Rank 2 (10.0.0.3) died in iteration 812 without writing an error; the other 7 ranks stopped with it; "
         "1 GPU-second lost"
     )
-    nowhere = Place(None, None, None, 0.0, Source.LOGS)
+    nowhere = SuspectPlace(None, None, None, 0.0, Source.LOGS)
     assert "a rank died" in sentence(FindingKind.CRASH, silent, place=nowhere)
 
 

@@ -46,6 +46,7 @@ def test_a_slow_gpu_gains_the_line_of_its_rank(tmp_path: Path) -> None:
     (verdict,) = found.reading.verdicts
     assert verdict.cause.cause_class is CauseClass.HARDWARE_GPU
     assert verdict.cause.signature is not None
+    assert 0.5 < verdict.cause.confidence < 1
     assert verdict.source is Source.BOTH
     assert "logs" in found.findings[0].summary
     assert found.reading.quotes[verdict.quotes[0]].rank == 1
@@ -101,6 +102,7 @@ def test_slowness_without_a_place_takes_that_of_the_lines(tmp_path: Path) -> Non
     found = together(reported(slow(FindingKind.SLOW_STEP, "job-a", WhereType.JOB)), folder)
     (finding,) = found.findings
     assert (finding.kind, finding.where.id) == (FindingKind.SLOW_GPU, "10.0.0.4")
+    assert 0.5 < finding.confidence < 0.9, "less sure than the flows were of the slow step: only lines name the place"
 
 
 def test_findings_without_a_word_in_the_logs_stay_as_they_were(tmp_path: Path) -> None:

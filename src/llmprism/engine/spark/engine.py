@@ -48,8 +48,8 @@ class SparkEngine:
         options: RunOptions,
         report_progress: Progress,
     ) -> Report:
-        from llmprism.engine.spark.cluster import SparkCluster
         from llmprism.engine.spark.reading import pairs_of
+        from llmprism.engine.spark.spark_cluster import SparkCluster
 
         report_progress("reading flow records", 0.0)
         pairs = pairs_of(spark, flows, options, self._buckets).persist()

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from llmprism.engine.spark.tables import DROPPED, segments_from
+from llmprism.engine.spark.arrow_tables import DROPPED, segments_from
 from llmprism.errors import InputError
 from llmprism.ingest.columns import REASONS
 from llmprism.model.flows import InputCounts, Window

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from llmprism.arrays import Int32
 from llmprism.engine.arrow_codec import encode
-from llmprism.model.flows import Int32
-from llmprism.recognize.clock import witness_pairs
+from llmprism.recognize.cluster_clock import witness_pairs
 from llmprism.recognize.recognise_jobs import Draft, JobDraft, RailQuestion
 from llmprism.recognize.segments import PairPieces
 from llmprism.stats.disjoint_sets import component_labels

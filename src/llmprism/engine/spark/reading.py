@@ -14,12 +14,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from llmprism.engine.interface import RunOptions
-from llmprism.engine.spark.tables import PAIRS, schema_text
+from llmprism.engine.spark.arrow_tables import PAIRS, schema_text
 from llmprism.engine.spark.tasks import EXPORTERS, bucket_task, exporter_task
 from llmprism.errors import FormatError
 from llmprism.ingest.formats import parse_format
 from llmprism.ingest.parquet import PARQUET
-from llmprism.ingest.spark_bucket import TABLE, Reading, reading_of
+from llmprism.ingest.spark_bucket import TABLE, ScanPlan, reading_of
 
 __all__ = ["pairs_of"]
 
@@ -54,7 +54,7 @@ def _column(name: str) -> Column:
     return sf.col("`" + name.replace("`", "``") + "`")
 
 
-def _flagged(reading: Reading) -> Reading:
+def _flagged(reading: ScanPlan) -> ScanPlan:
     """The reading of records of which each copy is meant for one scan."""
     if len(reading.scans) == 1:
         return reading
@@ -64,7 +64,7 @@ def _flagged(reading: Reading) -> Reading:
     )
 
 
-def _bucketed(records: DataFrame, reading: Reading, buckets: int) -> DataFrame:
+def _bucketed(records: DataFrame, reading: ScanPlan, buckets: int) -> DataFrame:
     """The records with the bucket of their pair, once per scan."""
     copies = []
     for number, (src, dst) in enumerate(reading.ends):
@@ -89,7 +89,7 @@ def _end(records: DataFrame, names: Sequence[str]) -> Column:
     return sf.coalesce(*texts)
 
 
-def _several_exporters(records: DataFrame, reading: Reading) -> bool:
+def _several_exporters(records: DataFrame, reading: ScanPlan) -> bool:
     """Whether the usable records come from more than one exporter; a look at all of them where they name any."""
     if not any("exporter" in scan.columns for scan in reading.scans):
         return False

@@ -20,15 +20,15 @@ from llmprism.diagnose.slow_cells import judge_transfers
 from llmprism.diagnose.slow_storage import find_slow_storage
 from llmprism.diagnose.switch_loads import path_loads
 from llmprism.engine.arrow_codec import arrow_type, decode, encode
-from llmprism.engine.spark.tables import digest, pair_rows, transfers_from
-from llmprism.ingest.spark_bucket import Reading, exporters_of, read_bucket
+from llmprism.engine.spark.arrow_tables import digest, pair_rows, transfers_from
+from llmprism.ingest.spark_bucket import ScanPlan, exporters_of, read_bucket
 from llmprism.model.clock import ClockCandidate
 from llmprism.model.finding import Finding
 from llmprism.model.flows import Window
 from llmprism.pipeline import analyse_job
 from llmprism.pipeline.cluster import AnalysedJob, JobHead
 from llmprism.recognize.bulk import PairTraffic
-from llmprism.recognize.clock import cluster_clocks
+from llmprism.recognize.cluster_clock import cluster_clocks
 from llmprism.recognize.recognise_jobs import RailQuestion, question_bits
 from llmprism.recognize.segments import segments_of
 
@@ -39,7 +39,7 @@ __all__ = [
     "OUTCOMES",
     "RAILS",
     "BroadcastBytes",
-    "Site",
+    "TaskContext",
     "bucket_task",
     "clock_task",
     "clocks_of",
@@ -56,7 +56,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class TaskContext:
     """What every job's task must know."""
 
     addresses: tuple[str, ...]
@@ -82,7 +82,7 @@ class BroadcastBytes(Protocol):
     def value(self) -> bytes: ...
 
 
-def exporter_task(reading: Reading) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def exporter_task(reading: ScanPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Batches of records → the exporters of the usable ones."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -93,7 +93,7 @@ def exporter_task(reading: Reading) -> Callable[[Iterator[pa.RecordBatch]], Iter
     return task
 
 
-def bucket_task(reading: Reading, *, several_exporters: bool) -> Callable[[pa.Table], pa.Table]:
+def bucket_task(reading: ScanPlan, *, several_exporters: bool) -> Callable[[pa.Table], pa.Table]:
     """Records of a bucket of pairs → a row per pair."""
 
     def task(records: pa.Table) -> pa.Table:
@@ -172,14 +172,14 @@ def storage_task(site: BroadcastBytes) -> Callable[[pa.Table], pa.Table]:
 
 
 @lru_cache(maxsize=2)
-def _site(blob: bytes) -> Site:
+def _site(blob: bytes) -> TaskContext:
     """Read once per process, not once per job."""
-    (site,) = decode(pa.ipc.open_stream(blob).read_all()["site"], Site)
+    (site,) = decode(pa.ipc.open_stream(blob).read_all()["site"], TaskContext)
     return site
 
 
-def site_blob(site: Site) -> bytes:
-    table = pa.table({"site": encode([site], Site)})
+def site_blob(site: TaskContext) -> bytes:
+    table = pa.table({"site": encode([site], TaskContext)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -31,7 +31,7 @@ from llmprism.ingest.packets.layout import (
 )
 from llmprism.ingest.packets.loads import big16, big32, byte
 from llmprism.ingest.packets.records import write_record
-from llmprism.ingest.packets.work import Bytes, Int64, Work
+from llmprism.ingest.packets.work import Bytes, Int64, PacketWork
 
 __all__ = ["SYN", "close_burst", "count_tcp", "extend_burst", "ports_word", "tcp_length"]
 
@@ -102,7 +102,7 @@ def count_tcp(data: Bytes, packet: Int64, flow: Int64, length: Number, counters:
 
 
 @inlined
-def extend_burst(flow: Int64, time_ns: Number, fresh: Number, work: Work) -> None:
+def extend_burst(flow: Int64, time_ns: Number, fresh: Number, work: PacketWork) -> None:
     """Adds a packet to the open burst of the flow, or closes that one and opens the next."""
     if flow[PACKETS] > 0 and (
         time_ns - flow[END] > work.state[BURST_GAP]
@@ -120,7 +120,7 @@ def extend_burst(flow: Int64, time_ns: Number, fresh: Number, work: Work) -> Non
 
 
 @inlined
-def close_burst(flow: Int64, work: Work) -> None:
+def close_burst(flow: Int64, work: PacketWork) -> None:
     """Writes the open burst and closes it. A burst without bytes is not written."""
     if flow[BYTES] > 0:
         word = flow[KEY_WORD]

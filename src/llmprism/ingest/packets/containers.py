@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llmprism.arrays import Int64
 from llmprism.errors import FormatError, LimitError
 from llmprism.ingest.packets.decode import LINK_UNKNOWN, SUPPORTED_LINKS
 from llmprism.ingest.packets.magic import PCAP_MAGICS, PCAPNG_MAGIC
@@ -53,7 +53,7 @@ class Section:
         self.big_endian = False
         self._rows: list[tuple[int, int, int, int]] = []
 
-    def interfaces(self) -> NDArray[np.int64]:
+    def interfaces(self) -> Int64:
         return np.array(self._rows, dtype=np.int64).reshape(-1, INTERFACE_WIDTH)
 
     def block_length(self, head: bytes, offset: int) -> int:

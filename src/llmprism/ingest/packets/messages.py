@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from llmprism.ingest.packets.compiled import inlined
+from llmprism.ingest.packets.connection_tables import find_flow
 from llmprism.ingest.packets.holes import add_hole, clear_holes, distance, fill_holes
 from llmprism.ingest.packets.layout import (
     C_ACKNOWLEDGEMENTS,
@@ -45,8 +46,7 @@ from llmprism.ingest.packets.layout import (
 )
 from llmprism.ingest.packets.loads import big16, big32, byte
 from llmprism.ingest.packets.parts import FIRST, LAST, PSN_BITS, PSN_MASK, add_packet, close_messages, continues
-from llmprism.ingest.packets.tables import find_flow
-from llmprism.ingest.packets.work import Bytes, Int64, Work
+from llmprism.ingest.packets.work import Bytes, Int64, PacketWork
 
 __all__ = ["roce"]
 
@@ -106,7 +106,7 @@ READ_RESPONSE_FIRST, READ_RESPONSE_ONLY = 13, 16
 
 
 @inlined
-def roce(work: Work, time_ns: Number) -> None:
+def roce(work: PacketWork, time_ns: Number) -> None:
     """One packet to the RoCE port."""
     data, packet, counters = work.data, work.packet, work.counters
     base = packet[P_PAYLOAD] + UDP_HEADER
@@ -142,7 +142,7 @@ def _acknowledgement(data: Bytes, packet: Int64, at: Number, flow: Int64, counte
 
 
 @inlined
-def _data(work: Work, base: Number, time_ns: Number, flow: Int64, responses: Number) -> None:
+def _data(work: PacketWork, base: Number, time_ns: Number, flow: Int64, responses: Number) -> None:
     data, packet = work.data, work.packet
     opcode = byte(data, base)
     transport, operation = opcode >> 5, opcode & 31
@@ -191,14 +191,14 @@ def _restarted(flow: Int64, number: Number, position: Number, time_ns: Number) -
 
 
 @inlined
-def _set_up_anew(flow: Int64, work: Work) -> None:
+def _set_up_anew(flow: Int64, work: PacketWork) -> None:
     close_messages(flow, work)
     clear_holes(flow)
     flow[NEXT] = flow[ENDED] = flow[LOWEST] = -1
 
 
 @inlined
-def _order(flow: Int64, number: Number, may_jump: Number, work: Work) -> Number:
+def _order(flow: Int64, number: Number, may_jump: Number, work: PacketWork) -> Number:
     """LATE where the packet was missing, SEEN_BEFORE where it was not, else 0; counts what is missing before it.
 
     READ responses take their numbers from the requests, which lie between them: a First may skip numbers.
@@ -221,7 +221,7 @@ def _order(flow: Int64, number: Number, may_jump: Number, work: Work) -> Number:
 
 
 @inlined
-def _behind(flow: Int64, number: Number, work: Work) -> Number:
+def _behind(flow: Int64, number: Number, work: PacketWork) -> Number:
     """A number below the next one: it fills a hole, it was overtaken by the very first packet, or it was seen."""
     after = (number + 1) & PSN_MASK
     if fill_holes(flow, number, after, PSN_BITS):

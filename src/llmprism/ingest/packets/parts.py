@@ -49,7 +49,7 @@ from llmprism.ingest.packets.layout import (
     Number,
 )
 from llmprism.ingest.packets.records import write_record
-from llmprism.ingest.packets.work import Int64, Work
+from llmprism.ingest.packets.work import Int64, PacketWork
 
 __all__ = ["FIRST", "LAST", "PSN_BITS", "PSN_MASK", "add_packet", "close_messages", "continues"]
 
@@ -72,7 +72,7 @@ NONE: Final = -1
 @inlined
 def add_packet(
     flow: Int64, number: Number, position: Number, payload: Number, promised: Number, is_start: Number,
-    time_ns: Number, work: Work,
+    time_ns: Number, work: PacketWork,
 ) -> None:  # fmt: skip
     """One packet that was not seen before, in order or late. `is_start`: the first one seen of this queue pair."""
     parts = work.parts[flow[PARTS_ROW]]
@@ -101,7 +101,7 @@ def _grow(part: Int64, payload: Number, time_ns: Number) -> None:
 @outlined
 def _add(
     flow: Int64, parts: Int64, number: Number, position: Number, payload: Number, promised: Number, is_start: Number,
-    time_ns: Number, work: Work,
+    time_ns: Number, work: PacketWork,
 ) -> None:  # fmt: skip
     """Any other packet: a message of one packet, the beginning or the end of one, or one out of order."""
     if position == FIRST | LAST and flow[OPEN] == 0:
@@ -131,7 +131,7 @@ def _add(
 
 
 @inlined
-def continues(flow: Int64, number: Number, work: Work) -> Number:
+def continues(flow: Int64, number: Number, work: PacketWork) -> Number:
     """Whether an unfinished part ends right before this packet."""
     parts = work.parts[flow[PARTS_ROW]]
     for index in range(PART_COUNT if flow[OPEN] > 0 else 0):
@@ -270,7 +270,7 @@ def _whole(flow: Int64, part: Int64) -> Number:
 
 
 @inlined
-def _make_room(flow: Int64, parts: Int64, work: Work) -> None:
+def _make_room(flow: Int64, parts: Int64, work: PacketWork) -> None:
     """Decides about the oldest part: it is joined over a hole with the next one, or written as it is."""
     index = _oldest(parts, NONE)
     next_index = _oldest(parts, index)
@@ -348,7 +348,7 @@ def _forget(flow: Int64, first: Number, after: Number) -> None:
 
 
 @inlined
-def _write_part(flow: Int64, part: Int64, size: Number, work: Work) -> None:
+def _write_part(flow: Int64, part: Int64, size: Number, work: PacketWork) -> None:
     flags = part[S_FLAGS]
     begun_before = flags & AT_START and not flags & FIRST and part[S_FLOOR] < 0
     goes_on = not flags & LAST and part[S_END] == flow[NEXT] and size != part[S_SIZE]
@@ -362,7 +362,7 @@ def _write_part(flow: Int64, part: Int64, size: Number, work: Work) -> None:
 
 
 @inlined
-def _write(flow: Int64, start_ns: Number, end_ns: Number, packets: Number, size: Number, work: Work) -> None:
+def _write(flow: Int64, start_ns: Number, end_ns: Number, packets: Number, size: Number, work: PacketWork) -> None:
     if size <= 0:
         return
     write_record(work, flow, start_ns, end_ns, (flow[PORT], ROCE_PORT), UDP, size, packets)
@@ -370,7 +370,7 @@ def _write(flow: Int64, start_ns: Number, end_ns: Number, packets: Number, size:
 
 
 @inlined
-def close_messages(flow: Int64, work: Work) -> None:
+def close_messages(flow: Int64, work: PacketWork) -> None:
     """Writes all parts: the capture ends, or the queue pair was set up anew. At most PART_COUNT records."""
     while flow[OPEN] > 0:
         _make_room(flow, work.parts[flow[PARTS_ROW]], work)

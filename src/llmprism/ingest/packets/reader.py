@@ -19,6 +19,7 @@ import numpy as np
 from llmprism import limits
 from llmprism.errors import FormatError, InputError, LimitError
 from llmprism.ingest.packets import layout
+from llmprism.ingest.packets.connection_tables import grow_addresses, grow_flows
 from llmprism.ingest.packets.containers import (
     PCAP_HEADER_BYTES,
     PcapHeader,
@@ -28,8 +29,7 @@ from llmprism.ingest.packets.containers import (
 from llmprism.ingest.packets.magic import PCAPNG_MAGIC, is_packets
 from llmprism.ingest.packets.scan import MAX_PACKET_BYTES, close_flows, scan_pcap, scan_pcapng
 from llmprism.ingest.packets.stats import PacketStats
-from llmprism.ingest.packets.tables import grow_addresses, grow_flows
-from llmprism.ingest.packets.work import Int64, Work
+from llmprism.ingest.packets.work import Int64, PacketWork
 from llmprism.ingest.rules import RULES
 
 __all__ = ["PacketReader"]
@@ -71,7 +71,7 @@ class PacketReader:
             np.zeros((0, layout.ADDRESS_WIDTH), dtype=np.int64), 0, FIRST_ADDRESSES, state[layout.HASH_SEED]
         )
         self._congestion: list[Int64] = []
-        self._work = Work(
+        self._work = PacketWork(
             data=np.empty(CHUNK_BYTES + 2 * MAX_PACKET_BYTES, dtype=np.uint8),
             flows=np.zeros((FIRST_FLOWS, layout.FLOW_WIDTH), dtype=np.int64),
             parts=np.zeros((FIRST_PARTS, layout.PART_COUNT, layout.PART_WIDTH), dtype=np.int64),

@@ -18,14 +18,14 @@ from llmprism.ingest.packets.layout import (
     TARGET_ID,
     Number,
 )
-from llmprism.ingest.packets.work import Int64, Work
+from llmprism.ingest.packets.work import Int64, PacketWork
 
 __all__ = ["write_record"]
 
 
 @inlined
 def write_record(
-    work: Work,
+    work: PacketWork,
     flow: Int64,
     start_ns: Number,
     end_ns: Number,

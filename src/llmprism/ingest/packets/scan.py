@@ -12,6 +12,7 @@ import numpy as np
 
 from llmprism.ingest.packets.bursts import SYN, close_burst, count_tcp, extend_burst, ports_word, tcp_length
 from llmprism.ingest.packets.compiled import inlined, kernel
+from llmprism.ingest.packets.connection_tables import find_flow
 from llmprism.ingest.packets.decode import FRAGMENT, NOT_IP, OK, TRUNCATED, decode
 from llmprism.ingest.packets.layout import (
     ADDRESS_COUNT,
@@ -50,8 +51,7 @@ from llmprism.ingest.packets.layout import (
 from llmprism.ingest.packets.loads import big16, big32, byte, little32
 from llmprism.ingest.packets.messages import roce
 from llmprism.ingest.packets.parts import close_messages
-from llmprism.ingest.packets.tables import find_flow
-from llmprism.ingest.packets.work import Bytes, Int64, Work
+from llmprism.ingest.packets.work import Bytes, Int64, PacketWork
 
 __all__ = ["MAX_PACKET_BYTES", "close_flows", "scan_pcap", "scan_pcapng"]
 
@@ -82,7 +82,7 @@ def _word(data: Bytes, at: Number, swapped: Number) -> Number:
 
 
 @inlined
-def _room(work: Work) -> Number:
+def _room(work: PacketWork) -> Number:
     state = work.state
     if state[OUT_COUNT] + RECORDS_PER_PACKET > work.out.shape[0]:
         return OUT_FULL
@@ -97,7 +97,7 @@ def _room(work: Work) -> Number:
 
 @kernel
 def scan_pcap(
-    work: Work, begin: Number, end: Number, big_endian: Number, nanoseconds: Number, link: Number
+    work: PacketWork, begin: Number, end: Number, big_endian: Number, nanoseconds: Number, link: Number
 ) -> tuple[Number, Number]:
     """(where it stopped, why)."""
     at = begin
@@ -119,7 +119,9 @@ def scan_pcap(
 
 
 @kernel
-def scan_pcapng(work: Work, begin: Number, end: Number, big_endian: Number, interfaces: Int64) -> tuple[Number, Number]:
+def scan_pcapng(
+    work: PacketWork, begin: Number, end: Number, big_endian: Number, interfaces: Int64
+) -> tuple[Number, Number]:
     """(where it stopped, why). Section and interface blocks stop the scan: they change how to read on."""
     at = begin
     while at + 12 <= end:
@@ -183,7 +185,7 @@ def _nanoseconds(ticks: Number, power: Number) -> Number:
 
 
 @inlined
-def _count(work: Work, at: Number, captured: Number, wire: Number, link: Number, time_ns: Number) -> None:
+def _count(work: PacketWork, at: Number, captured: Number, wire: Number, link: Number, time_ns: Number) -> None:
     """One packet: decode it, find its flow, add its bytes."""
     data, packet, counters = work.data, work.packet, work.counters
     counters[C_PACKETS] += 1
@@ -233,7 +235,7 @@ def _reason(status: Number) -> Number:
 
 
 @kernel
-def close_flows(work: Work, first: Number) -> Number:
+def close_flows(work: PacketWork, first: Number) -> Number:
     """Finishes the open records of the flows from row `first` on; returns the row to go on with once `out` is full."""
     flows = work.flows
     for row in range(first, flows.shape[0]):

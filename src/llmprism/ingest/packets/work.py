@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from llmprism.arrays import Int32, Int64, UInt8
 
-from llmprism.arrays import Int32, Int64
+__all__ = ["Bytes", "Int32", "Int64", "PacketWork"]
 
-__all__ = ["Bytes", "Int32", "Int64", "Work"]
-
-Bytes = NDArray[np.uint8]
+Bytes = UInt8
 
 
-class Work(NamedTuple):
+class PacketWork(NamedTuple):
     """`data` is the buffer with packets; the others are the state of the run."""
 
     data: Bytes

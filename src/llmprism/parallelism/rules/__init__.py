@@ -11,6 +11,7 @@ from typing import Final
 
 from llmprism.parallelism.rules.carrying import CarryRules
 from llmprism.parallelism.rules.clock import ClockRules
+from llmprism.parallelism.rules.composition import CompositionRules
 from llmprism.parallelism.rules.confidence import ConfidenceRules
 from llmprism.parallelism.rules.ends import StepEndRules
 from llmprism.parallelism.rules.exchanges import ExchangeRules
@@ -23,6 +24,7 @@ __all__ = [
     "RULES",
     "CarryRules",
     "ClockRules",
+    "CompositionRules",
     "ConfidenceRules",
     "ExchangeRules",
     "KindRules",
@@ -47,6 +49,7 @@ class LayoutRules:
     peers: PeerRules = field(default_factory=PeerRules)
     confidence: ConfidenceRules = field(default_factory=ConfidenceRules)
     carrying: CarryRules = field(default_factory=CarryRules)
+    composition: CompositionRules = field(default_factory=CompositionRules)
 
 
 RULES: Final = LayoutRules()

@@ -118,6 +118,11 @@ class ClockRules:
     least_extra: float = 0.03
     """Ticks by which those that differ must be longer than the others: what clocks of real jobs jitter by."""
 
+    certain_bits: float = 100.0
+    """Bits from which ticks differ however little longer they are, and from which their insides do whatever pause
+    stands out: steps with checkpoints and evaluations reach 90 in random windows and 30 in captures, layers and passes
+    140 to 2000."""
+
     compound_whole: float = 0.6
     """Share of the slower steps that must hold the same number of faster ticks: lost records misplace single ticks."""
 

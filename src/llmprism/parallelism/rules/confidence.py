@@ -1,7 +1,6 @@
 """How sure a layout is and what else it may be: every constant of that but the fitted weights.
 
-Each field says its unit and where the value comes from. They change no layout, so `benchmarks/stage_rules.py` does not
-try them.
+Each field says its unit and where the value comes from. They change how sure a layout is, not what it is.
 """
 
 from __future__ import annotations

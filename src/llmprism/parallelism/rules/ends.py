@@ -61,6 +61,58 @@ class StepEndRules:
     heavy_seen: float = 0.6
     """Share of the steps in which the place must be a pause."""
 
+    # The turn of a sharded step
+    forward_shares: tuple[float, ...] = (0.28, 0.32, 0.36, 0.4, 0.44)
+    """Shares of a step's bytes that are tried for the forward pass: of n layers it gathers n, and the backward pass
+    gathers n - 1 again and reduces n, a third of all for many layers and 0.4 for two; the next grid points on either
+    side, because bursts lie across the turn."""
+
+    turn_reach: float = 0.08
+    """Share of a step's bytes by which the turn may lie off the place: one burst of a step of four layers."""
+
+    turn_grid: float = 0.02
+    """Places of the step that are tried, as a share of its bytes: half of a burst of twelve layers."""
+
+    turn_pauses: int = 5
+    """Pauses per step from which it can be seen that those of one pass are shorter: buckets of replicated training
+    leave one to four."""
+
+    turn_pause: float = 4.0
+    """Pause at the turn relative to the usual one: a layer forward and backward against a layer backward, less what the
+    network takes of either. 1.6 to 3 in random jobs; the silence of a whole forward pass has 5 and more."""
+
+    turn_margin_bits: float = 0.15
+    """Bits per pause and burst by which a place must be the better turn than end: 0.22 and more in random jobs whose
+    turn passed for their end, 0.14 at most in those and in captures whose end did not."""
+
+    turn_resolution_bits: float = 0.15
+    """Resolution of the logarithms of pauses and bursts, a tenth: layers of one model differ by that."""
+
+    # Interruptions
+    interruption: float = 1.5
+    """Silence of everybody relative to the longest one of a usual step, from which it interrupts the job..."""
+
+    interruption_spreads: float = 6.0
+    """...and how many times their median deviation it must be longer by: a few in a thousand of usual steps are..."""
+
+    interruption_share: float = 0.05
+    """...and by which share of a step: a twentieth matters to nobody."""
+
+    interruption_place: float = 0.03
+    """Share of a step's bytes within which interruptions lie at one place: a message or two."""
+
+    interruption_near: float = 0.1
+    """Share of a step's bytes within which a tick is next to an interruption: the first gathers or activations of a
+    step, or its last bucket."""
+
+    interruptions: int = 2
+    """Interruptions at one place, more than elsewhere, from which they say where steps end: two at one of thirty places
+    by chance are rarer than one in twenty..."""
+
+    interruptions_elsewhere: int = 3
+    """...and from which they overrule the ticks, which silences of all steps speak for: rarer than one in five
+    hundred."""
+
     # Ticks at one phase
     near_phase: float = 0.15
     """Share of a step by which ticks may vary around one phase of it: jitter, not the next pause of a sharded step."""

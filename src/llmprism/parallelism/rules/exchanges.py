@@ -74,6 +74,9 @@ class ExchangeRules:
     uneven_noise: float = 4.0
     """...and below this many times the same of two hops of the ring itself."""
 
+    whole_steps: float = 0.3
+    """Share of the steps in which a collector loses nothing of a link, even where it loses records in most."""
+
     even_links: int = 16
     """Links that show how much even traffic varies: a median needs no more."""
 

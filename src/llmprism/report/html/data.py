@@ -15,9 +15,9 @@ from llmprism.model.report import JobReport, Report
 from llmprism.model.timeline import EventKind
 from llmprism.model.verdict import LogReading
 from llmprism.report import facts
-from llmprism.report.html.events import MAX_EVENTS, choose_rows, pack_events, tick_ns
 from llmprism.report.html.grid import layout_grid
 from llmprism.report.html.logs import chosen_quotes, logs_data, why_data
+from llmprism.report.html.page_events import MAX_EVENTS, choose_rows, pack_events, tick_ns
 from llmprism.report.job_facts import model_text, network_text
 from llmprism.report.kinds import CHECKS, TITLES
 from llmprism.report.places import Places

@@ -31,8 +31,8 @@ from llmprism.service.api.live import Live
 from llmprism.service.history import MAX_NS, MAX_PAGE
 from llmprism.service.metrics import ServiceGauges, render
 from llmprism.service.timeline import timeline_bytes
-from llmprism.service.workers.metrics import render_worker
-from llmprism.service.workers.store import SharedStore
+from llmprism.service.workers.shared_store import SharedStore
+from llmprism.service.workers.worker_metrics import render_worker
 
 __all__ = ["Live", "create_app"]
 

@@ -78,7 +78,7 @@ async def receive_body(stream: AsyncIterator[bytes], target: Path, coding: str, 
 
 def _unpacker(coding: str) -> _Unpacker:
     if coding in ("", "identity"):
-        return _Identity()
+        return _NoCompression()
     if coding == "gzip":
         return _Gzip()
     if coding == "zstd":
@@ -91,7 +91,7 @@ def _unpacker(coding: str) -> _Unpacker:
     raise UnsupportedError(f"content coding {coding[:40]!r}; gzip, zstd and identity are known")
 
 
-class _Identity:
+class _NoCompression:
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         yield chunk
 

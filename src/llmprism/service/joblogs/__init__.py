@@ -4,7 +4,7 @@
     names          names of jobs and writers as names of files
     spool          lines on disk, one file per writer: bounded, redacted, every line counted as stored or dropped
     tail           follows growing and rotated files of a folder into the spool
-    kafka          reads a topic of lines into the spool
+    kafka_lines    reads a topic of lines into the spool
     explain        a window's report and the spools' logs read together (`llmprism.verdict`)
     explanations   what logs say of a finding, kept with it from window to window
     late           lines that arrive after their window; findings that the logs explain away

@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from llmprism.service.rules.clocks import ClockRules
+from llmprism.service.rules.clocks import SourceClockRules
 from llmprism.service.rules.findings import FindingRules
 from llmprism.service.rules.runs import RunRules
 from llmprism.service.rules.windows import WindowRules
 
 __all__ = [
     "RULES",
-    "ClockRules",
     "FindingRules",
     "LiveRules",
     "RunRules",
+    "SourceClockRules",
     "WindowRules",
 ]
 
@@ -29,7 +29,7 @@ class LiveRules:
     """Passed to every function of the package that decides anything."""
 
     windows: WindowRules = field(default_factory=WindowRules)
-    clocks: ClockRules = field(default_factory=ClockRules)
+    clocks: SourceClockRules = field(default_factory=SourceClockRules)
     runs: RunRules = field(default_factory=RunRules)
     findings: FindingRules = field(default_factory=FindingRules)
 

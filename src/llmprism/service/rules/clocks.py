@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from llmprism.units import SECOND
 
-__all__ = ["ClockRules"]
+__all__ = ["SourceClockRules"]
 
 
 @dataclass(frozen=True, slots=True)
-class ClockRules:
+class SourceClockRules:
     """Clocks of sources and exporters. The operator sets the first five. Times are in nanoseconds."""
 
     lateness_ns: int = 2 * SECOND

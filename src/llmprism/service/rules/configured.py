@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmprism.service.config import Config
 from llmprism.service.rules import LiveRules
-from llmprism.service.rules.clocks import ClockRules
+from llmprism.service.rules.clocks import SourceClockRules
 from llmprism.units import SECOND
 
 __all__ = ["rules_of"]
@@ -12,7 +12,7 @@ __all__ = ["rules_of"]
 
 def rules_of(config: Config) -> LiveRules:
     """What is set, and the rest as it is shipped."""
-    clocks = ClockRules(
+    clocks = SourceClockRules(
         lateness_ns=int(config.windows.lateness_s * SECOND),
         future_ns=int(config.windows.future_s * SECOND),
         keep_ns=int(config.store.keep_flows_h * 3600 * SECOND),

@@ -23,7 +23,7 @@ from llmprism.ingest.accept import Accepted
 from llmprism.service.config import KafkaSettings, WorkerSettings
 from llmprism.service.intake import Intake, Payload, QueueFullError
 from llmprism.service.sources.kafka import POLL_S, KafkaSource
-from llmprism.service.workers.store import UNREAD, SharedStore
+from llmprism.service.workers.shared_store import UNREAD, SharedStore
 
 __all__ = ["KafkaGroupSource"]
 

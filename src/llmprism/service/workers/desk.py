@@ -15,10 +15,10 @@ import sqlalchemy as sql
 
 from llmprism.errors import LLMPrismError, StoreError
 from llmprism.service.database import translated
-from llmprism.service.workers import tables
+from llmprism.service.workers import coordinator_tables
 from llmprism.service.workers.locks import watchful
+from llmprism.service.workers.shared_store import NOW_NS, SharedStore
 from llmprism.service.workers.shares import Share, decode_share, encode_share
-from llmprism.service.workers.store import NOW_NS, SharedStore
 
 __all__ = ["FAILED", "Desk"]
 
@@ -59,7 +59,7 @@ class Desk:
 
     def _lay_out(self, shares: Sequence[Share]) -> int:
         """A new round. Older ones go, except for shares at which somebody still works in vain."""
-        table = tables.shares
+        table = coordinator_tables.shares
         with self._store.writing() as connection:
             idle = sql.select(table.c.round, table.c.number).with_for_update(skip_locked=True)
             for row in connection.execute(idle).all():
@@ -73,14 +73,14 @@ class Desk:
         return number
 
     def _answers(self, number: int) -> list[str | None]:
-        table = tables.shares
+        table = coordinator_tables.shares
         with self._store.reading() as connection:
             query = sql.select(table.c.piece).where(table.c.round == number).order_by(table.c.number)
             return list(connection.execute(query).scalars())
 
     def help_once(self) -> bool:
         """Works off the largest share that nobody works at; False where there is none."""
-        table = tables.shares
+        table = coordinator_tables.shares
         waiting = (
             sql.select(table)
             .where(table.c.piece.is_(None))

@@ -15,7 +15,7 @@ from llmprism.service.alerts import AlertSender
 from llmprism.service.config import Config
 from llmprism.service.upkeep import INTERVAL_S, Upkeep
 from llmprism.service.workers.locks import DUTY, HeldLocks, name_lock
-from llmprism.service.workers.store import SharedStore
+from llmprism.service.workers.shared_store import SharedStore
 
 __all__ = ["Duty"]
 

@@ -18,7 +18,7 @@ from llmprism.service.store import Segment, Store
 from llmprism.service.workers.desk import FAILED, Desk
 from llmprism.service.workers.places import address_places, places_of
 from llmprism.service.workers.share_reports import decode_share_report, merge_reports
-from llmprism.service.workers.shares import Members, Share, plan_shares
+from llmprism.service.workers.shares import MemberFilter, Share, plan_shares
 
 __all__ = ["SharedEvaluator"]
 
@@ -41,7 +41,7 @@ class SharedEvaluator(Evaluator):
         self, runs: Sequence[TrackedRun], length: int, window: Window, through: int, topology: Topology | None
     ) -> Look | None:
         names = sorted({name for run in runs for name in run.members})
-        members = Members(tuple(names), tuple(places_of(names, address_places(topology))))
+        members = MemberFilter(tuple(names), tuple(places_of(names, address_places(topology))))
         reach, shares, longer = length, list[Share](), window
         least = min(length, 2 * self._rules.windows.length)
         while not shares and reach >= least:
@@ -56,7 +56,7 @@ class SharedEvaluator(Evaluator):
         report, _ = self._shared_report(shares, longer, topology)
         return Look(report, length, frozenset(run.id for run in runs))
 
-    def _shares(self, segments: list[Segment], window: Window, members: Members | None = None) -> list[Share]:
+    def _shares(self, segments: list[Segment], window: Window, members: MemberFilter | None = None) -> list[Share]:
         paths = [str(segment.path.relative_to(self._flows)) for segment in segments]
         settings = self._config.workers
         shares = plan_shares(

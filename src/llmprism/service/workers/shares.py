@@ -21,14 +21,15 @@ from typing import TypeVar
 import duckdb
 import numpy as np
 
+from llmprism.arrays import Int64
 from llmprism.errors import StoreError
 from llmprism.ingest import read_flows
 from llmprism.ingest.database import Database, first_line, open_database
 from llmprism.ingest.extract import readable
-from llmprism.model.flows import FlowTable, Int64, Window
+from llmprism.model.flows import FlowTable, Window
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["Members", "Share", "decode_share", "encode_share", "plan_shares", "read_share", "seat_places"]
+__all__ = ["MemberFilter", "Share", "decode_share", "encode_share", "plan_shares", "read_share", "seat_places"]
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class MemberFilter:
     """Addresses whose records alone are looked at, and their places."""
 
     addresses: tuple[str, ...]
@@ -91,7 +92,7 @@ def decode_share(text: str) -> Share:
 
 
 def plan_shares(
-    folder: Path, paths: Sequence[str], window: Window, *, records: int, most: int, members: Members | None = None
+    folder: Path, paths: Sequence[str], window: Window, *, records: int, most: int, members: MemberFilter | None = None
 ) -> list[Share]:
     """The shares of a window whose records lie in these segments, about `records` in each, `most` shares; none where
     it holds no record. `members`: just the records from or to these."""
@@ -122,7 +123,7 @@ def seat_places(place: Int64, peer: Int64, records: Int64, shares: int) -> dict[
     return dict(zip(places.tolist(), seat[labels].tolist(), strict=True))
 
 
-def _view(connection: Database, files: Sequence[Path], window: Window, members: Members | None) -> None:
+def _view(connection: Database, files: Sequence[Path], window: Window, members: MemberFilter | None) -> None:
     """Makes the view `recent` of the window's records, of all or of some members."""
     names = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
     where = f"end_ns > {window.start_ns} AND end_ns <= {window.end_ns}"
@@ -177,7 +178,7 @@ def read_share(folder: Path, share: Share) -> FlowTable | None:
 
     def read(files: list[Path]) -> FlowTable:
         with open_database() as (connection, spill):
-            members = None if share.only is None else Members(share.only, share.places)
+            members = None if share.only is None else MemberFilter(share.only, share.places)
             _view(connection, files, share.window, members)
             connection.execute("CREATE TEMP TABLE here AS SELECT unnest($1::BIGINT[]) AS place", [share.places])
             where = "coalesce(place, peer) IN (FROM here)"

@@ -2,7 +2,8 @@
 
 What names a format or a unit, and texts, stand where they are used; what decides by its size stands here. Each field
 says its unit and where the value comes from. `benchmarks/verdict_rules.py` tried half and twice each value on 86 real
-runs: kind, place and class of all verdicts stay as they are, except where the field says otherwise.
+runs: kind, place and class of all verdicts stay as they are, except where the field says otherwise. A millionth and a
+million times each value change something in the reports of 168 runs, or fail a unit test.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from llmprism.verdict.rules.endings import EndingRules, PlaceRules
-from llmprism.verdict.rules.identity import ClockRules, MatchRules, SeatRules
+from llmprism.verdict.rules.endings import StopPlaceRules, StopRules
+from llmprism.verdict.rules.identity import LogClockRules, MatchRules, SeatRules
 from llmprism.verdict.rules.slowness import SlownessRules
 
 __all__ = [
     "RULES",
-    "ClockRules",
-    "EndingRules",
+    "LogClockRules",
     "MatchRules",
-    "PlaceRules",
     "SeatRules",
     "SlownessRules",
+    "StopPlaceRules",
+    "StopRules",
     "VerdictRules",
 ]
 
@@ -30,11 +31,11 @@ __all__ = [
 class VerdictRules:
     """Passed to every function of the package that decides anything."""
 
-    clock: ClockRules = field(default_factory=ClockRules)
+    clock: LogClockRules = field(default_factory=LogClockRules)
     match: MatchRules = field(default_factory=MatchRules)
     seats: SeatRules = field(default_factory=SeatRules)
-    place: PlaceRules = field(default_factory=PlaceRules)
-    ending: EndingRules = field(default_factory=EndingRules)
+    place: StopPlaceRules = field(default_factory=StopPlaceRules)
+    ending: StopRules = field(default_factory=StopRules)
     slowness: SlownessRules = field(default_factory=SlownessRules)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["EndingRules", "PlaceRules"]
+__all__ = ["StopPlaceRules", "StopRules"]
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceRules:
+class StopPlaceRules:
     """Who is believed about the place of a stop."""
 
     sure_seat: float = 0.87
@@ -39,21 +39,12 @@ class PlaceRules:
     """Peers that must name the address of a rank as lost, and more of them than name that of the flows, for a rank
     that died without a word to be believed to be there."""
 
-    listed: float = 0.5
-    """How sure an address is that the flows list as a possibility where they name none, and whose rank the logs rank
-    before all others listed, without naming it: no real run that was looked at has both;"""
-
     listed_lead: float = 2.0
-    """by so many times the product of both."""
-
-    named_seat: float = 0.8
-    """How sure a guessed seat is at least whose address the peers name as lost."""
+    """How many times likelier than any other listed address one must be, by the product of what flows and logs say of
+    it, where the flows name none and the logs only rank: no real run that was looked at has both."""
 
     identified: float = 0.9
-    """Factor on the confidence of the flows' address where it is taken for that of a rank whose seat is a guess;"""
-
-    contradicted: float = 0.8
-    """where only the word of others speaks for another rank;"""
+    """Factor on the confidence of the flows' address where the logs speak for another one, less surely;"""
 
     weak_score: float = 0.5
     """on scores of ranks that the logs rank and do not name."""
@@ -66,14 +57,15 @@ class PlaceRules:
 
 
 @dataclass(frozen=True, slots=True)
-class EndingRules:
+class StopRules:
     """How a job ended."""
 
     near_ns: int = 60 * 1_000_000_000
     """Nanoseconds. Stops and failures further apart than this,"""
 
     near_steps: int = 20
-    """and than so many steps, are not the same event."""
+    """and than so many steps, are not the same event; a job that stood still for as long before it was cancelled had
+    hung."""
 
     time_out_ns: int = 60 * 1_000_000_000
     """Nanoseconds. The first complaint this long after the stop is a time-out that ran down: nobody had lost a
@@ -82,9 +74,6 @@ class EndingRules:
     watched_ns: int = 5 * 1_000_000_000
     """Nanoseconds. Silence in logs means something once a lost peer would have been reported: sockets that close are
     seen within it."""
-
-    hung_before_ns: int = 60 * 1_000_000_000
-    """Nanoseconds. A job that stood still for this long before it was cancelled had hung."""
 
     slack_steps: int = 2
     """Steps by which a log and the flows may differ about a moment beyond their clocks: the step that broke off, and

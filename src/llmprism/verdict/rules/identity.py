@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ClockRules", "MatchRules", "SeatRules"]
+__all__ = ["LogClockRules", "MatchRules", "SeatRules"]
 
 
 @dataclass(frozen=True, slots=True)
-class ClockRules:
+class LogClockRules:
     """Iterations of a log laid over the steps of the flows."""
 
     least_steps: int = 6
@@ -29,12 +29,6 @@ class ClockRules:
 
     offset_price: float = 2.0
     """Nats for each factor e by which an offset is larger than usual. At 1 one of 86 real runs changes."""
-
-    zone_price: float = 3.0
-    """Nats for an offset of whole time zones: most clusters run on UTC, or log and flows in the same zone."""
-
-    day_price: float = 6.0
-    """Nats more where it is larger than any zone: a clock that was never set."""
 
     step_worth: float = 0.05
     """Nats for each step compared: a shift must not win because it compares few."""
@@ -99,15 +93,12 @@ class MatchRules:
     same_time: float = 2.0
     """Nats where the log's iterations lie in the time of the flows,"""
 
-    other_zone: float = 0.5
-    """where they would in another time zone,"""
-
     other_time: float = -5.0
-    """and where they do not."""
+    """and where they do not, whatever time zone its clock is in."""
 
     decided: float = 8.0
-    """Nats that the clocks cannot turn: the same lengths of steps at the same time are worth as much. Jobs further
-    behind are not compared by their clocks."""
+    """Nats that the clocks cannot turn: the same lengths of steps at the same time are worth as much. A bound of work:
+    jobs further behind are not compared by their clocks."""
 
     given_together: float = 1.5
     """Nats beforehand: logs that somebody gives with flows mostly belong to a job of them."""
@@ -122,9 +113,6 @@ class MatchRules:
 @dataclass(frozen=True, slots=True)
 class SeatRules:
     """Which address a rank has. Confidences unless something else is said."""
-
-    listed: float = 1.0
-    """A list of ranks says so."""
 
     own_address: float = 0.97
     """The rank prints the address as its own; it can be that of another interface. At half of it the flows are believed

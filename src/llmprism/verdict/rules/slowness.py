@@ -13,7 +13,7 @@ class SlownessRules:
 
     before_ns: int = 600 * 1_000_000_000
     """Nanoseconds. How long before a finding that begins with the flows a line may be its cause: when it truly began is
-    not known, and throttling and retries last minutes. Else lines count from `EndingRules.near_steps` before it."""
+    not known, and throttling and retries last minutes. Else lines count from `StopRules.near_steps` before it."""
 
     after_ns: int = 60 * 1_000_000_000
     """Nanoseconds. How long after it: hosts write when they notice."""
@@ -50,14 +50,8 @@ class SlownessRules:
     contradicted: float = 0.5
     """Factor on the confidence of those."""
 
-    line_cause: float = 0.6
-    """Confidence of a cause that a line of that place and time names,"""
-
-    another_line: float = 0.1
-    """and so much more for each,"""
-
-    most_line_cause: float = 0.9
-    """up to this."""
+    line_cause: float = 0.7
+    """Confidence of a cause that a line of that place and time names."""
 
     sure_seat: float = 0.7
     """Confidence. Seats less sure than this do not move a finding to a place."""

@@ -105,9 +105,9 @@ def test_link_layers_and_tunnels(frame: bytes, link: int) -> None:
 def test_ipv6_with_extension_headers() -> None:
     segment = build.tcp(1, 2, 3, b"x" * 50)
     extension = bytes([6, 0]) + b"\0" * 6
-    plain = build.ethernet(build.ipv6("fe80::1", "2001:db8::2", 6, segment), 0x86DD)
+    ordinary = build.ethernet(build.ipv6("fe80::1", "2001:db8::2", 6, segment), 0x86DD)
     extended = build.ethernet(build.ipv6("fe80::1", "2001:db8::2", 60, extension + segment), 0x86DD)
-    for frame in (plain, extended, build.erspan2(plain)):
+    for frame in (ordinary, extended, build.erspan2(ordinary)):
         assert read(build.pcap([(T0, frame)]))[0] == [("fe80::1", "2001:db8::2", 0, 0, 50, 1)]
 
 

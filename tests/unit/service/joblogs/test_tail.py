@@ -56,7 +56,7 @@ def test_links_and_other_files_are_left_alone(tmp_path: Path, spool: LogSpool) -
     assert LogTail(folder, spool).poll()["received", ""] == 0
 
 
-def test_odd_names_become_plain_ones(tmp_path: Path, spool: LogSpool) -> None:
+def test_odd_names_become_safe_ones(tmp_path: Path, spool: LogSpool) -> None:
     folder = tmp_path / "logs"
     (folder / "job a (1)/node 0").mkdir(parents=True)
     (folder / "job a (1)/node 0/out.log").write_text("x\n")

@@ -15,7 +15,7 @@ from llmprism.errors import StoreError
 from llmprism.service.config import KafkaSettings, WorkerSettings
 from llmprism.service.sources import kafka_group
 from llmprism.service.sources.kafka_group import KafkaGroupSource
-from llmprism.service.workers.store import UNREAD
+from llmprism.service.workers.shared_store import UNREAD
 
 PART = "kafka:flows/0"
 
@@ -130,7 +130,7 @@ def names(offsets):
     return [f"{{m{offset}}}" for offset in offsets]
 
 
-def test_all_messages_are_taken_in_order_and_the_end_is_told(parts):
+def test_all_messages_are_taken_in_order_and_the_end_is_reported(parts):
     source, store, intake = parts
     topic = Topic(range(10))
     assigned(source, topic)

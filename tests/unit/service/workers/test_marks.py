@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="needs llmprism[serve]")
 
-from llmprism.service.workers.store import PartitionMark, awaited, common_mark
+from llmprism.service.workers.shared_store import PartitionMark, awaited, common_mark
 
 S = 10**9
 NOW = 1_000 * S

@@ -13,7 +13,7 @@ from llmprism.model.flows import Window
 from llmprism.model.topology import Nic, Server, Topology
 from llmprism.service.workers.places import STRANGER, address_places, mark_places, places_of
 from llmprism.service.workers.shares import (
-    Members,
+    MemberFilter,
     decode_share,
     encode_share,
     plan_shares,
@@ -124,7 +124,7 @@ def test_few_records_are_one_share(cluster):
 def test_a_look_at_some_addresses_reads_theirs_alone(cluster):
     names = [f"21.1{rail}.{server}.1" for rail in range(4) for server in range(2)]
     topology = read_topology(cluster[0] / "topology.json")
-    members = Members(tuple(names), tuple(places_of(names, address_places(topology))))
+    members = MemberFilter(tuple(names), tuple(places_of(names, address_places(topology))))
     tables = [read_share(cluster[0], share) for share in plan(cluster, members=members)]
     assert {name for table in tables for name in table.addresses} == set(names)
     assert sum(table.counts.records for table in tables) == 63_929

@@ -1,0 +1,148 @@
+"""A composition against what the passes found: which one stands, and what it says of every pair.
+
+The passes look at moments, link by link and sort by sort; a composition looks at the bytes of all pairs at once and at
+no moment. Where the bytes leave the layout of the passes open, it stands: moments decide what bytes do not. Where the
+layout explains the bytes by many bits less than the best composition, one that explains nearly all pairs, it does not
+stand. Of the layouts that say the same of all bytes, that one is taken which agrees with the passes about pipelines and
+claims the least: tensor groups across servers are rare, contexts and experts are not everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmprism.arrays import Bool, Float64, Int64
+from llmprism.model.flows import TransferTable
+from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles
+from llmprism.parallelism.composition import Composition, Explanations, Reading
+from llmprism.parallelism.layout_evidence import in_two
+from llmprism.parallelism.rank_mesh import Degrees
+from llmprism.parallelism.rules import RULES, LayoutRules
+
+__all__ = ["Composed", "better_composition", "sizes_of"]
+
+_KINDS = (PairKind.DP, PairKind.PP, PairKind.CP, PairKind.EP, PairKind.TP)
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """What the best composition says. `carries` has for each kind of traffic: does the pair carry it? `amount` has the
+    bytes of it on each pair, in a unit of their own. `contexts`
+    and `experts` are its groups; `either`: the bytes say contexts or experts, not which; `sharded`: gradient groups
+    divide into shards and replicas. `bits` is how far it is ahead of what the passes found."""
+
+    carries: dict[PairKind, Bool]
+    amount: dict[PairKind, Float64]
+    contexts: tuple[Group, ...]
+    experts: tuple[Group, ...]
+    either: bool
+    sharded: bool
+    bits: float
+
+
+def better_composition(
+    explained: Explanations, transfers: TransferTable, said: JobLayout, rules: LayoutRules = RULES
+) -> Composed | None:
+    """The best composition where the layout that the passes found is not among those that bytes leave open."""
+    rule, found = rules.composition, explained.compositions
+    if not found or found[0].fitted < rule.complete:
+        return None
+    best = found[0].bits
+    named = _named(transfers, said.pairs)
+    own = max((one.bits for one in found for reading in one.readings if _agrees(one, reading, said, named, rules)),
+              default=0.0)  # fmt: skip
+    own = max(own, explained.said_bits)
+    if best - own < rule.ahead_bits:
+        return None
+    near = [(one, reading) for one in found if one.bits > best - rule.ahead_bits for reading in one.readings]
+    one, reading = max(near, key=lambda it: it[0].bits - _price(it[1], said.layout, rules))
+    either = any(_contexts_for_experts(it, reading) for it in one.readings)
+    grid = np.array(one.members)
+    return Composed(
+        _carries(one, reading),
+        {kind: one.carried[[kind in kinds for kinds in reading.kinds]].sum(axis=0) for kind in _KINDS},
+        _groups(grid, reading.degrees, PairKind.CP, reading.degrees.contexts),
+        _groups(grid, reading.degrees, PairKind.EP, reading.degrees.experts),
+        either,
+        reading.degrees.shards > 1,
+        best - own,
+    )
+
+
+def _contexts_for_experts(one: Reading, other: Reading) -> bool:
+    """Do two readings differ only in that one calls contexts what the other calls experts?"""
+    swapped = {PairKind.CP: PairKind.EP, PairKind.EP: PairKind.CP}
+    kinds = tuple(tuple(swapped.get(kind, kind) for kind in part) for part in other.kinds)
+    return one.kinds == kinds != other.kinds
+
+
+def _carries(one: Composition, reading: Reading) -> dict[PairKind, Bool]:
+    carries: dict[PairKind, Bool] = {}
+    for kind in (*_KINDS, PairKind.OTHER):
+        parts = [part for part, kinds in enumerate(reading.kinds) if kind in kinds]
+        carries[kind] = np.asarray((one.carried[parts] > 0.0).any(axis=0))
+    return carries
+
+
+def _named(transfers: TransferTable, pairs: PairRoles) -> dict[PairKind, Bool]:
+    """For each kind the pairs of the table that the passes name so."""
+    number = transfers.pairs_between(pairs.src.astype(np.int64), pairs.dst.astype(np.int64))
+    named = {}
+    for kind in _KINDS:
+        named[kind] = np.zeros(transfers.pair_count, dtype=np.bool_)
+        named[kind][number[pairs.kind == kind]] = True
+    return named
+
+
+def _agrees(
+    one: Composition, reading: Reading, said: JobLayout, named: dict[PairKind, Bool], rules: LayoutRules
+) -> bool:
+    """Does this reading say the same as the passes, of the degrees and of nearly all pairs?"""
+    degrees, layout = reading.degrees, said.layout
+    if in_two(tuple(group for group in said.groups if group.kind is PairKind.DP)) != (degrees.shards > 1):
+        return False
+    if (layout.pp, layout.cp or 1, layout.ep or 1) != (degrees.stages, degrees.contexts, degrees.experts):
+        return False
+    carries = _carries(one, reading)
+    known = (one.carried > 0.0).any(axis=0) & ~carries[PairKind.OTHER]
+    same = np.logical_and.reduce([carries[kind] == named[kind] for kind in _KINDS])
+    return bool(same[known].mean() >= rules.composition.agreeing) if known.any() else False
+
+
+def _price(reading: Reading, layout: Layout, rules: LayoutRules) -> float:
+    """Bits that a reading costs: what is rare, and what the passes deny."""
+    rule, degrees = rules.composition, reading.degrees
+    across = any(PairKind.TP in kinds for kinds in reading.kinds)
+    merged = any(len(kinds) > 1 for kinds in reading.kinds)
+    axes = (degrees.contexts > 1) + (degrees.experts > 1)
+    found = layout.pp or 1, layout.cp or 1, layout.ep or 1, layout.dp or 1
+    own = degrees.stages, degrees.contexts, degrees.experts, degrees.replicas
+    denied = sum(a != b for a, b in zip(found, own, strict=True))
+    return (
+        rule.across_bits * across
+        + rule.axis_bits * axes
+        + rule.merged_bits * merged
+        + rule.shards_bits * (degrees.shards > 1)
+        + rule.denied_bits * denied
+    )
+
+
+def _groups(members: Int64, degrees: Degrees, kind: PairKind, size: int) -> tuple[Group, ...]:
+    """Contexts and experts are neighbours among the ranks of one stage and tensor place."""
+    if size < 2:
+        return ()
+    cells = members.reshape(degrees.stages, -1, size, degrees.tensors).swapaxes(2, 3).reshape(-1, size)
+    return tuple(Group(kind, tuple(int(member) for member in row)) for row in cells)
+
+
+def sizes_of(transfers: TransferTable, bulk: Bool, step_bytes: Float64) -> tuple[Float64, Float64]:
+    """The bytes of the bulk pairs, and of others that carry as much as any of them, in the whole window and in a step
+    as a rule; pairs that are silent in most steps have their share of the window."""
+    size = transfers.pair_bytes
+    least = size[bulk].min(initial=np.iinfo(np.int64).max) // 2
+    whole = np.where(bulk | (size >= least), size, 0).astype(np.float64)
+    known = (whole > 0.0) & (step_bytes > 0.0)
+    share = float(np.median(step_bytes[known] / whole[known])) if known.any() else 0.0
+    return whole, np.where(known, step_bytes, share * whole)

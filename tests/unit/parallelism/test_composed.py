@@ -1,0 +1,100 @@
+"""When the bytes of all pairs overrule what the passes found."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles
+from llmprism.parallelism.composed import better_composition, sizes_of
+from llmprism.parallelism.composition import Explanations, compositions_of
+from llmprism.parallelism.rank_mesh import Degrees
+from unit.parallelism.test_composition import AMOUNTS, job_of
+
+TRUE = Degrees(tensors=1, contexts=4, replicas=3, stages=2, experts=1)
+
+
+def said_of(job, layout, kinds):
+    """What passes might say of a job: `kinds` names the kind of a pair from source and destination."""
+    src, dst = job.transfers.pair_src, job.transfers.pair_dst
+    roles = [(a, b, kind) for a, b in zip(src.tolist(), dst.tolist(), strict=True) for kind in kinds(a, b)]
+    ends = np.array(roles, dtype=np.int32).reshape(-1, 3)
+    pairs = PairRoles(ends[:, 0], ends[:, 1], ends[:, 2].astype(np.int8), np.ones(len(roles)))
+    return JobLayout(layout, (), (), pairs, np.zeros(0, dtype=np.int8))
+
+
+def all_gradients(a, b):
+    return (PairKind.PP,) if abs(a - b) == 12 else (PairKind.DP,)
+
+
+def as_built(a, b):
+    ring = [PairKind.DP] if b % 12 == (a + 1) % 12 else []
+    context = [PairKind.CP] if a // 4 == b // 4 and b % 4 == (a + 1) % 4 else []
+    return (PairKind.PP,) if abs(a - b) == 12 else (*ring, *context)
+
+
+@pytest.fixture(name="job")
+def _job():
+    return job_of(TRUE, AMOUNTS)
+
+
+def better(job, said):
+    found = compositions_of(job, (job.transfers.pair_bytes.astype(np.float64),))
+    return better_composition(found, job.transfers, said)
+
+
+def test_contexts_that_the_passes_overlooked_are_found_by_their_bytes(job):
+    composed = better(job, said_of(job, Layout(1, 2, 12), all_gradients))
+    assert composed is not None
+    assert {group.members for group in composed.contexts} == {tuple(range(i, i + 4)) for i in range(0, 24, 4)}
+    assert composed.experts == ()
+    assert composed.carries[PairKind.CP].sum() == 24
+    assert not composed.either
+
+
+def test_a_layout_that_says_what_the_bytes_say_stands(job):
+    assert better(job, said_of(job, Layout(1, 2, 3, cp=4), as_built)) is None
+
+
+def test_right_degrees_with_wrong_pairs_do_not_stand(job):
+    assert better(job, said_of(job, Layout(1, 2, 3, cp=4), all_gradients)) is not None
+
+
+def test_what_bytes_leave_open_stands():
+    job = job_of(Degrees(1, 2, 4, 1, 1), AMOUNTS)
+
+    def experts(a, b):
+        ring = [PairKind.DP] if b == (a + 1) % 8 else []
+        return (*ring, *([PairKind.EP] if a // 2 == b // 2 else []))
+
+    assert better(job, said_of(job, Layout(1, 1, 8, ep=2), experts)) is None
+    composed = better(job, said_of(job, Layout(1, 1, 8), lambda a, b: (PairKind.DP,)))
+    assert composed is not None
+    assert composed.either
+
+
+def test_bytes_that_are_not_explained_overrule_nothing(job):
+    said = said_of(job, Layout(1, 2, 12), all_gradients)
+    found = compositions_of(job, (job.transfers.pair_bytes.astype(np.float64),))
+    poor = tuple(replace(one, fitted=0.5) for one in found.compositions)
+    assert better_composition(found, job.transfers, said) is not None
+    assert better_composition(Explanations(poor), job.transfers, said) is None
+    assert better_composition(Explanations(), job.transfers, said) is None
+
+
+def test_shards_with_replicas_are_no_pipelines_of_two_where_the_passes_saw_them():
+    job = job_of(Degrees(1, 1, 4, 2, 1), AMOUNTS)
+    gradients = said_of(job, Layout(1, 1, 8), lambda a, b: (PairKind.DP,))
+    composed = better(job, gradients)
+    assert composed is not None
+    assert composed.carries[PairKind.PP].any()
+    halves = tuple(Group(PairKind.DP, members) for members in ((0, 1, 2, 3), (0, 4)))
+    assert better(job, replace(gradients, groups=halves)) is None
+
+
+def test_pairs_that_are_silent_in_most_steps_count_by_their_share_of_the_window(job):
+    bulk = np.ones(job.transfers.pair_count, dtype=np.bool_)
+    step = job.transfers.pair_bytes / 10.0
+    step[0] = 0.0
+    whole, usual = sizes_of(job.transfers, bulk, step)
+    assert usual == pytest.approx(whole / 10.0)

@@ -1,0 +1,101 @@
+"""Layouts that the bytes of all pairs explain, and those that they leave open."""
+
+import numpy as np
+import pytest
+
+from llmprism.model import Job
+from llmprism.model.layout import PairKind
+from llmprism.parallelism.composition import compositions_of
+from llmprism.parallelism.rank_mesh import Degrees, RankMesh
+from llmprism.parallelism.rules import RULES
+from unit.builders import MS, Flow, transfer_table
+
+ROUTES = RULES.composition.routes
+STAGES = Degrees(tensors=1, contexts=1, replicas=4, stages=4, experts=1)
+
+
+def job_of(degrees, amounts, route=0, gpus_per_server=1, noise=0.0, seed=0):
+    """A job whose pairs carry these bytes in all: of gradients, sends, contexts and experts."""
+    ranks = degrees.tensors * degrees.contexts * degrees.replicas * degrees.stages
+    mesh = RankMesh(np.arange(ranks) // gpus_per_server, hidden=gpus_per_server > 1)
+    parts = [(amounts["dp"], part) for part in mesh.gradients(degrees.stages, degrees.tensors, ROUTES[route])]
+    parts += [(amounts["pp"], mesh.sends(degrees.stages))] if degrees.stages > 1 else []
+    parts += [(amounts["cp"], mesh.contexts(degrees))] if degrees.contexts > 1 else []
+    parts += [(amounts["ep"], mesh.experts(degrees))] if degrees.experts > 1 else []
+    total = np.zeros(ranks * ranks)
+    for amount, part in parts:
+        total[part.pair] += amount * part.times
+    total *= 1.0 + noise * np.random.default_rng(seed).standard_normal(total.size)
+    names = [f"s{rank // gpus_per_server:02d}.{rank % gpus_per_server}" for rank in range(ranks)]
+    flows = [Flow(names[p // ranks], names[p % ranks], 0, MS, int(total[p])) for p in np.flatnonzero(total)]
+    transfers = transfer_table(flows)
+    places = tuple(name.split(".")[0] for name in transfers.addresses)
+    return Job("job", tuple(range(ranks)), (), 1.0, transfers, places=places)
+
+
+def found_in(job):
+    return compositions_of(job, (job.transfers.pair_bytes.astype(np.float64),)).compositions
+
+
+AMOUNTS = {"dp": 9e8, "pp": 2e8, "cp": 3e7, "ep": 5e7}
+
+
+@pytest.mark.parametrize("route", range(len(ROUTES)))
+@pytest.mark.parametrize("noise", [0.0, 0.005])
+@pytest.mark.parametrize(
+    "degrees",
+    [
+        Degrees(1, 1, 8, 2, 1),
+        Degrees(1, 4, 3, 1, 1),
+        Degrees(1, 4, 4, 2, 1),
+        Degrees(1, 1, 8, 2, 4),
+        Degrees(1, 4, 4, 1, 8),
+        Degrees(1, 1, 6, 4, 1),
+    ],
+    ids=str,
+)
+def test_the_layout_that_made_the_bytes_is_among_the_best(degrees, route, noise):
+    found = found_in(job_of(degrees, AMOUNTS, route, noise=noise))
+    assert degrees in [reading.degrees for reading in found[0].readings]
+    assert found[0].fitted == 1.0
+    assert all(one.bits < found[0].bits for one in found[1:])
+
+
+def test_what_each_collective_carries_adds_up_to_the_bytes_of_the_pair():
+    job = job_of(Degrees(1, 4, 4, 2, 1), AMOUNTS)
+    best = found_in(job)[0]
+    reading = next(one for one in best.readings if one.degrees == Degrees(1, 4, 4, 2, 1))
+    assert best.carried.sum(axis=0) == pytest.approx(job.transfers.pair_bytes.astype(float), rel=1e-3)
+    rings = best.carried[[kinds == (PairKind.CP,) for kinds in reading.kinds]]
+    assert rings.max() == pytest.approx(AMOUNTS["cp"], rel=1e-3)
+    assert (rings > 0).sum() == 32
+
+
+def test_pairs_of_contexts_and_pairs_of_experts_are_the_same_bytes():
+    (best, *_) = found_in(job_of(Degrees(1, 2, 4, 1, 1), AMOUNTS))
+    assert {Degrees(1, 2, 4, 1, 1), Degrees(1, 1, 8, 1, 2)} <= {reading.degrees for reading in best.readings}
+
+
+def test_tensor_peers_of_a_server_and_replicas_of_it_are_the_same_bytes():
+    (best, *_) = found_in(job_of(Degrees(4, 1, 4, 1, 1), AMOUNTS, gpus_per_server=4))
+    assert {Degrees(4, 1, 4, 1, 1), Degrees(1, 1, 16, 1, 1)} <= {reading.degrees for reading in best.readings}
+
+
+def test_bytes_that_follow_no_layout_are_left_alone():
+    rng = np.random.default_rng(1)
+    flows = [
+        Flow(f"s{a}", f"s{b}", 0, MS, int(rng.integers(10**6, 10**8))) for a in range(8) for b in range(8) if a != b
+    ]
+    transfers = transfer_table(flows)
+    job = Job("job", tuple(range(8)), (), 1.0, transfers, places=transfers.addresses)
+    assert not any(one.fitted > 0.5 for one in found_in(job))
+
+
+def test_without_servers_nothing_is_tried():
+    job = job_of(STAGES, AMOUNTS)
+    assert (
+        compositions_of(
+            Job("job", job.members, (), 1.0, job.transfers), (np.ones(job.transfers.pair_count),)
+        ).compositions
+        == ()
+    )
