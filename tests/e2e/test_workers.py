@@ -88,10 +88,10 @@ def counted(store):
 
 
 def end_session(store):
-    """Ends the connection that holds a store's locks, as a killed process or a lost network does."""
+    """Ends the connection that holds a store's locks, as a killed process or a lost network does, and waits for it."""
     pid = store._locks.connection.connection.dbapi_connection.info.backend_pid
     with store.engine.connect() as other:
-        other.exec_driver_sql(f"SELECT pg_terminate_backend({pid})")
+        assert other.exec_driver_sql(f"SELECT pg_terminate_backend({pid}, 30000)").scalar()
 
 
 def test_every_offset_is_stored_once_whoever_believes_to_own_it(stores):
