@@ -21,7 +21,6 @@ from llmprism.arrays import Bool
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.first_to_stop import (
     heard_again,
-    involved_ns,
     may_be_to_blame,
     most_likely,
     overdue_first,
@@ -204,13 +203,12 @@ def _surely_overdue(state: LastState, rules: FaultRules) -> Bool:
 
 
 def _all_said_goodbye(job: Job, state: LastState, period: float, alive: int, rules: FaultRules) -> bool:
-    """Was everybody heard again after the last message? That is no goodbye where they talk on and on, or talk on after
-    one of them had long been missing, or are heard as often at any time."""
+    """Was everybody heard again after the last message? That is no goodbye where they talk on and on, or are heard as
+    often at any time."""
     if not heard_again(state, rules).all() or _always_heard(job, state, rules):
         return False
-    missing = state.last_ns - float(np.nanmin(state.due_ns, initial=np.inf)) > rules.endings.long_missing * period
     beats = Heartbeats(state.last_ns, period, None, rules)
-    return not ((missing and beats.go_on(alive)) or (state.exact and beats.go_on(alive, rules.endings.talk_on)))
+    return not (state.exact and beats.go_on(alive, rules.endings.talk_on))
 
 
 def _always_heard(job: Job, state: LastState, rules: FaultRules) -> bool:
@@ -239,7 +237,7 @@ def _blamed(
     sure: bool,
 ) -> Ending:
     """`sure`: somebody was surely missed, so that the job has neither ended nor only paused."""
-    missed = sure or _went_on_without(state, first, rules) or _stands_out(job, state, first, running.period_ns, rules)
+    missed = sure or _went_on_without(state, first, rules)
     if not missed and not connects and _rested_here_once(state, rules):
         return _as(running, JobState.ENDED)
     named = first if missed and _surely_first(state, first, running, rules) else -1
@@ -289,20 +287,15 @@ def _surely_first(state: LastState, first: int, running: Ending, rules: FaultRul
     """Is it sure enough that this member was due first?
 
     What is usual must be known, and bytes must tell where a member stands: of eight that were named where these vary
-    from step to step none was right. Then others went on without it for more than jitter, or nobody else was due for as
-    long, or all others, and only they, are heard again.
+    from step to step none was right. Then others went on without it for more than jitter, or all others, and only they,
+    are heard again.
     """
     rule = rules.endings
     if running.step < rule.few_steps or not state.exact:
         return False
     heard = heard_again(state, rules)
     overdue = running.last_ns - float(state.due_ns[first])
-    stopped = running.silence_ns > rule.together_steps * running.period_ns
-    return (
-        overdue >= rule.clear_overdue * running.period_ns
-        or (stopped and _lead_ns(state, first) > rule.clear_lead * running.period_ns)
-        or bool(not heard[first] and heard.sum() == heard.size - 1)
-    )
+    return overdue >= rule.clear_overdue * running.period_ns or bool(not heard[first] and heard.sum() == heard.size - 1)
 
 
 def _lead_ns(state: LastState, first: int) -> float:
@@ -375,20 +368,3 @@ def _went_on_without(state: LastState, first: int, rules: FaultRules) -> bool:
         return True
     heard = heard_again(state, rules)
     return bool(heard.mean() >= rules.endings.heard_members and not heard[first])
-
-
-def _stands_out(job: Job, state: LastState, first: int, period: float, rules: FaultRules) -> bool:
-    """Were all others that may be to blame in the middle of a message, due later, or heard or written to after this
-    one? A job that is killed as a whole leaves many in the middle of something."""
-    rule = rules.endings
-    if first < 0 or not state.exact or state.pause_ns[first] < rule.in_flow * period:
-        return False
-    due, involved = may_be_to_blame(state, rules), involved_ns(state)
-    tied = (due <= state.due_ns[first] + rule.same_time * period) & (state.pause_ns >= rule.in_flow * period)
-    tied[first] = False
-    reach = max(rule.heard_ns, rule.in_flow * period)
-    if _always_heard(job, state, rules):  # then who is heard last is chance
-        reach = max(reach, float(involved.max()) - state.last_ns)
-    alike = tied & (involved <= involved[first] + reach)
-    known = float(np.isfinite(state.due_ns).mean())
-    return not alike.any() and np.isfinite(due).mean() <= rule.few_suspects <= known

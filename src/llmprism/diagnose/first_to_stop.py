@@ -24,7 +24,6 @@ from llmprism.model.job import Job
 
 __all__ = [
     "heard_again",
-    "involved_ns",
     "may_be_to_blame",
     "most_likely",
     "overdue_first",
@@ -49,14 +48,14 @@ def overdue_first(state: LastState, period: float, rules: FaultRules) -> int:
         return -1
     first = int(np.nanargmin(due))
     if state.pause_ns[first] < rules.endings.in_flow * period:
-        begun = np.where(state.pause_ns > rules.endings.not_begun * period, due, np.nan)
-        if np.isfinite(begun).any() and np.nanmin(begun) - state.due_ns[first] <= rules.endings.same_time * period:
-            first, due = int(np.nanargmin(begun)), begun
+        waiting = np.where(state.pause_ns >= rules.endings.in_flow * period, due, np.nan)
+        if np.isfinite(waiting).any() and np.nanmin(waiting) - state.due_ns[first] <= rules.endings.same_time * period:
+            first, due = int(np.nanargmin(waiting)), waiting
     tied = due <= state.due_ns[first] + rules.endings.same_time * period
-    return int(np.argmin(np.where(tied, involved_ns(state), np.inf)))
+    return int(np.argmin(np.where(tied, _involved_ns(state), np.inf)))
 
 
-def involved_ns(state: LastState) -> Float64:
+def _involved_ns(state: LastState) -> Float64:
     """When each member was last heard or written to: nobody writes to one that takes nothing, and it says nothing."""
     return np.maximum(state.heard_ns, state.addressed_ns).astype(np.float64)
 
@@ -83,7 +82,7 @@ def most_likely(state: LastState, period: float, rules: FaultRules) -> tuple[lis
     rows = np.flatnonzero(np.isfinite(may_be_to_blame(state, rules)))
     if rows.size <= 1:
         return rows.tolist(), float("inf") if rows.size else 0.0
-    clocks = (state.heard_ns, involved_ns(state))
+    clocks = (state.heard_ns, _involved_ns(state))
     ahead = np.zeros((rows.size, rows.size))
     for clock in (*(np.minimum(clock, state.last_ns) for clock in clocks), state.due_ns):
         lead = (clock[rows][None, :] - clock[rows][:, None]) / max(period, 1.0)

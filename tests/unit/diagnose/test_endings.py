@@ -228,3 +228,32 @@ def test_a_job_in_which_one_was_missed_has_not_ended_although_all_are_heard_agai
     assert ending([*WHOLE, *beats(0, LAST + 2_200 * MS)], LAST + 2_200 * MS).state is JobState.ENDED
     soon = ending([*flows, *beats(0, last + 1_800 * MS)], last + 1_800 * MS)
     assert soon.state is JobState.ENDED, "ranks of a job that ends do not leave in the same moment"
+
+
+def large_ring(lost, members=64):
+    """Everybody sends one message a step, in two records; the last record of m07 is lost, and a share of the others."""
+    names = [f"m{i:02}" for i in range(members)]
+    flows = [
+        Flow(name, names[(i + 1) % members], begin, begin + 15 * MS, SIZE)
+        for step in range(STEPS)
+        for i, name in enumerate(names)
+        for begin in (step * PERIOD + 40 * MS + i * 1_000, step * PERIOD + 55 * MS + i * 1_000)
+    ]
+    before = len(flows) - 2 * members
+    gone = set(np.random.default_rng(4).permutation(before)[: int(lost * before)].tolist())
+    gone.add(max(i for i, flow in enumerate(flows) if flow.src == "m07"))
+    end = np.arange(1, STEPS + 1) * PERIOD
+    steps = Steps(end - PERIOD, end, np.zeros(STEPS, dtype=np.bool_))
+    job = Job("job", tuple(range(members)), (), 1.0, transfer_table([f for i, f in enumerate(flows) if i not in gone]))
+    return final_ending(job, Timeline(steps, np.tile(end, (members, 1)), Events.empty()), Window(0, LAST + 10 * SECOND))
+
+
+@pytest.mark.parametrize("lost", [0.005, 0.02])
+def test_who_seems_to_stop_in_a_message_is_not_missed_where_the_collector_loses_records(lost):
+    assert large_ring(lost).state is JobState.ENDED
+
+
+def test_who_stops_in_a_message_is_missed_where_all_other_records_came():
+    result = large_ring(0.0)
+    assert result.broken_off
+    assert result.culprit == 7

@@ -90,6 +90,14 @@ def test_nobody_is_due_where_nothing_is_known_of_anybody():
     assert most_likely(unknown, PERIOD, RULES) == ([], 0.0)
 
 
+def test_who_is_held_up_in_a_message_waits_for_one_that_has_not_begun():
+    """0 writes to 1 until the last moment; 1 was due a millisecond later, and has not sent anything for long."""
+    held_up = state(sent=[0, -60, 0], pause=[0, 61, 120], heard=[0, -60, 0], addressed=[-30, 0, 0])
+    assert overdue_first(held_up, PERIOD, RULES) == 1
+    both_begun = state(sent=[0, 0, 0], pause=[0, 0.5, 120], heard=[0, 0, 0], addressed=[-30, 0, 0])
+    assert overdue_first(both_begun, PERIOD, RULES) == 0
+
+
 def test_who_is_silent_for_longer_than_ever_while_others_go_on_needs_no_clock():
     """Both send every 100 ms and pause once for 300; then the second one is silent for 700 ms."""
     own = [*range(0, 1_000, 100), *range(1_300, 2_000, 100)]

@@ -44,15 +44,26 @@ def test_they_go_on_or_have_stopped():
     assert not Heartbeats(0, float(PERIOD), None).stopped(SECOND, 60 * SECOND), "they were never there"
 
 
-def test_a_few_beats_of_each_pair_make_a_rhythm_together():
-    flows = [Flow("a", "b", k * PERIOD, k * PERIOD + 10 * MS, 5_000_000) for k in range(5)]
+def few_of_each_pair(every_ns):
+    """Everybody writes to everybody three times."""
+    flows = [Flow("a", "b", k * PERIOD, k * PERIOD + 10 * MS, 5_000_000) for k in range(10)]
     flows += [
         Flow(a, b, beat, beat + 1_000, 60)
         for number, (a, b) in enumerate((a, b) for a in NAMES for b in NAMES if a != b)
-        for beat in (number * 70 * MS, number * 70 * MS + SECOND, number * 70 * MS + 2 * SECOND)
+        for beat in (number * 70 * MS, number * 70 * MS + every_ns, number * 70 * MS + 2 * every_ns)
     ]
     job = Job("job", (0, 1, 2, 3), (), 1.0, transfer_table(flows))
-    assert Heartbeats.of(job, 5 * PERIOD, PERIOD).gap_ns == pytest.approx(SECOND, rel=0.01)
+    return Heartbeats.of(job, 2 * every_ns + PERIOD, PERIOD)
+
+
+def test_a_few_beats_of_each_pair_make_a_rhythm_together():
+    assert few_of_each_pair(SECOND).gap_ns == pytest.approx(SECOND, rel=0.01)
+
+
+def test_what_comes_every_few_steps_belongs_to_the_training():
+    """Metrics every third step; a rhythm of twelve and a half steps is one of its own."""
+    assert few_of_each_pair(3 * PERIOD).gap_ns is None
+    assert few_of_each_pair(25 * PERIOD // 2).gap_ns is not None
 
 
 def test_a_rhythm_that_stopped_says_that_ranks_died_though_pings_go_on():

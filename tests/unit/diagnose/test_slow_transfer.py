@@ -235,14 +235,25 @@ def test_two_jobs_that_crowd_a_link_are_congestion_and_both_are_named():
     assert [item.value for item in finding.evidence[3:]] == [0.5, 0.5]
 
 
+def test_a_link_that_is_crowded_both_ways_serves_now_one_and_now_another():
+    (finding,) = crowded(LinkUse((0.9, 0.9), 0.8, 0.1, 9.0, 1_000))
+    assert finding.kind is FindingKind.CONGESTION
+
+
 @pytest.mark.parametrize(
     ("use", "names"),
     [
-        (LinkUse((0.9, 0.9), 0.1, 0.1, 9.0, 1_000), ("one", "two")),
+        (LinkUse((0.9, 0.9), 0.1, 0.01, 9.0, 1_000), ("one", "two")),
+        (LinkUse((0.9, 0.9), 0.8, 0.6, 9.0, 1_000), ("one", "two")),
         (LinkUse((0.9, 0.0), 0.8, 0.1, 1.0, 1_000), ("one", "two")),
         (LinkUse((0.9, 0.0), 0.8, 0.1, 9.0, 1_000), ("one",)),
     ],
-    ids=["the same low rate for all, both ways", "all together move less than one should", "one job alone"],
+    ids=[
+        "the same low rate for all, both ways",
+        "rates that spread as much before",
+        "all together move less than one should",
+        "one job alone",
+    ],
 )
 def test_a_broken_link_is_no_congestion(use, names):
     (finding,) = crowded(use, names)

@@ -143,3 +143,16 @@ def test_a_hang_that_was_hardly_watched_is_hardly_sure():
 
 def test_that_a_job_broke_off_is_surer_than_who_did():
     assert sure(culprit=-1) >= sure()
+
+
+def test_where_nobody_was_missed_before_the_others_a_few_are_listed_each_less_likely_than_the_one_before():
+    """The job is killed as a whole in the middle of a step."""
+    job = build_job(pp=2, dp=3)
+    begin, end = job.step_ends_ns[-2:]
+    records = [r for r in job.records if r.end_ns <= begin + (end - begin) * 7 // 10]
+    state, (finding,) = verdict(records, begin + 30 * SECOND)
+    assert (state, finding.where.type) == (JobState.CRASHED, WhereType.JOB)
+    shares = [one.confidence for one in finding.alternatives]
+    assert len(shares) == RULES.endings.most_suspects
+    assert shares == sorted(shares, reverse=True)
+    assert 0.1 < shares[0] < 0.5, "likelier that it is one of the others"

@@ -51,9 +51,6 @@ class EndingRules:
     at_step_end: float = 0.03
     """within this share of a step."""
 
-    long_missing: float = 0.4
-    """Steps that a member must have been overdue before the last message for the talk of all to be no goodbye."""
-
     talk_on: float = 2.5
     """Times as long as the talk of living ranks: the processes of a job that has ended are gone by then."""
 
@@ -67,16 +64,10 @@ class EndingRules:
     """Share of a step's bytes that a member must lack to wait for somebody,"""
 
     in_flow: float = 0.002
-    """Steps that a member pauses at most where it stops in the middle of a message,"""
-
-    not_begun: float = 0.05
-    """that it pauses at least before it begins something new,"""
+    """Steps below which a pause is inside a message: who usually pauses for less where it stopped had begun to send,"""
 
     same_time: float = 0.015
-    """and by which two due times must differ to be distinguished."""
-
-    few_suspects: float = 0.75
-    """Share of the members that may be to blame up to which one can stand out."""
+    """and steps by which two due times must differ to be distinguished."""
 
     in_vain: float = 0.08
     """Steps for which others must have gone on after a member was due, or after it had been silent for longer than
@@ -175,13 +166,7 @@ class EndingRules:
     """Spreads of the bytes per step by which the same point may be off, for every step back."""
 
     missing: float = 0.02
-    """Share of a step's bytes that a record which a collector lost takes with it, at least,"""
-
-    lossy: float = 0.02
-    """and share of the steps of all members that lack one from which the collector loses records."""
-
-    rested: float = 0.05
-    """for so many steps, may have lost a few records: it is given the longest."""
+    """Share of a step's bytes that a record which a collector lost takes with it, at least."""
 
     exact: float = 0.01
     """Relative spread of a member's bytes per step up to which bytes tell its place in the step; experts vary by
@@ -260,9 +245,6 @@ class EndingRules:
 
     break_ns: int = 5_000_000_000
     """Silence of all control messages after which it is another job that talks: heartbeats come once a second or so."""
-
-    clear_lead: float = 0.02
-    """Share of a step by which the culprit must have been due before anybody else to be named with confidence."""
 
     clear_overdue: float = 0.05
     """Share of a step that others must have gone on after it was due for its silence alone to name it: of members that
