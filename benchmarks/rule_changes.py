@@ -1,7 +1,8 @@
 """Which rules change something: each is changed in place and the same input is looked at again.
 
-Used by `stage_rules.py`, `logs_rules.py` and `verdict_rules.py`. A case whose run does not read a rule is not run with
-another value of it. Every try runs in a copy of this process, because a value may make it long or large.
+Used by `stage_rules.py`, `logs_rules.py`, `verdict_rules.py` and `tested_rules.py`. A case whose run does not read a
+rule is not run with another value of it. Every try runs in a copy of this process, because a value may make it long
+or large.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
@@ -66,14 +67,14 @@ class Rule:
             object.__setattr__(self.group, self.field, usual)
 
 
-def rules_in(group: Any, prefix: str = "") -> Iterator[Rule]:
+def rules_in(group: Any, prefix: str = "", left_out: Collection[str] = NOT_TRIED.keys()) -> Iterator[Rule]:
     """Every rule, those of groups inside with the name of the group."""
     for field in fields(group):
         value = getattr(group, field.name)
-        if field.name in NOT_TRIED:
+        if field.name in left_out:
             continue
         if is_dataclass(value):
-            yield from rules_in(value, f"{field.name}.")
+            yield from rules_in(value, f"{field.name}.", left_out)
         else:
             yield Rule(prefix + field.name, group, field.name)
 

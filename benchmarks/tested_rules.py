@@ -1,0 +1,185 @@
+"""Which rules of a package decide something in its tests: each is moved to its extremes and the tests that read it run.
+
+    python benchmarks/tested_rules.py ingest
+    python benchmarks/tested_rules.py service --match runs. --without kafka,workers
+
+A rule is moved to a millionth and to a million times its value (`rule_changes.py`), in the rules that are shipped and
+in those that are made anew. Only the tests run that read it, and other tests of those files, because fixtures may have
+read it for them. Each try is a copy of this process. Printed: the rules at whose extremes a test fails, with the first
+such test, and those at whose extremes none does. What other processes do (workers, Spark) is not seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from rule_changes import COPY_BYTES, EXTREMES, MOST_SECONDS, MOST_TIMES, Rule, rules_in, values_of
+
+ROOT: Final = Path(__file__).parents[1]
+TESTS: Final = {"ingest": ("tests/unit/ingest", "tests/contract/test_readers.py")}
+"""Tests of a package, where they are not all in `tests/unit/PACKAGE`."""
+
+NO_TEST: Final = "no test fails"
+
+
+@dataclass
+class Reads:
+    """What each test reads, and how long it takes."""
+
+    rules: dict[str, set[str]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    current: set[str] = field(default_factory=set)
+
+
+@contextmanager
+def reads_of_classes(rules: list[Rule], reads: Reads) -> Iterator[None]:
+    """Notes which rules are read inside, of those that are shipped and of those that are made anew."""
+    names = {(type(rule.group), rule.field): rule.name for rule in rules}
+
+    def noted(group: Any, name: str) -> Any:
+        if (type(group), name) in names and sys._getframe(1).f_globals.get("__name__") != "dataclasses":
+            reads.current.add(names[type(group), name])
+        return object.__getattribute__(group, name)
+
+    kinds: set[Any] = {type(rule.group) for rule in rules}
+    for kind in kinds:
+        kind.__getattribute__ = noted
+    try:
+        yield
+    finally:
+        for kind in kinds:
+            del kind.__getattribute__
+
+
+@contextmanager
+def moved(rule: Rule, value: Any) -> Iterator[None]:
+    """Another value in the rules that are shipped, and as the default of those that are made anew."""
+    make: Any = type(rule.group).__init__
+    names = [one.name for one in fields(rule.group) if one.init]
+    usual = make.__defaults__
+    default = list(usual)
+    default[names.index(rule.field) - len(names)] = value
+    make.__defaults__ = tuple(default)
+    try:
+        with rule.changed_to(value):
+            yield
+    finally:
+        make.__defaults__ = usual
+
+
+class Tries:
+    """Takes the place of pytest's loop over the tests: once as they are, then rule by rule."""
+
+    def __init__(self, rules: list[Rule], without: list[str]) -> None:
+        self.rules = rules
+        self.without = without
+        self.reads = Reads()
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        items = [one for one in session.items if not any(word in one.nodeid for word in self.without)]
+        with reads_of_classes(self.rules, self.reads):
+            self._as_they_are(items)
+        self.good = [one for one in items if one.nodeid in self.reads.rules]
+        print(f"{len(self.good)} of {len(items)} tests pass, {len(self.rules)} rules", flush=True)
+        self._try_all()
+        return True
+
+    def _as_they_are(self, items: list[pytest.Item]) -> None:
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            begin = time.monotonic()
+            self.reads.current = set()
+            if passed(item, following):
+                self.reads.rules[item.nodeid] = self.reads.current
+                self.reads.seconds[item.nodeid] = time.monotonic() - begin
+
+    def _try_all(self) -> None:
+        unmoved = []
+        for rule in self.rules:
+            readers = [one for one in self.good if rule.name in self.reads.rules[one.nodeid]]
+            files = {one.path for one in readers}
+            others = [one for one in self.good if one.path in files and one not in readers]
+            order = sorted(readers, key=self._seconds) + sorted(others, key=self._seconds)
+            for value in values_of(rule.value, EXTREMES):
+                how = self._try(rule, value, order)
+                if how != NO_TEST:
+                    print(f"{rule.name} = {value}: {how}", flush=True)
+                    break
+            else:
+                print(f"{rule.name}: {NO_TEST} of {len(readers)} that read it", flush=True)
+                unmoved.append(f"  {rule.name} ({len(readers)} tests read it)")
+        print(f"{len(unmoved)} of {len(self.rules)} rules decide nothing in a test:", *unmoved, sep="\n")
+
+    def _seconds(self, item: pytest.Item) -> float:
+        return self.reads.seconds[item.nodeid]
+
+    def _try(self, rule: Rule, value: Any, items: list[pytest.Item]) -> str:
+        """Runs the tests in a copy of this process, until one fails."""
+        limit = int(MOST_TIMES * sum(map(self._seconds, items))) + MOST_SECONDS
+        receive, send = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(receive)
+            result = NO_TEST
+            try:
+                silence()
+                resource.setrlimit(resource.RLIMIT_AS, (COPY_BYTES, COPY_BYTES))
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(limit)
+                with moved(rule, value):
+                    failed = next((one for one in items if not passed(one, None)), None)
+                if failed is not None:
+                    result = f"fails {failed.nodeid}"
+            finally:
+                os.write(send, result.encode())
+                os._exit(0)
+        os.close(send)
+        with os.fdopen(receive) as answer:
+            result = answer.read()
+        os.waitpid(child, 0)
+        return result or f"takes more than {limit} s"
+
+
+def passed(item: pytest.Item, following: pytest.Item | None) -> bool:
+    reports = runtestprotocol(item, nextitem=following, log=False)
+    return all(report.passed for report in reports)
+
+
+def silence() -> None:
+    """Nothing that a copy prints is seen."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("package")
+    parser.add_argument("tests", nargs="*", help="files or folders; by default those of the package")
+    parser.add_argument("--match", default="", help="only rules whose name holds one of these, separated by commas")
+    parser.add_argument("--without", default="", help="tests whose path holds one of these are left out")
+    options = parser.parse_args()
+    shipped = import_module(f"llmprism.{options.package}.rules").RULES
+    words = options.match.split(",")
+    rules = [rule for rule in rules_in(shipped, left_out=()) if any(word in rule.name for word in words)]
+    tests = options.tests or TESTS.get(options.package, (f"tests/unit/{options.package}",))
+    without = [word for word in options.without.split(",") if word]
+    os.chdir(ROOT)
+    return int(pytest.main([*tests, "-s", "-p", "no:cacheprovider"], plugins=[Tries(rules, without)]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
