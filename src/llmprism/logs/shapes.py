@@ -20,6 +20,7 @@ __all__ = [
     "COLLECTIVE_FRAME",
     "FRAME_LINE",
     "ITERATION_ANCHOR_BYTES",
+    "POINT_TO_POINT_FRAME",
     "SEQUENCE_LINE",
     "LogLevel",
     "Shape",
@@ -140,8 +141,13 @@ COLLECTIVE_FRAME: Final = re.compile(
     r'distributed_c10d\.py", line \d{1,6}, in (all_\w{1,40}|reduce\w{0,40}|broadcast\w{0,40}|scatter\w{0,40}'
     r'|gather\w{0,40}|barrier|monitored_barrier)\b|torch/autograd/\w+\.py", line \d{1,6}, in (_engine_run_backward)\b'
 )
-"""Frames of a stack that say in which collective of all ranks it waits: by name, or that of the gradients. Sending and
-receiving are left out: the ranks of a pipeline wait in different ones as a rule."""
+"""Frames of a stack that say in which collective of all ranks it waits: by name, or that of the gradients."""
+
+POINT_TO_POINT_FRAME: Final = re.compile(
+    r'distributed_c10d\.py", line \d{1,6}, in (?:i?send|i?recv|batch_isend_irecv)\b'
+    r'|(?:pipelining/\w{1,40}|p2p_communication|pipe/p2p)\.py", line \d{1,6}, in \w{0,40}(?:p2p|communicate|send|recv)'
+)
+"""Frames that say that a rank waits for a neighbour in its pipeline (PyTorch, Megatron, DeepSpeed)."""
 
 _ITERATION: Final = (
     re.compile(
@@ -209,7 +215,7 @@ def _frame_flags(text: str, *, marked: bool) -> ShapeFlag:
     flags = ShapeFlag.FRAME
     if marked:
         flags |= ShapeFlag.ROW | ShapeFlag.INSPECT
-    if COLLECTIVE_FRAME.search(text):
+    if COLLECTIVE_FRAME.search(text) or POINT_TO_POINT_FRAME.search(text):
         flags |= ShapeFlag.ROW | ShapeFlag.TEXT
     return flags
 

@@ -20,13 +20,16 @@ from llmprism.logs.notable import NotableLine, notable_lines
 from llmprism.logs.progress import Progress, measure_progress
 from llmprism.logs.reader import read_job
 from llmprism.logs.rules import RULES, LogRules
-from llmprism.logs.shapes import COLLECTIVE_FRAME
+from llmprism.logs.shapes import COLLECTIVE_FRAME, POINT_TO_POINT_FRAME
 from llmprism.model.log import LogDiagnosis
 
-__all__ = ["JobView", "RankView", "view_job", "view_log"]
+__all__ = ["POINT_TO_POINT", "JobView", "RankView", "view_job", "view_log"]
 
 MAX_SECONDS: Final = 1e7
 """No iteration takes months: what is longer is another number."""
+
+POINT_TO_POINT: Final = "sending or receiving"
+"""What a rank waits in whose stack shows no collective but a message to or from one other rank."""
 
 MIN_TIMED: Final = 4
 """Iteration lines that cannot all be of one moment."""
@@ -39,7 +42,7 @@ class RankView:
     `iterations` ascend in the order of its lines and may be thinned in very long logs; `iteration_ns` are the times of
     those lines, `iteration_seconds` the durations that they print (NaN: none). `local_rank` is the number of the
     process on its node, `named` are addresses of others that its lines about trouble name. `collective` is the one in
-    which its last stack waits (`all_reduce`, `gradients` in the backward pass).
+    which its last stack waits (`all_reduce`, `gradients` in the backward pass), or `POINT_TO_POINT`.
     """
 
     rank: int | None
@@ -125,8 +128,11 @@ def _collectives(log: JobLog, members: LogMembers) -> dict[int, str]:
     """Actor → the collective in which its last stack waits."""
     found: dict[int, str] = {}
     for row, text in log.texts.items():
+        actor = int(members.actor_of_writer[log.rows.writer[row]])
         if match := COLLECTIVE_FRAME.search(text):
-            found[int(members.actor_of_writer[log.rows.writer[row]])] = match[1] or "gradients"
+            found[actor] = match[1] or "gradients"
+        elif POINT_TO_POINT_FRAME.search(text):
+            found[actor] = POINT_TO_POINT
     return found
 
 

@@ -6,6 +6,7 @@ The road of the data, one file per step:
     rank_file    a list of ranks, hosts and addresses, where somebody has one
     log_clock    iterations of a log laid over the steps of the flows: which step is which, how far the clocks are apart
     fingerprint  ranks and addresses compared by how their steps vary
+    layout_orders  in which orders ranks can sit, by the stages, groups and rings of the layout
     seats        who is who: rank → address, how sure and why
     matching     which logs belong to which job of the flows
     case         all of the above for one job, as the rules see it

@@ -5,6 +5,9 @@ others (another operation, a communicator that nobody else sets up), nobody died
 which is a fault of the program. A rank that is behind in the same operations, or that does not say that it waits, is no
 such case. NCCL's watchdog names the operation; gloo does not, but every rank that gives up prints its stack, and the
 frame of the collective is in it. What each sent in the step that broke off is measured in the flows (`sent_share`).
+
+Where all ranks say in what they wait and one of them waits in a collective that no other has entered, that is the rank
+(`find_rank_apart`), whoever fell silent first: nobody died, and in a deadlock all fall silent within a moment.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ from typing import Final
 
 import numpy as np
 
+from llmprism.logs.view import POINT_TO_POINT
 from llmprism.model.log import Cause, CauseClass
 from llmprism.verdict.case import JobCase
 
-__all__ = ["find_mismatch", "sent_share"]
+__all__ = ["find_mismatch", "find_rank_apart", "sent_share"]
 
 SIGNATURE: Final = "verdict.mismatched_collective"
 _WORK: Final = re.compile(r"WorkNCCL\(SeqNum=(\d{1,15}), OpType=(\w{1,40})")
@@ -37,18 +41,9 @@ _ADVICE: Final = (
 
 def find_mismatch(case: JobCase, rank: int | None) -> Cause | None:
     """The cause where the silent rank waits in another collective than the others; None where it does not."""
-    if rank is None:
-        return None
-    waits: dict[int, str] = {}
-    for line in case.view.lines:
-        if line.late or line.survived or not 0 <= line.actor < len(case.view.ranks):
-            continue
-        operation = _operation(line.text) or case.view.ranks[line.actor].collective
-        who = case.view.ranks[line.actor].rank
-        if operation is not None and who is not None:
-            waits.setdefault(who, operation)
-    own = waits.pop(rank, None)
-    if own is None or not waits:
+    waits = _waits(case)
+    own = waits.pop(rank, None) if rank is not None else None
+    if own is None or own == POINT_TO_POINT or not waits:
         return None
     others, count = Counter(waits.values()).most_common(1)[0]
     if own == _COMMUNICATOR and own not in waits.values():
@@ -57,6 +52,29 @@ def find_mismatch(case: JobCase, rank: int | None) -> Cause | None:
         return None
     summary = f"rank {rank} waits in {own} while the other ranks wait in {others}: they make different collectives"
     return Cause(CauseClass.USER_CODE, SIGNATURE, case.rules.ending.mismatch, summary, _ADVICE)
+
+
+def find_rank_apart(case: JobCase) -> int | None:
+    """The rank that waits in a collective while all the others wait in one other thing; None where a rank does not say
+    in what it waits, which then may be the one that hangs, or where it takes two to differ."""
+    waits = _waits(case)
+    if len(waits) < max(case.size, len(case.view.ranks), 1 + case.rules.ending.witnesses):
+        return None
+    alone = [rank for rank in waits if find_mismatch(case, rank) is not None]
+    return alone[0] if len(alone) == 1 else None
+
+
+def _waits(case: JobCase) -> dict[int, str]:
+    """Rank → what it waited in when it gave up."""
+    waits: dict[int, str] = {}
+    for line in case.last_words():
+        if not 0 <= line.actor < len(case.view.ranks):
+            continue
+        operation = _operation(line.text) or case.view.ranks[line.actor].collective
+        who = case.view.ranks[line.actor].rank
+        if operation is not None and who is not None:
+            waits.setdefault(who, operation)
+    return waits
 
 
 def sent_share(case: JobCase, address: str | None) -> tuple[float, float] | None:

@@ -19,6 +19,7 @@ from llmprism.verdict.case import JobCase, Judged, cause_of_kind, owner_of
 from llmprism.verdict.ending import judge_ending
 from llmprism.verdict.fingerprint import step_differences
 from llmprism.verdict.folders import LogFolder, divided
+from llmprism.verdict.layout_orders import mesh_signs
 from llmprism.verdict.log_clock import host_clocks
 from llmprism.verdict.matching import Match, match_logs
 from llmprism.verdict.numbers import judge_numbers
@@ -131,7 +132,8 @@ def _case(
     apart = None
     if fit is not None and trusted:
         apart = step_differences(view.ranks, job.timeline.member_end_ns, fit, rules.seats)
-    seats = find_seats(view, FlowMembers(addresses, report.topology, listed, apart, rules.seats))
+    mesh = mesh_signs(job.layout, report.addresses)
+    seats = find_seats(view, FlowMembers(addresses, report.topology, listed, apart, rules.seats, mesh))
     hosts = host_of(view, seats, report.topology)
     fit = fit if trusted else None
     clocks = host_clocks(view, job.timeline.steps, fit, hosts) if fit is not None else ()

@@ -5,8 +5,8 @@ From the surest evidence down: a list of ranks that somebody gave; the address t
 says nothing of the kind, the order in which launchers hand out ranks. Hosts are filled one after the other (Slurm's
 block, mpirun by slot; torchrun sorts their names as text) or in turn (Slurm's cyclic, mpirun by node). An order is a
 guess: it is checked against the ranks that are known, against the peers that ranks name (nobody names itself), and
-against how the steps of ranks and addresses vary (`fingerprint`), and its confidence says what came of it. What cannot
-be matched stays unmatched.
+against how the steps of ranks and addresses vary (`fingerprint`) and against the layout (`layout_orders`, which adds
+orders of its own), and its confidence says what came of it. What cannot be matched stays unmatched.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from llmprism.logs.view import JobView, RankView
 from llmprism.model.topology import Topology
 from llmprism.model.verdict import Seat
 from llmprism.verdict.fingerprint import order_support
+from llmprism.verdict.layout_orders import NO_SIGNS, MeshSigns
 from llmprism.verdict.rank_file import RankList
 from llmprism.verdict.rules import RULES, SeatRules
 
@@ -33,7 +34,8 @@ __all__ = ["FlowMembers", "find_seats", "host_of", "natural", "short_host"]
 class FlowMembers:
     """The members of a job of the flows: addresses in the order of the job, with what the topology knows of them.
 
-    `apart` holds the differences of step times between ranks and members (`fingerprint.step_differences`).
+    `apart` holds the differences of step times between ranks and members (`fingerprint.step_differences`), `mesh` what
+    the layout says of the order of ranks.
     """
 
     addresses: tuple[str, ...]
@@ -41,6 +43,7 @@ class FlowMembers:
     listed: RankList | None = None
     apart: Float64 | None = None
     rules: SeatRules = RULES.seats
+    mesh: MeshSigns = NO_SIGNS
 
 
 @dataclass(slots=True)
@@ -252,16 +255,25 @@ def _best_support(members: FlowMembers) -> float:
 
 
 def _orders(members: FlowMembers) -> list[tuple[str, float, list[str]]]:
-    """(name, prior weight, addresses by rank) of the orders in which launchers hand out ranks."""
+    """(name, prior weight, addresses by rank) of the orders of launchers, and of those that the layout names."""
+    launched, mesh, rules = _launched(members), members.mesh, members.rules
+    by_mesh = mesh.orders(launched[0][2])
+    share = rules.layout_order * mesh.sure / max(len(by_mesh), 1)
+    supported = ((name, prior * mesh.support(order, rules.irregular), order) for name, prior, order in launched)
+    return _merged(*supported, *((name, share, order) for name, order in by_mesh))
+
+
+def _launched(members: FlowMembers) -> list[tuple[str, float, list[str]]]:
+    """The orders in which launchers hand out ranks, the likeliest first."""
     known, rules = members.addresses, members.rules
     topology = members.topology
     servers = topology.server_of() if topology else {}
     if topology is None or not all(address in servers for address in known):
         last_first = sorted(known, key=lambda address: natural(address)[::-1])
-        return _merged(
+        return [
             ("of the addresses", rules.address_order, sorted(known, key=natural)),
             ("of the addresses' ends", rules.address_end_order, last_first),
-        )
+        ]
     slots = topology.slot_of()
     listed = {short_host(host): at for at, host in enumerate(members.listed.order)} if members.listed else {}
 
@@ -275,11 +287,11 @@ def _orders(members: FlowMembers) -> list[tuple[str, float, list[str]]]:
     cyclic = sorted(known, key=lambda address: (slot(address)[0], host(address), slot(address)))
     # node10 before node2: torchrun's rendezvous sorts the nodes by their names as text
     as_text = sorted(known, key=lambda address: (servers[address], slot(address)))
-    return _merged(
+    return [
         ("of the servers, one after the other", rules.listed_order if listed else rules.block_order, block),
         ("of the servers in turn", rules.cyclic_order, cyclic),
         ("of the servers' names as text, one after the other", rules.text_order, as_text),
-    )
+    ]
 
 
 def _merged(*orders: tuple[str, float, list[str]]) -> list[tuple[str, float, list[str]]]:

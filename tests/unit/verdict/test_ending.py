@@ -273,6 +273,35 @@ def test_stacks_say_which_collective_where_the_library_does_not(tmp_path: Path, 
         assert "rank 2 waits in broadcast while the other ranks wait in gradients" in verdict.cause.summary
 
 
+SENDS = STACK.format(
+    frame='/usr/lib/python3/dist-packages/torch/distributed/pipelining/schedules.py", line 503, in _wait_batch_p2p'
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ({0: SENDS, 1: SENDS, 2: BROADCAST, 3: SENDS}, "10.0.0.3"),
+        ({0: SENDS, 1: SENDS, 2: BROADCAST, 3: BROADCAST}, "10.0.0.2"),
+        ({0: SENDS, 2: BROADCAST, 3: SENDS}, "10.0.0.2"),
+        ({0: BROADCAST, 1: BROADCAST, 2: SENDS, 3: BROADCAST}, "10.0.0.2"),
+    ],
+)
+def test_the_rank_that_alone_entered_a_collective_is_the_place_of_a_deadlock(
+    tmp_path: Path, said: dict[int, str], place: str
+) -> None:
+    """Not where two did, where one does not say in what it waits, or where the others wait in the collective."""
+    folder = write_job(
+        tmp_path / "x", ENDS, addresses=MEMBERS, after={rank: [(90, text)] for rank, text in said.items()}
+    )
+    report = together(stopped(FindingKind.HANG, "10.0.0.2", end_s=120), folder)
+    assert report.findings[0].where.id == place
+    assert report.reading is not None
+    (verdict,) = report.reading.verdicts
+    assert (verdict.cause.signature == "verdict.mismatched_collective") is (place == "10.0.0.3")
+    assert any(clash.about == "place" for clash in verdict.contradictions) is (place == "10.0.0.3")
+
+
 @pytest.mark.parametrize(("line", "kind"), [("", FindingKind.STALL), (OOM, FindingKind.CRASH)])
 def test_a_job_whose_log_counts_on_was_not_started_anew(tmp_path: Path, line: str, kind: FindingKind) -> None:
     """The flows saw it stop and come back."""

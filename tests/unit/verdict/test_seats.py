@@ -7,6 +7,7 @@ import pytest
 
 from llmprism.logs.view import JobView
 from llmprism.model.topology import Nic, Server, Topology
+from llmprism.verdict.layout_orders import MeshSigns
 from llmprism.verdict.rank_file import parse_rank_list
 from llmprism.verdict.rules import RULES
 from llmprism.verdict.seats import FlowMembers, find_seats, host_of, natural, short_host
@@ -176,3 +177,27 @@ def test_numbers_in_names_of_pods_stand_for_ranks_that_nobody_prints() -> None:
     assert seats[0].address == "10.10.10.1"
     assert seats[1].address == "10.10.0.1"
     assert 0.25 < seats[0].confidence < 0.62
+
+
+def test_ranks_of_a_pipeline_sit_in_the_order_of_its_stages_wherever_their_hosts_are() -> None:
+    """Pods of Kubernetes sit on hosts in no order, and their logs name no address."""
+    topology = cluster()
+    members = addresses(topology)
+    stages = (members[2], members[0], members[3], members[1])
+    flows = FlowMembers(members, topology, mesh=MeshSigns(pipelines=(stages,), sure=0.97))
+    seats = find_seats(ranks(4), flows)
+    assert tuple(seat.address for seat in seats) == stages
+    assert all(0.5 < seat.confidence <= RULES.seats.order_cap for seat in seats)
+
+
+def test_an_order_that_the_ring_follows_is_surer_and_one_that_it_does_not_is_not_used() -> None:
+    topology = cluster(servers=6, gpus=1)
+    members = addresses(topology)
+    alone, *_ = find_seats(ranks(6), FlowMembers(members, topology))
+    (follows, *_), (other, *_) = (
+        find_seats(ranks(6), FlowMembers(members, topology, mesh=MeshSigns((), (ring,), (ring,), 0.97)))
+        for ring in (members, (members[0], members[3], members[1], members[5], members[2], members[4]))
+    )
+    assert alone.address == follows.address == members[0]
+    assert follows.confidence > alone.confidence
+    assert other.address is None, "which rank the ring begins with is not known"

@@ -155,8 +155,15 @@ class SeatRules:
     address_end_order: float = 0.15
     """of addresses by their last number first;"""
 
+    layout_order: float = 0.6
+    """of all orders together that stages and rings of the layout name: frameworks number ranks along them;"""
+
     no_order: float = 0.3
     """of the ranks being in none of these."""
+
+    irregular: float = 0.05
+    """How often stages, groups or rings are irregular in the true order: a factor on the weight of an order in which
+    one of them is, and at most its inverse on that of one in which it is not."""
 
     numbered_names: float = 0.5
     """Factor on an order's weight where numbers in names of pods or hosts stand for ranks."""
