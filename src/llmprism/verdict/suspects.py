@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from llmprism.model.finding import Finding
+from llmprism.model.finding import Finding, FindingKind
 from llmprism.model.log import EventRole, Suspect
 from llmprism.model.verdict import Contradiction, NamedSuspect, Seat, Source
 from llmprism.units import SECOND
@@ -59,9 +59,19 @@ def choose_place(case: JobCase, finding: Finding | None) -> SuspectPlace:
     if named is None:
         nobody = SuspectPlace(None, None, None, 0.0, Source.FLOWS if finding is not None else Source.LOGS)
         return nobody if finding is None else _among_listed(case, finding) or nobody
-    where = seat.address if seat is not None else None
-    confidence = named.score * (seat.confidence if seat is not None and where else 1.0)
-    return SuspectPlace(where, named.rank, _node(seat, named), confidence, Source.LOGS)
+    where, seated = (seat.address, seat.confidence) if seat is not None and seat.address else (None, 1.0)
+    if seat is None or seat.confidence <= case.rules.place.sure_seat:
+        lost = _lost_by_peers(case)
+        where, seated = (lost, case.rules.place.identified) if lost is not None else (where, seated)
+    return SuspectPlace(where, named.rank, _node(seat, named), named.score * seated, Source.LOGS)
+
+
+def _lost_by_peers(case: JobCase) -> str | None:
+    """The member that more ranks name as the peer that they lost than any other; None: too few do, or as many."""
+    members = {case.report.addresses[member] for member in case.job.job.members} if case.job is not None else set()
+    votes = [(count, address) for address, count in _named_by_peers(case).most_common() if address in members][:2]
+    enough = bool(votes) and votes[0][0] >= case.rules.place.votes
+    return votes[0][1] if enough and (len(votes) < 2 or votes[0][0] > votes[1][0]) else None
 
 
 def _node(seat: Seat | None, named: Suspect) -> str | None:
@@ -93,7 +103,7 @@ def _by_both(case: JobCase, finding: Finding, address: str, named: Suspect) -> S
             seat.address, named.rank, _node(seat, named), named.score * seat.confidence, Source.LOGS, (clash,)
         )
     seated = 1 - (1 - seat.confidence) * rules.seat_doubt
-    sure, silent = named.score * seated, _first_silent(case, finding)
+    sure, silent = named.score * seated, _first_silent(case, finding, own)
     votes = _named_by_peers(case)
     if votes[seat.address] > votes[address] and (own or votes[seat.address] >= rules.votes):
         wrote = "the rank wrote its own fatal error" if own else "the rank died without a word"
@@ -163,14 +173,18 @@ def _among_listed(case: JobCase, finding: Finding) -> SuspectPlace | None:
     return SuspectPlace(address, rank, node, likely, Source.BOTH)
 
 
-def _first_silent(case: JobCase, finding: Finding) -> float:
-    """How sure it is that the address of a stop is that of the rank that failed."""
+def _first_silent(case: JobCase, finding: Finding, own: bool) -> float:
+    """How sure it is that the address of a stop is that of the rank that failed.
+
+    In a hang nothing ends: the others stop one after the other, each when it has to wait, and their order says who
+    waits for whom. That a rank writes nothing says little then: one that waits without a time-out is as silent.
+    """
     rules = case.rules.place
     went_on = next((item.value for item in finding.evidence if item.what == WENT_ON), None)
     unclear = went_on is not None and went_on * SECOND < rules.clear_silence * case.step_ns
     if unclear:
         return min(finding.confidence, rules.hardly_first)
-    alone = finding.confidence >= rules.silent_alone
+    alone = finding.confidence >= rules.silent_alone or (finding.kind is FindingKind.HANG and not own)
     return rules.silent_alone if alone else min(finding.confidence, rules.first_silent)
 
 

@@ -56,6 +56,29 @@ def test_a_rank_without_a_word_whose_address_its_peers_name_as_lost_is_believed(
     assert report.reading.verdicts[0].rank == 2
 
 
+@pytest.mark.parametrize(("kind", "place"), [(FindingKind.HANG, "10.0.0.4"), (FindingKind.CRASH, "10.0.0.3")])
+def test_silence_of_a_log_moves_a_crash_and_not_a_hang(tmp_path: Path, kind: FindingKind, place: str) -> None:
+    """Where it sits is a guess. Who hangs and who waits without a time-out are equally silent; who died is alone."""
+    late = {rank: [(90, TIMED_OUT.format(rank))] for rank in (0, 1, 3)}
+    after = late if kind is FindingKind.HANG else {rank: [(0.5, NAMELESS)] for rank in (0, 1, 3)}
+    folder = write_job(tmp_path / "x", ENDS, addresses=("?",) * 4, after=after)
+    report = together(stopped(kind, "10.0.0.4", confidence=0.7, end_s=120), folder)
+    assert report.findings[0].where.id == place
+
+
+@pytest.mark.parametrize(("votes", "place"), [(1, "job-a"), (2, "10.0.0.3")])
+def test_the_address_that_peers_name_as_lost_is_that_of_the_rank_that_failed(
+    tmp_path: Path, votes: int, place: str
+) -> None:
+    """Nothing says where ranks sit: 3 ranks and 4 addresses are in no usual order."""
+    after = {rank: [(0.5, CLOSED.format("10.0.0.3") if rank < votes else NAMELESS)] for rank in (0, 1)}
+    folder = write_job(tmp_path / "x", ENDS, addresses=("?",) * 3, after={**after, 2: [(0.2, OOM)]})
+    report = together(stopped(FindingKind.CRASH, "job-a"), folder)
+    assert report.findings[0].where.id == place
+    assert report.reading is not None
+    assert report.reading.verdicts[0].rank == 2
+
+
 def stopped_at_4_or_3() -> Report:
     """The flows name one address and list another."""
     listed = (Alternative(FindingKind.CRASH, Where(WhereType.GPU, "10.0.0.3"), 0.35),)

@@ -21,7 +21,7 @@ class StopPlaceRules:
 
     silent_alone: float = 0.94
     """The same where the flows are as sure themselves: of the members that alone were no longer heard after they were
-    missed, all 15 of real captures were the right ones, (15 + 1) / (15 + 2)."""
+    missed, all 15 of real captures were the right ones, (15 + 1) / (15 + 2). And of a hang: 16 of 16."""
 
     clear_silence: float = 0.02
     """Share of a step that the others must have gone on after an address fell silent: below it the order in which they
