@@ -256,12 +256,11 @@ def _kinds(pattern: LayoutPattern, job: Job) -> Int8:
 
 
 def _gives_back(pattern: LayoutPattern, job: Job, layout: JobLayout, rules: LayoutRules) -> bool:
-    """Do the rules give all kinds of the window itself, and all step ends from the first ones?"""
+    """Do the rules give all kinds of the window itself, and all step ends from those of its first half?"""
     assert layout.clock is not None  # noqa: S101 - checked by the caller
     known = layout.clock
-    early = StepClock(
-        known.boundary_ns[: rules.carrying.anchors], known.regular[: rules.carrying.anchors - 1], known.dominance
-    )
+    half = known.boundary_ns.size // 2
+    early = StepClock(known.boundary_ns[:half], known.regular[: half - 1], known.dominance)
     found = carried_layout(replace(pattern, clock=early), job, rules)
     if found is None or found[0].clock is None:
         return False

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.recognize.candidates import Candidate, PairCluster, same_shape
+from llmprism.recognize.candidates import Candidate, PairCluster
 from llmprism.recognize.lockstep import lockstep_bits
 from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.stats.disjoint_sets import root_of
@@ -75,8 +75,6 @@ def joined_by_clocks(
         bits = candidate.bits
         if a.steady is not None and b.steady is not None:
             bits += lockstep_bits(a.steady, b.steady, rules)
-        elif a.steady is b.steady and a.servers and a.servers == b.servers and same_shape(a, b, rules):
-            bits += rules.no_rhythm_bits
         if bits >= rules.sure_bits:
             sure.append((i, j))
             job[one] = two

@@ -74,8 +74,8 @@ def _bits(first: Float64, second: Float64, width: int, rules: RecognitionRules) 
     coherent = np.log2(spread * np.sqrt(2.0 * np.pi) / max(1.0 - usual, spread)) + 0.5 * score**2 / np.log(2.0)
     by_rank = np.log2((steps + 1) / (int((others >= best).sum()) + 1)) - rules.rank_price
     by_rank += max(best - float(others.max()), 0.0) / spread / np.log(2.0)  # the tail of what chance gives
-    as_good = int((near >= rules.as_good * best).sum())
-    together = np.log2(0.5 * near.size / max(3, as_good) + 0.5) if abs(int(near.argmax()) - half) <= 1 else -1.0
+    at_once = abs(int(near.argmax()) - half) <= 1  # three of all delays
+    together = np.log2(0.5 * near.size / 3 + 0.5) if at_once else -1.0
     return float(np.clip(min(coherent, by_rank) + together, -rules.most_bits, rules.most_bits))
 
 

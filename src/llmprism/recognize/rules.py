@@ -177,9 +177,6 @@ class RecognitionRules:
     correlation_noise: float = 0.01
     """Spread of a correlation at least, however evenly the others lie."""
 
-    as_good: float = 0.95
-    """Share of the best correlation from which another delay is as good."""
-
     same_delay: float = 0.01
     """Share of a delay within which two delays are one: steps vary by about as much."""
 
@@ -227,9 +224,6 @@ class RecognitionRules:
 
     same_shape: float = 0.02
     """Relative difference of bytes between two rails of one job."""
-
-    no_rhythm_bits: float = 1.0
-    """Neither shows steps, and they are of one shape on the same servers: nothing speaks against one job."""
 
     apart_bits: float = -2.0
     """They share no server though the servers of both are known: only weak links can hold them together."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from llmprism.ingest.fitness import inspect_flows
+from llmprism.ingest.suitability import answers
 from llmprism.ingest.topology import parse_topology, read_topology
-from llmprism.model.fitness import Fitness, Question, Suitability
+from llmprism.model.fitness import Fitness, PacketFitness, Question, Suitability
 
 CAPTURES = Path(__file__).parents[3] / "../shared/data/captures"
 MS = 1_000_000
@@ -93,6 +96,19 @@ def test_exporters_without_ports(tmp_path: Path) -> None:
     fitness = inspect(tmp_path, columns)
     assert (fitness.exporters, fitness.port_share) == (2, 0.0)
     assert suitabilities(fitness)[Question.PARALLELISM] is Suitability.PARTLY
+    with_ports = inspect(tmp_path, columns | {"sport": traffic()["sport"]})
+    assert suitabilities(with_ports)[Question.PARALLELISM] is Suitability.YES
+
+
+@pytest.mark.parametrize(
+    ("loss", "estimated", "suitability"),
+    [(0.001, 1, Suitability.YES), (0.05, 1, Suitability.PARTLY), (0.001, 50, Suitability.PARTLY)],
+    ids=["hardly any packet is missing", "one in twenty is", "sizes are guessed"],
+)
+def test_packets_that_a_capture_missed(tmp_path: Path, loss: float, estimated: int, suitability: Suitability) -> None:
+    packets = PacketFitness(10_000, loss, 0, 1_000, estimated, 0, 0, 0, ())
+    fitness = answers(replace(inspect(tmp_path, traffic()), packets=packets))
+    assert suitabilities(fitness)[Question.PARALLELISM] is suitability
 
 
 def test_folded_records(tmp_path: Path) -> None:
@@ -123,6 +139,13 @@ def test_sampling(tmp_path: Path) -> None:
     assert suitabilities(fitness)[Question.PARALLELISM] is Suitability.PARTLY
 
 
+@pytest.mark.parametrize(("every", "suitability"), [(1, Suitability.YES), (10, Suitability.NO)])
+def test_sampled_records_must_be_many_to_outline_a_step(tmp_path: Path, every: int, suitability: Suitability) -> None:
+    columns = {name: column[::every] for name, column in traffic().items()}  # type: ignore[index]
+    columns["bytes"] = columns["bytes"] * 1000
+    assert suitabilities(inspect(tmp_path, columns))[Question.STEPS] is suitability
+
+
 def test_stated_sampling_may_be_a_power_of_two(tmp_path: Path) -> None:
     columns = traffic() | {"sampling": np.full(6_000, 4096)}
     assert inspect(tmp_path, columns).sampling == 4096
@@ -138,6 +161,9 @@ def test_messages_of_whole_pages_are_not_sampling(tmp_path: Path) -> None:
 def test_short_window(tmp_path: Path) -> None:
     fitness = inspect(tmp_path, traffic(2.0))
     assert suitabilities(fitness)[Question.JOBS] is Suitability.PARTLY
+    advised = re.fullmatch(r"give at least (\d+) s", fitness.answers[0].advice)
+    assert advised is not None
+    assert suitabilities(inspect(tmp_path, traffic(float(advised[1]))))[Question.JOBS] is Suitability.YES
 
 
 def test_paths_are_needed_for_switches(tmp_path: Path) -> None:

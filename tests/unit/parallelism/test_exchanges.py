@@ -125,3 +125,14 @@ def test_gradients_of_experts_are_reduced_over_one_member_of_each_exchange():
         every = np.ones(transfers.pair_count, dtype=np.bool_)
         assert reduced_apart(exchanges, transfers, every, features) is result
         assert exchanges.of_experts().kind is PairKind.EP
+
+
+def test_other_gradients_between_the_same_members_do_not_hide_those_of_experts():
+    """Links across the ring join the groups of experts, but carry another amount: those of a tree, say."""
+    apart = [flow(way, step, 90, 1_000_000) for step in range(STEPS) for way in ("ac", "ce", "ea", "bd", "df", "fb")]
+    across = [flow(way, step, 95, 4_000_000) for step in range(STEPS) for way in ("ad", "cf", "eb")]
+    transfers, links, features, one_way = seen(records() + apart + across)
+    exchanges = find_exchanges(transfers, links, features, one_way, CLOCK)
+    assert len(exchanges.groups) == 3
+    every = np.ones(transfers.pair_count, dtype=np.bool_)
+    assert reduced_apart(exchanges, transfers, every, features)

@@ -43,6 +43,21 @@ def test_gathers_in_the_forward_pass_are_full_sharding(count):
     assert verdict(collectives(layers(count))) is Sharding.FSDP
 
 
+@pytest.mark.parametrize("count", [4, 10])
+def test_a_collective_that_pauses_inside_is_one(count):
+    """After two fifths of its bytes, while the next chunk is copied: not at half, where two would meet."""
+    parts = [
+        part
+        for flow in collectives(layers(count))
+        for part in (
+            flow._replace(end_ns=flow.start_ns + MS, bytes=400_000),
+            flow._replace(start_ns=flow.start_ns + 3 * MS, end_ns=flow.start_ns + 4 * MS, bytes=600_000),
+        )
+    ]
+    found = judged(parts)
+    assert (found.sharding, found.collectives) == (Sharding.FSDP, 3 * count)
+
+
 def turning_first(layers_count):
     """One step as a clock that ticks at the turning point sees it: backward in twos, optimizer, forward one by one."""
     twos = [20.0 + layer * 26.0 + pause for layer in range(layers_count - 1) for pause in (0.0, 4.0)]

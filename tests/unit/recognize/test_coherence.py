@@ -46,6 +46,11 @@ def test_requests_speak_against_one_program(nodes):
     assert (found < 0.0).sum() >= 8
 
 
+def test_requests_of_one_size_are_requests_though_all_links_carry_as_much():
+    found = [bits([flow._replace(bytes=20_000_000) for flow in requests(2, seed)]) for seed in range(10)]
+    assert np.median(found) < 0.0
+
+
 @pytest.mark.parametrize("nodes", [2, 4])
 @pytest.mark.parametrize("seed", range(5))
 def test_links_that_move_together_are_one_program_though_nothing_repeats(nodes, seed):

@@ -1,11 +1,15 @@
 """Jobs from small tables made by hand."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from llmprism.model import Nic, Server, Topology
+from llmprism.model import Nic, Server, Topology, Window
+from llmprism.model.flows import AssembledFlows, InputCounts
+from llmprism.pipeline.local import LocalCluster
+from llmprism.recognize.recognise_jobs import draft_clusters, draft_jobs, join_clusters
 from support.stages import recognize
 from unit.builders import MS, SECOND, Flow, build_job, chatter, cut_in_pieces, flow_table, transfer_table
 
@@ -118,6 +122,26 @@ def test_traffic_without_steps_is_a_job_of_little_confidence():
     (job,) = recognize(transfer_table(flows)).jobs
     assert job.clock is None
     assert job.confidence <= 0.3
+
+
+def confidence_with(dominance):
+    """That in the members of a job whose steps show as clearly."""
+    transfers = transfer_table(build_job(pp=1, dp=4).records)
+    window = Window(int(transfers.start_ns.min()), int(transfers.end_ns.max()))
+    flows = AssembledFlows(transfers, InputCounts(transfers.start_ns.size, transfers.start_ns.size), window)
+    cluster = LocalCluster(flows, window, with_events=False)
+    draft = draft_clusters(cluster.graph, cluster.graph.segments, None)
+    clocks = [
+        tuple(replace(one, clock=replace(one.clock, dominance=dominance)) for one in candidates)
+        for candidates in cluster.clocks(draft)
+    ]
+    joined = join_clusters(draft, clocks, None)
+    (job,) = draft_jobs(draft, joined, cluster.rails(draft, joined.questions), None)
+    return job.confidence
+
+
+def test_steps_that_do_not_show_clearly_leave_a_little_doubt_about_the_members():
+    assert 0.8 * confidence_with(1.0) < confidence_with(0.5) < 0.99 * confidence_with(1.0)
 
 
 def test_ids_depend_on_the_members_only():

@@ -50,6 +50,17 @@ def test_two_jobs_that_start_together_and_grow_together_are_two():
     assert compared(flows) < 0.0
 
 
+def test_one_message_of_both_in_a_quiet_time_is_no_event():
+    """Both have long been done when both write a last time, at the same moment."""
+    flows = [
+        flow
+        for name, seed in (("a", 1), ("b", 2))
+        for flow in series(name, seed, steps=15, collectives=100)
+        + [Flow(f"{name}1", f"{name}2", s * MS, (s + 1) * MS, 5_000_000) for s in (15_000, 24_000)]
+    ]
+    assert compared(flows) < 0.0
+
+
 def steady(name, offset_ms, seed, steps=60):
     """A step of 400 ms with four messages in its first half, the same in every step but for a millisecond."""
     random = np.random.default_rng(seed)

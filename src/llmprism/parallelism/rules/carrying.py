@@ -19,9 +19,6 @@ class CarryRules:
     most_slack: float = 0.25
     """Share of a step's bytes that may be missing when a pair is done with it, at most."""
 
-    anchors: int = 3
-    """Step ends of a window from which all others of it must follow before its pattern is believed."""
-
     least_steps: int = 8
     """Steps that must show the pattern before it is believed."""
 
