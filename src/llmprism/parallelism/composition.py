@@ -25,7 +25,7 @@ from llmprism.parallelism.pair_ends import natural_order
 from llmprism.parallelism.rank_mesh import Degrees, Part, RankMesh
 from llmprism.parallelism.rules import RULES, LayoutRules
 
-__all__ = ["Composition", "Explanations", "Reading", "compositions_of"]
+__all__ = ["Composition", "Explanations", "Reading", "compositions_of", "most_saved"]
 
 _Candidate = tuple[Degrees, list[Part]]
 _Tried = dict[tuple[tuple[int, ...], bytes], list[_Candidate]]
@@ -62,9 +62,24 @@ class _Seen:
     size: Float64
     table: Int64
 
-    def covered(self, parts: list[Part]) -> float:
+
+class _Coverage:
+    """Which of the pairs that carry something collectives take. Many layouts have a collective in common, so the pairs
+    of each are looked for once and kept as the bits of a number."""
+
+    def __init__(self, pair: Int64) -> None:
+        self._pair = pair
+        self._taken: dict[int, tuple[int, Part]] = {}  # with the part itself, so that no other one can have its id
+
+    def of(self, parts: list[Part]) -> float:
         """Share of the pairs that these collectives take."""
-        return float(np.isin(self.pair, np.concatenate([part.pair for part in parts])).mean())
+        pairs = 0
+        for part in parts:
+            if id(part) not in self._taken:
+                bits = np.packbits(np.isin(self._pair, part.pair, assume_unique=True))
+                self._taken[id(part)] = int.from_bytes(bits.tobytes(), "big"), part
+            pairs |= self._taken[id(part)][0]
+        return pairs.bit_count() / self._pair.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +96,8 @@ def compositions_of(
     """All that explain most pairs of a job; none where it is not known which server its members are on, or the job is
     too large to try. `sizes` are the bytes of each pair of the table as counted in different ways (in the whole window,
     in a step as a rule): what explains one of them best is best. `said` is a layout that was found otherwise: its
-    stages are an order of the ranks too, and what it says of the pairs has a price in the same bits."""
+    stages are an order of the ranks too, and what it says of the pairs has a price in the same bits. None are looked
+    for where it explains the bytes so well that nothing can be far ahead of it."""
     if not job.places or not all(job.places) or not 2 < len(job.members) <= rules.composition.most_ranks:
         return Explanations()
     orders = [_in_order(job)]
@@ -89,11 +105,33 @@ def compositions_of(
         stage_of = {member: stage for pipeline in said.pipelines for stage, member in enumerate(pipeline)}
         by_stage = tuple(sorted(orders[0], key=lambda member: stage_of.get(member, 0)))
         orders += [by_stage] if by_stage != orders[0] else []
-    few = (size for size in sizes if 0 < int((size > 0).sum()) <= rules.composition.most_pairs)
+    few = [size for size in sizes if 0 < int((size > 0).sum()) <= rules.composition.most_pairs]
     parts = _said_parts(job, said, orders[0]) if said is not None else []
+    own = [_said_bits(job, size, parts, orders[0], rules) for size in few]
+    left = [most_saved(int((size > 0).sum()), rules) - bits for size, bits in zip(few, own, strict=True)]
+    if max(left, default=0.0) < rules.composition.ahead_bits:
+        return Explanations((), max(own, default=0.0))
     tried: _Tried = {}
-    found = [_explained(job, size, orders, parts, tried, rules) for size in few]
-    return max(found, key=_most_bits, default=Explanations())
+    found = [
+        Explanations(_explained(job, size, orders, tried, rules), bits) for size, bits in zip(few, own, strict=True)
+    ]
+    return max(found, key=_most_bits)
+
+
+def most_saved(pairs: int, rules: LayoutRules) -> float:
+    """Bits that no composition of so many pairs can save: one collective that predicts all of them. A pair saves most
+    where its bytes are a little more than predicted, because errors are relative to what is predicted."""
+    rule = rules.composition
+    return max(
+        pairs * np.log2(rule.amount_range / (np.pi * error) * (1.0 + np.sqrt(1.0 + error**2)) / 2.0)
+        - _collective_price(error, rules)
+        for error in rule.errors
+    )
+
+
+def _collective_price(error: float, rules: LayoutRules) -> float:
+    """Bits to name a collective and its amount to within a relative error."""
+    return float(np.log2(rules.composition.amount_range / error) + rules.composition.collective_bits)
 
 
 def _most_bits(one: Explanations) -> float:
@@ -112,12 +150,17 @@ def _in_order(job: Job) -> tuple[int, ...]:
     return tuple(sorted(job.members, key=keys.__getitem__))
 
 
+def _said_bits(job: Job, size: Float64, parts: list[Part], members: tuple[int, ...], rules: LayoutRules) -> float:
+    """Bits that a layout saves whose collectives are these, in this order of the ranks."""
+    own = _fitted((), parts, members, _seen(job, size, members), job.transfers.pair_count, rules) if parts else None
+    return own.bits if own is not None else 0.0
+
+
 def _explained(
-    job: Job, size: Float64, orders: list[tuple[int, ...]], said: list[Part], tried: _Tried, rules: LayoutRules
-) -> Explanations:
-    """`said` are the parts of a layout that was found otherwise, in the first order. `tried` are the candidates by the
-    order of the ranks and the pairs that carry something: which of them there are does not depend on how much these
-    carry."""
+    job: Job, size: Float64, orders: list[tuple[int, ...]], tried: _Tried, rules: LayoutRules
+) -> tuple[Composition, ...]:
+    """The best first. `tried` are the candidates by the order of the ranks and the pairs that carry something: which of
+    them there are does not depend on how much these carry."""
     place = dict(zip(job.members, job.places, strict=True))
     found: list[Composition] = []
     for members in orders:
@@ -131,9 +174,7 @@ def _explained(
             mesh = RankMesh(server, not inside.any(), carries, rules.composition.taken)
             tried[key] = list(_candidates(mesh, seen, rules))
         found += _in_one_order(tried[key], seen, job, members, rules)
-    own = _fitted((), said, orders[0], _seen(job, size, orders[0]), job.transfers.pair_count, rules) if said else None
-    ordered = tuple(sorted(found, key=lambda one: -one.bits))
-    return Explanations(ordered, own.bits if own is not None else 0.0)
+    return tuple(sorted(found, key=lambda one: -one.bits))
 
 
 def _said_parts(job: Job, said: JobLayout, members: tuple[int, ...]) -> list[Part]:
@@ -177,6 +218,7 @@ def _seen(job: Job, size: Float64, members: tuple[int, ...]) -> _Seen:
 def _candidates(mesh: RankMesh, seen: _Seen, rules: LayoutRules) -> Iterator[_Candidate]:
     """Layouts most of whose pairs carry something, with their collectives."""
     rule = rules.composition
+    coverage = _Coverage(seen.pair)
     for stages in _divisors(mesh.ranks, rule.most_stages):
         sends = _all([mesh.sends(stages)] if stages > 1 else [])
         if sends is None:
@@ -189,7 +231,7 @@ def _candidates(mesh: RankMesh, seen: _Seen, rules: LayoutRules) -> Iterator[_Ca
             for degrees, others in _inside_stages(mesh, stages, tensors, rules) if wide else ():
                 for closed, across in product(closing, wide):
                     parts = [part for part in (*sends, *across, *closed, *others) if part.pair.size]
-                    if parts and seen.covered(parts) >= rule.covered:
+                    if parts and coverage.of(parts) >= rule.covered:
                         yield degrees, parts
 
 
@@ -198,7 +240,8 @@ def _inside_stages(mesh: RankMesh, stages: int, tensors: int, rules: LayoutRules
     ranks = mesh.ranks // stages // tensors
     contexts: list[tuple[int, list[Part]]] = [(1, [])]
     experts: list[tuple[int, list[Part]]] = [(1, [])]
-    for size in _divisors(ranks, rules.composition.most_contexts)[1:]:
+    ways = _gradients(mesh, stages, tensors, rules)
+    for size in _divisors(ranks, rules.composition.most_contexts)[1:] if ways else []:
         ring = mesh.contexts(Degrees(tensors, size, ranks // size, stages, 1))
         if ring is not None and ring.pair.size:
             contexts.append((size, [ring]))
@@ -207,9 +250,7 @@ def _inside_stages(mesh: RankMesh, stages: int, tensors: int, rules: LayoutRules
         if tokens is not None and tokens.pair.size:
             apart = mesh.expert_gradients(routed)
             experts += [(size, [tokens]), *([(size, [tokens, apart])] if apart is not None and apart.pair.size else [])]
-    for gradients, (context, rings), (expert, all_to_all) in product(
-        _gradients(mesh, stages, tensors, rules), contexts, experts
-    ):
+    for gradients, (context, rings), (expert, all_to_all) in product(ways, contexts, experts):
         if context == ranks > 1 and not any(np.array_equal(part.pair, rings[0].pair) for part in gradients):
             continue  # contexts of one replica take the gradients' own ring
         yield Degrees(tensors, context, ranks // context, stages, expert), [*gradients, *rings, *all_to_all]
@@ -299,7 +340,7 @@ def _saved(carried: Float64, size: Float64, uneven: Bool, rules: LayoutRules) ->
         saved = np.log2(np.maximum(size, least) * rule.amount_range / (np.pi * spread)) - np.log2(1.0 + off**2)
         saved = np.where(predicted > 0.0, np.where(size > 0.0, saved, -rule.not_sent_bits), 0.0)
         saved = np.maximum(saved, -rule.not_sent_bits)
-        price = carried.shape[1] * (np.log2(rule.amount_range / error) + rule.collective_bits)
+        price = carried.shape[1] * _collective_price(error, rules)
         if float(saved.sum()) - price > best:
             near = np.maximum(rule.fitting * spread, rule.outlier * predicted)
             best, fits = float(saved.sum()) - price, (np.abs(size - predicted) <= near) & (predicted > 0.0)

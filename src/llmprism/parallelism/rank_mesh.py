@@ -10,7 +10,7 @@ ring over the servers for each rail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -113,9 +113,20 @@ class RankMesh:
         for orders in route.orders:
             key = stages, tensors, shards, route.tree, orders
             if key not in self._known:
-                ways = [self._gradient_way(stages, tensors, shards, route.tree, order) for order in orders]
-                self._known[key] = self._part_of(PairKind.DP, ways)
+                ways = (self._gradient_way(stages, tensors, shards, route.tree, order) for order in orders)
+                self._known[key] = self._gradient_part(ways, len(orders) * self.ranks * (1 + route.tree))
             yield self._known[key]
+
+    def _gradient_part(self, ways: Iterable[tuple[Int64, int]], most: int) -> Part | None:
+        """The collective of these ways, which have at most so many pairs; the rest of them is not looked at when too
+        few pairs can carry anything."""
+        known, missing = [], 0
+        for pair, carrying in ways:
+            known.append((pair, carrying))
+            missing += pair.size - carrying
+            if missing > (1.0 - self.taken) * most + 1.0:  # one more than rounding could be
+                return None
+        return self._part_of(PairKind.DP, known)
 
     def _gradient_way(self, stages: int, tensors: int, shards: int, tree: bool, order: int) -> tuple[Int64, int]:
         """The pairs of the rings or trees in one order. Many routes have it in common, so it is kept."""

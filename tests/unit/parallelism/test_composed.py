@@ -7,8 +7,9 @@ import pytest
 
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles
 from llmprism.parallelism.composed import better_composition, sizes_of
-from llmprism.parallelism.composition import Explanations, compositions_of
+from llmprism.parallelism.composition import Explanations, compositions_of, most_saved
 from llmprism.parallelism.rank_mesh import Degrees
+from llmprism.parallelism.rules import RULES
 from unit.parallelism.test_composition import AMOUNTS, job_of
 
 TRUE = Degrees(tensors=1, contexts=4, replicas=3, stages=2, experts=1)
@@ -98,3 +99,26 @@ def test_pairs_that_are_silent_in_most_steps_count_by_their_share_of_the_window(
     step[0] = 0.0
     whole, usual = sizes_of(job.transfers, bulk, step)
     assert usual == pytest.approx(whole / 10.0)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_nothing_is_looked_for_where_no_composition_can_be_far_ahead(noise):
+    """Two collectives that predict all bytes to the last one leave less to save than what decides; lost records do."""
+    degrees = Degrees(tensors=1, contexts=1, replicas=12, stages=2, experts=1)
+    job = job_of(degrees, AMOUNTS, noise=noise)
+    sizes = (job.transfers.pair_bytes.astype(np.float64),)
+    alone = compositions_of(job, sizes)
+    found = compositions_of(job, sizes, said_of(job, Layout(1, 2, 12), all_gradients))
+    assert found.said_bits == pytest.approx(alone.compositions[0].bits, abs=2.0)
+    assert found.compositions == () if not noise else found.compositions[0].bits == alone.compositions[0].bits
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-4, 0.003, 0.1])
+@pytest.mark.parametrize("degrees", [Degrees(1, 1, 8, 1, 1), TRUE, Degrees(1, 1, 8, 2, 4)], ids=str)
+def test_no_composition_saves_more_than_the_bound(degrees, noise):
+    job = job_of(degrees, AMOUNTS, noise=noise)
+    found = compositions_of(job, (job.transfers.pair_bytes.astype(np.float64),))
+    most = most_saved(job.transfers.pair_count, RULES)
+    assert all(one.bits <= most for one in found.compositions)
+    if degrees.stages == 1 and not noise:
+        assert found.compositions[0].bits == pytest.approx(most, rel=1e-5)

@@ -83,3 +83,22 @@ def test_a_mesh_that_is_used_again_says_what_a_new_one_says(taken):
                     assert np.array_equal(one.pair, other.pair)
                     assert np.array_equal(one.times, other.times)
                     assert carries[np.repeat(one.pair, one.times)].mean() >= taken
+
+
+@pytest.mark.parametrize("taken", [0.3, 0.75, 0.97])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_routes_are_left_out_exactly_where_too_few_of_their_pairs_carry_anything(taken, hidden):
+    rng = np.random.default_rng(7)
+    left_out = 0
+    for share in (0.1, 0.5, taken, 0.9, 0.99):
+        carries = rng.random(16 * 16) < share
+        mesh = RankMesh(np.arange(16) // 2, hidden=hidden, carries=carries, taken=taken)
+        every = RankMesh(np.arange(16) // 2, hidden=hidden)
+        for stages, tensors, shards in ((1, 1, 1), (2, 1, 1), (1, 2, 2), (2, 2, 1), (1, 1, 4)):
+            for route in RULES.composition.routes:
+                seen, whole = (list(one.gradients(stages, tensors, route, shards)) for one in (mesh, every))
+                for one, other in zip(seen, whole, strict=True):
+                    enough = not other.pair.size or carries[np.repeat(other.pair, other.times)].mean() >= taken
+                    assert (one is not None) == enough
+                    left_out += not enough
+    assert left_out
