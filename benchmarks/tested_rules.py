@@ -4,14 +4,15 @@
     python benchmarks/tested_rules.py service --match runs. --without kafka,workers
 
 A rule is moved to a millionth and to a million times its value (`rule_changes.py`), in the rules that are shipped and
-in those that are made anew. Only the tests run that read it, and other tests of those files, because fixtures may have
-read it for them. Each try is a copy of this process. Printed: the rules at whose extremes a test fails, with the first
-such test, and those at whose extremes none does. What other processes do (workers, Spark) is not seen.
+in those that are made anew. Only the tests run that read it, or share a fixture with one that does, and none that takes
+long. Each try is a copy of this process. Printed: the rules at whose extremes a test fails, with the first such test,
+and those at whose extremes none does. What other processes do (workers, Spark) is not seen.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import resource
 import signal
@@ -22,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from itertools import zip_longest
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +37,7 @@ TESTS: Final = {"ingest": ("tests/unit/ingest", "tests/contract/test_readers.py"
 """Tests of a package, where they are not all in `tests/unit/PACKAGE`."""
 
 NO_TEST: Final = "no test fails"
+FAILS: Final = "fails"
 
 
 @dataclass
@@ -85,42 +88,47 @@ def moved(rule: Rule, value: Any) -> Iterator[None]:
 class Tries:
     """Takes the place of pytest's loop over the tests: once as they are, then rule by rule."""
 
-    def __init__(self, rules: list[Rule], without: list[str]) -> None:
+    def __init__(self, rules: list[Rule], without: list[str], most_seconds: float) -> None:
         self.rules = rules
         self.without = without
+        self.most_seconds = most_seconds
         self.reads = Reads()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = [one for one in session.items if not any(word in one.nodeid for word in self.without)]
         with reads_of_classes(self.rules, self.reads):
             self._as_they_are(items)
-        self.good = [one for one in items if one.nodeid in self.reads.rules]
-        print(f"{len(self.good)} of {len(items)} tests pass, {len(self.rules)} rules", flush=True)
+        self.good = [one for one in items if self.reads.seconds.get(one.nodeid, inf) <= self.most_seconds]
+        print(f"{len(self.good)} of {len(items)} tests pass and are short, {len(self.rules)} rules", flush=True)
+        gc.collect()
+        gc.freeze()  # what native threads hold must not be thrown away in a copy that lacks them
         self._try_all()
+        gc.unfreeze()
         return True
 
     def _as_they_are(self, items: list[pytest.Item]) -> None:
         for item, following in zip_longest(items, items[1:]):
-            begin = time.monotonic()
+            begin = time.process_time()
             self.reads.current = set()
             if passed(item, following):
                 self.reads.rules[item.nodeid] = self.reads.current
-                self.reads.seconds[item.nodeid] = time.monotonic() - begin
+                self.reads.seconds[item.nodeid] = time.process_time() - begin
 
     def _try_all(self) -> None:
         unmoved = []
         for rule in self.rules:
             readers = [one for one in self.good if rule.name in self.reads.rules[one.nodeid]]
-            files = {one.path for one in readers}
-            others = [one for one in self.good if one.path in files and one not in readers]
+            shared = set().union(*map(wide_fixtures, readers))
+            others = [one for one in self.good if one not in readers and wide_fixtures(one) & shared]
             order = sorted(readers, key=self._seconds) + sorted(others, key=self._seconds)
+            shown = ""
             for value in values_of(rule.value, EXTREMES):
-                how = self._try(rule, value, order)
-                if how != NO_TEST:
-                    print(f"{rule.name} = {value}: {how}", flush=True)
+                if (how := self._try(rule, value, order)) != NO_TEST:
+                    shown = f"{rule.name} = {value}: {how}"
+                if how.startswith(FAILS):
                     break
-            else:
-                print(f"{rule.name}: {NO_TEST} of {len(readers)} that read it", flush=True)
+            print(shown or f"{rule.name}: {NO_TEST} of {len(readers)} that read it", flush=True)
+            if not shown:
                 unmoved.append(f"  {rule.name} ({len(readers)} tests read it)")
         print(f"{len(unmoved)} of {len(self.rules)} rules decide nothing in a test:", *unmoved, sep="\n")
 
@@ -138,25 +146,31 @@ class Tries:
             try:
                 silence()
                 resource.setrlimit(resource.RLIMIT_AS, (COPY_BYTES, COPY_BYTES))
-                signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                signal.alarm(limit)
+                resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
                 with moved(rule, value):
                     failed = next((one for one in items if not passed(one, None)), None)
                 if failed is not None:
-                    result = f"fails {failed.nodeid}"
+                    result = f"{FAILS} {failed.nodeid}"
             finally:
                 os.write(send, result.encode())
                 os._exit(0)
         os.close(send)
         with os.fdopen(receive) as answer:
             result = answer.read()
-        os.waitpid(child, 0)
-        return result or f"takes more than {limit} s"
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        late = code in (-signal.SIGKILL, -signal.SIGXCPU)
+        return result or (f"takes more than {limit} s" if late else f"ends with {code}")
 
 
 def passed(item: pytest.Item, following: pytest.Item | None) -> bool:
     reports = runtestprotocol(item, nextitem=following, log=False)
     return all(report.passed for report in reports)
+
+
+def wide_fixtures(item: Any) -> set[tuple[Path, str]]:
+    """Fixtures of a test that others use as well."""
+    known = item._fixtureinfo.name2fixturedefs
+    return {(item.path, name) for name, found in known.items() if found[-1].scope != "function"}
 
 
 def is_number(rule: Rule) -> bool:
@@ -178,7 +192,8 @@ def main() -> int:
     parser.add_argument("tests", nargs="*", help="files or folders; by default those of the package")
     parser.add_argument("--match", default="", help="only rules whose name holds one of these, separated by commas")
     parser.add_argument("--without", default="", help="tests whose path holds one of these are left out")
-    options = parser.parse_args()
+    parser.add_argument("--most-seconds", type=float, default=2.0, help="of processor time that a test may take")
+    options = parser.parse_intermixed_args()
     shipped = import_module(f"llmprism.{options.package}.rules").RULES
     words = options.match.split(",")
     rules = [
@@ -187,7 +202,9 @@ def main() -> int:
     tests = options.tests or TESTS.get(options.package, (f"tests/unit/{options.package}",))
     without = [word for word in options.without.split(",") if word]
     os.chdir(ROOT)
-    return int(pytest.main([*tests, "-s", "-p", "no:cacheprovider"], plugins=[Tries(rules, without)]))
+    return int(
+        pytest.main([*tests, "-s", "-p", "no:cacheprovider"], plugins=[Tries(rules, without, options.most_seconds)])
+    )
 
 
 if __name__ == "__main__":

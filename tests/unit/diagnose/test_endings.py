@@ -1,5 +1,7 @@
 """How traffic ends, on jobs made by hand: at rest, by the window, by one member that was missing before the others."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -228,6 +230,19 @@ def test_a_job_in_which_one_was_missed_has_not_ended_although_all_are_heard_agai
     assert ending([*WHOLE, *beats(0, LAST + 2_200 * MS)], LAST + 2_200 * MS).state is JobState.ENDED
     soon = ending([*flows, *beats(0, last + 1_800 * MS)], last + 1_800 * MS)
     assert soon.state is JobState.ENDED, "ranks of a job that ends do not leave in the same moment"
+
+
+def test_nobody_died_where_all_talk_to_the_end_though_steps_are_long():
+    """Steps of a second: two seconds of talk are less than three steps, after which ranks live for certain."""
+    flows = [flow for step in range(19) for flow in ring(step)] + ring(19, ROUNDS[:3], ("a", "b"))
+    slow = [flow._replace(start_ns=10 * flow.start_ns, end_ns=10 * flow.end_ns) for flow in flows]
+    last = max(flow.end_ns for flow in slow)
+    states = []
+    for talk_ms in (2_200, 1_000):
+        job, timeline = job_of([*slow, *beats(0, last + talk_ms * MS)])
+        steps = Steps(10 * timeline.steps.start_ns, 10 * timeline.steps.end_ns, timeline.steps.setup)
+        states.append(final_ending(job, replace(timeline, steps=steps), Window(0, last + 2_200 * MS)).state)
+    assert states == [JobState.HUNG, JobState.CRASHED]
 
 
 def large_ring(lost, members=64):

@@ -43,6 +43,12 @@ def test_a_silence_is_compared_with_the_rest_at_the_same_point_of_other_steps():
     assert inside.in_mid_step()
 
 
+def test_the_rest_between_two_steps_is_one_though_the_clock_cuts_the_last_message():
+    (between,) = silent(0, 5.0, phase_ms=-32.5)
+    assert 0.01 < between.point < 0.02
+    assert not between.in_mid_step()
+
+
 def test_bytes_decide_where_the_clock_cuts_steps_at_the_wrong_point():
     """The clock ends its steps after the first burst, where the job goes on after 2 ms: no evaluation is there."""
     (inside,) = silent(1, 5.0, phase_ms=19)

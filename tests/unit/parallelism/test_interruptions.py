@@ -66,3 +66,10 @@ def test_a_job_without_interruptions_keeps_its_clock():
     transfers, flows, _ = job(20, {})
     clock = clock_at(ends_of(flows, 3))
     assert after_interruptions(transfers, clock) is clock
+
+
+def test_pauses_that_vary_from_step_to_step_interrupt_nothing():
+    pauses = {(step, 9): (10 + 20 * (step % 3)) * MS for step in range(20)} | {(s, 9): 70 * MS for s in (4, 9, 14)}
+    transfers, flows, _ = job(20, pauses)
+    clock = clock_at(ends_of(flows, 4))
+    assert after_interruptions(transfers, clock).boundary_ns.tolist() == clock.boundary_ns.tolist()

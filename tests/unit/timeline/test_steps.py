@@ -58,6 +58,13 @@ def test_the_end_of_the_jobs_own_first_step_is_where_the_second_begins_as_usual(
     assert steps_of(*result(flows, boundary)).end_ns[0] == boundary[1] + 20 * MS
 
 
+def test_a_first_step_that_is_no_longer_than_others_may_be_is_not_the_jobs_own():
+    length = STEP * np.array([1.5, 0.8, 1.25, 1.0, 0.75, 1.2, 1.0])
+    boundary = np.concatenate([[0], np.cumsum(length).astype(np.int64)])
+    flows = [burst(0), burst(boundary[1], 80), *(burst(b) for b in boundary[2:-1])]
+    assert steps_of(*result(flows, boundary)).end_ns[0] == boundary[1]
+
+
 def test_a_pause_after_the_first_step_of_a_running_job_moves_nothing():
     boundary = np.array([0, STEP, 5 * STEP, 6 * STEP, 7 * STEP, 8 * STEP])
     starts = [0, 4 * STEP, 5 * STEP, 6 * STEP, 7 * STEP]

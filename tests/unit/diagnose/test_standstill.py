@@ -1,0 +1,51 @@
+"""A job that stands still in the middle of a step, as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from llmprism.diagnose.standstill import find_standstills
+from llmprism.model import Events, FindingKind, Job, Steps, Timeline
+from unit.builders import MS, SECOND, Flow, transfer_table
+from unit.diagnose.evidence_builder import STEPS, evidence_of
+
+PERIOD = 2 * SECOND
+BURSTS = (200, 400, 1_000, 1_200)
+"""Milliseconds after the begin of a step at which all send, for 160 ms."""
+
+
+def found(silent_steps, after_burst=1):
+    """What is found where a job is silent in its thirteenth step, for so many steps, after a burst."""
+    flows, ends, shift = [], [], 0
+    for step in range(STEPS):
+        for burst, at in enumerate(BURSTS):
+            if (step, burst) == (12, after_burst):
+                shift = int(silent_steps * PERIOD)
+            begin = shift + step * PERIOD + at * MS
+            flows += [Flow(a, b, begin, begin + 160 * MS, 1_000_000) for a, b in ("ab", "ba")]
+        ends.append(shift + (step + 1) * PERIOD)
+    end = np.array(ends, dtype=np.int64)
+    steps = Steps(np.append(0, end[:-1]), end, np.zeros(STEPS, dtype=np.bool_))
+    evidence = replace(
+        evidence_of(["ab", "ba"], duration=np.diff(np.append(0, end))),
+        job=Job("job", (0, 1), (), 1.0, transfer_table(flows)),
+        timeline=Timeline(steps, np.tile(end, (2, 1)), Events.empty()),
+    )
+    return find_standstills(evidence, [])
+
+
+def test_a_job_that_stands_still_in_the_middle_of_a_step_stalls():
+    (finding,) = found(2.0)
+    assert finding.kind is FindingKind.STALL
+    assert finding.end_ns - finding.start_ns == pytest.approx(2 * PERIOD, rel=0.02)
+
+
+def test_a_silence_of_hardly_more_than_a_step_is_none():
+    assert found(1.2) == []
+
+
+def test_an_evaluation_between_two_steps_is_none():
+    assert found(4.0, after_burst=0) == []
