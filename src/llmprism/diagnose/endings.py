@@ -247,10 +247,10 @@ def _blamed(
             return running  # nobody is surely missing: the next message may be late
         if not sure and not state.exact and not heard_again(state, rules).any():
             return _as(running, JobState.ENDED)  # it may rest here: its bytes do not tell, and nobody noticed a death
-    hung = _hung(running, job, state, named, until, rules, sure=sure)
     others = _others(state, running, rules)
     likely = named < 0 and bool(others) and others[0] >= 0
     culprit = others[0] if likely else named
+    hung = _hung(running, job, state, (named, culprit), until, rules, sure=sure)
     due = float(state.due_ns[culprit]) if culprit >= 0 else float(running.last_ns)
     return replace(
         running,
@@ -317,10 +317,11 @@ def _all_live(running: Ending, state: LastState, rules: FaultRules) -> bool:
 
 
 def _hung(
-    running: Ending, job: Job, state: LastState, named: int, until: int, rules: FaultRules, *, sure: bool
+    running: Ending, job: Job, state: LastState, blamed: tuple[int, int], until: int, rules: FaultRules, *, sure: bool
 ) -> bool:
-    """Do the ranks live, and nothing but an answer is missing? Else one of them died."""
-    rule = rules.endings
+    """Do the ranks live, and nothing but an answer is missing? Else one of them died. `blamed` are the rows of the
+    member that is surely to blame, and of the one that likely is (-1: nobody)."""
+    rule, (named, culprit) = rules.endings, blamed
     beats = Heartbeats.of(job, state.last_ns, running.period_ns, rules, until)
     if beats.stopped(running.alive_ns, until):
         return False
@@ -335,7 +336,8 @@ def _hung(
     if beats.gap_ns is None and watched and _control_messages(job, running, rules):
         # a death is noticed: connections close. Who hangs does so before it sends, not all in the middle of a message
         together = bool((state.pause_ns < rule.in_flow * running.period_ns).all())
-        return not together and not bool(heard_again(state, rules).any())
+        noticed = heard_again(state, rules) & (np.arange(len(job.members)) != culprit)
+        return not together and not bool(noticed.any())
     if named < 0:
         return False
     due = float(state.due_ns[named])

@@ -32,7 +32,9 @@ __all__ = [
 
 
 def heard_again(state: LastState, rules: FaultRules) -> Bool:
-    return np.asarray(state.heard_ns > state.last_ns + rules.endings.heard_ns)
+    """Members that say something after the last message of the training that they do not say there in other steps."""
+    heard = state.heard_ns > state.last_ns + rules.endings.heard_ns
+    return np.asarray(heard & ~state.as_usual if state.as_usual.size else heard)
 
 
 def overdue_first(state: LastState, period: float, rules: FaultRules) -> int:
@@ -64,6 +66,8 @@ def may_be_to_blame(state: LastState, rules: FaultRules) -> Float64:
     """Due times of those that may be to blame, NaN for the others."""
     due = state.due_ns.copy()
     starved = state.lag < -np.maximum(rules.endings.starved, rules.endings.sure_spreads * state.lag_spread)
+    if state.announced.size:
+        starved |= state.announced  # it sends its next message, and nobody takes it
     if np.isfinite(due[~starved]).any():
         due[starved] = np.nan
     heard = heard_again(state, rules)

@@ -9,7 +9,7 @@ its steps, only on the bytes of a step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -37,7 +37,10 @@ class LastState:
     anything, be it a control message, was sent by it and to it (0: never). `rest_ns` is the usual silence of the whole
     job at this point, `most_rest_ns` the longest that it ever was (checkpoints come every few steps),
     `longest_rest_ns` the longest that a step usually has. `took_ns` is how long ago, at the last message, the whole job
-    was at the same point of the step before: a job at its usual pace needs one step for that.
+    was at the same point of the step before: a job at its usual pace needs one step for that. `as_usual` marks members
+    that say no more after their last message than at this point of other steps, so that they have not noticed anything;
+    `announced` those that say one thing more when their next message is due: over gloo a rank announces its message,
+    and if nobody takes it the announcement is all that is seen of it.
     """
 
     last_ns: int
@@ -54,6 +57,8 @@ class LastState:
     longest_rest_ns: float
     exact: bool
     took_ns: float = float("nan")
+    as_usual: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    announced: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @property
     def due_ns(self) -> Float64:
@@ -79,12 +84,17 @@ def last_state(
     count, back = len(job.members), np.arange(1, rules.endings.steps_back + 1, dtype=np.float64)
     pause, lag = (np.full((count, back.size), np.nan) for _ in range(2))
     last, spread, short = (np.full(count, np.nan) for _ in range(3))
+    small = _Announced(job, since, heard_until_ns, rules.endings.control_per_step * rules.endings.steps_back)
+    as_usual, announced = (np.zeros(count, dtype=np.bool_) for _ in range(2))
     for member, (out, into) in enumerate(zip(sent, got, strict=True)):
         if out is None:
             continue
         last[member] = out.when_ns[-1]
         begin, went_on, spread[member] = _same_point(out, ends, back, rules)
         pause[member] = went_on - begin
+        if spread[member] <= rules.endings.exact:
+            said = small.after(member, int(last[member]), begin, went_on, rules)
+            as_usual[member], announced[member] = said <= 0, said == 0
         short[member] = _short_steps(out, ends, rules)
         if spread[member] > rules.endings.exact:
             pause[member] = known_median(out.longest_pauses(ends))
@@ -112,7 +122,45 @@ def last_state(
         longest_rest_ns=_longest_rest(transfers, rows, ends),
         took_ns=float(transfers.end_ns[rows].max() - begin[0]),
         exact=bool(np.nanmedian(spread) <= rules.endings.exact) if np.isfinite(spread).any() else False,
+        as_usual=as_usual,
+        announced=announced,
     )
+
+
+class _Announced:
+    """Small messages of the members of a job, by sender. `least` are those of a member from which its transport talks
+    with every message, so that a single one may be an announcement."""
+
+    def __init__(self, job: Job, since_ns: float, until_ns: int, least: float) -> None:
+        transfers, self._least = job.transfers, least
+        rows = np.flatnonzero(
+            ~training_messages(job) & (transfers.start_ns >= since_ns) & (transfers.end_ns <= until_ns)
+        )
+        member = np.searchsorted(np.array(job.members), transfers.pair_src[transfers.pair_of_row[rows]])
+        order = np.lexsort((transfers.start_ns[rows], member))
+        self._when = transfers.start_ns[rows][order]
+        self._offsets = np.searchsorted(member[order], np.arange(len(job.members) + 1))
+
+    def after(self, member: int, last_ns: int, begin: Float64, went_on: Float64, rules: FaultRules) -> int:
+        """What it says after its last message of the training, at `last_ns`, against its pauses (from `begin` until it
+        `went_on`) at the same point of other steps: -1 no more than there, 0 its next message and no more, 1 more; 1
+        where it says nothing."""
+        rule = rules.endings
+        when = self._when[self._offsets[member] : self._offsets[member + 1]]
+        now = when[when > last_ns]
+        known = np.isfinite(begin) & np.isfinite(went_on)
+        if not now.size or not known.any():
+            return 1
+        begin, went_on, heard = begin[known], went_on[known], float(now[-1] - last_ns)
+        until = np.minimum(begin + rule.announced * heard + rule.heard_ns, went_on + rule.heard_ns)
+        usual = np.median(np.searchsorted(when, until, side="right") - np.searchsorted(when, begin, side="right"))
+        shortest, longest = (went_on - begin).min(), (went_on - begin).max()
+        if heard > rule.announced * longest + rule.heard_ns:
+            return 1
+        due = heard >= shortest / rule.announced - rule.heard_ns
+        if due and usual <= now.size <= usual + 1 and when.size >= self._least:
+            return 0
+        return -1 if now.size <= usual else 1
 
 
 def _same_point(curve: ByteCurve, ends: Float64, back: Float64, rules: FaultRules) -> tuple[Float64, Float64, float]:

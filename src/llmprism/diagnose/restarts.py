@@ -1,8 +1,8 @@
 """Where a job broke off inside the window and came back.
 
-A job that only pauses goes on where it stopped, and its ranks are heard all the while. One that starts again connects
-its ranks first, which takes many small messages, and falls silent altogether before. How it broke off is left to the
-moment before, as of the end of the window (`endings`).
+A job that only pauses goes on where it stopped, and its ranks are heard all the while: what it sent before and after
+makes whole steps. One that starts again connects its ranks first, which takes many small messages, and falls silent
+altogether before. How it broke off is left to the moment before, as of the end of the window (`endings`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def inner_endings(job: Job, timeline: Timeline, rules: FaultRules = RULES) -> li
     for silence in longest.values():
         gap = silence.begin_ns, silence.end_ns
         under_way = silence.before < steps.count and gap[0] > steps.start_ns[silence.before]
-        connects = _starts_again(job, gap, rules, long=silence.length_ns > away)
+        connects = _starts_again(job, silence, rules, long=silence.length_ns > away)
         if (under_way or silence.length_ns <= away) and not connects:
             continue  # it went on where it had stopped, or only paused
         if not connects and _heard_all_the_while(job, gap, rules):
@@ -53,12 +53,17 @@ def inner_endings(job: Job, timeline: Timeline, rules: FaultRules = RULES) -> li
     return found
 
 
-def _starts_again(job: Job, gap: tuple[int, int], rules: FaultRules, *, long: bool) -> bool:
+def _starts_again(job: Job, silence: Silence, rules: FaultRules, *, long: bool) -> bool:
     """Do the members talk a lot when they begin to train again, as a job does that connects its ranks?
 
     After a `long` silence before the first message of the training; or with it, after the ranks had fallen silent
-    altogether, which living ones do not.
+    altogether, which living ones do not. Transports that talk with every message (gloo) do so after every pause: where
+    the job goes on in the middle of a step it was never away, and at the end of one only a burst tells.
     """
+    gap = silence.begin_ns, silence.end_ns
+    each = rules.endings.connects_members * len(job.members)
+    if silence.taken_up:
+        return not silence.in_mid_step(rules) and _in_a_burst(job, gap, each, rules)
     small = ~training_messages(job)
     when = np.sort(job.transfers.start_ns[small])
     quarter = (gap[1] - gap[0]) // 4
@@ -67,7 +72,6 @@ def _starts_again(job: Job, gap: tuple[int, int], rules: FaultRules, *, long: bo
         return int(np.diff(np.searchsorted(when, [first, last]))[0])
 
     middle = between(gap[0] + quarter, gap[1] - quarter) / 2.0
-    each = rules.endings.connects_members * len(job.members)
     if long and between(gap[1] - quarter, gap[1]) >= max(each, rules.endings.connects * middle):
         return True
     usual = between(gap[0] - quarter, gap[0])

@@ -33,7 +33,8 @@ class Silence:
     has, `common_ns` one that only every tenth step exceeds. `point` is the share of a step's bytes that it had sent
     since the last end of a step, by the clock; beyond 1 the clock has lost the steps. `spread` is how much the bytes of
     steps vary, as a share, `before` how many steps were seen before it. `again`: the job is silent
-    for as long once more.
+    for as long once more. `taken_up`: what was sent before it and after it makes whole steps, so the job went on where
+    it had stopped.
     """
 
     begin_ns: int
@@ -45,6 +46,7 @@ class Silence:
     spread: float
     before: int
     again: bool = False
+    taken_up: bool = False
 
     @property
     def length_ns(self) -> int:
@@ -52,8 +54,10 @@ class Silence:
 
     def is_new(self, rules: FaultRules = RULES) -> bool:
         """Is it much longer than those that a tenth of the steps have anyway, and the only one of its length? What a
-        job does twice, such as an evaluation, takes the same time each time."""
-        return not self.again and self.length_ns > rules.members.jitter_growth * self.common_ns
+        job does twice, such as an evaluation, takes the same time each time. Where the job otherwise passes without a
+        rest, its long rests elsewhere vary less than that."""
+        growth = rules.endings.passing_growth if self.where_it_passes(rules) else rules.members.jitter_growth
+        return not self.again and self.length_ns > growth * self.common_ns
 
     def in_mid_step(self, rules: FaultRules = RULES) -> bool:
         """Does the job go on at this point in other steps?
@@ -66,7 +70,11 @@ class Silence:
             return False
         if rule.near_step_end < self.point < 1.0 - rule.near_step_end:
             return True
-        return self.spread <= rule.exact and self.usual_ns < rule.passing * self.longest_ns
+        return self.where_it_passes(rules)
+
+    def where_it_passes(self, rules: FaultRules = RULES) -> bool:
+        """Do bytes tell where in a step the job stands, and does it hardly rest there in other steps?"""
+        return self.spread <= rules.endings.exact and self.usual_ns < rules.endings.passing * self.longest_ns
 
 
 def long_silences(job: Job, steps: Steps, least_ns: float, rules: FaultRules = RULES) -> list[Silence]:
@@ -122,7 +130,16 @@ def _silence(
         spread=spread,
         before=before,
         again=bool((np.abs(others - length) <= rules.endings.as_long * length).any()),
+        taken_up=before > 0 and spread <= rules.endings.exact and _taken_up(passed, before, usual, rules),
     )
+
+
+def _taken_up(passed: Float64, before: int, usual: float, rules: FaultRules) -> bool:
+    """Are the bytes from the last end of a step before a silence to each of the next ones after it whole steps? One
+    that starts again sends the step that it broke off once more, and what it needs to connect."""
+    steps = (passed[before : before + rules.endings.ends_after] - passed[before - 1]) / usual
+    whole = np.abs(steps - np.round(steps)) <= rules.endings.short_of
+    return bool(steps.size == rules.endings.ends_after and whole.all())
 
 
 def _usual_rest(curve: ByteCurve, here: float, usual: float, spread: float, rules: FaultRules) -> float:

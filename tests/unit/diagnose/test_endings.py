@@ -192,6 +192,15 @@ def test_without_heartbeats_a_death_is_noticed_and_a_hang_is_not():
     assert ending([*flows, closed], LAST + 10 * SECOND).state is JobState.CRASHED
 
 
+@pytest.mark.parametrize(("at_ms", "state"), [(76, JobState.HUNG), (100, JobState.CRASHED)])
+def test_one_that_announces_its_message_when_it_is_due_has_not_noticed_a_death(at_ms, state):
+    """Member a would send its third round at 76 ms."""
+    moments = [step * PERIOD + at * MS for step in range(STEPS) for at in (5, 15, 25, 35)]
+    small = [Flow(a, b, when, when + 1_000, 48) for when in moments for a in NAMES for b in NAMES if a != b]
+    said = Flow("a", "b", STEPS * PERIOD + at_ms * MS, STEPS * PERIOD + at_ms * MS + 1_000, 48)
+    assert ending([*without("b"), *small, said], LAST + 10 * SECOND).state is state
+
+
 def test_all_that_stop_in_the_middle_of_a_message_do_not_hang():
     """Who hangs does so before it sends; a process that dies takes the messages of all with it."""
     moments = [step * PERIOD + at * MS for step in range(STEPS) for at in (5, 15, 25, 35)]

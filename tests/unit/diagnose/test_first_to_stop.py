@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from llmprism.diagnose.first_to_stop import most_likely, overdue_first, silent_as_never_before
+from llmprism.diagnose.first_to_stop import (
+    heard_again,
+    may_be_to_blame,
+    most_likely,
+    overdue_first,
+    silent_as_never_before,
+)
 from llmprism.diagnose.last_state import LastState
 from llmprism.diagnose.rules import RULES
 from llmprism.model.job import Job
@@ -82,6 +90,20 @@ def test_the_one_that_alone_is_not_heard_again_is_ahead_of_all():
     rows, ahead = most_likely(hang(heard=[500, -64, 500, 500]), PERIOD, RULES)
     assert rows == [1]
     assert ahead == float("inf")
+
+
+def test_who_only_says_what_it_says_there_in_other_steps_has_noticed_nothing():
+    one = hang(heard=[3, -64, -3, 5])
+    assert heard_again(one, RULES).tolist() == [True, False, False, True]
+    usual = replace(one, as_usual=np.array([True, False, False, False]))
+    assert heard_again(usual, RULES).tolist() == [False, False, False, True]
+
+
+def test_who_announces_its_next_message_when_it_is_due_is_not_to_blame():
+    one = hang()
+    assert np.isfinite(may_be_to_blame(one, RULES)).tolist() == [False, True, True, True]
+    announced = replace(one, announced=np.array([False, False, True, True]))
+    assert np.isfinite(may_be_to_blame(announced, RULES)).tolist() == [False, True, False, False]
 
 
 def test_nobody_is_due_where_nothing_is_known_of_anybody():

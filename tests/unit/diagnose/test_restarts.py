@@ -43,6 +43,21 @@ def test_a_short_silence_is_a_restart_where_the_ranks_were_gone_and_connect_anew
     assert away(1, 2.0, [*before, *talk(back, back + 300 * MS, 100 * MS)]) == [], "no more than usual"
 
 
+def paused(cut, small=()):
+    """A job that stands still for 2 s after `cut` rounds of step 10 and goes on with the others."""
+    shift = 2 * SECOND
+    flows = [flow for step in range(STEPS) for flow in ring(step, shift=shift if step > 10 else 0) if step != 10]
+    flows += [*ring(10, ROUNDS[:cut]), *ring(10, ROUNDS[cut:], shift=shift), *small]
+    return inner_endings(*job_of(flows, 10, shift))
+
+
+def test_a_job_that_goes_on_where_it_had_stopped_was_never_away_however_much_its_ranks_talk_then():
+    gone, back = 10 * PERIOD + ROUNDS[2] * MS, 10 * PERIOD + 2 * SECOND
+    small = [*talk(0, gone, 100 * MS), *talk(back + 60 * MS, back + 300 * MS, 10 * MS)]
+    assert paused(2, small) == [], "it takes the step up in the middle"
+    assert away(2, 2.0, small), "it begins the step again"
+
+
 def test_a_job_without_steps_was_never_away():
     job, _ = job_of(WHOLE)
     none = Timeline(Steps.empty(), np.zeros((3, 0), dtype=np.int64), Events.empty())

@@ -17,7 +17,7 @@ BURSTS = (10, 20, 50, 60)
 and for 42 ms after the last one."""
 
 
-def silent(after_burst, seconds, in_step=12, phase_ms=0, again=()):
+def silent(after_burst, seconds, in_step=12, phase_ms=0, again=(), least=SECOND):
     """The silences of a job that stands still in a step after so many bursts; the clock is off by `phase_ms`."""
     flows, ends, shift = [], [], 0
     for step in range(STEPS):
@@ -29,7 +29,7 @@ def silent(after_burst, seconds, in_step=12, phase_ms=0, again=()):
         ends.append(shift + (step + 1) * PERIOD + phase_ms * MS)
     end = np.array(ends, dtype=np.int64)
     steps = Steps(np.append(phase_ms * MS, end[:-1]).astype(np.int64), end, np.zeros(STEPS, dtype=np.bool_))
-    return long_silences(Job("job", (0, 1), (), 1.0, transfer_table(flows)), steps, SECOND)
+    return long_silences(Job("job", (0, 1), (), 1.0, transfer_table(flows)), steps, least)
 
 
 def test_a_silence_is_compared_with_the_rest_at_the_same_point_of_other_steps():
@@ -54,6 +54,20 @@ def test_bytes_decide_where_the_clock_cuts_steps_at_the_wrong_point():
     (inside,) = silent(1, 5.0, phase_ms=19)
     assert inside.point == pytest.approx(1.0, abs=0.02)
     assert inside.in_mid_step()
+
+
+def test_bytes_tell_whether_a_job_takes_its_step_up_after_a_silence():
+    (inside,) = silent(1, 5.0)
+    assert inside.taken_up
+    (last,) = silent(1, 5.0, in_step=STEPS - 2)
+    assert not last.taken_up, "too few steps after it to know"
+
+
+@pytest.mark.parametrize(("after_burst", "news"), [(1, True), (2, False)])
+def test_a_silence_is_news_sooner_where_the_job_does_not_rest_otherwise(after_burst, news):
+    """The job rests for 42 ms in each step. After the first burst it rests for 2 ms, after the second for 22."""
+    found = silent(after_burst, 0.1, least=50 * MS)
+    assert [one.is_new() for one in found] == [news]
 
 
 def test_what_a_job_does_twice_is_no_news():
