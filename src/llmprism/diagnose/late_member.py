@@ -67,7 +67,8 @@ def find_late_members(
     if bouts or findings:
         bouts = _among_peers(evidence, _traced(evidence, bouts, rules), rules)
     elif _slower_for_a_while(evidence, rules):
-        bouts = one_per_time(_long_workers(evidence, excused, rules)) or _holders(evidence, excused, rules)
+        bouts = _of_pauses(evidence, one_per_time(_long_workers(evidence, excused, rules)), rules)
+        bouts = bouts or _holders(evidence, excused, rules)
         bouts = bouts or one_per_time(_pausing(evidence, excused, rules))
         bouts = bouts or one_per_time(_stragglers(evidence, excused, rules))
         little = [bout for bout in _a_little_late(evidence, late, excused, rules) if _delays_the_job(evidence, bout)]
@@ -205,6 +206,27 @@ def _pausing(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bo
     slower = (evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns) & with_a_past(usual, rules)
     bouts = bouts_of(evidence, paused, flagged & ~excused & slower, PAUSE, rules, by_chance=flagged)
     return [bout for bout in bouts if _pauses_alone(paused, bout, rules)]
+
+
+def _of_pauses(evidence: JobEvidence, bouts: list[Bout], rules: FaultRules) -> list[Bout]:
+    """The same bouts, each laid at the door of the member of the pipeline whose own pauses alone grow by a good part of
+    what the steps take longer, where there is one: where a message cannot leave before its receiver is ready, the stage
+    before a slow one hands its work on as late as that, and seems to work as long."""
+    usual = usual_steps(evidence, rules)
+    if not bouts or usual.sum() < rules.members.late_steps:
+        return bouts
+    paused, members = paused_beyond_usual_ns(evidence, usual), evidence.job.members
+    longer = evidence.duration_ns - evidence.normal_ns
+    kept = []
+    for bout in bouts:
+        pipeline = next((one for one in evidence.layout.pipelines if members[bout.row] in one), ())
+        rows = np.flatnonzero(np.isin(members, pipeline))
+        grown = paused[rows][:, bout.affected].sum(axis=1)
+        most = int(np.argmax(grown)) if rows.size else 0
+        alone = rows.size > 1 and np.delete(grown, most).max() <= rules.members.alone * grown[most]
+        clear = alone and grown[most] >= rules.members.paused * float(longer[bout.affected].sum())
+        kept.append(replace(bout, row=int(rows[most])) if clear else bout)
+    return kept
 
 
 def _pauses_alone(paused: Float64, bout: Bout, rules: FaultRules) -> bool:

@@ -209,3 +209,19 @@ def test_of_experts_that_are_late_together_the_one_that_holds_the_other_up(monke
     monkeypatch.setattr(late_member, "held_ns", lambda *_: held)
     (finding,) = find_late_members(job, {})
     assert finding.where.id == place
+
+
+@pytest.mark.parametrize(("also", "place"), [(0.1, "a"), (0.9, "b")])
+def test_a_stage_that_hands_its_work_on_when_a_slow_one_takes_it_is_not_the_slow_one(monkeypatch, also, place):
+    """Stages a and b seem to work longer, b the most; whose own pauses alone grow is slow."""
+    job = evidence_of(ring_pairs("ab") + ring_pairs("cd"), groups=("ac", "bd"), duration=during(6, 14, 2 * STEP, STEP))
+    row = {name: job.job.transfers.addresses.index(name) for name in "abcd"}
+    pipelines = tuple(tuple(row[name] for name in names) for names in ("ab", "cd"))
+    job = replace(job, layout=replace(job.layout, pipelines=pipelines))
+    work, paused = np.full(job.lateness_ns.shape, 0.2 * STEP), np.zeros_like(job.lateness_ns)
+    work[row["a"]], work[row["b"]] = during(6, 14, 0.4 * STEP, 0.2 * STEP), during(6, 14, 0.6 * STEP, 0.2 * STEP)
+    paused[row["a"]], paused[row["b"]] = during(6, 14, 0.9 * STEP), during(6, 14, also * 0.9 * STEP)
+    monkeypatch.setattr(late_member, "stage_work_ns", lambda *_: work)
+    monkeypatch.setattr(late_member, "paused_beyond_usual_ns", lambda *_: paused)
+    (finding,) = find_late_members(job, {})
+    assert finding.where.id == place
