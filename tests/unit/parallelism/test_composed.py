@@ -93,6 +93,15 @@ def test_shards_with_replicas_are_no_pipelines_of_two_where_the_passes_saw_them(
     assert better(job, replace(gradients, groups=halves)) is None
 
 
+def test_contexts_that_the_passes_saw_stay_where_bytes_cannot_tell_them_from_replicas():
+    """One replica of four contexts adds up its gradients on the ring of the contexts; the passes overlooked stages."""
+    job = job_of(Degrees(1, 1, 4, 2, 1), AMOUNTS)
+    composed = better(job, said_of(job, Layout(1, 1, 1, cp=4), lambda a, b: (PairKind.CP,)))
+    assert composed is not None
+    assert composed.carries[PairKind.PP].any()
+    assert {group.members for group in composed.contexts} == {(0, 1, 2, 3), (4, 5, 6, 7)}
+
+
 def test_pairs_that_are_silent_in_most_steps_count_by_their_share_of_the_window(job):
     bulk = np.ones(job.transfers.pair_count, dtype=np.bool_)
     step = job.transfers.pair_bytes / 10.0

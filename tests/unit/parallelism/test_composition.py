@@ -14,8 +14,8 @@ ROUTES = RULES.composition.routes
 STAGES = Degrees(tensors=1, contexts=1, replicas=4, stages=4, experts=1)
 
 
-def job_of(degrees, amounts, route=0, gpus_per_server=1, noise=0.0, seed=0):
-    """A job whose pairs carry these bytes in all: of gradients, sends, contexts and experts."""
+def job_of(degrees, amounts, route=0, gpus_per_server=1, noise=0.0, seed=0, uneven=0.0):
+    """A job whose pairs carry these bytes in all: of gradients, sends, contexts and experts (these `uneven`)."""
     ranks = degrees.tensors * degrees.contexts * degrees.replicas * degrees.stages
     mesh = RankMesh(np.arange(ranks) // gpus_per_server, hidden=gpus_per_server > 1)
     parts = [(amounts["dp"], part) for part in mesh.gradients(degrees.stages, degrees.tensors, ROUTES[route])]
@@ -23,9 +23,11 @@ def job_of(degrees, amounts, route=0, gpus_per_server=1, noise=0.0, seed=0):
     parts += [(amounts["cp"], mesh.contexts(degrees))] if degrees.contexts > 1 else []
     parts += [(amounts["ep"], mesh.experts(degrees))] if degrees.experts > 1 else []
     total = np.zeros(ranks * ranks)
+    random = np.random.default_rng(seed)
     for amount, part in parts:
-        total[part.pair] += amount * part.times
-    total *= 1.0 + noise * np.random.default_rng(seed).standard_normal(total.size)
+        tokens = 1.0 + uneven * random.standard_normal(part.pair.size) if part.kind is PairKind.EP else 1.0
+        total[part.pair] += amount * part.times * tokens
+    total *= 1.0 + noise * random.standard_normal(total.size)
     names = [f"s{rank // gpus_per_server:02d}.{rank % gpus_per_server}" for rank in range(ranks)]
     flows = [Flow(names[p // ranks], names[p % ranks], 0, MS, int(total[p])) for p in np.flatnonzero(total)]
     transfers = transfer_table(flows)
@@ -59,6 +61,22 @@ def test_the_layout_that_made_the_bytes_is_among_the_best(degrees, route, noise)
     assert degrees in [reading.degrees for reading in found[0].readings]
     assert found[0].fitted == 1.0
     assert all(one.bits < found[0].bits for one in found[1:])
+
+
+def test_tokens_that_are_routed_unevenly_are_explained_as_such():
+    degrees = Degrees(1, 1, 8, 2, 4)
+    (best, *_) = found_in(job_of(degrees, AMOUNTS, uneven=0.1))
+    assert degrees in [reading.degrees for reading in best.readings]
+    assert best.fitted > 0.95
+
+
+def test_one_pair_of_which_no_record_came_does_not_outweigh_all_others():
+    degrees = Degrees(1, 4, 12, 2, 1)
+    job = job_of(degrees, AMOUNTS)
+    lost = (job.transfers.pair_src == 3) & (job.transfers.pair_dst == 4)
+    (best, *_) = compositions_of(job, (np.where(lost, 0.0, job.transfers.pair_bytes),)).compositions
+    assert degrees in [reading.degrees for reading in best.readings]
+    assert best.bits > 100.0
 
 
 def test_what_each_collective_carries_adds_up_to_the_bytes_of_the_pair():
