@@ -9,7 +9,8 @@ The rules, by what each side says:
     stopped          ended well                  nothing: silence after the end
     stopped, back    counts on through it        stood still: no process ended, none was started anew
     goes on          failed                      nothing: the run survived it, or the lines are of something else
-    ends at rest     only complaints of peers    nothing: the job was ended, and its ranks say so one after the other
+    ends at rest     only that peers are lost    nothing: the job was ended, and its ranks say so one after the other
+    ends at rest     that they waited in vain    hangs, by the logs: nobody was ended before they gave up
     ends at rest     a rank with a cause         failed, between two steps
     not watched      failed                      failed, by the logs alone
     stands still     a rank behind the others    hangs, by the logs, and the flows do not contradict
@@ -28,12 +29,18 @@ from llmprism.model.log import Cause, CauseClass, Outcome, Symptom
 from llmprism.model.verdict import Contradiction, Source, Verdict
 from llmprism.units import SECOND
 from llmprism.verdict.case import JobCase, Judged, Judgement, owner_of
-from llmprism.verdict.collectives import find_mismatch, find_rank_apart, sent_share
+from llmprism.verdict.collectives import find_mismatch, sent_share
 from llmprism.verdict.ending_by_logs import failed_by_logs, hung_by_logs
 from llmprism.verdict.nearby import lines_about
 from llmprism.verdict.quotes import lines_of_ending, log_evidence
 from llmprism.verdict.sentences import died_silently, ended_sentence, time_text
-from llmprism.verdict.suspects import SuspectPlace, choose_place, has_own_cause, rank_suspects
+from llmprism.verdict.suspects import (
+    SuspectPlace,
+    choose_place,
+    has_own_cause,
+    in_another_collective,
+    rank_suspects,
+)
 
 __all__ = ["judge_ending"]
 
@@ -180,7 +187,7 @@ def _stopped(case: JobCase, stop: Finding) -> Judged:
     place = choose_place(case, stop)
     kind, clashes = _kind_of(case, stop, place)
     if kind is FindingKind.HANG:
-        place = _in_another_collective(case, place)
+        place = in_another_collective(case, place)
     cause = _cause(case, stop, kind, place)
     source = Source.BOTH if case.diagnosis.outcome is Outcome.FAILED or place.source is Source.BOTH else Source.FLOWS
     if kind is not stop.kind:
@@ -235,21 +242,6 @@ def _stopped(case: JobCase, stop: Finding) -> Judged:
         stop,
     )
     return Judged(finding, verdict)
-
-
-def _in_another_collective(case: JobCase, place: SuspectPlace) -> SuspectPlace:
-    """The rank that alone entered a collective, where its seat is known; else the place as it was."""
-    rank = find_rank_apart(case)
-    seat = case.seat_of_rank(rank)
-    if rank is None or seat is None or seat.address is None or place.address == seat.address:
-        return place
-    clashes = place.contradictions
-    if place.address is not None:
-        why = "every rank says in what it waits, and this one alone waits in a collective that no other has entered"
-        said = f"rank {rank} at {seat.address} waits in another collective than the others"
-        clashes = (*clashes, Contradiction("place", f"{place.address} fell silent first", said, Source.LOGS, why))
-    sure = case.rules.ending.mismatch * seat.confidence
-    return SuspectPlace(seat.address, rank, seat.node, sure, Source.BOTH, clashes)
 
 
 def _alternatives(stop: Finding, kind: FindingKind, where: Where, confidence: float) -> tuple[Alternative, ...]:

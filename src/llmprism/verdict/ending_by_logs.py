@@ -15,9 +15,10 @@ from llmprism.model.log import SignKind, Symptom
 from llmprism.model.verdict import Source, Verdict
 from llmprism.units import SECOND
 from llmprism.verdict.case import JobCase, Judged, Judgement, owner_of
+from llmprism.verdict.collectives import find_mismatch
 from llmprism.verdict.quotes import lines_of_ending, log_evidence
 from llmprism.verdict.sentences import ended_sentence
-from llmprism.verdict.suspects import choose_place, rank_suspects
+from llmprism.verdict.suspects import choose_place, in_another_collective, rank_suspects
 
 __all__ = ["failed_by_logs", "hung_by_logs"]
 
@@ -38,13 +39,22 @@ def failed_by_logs(case: JobCase, result: Judgement) -> None:
         at_rest = case.job.state in (JobState.ENDED, JobState.RUNNING)
         watched = failed <= case.report.window.end_ns + case.clock_error_ns
         weak = cause.confidence <= case.rules.ending.weak_cause and not case.diagnosis.suspects
-        if at_rest and weak and watched:
+        if at_rest and weak and watched and not _gave_up(case):
             result.notes.append(
                 f"{case.name}: ranks complain of each other ({cause.summary}), but the traffic shows no rank that "
                 "stopped before the others and ends at the end of a step: the job was ended, nothing is reported"
             )
             return
     result.judged.append(_by_logs(case, FindingKind.CRASH, failed, back))
+
+
+def _gave_up(case: JobCase) -> bool:
+    """Whether the ranks waited in vain after the last iteration that they count, and the flows show none either: they
+    were not ended, for who is ended does not wait first."""
+    counted = max((int(rank.iteration_ns.max(initial=0)) for rank in case.view.ranks), default=0)
+    last = case.flow_time(counted)
+    still = last is not None and case.steps_after(last) < case.rules.ending.went_on_steps
+    return still and case.diagnosis.symptom is Symptom.HANG
 
 
 def _back_ns(case: JobCase, failed_ns: int) -> int | None:
@@ -93,7 +103,10 @@ def _by_logs(case: JobCase, kind: FindingKind, failed_ns: int | None, back_ns: i
     found = case.diagnosis
     if found.symptom is Symptom.HANG:
         kind = FindingKind.HANG
-    place = choose_place(case, None)
+    place, cause = choose_place(case, None), found.cause
+    if kind is FindingKind.HANG:
+        place = in_another_collective(case, place)
+        cause = find_mismatch(case, place.rank) or cause
     last = case.flow_time(case.view.last_ns)
     start = failed_ns if failed_ns is not None else last if last is not None else case.report.window.start_ns
     waited = max(0, (last or start) - start)
@@ -107,7 +120,7 @@ def _by_logs(case: JobCase, kind: FindingKind, failed_ns: int | None, back_ns: i
     summary = ended_sentence(
         kind,
         place,
-        found.cause,
+        cause,
         topology=case.report.topology,
         iteration=found.iteration,
         others=case.size - 1,
@@ -115,15 +128,15 @@ def _by_logs(case: JobCase, kind: FindingKind, failed_ns: int | None, back_ns: i
         lost_gpu_seconds=lost,
         back_after_ns=stood,
     )
-    confidence = max(found.cause.confidence, place.confidence if place.address else 0.0)
+    confidence = max(cause.confidence, place.confidence if place.address else 0.0)
     evidence = log_evidence(case)
     if stood is not None:
         evidence.append(Evidence("seconds without a step in the flows", stood / SECOND, case.step_ns / SECOND))
     finding = Finding(kind, job, where, start, back_ns, 1.0, round(confidence, 3), lost, summary, tuple(evidence))
     verdict = Verdict(
         Source.LOGS if back_ns is None else Source.BOTH,
-        found.cause,
-        owner_of(found.cause.cause_class),
+        cause,
+        owner_of(cause.cause_class),
         place.rank,
         place.node,
         found.iteration,

@@ -20,8 +20,9 @@ from llmprism.model.log import EventRole, Suspect
 from llmprism.model.verdict import Contradiction, NamedSuspect, Seat, Source
 from llmprism.units import SECOND
 from llmprism.verdict.case import JobCase
+from llmprism.verdict.collectives import find_rank_apart
 
-__all__ = ["SuspectPlace", "choose_place", "has_own_cause", "rank_suspects"]
+__all__ = ["SuspectPlace", "choose_place", "has_own_cause", "in_another_collective", "rank_suspects"]
 
 WENT_ON: Final = "seconds that others went on after its message was due"
 """The evidence of the flows that measures it."""
@@ -72,6 +73,21 @@ def _lost_by_peers(case: JobCase) -> str | None:
     votes = [(count, address) for address, count in _named_by_peers(case).most_common() if address in members][:2]
     enough = bool(votes) and votes[0][0] >= case.rules.place.votes
     return votes[0][1] if enough and (len(votes) < 2 or votes[0][0] > votes[1][0]) else None
+
+
+def in_another_collective(case: JobCase, place: SuspectPlace) -> SuspectPlace:
+    """The rank that alone entered a collective, where its seat is known; else the place as it was."""
+    rank = find_rank_apart(case)
+    seat = case.seat_of_rank(rank)
+    if rank is None or seat is None or seat.address is None or place.address == seat.address:
+        return place
+    clashes = place.contradictions
+    if place.address is not None:
+        why = "every rank says in what it waits, and this one alone waits in a collective that no other has entered"
+        said = f"rank {rank} at {seat.address} waits in another collective than the others"
+        clashes = (*clashes, Contradiction("place", f"{place.address} fell silent first", said, Source.LOGS, why))
+    sure = case.rules.ending.mismatch * seat.confidence
+    return SuspectPlace(seat.address, rank, seat.node, sure, Source.BOTH, clashes)
 
 
 def _node(seat: Seat | None, named: Suspect) -> str | None:

@@ -21,6 +21,11 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 CLOSED = (
     "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.3]:1"
 )
+LOST = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer"
+TIMED_OUT = (
+    "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 8000ms for "
+    "recv operation to complete"
+)
 FAILED = {rank: [(0.5, CLOSED)] for rank in (0, 1, 3)} | {2: [(0.2, OOM)]}
 
 
@@ -78,3 +83,16 @@ def test_a_rank_behind_the_others_hangs_though_the_traffic_ends_where_it_rests(
     (late / "rank1.log").replace(folder / "rank1.log")
     report = report_of(job_report("job-a", MEMBERS, ENDS, JobState.ENDED), end_s=60)
     assert [one.kind for one in together(report, folder).findings] == [FindingKind.HANG] * reported
+
+
+@pytest.mark.parametrize(
+    ("text", "reported"), [(TIMED_OUT, True), (LOST, False)], ids=["waited in vain", "lost a peer"]
+)
+def test_ranks_that_waited_in_vain_were_not_ended_although_the_traffic_ends_at_rest(
+    tmp_path: Path, text: str, reported: bool
+) -> None:
+    """Nobody says how long the flows were watched; a job that somebody ends complains at once, of lost peers."""
+    after = {rank: [(30 if reported else 0.5, text)] for rank in range(4)}
+    report = report_of(job_report("job-a", MEMBERS, ENDS, JobState.RUNNING), end_s=(int(ENDS[-1]) // SECOND) + 60)
+    found = together(report, write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=after))
+    assert [finding.kind for finding in found.findings] == ([FindingKind.HANG] if reported else [])
