@@ -69,8 +69,9 @@ def identify_layout(job: Job, rules: LayoutRules = RULES, known_bytes: int = 0) 
     draft, layout = _after_passes(_seen_links(job, bulk, best, rules))
     sizes = sizes_of(job.transfers, bulk, pair_features(job.transfers, best.clock, rules).step_bytes)
     composed = better_composition(compositions_of(job, sizes, layout, rules), job.transfers, layout, rules)
-    if composed is not None:
-        draft, layout = _after_passes(composed_start(job, bulk, best, composed, rules))
+    if composed is not None:  # where its own gradients do not show the ends of steps, those that were seen before stand
+        seen = replace(best, clock=draft.measured or best.clock)
+        draft, layout = _after_passes(composed_start(job, bulk, seen, composed, rules))
     return _judged(layout, job, bulk, draft)
 
 

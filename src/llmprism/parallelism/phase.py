@@ -298,9 +298,10 @@ def _reach(missing: float, boundary_ns: int, start: Int64, end: Int64, rules: La
 
 
 def shifted_clock(transfers: TransferTable, sharded: Bool, gradient: Bool, clock: StepClock, shift: float,
-                  collectives: int, rules: LayoutRules = RULES) -> StepClock:  # fmt: skip
+                  collectives: int, rules: LayoutRules = RULES, *, every_step: bool = False) -> StepClock:  # fmt: skip
     """The clock moved on by a share of the bytes that the sharded pairs send in a step, to the longest silence next to
-    that place, or to the end of the last gradient message that began before the silence ended."""
+    that place, or to the end of the last gradient message that began before the silence ended. Steps without such a
+    silence are left out, or with `every_step` end at the silence that is nearest by bytes."""
     silences = message_silences(transfers, sharded)
     position = silences.bytes_before.astype(np.float64)
     at = position[np.maximum(np.searchsorted(silences.begin_ns, clock.boundary_ns, side="right") - 1, 0)]
@@ -311,12 +312,23 @@ def shifted_clock(transfers: TransferTable, sharded: Bool, gradient: Bool, clock
         first, last = np.searchsorted(position, [centre - reach, centre + reach])
         if last > first:
             chosen[k] = first + int(np.argmax(silences.length_ns[first:last]))
+    if every_step:
+        chosen = _nearest_where_none(chosen, position, at + shift * step, rules.sharding.next_to_it * step)
     kept = np.flatnonzero(chosen >= 0)
     begin = silences.begin_ns[chosen[kept]]
     boundary = np.maximum(begin, _last_end_before(transfers, gradient, begin + silences.length_ns[chosen[kept]]))
     joined = np.diff(kept) == 1
     regular = joined & clock.regular[np.minimum(kept[:-1], clock.regular.size - 1)]
     return StepClock(boundary, regular, clock.dominance)
+
+
+def _nearest_where_none(chosen: Int64, position: Float64, centre: Float64, reach: Float64) -> Int64:
+    """The chosen silences, and where there is none next to its place, the one that is nearest by bytes within reach:
+    what others send at the same time may fill the pause that ends a step."""
+    after = np.clip(np.searchsorted(position, centre), 1, max(position.size - 1, 1))
+    nearest = np.where(centre - position[after - 1] < position[after] - centre, after - 1, after)
+    near = np.abs(position[nearest] - centre) <= reach
+    return np.where((chosen < 0) & near, nearest, chosen).astype(np.int64)
 
 
 def _agrees(chain: Chain, clock: StepClock, rules: LayoutRules) -> bool:

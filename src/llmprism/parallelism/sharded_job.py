@@ -78,7 +78,7 @@ def find_sharding(
     if optimizer is not None:
         clock = _at_optimizer(transfers, pattern, everyone, clock, optimizer, rules)
     elif heavy is not None and heavy.shift:
-        clock = shifted_clock(transfers, pattern, everyone, clock, heavy.shift, heavy.bursts, rules)
+        clock = shifted_clock(transfers, pattern, everyone, clock, heavy.shift, heavy.bursts, rules, every_step=True)
     elif heavy is None and found.shift:
         clock = shifted_clock(transfers, pattern, everyone, clock, found.shift, found.collectives, rules)
         if clock.steps < rules.sharding.kept_steps * before.steps:  # few long steps made that pattern

@@ -1,5 +1,6 @@
 """The layout of small jobs whose truth is known, from recognition on."""
 
+import importlib
 import itertools
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from llmprism.model import Job, PairKind, Schedule, Sharding
 from llmprism.parallelism import identify_layout
+from llmprism.parallelism.composed import Composed
 from support.stages import recognize
 from unit.builders import SECOND, Flow, build_job, chatter, cut_in_pieces, transfer_table
 
@@ -129,3 +131,27 @@ def test_any_traffic_has_some_layout(seed):
     found = identify_layout(job)
     assert 0.0 <= found.confidence <= 1.0
     assert found.transfer_kind.size == transfers.start_ns.size
+
+
+def test_ends_of_steps_that_were_seen_before_a_composition_stand_where_it_shows_none(monkeypatch):
+    """A composition shares rows by time, and scraps that it leaves to the gradients may hide their end."""
+    module = importlib.import_module("llmprism.parallelism.identify_layout")
+    found, seen = [], module.step_ends
+
+    def shown_once(job, *others):
+        found.append(job.clock)
+        return seen(job, *others) if len(found) == 1 else job.clock
+
+    def rings(explained, transfers, *_):
+        every, none = np.ones(transfers.pair_count, dtype=np.bool_), np.zeros(transfers.pair_count, dtype=np.bool_)
+        carries = {kind: every if kind is PairKind.DP else none for kind in PairKind}
+        amount = {kind: carries[kind].astype(np.float64) for kind in PairKind}
+        return Composed(carries, amount, (), (), either=False, sharded=False, bits=40.0)
+
+    monkeypatch.setattr(module, "step_ends", shown_once)
+    monkeypatch.setattr(module, "better_composition", rings)
+    job = build_job(pp=1, dp=4)
+    _, result = layout_of(job)
+    assert len(found) == 2
+    assert result.clock is not None
+    assert set(job.step_ends_ns[1:]) <= set(result.clock.boundary_ns.tolist())

@@ -11,6 +11,7 @@ from llmprism.parallelism.phase import (
     outstanding,
     pipeline_clock,
     replicas_rest_clock,
+    shifted_clock,
 )
 from llmprism.parallelism.rules import RULES
 from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
@@ -145,3 +146,21 @@ def test_shards_with_replicas_end_their_steps_when_the_replicas_begin_to_rest():
     assert found is not None
     assert {int(tick) % (1_000 * MS) for tick in found.boundary_ns} == {960 * MS}
     assert replicas_rest_clock(transfers, ~replicas, np.ones_like(replicas), clock) is None  # no rest stands out
+
+
+@pytest.mark.parametrize(("every_step", "ends"), [(False, 4), (True, 9)])
+def test_a_step_whose_last_pause_others_fill_ends_at_the_nearest_silence(every_step, ends):
+    """The step ends after its fourth message. In every other one that pause is filled, and the nearest silence is one
+    message later."""
+    rows = []
+    for step in range(10):
+        for k in range(8):
+            start = (step * 1_000 + k * 100 + 50) * MS
+            filled = step % 2 and k == 3
+            rows.append(Flow("a", "b", start, start + (100 if filled else 60) * MS, 4 << 20))
+    transfers = transfer_table(rows)
+    pairs = np.ones(1, dtype=np.bool_)
+    clock = StepClock(np.arange(10, dtype=np.int64) * 1_000 * MS + 900 * MS, np.ones(9, dtype=np.bool_), 1.0)
+    found = shifted_clock(transfers, pairs, pairs, clock, 0.5, 8, every_step=every_step)
+    assert found.boundary_ns.size == ends
+    assert {int(end) % (2_000 * MS) for end in found.boundary_ns} <= {410 * MS, 1_510 * MS}
