@@ -2,7 +2,9 @@
 
 A slow GPU is one member of a stage; here all of them work longer at the same time, and those of the other stages do
 not: a stage got more layers or longer sequences, or all of its servers have something in common. What each member works
-is compared with its own usual steps (`waiting`), so stages need not be alike.
+is compared with its own usual steps (`waiting`), so stages need not be alike. Where passes of several micro-batches run
+into each other, or schedules interleave, the first pass tells little; then the stage is named whose members' own pauses
+(`own_pauses`) alone grow, by a good part of what the steps take longer.
 
 Catches: a stage that takes a third longer for three steps, or for two that take twice as long. Must not shout at: a
 single long step, late data (first stages in single steps), jitter, jobs whose steps are as long as ever, one replica.
@@ -17,8 +19,9 @@ import numpy as np
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
-from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
 from llmprism.diagnose.late_member import excused_steps
+from llmprism.diagnose.own_pauses import paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.waiting import stage_work_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
@@ -35,16 +38,16 @@ def find_slow_stages(evidence: JobEvidence, excused: Bool, rules: FaultRules = R
     pipelines = evidence.layout.pipelines
     if len(pipelines) < 2 or len({len(pipeline) for pipeline in pipelines}) != 1 or evidence.normal_ns <= 0:
         return []
+    slower = evidence.counted & ~excused & (evidence.duration_ns >= rule.slowdown * evidence.normal_ns)
     work = np.where(evidence.counted[None, :], stage_work_ns(evidence), np.nan)
     usual = known_median(work, axis=1)
     share = work / np.maximum(usual, 1.0)[:, None] - 1.0
     known = np.isfinite(share)
     if not known.any():
-        return []
+        return _pausing_stages(evidence, slower, rules)
     longer = known & (
         np.nan_to_num(share) > max(rule.stage_longer, rule.spreads * 1.4826 * float(np.median(np.abs(share[known]))))
     )
-    slower = evidence.counted & ~excused & (evidence.duration_ns >= rule.slowdown * evidence.normal_ns)
     row_of = {member: row for row, member in enumerate(evidence.job.members)}
     findings = []
     for stage in range(len(pipelines[0])):
@@ -56,6 +59,35 @@ def find_slow_stages(evidence: JobEvidence, excused: Bool, rules: FaultRules = R
             & ~(_agree(longer, known, ~own) > rule.stage_others)
         )
         findings += [_finding(evidence, share, own, steps, stage) for steps in _lasting(evidence, sick, rules)]
+    return findings or _pausing_stages(evidence, slower, rules)
+
+
+def _pausing_stages(evidence: JobEvidence, slower: Bool, rules: FaultRules) -> list[Finding]:
+    """One finding for each time that the own pauses of nearly all members of one stage grow by a good part of what the
+    steps take longer, and those of the other stages do not."""
+    rule, usual = rules.members, usual_steps(evidence, rules)
+    slower = slower & with_a_past(usual, rules)
+    if usual.sum() < rule.late_steps or not slower.any():
+        return []
+    paused = paused_beyond_usual_ns(evidence, usual)
+    longer = np.maximum(evidence.duration_ns - evidence.normal_ns, 1.0)
+    stages = np.searchsorted(np.array(evidence.job.members), np.array(evidence.layout.pipelines).T)
+    typical = np.median(paused[stages], axis=1)
+    nearly_all = np.quantile(paused[stages], 1.0 - rule.stage_agreement, axis=1)
+    findings = []
+    for stage, rows in enumerate(stages):
+        others = np.delete(typical, stage, axis=0).max(axis=0)
+        sick = slower & (nearly_all[stage] >= rule.paused * longer) & (others <= rule.alone * typical[stage])
+        for first, last in stretches_of(sick, bridge=0, shortest=2):
+            affected = np.zeros(evidence.steps, dtype=np.bool_)
+            affected[first:last] = True
+            worth = np.floor(evidence.duration_ns[affected] / evidence.normal_ns).sum()
+            steps = evidence.timeline.steps
+            long = steps.end_ns[last - 1] - steps.start_ns[first] >= long_enough_ns(rule.late_ns, steps, rules)
+            if long and worth >= rules.trust.unexplained_steps:
+                own = np.isin(np.arange(len(evidence.job.members)), rows)
+                share = paused / evidence.normal_ns  # of its own work it is more: that is a part of a step
+                findings.append(_finding(evidence, share, own, affected, stage))
     return findings
 
 

@@ -1,8 +1,11 @@
 """A stage that works longer for a while in all replicas, against one member of it and against single steps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from llmprism.diagnose import slow_stage
 from llmprism.diagnose.slow_stage import find_slow_stages
 from llmprism.model import FindingKind, WhereType
 from unit.diagnose.test_imbalance import evidence_of
@@ -49,3 +52,25 @@ def test_all_stages_together_are_no_slow_stage():
 def test_a_single_long_step_and_steps_that_slow_transfers_explain_are_no_slow_stage():
     assert found(stage_two(10, 11, 8.0))[1] == []
     assert found(stage_two(10, 20), excused=range(8, 20))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("others", "one", "names"), [(0.1, 0.9, ("a04r0", "a05r0")), (0.8, 0.9, None), (0.1, 0.0, None)]
+)
+def test_where_first_passes_tell_nothing_the_stage_whose_pauses_alone_grow_is_named(monkeypatch, others, one, names):
+    """Steps of twice the length; `one` and 0.9 are what members of the third stage pause longer, `others` the rest."""
+    evidence = evidence_of(steps=STEPS, compute_factor=lambda *_: 1.0)
+    slow = slice(10, 16)
+    duration = evidence.duration_ns.copy()
+    duration[slow] *= 2.0
+    evidence = replace(evidence, duration_ns=duration)
+    names_of = [evidence.job.transfers.addresses[member] for member in evidence.job.members]
+    paused = np.zeros((len(names_of), evidence.steps))
+    paused[:, slow] = others * evidence.normal_ns
+    paused[names_of.index("a04r0"), slow], paused[names_of.index("a05r0"), slow] = (
+        share * evidence.normal_ns for share in (0.9, one)
+    )
+    monkeypatch.setattr(slow_stage, "stage_work_ns", lambda *_: np.full(paused.shape, np.nan))
+    monkeypatch.setattr(slow_stage, "paused_beyond_usual_ns", lambda *_: paused)
+    found = find_slow_stages(evidence, np.zeros(evidence.steps, dtype=np.bool_))
+    assert [finding.where.id for finding in found] == ([] if names is None else [names])
