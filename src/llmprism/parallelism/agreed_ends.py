@@ -18,6 +18,7 @@ from llmprism.parallelism.rows_in_steps import RowsInSteps, rows_in_steps
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 from llmprism.stats.quantum import EDGE
+from llmprism.stats.robust import segment_medians
 
 __all__ = ["agreed_messages"]
 
@@ -30,13 +31,14 @@ def agreed_messages(transfers: TransferTable, pairs: Int64, clock: StepClock, ru
     size = np.bincount(pipeline)
     steps = clock.regular.size
     sent = rows_in_steps(transfers, pairs, clock)
-    pair, step, place = _silences(sent)
+    pair, step, place, length = _silences(transfers, sent)
     cell = pipeline[pair] * steps + step
     alike = _alike(sent.total.reshape(pairs.size, steps), pipeline, rules)
     if not clock.regular.any() or alike[:, clock.regular].mean() < rules.stages.agreed_steps:
         return None  # records are missing
     kept = clock.regular[step] & alike.ravel()[cell]
     kept &= (place > EDGE) & (place < 1.0 - EDGE)
+    kept &= length >= rules.stages.agreed_silence * _half_of_silence(length[kept])
     pair, cell, place = pair[kept], cell[kept], place[kept]
     if not cell.size:
         return None
@@ -49,17 +51,43 @@ def agreed_messages(transfers: TransferTable, pairs: Int64, clock: StepClock, ru
     of_cell = cell[np.flatnonzero(np.diff(number, prepend=-1))]
     pairs_of_cell = size[of_cell // steps]
     agreed = voters >= np.minimum(rules.stages.agreed_least, pairs_of_cell)
-    cells, where = np.unique(of_cell, return_inverse=True)
-    counts = np.bincount(where, agreed, minlength=cells.size).astype(np.int64) + 1
+    ends = np.bincount(number, place)[agreed] / np.bincount(number)[agreed]
+    counts = _messages(of_cell[agreed], ends, np.unique(of_cell), rules)
     messages = int(np.argmax(np.bincount(counts)))
     return messages if messages > 1 and (counts == messages).mean() >= rules.stages.agreed_steps else None
 
 
-def _silences(sent: RowsInSteps) -> tuple[Int64, Int64, Float64]:
-    """Silences inside steps: the pair (an index into `pairs`), the step, and the place in its bytes of the step."""
+def _messages(cell: Int64, place: Float64, cells: Int64, rules: LayoutRules) -> Int64:
+    """Messages of each of these cells, which end at these places and at 1: sequences differ in length by a little, so
+    what is many times as large or as small as most messages of the step is something else (tied embeddings)."""
+    every = np.concatenate([cell, cells, cells])
+    edge = np.concatenate([place, np.zeros(cells.size), np.ones(cells.size)])
+    order = np.lexsort((edge, every))
+    every, edge = every[order], edge[order]
+    inside = np.diff(every) == 0
+    of_cell = np.searchsorted(cells, every[1:][inside])
+    size = np.diff(edge)[inside]
+    usual = segment_medians(size, np.searchsorted(of_cell, np.arange(cells.size + 1)))[of_cell]
+    most = rules.stages.agreed_alike
+    alike = (size <= most * usual) & (most * size >= usual)
+    return np.bincount(of_cell, alike, minlength=cells.size).astype(np.int64)
+
+
+def _silences(transfers: TransferTable, sent: RowsInSteps) -> tuple[Int64, Int64, Float64, Float64]:
+    """Silences inside steps: the pair (an index into `pairs`), the step, the place in its bytes of the step, and how
+    long they are."""
     before = np.flatnonzero(sent.cell[1:] == sent.cell[:-1])
     place = sent.sent[before] / np.maximum(sent.total[sent.cell[before]], 1.0)
-    return sent.pair[before], sent.step[before], place
+    length = (transfers.start_ns[sent.rows[before + 1]] - transfers.end_ns[sent.rows[before]]).astype(np.float64)
+    return sent.pair[before], sent.step[before], place, length
+
+
+def _half_of_silence(length: Float64) -> float:
+    """The silence such that half of the silent time lies in longer ones: one between messages, in however many pieces
+    these come."""
+    ordered = np.sort(np.maximum(length, 0.0))
+    so_far = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(so_far, 0.5 * so_far[-1])]) if ordered.size else 0.0
 
 
 def _alike(total: Float64, pipeline: Int64, rules: LayoutRules) -> Bool:

@@ -10,13 +10,13 @@ from unit.builders import MS, Flow, transfer_table
 STEPS = 12
 
 
-def pipeline(batches, cut=0.0):
+def pipeline(batches, cut=0.0, last=0):
     """Three stages a, b, c whose messages have lengths of their own, the same on every link and each way; a share of
-    the records is `cut` within a message."""
+    the records is `cut` within a message, and the step ends with a message of `last` bytes."""
     random = np.random.default_rng(1)
     flows = []
     for step in range(STEPS):
-        sizes = random.integers(1_000_000, 3_000_000, batches).tolist()
+        sizes = random.integers(1_000_000, 3_000_000, batches).tolist() + [last] * (last > 0)
         for late, ends in enumerate(("ab", "bc", "cb", "ba")):
             at = step * 1000 + 20 * late
             for size in sizes:
@@ -33,6 +33,24 @@ def pipeline(batches, cut=0.0):
 @pytest.mark.parametrize("cut", [0.0, 0.3])
 def test_ends_at_the_same_places_of_all_links_are_counted(batches, cut):
     assert agreed_messages(*pipeline(batches, cut)) == batches
+
+
+@pytest.mark.parametrize("last", [150_000, 30_000_000], ids=["small", "large"])
+def test_what_is_no_sequence_by_its_size_is_no_micro_batch(last):
+    assert agreed_messages(*pipeline(6, last=last)) == 6
+
+
+def test_pieces_of_a_message_that_are_cut_alike_on_all_links_are_no_messages():
+    sizes = np.random.default_rng(2).integers(1_000_000, 3_000_000, (STEPS, 5))
+    flows = [
+        Flow(*ends, (at + late) * MS, (at + late + 2) * MS, int(size) // 2)
+        for late, ends in enumerate(("ab", "bc", "cb", "ba"))
+        for step in range(STEPS)
+        for batch, size in enumerate(sizes[step])
+        for at in (1000 * step + 100 * batch, 1000 * step + 100 * batch + 3)
+    ]
+    clock = StepClock(np.arange(STEPS + 1, dtype=np.int64) * 1000 * MS, np.ones(STEPS, dtype=np.bool_), 1.0)
+    assert agreed_messages(transfer_table(flows), np.arange(4), clock) == 5
 
 
 def test_links_that_carry_different_bytes_agree_about_nothing():

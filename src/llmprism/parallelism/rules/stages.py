@@ -61,6 +61,14 @@ class StageRules:
     """...and how many at least, where a pipeline has as many: records that were cut leave silences at places of their
     own, two of which meet by chance."""
 
+    agreed_silence: float = 0.05
+    """Silence at the end of a message, relative to one that half of the silent time is longer than: the pieces of a
+    message that all collectors cut alike are closer together."""
+
+    agreed_alike: float = 3.0
+    """Times as large or as small as most messages of a step that a message may be: sequences of one step differ by
+    less, tied embeddings by any factor."""
+
     agreed_steps: float = 0.4
     """Share of the steps in which all pairs of a pipeline must carry the same bytes, and share of these that must show
     the same number of such ends."""
