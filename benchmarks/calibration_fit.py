@@ -51,6 +51,7 @@ SIGNS = {
     "experts": -1, "contexts": -1, "open_degrees": -1, "unknown_sharding": -1,
     "silent_pairs": -1, "varied_bytes": -1, "uneven_hops": -1, "irregular_steps": -1, "open_micro_batches": -1,
     "varied_pairs": -1, "unclear_direction": -1, "partly_exchanging": -1, "sharded_stages": -1, "sharded_alone": -1,
+    "other_readings": 1, "behind": -1, "not_composed": -1, "contexts_of_one": -1, "two_replicas": -1,
 }  # fmt: skip
 """Which way each term may speak; 0: either."""
 

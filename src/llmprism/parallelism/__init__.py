@@ -17,7 +17,7 @@ idea:
                              composed_start (where that is better, and the passes anew from there), partial_layout
     how is it trained        sharding, sharded_job, hybrid (where parameters lie), micro_batches, schedule_fit,
                              schedules (pipelines)
-    how sure is all this     layout_evidence, left_over, fitted_confidence, step_confidence
+    how sure is all this     layout_evidence, other_readings, left_over, fitted_confidence, step_confidence
     rows of some pairs       pair_ends, row_silences, rows_in_steps, byte_time
 
 `carried_layout` uses the layout of the window before in the live service. `rules/` has every constant.

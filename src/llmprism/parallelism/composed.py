@@ -17,11 +17,11 @@ from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles
 from llmprism.parallelism.composition import Composition, Explanations, Reading
-from llmprism.parallelism.layout_evidence import in_two
 from llmprism.parallelism.rank_mesh import Degrees
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.parallelism.structure import in_two
 
-__all__ = ["Composed", "better_composition", "sizes_of"]
+__all__ = ["Composed", "better_composition", "near_best", "own_bits", "price_of", "sizes_of", "tensor_widths"]
 
 _KINDS = (PairKind.DP, PairKind.PP, PairKind.CP, PairKind.EP, PairKind.TP)
 
@@ -50,14 +50,10 @@ def better_composition(
     if not found or found[0].fitted < rule.complete:
         return None
     best = found[0].bits
-    named = _named(transfers, said.pairs)
-    own = max((one.bits for one in found for reading in one.readings if _agrees(one, reading, said, named, rules)),
-              default=0.0)  # fmt: skip
-    own = max(own, explained.said_bits)
+    own = max(own_bits(explained, transfers, said, rules), explained.said_bits)
     if best - own < rule.ahead_bits:
         return None
-    near = [(one, reading) for one in found if one.bits > best - rule.ahead_bits for reading in one.readings]
-    one, reading = max(near, key=lambda it: it[0].bits - _price(it[1], said.layout, rules))
+    one, reading = max(near_best(explained, rules), key=lambda it: it[0].bits - price_of(it[1], said.layout, rules))
     either = any(_contexts_for_experts(it, reading) for it in one.readings)
     grid = np.array(one.members)
     return Composed(
@@ -69,6 +65,33 @@ def better_composition(
         reading.degrees.shards > 1,
         best - own,
     )
+
+
+def own_bits(explained: Explanations, transfers: TransferTable, said: JobLayout, rules: LayoutRules = RULES) -> float:
+    """Bits that the best composition saves of which this layout is a reading; 0 where there is none."""
+    named, found = _named(transfers, said.pairs), explained.compositions
+    agreeing = (one.bits for one in found for it in one.readings if _agrees(one, it, said, named, rules))
+    return next(agreeing, 0.0)  # the best composition comes first
+
+
+def near_best(explained: Explanations, rules: LayoutRules = RULES) -> list[tuple[Composition, Reading]]:
+    """The readings of the compositions that moments may still speak for."""
+    best = explained.compositions[0].bits if explained.compositions else 0.0
+    near = (one for one in explained.compositions if one.bits > best - rules.composition.ahead_bits)
+    return [(one, reading) for one in near for reading in one.readings]
+
+
+def tensor_widths(explained: Explanations, said: Layout, rules: LayoutRules = RULES) -> frozenset[int]:
+    """Widths of tensor groups that the bytes leave open, given the other degrees; none where they say nothing of these.
+
+    Rails of experts and contexts are rings and all-to-alls of their own: where the ranks of a server were replicas,
+    some of what they exchange would stay inside it."""
+    found = explained.compositions
+    if not found or found[0].fitted < rules.composition.complete:
+        return frozenset()
+    own = said.pp, said.cp or 1, said.ep or 1
+    near = (reading.degrees for _, reading in near_best(explained, rules))
+    return frozenset(it.tensors for it in near if (it.stages, it.contexts, it.experts) == own)
 
 
 def _contexts_for_experts(one: Reading, other: Reading) -> bool:
@@ -111,7 +134,7 @@ def _agrees(
     return bool(same[known].mean() >= rules.composition.agreeing) if known.any() else False
 
 
-def _price(reading: Reading, layout: Layout, rules: LayoutRules) -> float:
+def price_of(reading: Reading, layout: Layout, rules: LayoutRules) -> float:
     """Bits that a reading costs: what is rare, and what the passes deny."""
     rule, degrees = rules.composition, reading.degrees
     across = any(PairKind.TP in kinds for kinds in reading.kinds)

@@ -123,7 +123,7 @@ def most_saved(pairs: int, rules: LayoutRules) -> float:
     where its bytes are a little more than predicted, because errors are relative to what is predicted."""
     rule = rules.composition
     return max(
-        pairs * np.log2(rule.amount_range / (np.pi * error) * (1.0 + np.sqrt(1.0 + error**2)) / 2.0)
+        pairs * float(np.log2(rule.amount_range / (np.pi * error) * (1.0 + np.sqrt(1.0 + error**2)) / 2.0))
         - _collective_price(error, rules)
         for error in rule.errors
     )

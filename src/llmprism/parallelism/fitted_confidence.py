@@ -53,5 +53,10 @@ FITTED: Final = FittedConfidence(
         ("partly_exchanging", -1.47),
         ("sharded_stages", -0.619),
         ("sharded_alone", -1.065),
+        ("other_readings", 0.0),
+        ("behind", 0.0),
+        ("not_composed", 0.0),
+        ("contexts_of_one", 0.0),
+        ("two_replicas", 0.0),
     ),
 )

@@ -16,7 +16,7 @@ import numpy as np
 from llmprism.arrays import Bool
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, Schedule, Sharding
-from llmprism.parallelism.composed import better_composition, sizes_of
+from llmprism.parallelism.composed import better_composition, sizes_of, tensor_widths
 from llmprism.parallelism.composed_start import composed_roles, composed_start
 from llmprism.parallelism.composition import compositions_of
 from llmprism.parallelism.context_lanes import context_lanes
@@ -28,7 +28,6 @@ from llmprism.parallelism.interruptions import after_interruptions
 from llmprism.parallelism.layout_evidence import (
     LayoutEvidence,
     exchanging_share,
-    in_two,
     layout_confidence,
     named_share,
     other_layouts,
@@ -39,6 +38,7 @@ from llmprism.parallelism.left_over import left_over
 from llmprism.parallelism.link_evidence import evidence_of, only_set_up
 from llmprism.parallelism.meshes import find_meshes
 from llmprism.parallelism.micro_batches import micro_batches
+from llmprism.parallelism.other_readings import OtherReadings, other_readings
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.partial_layout import PartialLayout, muted
 from llmprism.parallelism.phase import longest_rest_clock
@@ -52,7 +52,7 @@ from llmprism.parallelism.shared_links import after_collectives, collective_rows
 from llmprism.parallelism.stage_links import find_pipelines
 from llmprism.parallelism.step_confidence import steps_confidence
 from llmprism.parallelism.step_ends import step_ends
-from llmprism.parallelism.structure import data_parallel_groups, joined_by, pairs_inside
+from llmprism.parallelism.structure import data_parallel_groups, in_two, joined_by, pairs_inside
 from llmprism.parallelism.tensor_peers import find_tensor_peers, joined_replicas
 from llmprism.parallelism.unknown_collectives import unknown_layout, with_unknown_collectives
 
@@ -68,17 +68,20 @@ def identify_layout(job: Job, rules: LayoutRules = RULES, known_bytes: int = 0) 
         return unknown_layout(job.transfers, bulk)
     draft, layout = _after_passes(_seen_links(job, bulk, best, rules))
     sizes = sizes_of(job.transfers, bulk, pair_features(job.transfers, best.clock, rules).step_bytes)
-    composed = better_composition(compositions_of(job, sizes, layout, rules), job.transfers, layout, rules)
+    explained = compositions_of(job, sizes, layout, rules)
+    composed = better_composition(explained, job.transfers, layout, rules)
     if composed is not None:  # where its own gradients do not show the ends of steps, those that were seen before stand
         seen = replace(best, clock=draft.measured or best.clock)
         draft, layout = _after_passes(composed_start(job, bulk, seen, composed, rules))
-    return _judged(layout, job, bulk, draft)
+    draft = _with_replicas(draft, tensor_widths(explained, layout.layout, rules))
+    layout = _stated(draft)
+    return _judged(layout, job, bulk, draft, other_readings(explained, job.transfers, layout, rules))
 
 
 def _after_passes(draft: PartialLayout) -> tuple[PartialLayout, JobLayout]:
     for one_pass in PASSES:
         draft = one_pass(draft)
-    return draft, with_unknown_collectives(_layout_of(draft), draft.links, draft.kinds)
+    return draft, _stated(draft)
 
 
 def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> PartialLayout:
@@ -229,16 +232,17 @@ def _groups_of_gradients(draft: PartialLayout) -> tuple[Group, ...]:
     return joined_by(groups, draft.same_weights + (draft.composed.contexts if draft.composed is not None else ()))
 
 
-def _with_replicas(draft: PartialLayout) -> PartialLayout:
-    """Replicas that share servers are in one group."""
+def _with_replicas(draft: PartialLayout, open_widths: frozenset[int]) -> PartialLayout:
+    """Replicas that share servers are in one group. The last pass: bytes may leave few widths of tensor groups open."""
     sharded = draft.sharded
     if sharded is None or sharded.hybrid or draft.inside.tensor.any():
         return draft
     fully = sharded.sharding is Sharding.FSDP
     clock = draft.measured or draft.clock  # ticks in a silence, so that what ends before each is clear
     peers = find_tensor_peers(
-        draft.job, draft.groups, draft.pipes.members, draft.pair_kind, clock, draft.rules, sharded=fully
-    )
+        draft.job, draft.groups, draft.pipes.members, draft.pair_kind, clock, draft.rules, sharded=fully,
+        open_widths=open_widths,
+    )  # fmt: skip
     groups = draft.groups if peers is None else joined_replicas(draft.groups, peers)
     return replace(draft, peers=peers, groups=groups)
 
@@ -253,9 +257,14 @@ PASSES = (
     _with_exchanges_of_stages,
     _with_interruptions,
     _with_contexts,
-    _with_replicas,
 )
-"""In this order; each looks at the draft as the one before left it."""
+"""In this order; each looks at the draft as the one before left it. Replicas inside servers are looked for after them,
+once (`_with_replicas`)."""
+
+
+def _stated(draft: PartialLayout) -> JobLayout:
+    """What the draft says, links that nothing explains as collectives of unknown kind."""
+    return with_unknown_collectives(_layout_of(draft), draft.links, draft.kinds)
 
 
 def _layout_of(draft: PartialLayout) -> JobLayout:
@@ -330,7 +339,7 @@ def _most_common(sizes: Iterable[int]) -> int | None:
     return max(counted, key=lambda size: (counted[size], size)) if counted else None
 
 
-def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: PartialLayout) -> JobLayout:
+def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: PartialLayout, bytes_say: OtherReadings) -> JobLayout:
     """The layout with how sure it is and what else it might be."""
     peers, judged = draft.peers, draft.kinds.confidence
     links = judged[judged >= 0.5]
@@ -352,6 +361,7 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: PartialLayout) -> Jo
         exchanging=exchanging_share(layout.groups, job.members),
         rest=left_over(job.transfers, bulk, draft.collective & draft.inside.gradients & ~draft.inside.inside,
                        features, draft.groups, draft.clock, draft.rules),
+        bytes_say=bytes_say,
     )  # fmt: skip
     known = evidence.named if any(group.kind is PairKind.UNKNOWN for group in layout.groups) else 1.0
     confidence, grouping = (

@@ -19,12 +19,12 @@ from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Group, Layout, LayoutAlternative, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.fitted_confidence import FITTED
 from llmprism.parallelism.left_over import LeftOver
+from llmprism.parallelism.other_readings import OtherReadings
 from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = [
     "LayoutEvidence",
     "exchanging_share",
-    "in_two",
     "layout_confidence",
     "named_share",
     "other_layouts",
@@ -44,7 +44,8 @@ class LayoutEvidence:
     none), and shows `steps`. `named` is the share of the bytes whose kind is known. `even`: all groups, and all
     pipelines, are of one length; `hybrid`: some members are in two gradient groups. `direction`: how clear the
     direction of the pipelines is, from 0 to 1. `exchanging` is the share of the members that take part in exchanges of
-    contexts or experts where there are any: all do. `rest` is what the layout leaves unexplained.
+    contexts or experts where there are any: all do. `rest` is what the layout leaves unexplained. `bytes_say` is how
+    near other layouts are that say the same of all bytes.
     """
 
     links: float
@@ -61,6 +62,7 @@ class LayoutEvidence:
     rival_period: float = 0.0
     widths: tuple[tuple[int, float], ...] = ()
     rest: LeftOver = field(default_factory=LeftOver)
+    bytes_say: OtherReadings = field(default_factory=OtherReadings)
 
 
 def _clock_doubt(evidence: LayoutEvidence, rules: LayoutRules) -> float:
@@ -87,12 +89,6 @@ def same_lengths(groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ..
     """Are all groups, and all pipelines, of one length?"""
     lengths = {len(group.members) for group in groups}, {len(pipeline) for pipeline in pipelines}
     return all(len(found) <= 1 for found in lengths)
-
-
-def in_two(groups: tuple[Group, ...]) -> bool:
-    """Is a member in two of these groups?"""
-    members = [member for group in groups for member in group.members]
-    return len(members) > len(set(members))
 
 
 def exchanging_share(groups: tuple[Group, ...], members: tuple[int, ...]) -> float:
@@ -134,6 +130,11 @@ def terms_of(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULE
         "partly_exchanging": 1.0 - evidence.exchanging,
         "sharded_stages": float((layout.pp or 1) > 1 and layout.sharding is Sharding.FSDP),
         "sharded_alone": float((layout.pp or 1) == 1 and layout.sharding is Sharding.FSDP),
+        "other_readings": _log_odds(evidence.bytes_say.share, rules),
+        "behind": min(evidence.bytes_say.behind / rules.confidence.far_behind_bits, 1.0),
+        "not_composed": 1.0 - evidence.bytes_say.explained,
+        "contexts_of_one": float(layout.dp == 1 and layout.cp is not None),
+        "two_replicas": float(layout.dp == 2 and layout.ep is None and layout.cp is None),
     }
 
 
@@ -151,11 +152,14 @@ def other_layouts(
     layout: Layout, evidence: LayoutEvidence, confidence: float, rules: LayoutRules = RULES
 ) -> tuple[LayoutAlternative, ...]:
     """The layouts that the doubts leave open, the likeliest first; together as likely as the layout is not."""
-    found = [
-        *_other_widths(layout, evidence),
-        *_other_clock(layout, evidence, rules),
-        *_other_kinds(layout, evidence, rules),
-    ]
+    found = _once(
+        [
+            *_other_widths(layout, evidence),
+            *_other_clock(layout, evidence, rules),
+            *_other_kinds(layout, evidence, rules),
+            *_read_otherwise(layout, evidence),
+        ]
+    )
     total = sum(one.confidence for one in found)
     if total <= 0.0:
         return ()
@@ -216,6 +220,32 @@ def _other_kinds(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules) -
         other = replace(layout, tp=None, pp=None, dp=None)
         found.append(LayoutAlternative(other, doubt, "if some links carry activations"))
     return found
+
+
+def _read_otherwise(layout: Layout, evidence: LayoutEvidence) -> list[LayoutAlternative]:
+    """The layouts that say the same of the bytes of all pairs, or nearly the same."""
+    found = []
+    for (tensors, stages, replicas, experts, contexts), share in evidence.bytes_say.others:
+        degrees = (("tp", tensors), ("pp", stages), ("dp", replicas), ("ep", experts), ("cp", contexts))
+        other = replace(
+            layout, tp=tensors, pp=stages, dp=replicas, ep=experts if experts > 1 else None,
+            cp=contexts if contexts > 1 else None,
+            micro_batches=layout.micro_batches if stages == layout.pp else None,
+        )  # fmt: skip
+        named = ", ".join(f"{name} {size}" for name, size in degrees if size > 1)
+        found.append(
+            LayoutAlternative(other, share, f"if the bytes of all pairs are those of {named}, which fit as well")
+        )
+    return found
+
+
+def _once(found: list[LayoutAlternative]) -> list[LayoutAlternative]:
+    """Each layout once, as likely as the likeliest of its reasons."""
+    best: dict[Layout, LayoutAlternative] = {}
+    for one in found:
+        if one.layout not in best or one.confidence > best[one.layout].confidence:
+            best[one.layout] = one
+    return list(best.values())
 
 
 def _log_odds(share: float, rules: LayoutRules) -> float:

@@ -11,7 +11,7 @@ from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.pair_kinds import LinkKinds
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["data_parallel_groups", "joined_by", "pairs_inside", "pipeline_paths"]
+__all__ = ["data_parallel_groups", "in_two", "joined_by", "pairs_inside", "pipeline_paths"]
 
 
 def data_parallel_groups(links: Links, kinds: LinkKinds, features: PairFeatures) -> tuple[Group, ...]:
@@ -138,3 +138,9 @@ def pairs_inside(transfers: TransferTable, groups: tuple[Group, ...]) -> Bool:
     src, dst = group_of[transfers.pair_src], group_of[transfers.pair_dst]
     inside: Bool = (src >= 0) & (src == dst)
     return inside
+
+
+def in_two(groups: tuple[Group, ...]) -> bool:
+    """Is a member in two of these groups?"""
+    members = [member for group in groups for member in group.members]
+    return len(members) > len(set(members))

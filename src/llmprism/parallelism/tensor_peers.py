@@ -51,16 +51,18 @@ class TensorPeers:
 
 def find_tensor_peers(
     job: Job, groups: tuple[Group, ...], pipelines: tuple[tuple[int, ...], ...], pair_kind: Int8,
-    clock: StepClock, rules: LayoutRules = RULES, *, sharded: bool = False,
+    clock: StepClock, rules: LayoutRules = RULES, *, sharded: bool = False, open_widths: frozenset[int] = frozenset(),
 ) -> TensorPeers | None:  # fmt: skip
     """How the GPUs of servers divide; None where no server has several of one stage, or the job shows too few steps.
-    Where no sign was measured, what is known before decides."""
+    Where no sign was measured, what is known before decides. `open_widths` are those that other evidence leaves open
+    (none: it says nothing)."""
     cells = _cells(job, pipelines)
     shared = [cell for cell in cells if len(cell) > 1]
     most = int(np.gcd.reduce([len(cell) for cell in cells])) if cells else 0
     if not shared or most < 2 or clock.steps < rules.peers.least_steps:
         return None
     widths = [w for w in range(1, most + 1) if most % w == 0 and _allowed(shared, groups, w)]
+    widths = [w for w in widths if w in open_widths] or widths
     if not widths:
         return None
     sampled = [

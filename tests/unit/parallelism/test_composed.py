@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles
-from llmprism.parallelism.composed import better_composition, sizes_of
+from llmprism.parallelism.composed import better_composition, sizes_of, tensor_widths
 from llmprism.parallelism.composition import Explanations, compositions_of, most_saved
 from llmprism.parallelism.rank_mesh import Degrees
 from llmprism.parallelism.rules import RULES
@@ -100,6 +100,15 @@ def test_contexts_that_the_passes_saw_stay_where_bytes_cannot_tell_them_from_rep
     assert composed is not None
     assert composed.carries[PairKind.PP].any()
     assert {group.members for group in composed.contexts} == {(0, 1, 2, 3), (4, 5, 6, 7)}
+
+
+def test_rails_of_contexts_say_how_wide_tensor_groups_are():
+    servers = tuple(f"s{rank // 2}" for rank in range(12))
+    job = replace(job_of(Degrees(2, 3, 2, 1, 1), AMOUNTS), places=servers)
+    found = compositions_of(job, (job.transfers.pair_bytes.astype(np.float64),))
+    assert tensor_widths(found, Layout(1, 1, 4, cp=3)) == {2}
+    assert tensor_widths(found, Layout(1, 4, 1)) == frozenset(), "a layout that is no reading"
+    assert tensor_widths(Explanations(), Layout(1, 1, 4, cp=3)) == frozenset()
 
 
 def test_pairs_that_are_silent_in_most_steps_count_by_their_share_of_the_window(job):

@@ -10,7 +10,6 @@ from llmprism.parallelism.fitted_confidence import FITTED
 from llmprism.parallelism.layout_evidence import (
     LayoutEvidence,
     exchanging_share,
-    in_two,
     layout_confidence,
     named_share,
     other_layouts,
@@ -18,6 +17,7 @@ from llmprism.parallelism.layout_evidence import (
     terms_of,
 )
 from llmprism.parallelism.left_over import LeftOver
+from llmprism.parallelism.other_readings import OtherReadings
 from unit.builders import MS, Flow, transfer_table
 
 DATA_PARALLEL = Layout(1, 1, 8, None, None, Sharding.NONE, None, Schedule.UNKNOWN)
@@ -44,6 +44,9 @@ def test_every_term_has_a_weight_and_no_weight_is_idle_for_want_of_a_term():
         {"direction": 0.1},
         {"exchanging": 0.5},
         {"rest": LeftOver(varied_pairs=3.0)},
+        {"bytes_say": OtherReadings(1.0, share=0.3)},
+        {"bytes_say": OtherReadings(1.0, behind=100.0)},
+        {"bytes_say": OtherReadings(0.0)},
     ],
     ids=lambda changed: next(iter(changed)),
 )
@@ -81,6 +84,18 @@ def test_contexts_may_be_gradients():
     assert any((one.layout.cp, one.layout.dp) == (None, 8) for one in alternatives)
 
 
+def test_what_the_bytes_leave_open_is_an_alternative_and_no_layout_is_listed_twice():
+    others = (((2, 4, 1, 1, 2), 0.3), ((1, 1, 8, 1, 1), 0.2), ((4, 4, 1, 1, 1), 0.1))
+    evidence = replace(CLEAR, bytes_say=OtherReadings(1.0, share=0.4, others=others), widths=((4, 0.25),), width=0.75)
+    alternatives = other_layouts(replace(STAGED, tp=2, pp=4, dp=2), evidence, 0.4)
+    stated = [(one.layout.tp, one.layout.pp, one.layout.dp, one.layout.cp) for one in alternatives]
+    assert stated[:2] == [(2, 4, 1, 2), (4, 4, 1, None)]
+    assert len(stated) == len(set(stated))
+    staged = next(one for one in alternatives if one.layout.cp == 2)
+    assert staged.layout.micro_batches == STAGED.micro_batches
+    assert next(one for one in alternatives if one.layout.pp == 1 and one.layout.tp == 1).layout.micro_batches is None
+
+
 @pytest.mark.parametrize("confidence", [0.0, 0.3, 0.9, 0.999])
 def test_alternatives_are_as_likely_as_the_layout_is_not_at_most(confidence):
     evidence = replace(CLEAR, links=0.6, width=0.4, widths=((1, 0.4), (4, 0.2)), lead=0.0, rival_period=0.5)
@@ -110,5 +125,3 @@ def test_groups_and_pipelines_have_a_shape():
     pair, three = Group(PairKind.DP, (0, 1)), Group(PairKind.DP, (1, 2, 3))
     assert same_lengths((pair, pair), ((0, 1), (2, 3)))
     assert not same_lengths((pair, three), ())
-    assert in_two((pair, three))
-    assert not in_two((pair,))

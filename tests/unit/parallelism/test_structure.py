@@ -1,9 +1,9 @@
 import numpy as np
 
-from llmprism.model import PairKind
+from llmprism.model import Group, PairKind
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.pair_kinds import LinkKinds
-from llmprism.parallelism.structure import data_parallel_groups, pipeline_paths
+from llmprism.parallelism.structure import data_parallel_groups, in_two, pipeline_paths
 
 DP, PP = PairKind.DP, PairKind.PP
 
@@ -88,3 +88,9 @@ def test_a_fork_is_no_pipeline():
 
 def test_no_pipelines():
     assert pipeline_paths(*graph([(0, 1, DP, 1)])) == ((), False)
+
+
+def test_a_member_of_two_groups_is_noticed():
+    pair, three = Group(DP, (0, 1)), Group(DP, (1, 2, 3))
+    assert in_two((pair, three))
+    assert not in_two((pair,))

@@ -103,6 +103,17 @@ def test_gpus_that_records_join_are_replicas():
     assert {len(group.members) for group in joined_replicas(seen, peers)} == {4}
 
 
+def test_widths_that_other_evidence_rules_out_are_not_taken():
+    job, groups, pipelines, kind = build(1)  # sends and ends say that none are peers
+    peers = find_tensor_peers(job, groups, pipelines, kind, CLOCK, open_widths=frozenset({4}))
+    assert peers is not None
+    assert peers.width == 4
+    assert peers.others == ()
+    impossible = find_tensor_peers(job, groups, pipelines, kind, CLOCK, open_widths=frozenset({3}))
+    assert impossible is not None
+    assert impossible.width == 1, "what fits no server says nothing"
+
+
 def test_rails_that_hardly_differ_stay_apart_and_many_pairs_do_not_make_it_sure():
     job, groups, _, kind = build(8, gpus=8, servers=4, ends_us=(300.0, 300.0), pipeline=False)
     peers = find_tensor_peers(job, groups, (), kind, CLOCK)
