@@ -41,15 +41,10 @@ _ADVICE: Final = (
 
 def find_mismatch(case: JobCase, rank: int | None) -> Cause | None:
     """The cause where the silent rank waits in another collective than the others; None where it does not."""
-    waits = _waits(case)
-    own = waits.pop(rank, None) if rank is not None else None
-    if own is None or own == POINT_TO_POINT or not waits:
+    differs = _differs(_waits(case), rank, case) if rank is not None else None
+    if differs is None:
         return None
-    others, count = Counter(waits.values()).most_common(1)[0]
-    if own == _COMMUNICATOR and own not in waits.values():
-        others, count = " or ".join(sorted(set(waits.values()))), len(waits)
-    if others == own or count < len(waits) or count < min(case.rules.ending.witnesses, case.size - 1):
-        return None
+    own, others = differs
     summary = f"rank {rank} waits in {own} while the other ranks wait in {others}: they make different collectives"
     return Cause(CauseClass.USER_CODE, SIGNATURE, case.rules.ending.mismatch, summary, _ADVICE)
 
@@ -60,8 +55,23 @@ def find_rank_apart(case: JobCase) -> int | None:
     waits = _waits(case)
     if len(waits) < max(case.size, len(case.view.ranks), 1 + case.rules.ending.witnesses):
         return None
-    alone = [rank for rank in waits if find_mismatch(case, rank) is not None]
-    return alone[0] if len(alone) == 1 else None
+    times = Counter(waits.values())
+    alone = [rank for rank, operation in waits.items() if times[operation] == 1]
+    apart = [rank for rank in alone if len(times) <= 2 or waits[rank] == _COMMUNICATOR]
+    return apart[0] if len(apart) == 1 and _differs(waits, apart[0], case) is not None else None
+
+
+def _differs(waits: dict[int, str], rank: int, case: JobCase) -> tuple[str, str] | None:
+    """What the rank waits in and what all the others do; None where that is the same, or too few say it."""
+    own = waits.get(rank)
+    if own is None or own == POINT_TO_POINT or len(waits) < 2:
+        return None
+    times = Counter(operation for other, operation in waits.items() if other != rank)
+    others, count = times.most_common(1)[0]
+    if own == _COMMUNICATOR and own not in times:
+        others, count = " or ".join(sorted(times)), times.total()
+    enough = count == times.total() >= min(case.rules.ending.witnesses, case.size - 1)
+    return (own, others) if enough and others != own else None
 
 
 def _waits(case: JobCase) -> dict[int, str]:

@@ -55,10 +55,12 @@ class MeshSigns:
         floor, most = max(irregular, 1.0 - self.sure), -math.log(irregular)
         return math.prod(math.exp(min(max(ways, 0.0), most)) if good else floor for good, ways in signs)
 
-    def orders(self, first: Sequence[str]) -> list[tuple[str, list[str]]]:
+    def orders(self, first: Sequence[str], most: int) -> list[tuple[str, list[str]]]:
         """Orders that stages and rings name by themselves (name, addresses by rank); where they leave open which of
-        several replicas comes first, it is taken as in the order `first`."""
+        several replicas comes first, it is taken as in the order `first`. None where they name more than `most`."""
         members, found = set(first), []
+        if 4 * max(map(len, self.rings), default=0) > most:
+            return []
         if self.pipelines and {one for pipeline in self.pipelines for one in pipeline} == members:
             for replicas in self._ordered_pipelines(first):
                 by_stage = [pipeline[at] for at in range(len(replicas[0])) for pipeline in replicas]

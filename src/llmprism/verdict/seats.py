@@ -257,7 +257,7 @@ def _best_support(members: FlowMembers) -> float:
 def _orders(members: FlowMembers) -> list[tuple[str, float, list[str]]]:
     """(name, prior weight, addresses by rank) of the orders of launchers, and of those that the layout names."""
     launched, mesh, rules = _launched(members), members.mesh, members.rules
-    by_mesh = mesh.orders(launched[0][2])
+    by_mesh = mesh.orders(launched[0][2], rules.most_orders)
     share = rules.layout_order * mesh.sure / max(len(by_mesh), 1)
     supported = ((name, prior * mesh.support(order, rules.irregular), order) for name, prior, order in launched)
     return _merged(*supported, *((name, share, order) for name, order in by_mesh))

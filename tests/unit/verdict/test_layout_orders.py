@@ -3,14 +3,16 @@ from __future__ import annotations
 import pytest
 
 from llmprism.verdict.layout_orders import MeshSigns
+from llmprism.verdict.rules import RULES
 
 A, B, C, D = "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"
 IRREGULAR = 0.05
+MOST = RULES.seats.most_orders
 
 
 def test_stages_name_the_order_of_one_pipeline() -> None:
     signs = MeshSigns(pipelines=((C, A, D, B),), sure=1.0)
-    assert {tuple(order) for _, order in signs.orders([A, B, C, D])} == {(C, A, D, B)}
+    assert {tuple(order) for _, order in signs.orders([A, B, C, D], MOST)} == {(C, A, D, B)}
     assert signs.support([C, A, D, B], IRREGULAR) == pytest.approx(1 / IRREGULAR)
     assert signs.support([A, B, C, D], IRREGULAR) == pytest.approx(IRREGULAR)
 
@@ -32,7 +34,7 @@ def test_a_ring_leads_to_the_next_rank_one_way_or_the_other() -> None:
     for order in ([A, B, C, D], [C, D, A, B], [D, C, B, A]):
         assert signs.support(order, IRREGULAR) == pytest.approx(3.0), "one of three cyclic orders of four"
     assert signs.support([A, C, B, D], IRREGULAR) == pytest.approx(IRREGULAR)
-    assert len({tuple(order) for _, order in signs.orders([A, B, C, D])}) == 8
+    assert len({tuple(order) for _, order in signs.orders([A, B, C, D], MOST)}) == 8
 
 
 def test_a_ring_of_three_says_nothing() -> None:
@@ -43,11 +45,18 @@ def test_a_ring_of_three_says_nothing() -> None:
 def test_replicas_follow_the_ring_of_their_first_stages() -> None:
     e, f = "10.0.0.5", "10.0.0.6"
     signs = MeshSigns(pipelines=((A, D), (B, e), (C, f)), rings=((B, A, C),), sure=1.0)
-    assert ("of the stages", [B, A, C, e, D, f]) in signs.orders([A, B, C, D, e, f])
-    assert ("of the stages within each replica", [B, e, A, D, C, f]) in signs.orders([A, B, C, D, e, f])
+    assert ("of the stages", [B, A, C, e, D, f]) in signs.orders([A, B, C, D, e, f], MOST)
+    assert ("of the stages within each replica", [B, e, A, D, C, f]) in signs.orders([A, B, C, D, e, f], MOST)
 
 
 def test_a_layout_of_other_members_says_nothing() -> None:
     signs = MeshSigns(pipelines=((A, B),), rings=((A, B),), sure=1.0)
     assert signs.support([C, D], IRREGULAR) == 1.0
-    assert signs.orders([C, D]) == []
+    assert signs.orders([C, D], MOST) == []
+
+
+def test_a_ring_of_thousands_names_too_many_orders_to_look_at() -> None:
+    ring = tuple(f"10.0.{i // 250}.{i % 250}" for i in range(4_000))
+    signs = MeshSigns(groups=(ring,), rings=(ring,), sure=1.0)
+    assert signs.orders(ring, MOST) == []
+    assert signs.support(ring, IRREGULAR) == pytest.approx(1 / IRREGULAR)

@@ -158,6 +158,10 @@ class SeatRules:
     layout_order: float = 0.6
     """of all orders together that stages and rings of the layout name: frameworks number ranks along them;"""
 
+    most_orders: int = 128
+    """Orders of the layout that are compared: of more, each would be less likely than `least_order`, whatever timing
+    says. A ring names two for each of its members, and twice as many in pipelines."""
+
     no_order: float = 0.3
     """of the ranks being in none of these."""
 
