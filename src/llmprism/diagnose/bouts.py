@@ -71,13 +71,12 @@ def bouts_of(
         for first, last in stretches_of(flagged[row], bridge=2, shortest=2):
             affected = np.zeros(evidence.steps, dtype=np.bool_)
             affected[first:last] = flagged[row, first:last]
-            if (
-                affected.sum() < rules.members.late_steps
-                and evidence.duration_ns[affected].min() < rules.members.long_step * evidence.normal_ns
-            ):
+            few = affected.sum() < rules.members.late_steps
+            if few and evidence.duration_ns[affected].min() < rules.members.long_step * evidence.normal_ns:
                 continue
             lasting = steps.end_ns[last - 1] - steps.start_ns[first] >= least
-            often = log_expected_runs(chance, known, first, last, int(affected.sum()))
+            hits = int(affected.sum())
+            often = log_expected_runs(chance, known, first, last, hits, twice=hits if few else 0)
             if often > log(rules.members.by_chance_runs):
                 continue
             if lasting and affected.sum() >= consistent * (last - first) and _slows(evidence, affected, rules):

@@ -15,9 +15,10 @@ from llmprism.arrays import Bool, Float64, Int32, Int64
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.model.job import Job
+from llmprism.model.timeline import Steps
 from llmprism.stats.integer_order import stable_order
 
-__all__ = ["ByteCurve", "curves_of", "training_messages"]
+__all__ = ["ByteCurve", "curves_of", "hold_the_training", "training_messages"]
 
 
 def training_messages(job: Job) -> Bool:
@@ -26,6 +27,15 @@ def training_messages(job: Job) -> Bool:
     if job.bulk is None:
         return transfers.bytes >= MESSAGE_FLOOR_BYTES
     return transfers.messages_of(job.bulk)
+
+
+def hold_the_training(job: Job, steps: Steps, rules: FaultRules = RULES) -> bool:
+    """Is most of what the job sends for the training sent in its steps? Else the clock beats to something else: a job
+    that is set up, or that compiles, sends many times as much between such "steps" as in them."""
+    transfers, rows = job.transfers, training_messages(job)
+    size = transfers.bytes[rows]
+    inside = steps.at(transfers.start_ns[rows]) >= 0
+    return float(size[inside].sum()) >= rules.evidence.held_bytes * float(size.sum())
 
 
 @dataclass(frozen=True, slots=True)

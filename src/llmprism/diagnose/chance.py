@@ -15,13 +15,14 @@ from llmprism.arrays import Bool
 __all__ = ["log_expected_runs"]
 
 
-def log_expected_runs(flagged: Bool, known: Bool, first: int, last: int, hits: int) -> float:
+def log_expected_runs(flagged: Bool, known: Bool, first: int, last: int, hits: int, twice: int = 0) -> float:
     """Natural logarithm of the number of runs of `last - first` steps with so many `hits` that chance would make among
-    all members and steps. How often a cell is flagged by chance is read from the steps outside of the run."""
+    all members and steps. How often a cell is flagged by chance is read from the steps outside of the run. So many of
+    the hits count `twice`: they lie in steps of twice the usual length, which hold two steps' worth of evidence."""
     outside = np.ones(flagged.shape[1], dtype=np.bool_)
     outside[first:last] = False
     seen = int(known[:, outside].sum())
     share = ((flagged & known)[:, outside].sum() + 1.0) / (seen + 2.0)
     length = last - first
     ways = lgamma(length + 1.0) - lgamma(hits + 1.0) - lgamma(length - hits + 1.0)
-    return log(max(int(known.any(axis=1).sum()) * flagged.shape[1], 1)) + ways + hits * log(share)
+    return log(max(int(known.any(axis=1).sum()) * flagged.shape[1], 1)) + ways + (hits + twice) * log(share)

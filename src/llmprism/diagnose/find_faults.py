@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from llmprism.diagnose.byte_curves import hold_the_training
 from llmprism.diagnose.detectors import detect
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
@@ -108,9 +109,12 @@ def find_shared_faults(
 def find_job_faults(evidence: JobEvidence, shared: Shared, window: Window, rules: FaultRules = RULES) -> JobFaults:
     """What is wrong inside one job; `shared` is what bears on it of what it shares with others.
 
-    Nothing is said of a job that has hardly begun: what is usual for it is not known.
+    Nothing is said of a job that has hardly begun, or most of whose training lies outside of its steps: what is usual
+    for it is not known.
     """
     findings = trusted(evidence, detect(evidence, window, shared.accused(), shared.findings, rules), rules)
+    if findings and not hold_the_training(evidence.job, evidence.timeline.steps, rules):
+        findings = []
     alone = [lost_in_job(evidence, [finding], rules) for finding in findings]
     kept = [f for f, cost in zip(findings, alone, strict=True) if not cost or waited_for(evidence, f, cost[0], rules)]
     if len(kept) < len(findings):  # what nobody waited for does not explain slower steps

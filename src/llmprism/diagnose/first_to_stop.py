@@ -53,8 +53,20 @@ def overdue_first(state: LastState, period: float, rules: FaultRules) -> int:
         waiting = np.where(state.pause_ns >= rules.endings.in_flow * period, due, np.nan)
         if np.isfinite(waiting).any() and np.nanmin(waiting) - state.due_ns[first] <= rules.endings.same_time * period:
             first, due = int(np.nanargmin(waiting)), waiting
+        elif _let_down(state, first, period, rules):
+            return int(state.supplier[first])
     tied = due <= state.due_ns[first] + rules.endings.same_time * period
     return int(np.argmin(np.where(tied, _involved_ns(state), np.inf)))
+
+
+def _let_down(state: LastState, first: int, period: float, rules: FaultRules) -> bool:
+    """Had the member that sent this one, which passes on what it gets, its last message fallen silent before it, and
+    was that heard or written to for the last time before it? Then that one stopped, due or not."""
+    supplier = int(state.supplier[first]) if state.supplier.size else -1
+    if supplier < 0 or not state.pause_ns[supplier] >= rules.endings.in_flow * period:
+        return False
+    involved = _involved_ns(state)
+    return bool(state.sent_ns[supplier] <= state.sent_ns[first] and involved[supplier] < involved[first])
 
 
 def _involved_ns(state: LastState) -> Float64:

@@ -40,7 +40,8 @@ class LastState:
     was at the same point of the step before: a job at its usual pace needs one step for that. `as_usual` marks members
     that say no more after their last message than at this point of other steps, so that they have not noticed anything;
     `announced` those that say one thing more when their next message is due: over gloo a rank announces its message,
-    and if nobody takes it the announcement is all that is seen of it.
+    and if nobody takes it the announcement is all that is seen of it. `supplier` is the row of the member that sent
+    each one the last message of the training that it got (-1: none).
     """
 
     last_ns: int
@@ -59,6 +60,7 @@ class LastState:
     took_ns: float = float("nan")
     as_usual: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     announced: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    supplier: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def due_ns(self) -> Float64:
@@ -124,7 +126,21 @@ def last_state(
         exact=bool(np.nanmedian(spread) <= rules.endings.exact) if np.isfinite(spread).any() else False,
         as_usual=as_usual,
         announced=announced,
+        supplier=_last_supplier(job, np.flatnonzero(rows)),
     )
+
+
+def _last_supplier(job: Job, rows: Int64) -> Int64:
+    """See `LastState`; of messages that end at the same time any."""
+    transfers, members = job.transfers, np.array(job.members)
+    order = rows[stable_order(transfers.end_ns[rows])]
+    sender, receiver = (
+        np.searchsorted(members, ends[transfers.pair_of_row[order]])
+        for ends in (transfers.pair_src, transfers.pair_dst)
+    )
+    last = np.full(members.size, -1, dtype=np.int64)
+    last[receiver] = sender  # the latest is written last
+    return last
 
 
 class _Announced:

@@ -374,7 +374,16 @@ def _late_cost(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> float:
 
 
 def _look(given: DetectorInput) -> list[Finding]:
-    return find_late_members(given.evidence, given.accused, given.rules)
+    """Whoever is late while a whole stage is slow only waits for it."""
+    job, end = given.evidence.job, given.window.end_ns
+    stages = [(f.start_ns, end if f.end_ns is None else f.end_ns) for f in given.known if _is_stage_of(f, job.id)]
+    first = job.transfers.addresses[job.members[0]]
+    accused = {**given.accused, first: [*given.accused.get(first, []), *stages]} if stages else given.accused
+    return find_late_members(given.evidence, accused, given.rules)
+
+
+def _is_stage_of(finding: Finding, job: str) -> bool:
+    return finding.kind is FindingKind.IMBALANCE and finding.job == job
 
 
 DETECTOR: Final = Detector("late_member", (FindingKind.SLOW_GPU, FindingKind.STALL), _look)

@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64
+from llmprism.diagnose.byte_curves import hold_the_training
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.passes import Passes, Place, passes_of
 from llmprism.diagnose.queued import queued_cells
@@ -157,7 +158,9 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         sick[rows] = _lasting(sick[rows], known[rows], rules)
     known &= sick | evidence.timed[:, None]
     weight = _weight(evidence, known, rules)
-    if not _some_last(sick, known, weight, rules):
+    if not _some_last(sick, known, weight, rules) or not hold_the_training(
+        evidence.job, evidence.timeline.steps, rules
+    ):
         sick[:] = False
     passes = passes_of(evidence, np.flatnonzero(known.any(axis=1)), rules) if sick.any() else Passes.none()
     return SlowCells(

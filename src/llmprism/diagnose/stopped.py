@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from llmprism.diagnose.byte_curves import hold_the_training
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.endings import Ending, final_ending
 from llmprism.diagnose.restarts import inner_endings
@@ -27,9 +28,9 @@ __all__ = ["DETECTOR", "find_stopped", "is_settled", "job_state"]
 
 
 def is_settled(job: Job, timeline: Timeline, window: Window, rules: FaultRules = RULES) -> bool:
-    """Have enough steps been seen to know what is usual for the job?"""
+    """Have enough steps been seen, with most of the training in them, to know what is usual for the job?"""
     steps = timeline.steps
-    if steps.count < rules.endings.few_steps:
+    if steps.count < rules.endings.few_steps or not hold_the_training(job, steps, rules):
         return False
     first = int(job.transfers.start_ns[job.transfers.pair_offsets[:-1]].min())
     from_the_first = first - window.start_ns < float(np.median(steps.duration_ns)) and not steps.setup.any()
@@ -42,10 +43,10 @@ def job_state(job: Job, timeline: Timeline, window: Window, rules: FaultRules = 
     ending = final_ending(job, timeline, window, rules)
     if ending is None:
         return JobState.UNKNOWN
-    settled = is_settled(job, timeline, window, rules)
-    if ending.broken_off and not settled:
+    if ending.broken_off and not is_settled(job, timeline, window, rules):
         return JobState.STARTING  # loading, compiling and warming up look like breaking off
-    if ending.state is JobState.ENDED and settled and _stands_still(job, timeline, ending, rules):
+    ended = ending.state is JobState.ENDED
+    if ended and _stands_still(job, timeline, ending, rules) and is_settled(job, timeline, window, rules):
         return JobState.HUNG
     return ending.state
 
@@ -177,9 +178,8 @@ def _summary(job: Job, ending: Ending, *, hung: bool) -> str:
 
 def _look(given: DetectorInput) -> list[Finding]:
     job, timeline = given.evidence.job, given.evidence.timeline
-    if not is_settled(job, timeline, given.window, given.rules):
-        return []
-    return find_stopped(job, timeline, given.window, given.evidence.state, given.rules)
+    findings = find_stopped(job, timeline, given.window, given.evidence.state, given.rules)
+    return findings if findings and is_settled(job, timeline, given.window, given.rules) else []
 
 
 DETECTOR: Final = Detector("stopped", (FindingKind.HANG, FindingKind.CRASH), _look, needs_steps=False)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from llmprism.diagnose.byte_curves import ByteCurve, curves_of, training_messages
-from llmprism.model import Job
-from unit.builders import Flow, transfer_table
+from llmprism.diagnose.byte_curves import ByteCurve, curves_of, hold_the_training, training_messages
+from llmprism.model import Job, Steps
+from unit.builders import MS, Flow, transfer_table
 
 STARTS = np.array([0, 20, 100, 120], dtype=np.int64)
 CURVE = ByteCurve.of(STARTS, STARTS + 10, np.full(4, 100, dtype=np.int64))
@@ -56,3 +56,15 @@ def test_every_member_has_a_curve_of_what_it_sent_and_was_sent():
     assert rows.sum() == np.count_nonzero(transfers.bytes >= 1_000)
     sent = curves_of(job, np.ones_like(rows), transfers.pair_src)
     assert [curve is not None for curve in sent] == [int(np.sum(transfers.pair_of_row == 0)) > 1, False]
+
+
+def test_steps_that_hold_little_of_the_training_are_none():
+    flows = [Flow("a", "b", at * MS, at * MS + MS, 1_000_000) for at in range(0, 100, 10)]
+    job = Job("job", (0, 1), (), 1.0, transfer_table(flows))
+
+    def steps(first_ms, last_ms):
+        bounds = [np.array([at * MS], dtype=np.int64) for at in (first_ms, last_ms)]
+        return Steps(*bounds, np.zeros(1, dtype=np.bool_))
+
+    assert hold_the_training(job, steps(0, 59))
+    assert not hold_the_training(job, steps(0, 39))

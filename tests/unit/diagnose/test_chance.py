@@ -27,3 +27,10 @@ def test_a_run_with_a_hole_weighs_less():
     flagged = np.zeros((8, 40), dtype=np.bool_)
     known = np.ones_like(flagged)
     assert log_expected_runs(flagged, known, 10, 14, 3) > log_expected_runs(flagged, known, 10, 14, 4)
+
+
+def test_hits_in_steps_of_twice_the_length_weigh_twice():
+    flagged = np.zeros((8, 40), dtype=np.bool_)
+    known = np.ones_like(flagged)
+    once, twice = (log_expected_runs(flagged, known, 10, 12, 2, count) for count in (0, 2))
+    assert twice - once == 2 * np.log(1.0 / (8 * 38 + 2.0))

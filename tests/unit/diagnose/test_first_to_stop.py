@@ -106,6 +106,16 @@ def test_who_announces_its_next_message_when_it_is_due_is_not_to_blame():
     assert np.isfinite(may_be_to_blame(announced, RULES)).tolist() == [False, True, False, False]
 
 
+def test_one_that_stops_in_the_middle_of_a_message_was_let_down_by_the_one_that_it_got_it_from():
+    """Member 1 passes on what it gets from 2, which stopped before it and is not due yet."""
+    one = state(sent=[0, -125, -126, 0], pause=[0, 0, 169, 0], heard=[0, -125, -126, 0], addressed=[0, -15, -106, 0])
+    assert overdue_first(one, PERIOD, RULES) == 1
+    got = np.array([3, 2, 3, 0], dtype=np.int64)
+    assert overdue_first(replace(one, supplier=got), PERIOD, RULES) == 2
+    written_to = replace(one, supplier=got, addressed_ns=one.addressed_ns + np.array([0, 0, 100 * MS, 0]))
+    assert overdue_first(written_to, PERIOD, RULES) == 1, "it still takes what it is sent"
+
+
 def test_nobody_is_due_where_nothing_is_known_of_anybody():
     unknown = state(sent=[np.nan] * 3, pause=[np.nan] * 3, heard=[0] * 3, addressed=[0] * 3)
     assert overdue_first(unknown, PERIOD, RULES) == -1

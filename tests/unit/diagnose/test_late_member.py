@@ -5,6 +5,7 @@ import pytest
 
 from llmprism.diagnose import late_member
 from llmprism.diagnose.bouts import Bout
+from llmprism.diagnose.detector import DetectorInput
 from llmprism.diagnose.late_member import (
     EXCHANGE,
     SYNCHRONISE,
@@ -13,7 +14,7 @@ from llmprism.diagnose.late_member import (
     find_late_members,
 )
 from llmprism.diagnose.rules import RULES
-from llmprism.model import FindingKind, Group, PairKind, Where, WhereType
+from llmprism.model import FindingKind, Group, PairKind, Where, WhereType, Window
 from llmprism.pipeline import diagnose
 from unit.builders import address_of, build_job, cut_in_pieces, flow_table
 from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
@@ -225,3 +226,16 @@ def test_a_stage_that_hands_its_work_on_when_a_slow_one_takes_it_is_not_the_slow
     monkeypatch.setattr(late_member, "paused_beyond_usual_ns", lambda *_: paused)
     (finding,) = find_late_members(job, {})
     assert finding.where.id == place
+
+
+def test_who_is_late_while_a_whole_stage_is_slow_waits_for_it():
+    job = late_job({"c": during(6, 14, 600.0)}, during(6, 14, 1.6 * STEP, STEP))
+    (slow,) = found_by_detector(job, ())
+    stage = replace(slow, kind=FindingKind.IMBALANCE, where=Where(WhereType.STAGE, ("a", "b")))
+    assert found_by_detector(job, (stage,)) == []
+    assert found_by_detector(job, (replace(stage, job="another"),)) == [slow]
+
+
+def found_by_detector(job, known):
+    window = Window(0, int(job.timeline.steps.end_ns[-1]))
+    return late_member.DETECTOR.find(DetectorInput(job, window, known=known))
