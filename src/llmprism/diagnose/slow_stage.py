@@ -23,6 +23,7 @@ from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
 from llmprism.diagnose.late_member import excused_steps
 from llmprism.diagnose.own_pauses import paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.unexplained import apart
 from llmprism.diagnose.waiting import stage_work_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.robust import known_median
@@ -84,7 +85,7 @@ def _pausing_stages(evidence: JobEvidence, slower: Bool, rules: FaultRules) -> l
             worth = np.floor(evidence.duration_ns[affected] / evidence.normal_ns).sum()
             steps = evidence.timeline.steps
             long = steps.end_ns[last - 1] - steps.start_ns[first] >= long_enough_ns(rule.late_ns, steps, rules)
-            if long and worth >= rules.trust.unexplained_steps:
+            if long and worth >= rules.trust.unexplained_steps and apart(evidence, affected, rules):
                 own = np.isin(np.arange(len(evidence.job.members)), rows)
                 share = paused / evidence.normal_ns  # of its own work it is more: that is a part of a step
                 findings.append(_finding(evidence, share, own, affected, stage))
@@ -111,7 +112,8 @@ def _lasting(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> list[Bool]
         others = evidence.counted & ~affected
         usual = float(np.median(evidence.duration_ns[others])) if others.any() else np.inf
         jitter = elapsed < rule.slowdown * usual * (last - first)  # ends that come now early, now late
-        if not short and not jitter and elapsed >= long_enough_ns(rule.late_ns, steps, rules):
+        long = elapsed >= long_enough_ns(rule.late_ns, steps, rules)
+        if long and not short and not jitter and (not others.any() or apart(evidence, affected, rules)):
             found.append(affected)
     return found
 

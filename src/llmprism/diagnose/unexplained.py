@@ -21,7 +21,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.segments import best_stretches
 
-__all__ = ["DETECTOR", "find_unexplained"]
+__all__ = ["DETECTOR", "apart", "find_unexplained"]
 
 
 def find_unexplained(
@@ -67,8 +67,14 @@ def _clearly_slower(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bo
     return bool(
         end - begin >= least
         and np.median(taken) >= rule.unexplained_slowdown * np.median(usual)
-        and np.quantile(taken, 0.25) >= rule.unexplained_apart * np.quantile(usual, 0.9)
+        and apart(evidence, steps, rules)
     )
+
+
+def apart(evidence: JobEvidence, steps: Bool, rules: FaultRules = RULES) -> bool:
+    """Do nearly all of these steps take longer than nearly all others? Else the job's steps vary by themselves."""
+    taken, usual = evidence.duration_ns[steps], evidence.duration_ns[evidence.counted & ~steps]
+    return bool(np.quantile(taken, 0.25) >= rules.trust.unexplained_apart * np.quantile(usual, 0.9))
 
 
 def _span(evidence: JobEvidence, steps: Bool) -> tuple[int, int]:

@@ -55,14 +55,19 @@ def test_a_single_long_step_and_steps_that_slow_transfers_explain_are_no_slow_st
 
 
 @pytest.mark.parametrize(
-    ("others", "one", "names"), [(0.1, 0.9, ("a04r0", "a05r0")), (0.8, 0.9, None), (0.1, 0.0, None)]
+    ("others", "one", "again", "names"),
+    [(0.1, 0.9, 10, ("a04r0", "a05r0")), (0.8, 0.9, 10, None), (0.1, 0.0, 10, None), (0.1, 0.9, 2, None)],
 )
-def test_where_first_passes_tell_nothing_the_stage_whose_pauses_alone_grow_is_named(monkeypatch, others, one, names):
-    """Steps of twice the length; `one` and 0.9 are what members of the third stage pause longer, `others` the rest."""
+def test_where_first_passes_tell_nothing_the_stage_whose_pauses_alone_grow_is_named(
+    monkeypatch, others, one, again, names
+):
+    """Steps of twice the length; `one` and 0.9 are what members of the third stage pause longer, `others` the rest.
+    Not so where every second step (`again`) is as long."""
     evidence = evidence_of(steps=STEPS, compute_factor=lambda *_: 1.0)
     slow = slice(10, 16)
     duration = evidence.duration_ns.copy()
     duration[slow] *= 2.0
+    duration[::again] = duration[slow].max()
     evidence = replace(evidence, duration_ns=duration)
     names_of = [evidence.job.transfers.addresses[member] for member in evidence.job.members]
     paused = np.zeros((len(names_of), evidence.steps))
