@@ -58,12 +58,12 @@ def _starts_again(job: Job, silence: Silence, rules: FaultRules, *, long: bool) 
 
     After a `long` silence before the first message of the training; or with it, after the ranks had fallen silent
     altogether, which living ones do not. Transports that talk with every message (gloo) do so after every pause: where
-    the job goes on in the middle of a step it was never away, and at the end of one only a burst tells.
+    the job seems to go on where it had stopped only a burst tells. (A clock may cut what was sent again as a step.)
     """
     gap = silence.begin_ns, silence.end_ns
     each = rules.endings.connects_members * len(job.members)
     if silence.taken_up:
-        return not silence.in_mid_step(rules) and _in_a_burst(job, gap, each, rules)
+        return _in_a_burst(job, gap, each, rules)
     small = ~training_messages(job)
     when = np.sort(job.transfers.start_ns[small])
     quarter = (gap[1] - gap[0]) // 4

@@ -53,7 +53,8 @@ def paused(cut, small=()):
 
 def test_a_job_that_goes_on_where_it_had_stopped_was_never_away_however_much_its_ranks_talk_then():
     gone, back = 10 * PERIOD + ROUNDS[2] * MS, 10 * PERIOD + 2 * SECOND
-    small = [*talk(0, gone, 100 * MS), *talk(back + 60 * MS, back + 300 * MS, 10 * MS)]
+    often, seldom = talk(0, 5 * PERIOD, 10 * MS), talk(5 * PERIOD, gone, 100 * MS)
+    small = [*often, *seldom, *talk(back + 60 * MS, back + 300 * MS, 10 * MS)]
     assert paused(2, small) == [], "it takes the step up in the middle"
     assert away(2, 2.0, small), "it begins the step again"
 
