@@ -75,17 +75,14 @@ class LayoutMemory:
         return layout
 
     def end(self, report: Report) -> None:
-        """Forgets the jobs with which something is wrong, and those that are gone."""
+        """Forgets the jobs with which something is wrong, and those that no later window can go on with."""
         troubled = {finding.job for finding in report.findings}
         shared = any(finding.job is None for finding in report.findings)
         for job in report.jobs:
             if shared or job.job.id in troubled or job.state is not JobState.RUNNING:
                 self._known.pop(self._key(job.job), None)
         now = self._window.end_ns
-        old = [
-            key for key, known in self._known.items() if now - known.seen_ns > self._rules.runs.kept_windows * key[0]
-        ]
-        for key in old:
+        for key in [key for key, known in self._known.items() if now - known.seen_ns > key[0]]:
             del self._known[key]
 
     def _key(self, job: Job) -> Key:

@@ -45,6 +45,12 @@ def test_a_run_with_an_open_finding_now_and_then():
     assert sum(wanted(RUN, end / SECOND, 10**8, FindingPhase.OPEN, end) for end in ends) == 2
 
 
+def test_a_run_whose_steps_have_not_shown_clearly_every_other_time():
+    ends = [START + hop * RULES.windows.hop for hop in range(1, 7)]
+    young = replace(RUN, clear=0)
+    assert sum(wanted(young, end / SECOND, 10**8, end=end) for end in ends) == 3
+
+
 def test_a_run_that_goes_on_again():
     still = replace(RUN, state=LiveState.STALLED)
     ends = [START + hop * RULES.windows.hop for hop in range(1, 4)]

@@ -11,6 +11,7 @@ import pytest
 
 from llmprism.ingest.accept import TimeBounds, accept_flows
 from llmprism.model import LiveState
+from llmprism.service.clocks import Clock as SourceTime
 from llmprism.service.config import TopologySettings, WindowSettings
 from llmprism.service.evaluator import Evaluator, TopologyFile
 from llmprism.service.history import History
@@ -67,6 +68,24 @@ def test_a_crash_is_reported_by_the_clock_when_no_record_comes(store, config, cl
     assert tracked.finding.where.id == "10.10.3.1"
     assert accepted.end_ns / S + result - tracked.finding.start_ns / S < 15
     assert drain(evaluator) == 0, "time stops when nothing can change any more"
+    clock.now += 3_600 * S
+    drain(evaluator)
+    assert History(store).last_window()["end_ns"] <= accepted.end_ns + 3 * 60 * S, "at the latest after three windows"
+
+
+def test_a_source_that_delivers_now_and_then_is_not_idle_before_it_misses_three(store, config, clock, monkeypatch):
+    config = replace(config, windows=WindowSettings(idle_after_s=3.0))
+    evaluator = Evaluator(store, config, clock)
+    feed(store, "crash", wall_ns=clock.now)
+    source = SourceTime("test", interval_ns=20 * S, wall_ns=clock.now)
+    monkeypatch.setattr(store, "clocks", lambda: {source.key: source})
+    drain(evaluator)
+    clock.now += 40 * S
+    drain(evaluator)
+    assert evaluator.state.findings == (), "the next one may be late"
+    clock.now += 30 * S
+    drain(evaluator)
+    assert [tracked.finding.kind.value for tracked in evaluator.state.findings] == ["crash"]
 
 
 def test_a_restart_does_not_count_the_time_it_was_away(store, config, clock):

@@ -164,6 +164,45 @@ def test_a_run_that_leaves_the_windows_ends(watch):
     assert watch.tracked().phase is FindingPhase.CLOSED if watch.state.findings else len(watch.closed) == 1
 
 
+def test_a_run_without_clear_steps_may_pause_for_longer(watch):
+    """A step of 46 s shows nothing for most of it."""
+    for end in (4, 8, 12):
+        watch.window(end, [watch.cluster.job(0, end, period=46)])
+    for end in range(16, 200, 4):
+        watch.window(end, [])
+    assert watch.run().state.alive
+    for end in range(200, 280, 4):
+        watch.window(end, [])
+    assert watch.run().state is LiveState.ENDED
+
+
+def test_a_run_that_hangs_in_silence_is_over_after_an_hour(watch):
+    cluster = watch.cluster
+    for end in range(8, 60, 4):
+        watch.window(end, [cluster.job(0, end)])
+    for end in range(60, 80, 4):
+        watch.window(end, [cluster.job(0, end, silent_s=60, state=JobState.HUNG)])
+    assert watch.run().state is LiveState.HUNG
+    for end in (200, 1_000, 3_500):
+        watch.window(end, [])
+        assert watch.run().state is LiveState.HUNG, "it may be looked into"
+    watch.window(3_700, [])
+    assert watch.transitions[-1][1] is LiveState.ENDED
+
+
+def test_parts_of_a_run_that_is_not_seen_as_a_whole_any_more_are_jobs(watch):
+    cluster = watch.cluster
+    for end in range(8, 40, 4):
+        watch.window(end, [cluster.job(0, end, members=range(16))])
+    ids = []
+    for end in range(40, 240, 4):
+        halves = ((range(8), "job-p"), (range(8, 16), "job-q"))
+        watch.window(end, [cluster.job(end - 60, end, members=members, name=name) for members, name in halves])
+        ids.append({run.id for run in watch.state.runs if run.state.alive})
+    assert ids[10] == {"job-a"}, "for two windows they may be its parts"
+    assert ids[-1] == {"job-a", "job-q"}, "then one of them is a job of its own"
+
+
 def test_the_tracker_is_pure(watch):
     cluster = watch.cluster
     report = cluster.report(0, 20, [cluster.job(0, 20)], [cluster.finding(8)])

@@ -106,6 +106,12 @@ def test_dear_windows_keep_to_their_budget_per_record():
     assert affordable_hop(0, SECOND, RULES, 20_000_000) == RULES.hop, "cheap for so many records"
 
 
+def test_windows_of_a_job_with_long_steps_overlap_by_four_of_them():
+    hop = affordable_hop(300 * SECOND, 9 * SECOND, RULES, step_ns=8 * SECOND)
+    assert RULES.length - hop >= 4 * 8 * SECOND
+    assert hop < affordable_hop(300 * SECOND, 9 * SECOND, RULES, step_ns=SECOND)
+
+
 def test_windows_begin_also_with_a_record_of_1970():
     assert started(0, RULES).next_end > 0
 

@@ -50,9 +50,6 @@ class RunRules:
     """Share of a window at its beginning in which a job must have sent something for its layout to be carried over: a
     window that shows less of it may show less of its layout."""
 
-    kept_windows: int = 3
-    """Lengths of a window after which the pattern of a job that was not seen is forgotten."""
-
     # Steps that a look shows clearly
     clear_steps: int = 5
     """Steps that a look must show: the fewest of which a median and a spread mean something."""
