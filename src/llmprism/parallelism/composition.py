@@ -97,7 +97,7 @@ def compositions_of(
     too large to try. `sizes` are the bytes of each pair of the table as counted in different ways (in the whole window,
     in a step as a rule): what explains one of them best is best. `said` is a layout that was found otherwise: its
     stages are an order of the ranks too, and what it says of the pairs has a price in the same bits. None are looked
-    for where it explains the bytes so well that nothing can be far ahead of it."""
+    for where it explains the bytes, counted in one of these ways, so well that nothing can be far ahead of it."""
     if not job.places or not all(job.places) or not 2 < len(job.members) <= rules.composition.most_ranks:
         return Explanations()
     orders = [_in_order(job)]
@@ -109,7 +109,7 @@ def compositions_of(
     parts = _said_parts(job, said, orders[0]) if said is not None else []
     own = [_said_bits(job, size, parts, orders[0], rules) for size in few]
     left = [most_saved(int((size > 0).sum()), rules) - bits for size, bits in zip(few, own, strict=True)]
-    if max(left, default=0.0) < rules.composition.ahead_bits:
+    if min(left, default=0.0) < rules.composition.ahead_bits:
         return Explanations((), max(own, default=0.0))
     tried: _Tried = {}
     found = [
