@@ -28,6 +28,7 @@ from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.link_evidence import LinkEvidence, pooled, profile_of, step_bytes
 from llmprism.parallelism.rival_kinds import choose_collectives
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.stats.chain_bound import ROUNDING
 from llmprism.stats.disjoint_sets import component_labels, root_of
 
 __all__ = ["LinkKinds", "judge_links", "reconcile", "without_false_pipelines"]
@@ -167,16 +168,33 @@ def _over_the_step(features: PairFeatures, pair: Int32) -> Float64:
 
 @kernel
 def _votes(first: int, peers: int, parent: Int64, following: Int64, vote: Float64, low: Int64, high: Int64,
-           offsets: Int64, incident: Int64) -> float:  # fmt: skip
-    """Sum of the votes of all links between the set that holds `first` and the one whose root is `peers`."""
-    total, node = 0.0, first
+           offsets: Int64, incident: Int64) -> tuple[float, float]:  # fmt: skip
+    """Sum of the votes of all links between the set that holds `first` and the one whose root is `peers`, and of their
+    magnitudes."""
+    total, most, node = 0.0, 0.0, first
     while True:
         for link in incident[offsets[node] : offsets[node + 1]]:
             if root_of(parent, low[link] + high[link] - node) == peers:
                 total += vote[link]
+                most += abs(vote[link])
         node = following[node]
         if node == first:
-            return total
+            return total, most
+
+
+@kernel
+def _are_one(a: int, b: int, size: Int64, parent: Int64, following: Int64, vote: Float64, low: Int64, high: Int64,
+             offsets: Int64, incident: Int64) -> bool:  # fmt: skip
+    """Do the votes of all links between the sets of `a` and `b` say that they are one group? The links are those of the
+    smaller set, so that a long ring is not walked for each of its links; but where the sum may be nothing but rounding,
+    the set of `a` is walked, which makes the order of the sum, and so the answer, that of the links alone."""
+    root_a, root_b = root_of(parent, a), root_of(parent, b)
+    if size[root_b] < size[root_a]:
+        total, most = _votes(b, root_a, parent, following, vote, low, high, offsets, incident)
+        if abs(total) > ROUNDING * most:
+            return total > 0.0
+    total, most = _votes(a, root_b, parent, following, vote, low, high, offsets, incident)
+    return total > 0.0
 
 
 @kernel
@@ -185,6 +203,7 @@ def _accept(order: Int64, low: Int64, high: Int64, kind: Int8, vote: Float64, of
     """The kinds that stand. `vote` is the log odds for data parallelism; `following` runs round a set."""
     nodes = offsets.size - 1
     group, pipeline, following = np.arange(nodes), np.arange(nodes), np.arange(nodes)
+    size = np.ones(nodes, dtype=np.int64)
     result, refused = kind.copy(), np.empty(order.size, dtype=np.int64)
     count = 0
     for link in order:
@@ -194,8 +213,9 @@ def _accept(order: Int64, low: Int64, high: Int64, kind: Int8, vote: Float64, of
         if kind[link] == dp and same_pipeline:
             result[link] = other
         elif kind[link] == dp and group_a != group_b:
-            if _votes(a, group_b, group, following, vote, low, high, offsets, incident) > 0.0:
+            if _are_one(a, b, size, group, following, vote, low, high, offsets, incident):
                 group[group_a] = group_b
+                size[group_b] += size[group_a]
                 following[a], following[b] = following[b], following[a]
             else:
                 refused[count] = link

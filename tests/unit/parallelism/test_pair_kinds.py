@@ -5,9 +5,11 @@ from hypothesis import strategies as st
 
 from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.model import PairKind
+from llmprism.parallelism import pair_kinds
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.link_evidence import LinkEvidence
 from llmprism.parallelism.pair_kinds import LinkKinds, _sums_of_ends, judge_links, reconcile, without_false_pipelines
+from llmprism.stats.disjoint_sets import root_of
 
 DP, PP, OTHER = PairKind.DP, PairKind.PP, PairKind.OTHER
 
@@ -160,6 +162,31 @@ def test_any_graph_is_reconciled_whatever_the_numbers_of_its_nodes(edges, random
     random.shuffle(other)
     renamed = [(min(other[a], other[b]), max(other[a], other[b]), kind, sure) for a, b, kind, sure in edges]
     assert graph(*renamed).kind.tolist() == found.kind.tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_does_not_matter_from_which_of_two_groups_their_links_are_counted(seed, monkeypatch):
+    """Votes of few magnitudes, many of which add up to nothing but rounding; the other way is to count always from the
+    group of the link's low end, as where rounding could decide."""
+    rng = np.random.default_rng(seed)
+    ends = sorted({tuple(sorted(two)) for two in rng.integers(0, 24, (50, 2)).tolist() if two[0] != two[1]})
+    edges = [(a, b, DP if rng.random() < 0.6 else PP, float(rng.choice([0.6, 0.7, 0.9]))) for a, b in ends]
+    with always_interpreted():
+        found = graph(*edges).kind.tolist()
+        monkeypatch.setattr(pair_kinds, "ROUNDING", np.inf)
+        assert graph(*edges).kind.tolist() == found
+    assert PP in found
+
+
+def test_a_long_ring_is_not_walked_for_each_of_its_links():
+    walked = []
+    ring = [(i, i + 1, DP, 0.9) for i in range(399)]
+    with always_interpreted(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            pair_kinds, "root_of", lambda parent, node: (walked.append(node), root_of.python(parent, node))[1]
+        )
+        assert set(kinds(*ring)) == {DP}
+    assert len(walked) < 20 * len(ring)
 
 
 def pipelines_left(*edges):
