@@ -54,6 +54,12 @@ def test_less_evidence_never_makes_a_layout_surer(weaker):
     assert layout_confidence(STAGED, replace(CLEAR, **weaker)) <= layout_confidence(STAGED, CLEAR)
 
 
+def test_more_bits_that_speak_for_another_layout_count_more_up_to_a_limit():
+    doubts = [terms_of(STAGED, replace(CLEAR, bytes_say=OtherReadings(1.0, behind=bits)))["behind"]
+              for bits in (0.0, 10.0, 30.0, 100.0, 1000.0)]  # fmt: skip
+    assert doubts[0] < doubts[1] < doubts[2] < doubts[3] == doubts[4]
+
+
 def test_doubt_shows():
     doubtful = replace(CLEAR, links=0.55, weakest=0.1, width=0.5, lead=0.0, steps=4)
     assert layout_confidence(STAGED, doubtful) < layout_confidence(STAGED, CLEAR) - 0.1

@@ -6,6 +6,7 @@ import pytest
 
 from llmprism.ingest.accept import Arrival
 from llmprism.service.clocks import Clock, ClockState, judge, reference_lag
+from llmprism.service.late_sources import late_mark
 from llmprism.service.rules.clocks import SourceClockRules
 from llmprism.service.watermarks import watermark
 
@@ -59,6 +60,29 @@ def test_one_clock_of_twenty_never_moves_the_time_of_the_others(offset):
     assert wrong.state is ClockState.MOVED
     assert wrong.offset_ns / S == pytest.approx(offset, abs=1)
     assert all(not clock.offset_ns for key, clock in watched.clocks.items() if key[0] != "http:c7")
+
+
+def test_a_first_batch_may_be_spread_over_minutes_and_not_over_hours():
+    (bounds,) = Watched("http:a").send(1, [arrival(0, 1)])
+    assert NOW + 200 * S < bounds.newest_ns < NOW + 600 * S
+
+
+def test_late_records_are_seen_as_long_as_a_window_holds_their_time():
+    watched = steady(["http:a", "http:b"], 90)
+    (bounds,) = watched.send(91, [arrival(0, 91)])
+    assert bounds.late_before_ns - bounds.unseen_before_ns == 60 * S
+
+
+def test_a_source_of_late_files_is_waited_for_while_one_file_is_missing():
+    def late(name, latest_s, heard_s):
+        return Clock(
+            name, state=ClockState.LATE, span_ns=300 * S, interval_ns=300 * S,
+            latest_ns=NOW + latest_s * S, wall_ns=NOW + heard_s * S,
+        )  # fmt: skip
+
+    both = [late("a", 3_000, 3_600), late("b", 2_400, 2_900)]
+    assert late_mark(both, NOW + 3_600 * S, RULES) == NOW + 2_400 * S
+    assert late_mark(both, NOW + 3_900 * S, RULES) == NOW + 3_000 * S, "three files are missing: it is gone"
 
 
 @pytest.mark.parametrize("offset", [5, 8])

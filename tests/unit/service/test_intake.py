@@ -7,6 +7,7 @@ import time
 import pytest
 
 from llmprism.errors import FormatError, StoreError
+from llmprism.service.clocks import Clock
 from llmprism.service.history import History
 from llmprism.service.intake import Intake, Payload, QueueFullError, clear_incoming
 from llmprism.service.store import Store
@@ -204,3 +205,11 @@ def test_after_an_outage_of_the_store_windows_wait_for_those_that_sent_until_it_
     finally:
         intake.stop()
         thread.join()
+
+
+def test_a_service_that_starts_again_waits_for_those_that_sent_until_it_ended(store, config, monkeypatch):
+    clocks = [Clock("a", lag_ns=S, wall_ns=NOW), Clock("b", lag_ns=S, wall_ns=NOW - 5 * S)]
+    clocks.append(Clock("c", lag_ns=S, wall_ns=NOW - 60 * S))
+    monkeypatch.setattr(store, "clocks", lambda: {one.key: one for one in clocks})
+    known = Intake(store, config, now_ns=lambda: NOW + 100 * S)._known_clocks()
+    assert [one.source for one in known.values() if one.waits_since_ns] == ["a", "b"]
