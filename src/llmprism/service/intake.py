@@ -34,6 +34,7 @@ from llmprism.service.database import sync_file
 from llmprism.service.late_sources import late_mark
 from llmprism.service.rules.configured import rules_of
 from llmprism.service.store import Batch, SourceBatch, Store
+from llmprism.service.turned_away import TurnedAway
 from llmprism.service.watermarks import watermark
 from llmprism.units import SECOND
 
@@ -108,6 +109,7 @@ class Intake:
         self._clocks: dict[tuple[str, str], Clock] | None = None
         self._clocks_read_s = 0.0
         self._refusing_since_ns = 0
+        self._turned_away = TurnedAway()
         self._mark: int | None = None
         self.trouble = ""
         self.sheds_until = 0.0
@@ -145,10 +147,11 @@ class Intake:
         self.count(source, "shed_requests", "", 1)
         self.count(source, "shed_bytes", "", size)
 
-    def cannot_keep(self, reason: str) -> None:
-        """Bodies cannot be written at the moment."""
+    def cannot_keep(self, source: str, reason: str) -> None:
+        """Bodies cannot be written at the moment; that of this source was turned away and will come again."""
         self._kept_trouble = (time.monotonic() + SHOWN_S, f"bodies cannot be kept: {reason}")
         self._refusing_since_ns = self._refusing_since_ns or self._now_ns()
+        self._turned_away.add(source)
 
     def troubles(self) -> list[str]:
         """Sentences on why records cannot be taken now."""
@@ -265,7 +268,8 @@ class Intake:
         spill = self._store.incoming / f"{batch}.spill"
         parts = [FilesOfSource(payload.source, (payload.path,)) for payload in payloads]
         wall, before = self._now_ns(), self._watermark()
-        known = self._known_clocks()
+        sources = {payload.source for payload in payloads}
+        known = self._turned_away.waited_for(self._known_clocks(), sources, wall)
         late = late_mark(known.values(), wall, self._rules)
         judged: list[ClockBounds] = []
 
@@ -302,6 +306,7 @@ class Intake:
         self._mark = committed.mark_after(before)
         self._note(known, changed)
         self._clocks, self._refusing_since_ns = clocks, 0
+        self._turned_away.came_back(sources)
         return accepted
 
     def _watermark(self) -> int:

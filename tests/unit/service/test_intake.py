@@ -207,6 +207,51 @@ def test_after_an_outage_of_the_store_windows_wait_for_those_that_sent_until_it_
         thread.join()
 
 
+@pytest.fixture
+def intake_at(store, config):
+    """An intake whose clock stands at what is sent: itself, what sends a second of a source, and the watermark."""
+    clear_incoming(store)
+    now = [100]
+    made = Intake(store, config, now_ns=lambda: NOW + now[0] * S)
+    thread = threading.Thread(target=made.run)
+    thread.start()
+
+    def send(source, second):
+        now[0] = max(now[0], second)
+        lines = [record(second - 1 + at / 40) for at in range(40)]
+        assert made.put(payload(store, lines, source=source)).result(20).stored == 40
+
+    yield made, send, lambda: store.watermark()[0]
+    made.stop()
+    thread.join()
+
+
+def test_while_room_comes_and_goes_windows_wait_for_those_that_were_turned_away(intake_at):
+    """Small bodies of one source are stored, those of the other are not; it is back after eight seconds."""
+    intake, send, mark = intake_at
+    for second in range(100, 104):
+        send("http:a", second)
+        send("http:b", second)
+    for second in range(104, 112):
+        intake.cannot_keep("http:b", "No space left on device")
+        send("http:a", second)
+    assert mark() <= NOW + 104 * S
+    for second in range(104, 113):
+        send("http:b", second)
+    send("http:a", 113)
+    assert mark() > NOW + 110 * S
+
+
+def test_a_source_that_was_turned_away_and_stays_away_is_not_waited_for_for_ever(intake_at):
+    intake, send, mark = intake_at
+    send("http:a", 100)
+    send("http:b", 100)
+    intake.cannot_keep("http:b", "No space left on device")
+    for second in range(101, 240):
+        send("http:a", second)
+    assert mark() > NOW + 220 * S
+
+
 def test_a_service_that_starts_again_waits_for_those_that_sent_until_it_ended(store, config, monkeypatch):
     clocks = [Clock("a", lag_ns=S, wall_ns=NOW), Clock("b", lag_ns=S, wall_ns=NOW - 5 * S)]
     clocks.append(Clock("c", lag_ns=S, wall_ns=NOW - 60 * S))

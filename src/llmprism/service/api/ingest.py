@@ -110,7 +110,7 @@ def push_source(live: Live, producer: str) -> str:
 def _no_disk(live: Live, request: Request, source: str, error: OSError) -> HTTPException:
     """The body could not be kept: it is turned away and counted, and the service says why."""
     live.intake.shed(source, _stated(request), 0, "no_disk")
-    live.intake.cannot_keep(error.strerror or str(error))
+    live.intake.cannot_keep(source, error.strerror or str(error))
     return HTTPException(503, f"no room for the body now ({error.strerror}); send it again later", {"retry-after": "5"})
 
 
