@@ -32,9 +32,14 @@ __all__ = [
 
 
 def heard_again(state: LastState, rules: FaultRules) -> Bool:
-    """Members that say something after the last message of the training that they do not say there in other steps."""
+    """Members that are heard after the last message of the training, and live. Where some say what they do not say
+    there in other steps only they count: the others spoke before whatever happened. A mere announcement of the next
+    message never does: nobody took it."""
     heard = state.heard_ns > state.last_ns + rules.endings.heard_ns
-    return np.asarray(heard & ~state.as_usual if state.as_usual.size else heard)
+    if not state.as_usual.size:
+        return np.asarray(heard)
+    unusual = heard & ~state.as_usual
+    return np.asarray(unusual if unusual.any() else heard & ~state.announced)
 
 
 def overdue_first(state: LastState, period: float, rules: FaultRules) -> int:
