@@ -168,12 +168,12 @@ class _Announced:
         if not now.size or not known.any():
             return 1
         begin, went_on, heard = begin[known], went_on[known], float(now[-1] - last_ns)
-        until = np.minimum(begin + rule.announced * heard + rule.heard_ns, went_on + rule.heard_ns)
+        until = np.minimum(begin + rule.as_early * heard + rule.heard_ns, went_on + rule.heard_ns)
         usual = np.median(np.searchsorted(when, until, side="right") - np.searchsorted(when, begin, side="right"))
         shortest, longest = (went_on - begin).min(), (went_on - begin).max()
-        if heard > rule.announced * longest + rule.heard_ns:
+        if heard > rule.as_early * longest + rule.heard_ns:
             return 1
-        due = heard >= shortest / rule.announced - rule.heard_ns
+        due = shortest / rule.announced - rule.heard_ns <= heard <= rule.announced * longest + rule.heard_ns
         if due and usual <= now.size <= usual + 1 and when.size >= self._least:
             return 0
         return -1 if now.size <= usual else 1
