@@ -141,7 +141,7 @@ def test_who_is_silent_for_longer_than_ever_while_others_go_on_needs_no_clock():
     assert (silent_as_never_before(job, 1_900 * MS + 1_000) < 0.0).all(), "before that nobody was"
 
 
-def test_where_nobody_says_anything_unusual_who_is_heard_lives_unless_it_only_announces():
+def test_who_is_heard_is_alive_where_nobody_says_more_than_usual():
     one = replace(hang(heard=[3, -64, -3, 5]), as_usual=np.array([True, False, False, True]))
     assert heard_again(replace(one, announced=np.zeros(4, dtype=np.bool_)), RULES).tolist() == [
         True,
