@@ -27,8 +27,9 @@ _Degrees = tuple[int, int, int, int, int]
 class OtherReadings:
     """`explained` is the share of the pairs whose bytes the best composition predicts (0: there is none; 1 as well
     where the layout explains them so well that others were not tried), `behind` the bits by which the best one is ahead
-    of any of which the layout is a reading. `share` is what is left for the layout among all readings near the best,
-    `others` are those by their degrees (tensors, stages, replicas, experts, contexts) with their shares."""
+    of any of which the layout is a reading, and of what the passes said. `share` is what is left for the layout among
+    all readings near the best, `others` are those by their degrees (tensors, stages, replicas, experts, contexts) with
+    their shares."""
 
     explained: float = 0.0
     behind: float = 0.0
@@ -43,7 +44,7 @@ def other_readings(
     if not explained.compositions:
         return OtherReadings(float(explained.said_bits > 0.0))
     best, layout = explained.compositions[0], said.layout
-    own = own_bits(explained, transfers, said, rules)
+    own = max(own_bits(explained, transfers, said, rules), explained.said_bits)
     stated = layout.tp, layout.pp, layout.dp, layout.ep or 1, layout.cp or 1
     worth: dict[_Degrees, float] = {}
     for one, reading in near_best(explained, rules):

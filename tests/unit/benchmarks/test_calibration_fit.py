@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from calibration_fit import SIGNS, TARGET, Said, confidence, cross_fitted, fit, section, table, written
+from calibration_fit import (
+    FIRST_SEED,
+    FRESH_SEED,
+    RANDOM,
+    SIGNS,
+    TARGET,
+    Said,
+    confidence,
+    cross_fitted,
+    fit,
+    section,
+    table,
+    written,
+)
 
 
 def layouts(count: int, weights: dict[str, float], seed: int = 1) -> list[Said]:
@@ -38,6 +52,23 @@ def test_a_weight_against_its_meaning_is_left_out() -> None:
 def test_layouts_without_evidence_say_nothing() -> None:
     made = layouts(300, {"constant": 0.5, "links": 1.0})
     assert fit([*made, Said("dev", "dark", {}, 0.0, right=False)]) == fit(made)
+
+
+def test_weights_that_are_kept_stay_and_the_others_are_fitted_to_what_they_leave() -> None:
+    made = {"constant": 0.5, "links": 1.0, "steps": 0.7}
+    found = fit(layouts(3000, made), kept={"links": 1.0, "constant": 2.0})
+    assert found["links"] == 1.0
+    assert {name: found[name] for name in made} == pytest.approx(made, abs=0.2)
+
+
+def test_scenarios_that_the_inference_was_made_with_make_no_others_surer() -> None:
+    made = layouts(2000, {"constant": 0.5, "links": 1.0})
+    more = layouts(1000, {"constant": 3.0, "links": 1.0}, seed=2)
+    opened = [replace(one, part=RANDOM, case=str(FIRST_SEED)) for one in more]
+    fresh = [replace(one, part=RANDOM, case=str(FRESH_SEED)) for one in more]
+    alone = fit(made)["constant"]
+    assert fit([*made, *opened])["constant"] == pytest.approx(alone, abs=0.15)
+    assert fit([*made, *fresh])["constant"] > alone + 0.3
 
 
 def test_the_table_compares_what_was_stated_with_what_is_fitted() -> None:

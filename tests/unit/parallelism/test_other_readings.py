@@ -47,6 +47,13 @@ def test_a_layout_that_bytes_contradict_is_behind():
     assert found.others[0][0] == (1, 2, 3, 1, 4)
 
 
+def test_a_layout_on_no_mesh_counts_by_the_bits_that_it_saves_itself():
+    job = job_of(Degrees(tensors=1, contexts=4, replicas=3, stages=2, experts=1), AMOUNTS)
+    found = compositions_of(job, (job.transfers.pair_bytes.astype(np.float64),))
+    own = Explanations(found.compositions, found.compositions[0].bits)
+    assert other_readings(own, job.transfers, said_of(job, Layout(1, 2, 12), all_gradients)).behind == 0.0
+
+
 def test_without_compositions_nothing_is_explained():
     job = job_of(Degrees(1, 2, 4, 1, 1), AMOUNTS)
     said = said_of(job, Layout(), all_gradients)
