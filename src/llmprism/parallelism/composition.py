@@ -311,8 +311,9 @@ def _fitted(
 def _amounts(columns: Float64, size: Float64, rules: LayoutRules) -> Float64 | None:
     """Bytes of each collective for each time that it takes a pair; None where one of them is not above zero."""
     rule = rules.composition
-    least = rule.least_amount * float(np.median(size[size > 0]))
-    base = np.maximum(size, least)
+    usual = float(np.median(size[size > 0]))
+    least = rule.least_amount * usual
+    base = np.where(size > 0, np.maximum(size, least), usual)  # nothing seen of a pair says less than a small amount
     weight = 1.0 / base
     amounts: Float64 = np.zeros(columns.shape[1])
     for _ in range(rule.rounds):

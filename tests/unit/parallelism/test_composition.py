@@ -77,6 +77,7 @@ def test_one_pair_of_which_no_record_came_does_not_outweigh_all_others():
     (best, *_) = compositions_of(job, (np.where(lost, 0.0, job.transfers.pair_bytes),)).compositions
     assert degrees in [reading.degrees for reading in best.readings]
     assert best.bits > 100.0
+    assert best.fitted > 0.95
 
 
 def test_what_each_collective_carries_adds_up_to_the_bytes_of_the_pair():
