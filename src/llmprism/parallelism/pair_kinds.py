@@ -52,10 +52,11 @@ def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence, rules
     amounts = amounts_of(links, features, rules)
     branching = branching_links(links, amounts, shown.sort)
     collective = shown.one_way | shown.closed | channel_links(links, amounts, rules) | branching
-    apart = pooled(_rings_apart(features, links, shown.one_way), shown.sort)
+    ends = _EndsOfLinks.of(links, features)
+    apart = pooled(_rings_apart(ends, shown.one_way), shown.sort)
 
     def odds_of(rings: Bool) -> Float64:
-        odds = _odds(links, features, shown, apart, rings & ~collective, rules)
+        odds = _odds(ends, shown, apart, rings & ~collective, rules)
         return np.where(
             collective, rules.kinds.one_way_odds, np.clip(odds, -rules.kinds.surest_odds, rules.kinds.surest_odds)
         )
@@ -65,9 +66,27 @@ def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence, rules
     return LinkKinds(kind, 1.0 / (1.0 + np.exp(-np.abs(choice.margin))), shown.one_way, choice.fits)
 
 
-def _odds(
-    links: Links, features: PairFeatures, shown: LinkEvidence, apart: Float64, supposed: Bool, rules: LayoutRules
-) -> Float64:
+@dataclass(frozen=True, slots=True)
+class _EndsOfLinks:
+    """How many members the links have, the numbers of their low and high ends, and the bytes of both directions in each
+    slot of the step (rows are links)."""
+
+    members: int
+    low: Int64
+    high: Int64
+    sent: Float64
+
+    @classmethod
+    def of(cls, links: Links, features: PairFeatures) -> _EndsOfLinks:
+        sent = _over_the_step(features, links.there) + _over_the_step(features, links.back)
+        return cls(*links.numbered_ends(), sent)
+
+    def rings(self, marked: Bool) -> Float64:
+        """What the marked links of each member send in each slot."""
+        return _sums_of_ends(self.low, self.high, marked, self.sent, self.members)
+
+
+def _odds(ends: _EndsOfLinks, shown: LinkEvidence, apart: Float64, supposed: Bool, rules: LayoutRules) -> Float64:
     """Log odds that links are collectives', from what they show; `supposed` marks the doubtful links that are taken for
     rings, `apart` says how far the rings of the two ends are apart (`_rings_apart`)."""
     rule = rules.kinds
@@ -86,7 +105,7 @@ def _odds(
         0,
     )
     sure = shown.one_way | shown.closed
-    avoided, left = (pooled(value, shown.sort) for value in _outside_rings(features, links, sure, supposed, rules))
+    avoided, left = (pooled(value, shown.sort) for value in _outside_rings(ends, sure, supposed, rules))
     passes = np.where(
         avoided >= rule.avoided,
         np.minimum(rule.avoided_odds * np.log2(np.maximum(avoided, 1.0)), rule.surest_odds),
@@ -99,21 +118,18 @@ def _odds(
     return np.where(width <= rule.burst, np.maximum(odds, rule.burst_odds), odds)
 
 
-def _rings_apart(features: PairFeatures, links: Links, one_way: Bool) -> Float64:
+def _rings_apart(ends: _EndsOfLinks, one_way: Bool) -> Float64:
     """Distance between the profiles of the one-way links at a link's two ends; NaN where either end has none."""
-    members, low, high = links.numbered_ends()
-    own = _over_the_step(features, links.there) + _over_the_step(features, links.back)
-    rings = _sums_of_ends(low, high, one_way, own, members)
-    known = (rings[low].any(axis=1)) & (rings[high].any(axis=1))
-    result = np.full(links.low.size, np.nan)
+    low, high, rings = ends.low, ends.high, ends.rings(one_way)
+    any_ring: Bool = np.asarray(rings.any(axis=1))
+    known = any_ring[low] & any_ring[high]
+    result = np.full(low.size, np.nan)
     gap = _distribution(rings[low[known]]) - _distribution(rings[high[known]])
     result[known] = np.abs(gap).max(axis=1, initial=0.0)
     return result
 
 
-def _outside_rings(
-    features: PairFeatures, links: Links, sure: Bool, supposed: Bool, rules: LayoutRules
-) -> tuple[Float64, Float64]:
+def _outside_rings(ends: _EndsOfLinks, sure: Bool, supposed: Bool, rules: LayoutRules) -> tuple[Float64, Float64]:
     """How many times more than by chance of each link's bytes pass while the rings of its two ends are silent, and
     which share of the step that is; NaN where its ends have no rings.
 
@@ -121,19 +137,18 @@ def _outside_rings(
     gradients between passes that fill the step, with their pauses: links that are only `supposed` to be rings count
     where they carry far more than the link itself.
     """
-    members, low, high = links.numbered_ends()
-    own = _over_the_step(features, links.there) + _over_the_step(features, links.back)
+    low, high, own = ends.low, ends.high, ends.sent
     both = np.zeros_like(own)
     for marked, heavier in ((sure, 0.0), (supposed & ~sure, rules.kinds.far_more)):
         if not marked.any():
             continue
-        rings = _sums_of_ends(low, high, marked, own, members)
+        rings = ends.rings(marked)
         of_rings = rings[low] + rings[high]
         both += np.where((of_rings.sum(axis=1) > heavier * own.sum(axis=1))[:, None], of_rings, 0.0)
     silent = both <= rules.kinds.rings_quiet * both.mean(axis=1, keepdims=True)
     left = np.where(both.any(axis=1) & ~sure & ~supposed, silent.mean(axis=1), np.nan)
     share = (own * silent).sum(axis=1) / np.maximum(own.sum(axis=1), 1e-9)
-    return share / np.maximum(left, 1.0 / features.profile.shape[1]), left
+    return share / np.maximum(left, 1.0 / own.shape[1]), left
 
 
 def _sums_by_arrays(low: Int64, high: Int64, marked: Bool, values: Float64, members: int) -> Float64:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations, islice
+from math import isqrt
 
 import numpy as np
 
@@ -162,8 +163,18 @@ def _moments(transfers: TransferTable, pairs: Bool, members: list[int], clock: S
 def _stamp_unit_ns(transfers: TransferTable) -> int:
     """The unit of the collector's time stamps: what divides durations and distances in time of the transfers of a pair,
     in which offsets of clocks cancel; 0 where nothing lasts."""
-    between = np.diff(transfers.start_ns)[np.diff(transfers.pair_of_row) == 0]
-    return int(np.gcd.reduce(np.concatenate([transfers.end_ns - transfers.start_ns, between, np.zeros(1, np.int64)])))
+    unit, inside = 0, np.ones(transfers.start_ns.size, dtype=np.bool_)
+    inside[transfers.pair_offsets[:-1][np.diff(transfers.pair_offsets) > 0]] = False
+    some = max(isqrt(inside.size), 1)  # enough where the unit is a nanosecond, and so many times that it costs nothing
+    for first in range(0, inside.size, some):
+        after = first + some
+        start = transfers.start_ns[max(first - 1, 0) : after]
+        between = np.diff(start)[inside[max(first, 1) : after]]
+        lasts = transfers.end_ns[first:after] - transfers.start_ns[first:after]
+        unit = int(np.gcd.reduce(np.concatenate([lasts, between, np.array([unit])])))
+        if unit == 1:
+            break  # no unit is finer
+    return unit
 
 
 def _log_ratio(one: Float64, other: Float64, rounding_ns: float, rules: LayoutRules) -> Float64:
