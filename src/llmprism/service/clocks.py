@@ -203,7 +203,8 @@ def _judged(
     if may_wait and not clock.offset_ns:
         on_time = max(on_time, wall_ns + rules.tolerance_ns)
     if limit < high - clock.offset_ns <= on_time:
-        return _ahead_of_backlog(clock, arrival, on_time, wall_ns, rules), on_time
+        ahead = _ahead_of_backlog(clock, arrival, on_time, wall_ns, rules)
+        return _late_file(ahead, arrival, theirs, wall_ns, rules), on_time
     if may_wait and not clock.offset_ns:
         limit = on_time
     if small and high - clock.offset_ns > limit:
@@ -212,7 +213,16 @@ def _judged(
     if moved.jumps > clock.jumps:
         moved = replace(moved, latest_ns=0, least_lag_ns=wall_ns - high)
     limit = _with_tail(limit, moved, arrival, rules)
+    moved = _late_file(moved, arrival, theirs, wall_ns, rules)
     return _advanced(_learnt(moved, arrival, wall_ns, rules), arrival, limit, wall_ns, rules), limit
+
+
+def _late_file(clock: Clock, arrival: Arrival, theirs: CommonLag, wall_ns: int, rules: SourceClockRules) -> Clock:
+    """The clock, late if this is a file that is later than the streams are when none of their records has to wait: one
+    that comes while they catch up is no stream because it is not later than they are now."""
+    file = max(_span(arrival, rules), clock.span_ns) > rules.long_batch_ns and not theirs.long
+    later = wall_ns - _high(arrival, rules) > theirs.least_lag_ns + rules.tolerance_ns
+    return replace(clock, state=ClockState.LATE) if file and later and clock.state is ClockState.AGREES else clock
 
 
 def _ahead_of_backlog(clock: Clock, arrival: Arrival, limit: int, wall_ns: int, rules: SourceClockRules) -> Clock:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from llmprism.ingest.accept import Arrival
-from llmprism.service.clocks import Clock, ClockState, judge, reference_lag
+from llmprism.service.clocks import Clock, ClockState, comes_late, judge, reference_lag
 from llmprism.service.late_sources import late_mark
 from llmprism.service.rules.clocks import SourceClockRules
 from llmprism.service.watermarks import watermark
@@ -208,6 +208,18 @@ def test_one_without_a_backlog_is_not_ahead_of_those_that_catch_up():
         assert bounds[0].newest_ns >= NOW + second * S
         assert watched.clocks["http:c0", ""].state is ClockState.AGREES
     assert all(clock.offset_ns == 0 for clock in watched.clocks.values())
+
+
+@pytest.mark.parametrize("waited_s", [20, 30])
+def test_a_file_that_comes_while_the_streams_catch_up_is_late_as_any_other(waited_s):
+    """They were away for so long and send what they kept; the file is as old as what they send."""
+    watched = steady(["http:a", "http:b", "directory:spool"][:2], 55)
+    watched.names = ("http:a", "http:b", "directory:spool")
+    now = 56 + waited_s
+    watched.send(now, [arrival(0, 56), arrival(1, 56)])
+    watched.send(now, [arrival(2, 60, span_s=60.0)])
+    assert comes_late(watched.clocks["directory:spool", ""], RULES)
+    assert late_mark(watched.clocks.values(), NOW + now * S, RULES) > NOW + 50 * S
 
 
 def test_a_restarted_service_knows_how_late_they_were_before_their_backlog():
