@@ -30,7 +30,8 @@ WENT_ON: Final = "seconds that others went on after its message was due"
 
 @dataclass(frozen=True, slots=True)
 class SuspectPlace:
-    """Where it is: an address (None: not known), the rank there, how sure, and what had to be decided for it."""
+    """Where it is: an address (None: not known), the rank there, how sure, and what had to be decided for it. `why` is
+    said of it among the suspects where neither part has said it."""
 
     address: str | None
     rank: int | None
@@ -38,6 +39,7 @@ class SuspectPlace:
     confidence: float
     source: Source
     contradictions: tuple[Contradiction, ...] = ()
+    why: str = ""
 
 
 def has_own_cause(case: JobCase, suspect: Suspect) -> bool:
@@ -87,7 +89,8 @@ def in_another_collective(case: JobCase, place: SuspectPlace) -> SuspectPlace:
         said = f"rank {rank} at {seat.address} waits in another collective than the others"
         clashes = (*clashes, Contradiction("place", f"{place.address} fell silent first", said, Source.LOGS, why))
     sure = case.rules.ending.mismatch * seat.confidence
-    return SuspectPlace(seat.address, rank, seat.node, sure, Source.BOTH, clashes)
+    why = "logs: it alone waits in a collective"
+    return SuspectPlace(seat.address, rank, seat.node, sure, Source.BOTH, clashes, why)
 
 
 def _node(seat: Seat | None, named: Suspect) -> str | None:
@@ -228,6 +231,8 @@ def rank_suspects(case: JobCase, finding: Finding | None, place: SuspectPlace) -
         seat = case.seat_at(address)
         rank = place.rank if address == place.address else seat.rank if seat is not None else None
         add(address, rank, seat.node if seat is not None else None, finding.confidence, "flows: silent or late first")
+    if place.why:
+        add(place.address, place.rank, place.node, place.confidence, place.why)
     named = {suspect.rank for suspect in case.diagnosis.suspects}
     weaker = [one for one in case.diagnosis.ranking if one.rank not in named]
     for suspect in (*case.diagnosis.suspects, *weaker):

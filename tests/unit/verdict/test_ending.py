@@ -300,6 +300,9 @@ def test_the_rank_that_alone_entered_a_collective_is_the_place_of_a_deadlock(
     (verdict,) = report.reading.verdicts
     assert (verdict.cause.signature == "verdict.mismatched_collective") is (place == "10.0.0.3")
     assert any(clash.about == "place" for clash in verdict.contradictions) is (place == "10.0.0.3")
+    if place == "10.0.0.3":
+        assert "alone waits in a collective" in verdict.suspects[0].why
+        assert verdict.suspects[0].score >= 0.5
 
 
 @pytest.mark.parametrize(("line", "kind"), [("", FindingKind.STALL), (OOM, FindingKind.CRASH)])
