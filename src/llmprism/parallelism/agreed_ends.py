@@ -18,7 +18,7 @@ from llmprism.parallelism.rows_in_steps import RowsInSteps, rows_in_steps
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 from llmprism.stats.quantum import EDGE
-from llmprism.stats.robust import segment_medians
+from llmprism.stats.robust import half_of_sum, segment_medians
 
 __all__ = ["agreed_messages"]
 
@@ -38,7 +38,8 @@ def agreed_messages(transfers: TransferTable, pairs: Int64, clock: StepClock, ru
         return None  # records are missing
     kept = clock.regular[step] & alike.ravel()[cell]
     kept &= (place > EDGE) & (place < 1.0 - EDGE)
-    kept &= length >= rules.stages.agreed_silence * _half_of_silence(length[kept])
+    rest = half_of_sum(np.maximum(length[kept], 0.0))  # between messages, in however many pieces these come
+    kept &= length >= rules.stages.agreed_silence * rest
     pair, cell, place = pair[kept], cell[kept], place[kept]
     if not cell.size:
         return None
@@ -80,14 +81,6 @@ def _silences(transfers: TransferTable, sent: RowsInSteps) -> tuple[Int64, Int64
     place = sent.sent[before] / np.maximum(sent.total[sent.cell[before]], 1.0)
     length = (transfers.start_ns[sent.rows[before + 1]] - transfers.end_ns[sent.rows[before]]).astype(np.float64)
     return sent.pair[before], sent.step[before], place, length
-
-
-def _half_of_silence(length: Float64) -> float:
-    """The silence such that half of the silent time lies in longer ones: one between messages, in however many pieces
-    these come."""
-    ordered = np.sort(np.maximum(length, 0.0))
-    so_far = np.cumsum(ordered)
-    return float(ordered[np.searchsorted(so_far, 0.5 * so_far[-1])]) if ordered.size else 0.0
 
 
 def _alike(total: Float64, pipeline: Int64, rules: LayoutRules) -> Bool:

@@ -25,6 +25,7 @@ from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.by_moment import NEVER, first_from, latest_before, sums_until
 from llmprism.stats.byte_steps import Chain, chain_at
 from llmprism.stats.covered_time import silences_of_pairs
+from llmprism.stats.robust import half_of_sum
 from llmprism.stats.silences import Silences
 
 __all__ = [
@@ -169,11 +170,7 @@ def _resting_chain(silences: Silences, waiting: Outstanding, transfers: Transfer
 
 def _usual_message(transfers: TransferTable, pairs: Bool) -> float:
     """Size of the messages that most bytes of these pairs are sent in."""
-    size = np.sort(transfers.bytes[transfers.messages_of(pairs)])
-    if not size.size:
-        return 0.0
-    up_to = np.cumsum(size)
-    return float(size[np.searchsorted(up_to, 0.5 * up_to[-1])])
+    return half_of_sum(transfers.bytes[transfers.messages_of(pairs)])
 
 
 @dataclass(frozen=True, slots=True)

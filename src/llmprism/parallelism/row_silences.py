@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from llmprism.arrays import Bool, Int64
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.integer_order import stable_order
+from llmprism.stats.robust import half_of_sum
 from llmprism.stats.silences import Silences, silences_of
 
 __all__ = ["control_limit", "silences_of_rows"]
@@ -24,9 +23,5 @@ def silences_of_rows(transfers: TransferTable, rows: Int64, limit: float = MESSA
 def control_limit(transfers: TransferTable, pairs: Bool, rules: LayoutRules = RULES) -> float:
     """Size below which messages of these pairs carry no tensors."""
     size = transfers.bytes[transfers.rows_of(pairs)]
-    size = np.sort(size[:: max(1, size.size // rules.ends.message_sample)])
-    up_to = np.cumsum(size)
-    if not size.size or up_to[-1] <= 0:
-        return float(MESSAGE_FLOOR_BYTES)
-    usual = float(size[np.searchsorted(up_to, 0.5 * up_to[-1])])
+    usual = half_of_sum(size[:: max(1, size.size // rules.ends.message_sample)])
     return max(float(MESSAGE_FLOOR_BYTES), min(rules.ends.control_share * usual, float(rules.ends.control_bytes)))

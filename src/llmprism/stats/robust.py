@@ -19,6 +19,7 @@ from llmprism.arrays import Float64, Int64, median_deviation
 from llmprism.kernel import kernel
 
 __all__ = [
+    "half_of_sum",
     "known_max",
     "known_median",
     "known_median_of_others",
@@ -37,6 +38,14 @@ def mad(values: ArrayLike) -> float:
     if not data.size:
         return float("nan")
     return MAD_TO_SIGMA * median_deviation(data)
+
+
+def half_of_sum(values: ArrayLike) -> float:
+    """The value up to which half of the sum of all lies in smaller ones: the usual one where many are tiny; 0 without
+    values."""
+    ordered = np.sort(np.asarray(values))
+    up_to = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(up_to, 0.5 * up_to[-1])]) if ordered.size else 0.0
 
 
 def segment_medians(values: ArrayLike, offsets: ArrayLike) -> Float64:

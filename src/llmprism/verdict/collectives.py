@@ -57,8 +57,8 @@ def find_rank_apart(case: JobCase) -> int | None:
         return None
     times = Counter(waits.values())
     alone = [rank for rank, operation in waits.items() if times[operation] == 1]
-    apart = [rank for rank in alone if len(times) <= 2 or waits[rank] == _COMMUNICATOR]
-    return apart[0] if len(apart) == 1 and _differs(waits, apart[0], case) is not None else None
+    apart = [rank for rank in alone if _differs(waits, rank, case) is not None]
+    return apart[0] if len(apart) == 1 else None
 
 
 def _differs(waits: dict[int, str], rank: int, case: JobCase) -> tuple[str, str] | None:

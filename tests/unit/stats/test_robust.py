@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.stats.robust import (
+    half_of_sum,
     known_max,
     known_median,
     known_median_of_others,
@@ -23,6 +24,12 @@ from llmprism.stats.robust import (
 def test_mad_estimates_the_standard_deviation() -> None:
     assert mad(np.random.default_rng(0).normal(5.0, 2.0, 20_000)) == pytest.approx(2.0, rel=0.03)
     assert np.isnan(mad([]))
+
+
+def test_half_of_the_sum_lies_in_values_up_to_this_one() -> None:
+    assert half_of_sum([1] * 90 + [1_000] * 3) == 1_000.0
+    assert half_of_sum([5, 1, 3]) == 5.0
+    assert half_of_sum([0, 0]) == half_of_sum([]) == 0.0
 
 
 @given(st.lists(st.lists(st.floats(-1e9, 1e9), max_size=9), min_size=1, max_size=6))

@@ -18,6 +18,14 @@ from stopped_jobs import CLOSED, ENDS, MEMBERS, NAMELESS, OOM, TIMED_OUT, compla
 from written_logs import together, write_job
 
 
+def believed_and_rank(report: Report) -> tuple[Source, int | None]:
+    """Which side the only contradiction was decided for, and the rank that is named."""
+    assert report.reading is not None
+    (verdict,) = report.reading.verdicts
+    (clash,) = verdict.contradictions
+    return clash.believed, verdict.rank
+
+
 def test_a_known_rank_that_wrote_its_own_error_is_believed_before_the_flows(tmp_path: Path) -> None:
     folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after={**complaints(2), 2: [(0.2, OOM)]})
     report = together(stopped(FindingKind.CRASH, "10.0.0.4"), folder)
@@ -39,10 +47,7 @@ def test_a_rank_that_only_others_complain_of_is_not_believed_before_the_flows(tm
     folder = write_job(tmp_path / "x", ENDS, addresses=("?",) * 4, after=after)
     report = together(stopped(FindingKind.CRASH, "10.0.0.4", confidence=0.9), folder)
     assert report.findings[0].where.id == "10.0.0.4"
-    assert report.reading is not None
-    (clash,) = report.reading.verdicts[0].contradictions
-    assert clash.believed is Source.FLOWS
-    assert report.reading.verdicts[0].rank == 3
+    assert believed_and_rank(report) == (Source.FLOWS, 3)
 
 
 def test_a_rank_without_a_word_whose_address_its_peers_name_as_lost_is_believed(tmp_path: Path) -> None:
@@ -50,10 +55,7 @@ def test_a_rank_without_a_word_whose_address_its_peers_name_as_lost_is_believed(
     folder = write_job(tmp_path / "x", ENDS, addresses=MEMBERS, after=complaints(2))
     report = together(stopped(FindingKind.CRASH, "10.0.0.4", confidence=0.95), folder)
     assert report.findings[0].where.id == "10.0.0.3"
-    assert report.reading is not None
-    (clash,) = report.reading.verdicts[0].contradictions
-    assert clash.believed is Source.LOGS
-    assert report.reading.verdicts[0].rank == 2
+    assert believed_and_rank(report) == (Source.LOGS, 2)
 
 
 @pytest.mark.parametrize(("kind", "place"), [(FindingKind.HANG, "10.0.0.4"), (FindingKind.CRASH, "10.0.0.3")])
