@@ -1,11 +1,11 @@
 """The truth of a recorded run in the project's own form, `llmprism.truth/1` (docs/reference/truth.md).
 
 Groups and pipelines are those that the framework named; times are the ranks' own stamps. A step ends when the last
-rank has its gradients (where the optimizer state is sharded: its parameters). What a pair carries follows from the
-groups that hold both ends and from the bytes that were seen: a pair counts for a kind when it carried at least
-`SHARE` of the busiest pair of that kind while steps ran. A pair that is in groups of two kinds carries the collective's
-kind only where it is next in the ring, since rings are all that tells them apart. A pair that carried a kind only while
-the job was set up (a broadcast of the parameters) is marked `setup`: a report may list it or not.
+rank has ended it, its optimizer's work included. What a pair carries follows from the groups that hold both ends and
+from the bytes that were seen: a pair counts for a kind when it carried at least `SHARE` of the busiest pair of that
+kind while steps ran. A pair that is in groups of two kinds carries the collective's kind only where it is next in the
+ring, since rings are all that tells them apart. A pair that carried a kind only while the job was set up (a broadcast
+of the parameters) is marked `setup`: a report may list it or not.
 """
 
 from __future__ import annotations
@@ -110,8 +110,7 @@ def _job(run: dict[str, Any], job: JobNotes, window: Window, steady: PairBytes, 
     servers = {
         nic["address"]: server["name"] for server in run["fabric"]["topology"]["servers"] for nic in server["nics"]
     }
-    gathers = layout["sharding"] == "zero" and not layout.get("overlap")
-    steps = _steps(job, gathers, window)
+    steps = _steps(job, window)
     return {
         "id": job.name,
         "members": members,
@@ -227,15 +226,14 @@ def _pipelines(job: JobNotes, pairs: set[tuple[str, str, str]]) -> list[list[str
     return [run for run in result if len(run) > 1]
 
 
-def _steps(job: JobNotes, sharded: bool, window: Window) -> Steps:
+def _steps(job: JobNotes, window: Window) -> Steps:
     """Steps that ended inside the window, over all attempts; a step counts when every rank has finished it."""
-    end_of = "end" if sharded else "gradients"
     steps: Steps = []
     previous = window[0]
     for attempt in job.attempts:
         by_rank = [[note for note in notes if note["kind"] == "step"] for notes in attempt]
         for ranks in zip(*by_rank, strict=False):
-            start, end = min(note["start"] for note in ranks), max(note[end_of] for note in ranks)
+            start, end = min(note["start"] for note in ranks), max(note["end"] for note in ranks)
             if window[0] < end <= window[1]:
                 steps.append(
                     {

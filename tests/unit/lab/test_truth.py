@@ -53,12 +53,12 @@ def test_a_broadcast_before_the_first_step_is_marked_as_setup() -> None:
     assert [pair for pair in truth["pairs"] if pair.get("setup")] == [{"src": b, "dst": a, "kind": "dp", "setup": True}]
 
 
-def test_steps_end_with_the_gradients_of_the_last_rank() -> None:
+def test_steps_end_with_the_optimizer_of_the_last_rank() -> None:
     steps = document(run(), job())["jobs"][0]["steps"]
     assert len(steps) == 20
     assert steps[0]["setup"]
     assert not steps[1]["setup"]
-    assert steps[3]["end_ns"] == 23 * SECOND + SECOND * 9 // 10 + 3_000_000
+    assert steps[3]["end_ns"] == 24 * SECOND - 5_000_000 + 3_000_000
     assert all(before["end_ns"] <= after["start_ns"] for before, after in itertools.pairwise(steps))
 
 
