@@ -7,7 +7,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Bool", "Float64", "Int8", "Int32", "Int64", "UInt8", "UInt64", "median", "median_deviation"]
+__all__ = [
+    "Bool",
+    "Float64",
+    "Int8",
+    "Int32",
+    "Int64",
+    "UInt8",
+    "UInt64",
+    "median",
+    "median_deviation",
+    "medians",
+    "quantile",
+]
 
 Bool = NDArray[np.bool_]
 Float64 = NDArray[np.float64]
@@ -32,6 +44,28 @@ def median(values: ArrayLike) -> np.float64:
     middle = ordered.size // 2
     high = np.float64(ordered[middle if ordered[-1] == ordered[-1] else -1])  # one that is not a number is the last
     return high if ordered.size % 2 else (np.float64(ordered[middle - 1]) + high) / 2.0
+
+
+def medians(values: ArrayLike, axis: int) -> Float64:
+    """`np.median` of some numbers (64 bits each) along an axis, to the bit; for tables of a few steps, as `median`."""
+    ordered = np.sort(values, axis=axis)
+    count = ordered.shape[axis]
+    if not count:
+        return np.asarray(np.median(ordered, axis=axis))
+    high = ordered.take(count // 2, axis=axis).astype(np.float64)
+    middle = high if count % 2 else (ordered.take(count // 2 - 1, axis=axis) + high) / 2.0
+    last = ordered.take(-1, axis=axis)
+    return np.asarray(np.where(last == last, middle, last))  # one that is not a number is the last
+
+
+def quantile(values: ArrayLike, share: float) -> np.float64:
+    """`np.quantile` of these finite numbers, of which there are some: the same, without its 0.1 ms of checks."""
+    ordered = np.sort(values, axis=None)
+    place = (ordered.size - 1) * share
+    below = int(place)
+    low, high = ordered[below], ordered[min(below + 1, ordered.size - 1)]
+    beyond = place - below
+    return np.float64(low + (high - low) * beyond if beyond < 0.5 else high - (high - low) * (1.0 - beyond))
 
 
 def median_deviation(values: ArrayLike) -> float:

@@ -22,12 +22,14 @@ import fcntl
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final, ParamSpec, TypeVar, cast, overload
 
-from llmprism.kernel_sources import PACKAGE, code_directory
+import numpy as np
+
+from llmprism.kernel_code import ALIGNED, CONTIGUOUS, FORTRAN, WRITEABLE, ArrayKind, Form, ScalarKind, add_form
+from llmprism.kernel_sources import code_directory_of
 
 __all__ = ["callable_from_compiled", "compiled"]
 
@@ -61,6 +63,7 @@ with _not_found("scipy"):
     from numba.core.environment import Environment, lookup_environment
     from numba.core.runtime.nrt import rtsys
     from numba.extending import typeof_impl
+    from numba.np.numpy_support import as_dtype
 
 
 def _tell_nobody_of_calls() -> None:
@@ -126,15 +129,9 @@ class _Locator(caching._CacheLocator):
 
     @classmethod
     def from_function(cls, function: Any, file: str) -> _Locator | None:
-        """None for functions of other packages, whose sources nobody looks at."""
-        path = _resolved(file)
-        directory = code_directory(path) if path.is_relative_to(PACKAGE) else None
-        return cls(directory, path, function.__code__.co_firstlineno) if directory else None
-
-
-@cache
-def _resolved(file: str) -> Path:
-    return Path(file).resolve()
+        """None where nothing is kept of a function."""
+        directory = code_directory_of(function)
+        return cls(directory, Path(file), function.__code__.co_firstlineno) if directory else None
 
 
 class _CacheImpl(caching.CompileResultCacheImpl):
@@ -196,6 +193,57 @@ class _FunctionCache(caching.FunctionCache):
         finally:
             if self._turns:
                 self._turns.pop().close()
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        own = cast(Any, self)
+        payload = own._cache_file.load(own._index_key(sig, target_context.codegen()))
+        if payload is None:
+            return None
+        self._keep_form(payload)
+        return own._impl.rebuild(target_context, payload)
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        own = cast(Any, self)
+        if own._impl.check_cachable(data):
+            own._impl.locator.ensure_cache_path()
+            payload = own._impl.reduce(data)
+            own._cache_file.save(own._index_key(sig, data.codegen), payload)
+            self._keep_form(payload)
+
+    def _keep_form(self, payload: tuple[Any, ...]) -> None:
+        """The same for processes without the compiler."""
+        form = _form_of(*payload)
+        if form is not None:
+            with suppress(OSError):
+                add_form(cast(Any, self)._py_func, form)
+
+
+def _form_of(library: tuple[Any, ...], description: Any, environment: Any, signature: Any, *rest: Any) -> Form | None:
+    """What is kept of a compiled function, as it runs without the compiler; None where it needs the compiler."""
+    kinds = [_kind_of(one) for one in signature.args]
+    environments = rest[-1]
+    constants = [constant for _, used, _ in environments for constant in used]
+    if None in kinds or any(not isinstance(one, np.dtype) for one in constants):
+        return None
+    return Form(
+        tuple(one for one in kinds if one is not None), description.llvm_cpython_wrapper_name, environment.env_name,
+        tuple((name, tuple(constant.str for constant in used)) for _, used, name in environments), library[2][0],
+    )  # fmt: skip
+
+
+def _kind_of(argument: Any) -> ArrayKind | ScalarKind | None:
+    """None for types that only the compiler recognises."""
+    array = type(argument) is types.Array
+    number = argument.dtype if array else argument
+    if not isinstance(number, (types.Integer, types.Float, types.Boolean)) or isinstance(number, types.Literal):
+        return None
+    dtype = str(as_dtype(number))
+    if not array:
+        return ScalarKind(dtype)
+    layout = {"C": (CONTIGUOUS, CONTIGUOUS), "F": (CONTIGUOUS | FORTRAN, FORTRAN), "A": (CONTIGUOUS | FORTRAN, 0)}
+    mask, flags = layout[argument.layout]
+    own = ALIGNED * argument.aligned | WRITEABLE * argument.mutable
+    return ArrayKind(dtype, argument.ndim, mask | ALIGNED | WRITEABLE, flags | own)
 
 
 def _wait_for_turn(lock: Path) -> IO[bytes] | None:

@@ -1,13 +1,16 @@
-"""The median of a few numbers is NumPy's, to the bit."""
+"""The median and the quantiles of a few numbers are NumPy's, to the bit."""
 
 from __future__ import annotations
+
+import itertools
+import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism.arrays import FEW_NUMBERS, median, median_deviation
+from llmprism.arrays import FEW_NUMBERS, median, median_deviation, medians, quantile
 
 WHOLE = st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=12)
 REAL = st.lists(st.floats(-1e300, 1e300) | st.sampled_from([np.nan, np.inf]), min_size=1, max_size=12)
@@ -41,3 +44,19 @@ def test_all_numbers_of_a_table_count() -> None:
 def test_the_deviation_is_from_the_median_and_one_far_number_does_not_move_it() -> None:
     assert median_deviation([1, 2, 3, 4, 100]) == 1.0
     assert median_deviation(np.array([])) == 0.0
+
+
+@given(st.integers(0, 6), st.integers(0, 5), st.randoms(use_true_random=False))
+def test_medians_along_an_axis(rows: int, columns: int, random: object) -> None:
+    table = np.array([[random.choice([1.5, -2.0, np.nan, np.inf, random.random()]) for _ in range(columns)]  # type: ignore[attr-defined]
+                      for _ in range(rows)]).reshape(rows, columns)  # fmt: skip
+    whole = np.nan_to_num(table, posinf=7.0).astype(np.int64)
+    with np.errstate(invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of no numbers
+        for values, axis in itertools.product((table, whole), (0, 1)):
+            assert np.array_equal(medians(values, axis), np.median(values, axis=axis), equal_nan=True)
+
+
+@given(st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=20), st.floats(0.0, 1.0))
+def test_quantiles(values: list[float], share: float) -> None:
+    assert quantile(np.array(values), share) == np.quantile(values, share)

@@ -32,7 +32,9 @@ def _fresh(loop: Kernel) -> Kernel:
 
 @pytest.fixture
 def nothing_spent(monkeypatch):
+    """As at the start of a process without kept code."""
     monkeypatch.setattr(module._Tier, "spent", 0)
+    monkeypatch.setattr(module._Tier, "some_kept", False)
 
 
 def test_both_forms_give_the_same():

@@ -21,9 +21,10 @@ def stretches_of(flag: Bool, *, bridge: int = 1, shortest: int = 1) -> list[tupl
     true = np.flatnonzero(flag)
     if not true.size:
         return []
-    cut = np.flatnonzero(np.diff(true) > bridge + 1) + 1
-    parts = np.split(true, cut)
-    return [(int(part[0]), int(part[-1]) + 1) for part in parts if part.size >= shortest]
+    cut = np.flatnonzero(true[1:] - true[:-1] > bridge + 1)
+    first, last = np.concatenate(([0], cut + 1)), np.append(cut, true.size - 1)
+    kept = last - first >= shortest - 1
+    return list(zip(true[first[kept]].tolist(), (true[last[kept]] + 1).tolist(), strict=True))
 
 
 def stretch_starts(*columns: NDArray[np.integer[Any]]) -> Int64:

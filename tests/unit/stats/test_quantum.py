@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmprism.stats.quantum import equal_parts, scattered_parts
+from llmprism.stats.quantum import _cosines, equal_parts, scattered_parts
 
 
 def silences(parts, steps=30, seed=0, *, missing=0.0, noise=0, wobble=0.0005):
@@ -88,3 +88,11 @@ def test_places_without_any_order_scatter_round_nothing():
     for _ in range(20):
         assert scattered_parts(random.random(300), random.uniform(1, 10, 300)) is None
     assert scattered_parts(np.zeros(0), np.zeros(0)) is None
+
+
+def test_cosines_of_all_numbers_of_parts_follow_from_each_other():
+    random = np.random.default_rng(4)
+    position, weight = random.random(3_000), random.random(3_000)
+    position[:2] = 0.002, 0.998
+    turns = np.outer(np.arange(2, 65), position)
+    assert np.allclose(_cosines(position, weight), np.cos(2.0 * np.pi * turns) @ weight, rtol=0, atol=1e-9)
