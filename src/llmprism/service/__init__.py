@@ -5,8 +5,8 @@ In the order the data takes:
     sources/, player      where records come from: a folder, HTTP, Kafka; a capture that is played back
     intake, batch_rows    batches become Parquet segments and rows of the store, in one transaction with the source's
                           position
-    clocks, watermarks    whose time can be believed, and how far the sources have come (late_sources, source_clocks,
-                          turned_away)
+    clocks, watermarks    whose time can be believed (clock_of_source, clock_offsets, source_clocks), and how far the
+                          sources have come (late_sources, common_silence, turned_away)
     windows, evaluator    which span of time is looked at next, and the loop that does it (late_lane: for late sources)
     reading, looking      stored records of that span → a report of `pipeline` (looks, layout_memory, step_memory)
     tracker               the same job and the same finding from window to window: runs, matching, pace, silence,

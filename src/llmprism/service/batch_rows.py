@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from llmprism.ingest.accept import Accepted
 from llmprism.service import schema
-from llmprism.service.clocks import Clock
+from llmprism.service.clock_of_source import Clock
 from llmprism.service.rows import add_counts, get_state, put_position, put_state, raise_mark, upsert_all
 
 __all__ = ["Batch", "Segment", "SourceBatch", "write_batch"]

@@ -24,7 +24,7 @@ from llmprism import __version__
 from llmprism.errors import LLMPrismError
 from llmprism.ingest import read_topology
 from llmprism.service import schema
-from llmprism.service.clocks import Clock
+from llmprism.service.clock_of_source import Clock
 from llmprism.service.config import Config
 from llmprism.service.database import open_engine, translated
 from llmprism.service.rules import RULES
@@ -187,7 +187,7 @@ def _history(connection: sql.Connection) -> Iterator[Result]:
 def _clocks(connection: sql.Connection) -> Iterator[Result]:
     import json
 
-    from llmprism.service.clocks import ClockState
+    from llmprism.service.clock_of_source import ClockState
 
     texts = connection.execute(sql.select(schema.clocks.c.document)).scalars().all()
     clocks = [Clock(**{**item, "state": ClockState(item["state"])}) for item in map(json.loads, texts)]

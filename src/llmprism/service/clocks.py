@@ -21,18 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Final
 
 from llmprism.ingest.accept import Arrival, TimeBounds
+from llmprism.service.clock_of_source import Clock, ClockState, Key, first_of, high_of, span_of
+from llmprism.service.clock_offsets import was_silent, with_offset
 from llmprism.service.rules.clocks import SourceClockRules
 
 __all__ = [
-    "Clock",
     "ClockBounds",
-    "ClockState",
     "CommonLag",
-    "SourceClockRules",
     "comes_late",
     "declared_late",
     "is_active",
@@ -43,64 +41,6 @@ __all__ = [
 
 QUEUED: Final = "kafka:"
 """Sources whose records wait in a queue while this service is slow or away begin so."""
-
-
-class ClockState(StrEnum):
-    AGREES = "agrees"
-    MOVED = "moved"
-    LATE = "late"
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """What is known of one source's (exporter's) time.
-
-    `offset_ns` is taken off its times. `lag_ns` is how old its records usually are on arrival by their own time,
-    `last_lag_ns` how old those of its last batch were, `least_lag_ns` how old they are when none had to wait.
-    `latest_ns` is how far it has come after the offset was taken off. `behind_since_ns` (wall) and `behind_ns` describe
-    a lag that may be a wrong clock; `waits_since_ns` (wall) is since when its batches have waited (0: they do not).
-    `hole_ns` is the last time before a hole in what it has delivered (0: none), noticed at `hole_wall_ns`.
-    """
-
-    source: str
-    exporter: str = ""
-    state: ClockState = ClockState.AGREES
-    offset_ns: int = 0
-    lag_ns: int = 0
-    last_lag_ns: int = 0
-    least_lag_ns: int = 0
-    span_ns: int = 0
-    interval_ns: int = 0
-    batch_records: float = 0.0
-    latest_ns: int = 0
-    wall_ns: int = 0
-    behind_since_ns: int = 0
-    behind_ns: int = 0
-    waits_since_ns: int = 0
-    hole_ns: int = 0
-    hole_end_ns: int = 0
-    hole_wall_ns: int = 0
-    jumps: int = 0
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.source, self.exporter
-
-    def asleep(self, wall_ns: int = 0) -> Clock:
-        """The clock as a service knows it that was started again at this time: with its offset, but without a lag, for
-        our own clock may have been set meanwhile. Whatever it sends next has waited."""
-        return replace(self, lag_ns=0, behind_since_ns=0, waits_since_ns=wall_ns)
-
-    @property
-    def is_asleep(self) -> bool:
-        return not self.lag_ns
-
-    @property
-    def corrected_lag_ns(self) -> int:
-        return self.lag_ns + self.offset_ns
-
-
-Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +77,11 @@ def judge(
     active = {key: clock for key, clock in clocks.items() if is_active(clock, wall_ns, rules)}
     for arrival in arrivals:
         key = sources[arrival.part], arrival.exporter
-        lag = wall_ns - _high(arrival, rules)
+        lag = wall_ns - high_of(arrival, rules)
         if key not in active:
             known = clocks.get(key)
             least = known.least_lag_ns if known is not None and known.wall_ns else lag
-            active[key] = Clock(*key, lag_ns=lag, least_lag_ns=least, span_ns=_span(arrival, rules), wall_ns=wall_ns)
+            active[key] = Clock(*key, lag_ns=lag, least_lag_ns=least, span_ns=span_of(arrival, rules), wall_ns=wall_ns)
         elif key[0].startswith(QUEUED):  # those that are read together catch up together
             active[key] = replace(active[key], lag_ns=lag)
     for arrival in arrivals:
@@ -149,21 +89,32 @@ def judge(
         others = [clock for name, clock in active.items() if name != key and not declared_late(name[0], rules)]
         before = current.get(key, Clock(*key))
         updated, limit = _judged(before, arrival, others, wall_ns, rules)
-        updated = replace(updated, waits_since_ns=_waits_since(before, updated, wall_ns, rules))
+        if not others:
+            updated = _late_after_a_start(updated, arrival, clocks.values(), wall_ns, rules)
+        updated = _waiting(before, updated, wall_ns, rules)
         current[key] = changed[key] = updated
         late = max(0, mark_ns - rules.lateness_ns)
-        oldest = max(0, max(mark_ns, _high(arrival, rules) - updated.offset_ns) - rules.keep_ns)
+        oldest = max(0, max(mark_ns, high_of(arrival, rules) - updated.offset_ns) - rules.keep_ns)
         seen = (late_mark_ns if comes_late(updated, rules) else late) - rules.length_ns
         bounds.append(TimeBounds(oldest, limit, late, max(0, seen), updated.offset_ns))
     return ClockBounds(tuple(bounds), tuple(changed.values()))
 
 
-def _waits_since(before: Clock, after: Clock, wall_ns: int, rules: SourceClockRules) -> int:
-    """Since when the batches of this clock have waited on their way, while its times go on from where it was: one that
-    was set back does not."""
-    if not before.wall_ns or after.offset_ns or after.latest_ns <= before.latest_ns or not _has_waited(after, rules):
-        return 0
-    return before.waits_since_ns if _has_waited(before, rules) else wall_ns
+def _waiting(before: Clock, after: Clock, wall_ns: int, rules: SourceClockRules) -> Clock:
+    """The clock after a batch, with since when its batches have waited on their way while its times go on from where
+    it was: one that was set back does not wait, nor one that falls further behind though it sends as often as before.
+    One that was moved may drift, and is believed to wait only from a silence on."""
+    lag, silent = after.last_lag_ns, was_silent(before, wall_ns, rules)
+    if not before.wall_ns or after.latest_ns <= before.latest_ns or not _has_waited(after, rules):
+        return replace(after, waits_since_ns=0)
+    if not _has_waited(before, rules):
+        begins = silent or not after.offset_ns
+        return replace(after, waits_since_ns=wall_ns if begins else 0, waits_lag_ns=lag)
+    if silent:
+        return replace(after, waits_since_ns=before.waits_since_ns or wall_ns, waits_lag_ns=lag)
+    if lag > before.waits_lag_ns + rules.steady_by_ns:
+        return replace(after, waits_since_ns=0)
+    return replace(after, waits_since_ns=before.waits_since_ns, waits_lag_ns=min(before.waits_lag_ns, lag))
 
 
 def _has_waited(clock: Clock, rules: SourceClockRules) -> bool:
@@ -189,10 +140,10 @@ def _judged(
     clock: Clock, arrival: Arrival, others: Sequence[Clock], wall_ns: int, rules: SourceClockRules
 ) -> tuple[Clock, int]:
     """The clock after this batch, and the latest end that is believed of it."""
-    high = _high(arrival, rules)
+    high = high_of(arrival, rules)
     if not others:
         return _alone(clock, arrival, wall_ns, rules)
-    now = replace(clock, lag_ns=wall_ns - high, span_ns=_span(arrival, rules))
+    now = replace(clock, lag_ns=wall_ns - high, span_ns=span_of(arrival, rules))
     now = now if clock.wall_ns else replace(now, least_lag_ns=now.lag_ns)
     small = arrival.records < rules.substantial * clock.batch_records
     theirs = reference_of([*others, *(() if small else (now,))], rules)
@@ -209,7 +160,8 @@ def _judged(
         limit = on_time
     if small and high - clock.offset_ns > limit:
         return clock, limit
-    moved = _moved(clock, arrival, high - expected, wall_ns, rules, may_wait=may_wait)
+    waited = max(0, theirs.lag_ns - theirs.least_lag_ns)
+    moved = with_offset(clock, arrival, high - expected, wall_ns, rules, may_wait=may_wait, others_waited_ns=waited)
     if moved.jumps > clock.jumps:
         moved = replace(moved, latest_ns=0, least_lag_ns=wall_ns - high)
     limit = _with_tail(limit, moved, arrival, rules)
@@ -220,9 +172,18 @@ def _judged(
 def _late_file(clock: Clock, arrival: Arrival, theirs: CommonLag, wall_ns: int, rules: SourceClockRules) -> Clock:
     """The clock, late if this is a file that is later than the streams are when none of their records has to wait: one
     that comes while they catch up is no stream because it is not later than they are now."""
-    file = max(_span(arrival, rules), clock.span_ns) > rules.long_batch_ns and not theirs.long
-    later = wall_ns - _high(arrival, rules) > theirs.least_lag_ns + rules.tolerance_ns
+    file = max(span_of(arrival, rules), clock.span_ns) > rules.long_batch_ns and not theirs.long
+    later = wall_ns - high_of(arrival, rules) > theirs.least_lag_ns + rules.tolerance_ns
     return replace(clock, state=ClockState.LATE) if file and later and clock.state is ClockState.AGREES else clock
+
+
+def _late_after_a_start(
+    clock: Clock, arrival: Arrival, known: Iterable[Clock], wall_ns: int, rules: SourceClockRules
+) -> Clock:
+    """The clock, late if this is a file that comes before any of the streams that sent until this service ended."""
+    others = [one for one in known if one.key != clock.key and not declared_late(one.source, rules)]
+    usual = [replace(one, lag_ns=one.least_lag_ns) for one in others if one.is_asleep and one.waits_since_ns]
+    return _late_file(clock, arrival, reference_of(usual, rules), wall_ns, rules) if usual else clock
 
 
 def _ahead_of_backlog(clock: Clock, arrival: Arrival, limit: int, wall_ns: int, rules: SourceClockRules) -> Clock:
@@ -243,7 +204,7 @@ def _may_wait(clock: Clock, others: Sequence[Clock], lag: int, rules: SourceCloc
 def _alone(clock: Clock, arrival: Arrival, wall_ns: int, rules: SourceClockRules) -> tuple[Clock, int]:
     """A clock with no other to compare it with is the time. It has only its own past: a few records ahead of that are
     a stranger's, and where all of it goes back and stays there, its times are moved so that they go on."""
-    high, span = _high(arrival, rules), _span(arrival, rules)
+    high, span = high_of(arrival, rules), span_of(arrival, rules)
     wide = high - clock.offset_ns + max(rules.future_ns, 2 * span)
     if not is_active(clock, wall_ns, rules):
         return _advanced(_learnt(clock, arrival, wall_ns, rules), arrival, wide, wall_ns, rules), wide
@@ -262,53 +223,23 @@ def _alone(clock: Clock, arrival: Arrival, wall_ns: int, rules: SourceClockRules
     if not goes_back or max(span, clock.span_ns) > rules.long_batch_ns:
         settled = replace(clock, behind_since_ns=0)
         return _advanced(_learnt(settled, arrival, wall_ns, rules), arrival, limit, wall_ns, rules), limit
-    moved = _moved(clock, arrival, high - expected + clock.offset_ns, wall_ns, rules)
+    moved = with_offset(clock, arrival, high - expected, wall_ns, rules)
     if moved.state is not ClockState.MOVED:
         return replace(moved, state=clock.state, wall_ns=wall_ns), limit
     moved = replace(_learnt(moved, arrival, wall_ns, rules), state=ClockState.MOVED)
     return _advanced(moved, arrival, limit, wall_ns, rules), limit
 
 
-def _moved(
-    clock: Clock, arrival: Arrival, deviation: int, wall_ns: int, rules: SourceClockRules, *, may_wait: bool = False
-) -> Clock:
-    """The clock with its offset, given how far the batch lies ahead of what is expected (before the offset)."""
-    rest = deviation - clock.offset_ns
-    long = max(_span(arrival, rules), clock.span_ns) > rules.long_batch_ns
-    if rest > rules.tolerance_ns:
-        offset = deviation if abs(deviation) > rules.tolerance_ns else 0
-        state = ClockState.MOVED if offset else ClockState.AGREES
-        return replace(clock, offset_ns=offset, state=state, jumps=clock.jumps + 1, behind_since_ns=0)
-    if rest >= -rules.tolerance_ns:
-        follow = int(rules.follow * rest) if clock.offset_ns else 0
-        state = ClockState.MOVED if clock.offset_ns else ClockState.AGREES
-        return replace(clock, offset_ns=clock.offset_ns + follow, state=state, behind_since_ns=0)
-    if clock.offset_ns > 0:
-        offset = deviation if deviation > rules.tolerance_ns else 0
-        state = (
-            ClockState.MOVED if offset else ClockState.AGREES if deviation >= -rules.tolerance_ns else ClockState.LATE
-        )
-        return replace(clock, offset_ns=offset, state=state, jumps=clock.jumps + 1, behind_since_ns=0)
-    if long or may_wait or clock.waits_since_ns:
-        return replace(clock, offset_ns=0, state=ClockState.LATE, behind_since_ns=0)
-    steady = clock.behind_since_ns and abs(deviation - clock.behind_ns) <= rules.steady_by_ns
-    if not steady:
-        return replace(clock, state=ClockState.LATE, behind_since_ns=wall_ns, behind_ns=deviation)
-    if wall_ns - clock.behind_since_ns < rules.steady_ns:
-        return replace(clock, state=ClockState.LATE)
-    return replace(clock, offset_ns=deviation, state=ClockState.MOVED, behind_since_ns=0, jumps=clock.jumps + 1)
-
-
 def _learnt(clock: Clock, arrival: Arrival, wall_ns: int, rules: SourceClockRules) -> Clock:
     """The clock with its usual lag, span, interval and batch size."""
-    lag = wall_ns - _high(arrival, rules)
+    lag = wall_ns - high_of(arrival, rules)
     clock = replace(clock, last_lag_ns=lag)
     if not clock.wall_ns:
         return replace(
             clock,
             lag_ns=lag,
             least_lag_ns=lag,
-            span_ns=_span(arrival, rules),
+            span_ns=span_of(arrival, rules),
             batch_records=float(arrival.records),
             wall_ns=wall_ns,
         )
@@ -320,7 +251,7 @@ def _learnt(clock: Clock, arrival: Arrival, wall_ns: int, rules: SourceClockRule
         clock,
         least_lag_ns=min(lag, int(clock.least_lag_ns + waited)),
         lag_ns=lag if jumped else int(clock.lag_ns + rules.follow * (lag - clock.lag_ns)),
-        span_ns=int(clock.span_ns + rules.follow * (_span(arrival, rules) - clock.span_ns)),
+        span_ns=int(clock.span_ns + rules.follow * (span_of(arrival, rules) - clock.span_ns)),
         interval_ns=int(clock.interval_ns + rules.follow * (interval - clock.interval_ns))
         if clock.interval_ns
         else interval,
@@ -331,23 +262,20 @@ def _learnt(clock: Clock, arrival: Arrival, wall_ns: int, rules: SourceClockRule
 
 def _with_tail(limit: int, clock: Clock, arrival: Arrival, rules: SourceClockRules) -> int:
     """The limit, moved so far that a batch most of which is believed does not lose its last records."""
-    high = _high(arrival, rules) - clock.offset_ns
+    high = high_of(arrival, rules) - clock.offset_ns
     return max(limit, _robust_end(arrival, rules) - clock.offset_ns) if high <= limit else limit
 
 
 def _robust_end(arrival: Arrival, rules: SourceClockRules) -> int:
     """Where a batch may end at the latest; single records beyond that are a stranger's."""
-    return _high(arrival, rules) + rules.lateness_ns + _span(arrival, rules) // 2
+    return high_of(arrival, rules) + rules.lateness_ns + span_of(arrival, rules) // 2
 
 
 def _advanced(clock: Clock, arrival: Arrival, limit: int, wall_ns: int, rules: SourceClockRules) -> Clock:
     """The clock as far as this batch takes it: to its last record, but not to a single one beyond the others."""
-    span = _span(arrival, rules)
     reached = min(arrival.last_ns, _robust_end(arrival, rules)) - clock.offset_ns
     reached = min(reached, limit)
-    first = min(arrival.low_ns - span // 2, arrival.middle_ns) - clock.offset_ns
-    first = max(first, arrival.first_ns - clock.offset_ns)
-    clock = _with_hole(clock, first, reached, wall_ns, rules)
+    clock = _with_hole(clock, first_of(arrival, rules) - clock.offset_ns, reached, wall_ns, rules)
     return replace(clock, latest_ns=max(clock.latest_ns, reached))
 
 
@@ -390,11 +318,3 @@ def reference_of(clocks: Iterable[Clock], rules: SourceClockRules) -> CommonLag:
     long = sum(clock.span_ns > rules.long_batch_ns for clock in group) * 2 > len(group)
     least = sorted(clock.least_lag_ns for clock in group)[len(group) // 2]
     return CommonLag(group[len(group) // 2].lag_ns, least, long)
-
-
-def _high(arrival: Arrival, rules: SourceClockRules) -> int:
-    return arrival.high_ns if arrival.records >= rules.robust_records else arrival.middle_ns
-
-
-def _span(arrival: Arrival, rules: SourceClockRules) -> int:
-    return arrival.high_ns - arrival.low_ns if arrival.records >= rules.robust_records else 0

@@ -31,7 +31,7 @@ def open_engine(url: str) -> Engine:
                 address = address.set(drivername="postgresql+psycopg")
             return sql.create_engine(address, pool_pre_ping=True, connect_args={"connect_timeout": 5})
         engine = sql.create_engine(address, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
-    except (ArgumentError, ImportError) as error:
+    except (ArgumentError, ImportError, ValueError) as error:
         raise ConfigError(f"store.url: {error}") from None
     sql.event.listen(engine, "connect", _pragmas)
     sql.event.listen(engine, "begin", _begin)

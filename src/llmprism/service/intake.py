@@ -19,7 +19,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,9 @@ from llmprism.errors import FormatError, LLMPrismError, StoreError
 from llmprism.ingest.accept import Accepted, Arrival, FilesOfSource, TimeBounds, accept_parts
 from llmprism.ingest.database import QUIETLY, Database, open_database
 from llmprism.ingest.mapping import ColumnMapping
-from llmprism.service.clocks import Clock, ClockBounds, comes_late, declared_late, judge
+from llmprism.service.clock_of_source import Clock
+from llmprism.service.clocks import ClockBounds, comes_late, declared_late, judge
+from llmprism.service.common_silence import after_a_silence
 from llmprism.service.config import Config
 from llmprism.service.database import sync_file
 from llmprism.service.late_sources import late_mark
@@ -108,7 +110,7 @@ class Intake:
         self._kept_trouble = (0.0, "")
         self._clocks: dict[tuple[str, str], Clock] | None = None
         self._clocks_read_s = 0.0
-        self._refusing_since_ns = 0
+        self._refuses = False
         self._turned_away = TurnedAway()
         self._mark: int | None = None
         self.trouble = ""
@@ -150,7 +152,7 @@ class Intake:
     def cannot_keep(self, source: str, reason: str) -> None:
         """Bodies cannot be written at the moment; that of this source was turned away and will come again."""
         self._kept_trouble = (time.monotonic() + SHOWN_S, f"bodies cannot be kept: {reason}")
-        self._refusing_since_ns = self._refusing_since_ns or self._now_ns()
+        self._refuses = True
         self._turned_away.add(source)
 
     def troubles(self) -> list[str]:
@@ -233,7 +235,7 @@ class Intake:
         if trouble != self.trouble:
             log.error("records cannot be stored", extra={"reason": trouble})
         self.trouble = trouble
-        self._refusing_since_ns = self._refusing_since_ns or self._now_ns()
+        self._refuses = True
 
     def _refuse(self, payloads: list[Payload], error: LLMPrismError, cursor: Callable[[], Database]) -> None:
         """One bad payload among several is found by trying each alone."""
@@ -270,11 +272,15 @@ class Intake:
         wall, before = self._now_ns(), self._watermark()
         sources = {payload.source for payload in payloads}
         known = self._turned_away.waited_for(self._known_clocks(), sources, wall)
+        names = [payload.source for payload in payloads]
         late = late_mark(known.values(), wall, self._rules)
         judged: list[ClockBounds] = []
 
         def decide(arrivals: Sequence[Arrival]) -> Sequence[TimeBounds]:
-            judged[:] = [judge(known, [part.source for part in parts], arrivals, before, wall, self._rules, late)]
+            nonlocal known
+            arrived = {(names[one.part], one.exporter): one for one in arrivals}
+            known = after_a_silence(known, arrived, wall, self._rules, refused=self._refuses)
+            judged[:] = [judge(known, names, arrivals, before, wall, self._rules, late)]
             return judged[0].bounds
 
         spill.mkdir(exist_ok=True)
@@ -305,7 +311,7 @@ class Intake:
         self._store.commit_batch(committed)
         self._mark = committed.mark_after(before)
         self._note(known, changed)
-        self._clocks, self._refusing_since_ns = clocks, 0
+        self._clocks, self._refuses = clocks, False
         self._turned_away.came_back(sources)
         return accepted
 
@@ -342,18 +348,7 @@ class Intake:
         elif not self._store.mixes_sources and time.monotonic() - self._clocks_read_s > CLOCKS_S:
             self._clocks = {**self._store.clocks(), **self._clocks}
             self._clocks_read_s = time.monotonic()
-        if self._refusing_since_ns and self._now_ns() - self._refusing_since_ns > self._rules.tolerance_ns:
-            return self._after_an_outage(self._clocks)
         return self._clocks
-
-    def _after_an_outage(self, clocks: dict[tuple[str, str], Clock]) -> dict[tuple[str, str], Clock]:
-        """The clocks after a time in which nothing could be stored: the sources that sent until then have more to send,
-        and come back one after the other."""
-        last, now = self._refusing_since_ns - self._rules.recent_ns, self._now_ns()
-        return {
-            key: replace(one, waits_since_ns=now) if last <= one.wall_ns <= self._refusing_since_ns else one
-            for key, one in clocks.items()
-        }
 
     def _note(self, before: dict[tuple[str, str], Clock], changed: Sequence[Clock]) -> None:
         for clock in changed:

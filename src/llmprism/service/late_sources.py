@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from llmprism.service.clocks import Clock, comes_late
+from llmprism.service.clock_of_source import Clock
+from llmprism.service.clocks import comes_late
 from llmprism.service.rules.clocks import SourceClockRules
 
 __all__ = ["LATE_PREFIX", "late_mark"]

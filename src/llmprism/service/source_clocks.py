@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from llmprism.service.clocks import Clock, ClockState, comes_late, reference_lag
+from llmprism.service.clock_of_source import Clock, ClockState
+from llmprism.service.clocks import comes_late, reference_lag
 from llmprism.service.rules import RULES, LiveRules
 from llmprism.units import SECOND
 

@@ -23,7 +23,7 @@ from sqlalchemy.engine import Connection
 from llmprism.errors import StoreError
 from llmprism.service import schema
 from llmprism.service.batch_rows import Batch, Segment, SourceBatch, write_batch
-from llmprism.service.clocks import Clock, ClockState
+from llmprism.service.clock_of_source import Clock, ClockState
 from llmprism.service.codec import decode_state
 from llmprism.service.config import StoreSettings
 from llmprism.service.database import open_engine, translated

@@ -202,10 +202,12 @@ def _seen_again(
     tracked: TrackedFinding, finding: Finding, window: Window, rules: LiveRules, *, clear: bool
 ) -> TrackedFinding:
     sightings, clear = tracked.sightings + 1, tracked.clear or clear
-    opens = tracked.phase is FindingPhase.PENDING and sightings >= rules.findings.open_sightings and clear
+    rule, merged = rules.findings, _merged(tracked, finding, window)
+    sure = sightings >= rule.open_sightings and merged.confidence >= rule.open_confidence
+    opens = tracked.phase is FindingPhase.PENDING and sure and clear
     return replace(
         tracked,
-        finding=_merged(tracked, finding, window),
+        finding=merged,
         phase=FindingPhase.OPEN if opens else tracked.phase,
         opened_ns=window.end_ns if opens else tracked.opened_ns,
         sightings=sightings,

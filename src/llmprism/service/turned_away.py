@@ -10,7 +10,7 @@ import threading
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from llmprism.service.clocks import Clock, Key
+from llmprism.service.clock_of_source import Clock, Key
 
 __all__ = ["TurnedAway"]
 

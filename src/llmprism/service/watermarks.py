@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from llmprism.service.clocks import Clock, declared_late, is_active, reference_of
+from llmprism.service.clock_of_source import Clock
+from llmprism.service.clocks import declared_late, is_active, reference_of
 from llmprism.service.rules.clocks import SourceClockRules
 
 __all__ = ["watermark"]

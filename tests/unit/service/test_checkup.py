@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from llmprism.service.checkup import CheckLevel, check_answers, examine
-from llmprism.service.clocks import Clock, ClockState
+from llmprism.service.clock_of_source import Clock, ClockState
 from llmprism.service.config import Config, DirectorySettings, StoreSettings, TopologySettings
 from llmprism.service.store import Batch
 

@@ -5,50 +5,11 @@ import random
 import pytest
 
 from llmprism.ingest.accept import Arrival
-from llmprism.service.clocks import Clock, ClockState, comes_late, judge, reference_lag
+from llmprism.service.clock_of_source import Clock, ClockState
+from llmprism.service.clocks import comes_late, judge, reference_lag
 from llmprism.service.late_sources import late_mark
-from llmprism.service.rules.clocks import SourceClockRules
 from llmprism.service.watermarks import watermark
-
-S = 1_000_000_000
-NOW = 1_790_000_000 * S
-RULES = SourceClockRules(lateness_ns=2 * S, future_ns=300 * S, keep_ns=86_400 * S, length_ns=60 * S)
-
-
-def arrival(part, end_s, records=1000, span_s=1.0, exporter="", stray_s=None):
-    """Records that end evenly within `span_s` before `end_s`, and perhaps one far away."""
-    end, span = NOW + int(end_s * S), int(span_s * S)
-    last = end if stray_s is None else max(end, NOW + int(stray_s * S))
-    return Arrival(part, exporter, records, end - span, end - span * 9 // 10, end - span // 2, end - span // 10, last)
-
-
-class Watched:
-    """Sources that send once a second; `send` gives the verdicts of a second."""
-
-    def __init__(self, *names):
-        self.names = names
-        self.clocks = {}
-        self.mark = 0
-        self.marks = []
-
-    def send(self, second, arrivals):
-        judged = judge(self.clocks, self.names, arrivals, self.mark, NOW + int(second * S), RULES)
-        self.clocks |= {clock.key: clock for clock in judged.clocks}
-        self.mark = watermark(self.clocks.values(), self.mark, NOW + int(second * S), RULES)
-        self.marks.append(self.mark)
-        return judged.bounds
-
-    def behind_s(self, second):
-        return second - (self.mark - NOW) / S
-
-
-def steady(names, seconds, offsets=(), span_s=1.0):
-    watched = Watched(*names)
-    shift = dict(offsets)
-    for second in range(1, seconds + 1):
-        at = [arrival(part, second + shift.get(part, lambda _: 0.0)(second)) for part in range(len(names))]
-        watched.send(second, at)
-    return watched
+from support.watched_clocks import NOW, RULES, S, Watched, arrival, steady
 
 
 @pytest.mark.parametrize("offset", [-600, -65, 11, 65, 120, 600])
@@ -220,6 +181,20 @@ def test_a_file_that_comes_while_the_streams_catch_up_is_late_as_any_other(waite
     watched.send(now, [arrival(2, 60, span_s=60.0)])
     assert comes_late(watched.clocks["directory:spool", ""], RULES)
     assert late_mark(watched.clocks.values(), NOW + now * S, RULES) > NOW + 50 * S
+
+
+def test_a_file_that_is_the_first_to_come_after_a_restart_is_late_as_any_other():
+    """Nobody has sent since; how late the streams were before is known."""
+    watched = steady(["http:a", "http:b"], 55)
+    watched.clocks = {key: clock.asleep(NOW + 80 * S) for key, clock in watched.clocks.items()}
+    watched.names = ("http:a", "http:b", "directory:spool")
+    watched.send(81, [arrival(2, 60, span_s=60.0)])
+    assert comes_late(watched.clocks["directory:spool", ""], RULES)
+    for second in range(82, 100):
+        watched.send(second, [arrival(0, second), arrival(1, second)])
+    assert watched.behind_s(99) < 3
+    watched.send(136, [arrival(2, 120, span_s=60.0)])
+    assert late_mark(watched.clocks.values(), NOW + 136 * S, RULES) == NOW + 120 * S
 
 
 def test_a_restarted_service_knows_how_late_they_were_before_their_backlog():

@@ -11,7 +11,7 @@ import pytest
 
 from llmprism.ingest.accept import TimeBounds, accept_flows
 from llmprism.model import LiveState
-from llmprism.service.clocks import Clock as SourceTime
+from llmprism.service.clock_of_source import Clock as SourceTime
 from llmprism.service.config import TopologySettings, WindowSettings
 from llmprism.service.evaluator import Evaluator, TopologyFile
 from llmprism.service.history import History

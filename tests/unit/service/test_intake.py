@@ -7,7 +7,7 @@ import time
 import pytest
 
 from llmprism.errors import FormatError, StoreError
-from llmprism.service.clocks import Clock
+from llmprism.service.clock_of_source import Clock
 from llmprism.service.history import History
 from llmprism.service.intake import Intake, Payload, QueueFullError, clear_incoming
 from llmprism.service.store import Store
@@ -165,7 +165,7 @@ def test_a_full_disk_is_trouble_until_there_is_room(intake, store, monkeypatch):
     assert intake.trouble == ""
 
 
-@pytest.mark.parametrize(("away_s", "waits"), [(20, True), (3, False)])
+@pytest.mark.parametrize(("away_s", "waits"), [(20, True), (5, True), (1, False)])
 def test_after_an_outage_of_the_store_windows_wait_for_those_that_sent_until_it_began(
     store, config, monkeypatch, away_s, waits
 ):

@@ -10,6 +10,7 @@ pytest.importorskip("confluent_kafka", reason="needs llmprism[kafka]")
 from llmprism.service.config import KafkaSettings
 from llmprism.service.history import History
 from llmprism.service.intake import Intake, clear_incoming
+from llmprism.service.rules.clocks import SourceClockRules
 from llmprism.service.sources.kafka import KafkaSource
 from unit.service.test_loss import lines
 
@@ -59,3 +60,19 @@ def test_a_batch_of_garbage_alone_moves_on(source, store):
     kafka, _ = source
     kafka._gather(Consumer([b"[", None]), threading.Event())
     assert store.positions(kafka.name) == {"0": "1"}
+
+
+def test_a_service_that_was_killed_has_its_partitions_again_before_windows_stop_waiting_for_them(source):
+    kafka, _ = source
+    settings = {}
+
+    class Client:
+        def Consumer(self, options):  # noqa: N802 - the client's name
+            settings.update(options)
+            return SimpleNamespace(subscribe=lambda *_, **__: None, close=lambda: None)
+
+    kafka._kafka = Client()
+    stop = threading.Event()
+    stop.set()
+    kafka.run(stop)
+    assert 6_000 <= settings["session.timeout.ms"] <= SourceClockRules().restart_ns / 1e6 / 2

@@ -9,7 +9,7 @@ import sqlalchemy as sql
 from llmprism.errors import ConfigError, StoreError
 from llmprism.ingest.accept import Accepted
 from llmprism.service import schema, window_rows
-from llmprism.service.clocks import Clock
+from llmprism.service.clock_of_source import Clock
 from llmprism.service.config import StoreSettings
 from llmprism.service.history import History
 from llmprism.service.looks import Look
@@ -175,9 +175,18 @@ def test_a_state_of_another_version_is_refused(store):
         store.tracker()
 
 
-def test_unknown_databases_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="not supported"):
-        Store(StoreSettings(folder=str(tmp_path), url="mysql://x/y"))
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("mysql://x/y", "not supported"),
+        ("postgresql://u:hidden@x:port/y", "port"),
+        ("postgresql//u:hidden@x/y", "parse"),
+    ],
+)
+def test_unknown_databases_are_refused(tmp_path, url, why):
+    with pytest.raises(ConfigError, match=why) as refused:
+        Store(StoreSettings(folder=str(tmp_path), url=url))
+    assert "hidden" not in str(refused.value)
 
 
 def test_no_changes_are_no_changes():
@@ -185,7 +194,7 @@ def test_no_changes_are_no_changes():
 
 
 def test_sources_that_are_not_heard_of_any_more_are_forgotten_and_their_counts_stay(store):
-    from llmprism.service.clocks import Clock
+    from llmprism.service.clock_of_source import Clock
 
     for number, name in enumerate(("http:old", "http:new")):
         one = batch(store, name[5:], 10, source=name, positions=[(name[5:], "1")])

@@ -1,5 +1,7 @@
 """Findings over made-up windows: when they open, what moves their start, when they close."""
 
+from dataclasses import replace
+
 import pytest
 
 from llmprism.model import FindingPhase, LiveState
@@ -26,6 +28,14 @@ def test_one_odd_window_opens_nothing(watch):
     for end in range(8, 60, 4):
         watch.window(end, [cluster.job(end - 60, end)], [cluster.finding(18)] if end in (20, 40) else [])
     assert watch.opened == []
+
+
+def test_what_is_wrong_more_often_than_right_waits_until_it_is_surer(watch):
+    cluster = watch.cluster
+    for end in range(8, 60, 4):
+        shown = [replace(cluster.finding(18), confidence=0.49 if end < 40 else 0.51)] if end >= 20 else []
+        watch.window(end, [cluster.job(end - 60, end)], shown)
+        assert len(watch.opened) == (end >= 40)
 
 
 def few_and_many_steps(watch, many):

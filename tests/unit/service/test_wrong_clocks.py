@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from llmprism.service.clocks import ClockState
+from llmprism.service.clock_of_source import ClockState
 from llmprism.service.config import WindowSettings
 from llmprism.service.history import History
 from llmprism.service.late_lane import LateEvaluator, LateStore
@@ -233,6 +233,29 @@ def test_a_job_that_stops_is_reported_soon_also_where_windows_are_made_seldom(pl
     assert second - 41 < 15
     made = History(cluster.store).windows(None, None, None, 5)["items"]
     assert made[0]["end_ns"] < BEGIN + 56 * S
+
+
+@pytest.mark.parametrize(("wrong_s", "away_s"), [(40.0, 9), (-200.0, 9), (40.0, 20)])
+def test_a_job_whose_source_has_a_wrong_clock_outlives_an_outage_too(play, wrong_s, away_s):
+    """Nothing is taken for a while; then all send what they kept, the one with the wrong clock last and in pieces."""
+    ring = jobs(3)
+    senders = [Sender(f"http:{job.name}", [job], works=lambda second: not 70 <= second < 70 + away_s) for job in ring]
+    senders[2].offset_s = lambda _second: wrong_s
+    cluster = play(senders)
+    cluster.play(range(70))
+    steps_before = steps(cluster)
+    cluster.second = 70.0 + away_s
+    for sender in senders[:2]:
+        cluster.send(sender.name, sender.jobs[0].records(70, 70 + away_s))
+    for begin in range(70, 70 + away_s, 3):
+        cluster.second += 0.3
+        cluster.send(senders[2].name, ring[2].records(begin, min(begin + 3, 70 + away_s)), wrong_s)
+    cluster.play(range(70 + away_s, 115))
+    assert set(cluster.states().values()) == {"running"}
+    assert cluster.findings() == []
+    for name, count in steps(cluster).items():
+        period = next(job.period_s for job in ring if job.name == name)
+        assert count - steps_before[name] >= 36 / period
 
 
 def test_the_page_names_the_source_and_its_offset(play):

@@ -39,10 +39,10 @@ class SourceClockRules:
     """Share of a clock's usual records per batch from which a batch can move it; fewer are strangers' records."""
 
     steady_ns: int = 30 * SECOND
-    """A clock that stays equally far behind for so long is a wrong clock; a backlog shrinks meanwhile."""
+    """A clock that stays as far behind for so long, or falls back further, is wrong; a backlog shrinks meanwhile."""
 
     steady_by_ns: int = 2 * SECOND
-    """By how much the lag may change in that time."""
+    """By how much the lag may change for other reasons in that time."""
 
     long_batch_ns: int = 20 * SECOND
     """A batch that spans more is a file of a rotating collector, not a stream."""
@@ -64,6 +64,11 @@ class SourceClockRules:
 
     follow: float = 0.2
     """Weight of a new batch in what is learnt of a clock: a drifting clock is followed within some batches."""
+
+    silent_intervals: float = 1.5
+    """A source whose next batch takes longer than so many of its usual intervals was silent: batches that come as often
+    as before have not waited, half an interval is what a busy sender needs more, and a batch that was refused once is
+    a whole one late."""
 
     hole_intervals: float = 2.0
     """So many of a source's usual intervals are waited for a file that is missing between two others."""

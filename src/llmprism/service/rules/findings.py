@@ -21,6 +21,10 @@ class FindingRules:
     """Windows that must show a finding, with at most one in between that does not: a fault is in every window after its
     start, an edge effect in one."""
 
+    open_confidence: float = 0.5
+    """Confidence from which a slowdown opens: somebody is woken by it, and below a half it is wrong more often than not
+    (it stays in the report of its window). What stops a job opens at once."""
+
     judged_steps: int = 8
     """Steps a look must show before a finding about a running job is believed; looks grow until they hold them. A look
     that shows fewer of a job with more behind it took several steps for one, as the first seconds of a fault can make

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from llmprism.errors import ConfigError
 
 __all__ = ["TopicReader"]
 
 log = logging.getLogger(__name__)
+
+SESSION_S: Final = 10.0
+"""A reader that says nothing for so long is no more in its group. One that was killed keeps its partitions from its
+successor until then (45 s are the client's default), and windows wait for half a minute; brokers allow 6 s at least."""
 
 
 class _Topic(Protocol):
@@ -43,6 +47,7 @@ class TopicReader:
                 "group.id": self._topic.group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
+                "session.timeout.ms": int(SESSION_S * 1000),
                 "error_cb": self._on_error,
                 **self._options(),
             }

@@ -18,7 +18,8 @@ from sqlalchemy.engine import Connection
 from llmprism.model.flows import Window
 from llmprism.model.report import Report
 from llmprism.model.topology import Topology
-from llmprism.service.clocks import Clock, declared_late
+from llmprism.service.clock_of_source import Clock
+from llmprism.service.clocks import declared_late
 from llmprism.service.config import Config
 from llmprism.service.late_lane import LateView, without_streamed
 from llmprism.service.rules.configured import rules_of
