@@ -19,7 +19,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 from llmprism.arrays import Int64
 from llmprism.model import FindingKind, Where, WhereType
 from llmprism.score import Truth, read_truth
-from llmprism.score.document import IssueFact
+from llmprism.score.document import IssueFact, ScoredJob
 from llmprism.sim import Scenario, simulate
 from llmprism.sim.scenario import FaultSpec
 from llmprism.sim.simulation import EPOCH_NS
@@ -49,10 +49,28 @@ RESTS: Final = 0.8
 WENT_ON: Final = 0.02
 """Steps for which others must go on after the victim's message was due: computation varies by as much."""
 
+SAME_MOMENT: Final = 0.002
+"""Share of a step by which a message may end earlier or later in the twin and be the same one: records are rounded,"""
+
+SAME_MOMENT_NS: Final = 1_000_000
+"""and by a millisecond at least."""
+
 _LAST_NS: Final = 1 << 62
 
 TRAINING_BYTES: Final = 4096
 """Smaller records are control messages: they do not say where a job stands."""
+
+
+@dataclass(frozen=True)
+class Silences:
+    """Nobody of a job sends anything from each `begin_ns` to each `until_ns`."""
+
+    begin_ns: Int64
+    until_ns: Int64
+
+    @property
+    def length_ns(self) -> Int64:
+        return self.until_ns - self.begin_ns
 
 
 def fault_shows(scenario: Scenario, folder: Path) -> bool:
@@ -69,7 +87,7 @@ def fault_shows(scenario: Scenario, folder: Path) -> bool:
         truth = read_truth(twin / "truth.json.gz")
         if fault.kind == "stall":
             members = _members(truth, fault)
-            return not _at_rest(fault, truth, *(_moments(_sent_by(place, members)) for place in (folder, twin)))
+            return not _at_rest(fault, truth, *(_silences(place, members) for place in (folder, twin)))
         return _longer(_steps_hit(read_truth(folder / "truth.json.gz"), fault), _steps_hit(truth, fault))
 
 
@@ -110,7 +128,8 @@ def _victim_shows(scenario: Scenario, folder: Path, truth: Truth) -> bool:
     fault, label = scenario.faults[0], truth.faults[0]
     victims = {str(label.where.id), *label.equivalents}
     gone_ns = EPOCH_NS + int(fault.at_s * 1e9)
-    back_ns = gone_ns + int(fault.restart_s * 1e9) if fault.kind == "crash_restart" else _LAST_NS
+    # halfway to a restart nobody sends: the clocks of exporters differ, and stamp its first messages before it
+    back_ns = gone_ns + int(fault.restart_s * 1e9) // 2 if fault.kind == "crash_restart" else _LAST_NS
     with _played(replace(scenario, faults=())) as twin:
         members = _members(truth, fault)
         usual, step_ns = _sent_by(twin, members), _step_ns(read_truth(twin / "truth.json.gz"), fault)
@@ -119,25 +138,14 @@ def _victim_shows(scenario: Scenario, folder: Path, truth: Truth) -> bool:
     return max((last[name] for name in last if name not in victims), default=0) > due + WENT_ON * step_ns
 
 
-def _at_rest(fault: FaultSpec, twin: Truth, sick: Int64, well: Int64) -> bool:
+def _at_rest(fault: FaultSpec, twin: Truth, sick: Silences, well: Silences) -> bool:
     """Is the twin silent, where the stall makes the job silent, for as long as anywhere in a step?"""
-    job = next(job for job in twin.jobs if job.id == fault.job)
-    silences = np.diff(well)
-    of_step = [silences[(well[1:] > a) & (well[1:] <= b)].max(initial=0) for a, b in pairwise(job.step_end_ns)]
     begin = EPOCH_NS + int(fault.at_s * 1e9)
-    during = np.flatnonzero((sick[1:] > begin) & (sick[:-1] < begin + int(fault.for_s * 1e9)))
-    if not during.size or not of_step:
+    during = np.flatnonzero((sick.until_ns > begin) & (sick.begin_ns < begin + int(fault.for_s * 1e9)))
+    if not during.size:
         return True
-    fell_silent = sick[during[int(np.argmax(np.diff(sick)[during]))]]
-    after = int(np.searchsorted(well, fell_silent, side="right")) - 1
-    rests = after >= silences.size or silences[after] >= RESTS * float(np.median(of_step))
-    return bool(rests or _ends_a_step(job.step_end_ns, well, int(fell_silent)))
-
-
-def _ends_a_step(step_end_ns: Sequence[int], well: Int64, moment: int) -> bool:
-    """Does nobody in the twin send anything more after this message before the end of its step?"""
-    later = [end for end in step_end_ns if end > moment]
-    return bool(later) and not ((well > moment) & (well <= later[0])).any()
+    longest = during[int(np.argmax(sick.length_ns[during]))]
+    return _rests(_job(twin, fault), well, int(sick.begin_ns[longest]), unseen=True)
 
 
 def _ends_at_rest(scenario: Scenario, folder: Path) -> bool:
@@ -145,20 +153,31 @@ def _ends_at_rest(scenario: Scenario, folder: Path) -> bool:
     fault = scenario.faults[0]
     with _played(replace(scenario, faults=())) as twin:
         truth = read_truth(twin / "truth.json.gz")
-        sick, well = (_moments(_sent_by(place, _members(truth, fault))) for place in (folder, twin))
-    job = next(job for job in truth.jobs if job.id == fault.job)
-    silences = np.diff(well)
-    of_step = [silences[(well[1:] > a) & (well[1:] <= b)].max(initial=0) for a, b in pairwise(job.step_end_ns)]
-    last = int(sick.max(initial=0))
-    after = int(np.searchsorted(well, last, side="right")) - 1
-    if not of_step or not 0 <= after < silences.size:
+        members = _members(truth, fault)
+        well = _silences(twin, members)
+    return _rests(_job(truth, fault), well, int(_inside(folder, members)["end_ns"].to_numpy().max(initial=0)))
+
+
+def _rests(job: ScoredJob, well: Silences, moment: int, *, unseen: bool = False) -> bool:
+    """Is the twin silent from this moment on, for as long as anywhere in a step or until the step's end? `unseen` is
+    the answer where the twin does not say. Collectors cut the same messages into other records in every run, so what
+    counts are silences, from the end of all messages to the next one, and not when records start."""
+    of_step = [
+        well.length_ns[(well.until_ns > a) & (well.until_ns <= b)].max(initial=0) for a, b in pairwise(job.step_end_ns)
+    ]
+    if not of_step or moment >= well.until_ns.max(initial=0):
+        return unseen
+    near = max(SAME_MOMENT * float(np.median(np.diff(job.step_end_ns))), SAME_MOMENT_NS)
+    here = well.length_ns[(well.begin_ns <= moment + near) & (well.until_ns > moment)].max(initial=0)
+    if not here:
         return False
-    return bool(silences[after] >= RESTS * float(np.median(of_step)) or _ends_a_step(job.step_end_ns, well, last))
+    return bool(here >= RESTS * float(np.median(of_step)) or _ends_a_step(job.step_end_ns, well.until_ns, moment))
 
 
-def _moments(sent: dict[str, Int64]) -> Int64:
-    """When anybody sent anything."""
-    return np.sort(np.concatenate(list(sent.values())))
+def _ends_a_step(step_end_ns: Sequence[int], begun: Int64, moment: int) -> bool:
+    """Does nobody in the twin begin to send anything more after this moment before the end of its step?"""
+    later = [end for end in step_end_ns if end > moment]
+    return bool(later) and not ((begun > moment) & (begun <= later[0])).any()
 
 
 def _longer(sick: dict[str, list[int]], well: dict[str, list[int]]) -> bool:
@@ -197,21 +216,38 @@ def _records(folder: Path) -> pa.Table:
     return pq.read_table(folder / "flows.parquet")
 
 
+def _job(truth: Truth, fault: FaultSpec) -> ScoredJob:
+    return next(job for job in truth.jobs if job.id == fault.job)
+
+
 def _members(truth: Truth, fault: FaultSpec) -> frozenset[str]:
-    return next(job.members for job in truth.jobs if job.id == fault.job)
+    return _job(truth, fault).members
 
 
 def _step_ns(truth: Truth, fault: FaultSpec) -> float:
-    job = next(job for job in truth.jobs if job.id == fault.job)
-    return float(np.median(np.diff(job.step_end_ns)))
+    return float(np.median(np.diff(_job(truth, fault).step_end_ns)))
+
+
+def _inside(folder: Path, members: frozenset[str]) -> pa.Table:
+    """The records of training messages between these members."""
+    table = _records(folder).select(["start_ns", "end_ns", "src", "dst", "bytes"])
+    names = pa.array(sorted(members))
+    inside = pc.and_(pc.is_in(table["src"], names), pc.is_in(table["dst"], names))
+    return table.filter(pc.and_(inside, pc.greater_equal(table["bytes"], TRAINING_BYTES)))
+
+
+def _silences(folder: Path, members: frozenset[str]) -> Silences:
+    """When none of these members sends another one anything."""
+    table = _inside(folder, members)
+    start, end = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
+    order = np.argsort(start, kind="stable")
+    begin, until = np.maximum.accumulate(end[order])[:-1], start[order][1:]
+    return Silences(begin[until > begin], until[until > begin])
 
 
 def _sent_by(folder: Path, members: frozenset[str]) -> dict[str, Int64]:
     """Starts of the training messages that each member sends to another, in order."""
-    table = _records(folder).select(["start_ns", "src", "dst", "bytes"])
-    names = pa.array(sorted(members))
-    inside = pc.and_(pc.is_in(table["src"], names), pc.is_in(table["dst"], names))
-    table = table.filter(pc.and_(inside, pc.greater_equal(table["bytes"], TRAINING_BYTES)))
+    table = _inside(folder, members)
     start, source = table["start_ns"].to_numpy(), np.array(table["src"].to_pylist())
     return {name: np.sort(start[source == name]) for name in sorted(members)}
 

@@ -21,6 +21,7 @@ FORMATS = {
     "ingest/record_order.py:RUN": "work",
     "ingest/record_order.py:SMALL_TABLE": "work",
     "ingest/transfers.py:_BINS": "how finely pauses are counted",
+    "diagnose/tally.py:ROUNDING": "rounding of sums",
     "logs/blocks.py:_CONTROL": "bytes of text",
     "logs/log_times.py": "units and the calendar",
     "logs/log_events.py:_HEAT_BUCKETS": "columns of a page",

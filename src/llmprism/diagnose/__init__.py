@@ -3,11 +3,12 @@
     evidence, rates, waiting, own_pauses, rhythm, unseen_steps
                                                   measured once per job: who was late, how fast messages moved
     slow_transfer, slow_storage                   places that several jobs use: NICs, links, switches, storage
-        from slow_cells, passes, tally, sent_again, queued (what is slow, which place explains it),
+        from slow_cells, slow_parts, passes, tally, sent_again, queued (what is slow, which place explains it),
         slow_place_merge, slow_place_words (one finding per cause, in words)
     detectors                                     the list of detectors that look at one job:
-        slow_stage, late_member (with stalls, holding, bouts), stopped (with endings, first_to_stop, last_state,
-        byte_curves, heartbeats, restarts), standstill (with silences), imbalance, unexplained
+        slow_stage, late_member (with stalls, holding, bouts, transport), stopped (with endings, first_to_stop,
+        last_state, byte_curves, heartbeats, probes, restarts), standstill (with silences), imbalance,
+        unexplained (with throughout)
     trust, chance                                 what a finding must show before it is reported
     what_if, cost                                 what a fault costs
     find_faults                                   all of the above in their order

@@ -56,17 +56,16 @@ def bouts_of(
     how: str,
     rules: FaultRules,
     consistent: float | None = None,
-    judged: Bool | None = None,
-    by_chance: Bool | None = None,
+    *,
+    as_late: bool = False,
 ) -> list[Bout]:
-    """The runs of flagged steps that are long, dense and slow enough, and no work of chance. `judged` are the steps
-    in which somebody can be flagged, where these are not all; `by_chance` are the cells from which it is read how often
-    chance flags one, where these are more."""
+    """The runs of flagged steps that are long, dense and slow enough, and no work of chance. How often chance flags a
+    cell is read from those that are flagged outside of a run, or, `as_late`, from those half as late as the run: where
+    only longer steps can be flagged, the others say no more than that."""
     found, steps = [], evidence.timeline.steps
     consistent = rules.members.consistent if consistent is None else consistent
     least = long_enough_ns(rules.members.late_ns, steps, rules)
-    chance = flagged if by_chance is None else by_chance
-    known = np.isfinite(lateness_ns) & (evidence.counted if judged is None else judged)[None, :]
+    known = np.isfinite(lateness_ns) & evidence.counted[None, :]
     for row in np.flatnonzero(flagged.any(axis=1)):
         for first, last in stretches_of(flagged[row], bridge=2, shortest=2):
             affected = np.zeros(evidence.steps, dtype=np.bool_)
@@ -76,11 +75,12 @@ def bouts_of(
                 continue
             lasting = steps.end_ns[last - 1] - steps.start_ns[first] >= least
             hits = int(affected.sum())
-            often = log_expected_runs(chance, known, first, last, hits, twice=hits if few else 0)
-            if often > log(rules.members.by_chance_runs):
+            if not lasting or hits < consistent * (last - first) or not _slows(evidence, affected, rules):
                 continue
-            if lasting and affected.sum() >= consistent * (last - first) and _slows(evidence, affected, rules):
-                late = float(np.nanmedian(lateness_ns[row, affected]))
+            late = float(np.nanmedian(lateness_ns[row, affected]))
+            chance = np.nan_to_num(lateness_ns) >= rules.members.half_as_late * late if as_late else flagged
+            often = log_expected_runs(chance, known, first, last, hits, twice=hits if few else 0)
+            if often <= log(rules.members.by_chance_runs):
                 found.append(Bout(int(row), first, last, affected, late, how))
     return found
 

@@ -20,11 +20,17 @@ import numpy as np
 from llmprism.arrays import Bool
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.first_to_stop import (
+    due_with,
+    heard_after,
     heard_again,
+    is_starved,
     may_be_to_blame,
     most_likely,
+    noticed_a_death,
     overdue_first,
     silent_as_never_before,
+    some_are_gone,
+    written_to_in_vain,
 )
 from llmprism.diagnose.heartbeats import Heartbeats
 from llmprism.diagnose.last_state import LastState, last_state
@@ -114,9 +120,10 @@ def ending_at(
     stopped = connects or running.silence_ns > quiet
     if not stopped and not _missing(state, first, until, period, rules):
         return running
-    ended = _at_rest(state, steps, period, rules) or _all_said_goodbye(job, state, period, alive, rules)
-    watched = running.silence_ns >= rules.endings.watched_ns  # ranks of a job that ends leave within that
-    missed = stopped and watched and _surely_missed(job, state, first, period, rules)
+    ended = _at_rest(state, steps, period, rules) or _all_said_goodbye(state, period, alive, rules)
+    long = min(rules.endings.watched_ns, rules.endings.watched_steps * period)
+    watched = running.silence_ns >= long  # ranks of a job that ends leave within that
+    missed = stopped and watched and _surely_missed(running, job, state, steps, first, rules)
     if ended and not connects and not missed:  # one that connects anew did not end: it was started again
         return _as(running, JobState.ENDED) if stopped else running
     together = not connects and not missed and not _went_on_without(state, first, rules)
@@ -184,45 +191,46 @@ def _at_rest(state: LastState, steps: Steps, period: float, rules: FaultRules) -
     return all_live or not (_surely_overdue(state, rules) & ~in_flow).any()
 
 
-def _surely_missed(job: Job, state: LastState, first: int, period: float, rules: FaultRules) -> bool:
-    """Did others go on for long after a member was due, or was it silent for longer than ever? Then no job has ended
-    here, wherever it rests and whoever is heard again."""
-    rule = rules.endings
-    if first >= 0 and state.exact and state.last_ns - float(state.due_ns[first]) >= rule.in_vain * period:
-        return bool(_surely_overdue(state, rules)[first])
-    return bool((silent_as_never_before(job, state.last_ns) >= rule.in_vain * period).any())
+def _surely_missed(running: Ending, job: Job, state: LastState, steps: Steps, first: int, rules: FaultRules) -> bool:
+    """Did others go on for long after a member was due, or was it silent for longer than ever since the set-up, or is
+    it the only one that does not announce its next message? Then no job has ended here, wherever it rests."""
+    least = rules.endings.in_vain * running.period_ns
+    if _left_out(state, first, rules) and _control_messages(job, running, rules):
+        return True
+    set_up = int(steps.start_ns[int(np.argmin(steps.setup))])
+    silent = silent_as_never_before(job, state.last_ns, set_up)
+    if bool((silent >= least).any()):
+        return True
+    if first < 0 or not state.exact or is_starved(state, rules)[first] or not _surely_overdue(state, rules)[first]:
+        return False
+    overdue = state.last_ns - float(state.due_ns[first])
+    return overdue >= least or min(overdue, float(silent[first])) >= rules.endings.both_signs * least
+
+
+def _left_out(state: LastState, first: int, rules: FaultRules) -> bool:
+    """Do all others, two or more, say after the last message what they do not say there in other steps, and does nobody
+    write to this one? At the end of a job all say goodbye or nobody does."""
+    heard = heard_again(state, rules)
+    silent = first >= 0 and not heard[first] and state.addressed_ns[first] <= state.last_ns + rules.endings.heard_ns
+    return bool(silent and heard.sum() == heard.size - 1 >= 2)
 
 
 def _surely_overdue(state: LastState, rules: FaultRules) -> Bool:
-    """Members whose message was due, beyond all jitter, when the last message of the job was sent."""
+    """Members whose message was due, beyond all jitter and after the longest pause that they made there, when the last
+    message of the job was sent."""
     period_floor = rules.endings.lockstep * max(state.longest_rest_ns, float(np.nanmax(state.pause_ns, initial=0.0)))
     late = state.last_ns - state.due_ns
-    return np.asarray(
-        np.nan_to_num(late, nan=-1.0) > np.maximum(rules.endings.sure_spreads * state.spread_ns, period_floor)
-    )
+    jitter = np.maximum(rules.endings.sure_spreads * state.spread_ns, state.longest_ns - state.pause_ns)
+    return np.asarray(np.nan_to_num(late, nan=-1.0) > np.maximum(np.nan_to_num(jitter), period_floor))
 
 
-def _all_said_goodbye(job: Job, state: LastState, period: float, alive: int, rules: FaultRules) -> bool:
+def _all_said_goodbye(state: LastState, period: float, alive: int, rules: FaultRules) -> bool:
     """Was everybody heard again after the last message? That is no goodbye where they talk on and on, or are heard as
     often at any time."""
-    if not heard_again(state, rules).all() or _always_heard(job, state, rules):
+    if not heard_after(state, rules).all() or state.by_chance >= rules.endings.always:
         return False
     beats = Heartbeats(state.last_ns, period, None, rules)
     return not (state.exact and beats.go_on(alive, rules.endings.talk_on))
-
-
-def _always_heard(job: Job, state: LastState, rules: FaultRules) -> bool:
-    """Are nearly all members heard by small messages in every stretch of the same length before?"""
-    transfers = job.transfers
-    length = max(int(state.heard_ns.max()) - state.last_ns, 1)
-    since = state.last_ns - rules.endings.stretches * length
-    rows = np.flatnonzero(
-        ~training_messages(job) & (transfers.start_ns > since) & (transfers.start_ns <= state.last_ns)
-    )
-    member = transfers.pair_src[transfers.pair_of_row[rows]].astype(np.int64)
-    stretch = (transfers.start_ns[rows] - since) // length
-    heard = np.unique(member * (rules.endings.stretches + 1) + stretch).size
-    return heard >= rules.endings.always * rules.endings.stretches * len(job.members)
 
 
 def _blamed(
@@ -245,7 +253,7 @@ def _blamed(
         rule = rules.endings
         if running.silence_ns <= max(rule.together_steps * running.period_ns, 0 if sure else rule.watched_ns):
             return running  # nobody is surely missing: the next message may be late
-        if not sure and not state.exact and not heard_again(state, rules).any():
+        if not sure and not state.exact and not heard_after(state, rules).any():
             return _as(running, JobState.ENDED)  # it may rest here: its bytes do not tell, and nobody noticed a death
     others = _others(state, running, rules)
     likely = named < 0 and bool(others) and others[0] >= 0
@@ -260,7 +268,7 @@ def _blamed(
         lead_ns=_lead_ns(state, culprit) if culprit >= 0 else 0.0,
         heard_alone=not likely and culprit >= 0 and _alone(state, culprit, rules),
         likely=likely,
-        candidates=int(np.isfinite(may_be_to_blame(state, rules)).sum()),
+        candidates=int(np.isfinite(may_be_to_blame(state, running.period_ns, rules)).sum()),
         suspects=tuple(row for row in others if row not in (-1, culprit)),
     )
 
@@ -287,15 +295,17 @@ def _surely_first(state: LastState, first: int, running: Ending, rules: FaultRul
     """Is it sure enough that this member was due first?
 
     What is usual must be known, and bytes must tell where a member stands: of eight that were named where these vary
-    from step to step none was right. Then others went on without it for more than jitter, or all others, and only they,
-    are heard again.
+    from step to step none was right. Then others went on without it for long, or for more than jitter where nobody else
+    was due at the same time, or all others, and only they, are heard again.
     """
     rule = rules.endings
     if running.step < rule.few_steps or not state.exact:
         return False
     heard = heard_again(state, rules)
     overdue = running.last_ns - float(state.due_ns[first])
-    return overdue >= rule.clear_overdue * running.period_ns or bool(not heard[first] and heard.sum() == heard.size - 1)
+    if overdue >= rule.clear_overdue * running.period_ns or bool(not heard[first] and heard.sum() == heard.size - 1):
+        return True
+    return bool(_surely_overdue(state, rules)[first]) and not due_with(state, first, running.period_ns, rules)
 
 
 def _lead_ns(state: LastState, first: int) -> float:
@@ -323,26 +333,27 @@ def _hung(
     member that is surely to blame, and of the one that likely is (-1: nobody)."""
     rule, (named, culprit) = rules.endings, blamed
     beats = Heartbeats.of(job, state.last_ns, running.period_ns, rules, until)
+    if written_to_in_vain(state, culprit, running.silence_ns, rules):
+        return True
     if beats.stopped(running.alive_ns, until):
         return False
     if sure and _all_live(running, state, rules):
         return True
     if beats.go_on(running.alive_ns):
-        if named < 0 or not _alone(state, named, rules):
+        if named < 0:
+            return not some_are_gone(state, running.silence_ns, rules)
+        if not _alone(state, named, rules):
             return True
         talk = rule.still_written_to * (running.alive_ns - running.last_ns)
         return bool(state.addressed_ns[named] >= running.last_ns + talk)  # nobody writes to a dead one
     watched = running.silence_ns >= max(rule.watched_steps * running.period_ns, rule.watched_ns)
     if beats.gap_ns is None and watched and _control_messages(job, running, rules):
-        # a death is noticed: connections close. Who hangs does so before it sends, not all in the middle of a message
-        together = bool((state.pause_ns < rule.in_flow * running.period_ns).all())
-        noticed = heard_again(state, rules) & (np.arange(len(job.members)) != culprit)
-        return not together and not bool(noticed.any())
+        return not noticed_a_death(state, culprit, running.period_ns, rules)
     if named < 0:
         return False
     due = float(state.due_ns[named])
     reach = max(rule.addressed_share * running.period_ns, rule.addressed_ns)
-    written_to = state.addressed_ns[named] > max(due, float(state.heard_ns[named])) + reach
+    written_to = state.supplied_ns[named] > max(due, float(state.heard_ns[named])) + reach
     without = running.last_ns - due > max(rule.without_share * running.period_ns, rule.without_ns)
     return bool(written_to or without)
 

@@ -26,7 +26,7 @@ from llmprism.stats.stretches import stretch_starts, stretches_of
 __all__ = ["JobEvidence", "first_messages_ns", "first_of_members", "gather_evidence", "usual_steps", "with_a_past"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class JobEvidence:
     """One job's measurements. Rows of `lateness_ns` follow `job.members`, rows of `rate` the pairs of its transfers;
     columns are steps. NaN where nothing was measured. `counted` marks the steps that may be judged (not set-up; none

@@ -23,15 +23,31 @@ from llmprism.diagnose.rules import FaultRules
 from llmprism.model.job import Job
 
 __all__ = [
+    "due_with",
+    "heard_after",
     "heard_again",
+    "is_starved",
     "may_be_to_blame",
     "most_likely",
+    "noticed_a_death",
     "overdue_first",
     "silent_as_never_before",
+    "some_are_gone",
+    "written_to_in_vain",
 ]
 
 
 def heard_again(state: LastState, rules: FaultRules) -> Bool:
+    """Members of `heard_after`; nobody where no more of them are heard than in any time as long: who happens to be
+    heard then is chance, but where the transport talks with every message."""
+    heard, usual = heard_after(state, rules), state.by_chance
+    if state.talks:
+        return heard
+    by_chance = usual + rules.endings.sure_spreads * np.sqrt(usual * (1.0 - usual) / heard.size)
+    return np.zeros_like(heard) if heard.mean() <= by_chance else heard
+
+
+def heard_after(state: LastState, rules: FaultRules) -> Bool:
     """Members that are heard after the last message of the training, and live. Where some say what they do not say
     there in other steps only they count: the others spoke before whatever happened. A mere announcement of the next
     message never does: nobody took it."""
@@ -50,18 +66,36 @@ def overdue_first(state: LastState, period: float, rules: FaultRules) -> int:
     by one that had not begun: of two that were due at the same time the latter is to blame. Of several the one that was
     neither heard nor written to for longest.
     """
-    due = may_be_to_blame(state, rules)
+    due = may_be_to_blame(state, period, rules)
     if not np.isfinite(due).any():
         return -1
     first = int(np.nanargmin(due))
-    if state.pause_ns[first] < rules.endings.in_flow * period:
-        waiting = np.where(state.pause_ns >= rules.endings.in_flow * period, due, np.nan)
-        if np.isfinite(waiting).any() and np.nanmin(waiting) - state.due_ns[first] <= rules.endings.same_time * period:
-            first, due = int(np.nanargmin(waiting)), waiting
-        elif _let_down(state, first, period, rules):
-            return int(state.supplier[first])
-    tied = due <= state.due_ns[first] + rules.endings.same_time * period
-    return int(np.argmin(np.where(tied, _involved_ns(state), np.inf)))
+    waiting = np.where(state.pause_ns >= rules.endings.in_flow * period, due, np.nan)
+    if np.isfinite(waiting).any() and np.nanmin(waiting) - state.due_ns[first] <= rules.endings.same_time * period:
+        first, due = int(np.nanargmin(waiting)), waiting
+    elif state.pause_ns[first] < rules.endings.in_flow * period and _let_down(state, first, period, rules):
+        return int(state.supplier[first])
+    if not state.talks and not heard_again(state, rules).any():
+        return first  # who happens to be heard, or written to, last is chance
+    tied = due <= state.due_ns[first] + _same_time_ns(state, first, period, rules)
+    involved = np.where(tied, np.minimum(_involved_ns(state), state.last_ns), np.inf)
+    return int(np.lexsort((due, involved))[0])
+
+
+def due_with(state: LastState, first: int, period: float, rules: FaultRules) -> bool:
+    """Was anybody else that may be to blame due at the same time as this member, or before it?"""
+    due = may_be_to_blame(state, period, rules)
+    tied = due <= state.due_ns[first] + _same_time_ns(state, first, period, rules)
+    tied[first] = False
+    return bool(tied.any())
+
+
+def _same_time_ns(state: LastState, first: int, period: float, rules: FaultRules) -> Float64:
+    """By how much the due time of each member may be after that of `first` for both to be due at the same time: what
+    their pauses vary by, and no more than a small part of a step."""
+    rule = rules.endings
+    jitter = rule.sure_spreads * np.hypot(np.nan_to_num(state.spread_ns), np.nan_to_num(state.spread_ns[first]))
+    return np.asarray(np.clip(jitter, rule.in_flow * period, rule.same_time * period))
 
 
 def _let_down(state: LastState, first: int, period: float, rules: FaultRules) -> bool:
@@ -79,16 +113,73 @@ def _involved_ns(state: LastState) -> Float64:
     return np.maximum(state.heard_ns, state.addressed_ns).astype(np.float64)
 
 
-def may_be_to_blame(state: LastState, rules: FaultRules) -> Float64:
-    """Due times of those that may be to blame, NaN for the others."""
+def _noticed_something(state: LastState, rules: FaultRules) -> Bool:
+    """Members that speak after the last message of the training, and later than their own next one was ever due: who
+    waits for others is silent then."""
+    rule = rules.endings
+    at_the_latest = state.sent_ns + rule.announced * state.longest_ns + rule.heard_ns
+    return np.asarray((state.heard_ns > state.last_ns + rule.heard_ns) & (state.heard_ns > at_the_latest))
+
+
+def noticed_a_death(state: LastState, culprit: int, period: float, rules: FaultRules) -> bool:
+    """Over a transport that talks with every message: do the others behave as if connections had closed?
+
+    Who waits for a rank that hangs announces its next message when that is due, and is silent from then on. Who speaks
+    after that has noticed something; and so have, where anybody announces its message, those that have got all they
+    need, and clearly pause where they stand, but announce nothing. All in the middle of a message: who hangs does so
+    before it sends.
+    """
+    rule = rules.endings
+    in_flow = state.pause_ns < rule.in_flow * period
+    late = _noticed_something(state, rules) & (np.arange(state.sent_ns.size) != culprit)
+    clear = ~in_flow & (state.pause_ns > rule.sure_spreads * state.spread_ns)
+    speechless = clear & ~is_starved(state, rules) & (state.heard_ns <= state.sent_ns + rule.heard_ns)
+    blamed = 1 if culprit < 0 else int(speechless[culprit])
+    gone = bool(state.announced.any()) and int(speechless.sum()) > blamed
+    return bool(in_flow.all() or late.any() or gone)
+
+
+def written_to_in_vain(state: LastState, culprit: int, silence_ns: int, rules: FaultRules) -> bool:
+    """Is this member (-1: nobody) still written to, long after the last message, though it says nothing? Connections to
+    a process that died are closed at once. To one that cannot be reached a transport sends again, after pauses each
+    twice as long as the one before, so the last time is no earlier than half of the silence, or a third of it where
+    others went on for a while."""
+    rule = rules.endings
+    if culprit < 0 or state.heard_ns[culprit] > state.last_ns + rule.heard_ns:
+        return False
+    return bool(state.addressed_ns[culprit] - state.last_ns >= max(rule.sent_again * silence_ns, rule.watched_ns))
+
+
+def some_are_gone(state: LastState, silence_ns: int, rules: FaultRules) -> bool:
+    """Are some members neither heard nor written to any more while half of them talk until the end? Ranks that wait for
+    one that hangs talk like it; who notices a death leaves."""
+    rule = rules.endings
+    gone = _involved_ns(state) <= state.last_ns + rule.heard_ns
+    talks_on = state.heard_ns >= state.last_ns + rule.to_the_end * silence_ns
+    return bool(gone.any() and talks_on.mean() >= rule.heard_members)
+
+
+def is_starved(state: LastState, rules: FaultRules) -> Bool:
+    """Members that have not been sent what they usually have when they go on."""
+    least = np.maximum(rules.endings.starved, rules.endings.sure_spreads * state.lag_spread)
+    return np.asarray(state.lag < -least)
+
+
+def may_be_to_blame(state: LastState, period: float, rules: FaultRules) -> Float64:
+    """Due times of those that may be to blame, NaN for the others. Who lacks something waits for somebody, who was due
+    before it; where nobody was, it lacks what comes later, unless it stopped in the middle of a message."""
     due = state.due_ns.copy()
-    starved = state.lag < -np.maximum(rules.endings.starved, rules.endings.sure_spreads * state.lag_spread)
+    starved = is_starved(state, rules)
     if state.announced.size:
         starved |= state.announced  # it sends its next message, and nobody takes it
     if np.isfinite(due[~starved]).any():
-        due[starved] = np.nan
+        first = int(np.nanargmin(np.where(starved, np.nan, due)))
+        rested = state.pause_ns >= rules.endings.in_flow * period
+        nobody_before = rested & (due < due[first] - _same_time_ns(state, first, period, rules))
+        due[starved & ~nobody_before] = np.nan
     heard = heard_again(state, rules)
-    if heard.mean() >= rules.endings.heard_members and np.isfinite(state.due_ns[~heard]).any():
+    noticed = _noticed_something(state, rules).any() and heard.mean() >= rules.endings.heard_members
+    if noticed and np.isfinite(state.due_ns[~heard]).any():  # nobody supplies a dead one: it may lack something, too
         due = np.where(heard, np.nan, state.due_ns)
     elif np.isfinite(due[~heard]).any():
         due[heard] = np.nan
@@ -100,7 +191,7 @@ def most_likely(state: LastState, period: float, rules: FaultRules) -> tuple[lis
     its leads by each of the three clocks, in steps, none of which counts for more than `most_lead`. Infinite where
     there is only one. After the last message of the job the clocks stop: whoever is heard then lives, and when it
     happens to be heard is chance."""
-    rows = np.flatnonzero(np.isfinite(may_be_to_blame(state, rules)))
+    rows = np.flatnonzero(np.isfinite(may_be_to_blame(state, period, rules)))
     if rows.size <= 1:
         return rows.tolist(), float("inf") if rows.size else 0.0
     clocks = (state.heard_ns, _involved_ns(state))
@@ -114,11 +205,12 @@ def most_likely(state: LastState, period: float, rules: FaultRules) -> tuple[lis
     return rows[order].tolist(), float(least[order[0]])
 
 
-def silent_as_never_before(job: Job, last_ns: int) -> Float64:
+def silent_as_never_before(job: Job, last_ns: int, since_ns: int = 0) -> Float64:
     """By how many nanoseconds each member has been silent, when the last message of the training ended at `last_ns`,
-    for longer than ever before; -inf for those that never sent a second one."""
+    for longer than ever since `since_ns`, when the set-up was done; -inf for those that never sent a second one."""
     transfers = job.transfers
-    rows = np.flatnonzero(training_messages(job) & (transfers.start_ns <= last_ns))
+    seen = (transfers.start_ns <= last_ns) & (transfers.start_ns >= since_ns)
+    rows = np.flatnonzero(training_messages(job) & seen)
     member = np.searchsorted(np.array(job.members), transfers.pair_src[transfers.pair_of_row[rows]])
     order = np.lexsort((transfers.start_ns[rows], member))
     member, start, end = member[order], transfers.start_ns[rows][order], transfers.end_ns[rows][order]

@@ -41,7 +41,10 @@ class LastState:
     that say no more after their last message than at this point of other steps, so that they have not noticed anything;
     `announced` those that say one thing more when their next message is due: over gloo a rank announces its message,
     and if nobody takes it the announcement is all that is seen of it. `supplier` is the row of the member that sent
-    each one the last message of the training that it got (-1: none).
+    each one the last message of the training that it got (-1: none). `by_chance` is the share of the members that are
+    heard by small messages in any time as long as that from the last message to the last word of anybody (NaN: there
+    was no such time before); `talks`: the transport talks with every message, so that what each one says tells.
+    `supplied_ns` is the last time that each member was sent a message of the training.
     """
 
     last_ns: int
@@ -61,6 +64,9 @@ class LastState:
     as_usual: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     announced: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     supplier: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    by_chance: float = float("nan")
+    talks: bool = False
+    supplied_ns: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def due_ns(self) -> Float64:
@@ -82,17 +88,68 @@ def last_state(
     ends = ends[ends >= transfers.start_ns[rows].min()]
     if ends.size < 3:
         return None
+    small = _Announced(job, since, heard_until_ns, rules.endings.control_per_step * rules.endings.steps_back)
+    back = np.arange(1, rules.endings.steps_back + 1, dtype=np.float64)
+    at = _members_at_the_point(job, rows, ends, back, small, rules)
+    usual, last = known_median(at.pause, axis=1), at.last
+    if np.nanmax(at.short, initial=0.0) > 0.0:  # the collector loses records, maybe one of the last step: not to tell
+        last = np.where(usual < rules.endings.in_flow * period_ns, np.nan, last)
+    whole = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
+    begin, end, _ = _same_point(whole, ends, back, rules)
+    talk = np.flatnonzero(rows | (~training_messages(job) & (transfers.end_ns <= heard_until_ns)))
+    heard, last_ns = _last_of(job, talk, transfers.pair_src), int(transfers.end_ns[rows].max())
+    return LastState(
+        last_ns=last_ns,
+        sent_ns=last,
+        pause_ns=usual,
+        spread_ns=_spread(at.pause),
+        longest_ns=known_max(at.pause, axis=1),
+        lag=known_median(at.lag, axis=1),
+        lag_spread=_spread(at.lag),
+        heard_ns=heard,
+        addressed_ns=_last_of(job, talk, transfers.pair_dst),
+        rest_ns=float(known_median(end - begin)),
+        most_rest_ns=float(np.nanmax(end - begin, initial=0.0)),
+        longest_rest_ns=_longest_rest(transfers, rows, ends),
+        took_ns=float(last_ns - begin[0]),
+        exact=bool(np.nanmedian(at.spread) <= rules.endings.exact) if np.isfinite(at.spread).any() else False,
+        as_usual=at.as_usual,
+        announced=at.announced,
+        supplier=_last_supplier(job, np.flatnonzero(rows)),
+        by_chance=_usually_heard(job, last_ns, int(heard.max()) - last_ns, rules),
+        talks=small.talks,
+        supplied_ns=_last_of(job, np.flatnonzero(rows), transfers.pair_dst),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _AtThePoint:
+    """Members (x steps back): the last message of each, how long it paused and what it had received where it stands
+    now, in earlier steps; how exactly that point is known, and the share of steps with too few bytes."""
+
+    last: Float64
+    pause: Float64
+    lag: Float64
+    spread: Float64
+    short: Float64
+    as_usual: Bool
+    announced: Bool
+
+
+def _members_at_the_point(
+    job: Job, rows: Bool, ends: Float64, back: Float64, small: _Announced, rules: FaultRules
+) -> _AtThePoint:
+    transfers, count = job.transfers, len(job.members)
     sent, got = (curves_of(job, rows, end, rules) for end in (transfers.pair_src, transfers.pair_dst))
-    count, back = len(job.members), np.arange(1, rules.endings.steps_back + 1, dtype=np.float64)
     pause, lag = (np.full((count, back.size), np.nan) for _ in range(2))
     last, spread, short = (np.full(count, np.nan) for _ in range(3))
-    small = _Announced(job, since, heard_until_ns, rules.endings.control_per_step * rules.endings.steps_back)
+    half_message = _half_messages(job, rows)
     as_usual, announced = (np.zeros(count, dtype=np.bool_) for _ in range(2))
     for member, (out, into) in enumerate(zip(sent, got, strict=True)):
         if out is None:
             continue
         last[member] = out.when_ns[-1]
-        begin, went_on, spread[member] = _same_point(out, ends, back, rules)
+        begin, went_on, spread[member] = _same_point(out, ends, back, rules, half_message[member])
         pause[member] = went_on - begin
         if spread[member] <= rules.endings.exact:
             said = small.after(member, int(last[member]), begin, went_on, rules)
@@ -103,31 +160,33 @@ def last_state(
         if into is not None:
             received, _ = _bytes_per_step(into, ends)
             lag[member] = (into.total - back * received - into.at(went_on)) / max(received, 1.0)
-    usual, longest = known_median(pause, axis=1), known_max(pause, axis=1)
-    if np.nanmax(short, initial=0.0) > 0.0:  # the collector loses records, maybe one of the last step: it cannot tell
-        last[usual < rules.endings.in_flow * period_ns] = np.nan
-    whole = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
-    begin, end, _ = _same_point(whole, ends, back, rules)
-    talk = np.flatnonzero(rows | (~training_messages(job) & (transfers.end_ns <= heard_until_ns)))
-    return LastState(
-        last_ns=int(transfers.end_ns[rows].max()),
-        sent_ns=last,
-        pause_ns=usual,
-        spread_ns=_spread(pause),
-        longest_ns=longest,
-        lag=known_median(lag, axis=1),
-        lag_spread=_spread(lag),
-        heard_ns=_last_of(job, talk, transfers.pair_src),
-        addressed_ns=_last_of(job, talk, transfers.pair_dst),
-        rest_ns=float(known_median(end - begin)),
-        most_rest_ns=float(np.nanmax(end - begin, initial=0.0)),
-        longest_rest_ns=_longest_rest(transfers, rows, ends),
-        took_ns=float(transfers.end_ns[rows].max() - begin[0]),
-        exact=bool(np.nanmedian(spread) <= rules.endings.exact) if np.isfinite(spread).any() else False,
-        as_usual=as_usual,
-        announced=announced,
-        supplier=_last_supplier(job, np.flatnonzero(rows)),
-    )
+    return _AtThePoint(last, pause, lag, spread, short, as_usual, announced)
+
+
+def _usually_heard(job: Job, last_ns: int, length_ns: int, rules: FaultRules = RULES) -> float:
+    """Share of the members that are heard by small messages in times of this length before `last_ns`; NaN where half of
+    the wanted ones lie before the first message."""
+    transfers, length = job.transfers, max(length_ns, 1)
+    since = last_ns - rules.endings.stretches * length
+    if transfers.start_ns.min() > last_ns - rules.endings.stretches * length // 2:
+        return float("nan")
+    rows = np.flatnonzero(~training_messages(job) & (transfers.start_ns > since) & (transfers.start_ns <= last_ns))
+    member = transfers.pair_src[transfers.pair_of_row[rows]].astype(np.int64)
+    stretch = (transfers.start_ns[rows] - since) // length
+    seen = min(rules.endings.stretches, (last_ns - int(transfers.start_ns.min())) // length)
+    heard = np.unique(member * (rules.endings.stretches + 1) + stretch).size
+    return min(float(heard / (seen * len(job.members))), 1.0)
+
+
+def _half_messages(job: Job, rows: Bool) -> Float64:
+    """Half of the median message that each member sends, in bytes; infinite for those that send none."""
+    index = np.flatnonzero(rows)
+    member = np.searchsorted(np.array(job.members), job.transfers.pair_src[job.transfers.pair_of_row[index]])
+    size = job.transfers.bytes[index]
+    order = np.lexsort((size, member))
+    bounds = np.searchsorted(member[order], np.arange(len(job.members) + 1))
+    middle = np.minimum((bounds[:-1] + bounds[1:]) // 2, max(order.size - 1, 0))
+    return np.where(np.diff(bounds) > 0, 0.5 * size[order][middle], np.inf)
 
 
 def _last_supplier(job: Job, rows: Int64) -> Int64:
@@ -156,6 +215,7 @@ class _Announced:
         order = np.lexsort((transfers.start_ns[rows], member))
         self._when = transfers.start_ns[rows][order]
         self._offsets = np.searchsorted(member[order], np.arange(len(job.members) + 1))
+        self.talks = bool(rows.size >= least * len(job.members))
 
     def after(self, member: int, last_ns: int, begin: Float64, went_on: Float64, rules: FaultRules) -> int:
         """What it says after its last message of the training, at `last_ns`, against its pauses (from `begin` until it
@@ -179,14 +239,17 @@ class _Announced:
         return -1 if now.size <= usual else 1
 
 
-def _same_point(curve: ByteCurve, ends: Float64, back: Float64, rules: FaultRules) -> tuple[Float64, Float64, float]:
-    """Begin and end of the pauses at the same point of so many steps before, and the spread of the bytes per step."""
+def _same_point(
+    curve: ByteCurve, ends: Float64, back: Float64, rules: FaultRules, half_message: float = np.inf
+) -> tuple[Float64, Float64, float]:
+    """Begin and end of the pauses at the same point of so many steps before, and the spread of the bytes per step. A
+    point is no further off than `half_message` bytes, beyond what steps vary by: the pause before another message is
+    another one, however many messages a step has."""
     rule = rules.endings
     usual, spread = _bytes_per_step(curve, ends)
     unsure = rule.state_spreads * min(spread, rule.exact) * np.sqrt(back)
-    begin, end = curve.pauses_at(
-        curve.total - back * usual, (rule.short_of + unsure) * usual, (rule.beyond + unsure) * usual
-    )
+    short, beyond = (min(share * usual, half_message) for share in (rule.short_of, rule.beyond))
+    begin, end = curve.pauses_at(curve.total - back * usual, short + unsure * usual, beyond + unsure * usual)
     return begin, end, spread
 
 

@@ -2,8 +2,8 @@
 
 Members of a group are compared with each other at the gradient synchronisation. In a pipeline all stages of a replica
 are late when one is; then the stage whose own work (`waiting`) exceeds that of the other replicas most is the one that
-the others waited for. Jobs without replicas, and those that exchange many times per step, are judged by own work and
-by falling behind.
+the others waited for. Jobs without replicas, and those that exchange many times per step, are judged by own work, by
+what they hold, and by their own pauses.
 
 Catches: a GPU that computes longer than its peers, step after step (`slow_gpu`); a GPU that stands still once for much
 longer than a step (`stall`). Works with groups of two: the later one is the late one.
@@ -25,13 +25,14 @@ from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
 from llmprism.diagnose.holding import held_ns, released_by
-from llmprism.diagnose.own_pauses import paused_beyond_usual_ns
+from llmprism.diagnose.own_pauses import kept_by_own_hop_ns, paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.stalls import beyond_jitter, stalls
+from llmprism.diagnose.transport import pauses_tell
 from llmprism.diagnose.trust import HELD
-from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
+from llmprism.diagnose.waiting import beyond_others, stage_work_ns
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.model.layout import PairKind, Sharding
+from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_median
 from llmprism.stats.stretches import stretches_of
 
@@ -39,10 +40,8 @@ __all__ = ["DETECTOR", "excused_steps", "find_late_members"]
 
 SYNCHRONISE: Final = "is ready to synchronise {late} after its peers"
 COMPUTE: Final = "computes {late} longer than its peers for one micro-batch"
-EXCHANGE: Final = "is {late} behind its peers at every exchange"
 HOLD: Final = "holds the others up for {late} at exchanges of a step, longer than it used to,"
 PAUSE: Final = "pauses {late} longer than it used to before it sends"
-_AT_EXCHANGES: Final = (EXCHANGE, HOLD)
 
 
 def find_late_members(
@@ -68,9 +67,9 @@ def find_late_members(
         bouts = _among_peers(evidence, _traced(evidence, bouts, rules), rules)
     elif _slower_for_a_while(evidence, rules):
         bouts = _of_pauses(evidence, one_per_time(_long_workers(evidence, excused, rules)), rules)
+        if pauses_tell(evidence, rules):
+            bouts = bouts or _pausing(evidence, excused, rules)
         bouts = bouts or _holders(evidence, excused, rules)
-        bouts = bouts or one_per_time(_pausing(evidence, excused, rules))
-        bouts = bouts or one_per_time(_stragglers(evidence, excused, rules))
         little = [bout for bout in _a_little_late(evidence, late, excused, rules) if _delays_the_job(evidence, bout)]
         bouts = bouts or one_per_time(little)
     else:
@@ -136,17 +135,6 @@ def _long_workers(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> li
     return [bout for bout in bouts if bout.weight <= rules.members.most_excess]
 
 
-def _stragglers(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bout]:
-    """Members that fall behind between the exchanges of a step."""
-    if not any(group.kind == PairKind.EP for group in evidence.layout.groups) and (
-        evidence.layout.layout.sharding is not Sharding.FSDP
-    ):
-        return []
-    behind = falling_behind_ns(evidence, rules)
-    late, cut = in_steps(evidence, behind, rules.members.behind, rules)
-    return bouts_of(evidence, behind, (np.nan_to_num(late, nan=-1.0) > cut) & ~excused, EXCHANGE, rules)
-
-
 def _comes_and_goes(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[Bout]:
     """The member that works longer than its peers in nearly all of the job's slower steps and in hardly any other: too
     short each time to show alone. Steps that another fault explains are left aside."""
@@ -189,8 +177,15 @@ def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bo
     cut = np.maximum(rules.members.held, rules.members.spreads * np.maximum(noise, known_median(noise)))
     flagged = (np.nan_to_num(late, nan=-1.0) > cut[:, None]) & ~excused
     longer = evidence.counted & ~usual & with_a_past(usual, rules)
-    bouts = bouts_of(evidence, held, flagged & longer[None, :], HOLD, rules, judged=longer)
-    alone = [bout for bout in bouts if _holds_alone(held, bout, rules)]
+    bouts = bouts_of(evidence, held, flagged & longer[None, :], HOLD, rules, as_late=True)
+    kept = kept_by_own_hop_ns(evidence, usual) if bouts else held
+    longer_ns = evidence.duration_ns - evidence.normal_ns
+    alone = [
+        bout
+        for bout in bouts
+        if _holds_alone(held, bout, rules)
+        and kept[bout.row, bout.affected].sum() < rules.places.queued_most * longer_ns[bout.affected].sum()
+    ]
     return [_released(evidence, bout, rules) for bout in one_per_time(alone)]
 
 
@@ -204,8 +199,8 @@ def _pausing(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bo
     jitter = np.quantile(paused[:, usual], rules.members.jitter_quantile, axis=1)
     flagged = evidence.counted & (paused > np.maximum(rules.members.paused * longer[None, :], jitter[:, None]))
     slower = (evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns) & with_a_past(usual, rules)
-    bouts = bouts_of(evidence, paused, flagged & ~excused & slower, PAUSE, rules, by_chance=flagged)
-    return [bout for bout in bouts if _pauses_alone(paused, bout, rules)]
+    bouts = bouts_of(evidence, paused, flagged & ~excused & slower, PAUSE, rules, as_late=True)
+    return one_per_time([bout for bout in bouts if _pauses_alone(paused, bout, rules)])
 
 
 def _of_pauses(evidence: JobEvidence, bouts: list[Bout], rules: FaultRules) -> list[Bout]:
@@ -330,14 +325,14 @@ def _slow(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> Finding:
 
 def _sure(bout: Bout, rules: FaultRules) -> float:
     """Who holds at exchanges may itself be kept by a receiver that is not ready to take what it sends."""
-    return rules.members.sure_exchange if bout.how in _AT_EXCHANGES else rules.members.sure_late
+    return rules.members.sure_exchange if bout.how == HOLD else rules.members.sure_late
 
 
 def _receiver(evidence: JobEvidence, bout: Bout, sure: float) -> tuple[Alternative, ...]:
     """The member that one which holds at exchanges sends most to; see `_sure`."""
     transfers = evidence.job.transfers
     own = np.flatnonzero(transfers.pair_src == evidence.job.members[bout.row])
-    if bout.how not in _AT_EXCHANGES or not own.size:
+    if bout.how != HOLD or not own.size:
         return ()
     name = transfers.addresses[transfers.pair_dst[own[int(np.argmax(transfers.pair_bytes[own]))]]]
     return (Alternative(FindingKind.SLOW_GPU, Where(WhereType.GPU, name), round(1.0 - sure, 3)),)

@@ -15,7 +15,10 @@ only.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
+from typing import Final
+from weakref import ref
 
 import numpy as np
 
@@ -26,8 +29,16 @@ from llmprism.kernel import kernel
 from llmprism.model.job import Job
 from llmprism.model.layout import PairKind
 from llmprism.model.timeline import Steps
+from llmprism.stats.integer_order import grouped_order
 
-__all__ = ["OwnPauses", "in_collectives", "kept_by_hops_ns", "own_pauses", "paused_beyond_usual_ns"]
+__all__ = [
+    "OwnPauses",
+    "in_collectives",
+    "kept_by_hops_ns",
+    "kept_by_own_hop_ns",
+    "own_pauses",
+    "paused_beyond_usual_ns",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,17 @@ def kept_by_hops_ns(pauses: OwnPauses, pairs: int, longest_ns: Float64, usual: B
     return np.maximum(np.minimum(*grown), 0.0)
 
 
+def kept_by_own_hop_ns(evidence: JobEvidence, usual: Bool) -> Float64:
+    """Members x steps: how long the hop out of each member keeps pieces back: one that cannot get rid of them holds,
+    too."""
+    transfers, members = evidence.job.transfers, np.array(evidence.job.members)
+    pauses = own_pauses(evidence.job, evidence.timeline.steps)
+    by_hops = kept_by_hops_ns(pauses, transfers.pair_count, np.full(evidence.steps, np.inf), usual)
+    kept = np.zeros((members.size, evidence.steps))
+    np.maximum.at(kept, np.searchsorted(members, transfers.pair_src), by_hops)
+    return kept
+
+
 def in_collectives(evidence: JobEvidence) -> Bool:
     """Pairs whose receivers pass on what they get at once. Between the stages of a pipeline they compute first, and a
     slow one keeps both of its neighbours waiting."""
@@ -78,7 +100,27 @@ def in_collectives(evidence: JobEvidence) -> Bool:
 
 def paused_beyond_usual_ns(evidence: JobEvidence, usual: Bool) -> Float64:
     """Members x steps: by how much its own pauses exceed those of the `usual` steps, less what one of its hops holds
-    back."""
+    back. Several detectors ask for the same, one after the other: the last answer is kept."""
+    known = None if _last.evidence is None else _last.evidence()
+    if known is not evidence or not np.array_equal(_last.usual, usual):
+        paused = _paused_beyond_usual_ns(evidence, usual)
+        paused.flags.writeable = False
+        _last.evidence, _last.usual, _last.paused = ref(evidence), usual, paused
+    return _last.paused
+
+
+class _Last(threading.local):
+    """What was asked last in this thread, and the answer."""
+
+    evidence: ref[JobEvidence] | None = None
+    usual: Bool = np.zeros(0, dtype=np.bool_)
+    paused: Float64 = np.zeros((0, 0))
+
+
+_last: Final = _Last()
+
+
+def _paused_beyond_usual_ns(evidence: JobEvidence, usual: Bool) -> Float64:
     transfers, members, steps = evidence.job.transfers, np.array(evidence.job.members), evidence.steps
     pauses = own_pauses(evidence.job, evidence.timeline.steps)
     paused = pauses.of_members(members.size, steps)
@@ -100,7 +142,7 @@ def own_pauses(job: Job, steps: Steps) -> OwnPauses:
     member = np.searchsorted(np.array(job.members), ends).astype(np.int64)
     start, end = (np.tile(values[rows], 2) for values in (transfers.start_ns, transfers.end_ns))
     sends = np.repeat(np.array([True, False]), rows.size)
-    order = np.lexsort((start, member))
+    order = grouped_order(member, start)
     start, pair = start[order], np.tile(pair, 2)[order]
     whose, last, until, since = _ended_by_sending(member[order], start, end[order], sends[order], pair)
     step = steps.at(start[until])

@@ -11,6 +11,7 @@ import numpy as np
 
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.endings import Ending, ending_at
+from llmprism.diagnose.probes import without_probes
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.silences import Silence, long_silences
 from llmprism.model.job import Job
@@ -22,7 +23,7 @@ __all__ = ["inner_endings"]
 def inner_endings(job: Job, timeline: Timeline, rules: FaultRules = RULES) -> list[Ending]:
     """Where the job broke off inside the window and came back."""
     rule = rules.endings
-    steps = timeline.steps
+    steps, job = timeline.steps, without_probes(job, rules)
     if steps.count < 2:
         return []
     period = float(np.median(steps.duration_ns))

@@ -31,8 +31,7 @@ def with_whole_steps(timeline: Timeline, rules: FaultRules = RULES) -> Timeline:
     if rhythm < 2:
         return timeline
     first = max(first, 1)  # the length of the first step is not known from end to end
-    by_place = [float(np.median(lengths[place::rhythm])) for place in range(rhythm)]
-    first += (int(np.argmax(by_place)) + 1) % rhythm  # a round ends with its longest part
+    first += (int(np.argmax(_medians_by_place(lengths, rhythm))) + 1) % rhythm  # a round ends with its longest part
     rounds = (steps.count - first) // rhythm
     last = first + rhythm * np.arange(1, rounds + 1) - 1
     kept = np.flatnonzero(steps.setup)
@@ -50,9 +49,21 @@ def rhythm_of(lengths_ns: Float64, rules: FaultRules = RULES) -> int:
     whole = float(np.abs(logs - np.median(logs)).mean()) if logs.size else 0.0
     best, found = rule.rhythm_share, 1
     for rhythm in range(2, min(rule.longest_rhythm, logs.size // rule.rhythm_rounds) + 1):
-        middles = np.array([np.median(logs[place::rhythm]) for place in range(rhythm)])
+        middles = _medians_by_place(logs, rhythm)
         left = np.abs(logs - middles[np.arange(logs.size) % rhythm]).sum() / (logs.size - rhythm)
         explained = 1.0 - left / whole if whole > 0.0 else 0.0
         if explained > best and middles.max() - middles.min() > np.log(rule.rhythm_swing):
             best, found = explained + rule.rhythm_gain, rhythm
     return found
+
+
+def _medians_by_place(values: Float64, rhythm: int) -> Float64:
+    """For each place of a round of so many values, the median of those at that place; there is one round at least."""
+    rounds = -(-values.size // rhythm)
+    table = np.full(rounds * rhythm, np.inf)
+    table[: values.size] = values
+    ordered = np.sort(table.reshape(rounds, rhythm), axis=0)
+    place = np.arange(rhythm)
+    seen = rounds - (place >= values.size - (rounds - 1) * rhythm)  # the last round may be cut off
+    middles: Float64 = 0.5 * (ordered[(seen - 1) // 2, place] + ordered[seen // 2, place])
+    return middles

@@ -36,6 +36,9 @@ def resent_cells(evidence: JobEvidence, rules: FaultRules = RULES) -> tuple[Bool
     exact = _exact(share[:, counted], usual >= MESSAGE_FLOOR_BYTES, rules)
     more = exact[:, None] & (share > rule.resent_share)
     known = np.broadcast_to(exact[:, None] & counted[None, :], share.shape).copy()
+    less = exact[:, None] & counted[None, :] & (share < -rule.resent_share)
+    if less.sum() >= rule.as_often_less * more.sum():  # what is sent again adds bytes, a collector loses them
+        more[:] = False
     known &= more.sum(axis=0) <= rule.most_resending * max(int(exact.sum()), 1)
     sick = more & known & (share <= rule.most_resent)
     sick[_all_alike(share, sick, rules)] = False

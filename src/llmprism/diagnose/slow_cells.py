@@ -24,6 +24,7 @@ from llmprism.diagnose.queued import queued_cells
 from llmprism.diagnose.rates import typical_size
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.sent_again import resent_cells
+from llmprism.diagnose.slow_parts import rates_of_slow_parts
 from llmprism.model.finding import WhereType
 from llmprism.model.flows import TransferTable
 from llmprism.model.timeline import Steps
@@ -136,7 +137,7 @@ class SlowCells:
 
 def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCells:
     """The cells of one job, judged by the rates of its own pairs of the same kind."""
-    rate = np.where(evidence.counted[None, :], evidence.rate, np.nan)
+    rate = np.where(evidence.counted[None, :], rates_of_slow_parts(evidence, rules), np.nan)
     known = np.isfinite(rate) & (rate > 0)
     expected = np.full(rate.shape[0], np.nan)
     sick = np.zeros(rate.shape, dtype=np.bool_)

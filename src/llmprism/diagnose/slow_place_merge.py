@@ -15,7 +15,27 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.model.finding import Finding, WhereType
 
-__all__ = ["with_held_back", "with_resent"]
+__all__ = ["comes_and_goes_with", "with_held_back", "with_resent"]
+
+
+def comes_and_goes_with(earlier: Sequence[Finding], finding: Finding, about: Sequence[SlowCells]) -> bool:
+    """Does it begin and end, within two steps of the jobs that it is `about`, with a finding that explains more? Then
+    it is the same cause: pairs of which records show but one of their paths, those that wait for the slow ones, or
+    something in common that no record shows. What is slow in all that was seen has no such moments, and groups of one
+    job may be lanes of one group."""
+    reach = 2.0 * max(cell.normal_ns for cell in about)
+    seen = min(int(cell.steps.start_ns[cell.counted][0]) for cell in about)
+    if finding.end_ns is None and finding.start_ns <= seen + reach:
+        return False
+
+    def near(one: int | None, other: int | None) -> bool:
+        return one == other if one is None or other is None else abs(one - other) <= reach
+
+    return any(
+        near(finding.start_ns, other.start_ns) and near(finding.end_ns, other.end_ns)
+        for other in earlier
+        if not (finding.where.type is other.where.type is WhereType.GROUP and finding.job == other.job)
+    )
 
 
 def with_held_back(

@@ -68,7 +68,8 @@ def _pausing_stages(evidence: JobEvidence, slower: Bool, rules: FaultRules) -> l
     steps take longer, and those of the other stages do not."""
     rule, usual = rules.members, usual_steps(evidence, rules)
     slower = slower & with_a_past(usual, rules)
-    if usual.sum() < rule.late_steps or not slower.any():
+    worth = any(_enough(evidence, first, last, rules) for first, last in _in_a_row(slower))
+    if usual.sum() < rule.late_steps or not worth:
         return []
     paused = paused_beyond_usual_ns(evidence, usual)
     longer = np.maximum(evidence.duration_ns - evidence.normal_ns, 1.0)
@@ -79,17 +80,26 @@ def _pausing_stages(evidence: JobEvidence, slower: Bool, rules: FaultRules) -> l
     for stage, rows in enumerate(stages):
         others = np.delete(typical, stage, axis=0).max(axis=0)
         sick = slower & (nearly_all[stage] >= rule.paused * longer) & (others <= rule.alone * typical[stage])
-        for first, last in stretches_of(sick, bridge=0, shortest=2):
+        for first, last in _in_a_row(sick):
             affected = np.zeros(evidence.steps, dtype=np.bool_)
             affected[first:last] = True
-            worth = np.floor(evidence.duration_ns[affected] / evidence.normal_ns).sum()
-            steps = evidence.timeline.steps
-            long = steps.end_ns[last - 1] - steps.start_ns[first] >= long_enough_ns(rule.late_ns, steps, rules)
-            if long and worth >= rules.trust.unexplained_steps and apart(evidence, affected, rules):
+            if _enough(evidence, first, last, rules) and apart(evidence, affected, rules):
                 own = np.isin(np.arange(len(evidence.job.members)), rows)
                 share = paused / evidence.normal_ns  # of its own work it is more: that is a part of a step
                 findings.append(_finding(evidence, share, own, affected, stage))
     return findings
+
+
+def _in_a_row(steps: Bool) -> list[tuple[int, int]]:
+    return stretches_of(steps, bridge=0, shortest=2)
+
+
+def _enough(evidence: JobEvidence, first: int, last: int, rules: FaultRules) -> bool:
+    """Do the steps from `first` to before `last` take long, and cost, enough to be worth a finding?"""
+    steps, taken = evidence.timeline.steps, evidence.duration_ns[first:last]
+    worth = np.floor(taken / evidence.normal_ns).sum() >= rules.trust.unexplained_steps
+    long = steps.end_ns[last - 1] - steps.start_ns[first] >= long_enough_ns(rules.members.late_ns, steps, rules)
+    return bool(worth and long)
 
 
 def _agree(longer: Bool, known: Bool, rows: Bool) -> Float64:

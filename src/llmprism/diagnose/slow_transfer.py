@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from math import exp, inf
+from math import exp, inf, log
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.passes import ONE_WAY, Place, both_ways
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import LinkUse, SlowCells
-from llmprism.diagnose.slow_place_merge import with_held_back, with_resent
+from llmprism.diagnose.slow_place_merge import comes_and_goes_with, with_held_back, with_resent
 from llmprism.diagnose.slow_place_words import (
     in_series_words,
     odds_evidence,
@@ -36,6 +36,7 @@ from llmprism.diagnose.slow_place_words import (
 from llmprism.diagnose.tally import SickPlace, Tally
 from llmprism.diagnose.trust import calibrated
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.stats.robust import known_median
 from llmprism.stats.stretches import stretches_of
 
 __all__ = ["find_slow_places"]
@@ -91,30 +92,12 @@ def _places(cells: Sequence[SlowCells], rules: FaultRules, sign: _CellSign = _Ce
         concurrent = concerned.union(*(jobs for jobs in together if jobs & concerned))
         share = suspect.cells / sum(total[job] for job in concurrent)
         if suspect.cells >= rules.places.sick_cells and share >= rules.places.cover:
-            step = max(cell.normal_ns for cell in tally.cells)
+            about = [cell for cell in tally.cells if cell.job in concerned]
             accused = _accuse(suspect, tally.cells, whole, rules, sign)
-            findings += [f for f in accused if not _same_time(f, findings, step)]
+            findings += [finding for finding in accused if not comes_and_goes_with(findings, finding, about)]
             together.append(concerned)
         tally.take_away(suspect)
     return _one_per_lanes(findings)
-
-
-def _same_time(finding: Finding, earlier: Sequence[Finding], step_ns: float) -> bool:
-    """Does it begin and end, within two steps, with a finding that explains more? Then these are pairs whose records
-    show but one of their paths, if both are of one sort, as two spines are."""
-    reach = 2.0 * step_ns
-    if finding.where.type is WhereType.GROUP:  # lanes of one group do
-        return False
-
-    def near(a: int | None, b: int | None) -> bool:
-        return a == b if a is None or b is None else abs(a - b) <= reach
-
-    alike = (WhereType.SWITCH, WhereType.LINK)
-    return any(
-        near(finding.start_ns, e.start_ns) and near(finding.end_ns, e.end_ns)
-        for e in earlier
-        if finding.where.type is e.where.type and finding.where.type in alike
-    )
 
 
 def _one_per_lanes(findings: list[Finding]) -> list[Finding]:
@@ -175,6 +158,7 @@ class _PlaceEvidence:
         """The steps of one job in which the place is sick, if these are slower steps."""
         through = cell.through(self.place)
         broken = self._is_broken(cell, through, affected)
+        affected = affected if broken else _while_worse(cell, through, affected, self.rules)
         lasts = cell.steps.end_ns[affected][-1] - cell.steps.start_ns[affected][0]
         if lasts < long_enough_ns(self.rules.places.slow_ns, cell.steps, self.rules):
             return
@@ -245,6 +229,22 @@ def _stretches(suspect: SickPlace, cells: Sequence[SlowCells], rules: FaultRules
         last[2].setdefault(job, np.zeros(size[job], dtype=np.bool_))[first:after] = True
         stretches.append((last[0], max(last[1], end), last[2]))
     return [steps for _, _, steps in stretches]
+
+
+def _while_worse(cell: SlowCells, through: Bool, affected: Bool, rules: FaultRules) -> Bool:
+    """Of a place that is sick in all steps, as one that was always slower than its peers: the longer steps (nearer to
+    the longest than to the usual one), if it is as much slower in these than in its others as a sick one is than a
+    healthy one. Else the steps as they are."""
+    rule = rules.places
+    midway = float(np.sqrt(max(cell.normal_ns, 1.0) * cell.duration_ns[affected].max()))
+    longer = affected & (cell.duration_ns >= max(midway, (1.0 + rule.loss) * cell.normal_ns))
+    usual = affected & ~longer
+    few = min(longer.sum(), usual.sum()) < rule.sick_steps
+    if few or (cell.counted & ~affected).sum() >= rule.sick_steps:
+        return affected
+    rate = np.where(cell.known[through], cell.rate[through], np.nan)
+    fall = known_median(rate[:, usual], axis=1) / known_median(rate[:, longer], axis=1)
+    return longer if np.isfinite(fall).any() and log(float(np.nanmedian(fall))) > rule.drop else affected
 
 
 def _slows(cell: SlowCells, affected: Bool, rules: FaultRules) -> bool:

@@ -45,7 +45,7 @@ def _explained(evidence: JobEvidence, silence: Silence, known: Sequence[Finding]
     which nothing moves for a while: a transport that gets no answer waits for twice as long each time."""
     near = evidence.normal_ns
     return any(
-        finding.job == evidence.job.id
+        finding.job in (None, evidence.job.id)
         and finding.start_ns <= silence.end_ns + near
         and (finding.end_ns is None or finding.end_ns >= silence.begin_ns - near)
         for finding in known

@@ -16,6 +16,7 @@ import numpy as np
 from llmprism.diagnose.byte_curves import hold_the_training
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.endings import Ending, final_ending
+from llmprism.diagnose.probes import without_probes
 from llmprism.diagnose.restarts import inner_endings
 from llmprism.diagnose.rhythm import with_whole_steps
 from llmprism.diagnose.rules import RULES, FaultRules
@@ -39,7 +40,7 @@ def is_settled(job: Job, timeline: Timeline, window: Window, rules: FaultRules =
 
 def job_state(job: Job, timeline: Timeline, window: Window, rules: FaultRules = RULES) -> JobState:
     """Running, ended, crashed or hung at the end of the window."""
-    timeline = with_whole_steps(timeline, rules)
+    timeline, job = with_whole_steps(timeline, rules), without_probes(job, rules)
     ending = final_ending(job, timeline, window, rules)
     if ending is None:
         return JobState.UNKNOWN
@@ -55,7 +56,7 @@ def find_stopped(
     job: Job, timeline: Timeline, window: Window, state: JobState, rules: FaultRules = RULES
 ) -> list[Finding]:
     """One finding for each time that the job broke off; its state tells whether it has done so for good."""
-    endings = inner_endings(job, timeline, rules)
+    endings, job = inner_endings(job, timeline, rules), without_probes(job, rules)
     final = final_ending(job, timeline, window, rules) if state in (JobState.CRASHED, JobState.HUNG) else None
     findings = [_finding(job, timeline, ending, window, ending.state, rules) for ending in endings]
     return findings if final is None else [*findings, _finding(job, timeline, final, window, state, rules)]

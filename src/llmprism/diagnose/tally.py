@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
+from typing import Final
 
 import numpy as np
 
@@ -42,6 +43,10 @@ class SickPlace:
     rival: Place | None = None
     rival_score: float = 0.0
     in_series: tuple[Place, ...] = ()
+
+
+ROUNDING: Final = 1e-9
+"""Relative slack for the rounding of sums in another order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +144,17 @@ def _says(cell: SlowCells, chance: float, rules: FaultRules) -> _Says:
         return _Says(score, cells, steps)
     sick, known = np.where(cell.sick, cell.weight, 0.0), np.where(cell.known, cell.weight, 0.0)
     bad = np.add.reduceat(sick[pairs][:, busy], offsets, axis=0)
-    for_it, against = log(rules.places.sick_while / chance), np.log((1.0 - cell.shows) / (1.0 - chance))
+    for_it, against = (
+        log(rules.places.sick_while / chance),
+        _against(cell, known[:, busy], sick[:, busy], chance, rules),
+    )
     says = for_it * sick + against[:, None] * (known - sick)
     speaks = np.add.reduceat(says[pairs], offsets, axis=0)
     speaks += _queued(cell, known - sick, against, chance, rules)
     lasts = cell.weight.max(axis=0)
     few = _few_hops(cell, rules)
-    for place in np.flatnonzero((speaks.max(axis=1) > 0.0) & ~few).tolist():
+    worth = np.maximum(speaks, 0.0).sum(axis=1) > (1.0 - ROUNDING) * rules.places.price  # no stretches add up to more
+    for place in np.flatnonzero(worth & ~few).tolist():
         whole = speaks[place]
         for first, after, points in best_stretches(whole, rules.places.price):
             if lasts[first:after].sum() < rules.places.sick_steps:
@@ -157,12 +166,24 @@ def _says(cell: SlowCells, chance: float, rules: FaultRules) -> _Says:
     return _Says(score, cells, steps)
 
 
+def _against(cell: SlowCells, known: Float64, sick: Float64, chance: float, rules: FaultRules) -> Float64:
+    """What a healthy cell of each pair speaks against the places that it passes, given the cells of the steps in which
+    anything is sick. Whether a throttle lets the small messages of a pair pass depends on how much it saves, and that
+    is the same in every step: if none of them is ever slow, all of them together are hardly more than one witness."""
+    rule = rules.places
+    against: Float64 = np.log((1.0 - cell.shows) / (1.0 - chance))
+    never = (cell.shows < rule.sick_while) & (sick.sum(axis=1) == 0.0)
+    each = -rule.small_witness / np.maximum(known.sum(axis=1), 1.0)
+    return np.where(never, np.maximum(against, each), against)
+
+
 def _queued(cell: SlowCells, healthy: Float64, against: Float64, chance: float, rules: FaultRules) -> Float64:
     """What healthy cells of small messages speak less against places that only receive, per place and step: such
     messages wait in the queue before it, where no record shows it."""
     pairs, offsets, rule = cell.passes.pairs, cell.passes.offsets[:-1], rules.places
     small = cell.shows < rule.sick_while
-    less = np.where(small, log((1.0 - rule.queued_sick_while) / (1.0 - chance)) - against, 0.0)
+    each = log((1.0 - rule.queued_sick_while) / (1.0 - chance))
+    less = np.where(small, np.maximum(each - against, -rule.queued_witness * against), 0.0)
     receives = np.array([isinstance(name, tuple) and name[-1] == INTO for _, name in cell.passes.number])
     if not small.any() or not receives.any():
         return np.zeros((offsets.size, healthy.shape[1]))
@@ -206,7 +227,8 @@ def _cost(place: Place, rules: FaultRules) -> float:
 
 
 def _without(cell: SlowCells, place: Place, steps: Bool, rules: FaultRules) -> SlowCells:
-    """The cells that do not pass the place then, and do not wait in a ring with one that does."""
+    """The cells that do not pass the place then, do not wait in a ring with one that does, and are not so much faster
+    that they explain less than what is worth a finding."""
     through = cell.through(place)
     gone = through[:, None] & steps[None, :]
     sick = gone & cell.sick
@@ -216,4 +238,6 @@ def _without(cell: SlowCells, place: Place, steps: Bool, rules: FaultRules) -> S
         ring = cell.passes.through((where, name))
         pace = np.where(sick[ring], cell.rate[ring], np.inf).min(axis=0)
         gone[ring] |= cell.sick[ring] & (cell.rate[ring] >= rules.places.waits * pace[None, :])
+    slowest = np.where(sick, cell.rate, np.inf).min(axis=0)
+    gone |= cell.sick & (rules.places.loss * cell.rate >= slowest[None, :])  # that explains next to nothing of the loss
     return replace(cell, sick=cell.sick & ~gone, known=cell.known & ~gone)

@@ -13,11 +13,12 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Bool
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
-from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
 from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.throughout import slow_throughout
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.segments import best_stretches
 
@@ -33,31 +34,53 @@ def find_unexplained(
     """Stretches of slower steps of one job that no finding of `known` explains, and no slow place or server that some
     of its members (`accused`) use then."""
     counted = np.flatnonzero(evidence.counted)
-    if counted.size < 2 * rules.trust.unexplained_steps or evidence.normal_ns <= 0:
+    if counted.size <= rules.trust.unexplained_steps or evidence.normal_ns <= 0:
         return []
-    times = evidence.duration_ns[counted] / evidence.normal_ns
-    slower = times >= rules.trust.unexplained_slowdown
+    worth = _worth(evidence, rules)
+    slower = evidence.duration_ns[counted] >= rules.trust.unexplained_slowdown * evidence.normal_ns
     findings = []
-    for first, after, _ in best_stretches(
-        np.where(slower, np.clip(np.floor(times), 1.0, rules.trust.unexplained_weight), -1.0),
-        rules.trust.unexplained_price,
-    ):
+    for first, after, _ in best_stretches(np.where(slower, worth[counted], -1.0), rules.trust.unexplained_price):
         steps = np.zeros(evidence.steps, dtype=np.bool_)
         steps[counted[first:after]] = True
-        if _clearly_slower(evidence, steps, rules) and not _explained(evidence, steps, known, accused, rules):
+        steps = _trimmed(evidence, steps, rules)
+        if _clearly_slower(evidence, steps, worth, rules) and not _explained(evidence, steps, known, accused, rules):
             findings.append(_finding(evidence, steps, rules))
     return findings
 
 
-def _clearly_slower(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bool:
+def _worth(evidence: JobEvidence, rules: FaultRules) -> Float64:
+    """How many slower steps each one counts for: as many as it is long, twice as many where it is slow all along, and
+    more than one where it is far beyond what the job's steps vary by."""
+    rule, times = rules.trust, evidence.duration_ns / evidence.normal_ns
+    usual = usual_steps(evidence, rules)
+    all_along = slow_throughout(evidence, usual, rules.members.long_step, rules)
+    worth = np.clip(np.where(all_along, times, np.floor(times)), 1.0, rule.unexplained_weight)
+    off = np.abs(times[usual] - 1.0)
+    jitter = float(np.quantile(off, rules.members.jitter_quantile)) if off.size else np.inf
+    clear = times - 1.0 > rules.members.jitter_growth * jitter
+    return np.where(all_along, 2.0 * worth, np.maximum(worth, np.where(clear, rule.unexplained_clear, 1.0)))
+
+
+def _trimmed(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> Bool:
+    """The same stretch without the steps at its ends that are no longer than steps outside of it are now and then."""
+    usual = evidence.duration_ns[evidence.counted & ~steps]
+    if not usual.size:
+        return steps
+    beyond = np.flatnonzero(steps & (evidence.duration_ns >= rules.trust.unexplained_apart * np.quantile(usual, 0.9)))
+    if beyond.size:
+        steps[: beyond[0]] = steps[beyond[-1] + 1 :] = False
+    return steps
+
+
+def _clearly_slower(evidence: JobEvidence, steps: Bool, worth: Float64, rules: FaultRules) -> bool:
     rule = rules.trust
     others = evidence.counted & ~steps
-    worth = np.clip(np.floor(evidence.duration_ns[steps] / evidence.normal_ns), 1.0, rule.unexplained_weight).sum()
+    alone = steps.sum() < rule.unexplained_few and worth[steps].max(initial=0.0) <= rule.unexplained_weight
     if (
-        steps.sum() < rule.unexplained_few
-        or worth < rule.unexplained_steps
+        alone
+        or worth[steps].sum() < rule.unexplained_steps
         or others.sum() < rule.unexplained_steps
-        or steps[evidence.counted][0]
+        or not with_a_past(usual_steps(evidence, rules), rules)[int(np.argmax(steps))]
     ):
         return False
     taken, usual = evidence.duration_ns[steps], evidence.duration_ns[others]

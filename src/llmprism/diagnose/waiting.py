@@ -5,10 +5,6 @@ itself, from what it was given to what it passed on, did not wait.
 
 *Stage work.* The first micro-batch of a step runs through an empty pipeline and its last gradient drains one, so
 nothing but the stage's own computation lies between their arrival and their departure.
-
-*Falling behind.* Sharded training and experts synchronise many times per step. Members of a group send equal shares,
-so whoever passes each share of its bytes later than the median of the others keeps them waiting, again and again; the
-others catch up with it at every exchange.
 """
 
 from __future__ import annotations
@@ -19,13 +15,12 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.evidence import JobEvidence
-from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.model.layout import PairKind
-from llmprism.stats.robust import known_median, known_median_of_others
+from llmprism.stats.robust import known_median_of_others
 
-__all__ = ["beyond_others", "falling_behind_ns", "stage_work_ns"]
+__all__ = ["beyond_others", "stage_work_ns"]
 
 
 def stage_work_ns(evidence: JobEvidence) -> Float64:
@@ -106,54 +101,6 @@ def _first_and_last(
             first_end[pair, step] = min(first_end[pair, step], float(end[row]))
             last_end[pair, step] = max(last_end[pair, step], float(end[row]))
     return first_start, first_end, last_start, last_end
-
-
-@kernel
-def _passed(member: Int64, step: Int64, start: Int64, size: Int64, begin: Int64, members: int, shares: int) -> Float64:
-    """When each member had begun to send each share of its bytes of each step; rows sorted by member and start."""
-    when = np.full((members, begin.size, shares), np.nan)
-    i = 0
-    while i < member.size:
-        j, total = i, 0.0
-        while j < member.size and member[j] == member[i] and step[j] == step[i]:
-            total += size[j]
-            j += 1
-        sent, row = 0.0, i
-        for share in range(shares):
-            while row < j - 1 and sent + size[row] < (share + 0.5) * total / shares:
-                sent += size[row]
-                row += 1
-            when[member[i], step[i], share] = start[row] - begin[step[i]]
-        i = j
-    return when
-
-
-def falling_behind_ns(evidence: JobEvidence, rules: FaultRules = RULES) -> Float64:
-    """Members x steps: how long after the median of its group a member passes a share of its bytes, on average.
-
-    Expert exchanges are examined first: every GPU sends its own, while rings may pass through one NIC for a whole
-    server.
-    """
-    transfers, steps, members = evidence.job.transfers, evidence.timeline.steps, np.array(evidence.job.members)
-    behind = np.full((members.size, steps.count), np.nan)
-    for kind in (PairKind.EP, PairKind.DP):
-        groups = [np.searchsorted(members, np.array(g.members)) for g in evidence.layout.groups if g.kind == kind]
-        rows = np.flatnonzero((evidence.layout.transfer_kind == kind) & (transfers.bytes >= MESSAGE_FLOOR_BYTES))
-        step = steps.at(transfers.start_ns[rows])
-        rows, step = rows[step >= 0], step[step >= 0]
-        if not groups or not rows.size:
-            continue
-        member = np.searchsorted(members, transfers.pair_src[transfers.pair_of_row[rows]])
-        order = np.lexsort((transfers.start_ns[rows], member))
-        when = _passed(
-            member[order], step[order], transfers.start_ns[rows[order]], transfers.bytes[rows[order]],
-            steps.start_ns, members.size, rules.members.progress_parts,
-        )  # fmt: skip
-        for group in groups:
-            behind[group] = np.clip(when[group] - known_median(when[group])[None], 0.0, None).mean(axis=2)
-        if np.isfinite(behind).any():
-            break
-    return behind
 
 
 def beyond_others(evidence: JobEvidence, work: Float64) -> Float64:

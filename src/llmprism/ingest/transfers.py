@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Float64, Int64
+from llmprism.arrays import Float64, Int32, Int64
 from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.kernel import kernel
 from llmprism.model.flows import FlowTable, TransferTable
@@ -148,22 +148,12 @@ def _gaps_and_counts(
     return gaps, counts
 
 
-class _Merged(NamedTuple):
-    """The columns of transfers that are being put together."""
-
-    start: Int64
-    end: Int64
-    size: Int64
-    active: Int64
-    path: Any
-    records: Any
-
-
 def _merge_by_arrays(
-    offsets: Int64, gaps: Int64, rows: Int64, start: Int64, end: Int64, size: Int64, path: Any, out: _Merged
-) -> None:
+    offsets: Int64, gaps: Int64, rows: Int64, start: Int64, end: Int64, size: Int64, path: Int32,
+    to_start: Int64, to_end: Int64, to_size: Int64, to_active: Int64, to_path: Int32, to_records: Int32,
+) -> None:  # fmt: skip
     """The kernel below without a loop."""
-    assert rows[-1] == out.start.size  # noqa: S101 - every transfer has a row
+    assert rows[-1] == to_start.size  # noqa: S101 - every transfer has a row
     follows, pair, pause = _pauses(offsets, start, end)
     opens = np.ones(start.size, dtype=np.bool_)
     opens[follows] = pause > gaps[pair]
@@ -171,36 +161,37 @@ def _merge_by_arrays(
     extends[follows] |= active[follows] + pause > 0
     active[follows] += np.minimum(pause, 0)
     active[~extends] = 0
-    out.start[:], out.end[:] = start[first], np.maximum.reduceat(end, first)
-    out.size[:], out.active[:] = np.add.reduceat(size, first), np.add.reduceat(active, first)
-    out.records[:] = np.diff(first, append=start.size)
+    to_start[:], to_end[:] = start[first], np.maximum.reduceat(end, first)
+    to_size[:], to_active[:] = np.add.reduceat(size, first), np.add.reduceat(active, first)
+    to_records[:] = np.diff(first, append=start.size)
     shown = np.where(opens | (extends & (path >= 0)), np.arange(start.size), 0)
-    out.path[:] = path[np.maximum.reduceat(shown, first)]
+    to_path[:] = path[np.maximum.reduceat(shown, first)]
 
 
 @kernel(by_arrays=_merge_by_arrays)
 def _merge(
-    offsets: Int64, gaps: Int64, rows: Int64, start: Int64, end: Int64, size: Int64, path: Any, out: _Merged
-) -> None:
-    """Fills `out`, those of a pair from its row of `rows` on."""
+    offsets: Int64, gaps: Int64, rows: Int64, start: Int64, end: Int64, size: Int64, path: Int32,
+    to_start: Int64, to_end: Int64, to_size: Int64, to_active: Int64, to_path: Int32, to_records: Int32,
+) -> None:  # fmt: skip
+    """Fills the columns of transfers, those of a pair from its row of `rows` on."""
     for p in range(offsets.size - 1):
         row = rows[p] - 1
         horizon = np.int64(0)
         for i in range(offsets[p], offsets[p + 1]):
             if i == offsets[p] or start[i] - horizon > gaps[p]:
                 row += 1
-                out.start[row], out.end[row], out.path[row] = start[i], end[i], path[i]
-                out.size[row], out.records[row] = 0, 0
-                out.active[row] = end[i] - start[i]
+                to_start[row], to_end[row], to_path[row] = start[i], end[i], path[i]
+                to_size[row], to_records[row] = 0, 0
+                to_active[row] = end[i] - start[i]
                 horizon = end[i]
             elif end[i] > horizon:
-                out.active[row] += end[i] - max(horizon, start[i])
+                to_active[row] += end[i] - max(horizon, start[i])
                 horizon = end[i]
-                out.end[row] = horizon
+                to_end[row] = horizon
                 if path[i] >= 0:
-                    out.path[row] = path[i]
-            out.size[row] += size[i]
-            out.records[row] += 1
+                    to_path[row] = path[i]
+            to_size[row] += size[i]
+            to_records[row] += 1
 
 
 def assemble_transfers(flows: FlowTable, rules: IngestRules = RULES) -> TransferTable:
@@ -211,8 +202,13 @@ def assemble_transfers(flows: FlowTable, rules: IngestRules = RULES) -> Transfer
     offsets = np.zeros(counts.size + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     rows = int(offsets[-1])
-    merged = _Merged(
-        *(np.empty(rows, dtype=np.int64) for _ in range(4)), *(np.empty(rows, dtype=np.int32) for _ in range(2))
-    )
-    _merge(flows.pair_offsets, gaps, offsets, flows.start_ns, flows.end_ns, flows.bytes, flows.path, merged)
-    return TransferTable(flows.addresses, flows.paths, flows.pair_src, flows.pair_dst, offsets, gaps, *merged)
+    start, end, size, active = (np.empty(rows, dtype=np.int64) for _ in range(4))
+    path, records = (np.empty(rows, dtype=np.int32) for _ in range(2))
+    _merge(
+        flows.pair_offsets, gaps, offsets, flows.start_ns, flows.end_ns, flows.bytes, flows.path,
+        start, end, size, active, path, records,
+    )  # fmt: skip
+    return TransferTable(
+        flows.addresses, flows.paths, flows.pair_src, flows.pair_dst, offsets, gaps,
+        start, end, size, active, path, records,
+    )  # fmt: skip

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 __all__ = [
+    "CONTROL_BYTES",
+    "CONTROL_SHARE",
     "MESSAGE_FLOOR_BYTES",
+    "MESSAGE_SAMPLE",
     "ONE_MESSAGE_BYTES",
     "AssembledFlows",
     "FlowTable",
@@ -42,6 +45,16 @@ __all__ = [
 MESSAGE_FLOOR_BYTES: Final = 1_000
 """Smaller transfers are heartbeats, norms and store messages, which go on between steps and between jobs; the smallest
 gradient bucket of a real job was 6 KB."""
+
+CONTROL_SHARE: Final = 0.01
+"""Messages below this share of the usual one (which half of the bytes are sent in) carry no tensors..."""
+
+CONTROL_BYTES: Final = 16_384
+"""...if they are below this size too: a norm is a few bytes on each of up to some dozen connections, and communicators
+that connect exchange 5 KB."""
+
+MESSAGE_SAMPLE: Final = 20_000
+"""Messages that the usual size is taken from."""
 
 ONE_MESSAGE_BYTES: Final = 1_000_000
 """Size that every message is given where messages are counted; any above the floor would do."""

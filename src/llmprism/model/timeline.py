@@ -39,11 +39,14 @@ class Steps:
     """Steps of a job in order. They do not overlap; `setup` marks the first, set-up step when it was seen.
 
     A pause between one step's end and the next step's first activity (checkpoint, evaluation) is inside no step.
+    Nothing is sent for the next step before `end_ns`; but some members may be done with the step only later, while
+    others have begun the next one, the last of them at `done_ns` (None: all are done at the end).
     """
 
     start_ns: Int64
     end_ns: Int64
     setup: Bool
+    done_ns: Int64 | None = None
 
     @property
     def count(self) -> int:
@@ -52,6 +55,11 @@ class Steps:
     @property
     def duration_ns(self) -> Int64:
         return self.end_ns - self.start_ns
+
+    @property
+    def over_ns(self) -> Int64:
+        """When the last member was done with each step."""
+        return self.end_ns if self.done_ns is None else self.done_ns
 
     def at(self, when_ns: Int64) -> Int64:
         """The step that holds each moment, -1 where none does; a moment between two steps that touch is the later's."""

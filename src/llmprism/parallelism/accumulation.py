@@ -1,13 +1,10 @@
 """Gradient accumulation in sharded training: several passes over all layers make one step.
 
 Every micro-batch gathers and reduces all layers, so its traffic repeats exactly and each pass looks like a step. But
-only the last pass of a step is followed by the optimizer, before which no layer can be gathered again. Between passes
-the links rest no longer than inside them; after every m-th pass they do. A pause longer than half a pass is no
-optimizer: it is a checkpoint or an evaluation after every m-th step, and joins nothing.
-
-Where a clock ticks in the passes, the optimizer lies inside a tick: the reduction of one pass and the gathering of the
-next are one burst, which only every m-th tick interrupts. That is looked for at every place of the tick
-(`between_passes`).
+only the last pass of a step is followed by the optimizer, before which no layer can be gathered again. The reduction of
+one pass and the gathering of the next are one burst, which only every m-th tick interrupts. That is looked for at every
+place of the tick. A pause longer than half a pass is no optimizer: it is a checkpoint or an evaluation after every m-th
+step, and joins nothing; neither does one before which every tick rests, as after an optimizer of its own.
 """
 
 from __future__ import annotations
@@ -19,27 +16,11 @@ import numpy as np
 from llmprism.arrays import Bool, Int64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
-from llmprism.parallelism.phase import message_silences, rests_after
+from llmprism.parallelism.phase import message_silences
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.silences import Silences
 
-__all__ = ["accumulated", "between_passes"]
-
-
-def accumulated(
-    transfers: TransferTable, gradient: Bool, clock: StepClock, rules: LayoutRules = RULES
-) -> tuple[StepClock, int]:
-    """The clock with its ticks joined to whole steps, and how many make one; 1 where every tick is a step."""
-    if clock.period_ns <= 0.0:
-        return clock, 1
-    number = np.concatenate([[0], np.cumsum(np.maximum(1, np.rint(np.diff(clock.boundary_ns) / clock.period_ns)))])
-    number = number.astype(np.int64)
-    rest = rests_after(transfers, gradient, clock.boundary_ns)
-    for passes in range(2, rules.sharding.most_passes + 1):
-        phase = _last_pass(number, rest, passes, clock.period_ns, rules.sharding.last_pass_longer, rules)
-        if phase is not None:
-            return _joined(clock, number, passes, phase), passes
-    return clock, 1
+__all__ = ["between_passes"]
 
 
 def between_passes(
@@ -61,7 +42,7 @@ def between_passes(
         if seen[place] < rule.least_optimizer * clock.period_ns or uncut > seen[place] / rule.burst_cut:
             continue
         for passes in range(2, rule.most_passes + 1):
-            phase = _last_pass(number, rest, passes, clock.period_ns, rule.burst_cut, rules)
+            phase = _last_pass(number, rest, passes, clock.period_ns, rules)
             if phase is not None:
                 ticks = np.flatnonzero((number % passes == phase) & (which[:, place] >= 0))
                 whole = np.diff(number[ticks]) == passes
@@ -88,11 +69,9 @@ def _longest_by_place(silences: Silences, clock: StepClock, places: int) -> tupl
     return number, np.maximum(longest[:, 1:], longest[:, :-1]), np.where(second, which[:, 1:], which[:, :-1])
 
 
-def _last_pass(
-    number: Int64, rest: Int64, passes: int, period_ns: float, longer: float, rules: LayoutRules
-) -> int | None:
-    """Which pass of `passes` is followed by the optimizer, a rest so many times longer than after the others; None
-    where no one stands out."""
+def _last_pass(number: Int64, rest: Int64, passes: int, period_ns: float, rules: LayoutRules) -> int | None:
+    """Which pass of `passes` is followed by the optimizer, a rest much longer than after the others; None where no one
+    stands out."""
     rule = rules.sharding
     known = rest >= 0
     by_pass = [rest[known & (number % passes == phase)] for phase in range(passes)]
@@ -101,15 +80,10 @@ def _last_pass(
     usual = np.array([median(part) for part in by_pass])
     phase = int(np.argmax(usual))
     others = np.delete(usual, phase)
-    if usual[phase] > rule.longest_optimizer * period_ns or usual[phase] < longer * max(float(others.max()), 1.0):
+    if usual[phase] > rule.longest_optimizer * period_ns or usual[phase] < rule.burst_cut * max(
+        float(others.max()), 1.0
+    ):
         return None
     above = by_pass[phase] > float(others.max())
     below = np.concatenate([part for p, part in enumerate(by_pass) if p != phase]) < usual[phase]
     return phase if min(above.mean(), below.mean()) >= rule.last_pass_longest else None
-
-
-def _joined(clock: StepClock, number: Int64, passes: int, phase: int) -> StepClock:
-    chosen = np.flatnonzero(number % passes == phase)
-    whole = np.diff(number[chosen]) == passes
-    regular = np.array([clock.regular[a:b].all() for a, b in pairwise(chosen)], dtype=np.bool_)
-    return StepClock(clock.boundary_ns[chosen], whole & regular, clock.dominance)

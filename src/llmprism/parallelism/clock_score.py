@@ -12,7 +12,8 @@ too. What lies outside all steps is predicted by nothing and costs what it costs
 
 Pauses are compared by their logarithms, because they vary by factors. Bytes that are not the same in every step cost
 the logarithm of how much more they vary than the losses of a collector explain, which shrink with the root of the time
-between ticks.
+between ticks. That is one number per step, and where a fault or a network cuts messages into hundreds of records, their
+pauses are many: but these depend on each other, so no more than some of them count for as much as the bytes.
 """
 
 from __future__ import annotations
@@ -94,18 +95,26 @@ def priced(pauses: Pauses, clocks: list[Int64], window: tuple[int, int], rules: 
 def bits_of(pauses: Pauses, clocks: list[Priced], rules: LayoutRules = RULES, *, every_step: bool = False) -> Float64:
     """Bits per pause under each of these clocks, which are compared with each other. With `every_step` no step may be
     coded without its clock: of clocks of one period the one whose ticks are all in place is the better one."""
+    steps = np.array([one.steps for one in clocks])
+    bits = np.array([one.pause_bits - (0.0 if every_step else one.saved_bits) for one in clocks])
+    bits += steps * _beyond_noise(clocks, np.full((steps.size, 1), rules.clock.exact_bytes)).sum(axis=1)
+    counted = max(pauses.counted, 1)
+    more = np.maximum(1.0 / rules.clock.pauses_together - steps * (pauses.offsets.size - 1) / counted, 0.0)
+    message = np.maximum(steps[:, None] / np.maximum(np.diff(pauses.offsets), 1), rules.clock.exact_bytes)
+    result: Float64 = bits / counted + more * _beyond_noise(clocks, message).mean(axis=1)
+    return result
+
+
+def _beyond_noise(clocks: list[Priced], least: Float64) -> Float64:
+    """The logarithm of how much more each pair's bytes vary under each clock than noise explains, the least of all
+    clocks; where less than `least`, they are the same."""
     root_period = np.array([one.root_period for one in clocks])[:, None]
     variation = np.array([one.variation for one in clocks])
     steps = np.array([one.steps for one in clocks])
     unsure = 1.0 + 1.0 / np.sqrt(np.maximum(steps, 1))[:, None]  # a few steps may be alike by chance
-    noise = (variation * root_period * unsure).min(axis=0)
-    beyond = np.log2(
-        np.maximum(variation, rules.clock.exact_bytes) / np.maximum(noise / root_period, rules.clock.exact_bytes)
-    )
-    bits = np.array([one.pause_bits - (0.0 if every_step else one.saved_bits) for one in clocks])
-    bits += steps * beyond.sum(axis=1)
-    result: Float64 = bits / max(pauses.counted, 1)
-    return result
+    noise = (variation * root_period * unsure).min(axis=0) / root_period
+    beyond: Float64 = np.log2(np.maximum(variation, least) / np.maximum(noise, least))
+    return beyond
 
 
 def _price(

@@ -9,19 +9,29 @@ claims the least: tensor groups across servers are rare, contexts and experts ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles
-from llmprism.parallelism.composition import Composition, Explanations, Reading
+from llmprism.parallelism.composition import Composition, Explanations, Reading, is_mesh
 from llmprism.parallelism.rank_mesh import Degrees
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.structure import in_two
 
-__all__ = ["Composed", "better_composition", "near_best", "own_bits", "price_of", "sizes_of", "tensor_widths"]
+__all__ = [
+    "Composed",
+    "better_composition",
+    "in_shards",
+    "near_best",
+    "own_bits",
+    "price_of",
+    "sizes_of",
+    "staged_instead",
+    "tensor_widths",
+]
 
 _KINDS = (PairKind.DP, PairKind.PP, PairKind.CP, PairKind.EP, PairKind.TP)
 
@@ -41,29 +51,70 @@ class Composed:
     sharded: bool
     bits: float
 
+    @property
+    def exchanges(self) -> bool:
+        """Are there contexts or experts?"""
+        return bool(self.contexts or self.experts)
+
+    def with_rings(self, pairs: Bool, rings: tuple[Group, ...]) -> Composed:
+        """The same with exchanges that take the gradients' own pairs, which bytes do not show."""
+        carries = dict(self.carries)
+        for kind in {ring.kind for ring in rings}:
+            carries[kind] = carries[kind] | pairs
+        return replace(self, carries=carries, contexts=rings)
+
 
 def better_composition(
-    explained: Explanations, transfers: TransferTable, said: JobLayout, rules: LayoutRules = RULES
-) -> Composed | None:
-    """The best composition where the layout that the passes found is not among those that bytes leave open."""
+    explained: Explanations, transfers: TransferTable, said: JobLayout, rules: LayoutRules = RULES, *,
+    sharded: bool = True,
+) -> Composed | None:  # fmt: skip
+    """The best composition where the layout that the passes found is not among those that bytes leave open. It has to
+    explain nearly all pairs, unless the passes found degrees that make no mesh of the ranks, and so no layout.
+    `sharded`: readings as shards with replicas count."""
     rule, found = rules.composition, explained.compositions
-    if not found or found[0].fitted < rule.complete:
+    if not found or (found[0].fitted < rule.complete and is_mesh(said.layout, len(found[0].members))):
         return None
     best = found[0].bits
     own = max(own_bits(explained, transfers, said, rules), explained.said_bits)
     if best - own < rule.ahead_bits:
         return None
-    one, reading = max(near_best(explained, rules), key=lambda it: it[0].bits - price_of(it[1], said.layout, rules))
-    either = any(_contexts_for_experts(it, reading) for it in one.readings)
+    near = [it for it in near_best(explained, rules) if sharded or it[1].degrees.shards == 1]
+    return _composed(near, said.layout, best - own, rules)
+
+
+def staged_instead(explained: Explanations, said: JobLayout, rules: LayoutRules = RULES) -> Composed | None:
+    """Pipelines in place of shards with replicas, where they cost less though the passes deny them. Both take the same
+    pairs where shard groups are pairs; the moments of messages under a schedule may decide."""
+    if not explained.compositions or not in_shards(said):
+        return None
+    best = explained.compositions[0].bits
+    near = [it for it in near_best(explained, rules) if it[1].degrees.shards == 1 < it[1].degrees.stages]
+    worth = max((one.bits - price_of(reading, said.layout, rules) for one, reading in near), default=-np.inf)
+    ahead = worth - (best - rules.composition.shards_bits)
+    return _composed(near, said.layout, ahead, rules) if ahead > 0.0 else None
+
+
+def in_shards(said: JobLayout) -> bool:
+    """Does a layout have shards with replicas?"""
+    return in_two(tuple(group for group in said.groups if group.kind is PairKind.DP))
+
+
+def _composed(
+    near: list[tuple[Composition, Reading]], layout: Layout, ahead: float, rules: LayoutRules
+) -> Composed | None:
+    """What the cheapest of these readings says."""
+    if not near:
+        return None
+    one, reading = max(near, key=lambda it: it[0].bits - price_of(it[1], layout, rules))
     grid = np.array(one.members)
     return Composed(
         _carries(one, reading),
         {kind: one.carried[[kind in kinds for kinds in reading.kinds]].sum(axis=0) for kind in _KINDS},
         _groups(grid, reading.degrees, PairKind.CP, reading.degrees.contexts),
         _groups(grid, reading.degrees, PairKind.EP, reading.degrees.experts),
-        either,
+        any(_contexts_for_experts(it, reading) for it in one.readings),
         reading.degrees.shards > 1,
-        best - own,
+        ahead,
     )
 
 
@@ -124,7 +175,7 @@ def _agrees(
 ) -> bool:
     """Does this reading say the same as the passes, of the degrees and of nearly all pairs?"""
     degrees, layout = reading.degrees, said.layout
-    if in_two(tuple(group for group in said.groups if group.kind is PairKind.DP)) != (degrees.shards > 1):
+    if in_shards(said) != (degrees.shards > 1):
         return False
     if (layout.pp, layout.cp or 1, layout.ep or 1) != (degrees.stages, degrees.contexts, degrees.experts):
         return False
@@ -140,16 +191,23 @@ def price_of(reading: Reading, layout: Layout, rules: LayoutRules) -> float:
     across = any(PairKind.TP in kinds for kinds in reading.kinds)
     merged = any(len(kinds) > 1 for kinds in reading.kinds)
     axes = (degrees.contexts > 1) + (degrees.experts > 1)
-    found = layout.pp or 1, layout.cp or 1, layout.ep or 1, layout.dp or 1
-    own = degrees.stages, degrees.contexts, degrees.experts, degrees.replicas
-    denied = sum(a != b for a, b in zip(found, own, strict=True))
     return (
         rule.across_bits * across
         + rule.axis_bits * axes
         + rule.merged_bits * merged
         + rule.shards_bits * (degrees.shards > 1)
-        + rule.denied_bits * denied
+        + rule.denied_bits * _denied(degrees, layout)
     )
+
+
+def _denied(degrees: Degrees, layout: Layout) -> int:
+    """Decisions of the passes that a reading denies: stages, tensor groups, contexts, experts, or which of the three an
+    exchange is. How many replicas there are follows from these."""
+    found = layout.tp or 1, layout.cp or 1, layout.ep or 1
+    own = degrees.tensors, degrees.contexts, degrees.experts
+    renamed = found != own and sorted(found) == sorted(own)
+    others = 1 if renamed else sum(a != b for a, b in zip(found, own, strict=True))
+    return ((layout.pp or 1) != degrees.stages) + others
 
 
 def _groups(members: Int64, degrees: Degrees, kind: PairKind, size: int) -> tuple[Group, ...]:

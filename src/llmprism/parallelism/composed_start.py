@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64, median
+from llmprism.arrays import Bool, Int64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable, ranges
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind, PairRoles
 from llmprism.parallelism.composed import Composed
-from llmprism.parallelism.exchanges import bytes_by_step, no_exchanges
+from llmprism.parallelism.exchanges import bytes_by_step, no_exchanges, varies
 from llmprism.parallelism.features import Links, links_of, pair_features
 from llmprism.parallelism.in_step import InStep
 from llmprism.parallelism.link_evidence import evidence_of
@@ -129,18 +129,13 @@ def _uneven(transfers: TransferTable, composed: Composed, pairs: Bool, clock: St
             near = pure[np.argsort(np.abs(transfers.pair_src[pure] - transfers.pair_src[one]), kind="stable")[:2]]
             hops = [bytes_by_step(transfers, int(pair), clock) / gradient[pair] for pair in near]
             apart = apart - more * hops[0]
-            noise.append(_varies(hops[0] - hops[-1], rules) * max(gradient[one], gradient[other]) / usual)
-        uneven.append(_varies(apart, rules) / usual)
+            noise.append(varies(hops[0] - hops[-1], rules) * max(gradient[one], gradient[other]) / usual)
+        uneven.append(varies(apart, rules) / usual)
     for one, other in _both_ways(transfers, composed.carries[PairKind.PP])[: rule.even_links]:
         sent = [bytes_by_step(transfers, pair, clock) for pair in (one, other)]
-        noise.append(_varies(sent[0] - sent[1], rules) / max(float(median(sent[0])), 1.0))
+        noise.append(varies(sent[0] - sent[1], rules) / max(float(median(sent[0])), 1.0))
     limit = max(rule.uneven_tokens, rule.uneven_noise * float(median(noise) if noise else 0.0))
     return bool(uneven) and float(median(uneven)) > limit
-
-
-def _varies(values: Float64, rules: LayoutRules) -> float:
-    """How far the steps in which nothing was lost are from the usual one."""
-    return float(np.quantile(np.abs(values - median(values)), rules.exchanges.whole_steps)) if values.size else 0.0
 
 
 def _exchanged_rows(transfers: TransferTable, exchange: Bool, gradients: Bool) -> Bool:

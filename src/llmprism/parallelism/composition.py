@@ -20,12 +20,12 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.job import Job
-from llmprism.model.layout import JobLayout, PairKind
+from llmprism.model.layout import JobLayout, Layout, PairKind
 from llmprism.parallelism.pair_ends import natural_order
 from llmprism.parallelism.rank_mesh import Degrees, Part, RankMesh
 from llmprism.parallelism.rules import RULES, LayoutRules
 
-__all__ = ["Composition", "Explanations", "Reading", "compositions_of", "most_saved"]
+__all__ = ["Composition", "Explanations", "Reading", "compositions_of", "is_mesh", "most_saved"]
 
 _Candidate = tuple[Degrees, list[Part]]
 _Tried = dict[tuple[tuple[int, ...], bytes], list[_Candidate]]
@@ -106,7 +106,7 @@ def compositions_of(
         by_stage = tuple(sorted(orders[0], key=lambda member: stage_of.get(member, 0)))
         orders += [by_stage] if by_stage != orders[0] else []
     few = [size for size in sizes if 0 < int((size > 0).sum()) <= rules.composition.most_pairs]
-    parts = _said_parts(job, said, orders[0]) if said is not None else []
+    parts = _said_parts(job, said, orders[0]) if said is not None and is_mesh(said.layout, len(job.members)) else []
     own = [_said_bits(job, size, parts, orders[0], rules) for size in few]
     left = [most_saved(int((size > 0).sum()), rules) - bits for size, bits in zip(few, own, strict=True)]
     if min(left, default=0.0) < rules.composition.ahead_bits:
@@ -140,14 +140,14 @@ def _most_bits(one: Explanations) -> float:
 
 def _in_order(job: Job) -> tuple[int, ...]:
     """Members by server and by their place in it."""
-    place = {name: natural_order(name) for name in set(job.places)}
+    place = {name: tuple(natural_order(name)) for name in set(job.places)}
     slots = job.slots or (-1,) * len(job.members)
-    names = job.transfers.addresses
-    keys = {
-        member: (place[server], slot, natural_order(names[member]))
-        for member, server, slot in zip(job.members, job.places, slots, strict=True)
-    }
-    return tuple(sorted(job.members, key=keys.__getitem__))
+    keys = dict(zip(job.members, ((place[server], slot) for server, slot in zip(job.places, slots, strict=True)),
+                    strict=True))  # fmt: skip
+    members = job.members
+    if len(set(keys.values())) < len(members):  # several in one place are by their addresses
+        members = tuple(sorted(members, key=lambda member: natural_order(job.transfers.addresses[member])))
+    return tuple(sorted(members, key=keys.__getitem__))
 
 
 def _said_bits(job: Job, size: Float64, parts: list[Part], members: tuple[int, ...], rules: LayoutRules) -> float:
@@ -175,6 +175,15 @@ def _explained(
             tried[key] = list(_candidates(mesh, seen, rules))
         found += _in_one_order(tried[key], seen, job, members, rules)
     return tuple(sorted(found, key=lambda one: -one.bits))
+
+
+def is_mesh(layout: Layout, ranks: int) -> bool:
+    """Do the degrees of a layout make a mesh of all ranks, with experts on ranks of the same weights? Else the pairs
+    may be named well, but there is nothing that they are the pairs of."""
+    if layout.tp is None or layout.pp is None or layout.dp is None:
+        return False
+    alike = layout.dp * (layout.cp or 1)
+    return layout.tp * layout.pp * alike == ranks and alike % (layout.ep or 1) == 0
 
 
 def _said_parts(job: Job, said: JobLayout, members: tuple[int, ...]) -> list[Part]:

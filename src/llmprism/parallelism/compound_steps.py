@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64, median
+from llmprism.arrays import Bool, Float64, Int64, median, medians
 from llmprism.model.clock import StepClock
 from llmprism.parallelism.clock_score import Pauses, sent_by_ticks
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -160,7 +160,7 @@ def _part_lengths(pauses: Pauses, ticks: Int64, rules: LayoutRules) -> Float64:
         length = np.column_stack([when[:, -1] - when[:, 0], np.diff(when, axis=1)])
         result[index, known] = np.log2(length[known] + floor)
         if known.any():
-            result[index] -= np.median(result[index, known], axis=0)
+            result[index] -= medians(result[index, known], axis=0)
     few = np.isfinite(result[:, :, 0]).sum(axis=0) * 2 < result.shape[0]
     level = np.zeros((steps, parts + 1))
     known = ~few
@@ -177,8 +177,8 @@ def _saved(lengths: Float64, place: Int64, rules: LayoutRules) -> Compound | Non
         return None
     place, length = place[used], lengths[used]
     ticks = int(place.max()) + 1
-    length = length - np.median(length, axis=0)
-    scale = np.median(np.abs(length), axis=0) + rules.clock.length_resolution_bits
+    length = length - medians(length, axis=0)
+    scale = medians(np.abs(length), axis=0) + rules.clock.length_resolution_bits
     columns = length.shape[1]
     group = (place[:, None] * columns + np.arange(columns)).ravel()
     value = (length / scale).ravel()

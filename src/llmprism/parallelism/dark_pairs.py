@@ -27,11 +27,10 @@ def without_dark_pairs(transfers: TransferTable, pairs: Bool, clock: StepClock, 
         transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes, pairs, stepping_ns,
         MESSAGE_FLOOR_BYTES,
     )  # fmt: skip
-    dark = (silence_ns > rules.ends.dark_steps * clock.period_ns) & (
-        messages >= rules.ends.messages_per_step * clock.steps
-    )
-    steady: Bool = pairs & ~dark
-    return steady if dark.any() and steady.sum() >= rules.ends.lit_pairs * pairs.sum() else pairs
+    stepping = pairs & (messages >= rules.ends.messages_per_step * clock.steps)  # others say nothing by being silent
+    dark = stepping & (silence_ns > rules.ends.dark_steps * clock.period_ns)
+    lit: Bool = stepping & ~dark
+    return pairs & ~dark if dark.any() and lit.sum() >= rules.ends.lit_pairs * stepping.sum() else pairs
 
 
 @kernel

@@ -98,7 +98,7 @@ def _rests_of_paths(
         return [_rests(transfers, along, against, boundary_ns, rules) for along, against in paths]
     sign = [one for along, against in paths for one in (*[1] * len(along), *[-1] * len(against))]
     ends = np.cumsum([0, *(len(along) + len(against) for along, against in paths)])
-    found = _median_rests.compiled(
+    found = _median_rests.machine_code(
         transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, np.array(sign, dtype=np.int64), ends,
         boundary_ns, rules.stages.resting_band, MESSAGE_FLOOR_BYTES,
     )  # fmt: skip

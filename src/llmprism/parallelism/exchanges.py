@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int32, Int64, median, median_deviation
+from llmprism.arrays import Bool, Float64, Int32, Int64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.layout import Group, PairKind
@@ -27,7 +27,7 @@ from llmprism.parallelism.open_rings import shared_hops
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["Exchanges", "bytes_by_step", "find_exchanges", "no_exchanges", "reduced_apart", "routed"]
+__all__ = ["Exchanges", "bytes_by_step", "find_exchanges", "no_exchanges", "reduced_apart", "routed", "varies"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +147,8 @@ def _is_uneven(
         answered = bytes_by_step(transfers, other, clock)
         usual = max(float(median(answered)), 1.0)
         if ring:
-            uneven.append(median_deviation(bytes_by_step(transfers, one, clock) - ring[0] - answered) / usual)
-            noise.append(median_deviation(ring[0] - ring[-1]) / usual)
+            uneven.append(varies(bytes_by_step(transfers, one, clock) - ring[0] - answered, rules) / usual)
+            noise.append(varies(ring[0] - ring[-1], rules) / usual)
     return bool(uneven) and float(median(uneven)) > max(rule.uneven_tokens, rule.uneven_noise * float(median(noise)))
 
 
@@ -163,24 +163,55 @@ def routed(
     """Is what these pairs exchange uneven as routed tokens are? Examined on links both of whose directions exchange.
 
     `exchanged` marks the rows; gradients of two members are the same both ways and need not be distinguished for the
-    difference. `others` are the two directions of links that carry something even, such as activations.
+    difference. `others` are the two directions of links that carry something even, such as activations: they show by
+    which share of its bytes a link differs from step to step, gradients included, without any tokens.
     """
     rule = rules.exchanges
     every = np.flatnonzero(pairs)
     back = transfers.pairs_between(
         transfers.pair_dst[every].astype(np.int64), transfers.pair_src[every].astype(np.int64)
     )
-    own = [(a, b) for a, b in zip(every.tolist(), back.tolist(), strict=True) if a < b and pairs[b]]
-    if not own:
+    both_ways = [(a, b) for a, b in zip(every.tolist(), back.tolist(), strict=True) if a < b and pairs[b]]
+    own = _all_to_alls(transfers, both_ways)
+    if not own or 2 * len(own) < rule.axis_covered * every.size:
         return False
     size = np.where(exchanged, transfers.bytes, 0)
-    usual = [max(float(median(bytes_by_step(transfers, a, clock, size))), 1.0) for a, _ in own]
-    uneven = [median_deviation(bytes_by_step(transfers, a, clock) - bytes_by_step(transfers, b, clock)) / amount
-              for (a, b), amount in zip(own, usual, strict=True)]  # fmt: skip
-    even = others[: rule.even_links]
-    noise = [median_deviation(bytes_by_step(transfers, a, clock) - bytes_by_step(transfers, b, clock))
-             / max(float(median(bytes_by_step(transfers, a, clock))), 1.0) for a, b in even]  # fmt: skip
-    return float(median(uneven)) > max(rule.uneven_tokens, rule.uneven_noise * float(median(noise) if noise else 0.0))
+    noise = [_apart(transfers, a, b, clock, rules) / _usual(transfers, a, clock) for a, b in others[: rule.even_links]]
+    noisy = rule.uneven_links * float(median(noise) if noise else 0.0)
+    uneven = []
+    for a, b in own:
+        amount = _usual(transfers, a, clock, size)
+        limit = max(rule.uneven_tokens * amount, noisy * _usual(transfers, a, clock))
+        uneven.append(_apart(transfers, a, b, clock, rules) / limit)
+    return float(median(uneven)) > 1.0
+
+
+def _all_to_alls(transfers: TransferTable, links: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those of the links that may be of an all-to-all: it joins every member with all that are not on its server, at
+    least as many as two servers of half of the members each have links. Rings of more than four have fewer."""
+    one = np.array([pair for pair, _ in links], dtype=np.int64)
+    if not one.size:
+        return []
+    src, dst = transfers.pair_src[one], transfers.pair_dst[one]
+    label = component_labels(len(transfers.addresses), src, dst)
+    members = np.bincount(label[np.union1d(src, dst)], minlength=int(label.max()) + 1)
+    dense = np.bincount(label[src], minlength=members.size) >= (members / 2) ** 2
+    return [link for link, kept in zip(links, dense[label[src]].tolist(), strict=True) if kept]
+
+
+def _apart(transfers: TransferTable, one: int, other: int, clock: StepClock, rules: LayoutRules) -> float:
+    """Bytes by which two pairs differ from step to step."""
+    return varies(bytes_by_step(transfers, one, clock) - bytes_by_step(transfers, other, clock), rules)
+
+
+def varies(values: Float64, rules: LayoutRules) -> float:
+    """How far the steps in which nothing was lost are from the usual one."""
+    return float(np.quantile(np.abs(values - median(values)), rules.exchanges.whole_steps)) if values.size else 0.0
+
+
+def _usual(transfers: TransferTable, pair: int, clock: StepClock, size: Int64 | None = None) -> float:
+    """Bytes of a pair in a step, of its rows or as given; one at least."""
+    return max(float(median(bytes_by_step(transfers, pair, clock, size))), 1.0)
 
 
 def bytes_by_step(transfers: TransferTable, pair: int, clock: StepClock, size: Int64 | None = None) -> Float64:

@@ -7,19 +7,25 @@ the passes after it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from llmprism.arrays import Bool
 from llmprism.model.job import Job
-from llmprism.model.layout import Group, JobLayout, Layout, PairKind, Schedule, Sharding
-from llmprism.parallelism.composed import better_composition, sizes_of, tensor_widths
+from llmprism.model.layout import Group, JobLayout, Layout, PairKind, Sharding
+from llmprism.parallelism.composed import (
+    Composed,
+    better_composition,
+    in_shards,
+    sizes_of,
+    staged_instead,
+    tensor_widths,
+)
 from llmprism.parallelism.composed_start import composed_roles, composed_start
-from llmprism.parallelism.composition import compositions_of
+from llmprism.parallelism.composition import Explanations, compositions_of
 from llmprism.parallelism.context_lanes import context_lanes
+from llmprism.parallelism.degrees import copies_of, degrees_of, most_common
 from llmprism.parallelism.exchanges import find_exchanges, reduced_apart, routed
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
 from llmprism.parallelism.hybrid import shard_grid
@@ -49,9 +55,10 @@ from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.schedule_fit import batches_and_schedule
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
 from llmprism.parallelism.shared_links import after_collectives, collective_rows
+from llmprism.parallelism.slower_layout import slower_rival, surer_layout
 from llmprism.parallelism.stage_links import find_pipelines
 from llmprism.parallelism.step_confidence import steps_confidence
-from llmprism.parallelism.step_ends import step_ends
+from llmprism.parallelism.step_ends import scatters, step_ends
 from llmprism.parallelism.structure import data_parallel_groups, in_two, joined_by, pairs_inside
 from llmprism.parallelism.tensor_peers import find_tensor_peers, joined_replicas
 from llmprism.parallelism.unknown_collectives import unknown_layout, with_unknown_collectives
@@ -66,16 +73,42 @@ def identify_layout(job: Job, rules: LayoutRules = RULES, known_bytes: int = 0) 
     best = best_clock(job, bulk, rules, known_bytes)
     if best is None:
         return unknown_layout(job.transfers, bulk)
+    layout, slower = _with_clock(job, bulk, best, rules), slower_rival(best, rules)
+    return layout if slower is None else surer_layout(layout, _with_clock(job, bulk, slower, rules), rules)
+
+
+def _with_clock(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> JobLayout:
+    """The layout of a job whose clock is known."""
     draft, layout = _after_passes(_seen_links(job, bulk, best, rules))
     sizes = sizes_of(job.transfers, bulk, pair_features(job.transfers, best.clock, rules).step_bytes)
     explained = compositions_of(job, sizes, layout, rules)
-    composed = better_composition(explained, job.transfers, layout, rules)
-    if composed is not None:  # where its own gradients do not show the ends of steps, those that were seen before stand
-        seen = replace(best, clock=draft.measured or best.clock)
-        draft, layout = _after_passes(composed_start(job, bulk, seen, composed, rules))
+    draft, layout = _as_bytes_say(job, bulk, draft, layout, explained)
     draft = _with_replicas(draft, tensor_widths(explained, layout.layout, rules))
     layout = _stated(draft)
     return _judged(layout, job, bulk, draft, other_readings(explained, job.transfers, layout, rules))
+
+
+def _as_bytes_say(
+    job: Job, bulk: Bool, draft: PartialLayout, layout: JobLayout, explained: Explanations
+) -> tuple[PartialLayout, JobLayout]:
+    """The draft and what it says, begun anew from a composition where that is far ahead. Readings as shards with
+    replicas must show in the passes too, those as pipelines in their place by a schedule; else the next one counts."""
+    rules, seen = draft.rules, replace(draft.best, clock=draft.measured or draft.best.clock)
+
+    def begun(composed: Composed) -> tuple[PartialLayout, JobLayout]:
+        return _after_passes(composed_start(job, bulk, seen, composed, rules))
+
+    staged = staged_instead(explained, layout, rules)
+    if staged is not None:
+        rival = begun(staged)
+        if rival[0].order.bits_over_chance(rules) > rules.composition.denied_bits:
+            return rival
+    for sharded in (True, False):
+        composed = better_composition(explained, job.transfers, layout, rules, sharded=sharded)
+        found = (draft, layout) if composed is None else begun(composed)
+        if composed is None or not composed.sharded or in_shards(found[1]):
+            break
+    return found
 
 
 def _after_passes(draft: PartialLayout) -> tuple[PartialLayout, JobLayout]:
@@ -149,8 +182,7 @@ def _with_step_ends(draft: PartialLayout) -> PartialLayout:
     transfers, pipes = draft.job.transfers, draft.pipes
     between = pairs_of_kind(transfers, draft.links, draft.kinds, PairKind.OTHER)
     clock = step_ends(draft.job, draft.groups, draft.stage_links, draft.features, between, draft.rules)
-    if clock.unevenness > draft.rules.clock.uneven + draft.clock.unevenness:  # the ends of steps do not scatter
-        clock = draft.clock
+    clock = draft.clock if scatters(clock, draft.clock, draft.rules) else clock
     if draft.shared is not None:
         clock = after_collectives(transfers, draft.stage_links, draft.shared, clock)
     if pipes.forward and not draft.groups:
@@ -174,18 +206,22 @@ def _with_exchanges_of_stages(draft: PartialLayout) -> PartialLayout:
     transfers, clock = draft.job.transfers, draft.clock
     order = batches_and_schedule(transfers, draft.pipes, draft.features, clock, draft.rules)
     in_step = find_in_step(transfers, np.flatnonzero(draft.collective), draft.pipes.forward, draft.features, clock,
-                           order[0], draft.rules)  # fmt: skip
+                           order.micro_batches, draft.rules)  # fmt: skip
     sharded, composed = draft.sharded, draft.composed
-    if composed is not None:
-        busy = in_step.gathers or (in_step.any and not composed.contexts and not draft.inside.any)
-        in_step = replace(draft.inside, gathers=busy)
+    if composed is not None and in_step.any and not (composed.exchanges or draft.inside.any or in_step.tensor.any()):
+        in_step = _with_kind(draft, in_step)
+        composed = composed.with_rings(
+            in_step.inside, _context_rings(draft.links, draft.kinds, draft.features, in_step)
+        )
+    elif composed is not None:
+        in_step = replace(draft.inside, gathers=in_step.gathers)
     if in_step.gathers:
         stage_pairs = np.isin(np.arange(transfers.pair_count), [pair for link in draft.stage_links for pair in link])
         clock = longest_rest_clock(transfers, stage_pairs, pairs_inside(transfers, draft.groups), clock, draft.rules)
         sharded = replace(sharded, sharding=Sharding.FSDP)
         order = batches_and_schedule(transfers, draft.pipes, draft.features, clock, draft.rules)
     in_step = in_step if composed is not None else _with_kind(draft, in_step)
-    return replace(draft, in_step=in_step, order=order, sharded=sharded, clock=clock)
+    return replace(draft, in_step=in_step, order=order, sharded=sharded, clock=clock, composed=composed)
 
 
 def _with_interruptions(draft: PartialLayout) -> PartialLayout:
@@ -271,23 +307,23 @@ def _layout_of(draft: PartialLayout) -> JobLayout:
     transfers, pipes, clock, groups = draft.job.transfers, draft.pipes, draft.clock, draft.groups
     sharded = draft.sharded or ShardedJob(Sharding.UNKNOWN, groups, clock)
     pair_kind = draft.pair_kind
-    stages = _most_common(len(pipeline) for pipeline in pipes.members) or 1
-    batches, order = draft.order or (None, Schedule.UNKNOWN)
+    stages = most_common(len(pipeline) for pipeline in pipes.members) or 1
+    order, batches = draft.order, draft.order.micro_batches
     if not pipes.forward and sharded.passes > 1:
         batches = sharded.passes
-    copies = _copies(groups) if sharded.hybrid else _most_common(len(group.members) for group in groups) or 1
+    copies = copies_of(groups) if sharded.hybrid else most_common(len(group.members) for group in groups) or 1
     inside = draft.contexts + draft.meshes.groups + draft.exchanges.groups
-    contexts = _most_common(len(group.members) for group in inside if group.kind is PairKind.CP)
+    contexts = most_common(len(group.members) for group in inside if group.kind is PairKind.CP)
     lost = bool((pair_kind == PairKind.PP).any()) and not pipes.members
-    tp, pp, dp = _degrees(draft.job, copies, contexts or 1, stages, lost)
-    experts = _most_common(len(group.members) for group in inside if group.kind is PairKind.EP)
+    tp, pp, dp = degrees_of(draft.job, copies, contexts or 1, stages, lost)
+    experts = most_common(len(group.members) for group in inside if group.kind is PairKind.EP)
     if draft.composed is not None:
         pairs = composed_roles(transfers, draft.composed, pair_kind == PairKind.PP, draft.rules)
     else:
         roles = link_roles(transfers, draft.links, draft.kinds, draft.rules)
         pairs = all_roles(transfers, roles, draft.meshes, draft.inside, draft.exchanges, draft.rules)
     return JobLayout(
-        layout=Layout(tp, pp, dp, experts, contexts, sharded.sharding, batches, order),
+        layout=Layout(tp, pp, dp, experts, contexts, sharded.sharding, batches, order.schedule),
         groups=groups + inside,
         pipelines=pipes.members,
         pairs=pairs,
@@ -319,26 +355,6 @@ def _with_rings(kinds: LinkKinds, rings: Bool, rules: LayoutRules) -> LinkKinds:
     return LinkKinds(kind, confidence, kinds.one_way, kinds.fits | rings)
 
 
-def _copies(groups: tuple[Group, ...]) -> int:
-    """Data-parallel degree of hybrid sharding: members of a shard group times replicas."""
-    one = next(iter(groups)).members[0]
-    return int(np.prod([len(group.members) for group in groups if one in group.members]))
-
-
-def _degrees(job: Job, copies: int, contexts: int, stages: int, lost_pipelines: bool) -> tuple[int | None, ...]:
-    """(tp, pp, dp). Gradient groups count replicas times contexts; what is left over is tensor-parallel."""
-    dp = copies // contexts if copies % contexts == 0 else None
-    if lost_pipelines:
-        return None, None, dp
-    width = len(job.members) / (copies * stages)
-    return (int(width) if width == int(width) else None), stages, dp
-
-
-def _most_common(sizes: Iterable[int]) -> int | None:
-    counted = Counter(sizes)
-    return max(counted, key=lambda size: (counted[size], size)) if counted else None
-
-
 def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: PartialLayout, bytes_say: OtherReadings) -> JobLayout:
     """The layout with how sure it is and what else it might be."""
     peers, judged = draft.peers, draft.kinds.confidence
@@ -359,6 +375,8 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: PartialLayout, bytes
         hybrid=in_two(draft.groups),
         direction=draft.pipes.clear,
         exchanging=exchanging_share(layout.groups, job.members),
+        misfit=draft.order.misfit,
+        across=bool((layout.pairs.kind == PairKind.TP).any()),
         rest=left_over(job.transfers, bulk, draft.collective & draft.inside.gradients & ~draft.inside.inside,
                        features, draft.groups, draft.clock, draft.rules),
         bytes_say=bytes_say,

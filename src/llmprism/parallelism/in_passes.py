@@ -17,7 +17,7 @@ from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.link_evidence import pooled
-from llmprism.parallelism.pass_times import bytes_by_place, extremes, mark_late, sums_in_passes
+from llmprism.parallelism.pass_times import extremes, mark_late, steps_by_place, sums_in_passes
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
@@ -43,28 +43,32 @@ def busy_in_passes(
     link_of, node = _links(transfers, pairs), transfers.pair_src[pairs]
     links = int(link_of.max()) + 1
     sender = np.stack([first.row[node], activation.row[node], gradient.row[node]])
-    (total, sent_early, in_passes, in_middle, sent_late), seen = sums_in_passes(
-        transfers.pair_offsets, transfers.start_ns, transfers.bytes, pairs, link_of, links, clock.boundary_ns, sender,
-        activation.times, gradient.times, first.times, last.times,
+    (in_passes, sent_late), seen = sums_in_passes(
+        transfers.pair_offsets, transfers.start_ns, transfers.bytes, MESSAGE_FLOOR_BYTES, pairs, link_of, links,
+        clock.boundary_ns, sender, activation.times, gradient.times, last.times,
     )  # fmt: skip
-    total, in_passes = np.maximum(total, 1.0), np.maximum(in_passes, 1.0)
+    total = np.maximum(in_passes + sent_late, 1.0)
     component, hops = _hops(transfers, pairs, link_of, total, rules)
-    busy = enough(
-        np.ones(links), pooled(sent_early / in_passes, hops), pooled(seen.astype(np.float64), hops), steps, rules
-    )
-    busy &= pooled(in_middle / in_passes, hops) >= rule.middle_share
-    busy &= pooled(in_passes / total, hops) >= rule.share_in_passes
+    shown = pooled(seen.astype(np.float64), hops)
+    busy = shown >= rule.forward_steps * steps
     if busy.any():
-        usual = float(np.median(_places(transfers, every, first, last, clock, rules)))
-        busy &= pooled(_places(transfers, pairs, first, last, clock, rules), hops) >= rule.spread_over_passes * usual
+        usual, own = (_places(transfers, of, first, last, clock, rules) for of in (every, pairs))
+        busy &= _throughout(usual / steps, own / np.maximum(shown, 1.0)[:, None], hops, rules)
     busy = _in_all_stages(busy, component, hops, rules)
+    if _members(transfers, pairs[busy[link_of]]) < rule.axis_covered * _members(transfers, pairs):
+        busy = np.zeros_like(busy)
     inside[pairs] = busy[link_of]
     share[pairs] = np.where(busy[link_of], (sent_late / total)[link_of], 0.0)
-    own = busy[link_of]
+    mine = busy[link_of]
     late_row = mark_late(
-        transfers.pair_offsets, transfers.start_ns, pairs[own], sender[0][own], clock.boundary_ns, last.times, late_row
-    )
+        transfers.pair_offsets, transfers.start_ns, pairs[mine], sender[0][mine], clock.boundary_ns, last.times,
+        late_row,
+    )  # fmt: skip
     return inside, share, late_row
+
+
+def _members(transfers: TransferTable, pairs: Int64) -> int:
+    return int(np.union1d(transfers.pair_src[pairs], transfers.pair_dst[pairs]).size)
 
 
 def _links(transfers: TransferTable, pairs: Int64) -> Int64:
@@ -107,19 +111,32 @@ def _hops(
     return component, number
 
 
+def _throughout(usual: Float64, own: Float64, hops: Int64, rules: LayoutRules) -> Bool:
+    """Which links send throughout the passes, as the pipelines' own ones do: over as many places of them, and in the
+    quarter in which neither parameters are gathered nor gradients added up. `usual` and `own` are how often the links
+    of pipelines and those in question begin to send in each place. Places count, not bytes: gradients may be a thousand
+    times as large as what a pass exchanges."""
+    rule = rules.exchanges
+    steady = slice(rule.pass_places // 2, rule.pass_places - rule.pass_places // 4)
+    result = np.ones(own.shape[0], dtype=np.bool_)
+    for part, share in ((slice(None), rule.spread_over_passes), (steady, rule.steady_share)):
+        result &= pooled(own[:, part].sum(axis=1), hops) >= share * float(np.median(usual[:, part].sum(axis=1)))
+    return result
+
+
 def _places(
     transfers: TransferTable, pairs: Int64, first: _Times, last: _Times, clock: StepClock, rules: LayoutRules
 ) -> Float64:
-    """Over how many places of its sender's passes each link of these pairs spreads its bytes (the exponential of their
-    entropy); what follows the passes does not count."""
-    link_of = _links(transfers, pairs)
-    sent = bytes_by_place(
-        transfers.pair_offsets, transfers.start_ns, transfers.bytes, pairs, link_of, int(link_of.max()) + 1,
-        clock.boundary_ns, first.row[transfers.pair_src[pairs]], first.times, last.times, rules.exchanges.pass_places,
+    """The steps in which each link of these pairs begins to send in each place of its sender's passes; NaN where no
+    sender has any."""
+    link_of, sender = _links(transfers, pairs), first.row[transfers.pair_src[pairs]]
+    links = int(link_of.max()) + 1
+    found = steps_by_place(
+        transfers.pair_offsets, transfers.start_ns, transfers.bytes, MESSAGE_FLOOR_BYTES, pairs, link_of, links,
+        clock.boundary_ns, sender, first.times, last.times, rules.exchanges.pass_places,
     )  # fmt: skip
-    part = sent / np.maximum(sent.sum(axis=1, keepdims=True), 1.0)
-    spread: Float64 = np.exp(-(part * np.log(np.maximum(part, 1e-12))).sum(axis=1))
-    return spread
+    known = np.bincount(link_of, sender < first.times.shape[0] - 1, minlength=links) > 0
+    return np.where(known[:, None], found, np.nan)
 
 
 def enough(total: Float64, early: Float64, seen: Int64 | Float64, steps: int, rules: LayoutRules = RULES) -> Bool:

@@ -10,7 +10,8 @@ carries gradients too. Where all are alike and their members have no other gradi
 member's last pipeline message of the step (on the first stage that may be the last backward pass).
 
 *Which kind.* Ranks of one context-parallel ring hold the same weights, so they share a gradient group. Tensor-parallel
-ranks hold different parts of the weights and never do.
+ranks hold different parts of the weights and never do. What is uneven as routed tokens are is neither theirs nor the
+parameters of sharded stages.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable, ranges
 from llmprism.model.layout import PairKind
+from llmprism.parallelism.exchanges import routed
 from llmprism.parallelism.features import PairFeatures
 from llmprism.parallelism.in_passes import busy_in_passes, enough
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -75,17 +77,20 @@ def find_in_step(
     rings = superposed_rings(transfers, candidates, features.total_bytes, rules)
     if rings is not None:
         return InStep(rings.small, ~rings.small | rings.large, nothing.tensor, rings.gradient_row)
+    last_pass = rules.stages.backward_share / max(batches or 1, 1)
+    besides = False
     if forward:
         inside, late, late_row = busy_in_passes(transfers, candidates, forward, clock, rules)
-        last_pass = rules.stages.backward_share / max(batches or 1, 1)
         busy = np.flatnonzero(inside)
-        apart = busy.size > 0 and not _touched(transfers, busy, np.setdiff1d(candidates, busy)).any()
-        behind = 1.0 - 1.0 / _stages(transfers, forward)
-        rest = last_pass * (1.0 - behind * (1.0 - rules.exchanges.last_reduction))
-        if apart and float(median(late[busy])) < rest + rules.exchanges.gradients_after:
-            return replace(nothing, gathers=True)
+        if busy.size and not _touched(transfers, busy, np.setdiff1d(candidates, busy)).any():
+            tokens = routed(transfers, transfers.rows_of(inside), inside, forward, clock, rules)
+            alone = not tokens and _end_with_the_passes(transfers, busy, late, forward, rules)
+            if not (tokens or alone) and float(median(late[busy])) < _last_scatter(
+                transfers, forward, last_pass, rules
+            ):
+                return replace(nothing, gathers=True)
+            besides = not alone
     else:
-        last_pass = 1.0
         inside, late, late_row = _by_contrast(transfers, candidates, features, clock, rules)
     gradients = np.ones(transfers.pair_count, dtype=np.bool_)
     tensor = np.zeros(transfers.pair_count, dtype=np.bool_)
@@ -96,10 +101,30 @@ def find_in_step(
         if forward:
             usual = np.array([median(late[pairs[ring == number]]) for number in range(int(ring.max()) + 1)])
             after = (usual >= last_pass + rules.exchanges.gradients_after)[ring]
-            more = more | (after & ~_any(more, ring))
+            more = more | ((after | besides) & ~_any(more, ring))
         gradients[pairs] = more
         tensor[pairs] = ~_on_axis(transfers, pairs, ring, _any(more, ring), rules)
     return InStep(inside, gradients, tensor, late_row & transfers.rows_of(gradients))
+
+
+def _last_scatter(
+    transfers: TransferTable, forward: list[tuple[int, int]], last_pass: float, rules: LayoutRules
+) -> float:
+    """Share of the bytes of sharded stages that may follow their last pipeline message."""
+    behind = 1.0 - 1.0 / _stages(transfers, forward)
+    return last_pass * (1.0 - behind * (1.0 - rules.exchanges.last_reduction)) + rules.exchanges.gradients_after
+
+
+def _end_with_the_passes(
+    transfers: TransferTable, pairs: Int64, late: Float64, forward: list[tuple[int, int]], rules: LayoutRules
+) -> bool:
+    """Do these collectives serve nothing but the passes? Then stages behind the first send nothing after their last
+    message, which hands on the gradient of the last pass; the first stage hands on none, and its last pass follows."""
+    there = np.array([pair for pair, _ in forward], dtype=np.int64)
+    first = np.isin(transfers.pair_src[pairs], np.setdiff1d(transfers.pair_src[there], transfers.pair_dst[there]))
+    if first.all() or not first.any():
+        return False
+    return float(median(late[pairs[~first]])) < rules.exchanges.behind_first * float(median(late[pairs[first]]))
 
 
 def _stages(transfers: TransferTable, forward: list[tuple[int, int]]) -> float:

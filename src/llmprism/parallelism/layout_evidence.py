@@ -10,6 +10,7 @@ right with as much evidence (`fitted_confidence`, where the numbers and their or
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = [
     "named_share",
     "other_layouts",
     "same_lengths",
+    "share_right",
     "terms_of",
 ]
 
@@ -44,8 +46,9 @@ class LayoutEvidence:
     none), and shows `steps`. `named` is the share of the bytes whose kind is known. `even`: all groups, and all
     pipelines, are of one length; `hybrid`: some members are in two gradient groups. `direction`: how clear the
     direction of the pipelines is, from 0 to 1. `exchanging` is the share of the members that take part in exchanges of
-    contexts or experts where there are any: all do. `rest` is what the layout leaves unexplained. `bytes_say` is how
-    near other layouts are that say the same of all bytes.
+    contexts or experts where there are any: all do. `misfit`: nats per message by which the best schedule misses the
+    moments of the messages between stages. `across`: tensor groups span servers, which few do. `rest` is what the
+    layout leaves unexplained. `bytes_say` is how near other layouts are that say the same of all bytes.
     """
 
     links: float
@@ -59,6 +62,8 @@ class LayoutEvidence:
     hybrid: bool = False
     direction: float = 1.0
     exchanging: float = 1.0
+    misfit: float = 0.0
+    across: bool = False
     rival_period: float = 0.0
     widths: tuple[tuple[int, float], ...] = ()
     rest: LeftOver = field(default_factory=LeftOver)
@@ -72,8 +77,15 @@ def _clock_doubt(evidence: LayoutEvidence, rules: LayoutRules) -> float:
 
 def layout_confidence(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULES) -> float:
     """The share of layouts with as much evidence, for claims as dear, that were right."""
-    odds = sum(FITTED.weight(name) * value for name, value in terms_of(layout, evidence, rules).items())
-    return round(float(1.0 / (1.0 + np.exp(-odds))), 3)
+    return round(share_right(terms_of(layout, evidence, rules), dict(FITTED.weights), rules), 3)
+
+
+def share_right(terms: Mapping[str, float], weights: Mapping[str, float], rules: LayoutRules = RULES) -> float:
+    """The same by terms and weights. A layout is no surer than one of its parts, the width of its tensor groups."""
+    odds = sum(weight * terms.get(name, 0.0) for name, weight in weights.items())
+    width = terms.get("width", np.inf)
+    bound = 1.0 / (1.0 + 2.0**-width) if width < _log_odds(1.0, rules) else 1.0
+    return float(min(1.0 / (1.0 + np.exp(-odds)), bound))
 
 
 def named_share(transfers: TransferTable, bulk: Bool, pairs: PairRoles) -> float:
@@ -130,10 +142,13 @@ def terms_of(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULE
         "partly_exchanging": 1.0 - evidence.exchanging,
         "sharded_stages": float((layout.pp or 1) > 1 and layout.sharding is Sharding.FSDP),
         "sharded_alone": float((layout.pp or 1) == 1 and layout.sharding is Sharding.FSDP),
-        "other_readings": _log_odds(evidence.bytes_say.share, rules),
+        "other_readings": 0.0 if evidence.bytes_say.share is None else _log_odds(evidence.bytes_say.share, rules),
         "behind": min(evidence.bytes_say.behind / rules.confidence.far_behind_bits, 1.0),
         "not_composed": 1.0 - evidence.bytes_say.explained,
         "contexts_of_one": float(layout.dp == 1 and layout.cp is not None),
+        "no_schedule": min(evidence.misfit, rules.stages.schedule_hopeless),
+        "one_micro_batch": float((layout.pp or 1) > 1 and layout.micro_batches == 1),
+        "tensors_across": float(evidence.across),
         "two_replicas": float(layout.dp == 2 and layout.ep is None and layout.cp is None),
     }
 

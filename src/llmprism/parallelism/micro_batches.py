@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64
+from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.layout import Schedule
@@ -18,13 +17,27 @@ from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.quantum import equal_parts, scattered_parts
 from llmprism.stats.robust import segment_quantiles
 
-__all__ = ["InteriorSilences", "interior_silences", "micro_batches", "schedule", "virtual_stages"]
+__all__ = [
+    "InteriorSilences",
+    "interior_silences",
+    "message_counts",
+    "micro_batches",
+    "schedule",
+    "virtual_stages",
+]
 
 
 def micro_batches(
     transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules = RULES
 ) -> int | None:
-    """Micro-batches per step, from (forward, backward) pairs: one message each way; None when silences do not tell.
+    """Micro-batches per step, from (forward, backward) pairs: one message each way; None when silences do not tell."""
+    return next(message_counts(transfers, links, clock, rules), None)
+
+
+def message_counts(
+    transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules = RULES
+) -> Iterator[int]:
+    """Numbers of messages per step that silences may tell, the likeliest first; one may come several times.
 
     Looked for in both directions together, then in each, because other traffic may share one of them; first for exact
     places, then for places that all links of a pipeline agree about (every message has a length of its own), then for
@@ -37,20 +50,20 @@ def micro_batches(
     there, back = (interior_silences(transfers, pairs, clock, rules, complete=True) for pairs in (forward, backward))
     found = [there.with_those_of(back), there, back]
     if found[0].length.sum() < rule.interior_silence * max(found[0].steps, 1) * clock.period_ns:
-        return 1
+        yield 1
+        return
 
-    def exact_parts(place: Float64, length: Float64) -> int | None:
-        return equal_parts(place, length, rule.most_micro_batches, rule.messages_explain)
+    def exact() -> Iterator[int | None]:
+        return (equal_parts(one.place, one.length, rule.most_micro_batches, rule.messages_explain) for one in found)
 
-    def agreed() -> int | None:
-        return agreed_messages(transfers, np.concatenate([forward, backward]), clock, rules)
+    def agreed() -> Iterator[int | None]:
+        yield agreed_messages(transfers, np.concatenate([forward, backward]), clock, rules)
 
-    def first_of(count: Callable[[Float64, Float64], int | None]) -> int | None:
-        return next((parts for one in found if (parts := count(one.place, one.length)) is not None), None)
+    def scattered() -> Iterator[int | None]:
+        return (scattered_parts(one.place, one.length) for one in found)
 
-    exact, scattered = partial(first_of, exact_parts), partial(first_of, scattered_parts)
-    order = (agreed, exact, scattered) if found[0].varied else (exact, agreed, scattered)
-    return next((parts for ask in order if (parts := ask()) is not None), None)
+    for ask in (agreed, exact, scattered) if found[0].varied else (exact, agreed, scattered):
+        yield from (parts for parts in ask() if parts is not None)
 
 
 def virtual_stages(messages: int, closing_share: float, stages: int, rules: LayoutRules = RULES) -> list[int]:
@@ -149,7 +162,7 @@ def _sent_before_return(transfers: TransferTable, forward: int, backward: int, c
     total = np.bincount(step, size, minlength=clock.regular.size)
     early = np.bincount(step, size * (start < first_back[step]), minlength=clock.regular.size)
     known = clock.regular & (total > 0) & (first_back < np.iinfo(np.int64).max)
-    return float(np.median(early[known] / total[known])) if known.any() else 1.0
+    return float(median(early[known] / total[known])) if known.any() else 1.0
 
 
 def _first_start(transfers: TransferTable, pair: int, clock: StepClock) -> Int64:

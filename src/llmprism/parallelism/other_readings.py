@@ -28,12 +28,12 @@ class OtherReadings:
     """`explained` is the share of the pairs whose bytes the best composition predicts (0: there is none; 1 as well
     where the layout explains them so well that others were not tried), `behind` the bits by which the best one is ahead
     of any of which the layout is a reading, and of what the passes said. `share` is what is left for the layout among
-    all readings near the best, `others` are those by their degrees (tensors, stages, replicas, experts, contexts) with
-    their shares."""
+    all readings near the best (None: they were not looked for), `others` are those by their degrees (tensors, stages,
+    replicas, experts, contexts) with their shares."""
 
     explained: float = 0.0
     behind: float = 0.0
-    share: float = 1.0
+    share: float | None = None
     others: tuple[tuple[_Degrees, float], ...] = ()
 
 

@@ -10,7 +10,7 @@ from llmprism.arrays import Bool, Int8
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
-from llmprism.model.layout import Group, Schedule
+from llmprism.model.layout import Group
 from llmprism.parallelism.composed import Composed
 from llmprism.parallelism.exchanges import Exchanges
 from llmprism.parallelism.features import Links, PairFeatures, pair_features
@@ -20,6 +20,7 @@ from llmprism.parallelism.pair_kinds import LinkKinds
 from llmprism.parallelism.rival_clocks import BestClock
 from llmprism.parallelism.roles import collective_pairs, pair_kinds_of
 from llmprism.parallelism.rules import LayoutRules
+from llmprism.parallelism.schedule_fit import NOT_PLAYED, ScheduleFit
 from llmprism.parallelism.sharded_job import ShardedJob
 from llmprism.parallelism.stage_links import Pipelines
 from llmprism.parallelism.tensor_peers import TensorPeers
@@ -47,7 +48,7 @@ class PartialLayout:
     shared: Bool | None = None
     pipes: Pipelines = field(default_factory=lambda: Pipelines((), [], [], [], rings=False))
     in_step: InStep | None = None
-    order: tuple[int | None, Schedule] | None = None
+    order: ScheduleFit = NOT_PLAYED
     sharded: ShardedJob | None = None
     contexts: tuple[Group, ...] = ()
     peers: TensorPeers | None = None

@@ -13,7 +13,7 @@ from llmprism.kernel import kernel
 from llmprism.model.flows import rows_of_pairs
 from llmprism.stats.by_moment import NEVER
 
-__all__ = ["bytes_by_place", "extremes", "mark_late", "sums_in_passes"]
+__all__ = ["extremes", "mark_late", "steps_by_place", "sums_in_passes"]
 
 
 def _extremes_by_arrays(
@@ -65,8 +65,8 @@ def extremes(
 
 
 def _sums_by_arrays(
-    offsets: Int64, start: Int64, size: Int64, pairs: Int64, link_of: Int64, links: int, boundary: Int64,
-    sender: Int64, activation: Int64, gradient: Int64, first: Int64, last: Int64,
+    offsets: Int64, start: Int64, size: Int64, floor: int, pairs: Int64, link_of: Int64, links: int, boundary: Int64,
+    sender: Int64, activation: Int64, gradient: Int64, last: Int64,
 ) -> tuple[Float64, Int64]:  # fmt: skip
     """The kernel below without a loop."""
     steps = boundary.size - 1
@@ -74,44 +74,36 @@ def _sums_by_arrays(
     link, when, amount = link_of[pair], start[rows], size[rows].astype(np.float64)
     step = np.clip(np.searchsorted(boundary, when, side="right") - 1, 0, steps - 1)
     early = (when > activation[sender[1, pair], step]) & (when < gradient[sender[2, pair], step])
-    begin, end = first[sender[0, pair], step], last[sender[0, pair], step]
-    late, length = when >= end, end - begin
-    middle = (when > begin + length // 4) & (when < begin + length - length // 4)
-    every = np.ones(rows.size, dtype=np.bool_)
-    sums = [np.bincount(link[which], amount[which], minlength=links) for which in (every, early, ~late, middle, late)]
+    early &= amount >= floor
+    late = when >= last[sender[0, pair], step]
+    sums = [np.bincount(link[which], amount[which], minlength=links) for which in (~late, late)]
     seen = np.bincount(np.unique(link[early] * steps + step[early]) // steps, minlength=links)
     return np.array(sums), seen
 
 
 @kernel(by_arrays=_sums_by_arrays)
 def sums_in_passes(
-    offsets: Int64, start: Int64, size: Int64, pairs: Int64, link_of: Int64, links: int, boundary: Int64,
-    sender: Int64, activation: Int64, gradient: Int64, first: Int64, last: Int64,
+    offsets: Int64, start: Int64, size: Int64, floor: int, pairs: Int64, link_of: Int64, links: int, boundary: Int64,
+    sender: Int64, activation: Int64, gradient: Int64, last: Int64,
 ) -> tuple[Float64, Int64]:  # fmt: skip
-    """Per link the bytes in all, those sent after the first activation and before the first gradient, up to the end of
-    the passes, in the middle half of them, after them; and in how many steps any were sent as the second.
+    """Per link the bytes up to the end of the passes and after them; and in how many steps a message is sent after the
+    first activation and before the first gradient.
 
-    `sender` holds for each pair the rows of its sender in the table of passes (`first`, `last`), of activations and of
+    `sender` holds for each pair the rows of its sender in the table of the passes' ends (`last`), of activations and of
     gradients.
     """
     steps = boundary.size - 1
-    sums = np.zeros((5, links))
+    sums = np.zeros((2, links))
     seen_in = np.zeros((links, steps), dtype=np.bool_)
     for i in range(pairs.size):
         link, step = link_of[i], 0
         for row in range(offsets[pairs[i]], offsets[pairs[i] + 1]):
             while step + 1 < steps and start[row] >= boundary[step + 1]:
                 step += 1
-            when, amount = start[row], float(size[row])
-            begin, end = first[sender[0, i], step], last[sender[0, i], step]
-            length = end - begin
-            sums[0, link] += amount
-            if activation[sender[1, i], step] < when < gradient[sender[2, i], step]:
-                sums[1, link] += amount
+            when = start[row]
+            if size[row] >= floor and activation[sender[1, i], step] < when < gradient[sender[2, i], step]:
                 seen_in[link, step] = True
-            sums[4 if when >= end else 2, link] += amount
-            if begin + length // 4 < when < begin + length - length // 4:
-                sums[3, link] += amount
+            sums[1 if when >= last[sender[0, i], step] else 0, link] += float(size[row])
     seen = np.zeros(links, dtype=np.int64)
     for link in range(links):
         for step in range(steps):
@@ -144,40 +136,46 @@ def mark_late(
 
 
 def _places_by_arrays(
-    offsets: Int64, start: Int64, size: Int64, pairs: Int64, link_of: Int64, links: int, boundary: Int64,
+    offsets: Int64, start: Int64, size: Int64, floor: int, pairs: Int64, link_of: Int64, links: int, boundary: Int64,
     sender: Int64, first: Int64, last: Int64, places: int,
-) -> Float64:  # fmt: skip
+) -> Int64:  # fmt: skip
     """The kernel below without a loop."""
+    steps = boundary.size - 1
     rows, pair = rows_of_pairs(offsets, pairs)
     when = start[rows]
     step = np.searchsorted(boundary, when, side="right") - 1
-    inside = (step >= 0) & (step < boundary.size - 1)
+    inside = (step >= 0) & (step < steps) & (size[rows] >= floor)
     at = np.where(inside, step, 0)
     begin, end = first[sender[pair], at], last[sender[pair], at]
     known = inside & (when >= begin) & (when < end)
     place = (when[known] - begin[known]) * places // np.maximum(end[known] - begin[known], 1)
     key = link_of[pair[known]] * places + place.clip(0, places - 1)
-    sent = np.bincount(key, size[rows][known], minlength=links * places).astype(np.float64)
-    return sent.reshape(links, places)
+    busy = np.unique(key * steps + step[known]) // steps
+    return np.bincount(busy, minlength=links * places).reshape(links, places)
 
 
 @kernel(by_arrays=_places_by_arrays)
-def bytes_by_place(
-    offsets: Int64, start: Int64, size: Int64, pairs: Int64, link_of: Int64, links: int, boundary: Int64,
+def steps_by_place(
+    offsets: Int64, start: Int64, size: Int64, floor: int, pairs: Int64, link_of: Int64, links: int, boundary: Int64,
     sender: Int64, first: Int64, last: Int64, places: int,
-) -> Float64:  # fmt: skip
-    """Bytes of each link in each of so many equal parts of its senders' passes."""
+) -> Int64:  # fmt: skip
+    """In how many steps a message of each link begins in each of so many equal parts of its senders' passes."""
     steps = boundary.size - 1
-    sent = np.zeros((links, places))
+    busy = np.zeros((links, places, steps), dtype=np.bool_)
     for i in range(pairs.size):
         step = -1
         for row in range(offsets[pairs[i]], offsets[pairs[i] + 1]):
             while step < steps and start[row] >= boundary[step + 1]:
                 step += 1
-            if step < 0 or step >= steps:
+            if step < 0 or step >= steps or size[row] < floor:
                 continue
             begin, end = first[sender[i], step], last[sender[i], step]
             if begin <= start[row] < end:
                 place = (start[row] - begin) * places // max(end - begin, 1)
-                sent[link_of[i], min(max(place, 0), places - 1)] += size[row]
-    return sent
+                busy[link_of[i], min(max(place, 0), places - 1), step] = True
+    found = np.zeros((links, places), dtype=np.int64)
+    for link in range(links):
+        for place in range(places):
+            for step in range(steps):
+                found[link, place] += busy[link, place, step]
+    return found

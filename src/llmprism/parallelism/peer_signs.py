@@ -14,12 +14,12 @@ Both are logarithms of ratios of median deviations: 0 means as far apart as the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import chain, combinations
 from math import isqrt
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int8
+from llmprism.arrays import Bool, Float64, Int8, Int64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
@@ -102,7 +102,8 @@ def _crossed(job: Job, pairs: list[Pair], groups: tuple[Group, ...], rules: Layo
         two = id(of_one), id(of_other)
         if two not in common:
             common[two] = sorted(of_one.keys() & of_other.keys())
-        for server in islice((name for name in common[two] if name != place[one]), rules.peers.compared_servers):
+        most, here = rules.peers.compared_servers, place[one]
+        for server in [name for name in common[two][: most + 1] if name != here][:most]:
             far_one, far_other = of_one[server], of_other[server]
             found.of.extend((index, index))
             found.across.extend(((one, far_other), (far_one, other)))
@@ -129,9 +130,9 @@ def _across(job: Job, cells: list[Cell], pipelines: tuple[Cell, ...]) -> list[Pa
 @dataclass(frozen=True, slots=True)
 class _Moments:
     """Two times of each member (rows) in each step: when the messages that it sends lie in the mean, and when the last
-    of them ended or the first began."""
+    of them ended or the first began. `row` is that of each address (-1: no member)."""
 
-    row: dict[int, int]
+    row: Int64
     mean: Float64
     edge: Float64
 
@@ -156,8 +157,7 @@ def _moments(transfers: TransferTable, pairs: Bool, members: list[int], clock: S
         np.minimum.at(edge, cell, start)
     mean = np.where(total > 0, moment / np.maximum(total, 1.0), np.nan)
     known = np.where(np.isfinite(edge), edge, np.nan)
-    row = {member: i for i, member in enumerate(members)}
-    return _Moments(row, mean.reshape(-1, steps), known.reshape(-1, steps))
+    return _Moments(number, mean.reshape(-1, steps), known.reshape(-1, steps))
 
 
 def _stamp_unit_ns(transfers: TransferTable) -> int:
@@ -213,11 +213,12 @@ def _of_its_own(times: Float64, rules: LayoutRules) -> float:
     return float(np.sqrt(2.0) * np.median(alone))
 
 
-def _variation(times: Float64, row: dict[int, int], pairs: list[Pair], rules: LayoutRules) -> Float64:
+def _variation(times: Float64, row: Int64, pairs: list[Pair], rules: LayoutRules) -> Float64:
     """Median deviation of the difference of two members' times from its median, for each pair; NaN if unknown."""
     if not pairs:
         return np.zeros(0)
-    one, other = (np.array([row[pair[end]] for pair in pairs], dtype=np.int64) for end in (0, 1))
+    members = np.fromiter(chain.from_iterable(pairs), dtype=np.int64, count=2 * len(pairs))
+    one, other = row[members].reshape(-1, 2).T
     apart = times[one] - times[other]
     known = np.isfinite(apart).sum(axis=1) >= rules.peers.least_steps
     result = np.full(len(pairs), np.nan)

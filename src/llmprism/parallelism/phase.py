@@ -265,6 +265,7 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
         :, None
     ]
     following = np.append(np.diff(late), 0)
+    farthest = max(rules.ends.whole_behind, rules.ends.far_behind, rules.ends.straggle) * following
     missing = (due - level) / np.maximum(step, 1.0)[:, None]
     last, rows, sent = -1, slice(0), np.zeros(0)
     for index, k in zip(*(place.tolist() for place in np.nonzero(behind[:, 1:-1])), strict=True):
@@ -273,11 +274,12 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
             rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
             sent = np.cumsum(transfers.bytes[rows]).astype(np.float64)
         arrived = int(np.searchsorted(sent, due[index, k + 1] - rules.clock.exact_bytes * step[index]))
-        if arrived < sent.size:
+        ended = int(transfers.end_ns[rows][arrived]) if arrived < sent.size else 0
+        if ended > late[k + 1] and ended - boundary_ns[k + 1] < farthest[k + 1]:
             start, end = transfers.start_ns[rows][: arrived + 1], transfers.end_ns[rows][: arrived + 1]
             share = _reach(float(missing[index, k + 1]), int(boundary_ns[k + 1]), start, end, rules)
-            if end[-1] - boundary_ns[k + 1] < share * following[k + 1]:
-                late[k + 1] = max(late[k + 1], end[-1])
+            if ended - boundary_ns[k + 1] < share * following[k + 1]:
+                late[k + 1] = ended
     return late
 
 
@@ -298,8 +300,11 @@ def shifted_clock(transfers: TransferTable, sharded: Bool, gradient: Bool, clock
                   collectives: int, rules: LayoutRules = RULES, *, every_step: bool = False) -> StepClock:  # fmt: skip
     """The clock moved on by a share of the bytes that the sharded pairs send in a step, to the longest silence next to
     that place, or to the end of the last gradient message that began before the silence ended. Steps without such a
-    silence are left out, or with `every_step` end at the silence that is nearest by bytes."""
+    silence are left out, or with `every_step` end at the silence that is nearest by bytes. Without any the clock
+    stays as it is."""
     silences = message_silences(transfers, sharded)
+    if not silences.count:
+        return clock
     position = silences.bytes_before.astype(np.float64)
     at = position[np.maximum(np.searchsorted(silences.begin_ns, clock.boundary_ns, side="right") - 1, 0)]
     step = np.diff(at, append=at[-1] + np.median(np.diff(at)))
@@ -322,8 +327,9 @@ def shifted_clock(transfers: TransferTable, sharded: Bool, gradient: Bool, clock
 def _nearest_where_none(chosen: Int64, position: Float64, centre: Float64, reach: Float64) -> Int64:
     """The chosen silences, and where there is none next to its place, the one that is nearest by bytes within reach:
     what others send at the same time may fill the pause that ends a step."""
-    after = np.clip(np.searchsorted(position, centre), 1, max(position.size - 1, 1))
-    nearest = np.where(centre - position[after - 1] < position[after] - centre, after - 1, after)
+    after = np.searchsorted(position, centre).clip(0, position.size - 1)
+    before = np.maximum(after - 1, 0)
+    nearest = np.where(centre - position[before] < position[after] - centre, before, after)
     near = np.abs(position[nearest] - centre) <= reach
     return np.where((chosen < 0) & near, nearest, chosen).astype(np.int64)
 

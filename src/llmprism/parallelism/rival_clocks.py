@@ -32,13 +32,21 @@ __all__ = ["BestClock", "best_clock"]
 @dataclass(frozen=True, slots=True)
 class BestClock:
     """The clock, and how many bits per pause the best clock of another period is behind (infinite without any), whose
-    period is `rival_period` times its own (0 without any). `step_bytes` are those of the job in a step as the window
-    alone shows it."""
+    period is `rival_period` times its own (0 without any); `rival` says the same from that clock's side. `step_bytes`
+    are those of the job in a step as the window alone shows it."""
 
     clock: StepClock
     lead: float
     rival_period: float = 0.0
     step_bytes: int = 0
+    rival: BestClock | None = None
+
+    @classmethod
+    def of(cls, clock: StepClock, rival: StepClock, lead: float) -> BestClock:
+        """The clock and its rival, which is so many bits per pause behind."""
+        ratio = rival.period_ns / max(clock.period_ns, 1.0)
+        other = cls(rival, -lead, clock.period_ns / max(rival.period_ns, 1.0))
+        return cls(clock, lead, ratio, rival=other)
 
 
 def best_clock(job: Job, bulk: Bool, rules: LayoutRules = RULES, known_bytes: int = 0) -> BestClock | None:
@@ -62,7 +70,11 @@ def best_clock(job: Job, bulk: Bool, rules: LayoutRules = RULES, known_bytes: in
     best = _whole_steps(pauses, best, covering, rules)
     known = known_clock(transfers, bulk, pauses, best.clock, covering, known_bytes, rules)
     if known.chosen is None:
-        return replace(best, step_bytes=known.step_bytes)
+        other = best.rival
+        if other is not None:
+            step_bytes = known_clock(transfers, bulk, pauses, other.clock, covering, rules=rules).step_bytes
+            other = replace(other, step_bytes=step_bytes)
+        return replace(best, step_bytes=known.step_bytes, rival=other)
     ratio = best.clock.period_ns / max(known.chosen.period_ns, 1.0)
     return BestClock(known.chosen, best.lead, ratio, known.step_bytes)
 
@@ -74,8 +86,7 @@ def _whole_steps(pauses: Pauses, best: BestClock, rivals: list[StepClock], rules
         if found is None:
             break
         slower, compound = found
-        lead = compound.bits / max(pauses.counted, 1)
-        best = BestClock(slower, lead, best.clock.period_ns / max(slower.period_ns, 1.0))
+        best = BestClock.of(slower, best.clock, compound.bits / max(pauses.counted, 1))
     return best
 
 
@@ -103,8 +114,8 @@ def _cheapest(
     if same.all():
         return BestClock(chosen, float("inf"))
     rival = int(np.argmin(np.where(same, np.inf, price)))
-    ratio = covering[rival].period_ns / covering[best].period_ns
-    return BestClock(chosen, float(price[rival] - price[best]), float(ratio))
+    other, _ = _best_in_place(pauses, covering, by_clock, rival, rules)
+    return BestClock.of(chosen, other, float(price[rival] - price[best]))
 
 
 def _best_in_place(
@@ -128,12 +139,18 @@ def _at_best_phases(
     in_place = bits_of(pauses, by_variant, rules, every_step=True)
     is_fine = np.array([False, True] + [False] * (rules.clock.phases - 1) + [True] * (rules.clock.phases - 1))
     best_fine, best_coarse = (np.flatnonzero(which)[np.argmin(in_place[which])] for which in (is_fine, ~is_fine))
-    less_regular = coarse.unevenness > rules.clock.uneven + fine.unevenness
-    margin = rules.clock.uneven_margin_bits if less_regular else rules.clock.margin_bits
-    ahead = costs[best_fine] <= costs[best_coarse] + margin
+    ahead = costs[best_fine] <= costs[best_coarse] + _margin(coarse, fine, rules)
     chosen, other = (best_fine, best_coarse) if ahead else (best_coarse, best_fine)
-    ratio = variants[other].period_ns / max(variants[chosen].period_ns, 1.0)
-    return BestClock(variants[chosen], float(costs[other] - costs[chosen]), ratio)
+    return BestClock.of(variants[chosen], variants[other], float(costs[other] - costs[chosen]))
+
+
+def _margin(coarse: StepClock, fine: StepClock, rules: LayoutRules) -> float:
+    """Bits per pause by which a clock must be better than a finer one that divides it: more where its steps are less
+    even, none where those of the finer one are, since whole steps are not."""
+    rule = rules.clock
+    if coarse.unevenness > rule.uneven + fine.unevenness:
+        return rule.uneven_margin_bits
+    return 0.0 if fine.unevenness > rule.uneven + coarse.unevenness else rule.margin_bits
 
 
 def _price(pauses: Pauses, clocks: list[StepClock], by_clock: list[Priced], rules: LayoutRules) -> Float64:

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Float64, median
+from llmprism.arrays import Float64, median, medians
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Schedule
 from llmprism.parallelism.features import PairFeatures
-from llmprism.parallelism.micro_batches import micro_batches, schedule, virtual_stages
+from llmprism.parallelism.micro_batches import message_counts, schedule, virtual_stages
 from llmprism.parallelism.pair_ends import pair_index
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.schedules import (
@@ -35,55 +35,96 @@ from llmprism.parallelism.schedules import (
 )
 from llmprism.parallelism.stage_links import Pipelines
 
-__all__ = ["ScheduleFit", "batches_and_schedule", "fitting_schedule"]
+__all__ = ["NOT_PLAYED", "ScheduleFit", "batches_and_schedule", "fitting_schedule"]
 
 NAMES: Final = {"gpipe": Schedule.GPIPE, "1f1b": Schedule.ONE_F_ONE_B, "interleaved": Schedule.INTERLEAVED}
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFit:
-    """The schedule and the micro-batches of a step."""
+    """The schedule and the micro-batches of a step, and by how many nats per message moments are off; nothing is known
+    about these where no schedule was `played`."""
 
     schedule: Schedule
-    micro_batches: int
+    micro_batches: int | None
+    misfit: float = 0.0
+    played: bool = True
+
+    def bits_over_chance(self, rules: LayoutRules = RULES) -> float:
+        """Bits by which the schedule explains the moments of a step's messages, each way over one link, better than
+        chance does."""
+        if not self.played or self.micro_batches is None:
+            return 0.0
+        return (rules.stages.schedule_chance - self.misfit) * 2 * self.micro_batches / float(np.log(2.0))
+
+
+NOT_PLAYED: Final = ScheduleFit(Schedule.UNKNOWN, None, played=False)
+"""Nothing is known of messages or their moments."""
 
 
 def batches_and_schedule(
     transfers: TransferTable, pipes: Pipelines, features: PairFeatures, clock: StepClock, rules: LayoutRules = RULES
-) -> tuple[int | None, Schedule]:
-    """Micro-batches of a step, and the order in which the pipelines take them."""
+) -> ScheduleFit:
+    """Micro-batches of a step, and the order in which the pipelines take them.
+
+    Where the likeliest number of messages passes at moments that no schedule explains better than chance, the other
+    numbers compete by theirs; None where it is hopeless with all of them."""
     if not pipes.forward:
-        return None, Schedule.UNKNOWN
-    messages = micro_batches(transfers, pipes.forward, clock, rules)
-    folded = pipes.rings
-    if messages is not None and pipes.closing:
-        batches = _interleaved_batches(transfers, pipes, features, clock, messages, rules)
-        folded = _closing_share(pipes, features) <= 1.0 + rules.clock.step_tolerance or (
-            batches is not None and _is_folded(transfers, pipes.members, clock, messages, batches, rules)
+        return NOT_PLAYED
+    counts = message_counts(transfers, pipes.forward, clock, rules)
+    first = next(counts, None)
+    if first is None:
+        return replace(NOT_PLAYED, schedule=Schedule.INTERLEAVED) if pipes.rings else NOT_PLAYED
+    found = _with_messages(transfers, pipes, features, clock, first, rules)
+    if found.misfit >= rules.stages.schedule_chance:
+        others = (
+            _with_messages(transfers, pipes, features, clock, count, rules) for count in sorted({*counts} - {first})
         )
-        messages = batches if folded else messages
-    if folded or messages is None:
-        return messages, Schedule.INTERLEAVED if folded else Schedule.UNKNOWN
+        explained = (fit for fit in others if fit.micro_batches is not None and fit.played)
+        better = min(explained, key=lambda fit: fit.misfit, default=found)
+        found = better if better.misfit < rules.stages.schedule_chance else found
+    if found.misfit < rules.stages.schedule_hopeless:
+        return found
+    known = found.schedule if found.schedule is Schedule.INTERLEAVED else Schedule.UNKNOWN
+    return replace(found, micro_batches=None, schedule=known)
+
+
+def _with_messages(
+    transfers: TransferTable, pipes: Pipelines, features: PairFeatures, clock: StepClock, messages: int,
+    rules: LayoutRules,
+) -> ScheduleFit:  # fmt: skip
+    """Micro-batches and schedule of pipelines whose links have so many messages in a step each way."""
+    fit: ScheduleFit | None = None
+    folded = pipes.rings
+    if pipes.closing:
+        fit = _interleaved_batches(transfers, pipes, features, clock, messages, rules)
+        folded = _closing_share(pipes, features) <= 1.0 + rules.clock.step_tolerance or (
+            fit.micro_batches is not None
+            and _is_folded(transfers, pipes.members, clock, messages, fit.micro_batches, rules)
+        )
+    if folded:
+        return fit if fit is not None else ScheduleFit(Schedule.INTERLEAVED, messages, played=False)
     fit = fitting_schedule(transfers, pipes.members, clock, messages, rules)
     if fit is not None and fit.micro_batches != messages:
-        return fit.micro_batches, fit.schedule
+        return fit
     stages = Counter(len(pipeline) for pipeline in pipes.members).most_common(1)[0][0]
-    return messages, schedule(transfers, pipes.forward, clock, stages, messages, rules)
+    order = schedule(transfers, pipes.forward, clock, stages, messages, rules)
+    return ScheduleFit(order, messages, played=False) if fit is None else replace(fit, schedule=order)
 
 
 def _interleaved_batches(
     transfers: TransferTable, pipes: Pipelines, features: PairFeatures, clock: StepClock, messages: int,
     rules: LayoutRules,
-) -> int | None:  # fmt: skip
+) -> ScheduleFit:  # fmt: skip
     """Micro-batches of a pipeline that closes to a ring; where several numbers of virtual stages are possible, because
     the closing link may carry something else besides, the moments of the messages decide."""
     stages = len(pipes.members[0])
     virtual = virtual_stages(messages, _closing_share(pipes, features), stages, rules)
     if len(virtual) <= 1:
-        return messages // virtual[0] if virtual else None
+        return ScheduleFit(Schedule.INTERLEAVED, messages // virtual[0] if virtual else None, played=False)
     orders = [interleaved(stages, messages // v, v) for v in virtual if messages // v % stages == 0]
     fit = fitting_schedule(transfers, pipes.members, clock, messages, rules, orders) if orders else None
-    return fit.micro_batches if fit is not None else messages // virtual[0]
+    return fit if fit is not None else ScheduleFit(Schedule.INTERLEAVED, messages // virtual[0], played=False)
 
 
 def _is_folded(
@@ -132,9 +173,9 @@ def fitting_schedule(
         misfit = _misfit(order, sorted(seen), known, spread, rules)
         usual = number == 0 if orders else order.micro_batches == messages
         if usual or misfit < rule.schedule_chance:
-            fits.append((misfit + (0.0 if usual else rule.schedule_margin / messages), order))
-    _, best = min(fits, key=lambda fit: fit[0])
-    return ScheduleFit(NAMES.get(best.name, Schedule.UNKNOWN), best.micro_batches)
+            fits.append((misfit + (0.0 if usual else rule.schedule_margin / messages), misfit, order))
+    _, misfit, best = min(fits, key=lambda fit: fit[0])
+    return ScheduleFit(NAMES.get(best.name, Schedule.UNKNOWN), best.micro_batches, misfit)
 
 
 def _candidates(stages: int, messages: int, rules: LayoutRules) -> Iterator[PassOrder]:
@@ -195,8 +236,8 @@ def _seen_moments(
             continue
         begin = moments[0, 1][whole, :1]
         for link, times in moments.items():
-            found.setdefault(link, []).append(np.median(times[whole] - begin, axis=0))
-    return {link: np.median(times, axis=0) for link, times in found.items()}
+            found.setdefault(link, []).append(medians(times[whole] - begin, axis=0))
+    return {link: medians(times, axis=0) for link, times in found.items()}
 
 
 def _moments(transfers: TransferTable, pair: int, clock: StepClock, messages: int, rules: LayoutRules) -> Float64:

@@ -11,7 +11,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind, Sharding
-from llmprism.parallelism.accumulation import accumulated, between_passes
+from llmprism.parallelism.accumulation import between_passes
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.heavy_end import HeavyEnd, heavy_end
 from llmprism.parallelism.hybrid import Grid, shard_grid
@@ -83,10 +83,9 @@ def find_sharding(
         clock = shifted_clock(transfers, pattern, everyone, clock, found.shift, found.collectives, rules)
         if clock.steps < rules.sharding.kept_steps * before.steps:  # few long steps made that pattern
             return ShardedJob(Sharding.UNKNOWN, groups, before)
-    clock, passes = accumulated(transfers, everyone, clock, rules)
     clock = usable_clock(clock, before)
     groups = _shard_groups(job, links, kinds, features, grid)
-    return ShardedJob(Sharding.FSDP, groups, clock, passes, shards is not None)
+    return ShardedJob(Sharding.FSDP, groups, clock, hybrid=shards is not None)
 
 
 def _turned(

@@ -13,12 +13,14 @@ computing in between; many micro-batches that pass each other are not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Bool, Float64, Int64, median
+from llmprism.arrays import Bool, Float64, Int64, median, medians, quantile
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -35,32 +37,93 @@ def collective_rows(
 
     Both directions must show it, of one size and at the same time, as the two directions of a collective do.
     """
+    links = _between_two(transfers, links)
+    if not links or len(links) > rules.stages.shared_links or clock.steps < 3:
+        return np.zeros(transfers.start_ns.size, dtype=np.bool_)
+    probed = np.unique(np.linspace(0, len(links) - 1, min(rules.stages.shared_probes, len(links))).astype(int)).tolist()
+    for evened in (True, False):
+        result = _by_arcs(transfers, links, probed, clock, rules, evened=evened)
+        if result is not None:
+            return result
+    return _by_bursts(transfers, [links[i] for i in probed], links, clock, rules)
+
+
+def _by_arcs(
+    transfers: TransferTable, links: list[tuple[int, int]], probed: list[int], clock: StepClock, rules: LayoutRules, *,
+    evened: bool,
+) -> Bool | None:  # fmt: skip
+    """The rows of the large messages in the bytes of a step, where a third of the probed links show them; the others
+    take the arcs of these."""
     result = np.zeros(transfers.start_ns.size, dtype=np.bool_)
-    if len(links) > rules.stages.shared_links or clock.steps < 3:
-        return result
-    probed = (
-        np.unique(np.linspace(0, len(links) - 1, min(rules.stages.shared_probes, len(links))).astype(int)).tolist()
-        if links
-        else []
-    )
+    of_pair = cache(lambda pair: _BytesOfSteps.of(transfers, pair, clock, rules, evened=evened))
     found: list[tuple[_Arc, _Arc]] = []
     missed = [link for i, link in enumerate(links) if i not in probed]
-    for link in (links[i] for i in probed):
-        arcs = _arc(transfers, link[0], clock, rules), _arc(transfers, link[1], clock, rules)
-        if (
-            arcs[0] is not None
-            and arcs[1] is not None
-            and _taken(transfers, link, (arcs[0], arcs[1]), clock, result, rules)
-        ):
-            found.append((arcs[0], arcs[1]))
+    for left, link in zip(range(len(probed), 0, -1), (links[i] for i in probed), strict=True):
+        if 3 * (len(found) + left) < len(probed):
+            return None
+        arcs = _both_arcs(of_pair, link, clock, rules)
+        if arcs is not None and _taken(of_pair, link, arcs, clock, result, rules):
+            found.append(arcs)
         else:
             missed.append(link)
     if 3 * len(found) < len(probed):
-        return _by_bursts(transfers, [links[i] for i in probed], links, clock, rules)
+        return None
     for link in missed:
         either = (way for there, back in found[: rules.stages.arcs_tried] for way in ((there, back), (back, there)))
-        any(_taken(transfers, link, arcs, clock, result, rules) for arcs in either)
+        any(_taken(of_pair, link, arcs, clock, result, rules) for arcs in either)
     return result
+
+
+def _both_arcs(
+    of_pair: Callable[[int], _BytesOfSteps], link: tuple[int, int], clock: StepClock, rules: LayoutRules
+) -> tuple[_Arc, _Arc] | None:
+    """The arcs of both directions; None where one has none."""
+    there = _arc(of_pair(link[0]), clock, rules)
+    back = None if there is None else _arc(of_pair(link[1]), clock, rules)
+    return None if there is None or back is None else (there, back)
+
+
+@dataclass(frozen=True, slots=True)
+class _BytesOfSteps:
+    """The rows of a pair, and the bytes that it had sent after each of them and when the clock ticked; `whole` are the
+    steps that count."""
+
+    rows: slice
+    start_ns: Int64
+    end_ns: Int64
+    size: Int64
+    sent: Int64
+    ticks: Float64
+    whole: Bool
+
+    @classmethod
+    def of(
+        cls, transfers: TransferTable, pair: int, clock: StepClock, rules: LayoutRules, *, evened: bool
+    ) -> _BytesOfSteps:
+        """With `evened` every step sends the same, and a tick that falls into a message now and then before it is moved
+        to where its neighbours are. Without, a tick is where it is, and steps of which records were lost do not
+        count."""
+        rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+        start, size = transfers.start_ns[rows], transfers.bytes[rows]
+        sent = np.cumsum(size)
+        at = np.concatenate([[0], sent])[np.searchsorted(start, clock.boundary_ns)].astype(np.float64)
+        usual = float(median(np.diff(at)[clock.regular])) if clock.regular.any() else 0.0
+        whole = clock.regular
+        if not evened:
+            whole = whole & (np.abs(np.diff(at) - usual) <= rules.stages.complete_step * usual)
+        ticks = _evened(at, usual, rules) if evened else at
+        return cls(rows, start, transfers.end_ns[rows], size, sent, ticks, whole)
+
+    def place(self, sent: Float64) -> Float64:
+        """The step, and the place in it, at which the pair has sent so many bytes; -1 outside all."""
+        return np.interp(sent, self.ticks, np.arange(self.ticks.size), left=-1.0, right=-1.0)
+
+
+def _between_two(transfers: TransferTable, links: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The links neither of whose ends has another one: embeddings of more than two stages take a link of their own."""
+    ends = np.array([(transfers.pair_src[there], transfers.pair_dst[there]) for there, _ in links], dtype=np.int64)
+    count = np.bincount(ends.ravel(), minlength=len(transfers.addresses))
+    return [link for link, both in zip(links, ends, strict=True) if (count[both] == 1).all()]
 
 
 def _by_bursts(
@@ -69,8 +132,13 @@ def _by_bursts(
 ) -> Bool:  # fmt: skip
     """The rows of the bursts that stand out, where they do so on most of the probed links."""
     result = np.zeros(transfers.start_ns.size, dtype=np.bool_)
-    found = {link: _burst_rows(transfers, link, clock, rules) for link in probed}
-    seen = sum(rows is not None for rows in found.values())
+    found: dict[tuple[int, int], Int64 | None] = {}
+    seen = 0
+    for left, link in zip(range(len(probed), 0, -1), probed, strict=True):
+        if seen + left < rules.stages.burst_links * len(probed):
+            return result
+        found[link] = _burst_rows(transfers, link, clock, rules)
+        seen += found[link] is not None
     if seen >= rules.stages.burst_links * len(probed) and seen:
         for link in links:
             rows = found[link] if link in found else _burst_rows(transfers, link, clock, rules)
@@ -110,6 +178,8 @@ def _burst_rows(transfers: TransferTable, link: tuple[int, int], clock: StepCloc
     one, other = (way[best] + np.where(early >= 0, way[early], 0.0) for way in sent)
     together = np.minimum(one, other)
     usual, total = float(median(together)), float(median(np.bincount(of_step, sum(sent))[of_step[best]]))
+    if _is_message(sent, best, usual, rules):
+        return None
     alike = np.abs(one - other) <= rule.same_size * np.maximum(one, other)
     same = np.abs(together - usual) <= rule.same_size * usual
     if (
@@ -118,6 +188,14 @@ def _burst_rows(transfers: TransferTable, link: tuple[int, int], clock: StepCloc
     ):
         return None
     return rows[np.isin(burst, np.concatenate([best[same], early[same & (early >= 0)]]))]
+
+
+def _is_message(sent: list[Float64], best: Int64, size: float, rules: LayoutRules) -> bool:
+    """Do the directions send as much in most other bursts, those of activations and gradients that meet by chance?"""
+    others = np.ones(sent[0].size, dtype=np.bool_)
+    others[best] = False
+    single = np.concatenate([way[others & (way > 0.0)] for way in sent])
+    return bool(single.size) and abs(float(median(single)) - size) <= rules.stages.same_size * size
 
 
 def _most_together(together: Float64, of_step: Int64) -> tuple[Int64, Float64]:
@@ -164,33 +242,29 @@ def after_collectives(
 
 
 def _taken(
-    transfers: TransferTable,
-    link: tuple[int, int],
-    arcs: tuple[_Arc, _Arc],
-    clock: StepClock,
-    result: Bool,
-    rules: LayoutRules,
-) -> bool:
+    of_pair: Callable[[int], _BytesOfSteps], link: tuple[int, int], arcs: tuple[_Arc, _Arc], clock: StepClock,
+    result: Bool, rules: LayoutRules,
+) -> bool:  # fmt: skip
     """Whether the two arcs of a link are a collective; if so, `result` marks their rows."""
     sizes = [end - begin for begin, end in arcs]
     if abs(sizes[0] - sizes[1]) > rules.stages.same_size * max(sizes):
         return False
-    rows = [slice(int(transfers.pair_offsets[p]), int(transfers.pair_offsets[p + 1])) for p in link]
-    cycles = [_cycle(transfers, own, clock, *arc, rules=rules) for own, arc in zip(rows, arcs, strict=True)]
-    when = [_middles(transfers, own, cycle) for own, cycle in zip(rows, cycles, strict=True)]
+    ways = [of_pair(pair) for pair in link]
+    cycles = [_cycle(own, *arc) for own, arc in zip(ways, arcs, strict=True)]
+    when = [_middles(own, cycle) for own, cycle in zip(ways, cycles, strict=True)]
     if _apart(*when) > rules.stages.same_time * clock.period_ns:
         return False
-    for own, cycle in zip(rows, cycles, strict=True):
-        result[own] = cycle >= 0
+    for own, cycle in zip(ways, cycles, strict=True):
+        result[own.rows] = cycle >= 0
     return True
 
 
-def _middles(transfers: TransferTable, rows: slice, cycle: Int64) -> Float64:
+def _middles(pair: _BytesOfSteps, cycle: Int64) -> Float64:
     """Mean start of the rows of each cycle, by bytes; of those with most of the usual bytes."""
     inside = cycle >= 0
     if not inside.any():
         return np.zeros(0)
-    start, size = transfers.start_ns[rows][inside], transfers.bytes[rows][inside].astype(np.float64)
+    start, size = pair.start_ns[inside], pair.size[inside].astype(np.float64)
     total = np.bincount(cycle[inside], size)
     moment = np.bincount(cycle[inside], size * (start - start[0])) / np.maximum(total, 1.0)
     result: Float64 = moment[total >= 0.5 * total.max()] + float(start[0])
@@ -208,44 +282,74 @@ def _apart(one: Float64, other: Float64) -> float:
     return float(median(nearest))
 
 
-def _arc(transfers: TransferTable, pair: int, clock: StepClock, rules: LayoutRules) -> _Arc | None:
+def _arc(pair: _BytesOfSteps, clock: StepClock, rules: LayoutRules) -> _Arc | None:
     """Where the large message begins and ends, as shares of the step's bytes (the end may lie beyond 1)."""
     rule = rules.stages
-    place, length = _silences(transfers, pair, clock, rules)
+    place, length = _silences(pair)
     if place.size < rule.few_silences:
         return None
-    length = np.minimum(length, _usual(length, clock.steps))
-    ended = _places(place, length, rules)
-    gaps = np.diff(np.append(ended, ended[:1] + 1.0))
-    if gaps.size < rule.equal_messages:
+    ended, silent = _places(place, np.minimum(length, _usual(length, clock.steps)), rules)
+    if ended.size < rule.equal_messages:
         return None
-    message = float(median(gaps))
-    first, count = _longest_run(np.abs(gaps - message) <= rule.same_message * message)
-    if count < rule.equal_messages or count == gaps.size or gaps.size - count - 1 > rule.noisy_pauses * count:
-        return None
-    begin, end = ended[(first + count) % gaps.size], ended[first]
-    size = float((end - begin) % 1.0)
-    return (float(begin), float(begin) + size) if size >= rule.shared_arc * message else None
+    for message in _message_sizes(ended, rules):
+        chain = _longest_chain(ended, message, rule.same_message * message)
+        size = float((ended[chain[0]] - ended[chain[-1]]) % 1.0)
+        if len(chain) <= rule.equal_messages or silent[chain].sum() < rule.messages_explain * silent.sum():
+            continue
+        if size < rule.shared_arc * message or abs(size - message) <= rule.same_message * message:
+            return None  # all messages are equal; one of them has a pause inside
+        return float(ended[chain[-1]]), float(ended[chain[-1]]) + size
+    return None
 
 
-def _places(place: Float64, length: Float64, rules: LayoutRules) -> Float64:
-    """Where messages end, ascending: the middles of neighbouring slots with enough silence."""
+def _message_sizes(ended: Float64, rules: LayoutRules) -> list[float]:
+    """Distances of neighbouring places, taken round, that are met several times; the largest first."""
+    gaps = np.sort(np.diff(np.append(ended, ended[:1] + 1.0)))[::-1]
+    sizes = []
+    while gaps.size >= rules.stages.equal_messages:
+        alike = np.abs(gaps - gaps[0]) <= rules.stages.same_message * gaps[0]
+        if alike.sum() >= rules.stages.equal_messages:
+            sizes.append(float(median(gaps[alike])))
+        gaps = gaps[~alike]
+    return sizes
+
+
+def _longest_chain(ended: Float64, message: float, within: float) -> list[int]:
+    """The most places that follow each other at the distance of a message, taken round once; others between them do not
+    matter."""
+    wanted = (ended + message) % 1.0
+    after = np.searchsorted(ended, wanted) % ended.size
+    off = [np.abs((ended[near] - wanted + 0.5) % 1.0 - 0.5) for near in (after, after - 1)]
+    following = np.where(off[0] <= off[1], after, (after - 1) % ended.size)
+    following = np.where(np.minimum(*off) <= within, following, -1).tolist()
+    best: list[int] = []
+    for first in range(ended.size):
+        chain = [first]
+        while (place := following[chain[-1]]) >= 0 and len(chain) * message < 1.0 and place != first:
+            chain.append(place)
+        best = chain if len(chain) > len(best) else best
+    return best
+
+
+def _places(place: Float64, length: Float64, rules: LayoutRules) -> tuple[Float64, Float64]:
+    """Where messages end, ascending: the middles of neighbouring slots with enough silence, and how much that is."""
     rule = rules.stages
     weight = np.bincount(
         (place * rule.byte_places).astype(np.int64) % rule.byte_places, length, minlength=rule.byte_places
     )
     near = weight + weight[_before(rule.byte_places)]
-    enough = near >= rule.message_ends * np.quantile(near[near > 0], rule.silent_quantile) if near.any() else near > 0
+    enough = near >= rule.message_ends * quantile(near[near > 0], rule.silent_quantile) if near.any() else near > 0
     begun = enough & ~enough[_before(rule.byte_places)]
     starts = np.flatnonzero(begun)
     if not starts.size:
-        return np.zeros(0)
+        return np.zeros(0), np.zeros(0)
     place_from_first = (np.arange(rule.byte_places) - starts[0]) % rule.byte_places
     run = (np.cumsum(np.concatenate([begun[starts[0] :], begun[: starts[0]]])) - 1)[place_from_first]
     angle = _circle(rule.byte_places) * np.where(enough, weight, 0.0)
     total = np.bincount(run, angle.real, starts.size) + 1j * np.bincount(run, angle.imag, starts.size)
-    middle: Float64 = np.sort(np.angle(total) / (2 * np.pi) % 1.0)
-    return middle
+    middle: Float64 = np.angle(total) / (2 * np.pi) % 1.0
+    order = np.argsort(middle)
+    return middle[order], np.abs(total)[order]
 
 
 @cache
@@ -260,60 +364,35 @@ def _circle(places: int) -> NDArray[np.complex128]:
     return np.asarray(np.exp(2j * np.pi * (np.arange(places) + 0.5) / places))
 
 
-def _longest_run(even: Bool) -> tuple[int, int]:
-    """First and length of the longest run of true values, taken round."""
-    if even.all():
-        return 0, even.size
-    turned = int(np.flatnonzero(~even)[0]) + 1
-    values = np.roll(even, -turned)
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], values.astype(np.int8), [0]])))
-    if not edges.size:
-        return 0, 0
-    lengths = edges[1::2] - edges[::2]
-    best = int(np.argmax(lengths))
-    return int((edges[2 * best] + turned) % even.size), int(lengths[best])
-
-
 def _usual(length: Float64, steps: int) -> float:
     """The silence such that half of the time lies in longer ones, without the longest of each step."""
     ordered = np.sort(length)[: max(length.size - steps, 1)]
     return float(ordered[np.searchsorted(np.cumsum(ordered), 0.5 * ordered.sum())]) if ordered.any() else 1.0
 
 
-def _silences(transfers: TransferTable, pair: int, clock: StepClock, rules: LayoutRules) -> tuple[Float64, Float64]:
-    """Place in the bytes of a step and length of each silence of a pair in its usual steps."""
-    rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
-    start, end, sent = transfers.start_ns[rows], transfers.end_ns[rows], np.cumsum(transfers.bytes[rows])
-    ticks = _ticks_in_bytes(start, sent, clock, rules)
-    position = np.interp(sent[:-1], ticks, np.arange(ticks.size), left=-1.0, right=-1.0)
-    inside = (position >= 0) & clock.regular[np.clip(position, 0, clock.regular.size - 1).astype(np.int64)]
-    length = np.maximum(start[1:] - end[:-1], 0).astype(np.float64)
+def _silences(pair: _BytesOfSteps) -> tuple[Float64, Float64]:
+    """Place in the bytes of a step and length of each silence of a pair in its whole steps."""
+    position = pair.place(pair.sent[:-1].astype(np.float64))
+    inside = (position >= 0) & pair.whole[np.clip(position, 0, pair.whole.size - 1).astype(np.int64)]
+    length = np.maximum(pair.start_ns[1:] - pair.end_ns[:-1], 0).astype(np.float64)
     return position[inside] % 1.0, length[inside]
 
 
-def _ticks_in_bytes(start: Int64, sent: Int64, clock: StepClock, rules: LayoutRules) -> Float64:
-    """The bytes that a pair has sent when the clock ticks, evened out: every step sends the same, and a tick that falls
-    into a message now and then before it is moved to where its neighbours are."""
-    at = np.concatenate([[0], sent])[np.searchsorted(start, clock.boundary_ns)].astype(np.float64)
-    usual = float(median(np.diff(at)[clock.regular])) if clock.regular.any() else 0.0
+def _evened(at: Float64, usual: float, rules: LayoutRules) -> Float64:
+    """The bytes sent at each tick, each moved to where its neighbours are in steps of the usual bytes."""
     steady = np.arange(at.size) * usual
     window = min(rules.stages.tick_neighbours, at.size)
     beyond, half = at - steady, window // 2
     padded = np.concatenate([np.full(half, beyond[0]), beyond, np.full(half, beyond[-1])])
-    off = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * (window // 2) + 1), axis=1)
+    off = medians(np.lib.stride_tricks.sliding_window_view(padded, 2 * (window // 2) + 1), axis=1)
     ticks: Float64 = np.maximum.accumulate(steady + off)
     return ticks
 
 
-def _cycle(
-    transfers: TransferTable, rows: slice, clock: StepClock, begin: float, end: float, rules: LayoutRules
-) -> Int64:
+def _cycle(pair: _BytesOfSteps, begin: float, end: float) -> Int64:
     """The step in which the arc of a row begins, counted from 1, 0 for an arc that goes on from before the first, -1
     for rows outside the arc; the arc may go on in the next step."""
-    size = transfers.bytes[rows]
-    sent = np.cumsum(size)
-    ticks = _ticks_in_bytes(transfers.start_ns[rows], sent, clock, rules)
-    position = np.interp(sent - 0.5 * size, ticks, np.arange(ticks.size), left=-1.0, right=-1.0)
+    position = pair.place(pair.sent - 0.5 * pair.size)
     step, place = np.floor(position).astype(np.int64), position % 1.0
     known = position >= 0
     own, goes_on = known & (place > begin) & (place < end), known & (place + 1.0 < end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Bool
+from llmprism.arrays import Bool, median
 from llmprism.model.clock import StepClock
 from llmprism.model.job import Job
 from llmprism.model.layout import Group
@@ -14,7 +14,7 @@ from llmprism.parallelism.phase import gradient_clock, pipeline_clock, usable_cl
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.structure import pairs_inside
 
-__all__ = ["step_ends"]
+__all__ = ["scatters", "step_ends"]
 
 
 def step_ends(
@@ -49,3 +49,33 @@ def step_ends(
         step_bytes = float(features.step_bytes[gradient].sum())
         return usable_clock(gradient_clock(transfers, gradient, step_bytes, job.clock, rules), job.clock)
     return job.clock
+
+
+def scatters(ends: StepClock, clock: StepClock, rules: LayoutRules = RULES) -> bool:
+    """Are the ends less even than the clock that they were found by? The ends of steps do not scatter.
+
+    They change their place in the clock's steps where ticks of it are misplaced, and are the more even ones then. Where
+    they are the less even ones, some are ends and others turns from forward to backward, each for steps in a row.
+    """
+    if ends.unevenness > rules.clock.uneven + clock.unevenness:
+        return True
+    if clock.steps < rules.clock.least_steps or _elsewhere(ends, clock, rules) <= rules.clock.outer_steps:
+        return False
+    return _mean_unevenness(ends) > rules.ends.scattered * _mean_unevenness(clock)
+
+
+def _elsewhere(ends: StepClock, clock: StepClock, rules: LayoutRules) -> float:
+    """Share of the ends that have another place in the clock's steps than most."""
+    step = np.clip(
+        np.searchsorted(clock.boundary_ns, ends.boundary_ns, side="right") - 1, 0, clock.boundary_ns.size - 2
+    )
+    place = (ends.boundary_ns - clock.boundary_ns[step]) / max(clock.period_ns, 1.0)
+    off = (place - np.angle(np.exp(2j * np.pi * place).sum()) / (2.0 * np.pi) + 0.5) % 1.0 - 0.5
+    return float((np.abs((off - median(off) + 0.5) % 1.0 - 0.5) > rules.clock.uneven).mean())
+
+
+def _mean_unevenness(clock: StepClock) -> float:
+    """Mean difference of a step from the usual one, relative to it. Longer ones (pauses, faults) count as half a step:
+    so far an end may be misplaced."""
+    length = np.diff(clock.boundary_ns) / max(clock.period_ns, 1.0)
+    return float(np.minimum(np.abs(length - 1.0), 0.5).mean())

@@ -46,15 +46,20 @@ def rhythm_bits(
     step_ns = min(step_ns, longest) if step_ns > 0 else longest / 2.0
     if _periods_contradict(first, second, begin, end, step_ns, rules):
         return -rules.one_answer_bits
-    found = []
+    scales = []
     for parts in rules.slots_per_step:
         slot_ns = max(int(step_ns / parts), rules.shortest_slot_ns)
         slots = _fast_length(min((end - begin) // slot_ns, rules.most_slots))
         width = int(step_ns / slot_ns)
         if slots >= rules.least_slots and width >= 4:
-            one_side, other_side = (_counts(side, begin, slot_ns, slots, width, rules) for side in (first, second))
-            found.append(_bits(one_side, other_side, width, rules))
-    return max(found) - np.log2(len(found)) / 2.0 if found else 0.0
+            scales.append((slot_ns, slots, width))
+    best = -np.inf
+    for slot_ns, slots, width in scales:
+        one_side, other_side = (_counts(side, begin, slot_ns, slots, width, rules) for side in (first, second))
+        best = max(best, _bits(one_side, other_side, width, rules))
+        if best >= rules.most_bits:
+            break  # none says more
+    return best - np.log2(len(scales)) / 2.0 if scales else 0.0
 
 
 def _bits(first: Float64, second: Float64, width: int, rules: RecognitionRules) -> float:

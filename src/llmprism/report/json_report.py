@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, Final
 
+import numpy as np
+
 from llmprism.model.finding import Finding, Where
 from llmprism.model.layout import JobLayout, Layout, PairKind
 from llmprism.model.report import JobReport, Report, SwitchLoad
@@ -134,7 +136,9 @@ def _pairs(layout: JobLayout, addresses: tuple[str, ...]) -> list[dict[str, Any]
 
 
 def _steps(steps: Steps) -> list[dict[str, Any]]:
-    bounds = zip(steps.start_ns.tolist(), steps.end_ns.tolist(), steps.setup.tolist(), strict=True)
+    """A step is over when its last member is done, and the next one begins then."""
+    start = np.maximum(steps.start_ns, np.append(steps.start_ns[:1], steps.over_ns[:-1]))
+    bounds = zip(start.tolist(), steps.over_ns.tolist(), steps.setup.tolist(), strict=True)
     return [
         {"index": index, "start_ns": start, "end_ns": end, "setup": setup}
         for index, (start, end, setup) in enumerate(bounds)

@@ -22,6 +22,7 @@ from llmprism.model.facts import ModelSize, Synchronisation
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, Layout, Sharding
 from llmprism.stats.bursts import running_max
+from llmprism.stats.integer_order import grouped_order
 from llmprism.stats.stretches import stretch_starts
 from llmprism.timeline.gradient_traffic import GradientTraffic
 from llmprism.timeline.rules import RULES, TimelineRules
@@ -81,7 +82,7 @@ def phases_of(job: Job, traffic: GradientTraffic, rules: TimelineRules = RULES) 
     """Silences of whole groups at a third and at two thirds of the bytes of their steps."""
     transfers = job.transfers
     key = traffic.group * (int(traffic.step.max()) + 1) + traffic.step
-    order = np.lexsort((transfers.start_ns[traffic.rows], key))
+    order = grouped_order(key, transfers.start_ns[traffic.rows])
     rows, key = traffic.rows[order], key[order]
     first = stretch_starts(key)
     offsets = np.append(first, key.size)

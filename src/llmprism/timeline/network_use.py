@@ -27,6 +27,7 @@ from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind, Schedule, Sharding
 from llmprism.model.timeline import Steps
 from llmprism.stats.bursts import running_max
+from llmprism.stats.integer_order import grouped_order
 from llmprism.stats.stretches import stretch_starts
 from llmprism.timeline.gradient_traffic import GradientTraffic, training_steps
 from llmprism.timeline.latest_ends import latest_ends
@@ -69,7 +70,7 @@ def exposed_synchronisation(
     member = np.concatenate((transfers.pair_src[pair], transfers.pair_dst[pair])).astype(np.int64)
     key = member * steps.count + np.concatenate((step, step))
     twice = np.concatenate((rows, rows))
-    order = np.lexsort((transfers.start_ns[twice], key))
+    order = grouped_order(key, transfers.start_ns[twice])
     twice, key = twice[order], key[order]
     first = stretch_starts(key)
     offsets = np.append(first, key.size)
@@ -185,7 +186,7 @@ def bus_bandwidth_gbps(job: Job, traffic: GradientTraffic) -> float | None:
     rows, src = traffic.rows[large], transfers.pair_src[traffic.pair[large]]
     if not rows.size:
         return None
-    order = np.lexsort((transfers.start_ns[rows], src))
+    order = grouped_order(src, transfers.start_ns[rows])
     rows, src = rows[order], src[order]
     first = stretch_starts(src)
     busy_until = running_max(transfers.end_ns[rows], np.append(first, rows.size))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from llmprism.model.flows import CONTROL_BYTES, CONTROL_SHARE, MESSAGE_SAMPLE
 from llmprism.model.timeline import SETUP_FACTOR
 
 __all__ = ["RULES", "TimelineRules"]
@@ -31,6 +32,18 @@ class TimelineRules:
     first_spreads: float = 6.0
     """...and how many times the median deviation of its steps."""
 
+    control_share: float = CONTROL_SHARE
+    """Messages below this share of the usual one carry no tensors..."""
+
+    control_bytes: int = CONTROL_BYTES
+    """...if they are below this size too."""
+
+    message_sample: int = MESSAGE_SAMPLE
+    """Messages that the usual size is taken from."""
+
+    set_up_pairs: float = 0.1
+    """Share of the pairs that may send less than a step's bytes before the first tick: what a collector lost."""
+
     cut_off: float = 0.03
     """Share of a step's gradients that is missing at least where the window ends within it: collectors lose less. The
     same as `step_tolerance` of the clocks..."""
@@ -43,13 +56,21 @@ class TimelineRules:
     evaluation), which belongs to neither step. Tried 2 to 8: above 5 one of 17 captures changes (evaluations of
     `hf_eval`)."""
 
-    optimizer_and_forward: float = 0.35
+    optimizer_and_forward: float = 0.5
     """Share of the rest between the last gradient and the first activation that the optimizer takes; the first stage's
-    first forward pass takes the rest. 0.24 to 0.67 in real and simulated pipelines. Tried 0.175 to 0.7: the ends
-    of steps of all captures with pipelines move by a hundredth of a step or more."""
+    first forward pass takes the rest. 0.31 to 0.67 in real and simulated pipelines."""
 
-    optimizer_and_pass: float = 0.05
-    """The same where the rest goes on through the whole forward pass: 0.005 to 0.19 in real and simulated jobs."""
+    optimizer_share: float = 0.045
+    """Share of a step that the optimizer takes where the rest goes on through the whole forward pass: 0.013 to 0.124 in
+    real and simulated jobs, half of them between 0.025 and 0.065..."""
+
+    optimizer_and_pass: float = 0.12
+    """...and of that rest, at most: 0.02 to 0.26."""
+
+    longest_optimizer: float = 0.25
+    """Share of a step below which the rest of a sharded job is its optimizer's alone: 0.003 to 0.16 in real jobs. A
+    forward pass takes a third of the computation; where so much is silent it is in the rest, and nothing is gathered
+    in it."""
 
     # Events
     fuse_ns: int = 2_000_000

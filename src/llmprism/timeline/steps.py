@@ -10,8 +10,10 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps
-from llmprism.stats.by_moment import NEVER, first_from
 from llmprism.stats.stretches import stretch_starts
+from llmprism.timeline.first_step import with_first_steps
+from llmprism.timeline.member_begins import first_messages
+from llmprism.timeline.optimizer_end import last_done, with_optimizer
 from llmprism.timeline.rules import RULES, TimelineRules
 
 __all__ = ["member_ends", "steps_of"]
@@ -22,8 +24,10 @@ def steps_of(job: Job, layout: JobLayout, rules: TimelineRules = RULES) -> Steps
     clock = layout.clock
     if clock is None or not clock.steps:
         return Steps.empty()
-    first = _first_activity(job.transfers, clock)
-    boundary = _with_optimizer(_settled_first_end(clock, first, rules), first, layout, rules)
+    clock = with_first_steps(job, layout, clock, rules)
+    first = first_messages(job.transfers, clock.boundary_ns, rules)
+    boundary = with_optimizer(layout, clock.boundary_ns, first, rules)
+    done = last_done(job, layout, clock.boundary_ns, first, rules)
     regular = np.flatnonzero(clock.regular)
     if regular.size > 1 and regular[-1] == clock.regular.size - 1 and _cut_off(job.transfers, layout, clock, rules):
         regular = regular[:-1]
@@ -35,27 +39,8 @@ def steps_of(job: Job, layout: JobLayout, rules: TimelineRules = RULES) -> Steps
     setup = np.zeros(regular.size, dtype=np.bool_)
     duration = end - start
     setup[0] = bool(regular[0] == 0 and duration[0] > rules.setup_factor * median(duration))
-    return Steps(start.astype(np.int64), end.astype(np.int64), setup)
-
-
-def _first_activity(transfers: TransferTable, clock: StepClock) -> Int64:
-    """Per step the start of its first training message (its own start where there is none)."""
-    begin = clock.boundary_ns[:-1]
-    every = np.ones(transfers.pair_count, dtype=np.bool_)
-    first = first_from(transfers.pair_offsets, transfers.start_ns, transfers.bytes, MESSAGE_FLOOR_BYTES, every, begin)
-    first = np.where(first < NEVER, first, begin)
-    return np.minimum(first, clock.boundary_ns[1:]).astype(np.int64)
-
-
-def _with_optimizer(boundary: Int64, first: Int64, layout: JobLayout, rules: TimelineRules) -> Int64:
-    """The boundaries, moved on by the optimizer, of which nothing is sent: a usual share of the rest that follows."""
-    if not layout.groups:  # the end was not seen and has been estimated already
-        return boundary
-    share = rules.optimizer_and_forward if layout.pipelines else rules.optimizer_and_pass
-    rest = np.maximum(first - boundary[:-1], 0)
-    usual = float(median(rest))
-    delay = share * np.append(np.minimum(rest, usual), usual)
-    return boundary + delay.astype(np.int64)
+    over = None if done is None else np.maximum(done[regular + 1], end)
+    return Steps(start.astype(np.int64), end.astype(np.int64), setup, over)
 
 
 def _cut_off(transfers: TransferTable, layout: JobLayout, clock: StepClock, rules: TimelineRules) -> bool:
@@ -72,22 +57,6 @@ def _cut_off(transfers: TransferTable, layout: JobLayout, clock: StepClock, rule
     usual = float(median(others))
     spread = float(median(np.abs(others - usual)))
     return bool(sent[-1] < usual - max(rules.cut_off * usual, rules.cut_off_spreads * spread))
-
-
-def _settled_first_end(clock: StepClock, first: Int64, rules: TimelineRules) -> Int64:
-    """The boundaries, the first step's end moved to where the second one's lead is the usual one, if the first is the
-    job's own first: that takes long, and its optimizer allocates state, unseen by the network, before the second step
-    begins. In a window of a running job the first step is like the others, and a pause after it is a checkpoint.
-    """
-    boundary = clock.boundary_ns.copy()
-    lead = (first - boundary[:-1])[clock.regular]
-    longer = (boundary[1] - boundary[0]) / max(clock.period_ns, 1.0) - 1.0
-    own = longer > max(rules.first_longer, rules.first_spreads * clock.unevenness)
-    if lead.size > 2 and clock.regular[:2].all() and own:
-        usual = int(median(lead))
-        if first[1] - boundary[1] > usual:
-            boundary[1] = first[1] - usual
-    return boundary
 
 
 def member_ends(job: Job, layout: JobLayout, steps: Steps) -> Int64:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from calibration_fit import (
+    FAULTS,
     FIRST_SEED,
     FRESH_SEED,
     RANDOM,
@@ -19,6 +20,7 @@ from calibration_fit import (
     confidence,
     cross_fitted,
     fit,
+    fitted_elsewhere,
     section,
     table,
     written,
@@ -30,7 +32,7 @@ def layouts(count: int, weights: dict[str, float], seed: int = 1) -> list[Said]:
     random = np.random.default_rng(seed)
     found = []
     for number in range(count):
-        evidence = dict.fromkeys(SIGNS, 0.0) | {"constant": 1.0}
+        evidence = dict.fromkeys(SIGNS, 0.0) | {"constant": 1.0, "width": 6.7}
         evidence |= {name: float(random.normal()) for name in ("links", "steps", "contexts")}
         right = bool(random.uniform() < confidence(weights, evidence))
         found.append(Said("dev", str(number), evidence, 0.99, right))
@@ -90,6 +92,23 @@ def test_a_layout_is_judged_with_weights_of_others_and_unseen_ones_with_those_of
     assert fit(turned) != weights
 
 
+def test_a_layout_is_also_judged_with_weights_of_other_sources_alone() -> None:
+    sure = layouts(400, {"constant": 3.0, "links": 1.0})
+    doubtful = [replace(one, part="gloo") for one in layouts(400, {"constant": -3.0, "links": 1.0}, seed=2)]
+    found = fitted_elsewhere([*sure, *doubtful])
+    assert found[0] == confidence(fit(doubtful), sure[0].evidence)
+    assert found[-1] == confidence(fit(sure), doubtful[-1].evidence)
+
+
+def test_planted_faults_are_no_scenarios_that_the_inference_was_made_with() -> None:
+    more = layouts(1000, {"constant": 3.0, "links": 1.0}, seed=2)
+    made = layouts(2000, {"constant": 0.5, "links": 1.0})
+    faults = [replace(one, part=FAULTS, case=str(FIRST_SEED)) for one in more]
+    assert fit([*made, *faults])["constant"] > fit(made)["constant"] + 0.3
+    rows = table([*made, *faults], [0.5] * 3000)
+    assert any(row.startswith("| all captures and sources | 2000 |") for row in rows)
+
+
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     weights = dict.fromkeys(SIGNS, 0.25)
     place = tmp_path / "written_confidence.py"
@@ -101,7 +120,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
 
 def test_the_section_has_the_plot_and_a_row_per_part(tmp_path: Path) -> None:
     made = [*layouts(300, {"constant": 0.5, "links": 1.0}), Said("gloo", "1", {"constant": 1.0}, 0.5, right=True)]
-    lines = section(made, [0.5] * len(made), "a test", tmp_path / "plot.svg")
+    lines = section(made, [[0.5] * len(made)] * 2, "a test", tmp_path / "plot.svg")
     assert (tmp_path / "plot.svg").read_text(encoding="utf-8").startswith("<svg")
     assert any(line.startswith("| gloo | 1 |") for line in lines)
     assert any("images/plot.svg" in line for line in lines)

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+import robust_expected
 from llmprism.model import FindingKind, WhereType
 from llmprism.sim import parse_scenario, simulate
+from llmprism.sim.simulation import EPOCH_NS
 from robust_expected import _ends_a_step, answers_of, fault_shows
 
 TEXT = """
@@ -57,10 +59,29 @@ def test_a_crash_where_the_job_rests_anyway_is_its_end_for_all_that_anybody_sees
         assert fault_shows(*played(tmp_path / f"{kind}-piped", PIPED, fault))
 
 
+def test_a_crash_at_rest_is_an_end_however_the_collector_cuts_the_records(tmp_path: Path) -> None:
+    for rank in range(4):
+        fault = f'kind = "crash"\nrank = {rank}\nat_s = 4.3\n[collector]\nidle_ms = 2\ncuts = 0.3'
+        assert not fault_shows(*played(tmp_path / str(rank), ALONE, fault)), "cuts differ from run to run"
+
+
 def test_a_restart_after_the_end_of_the_scenario_is_a_crash_for_good(tmp_path: Path) -> None:
     for restart_s, shows in ((20, False), (3, True)):
         fault = f'kind = "crash_restart"\nrank = 1\nat_s = 4.3\nrestart_s = {restart_s}'
         assert fault_shows(*played(tmp_path / str(restart_s), ALONE, fault)) is shows
+
+
+def test_what_a_restarted_job_sends_is_not_what_others_sent_without_the_victim(tmp_path: Path, monkeypatch) -> None:
+    """The clock of one exporter stamps the first message after the restart 2 ms before it."""
+    scenario, folder = played(tmp_path, ALONE, 'kind = "crash_restart"\nrank = 1\nat_s = 4.3\nrestart_s = 3')
+    early, sent_by = EPOCH_NS + 7_298_000_000, robust_expected._sent_by
+
+    def stamped(place, members):
+        sent = sent_by(place, members)
+        return {**sent, max(sent): np.sort(np.append(sent[max(sent)], early))}
+
+    monkeypatch.setattr(robust_expected, "_sent_by", lambda a, m: (stamped if a == folder else sent_by)(a, m))
+    assert (FindingKind.CRASH, WhereType.JOB) in names(scenario, folder)
 
 
 def test_a_stall_at_the_end_of_a_step_looks_like_an_evaluation_however_short_the_rest_there_is() -> None:

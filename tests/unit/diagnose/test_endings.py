@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from llmprism.diagnose.endings import ending_at, final_ending
+from llmprism.diagnose.endings import _surely_overdue, ending_at, final_ending
+from llmprism.diagnose.last_state import LastState
+from llmprism.diagnose.rules import RULES
 from llmprism.model import Events, Job, JobState, Steps, Timeline, Window
 from unit.builders import MS, SECOND, Flow, transfer_table
 
@@ -201,6 +203,38 @@ def test_one_that_announces_its_message_when_it_is_due_has_not_noticed_a_death(a
     assert ending([*without("b"), *small, said], LAST + 10 * SECOND).state is state
 
 
+def test_one_that_has_all_it_needs_and_does_not_announce_its_message_is_gone_too():
+    """Over a transport that announces every message, those that wait for a rank that hangs have announced theirs."""
+    moments = [step * PERIOD + at * MS for step in range(STEPS) for at in (5, 15, 25, 35)]
+    small = [Flow(a, b, when, when + 1_000, 48) for when in moments for a in NAMES for b in NAMES if a != b]
+    begun = [*WHOLE, *small, *ring(STEPS, ROUNDS[:1])]
+    due = STEPS * PERIOD + ROUNDS[1] * MS
+    said = [Flow(a, b, due, due + 1_000, 48) for a, b in ("ab", "ca")]
+    assert ending([*begun, *said], LAST + 10 * SECOND).state is JobState.HUNG, "b alone has said nothing"
+    assert ending([*begun, said[0]], LAST + 10 * SECOND).state is JobState.CRASHED, "nor has c"
+
+
+@pytest.mark.parametrize(("names", "state"), [("ac", JobState.CRASHED), ("abc", JobState.ENDED), ("a", JobState.ENDED)])
+def test_at_the_end_of_a_job_all_say_goodbye_or_nobody_does(names, state):
+    """Where all but one announce their next message and nobody writes to that one, it is gone, although all stopped at
+    rest."""
+    moments = [step * PERIOD + at * MS for step in range(STEPS) for at in (5, 15, 25, 35)]
+    small = [Flow(a, b, when, when + 1_000, 48) for when in moments for a in NAMES for b in NAMES if a != b]
+    later = LAST + SECOND
+    said = [Flow(a, b, later, later + 1_000, 48) for a, b in ("ac", "ca", "ba") if a in names]
+    found = ending([*WHOLE, *small, *said], LAST + 4 * SECOND)
+    assert found.state is state
+    assert found.culprit == (NAMES.index("b") if state is JobState.CRASHED else -1)
+
+
+def test_a_long_silence_of_the_set_up_does_not_excuse_one_that_is_missed():
+    """Bytes vary, so that only silences tell; a member was silent for seconds before the first step."""
+    random = np.random.default_rng(3)
+    flows = [flow._replace(bytes=int(SIZE * random.uniform(0.8, 1.2))) for flow in without("b")]
+    slow_start = [Flow("b", "c", -4 * SECOND, -4 * SECOND + MS, SIZE)]
+    assert ending([*slow_start, *flows], LAST + 10 * SECOND).broken_off
+
+
 def test_all_that_stop_in_the_middle_of_a_message_do_not_hang():
     """Who hangs does so before it sends; a process that dies takes the messages of all with it."""
     moments = [step * PERIOD + at * MS for step in range(STEPS) for at in (5, 15, 25, 35)]
@@ -224,6 +258,20 @@ def test_nobody_is_named_where_bytes_do_not_tell_where_a_member_stands():
     assert ending(whole, LAST + 10 * SECOND).state is JobState.ENDED, "nobody was, and nobody noticed a death"
 
 
+def test_one_that_has_paused_as_long_before_is_not_surely_overdue():
+    """Member c pauses for 1 ms or for 9 at the same point, so that the others may well have gone on for 6 ms."""
+    usual = {"sent": [0.0, 0.0, -8.0], "pause": [9.0, 9.0, 1.0], "longest": [9.0, 9.0, 9.0]}
+    times = {name: MS * np.array(values) for name, values in usual.items()}
+    none = np.zeros(3)
+    state = LastState(
+        last_ns=LAST, sent_ns=LAST + times["sent"], pause_ns=times["pause"], spread_ns=none + MS,
+        longest_ns=times["longest"], lag=none, lag_spread=none, heard_ns=np.zeros(3, dtype=np.int64),
+        addressed_ns=np.zeros(3, dtype=np.int64), rest_ns=0.0, most_rest_ns=0.0, longest_rest_ns=50.0 * MS, exact=True,
+    )  # fmt: skip
+    assert not _surely_overdue(state, RULES).any()
+    assert _surely_overdue(replace(state, longest_ns=times["pause"]), RULES).tolist() == [False, False, True]
+
+
 def test_a_late_message_of_all_is_no_ending_after_a_second():
     cut = [*WHOLE, *ring(STEPS, ROUNDS[:2])]
     last = max(flow.end_ns for flow in cut)
@@ -237,8 +285,23 @@ def test_a_job_in_which_one_was_missed_has_not_ended_although_all_are_heard_agai
     result = ending([*flows, *beats(0, last + 2_200 * MS)], last + 2_200 * MS)
     assert (result.state, result.culprit) == (JobState.HUNG, NAMES.index("c"))
     assert ending([*WHOLE, *beats(0, LAST + 2_200 * MS)], LAST + 2_200 * MS).state is JobState.ENDED
-    soon = ending([*flows, *beats(0, last + 1_800 * MS)], last + 1_800 * MS)
-    assert soon.state is JobState.ENDED, "ranks of a job that ends do not leave in the same moment"
+    soon, later = (ending([*flows, *beats(0, last + wait * MS)], last + wait * MS) for wait in (390, 410))
+    assert not soon.broken_off, "ranks of a job that ends do not leave in the same moment"
+    assert later.broken_off, "but within four steps, however short they are"
+
+
+def test_one_that_is_overdue_by_little_is_missed_if_it_is_silent_for_longer_than_ever_too():
+    """Others went on for 6 ms of a step of 100, where 8 tell by one sign alone; before, all rested for up to 14 ms."""
+    rounds = [0, 20, 40, 60, 80]
+
+    def messages(step, chosen=rounds, members=NAMES):
+        return [flow._replace(end_ns=flow.start_ns + 6 * MS) for flow in ring(step, chosen, members)]
+
+    flows = [flow for step in range(19) for flow in messages(step)]
+    flows += messages(19, rounds[:2]) + messages(19, rounds[2:3], ("a", "b"))
+    last = max(flow.end_ns for flow in flows)
+    result = ending([*flows, *beats(0, last + 2_200 * MS)], last + 2_200 * MS)
+    assert (result.state, result.culprit) == (JobState.HUNG, NAMES.index("c"))
 
 
 def test_nobody_died_where_all_talk_to_the_end_though_steps_are_long():
@@ -281,3 +344,11 @@ def test_who_stops_in_a_message_is_missed_where_all_other_records_came():
     result = large_ring(0.0)
     assert result.broken_off
     assert result.culprit == 7
+
+
+def test_control_messages_to_a_rank_do_not_say_that_it_takes_what_it_is_sent():
+    flows = [*WHOLE, *ring(STEPS, ROUNDS[:1], ["a", "c"])]
+    last = max(flow.end_ns for flow in flows)
+    control = [Flow("a", "b", last + 30 * MS, last + 30 * MS + 1_000, 60)]
+    result = ending(flows + control, last + 10 * SECOND)
+    assert (result.state, result.culprit) == (JobState.CRASHED, 1)

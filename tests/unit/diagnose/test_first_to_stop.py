@@ -7,11 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from llmprism.diagnose.first_to_stop import (
+    due_with,
     heard_again,
     may_be_to_blame,
     most_likely,
     overdue_first,
     silent_as_never_before,
+    some_are_gone,
+    written_to_in_vain,
 )
 from llmprism.diagnose.last_state import LastState
 from llmprism.diagnose.rules import RULES
@@ -101,9 +104,9 @@ def test_who_only_says_what_it_says_there_in_other_steps_has_noticed_nothing():
 
 def test_who_announces_its_next_message_when_it_is_due_is_not_to_blame():
     one = hang()
-    assert np.isfinite(may_be_to_blame(one, RULES)).tolist() == [False, True, True, True]
+    assert np.isfinite(may_be_to_blame(one, PERIOD, RULES)).tolist() == [False, True, True, True]
     announced = replace(one, announced=np.array([False, False, True, True]))
-    assert np.isfinite(may_be_to_blame(announced, RULES)).tolist() == [False, True, False, False]
+    assert np.isfinite(may_be_to_blame(announced, PERIOD, RULES)).tolist() == [False, True, False, False]
 
 
 def test_one_that_stops_in_the_middle_of_a_message_was_let_down_by_the_one_that_it_got_it_from():
@@ -151,3 +154,74 @@ def test_who_is_heard_is_alive_where_nobody_says_more_than_usual():
     ]
     announced = replace(one, announced=np.array([False, False, False, True]))
     assert heard_again(announced, RULES).tolist() == [True, False, False, False]
+
+
+def test_one_that_lacks_what_it_needs_is_to_blame_only_where_a_death_was_noticed():
+    """Members 2 and 3 are heard again: when their next message is due, or long after it."""
+    given = {"sent": [-100, -100, 0, -40], "pause": [145, 103, 22, 64], "lag": [-0.16, 0.0, -0.08, -0.14]}
+    waiting = state(**given, heard=[-84, -80, 17, 23], addressed=[-100, 17, 23, -40])
+    assert np.flatnonzero(np.isfinite(may_be_to_blame(waiting, PERIOD, RULES))).tolist() == [1]
+    noticed = state(**given, heard=[-84, -80, 200, 200], addressed=[-100, 17, 23, -40])
+    assert np.flatnonzero(np.isfinite(may_be_to_blame(noticed, PERIOD, RULES))).tolist() == [0, 1]
+
+
+def test_who_is_heard_again_is_chance_where_as_many_are_heard_at_any_time():
+    one = state(sent=[-60] * 8, pause=[50] * 8, heard=[5, -60, 5, 5, -60, 5, 5, -60], addressed=[0] * 8)
+    assert heard_again(replace(one, by_chance=0.1), RULES).sum() == 5
+    chance = replace(one, by_chance=0.6)
+    assert not heard_again(chance, RULES).any()
+    assert heard_again(replace(chance, talks=True), RULES).sum() == 5, "what each one says tells"
+    assert np.isfinite(may_be_to_blame(chance, PERIOD, RULES)).all(), "and nobody is excused by it"
+
+
+def test_two_are_due_at_the_same_time_only_within_what_their_pauses_vary_by():
+    """1 was due 5 ms before 0; 0 was last written to before it."""
+    silent = state(sent=[-60, -60, 0], pause=[20, 15, 0], heard=[-60, -60, 0], addressed=[-60, -50, 0])
+    one = replace(silent, talks=True)
+    assert overdue_first(one, PERIOD, RULES) == 0, "pauses vary by 4 ms"
+    assert overdue_first(silent, PERIOD, RULES) == 1, "who happens to be written to last is chance"
+    steady = replace(one, spread_ns=np.full(3, 0.1 * MS))
+    assert overdue_first(steady, PERIOD, RULES) == 1
+    assert not due_with(steady, 1, PERIOD, RULES)
+    assert due_with(one, 1, PERIOD, RULES)
+
+
+def test_when_a_living_member_was_last_heard_decides_nothing():
+    one = state(sent=[-60, -60, 0], pause=[20, 20, 0], heard=[900, 700, 800], addressed=[-55, -55, 0])
+    assert overdue_first(one, PERIOD, RULES) == 0, "the first of both: not the one that talked less after the end"
+
+
+def test_who_lacks_something_but_was_due_before_all_others_waits_for_nobody():
+    one = state(sent=[-70, -60, 0], pause=[15, 30, 0], heard=[-70, -60, 0], addressed=[0, 0, 0], lag=[-0.02, 0.0, 0.0])
+    assert overdue_first(one, PERIOD, RULES) == 0
+    later = replace(one, pause_ns=MS * np.array([45.0, 30.0, 0.0]))
+    assert overdue_first(later, PERIOD, RULES) == 1, "it was due after the other"
+
+
+def test_one_that_had_not_begun_its_message_is_to_blame_also_where_it_was_due_first_and_all_are_heard():
+    """Two others stopped in the middle of theirs within its jitter, and pings go on."""
+    ending = state(
+        sent=[-145, 0, -145, -225], pause=[0, 0, 0, 78], heard=[900] * 4, addressed=[900] * 4, lag=[0, 0, 0, 0.1]
+    )
+    assert overdue_first(ending, PERIOD, RULES) == 3
+    later = replace(ending, pause_ns=MS * np.array([40.0, 300.0, 38.0, 117.0]))
+    assert overdue_first(later, PERIOD, RULES) == 3, "of several that were due within their jitter the first"
+
+
+def test_a_rank_that_cannot_be_reached_is_written_to_for_long_and_a_dead_one_is_not():
+    """A transport sends again, after pauses that double, to an address that does not answer."""
+    silence = 18_000 * MS
+    lost, died = hang(addressed=[0, 13_100, 0, 0]), hang(addressed=[0, 200, 0, 0])
+    answers = hang(addressed=[0, 13_100, 0, 0], heard=[0, 13_000, -3, 0])
+    assert [written_to_in_vain(one, 1, silence, RULES) for one in (lost, died, answers)] == [True, False, False]
+    assert not written_to_in_vain(lost, -1, silence, RULES)
+
+
+def test_ranks_that_wait_for_one_that_hangs_talk_on_and_those_that_notice_a_death_leave():
+    silence, end = 18_000 * MS, 17_900
+    waiting = hang(heard=[end] * 4, addressed=[end] * 4)
+    unreachable = hang(heard=[end, -64, end, end], addressed=[end, 13_100, end, end])
+    left = hang(heard=[end, -64, end, 0], addressed=[end, -2, end, 0])
+    most_left = hang(heard=[end, -64, -3, 0], addressed=[end, -2, 0, 0])
+    found = [some_are_gone(one, silence, RULES) for one in (waiting, unreachable, left, most_left)]
+    assert found == [False, False, True, False]

@@ -7,7 +7,7 @@ from llmprism.diagnose import late_member
 from llmprism.diagnose.bouts import Bout
 from llmprism.diagnose.detector import DetectorInput
 from llmprism.diagnose.late_member import (
-    EXCHANGE,
+    HOLD,
     SYNCHRONISE,
     _slow,
     _slower_for_a_while,
@@ -189,7 +189,7 @@ def test_single_slower_steps_afterwards_do_not_hide_a_stretch_of_slower_ones():
 
 def test_one_that_holds_at_exchanges_may_be_kept_by_the_one_it_sends_to():
     job = evidence_of(ring_pairs("abcd"))
-    bout = Bout(1, 0, STEPS, np.ones(STEPS, dtype=np.bool_), 1e6, EXCHANGE)
+    bout = Bout(1, 0, STEPS, np.ones(STEPS, dtype=np.bool_), 1e6, HOLD)
     finding = _slow(job, bout, RULES)
     assert finding.confidence == RULES.members.sure_exchange
     (other,) = finding.alternatives

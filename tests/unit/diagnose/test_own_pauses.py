@@ -83,3 +83,12 @@ def test_of_members_that_are_as_late_the_one_that_paused_stood_still():
     made = replace(made, lateness_ns=late, layout=replace(made.layout, pipelines=(tuple(range(len(NAMES))),)))
     (finding,) = find_late_members(made, {})
     assert (finding.kind, finding.where.id) == (FindingKind.STALL, "c")
+
+
+def test_what_several_detectors_ask_for_is_computed_once_for_each_job_and_each_choice_of_steps():
+    one, other = (ring_evidence(*ring(slow=slow)) for slow in "bc")
+    first = paused_beyond_usual_ns(one, USUAL)
+    assert paused_beyond_usual_ns(one, USUAL.copy()) is first
+    assert not np.array_equal(paused_beyond_usual_ns(one, ~USUAL), first)
+    assert not np.array_equal(paused_beyond_usual_ns(other, USUAL), first)
+    assert np.array_equal(paused_beyond_usual_ns(one, USUAL), first)

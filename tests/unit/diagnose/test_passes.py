@@ -1,5 +1,6 @@
 """Places that pairs pass, against a listing of them by hand."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -56,7 +57,7 @@ def test_a_pair_passes_what_lies_on_any_of_its_own_paths_but_not_on_a_stray_one(
     flows = [Flow("a", "b", k * 10**9, k * 10**9 + 1, share, path) for k, (path, share) in enumerate(shares)]
     job = evidence_of(["ab"])
     table = transfer_table(flows)
-    evidence = job.__class__(**{f: getattr(job, f) for f in job.__slots__} | {"job": with_transfers(job.job, table)})
+    evidence = replace(job, job=with_transfers(job.job, table))
     places = result(passes_of(evidence, np.array([0])))
     assert {name for where, name in places if where is WhereType.SWITCH} == {"t0", "s0", "s1", "t1"}
     assert places[WhereType.SWITCH, "t0"] == [0], "once, although both paths pass it"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from llmprism.diagnose.rhythm import rhythm_of, with_whole_steps
+from llmprism.diagnose.rhythm import _medians_by_place, rhythm_of, with_whole_steps
 from llmprism.model import Events, Steps, Timeline
 
 SECOND = 1e9
@@ -53,3 +53,11 @@ def test_what_is_no_rhythm_is_left_as_it_is(lengths):
 
 def test_a_round_of_two_is_no_round_of_four():
     assert rhythm_of(noisy([1.0, 3.0] * 20) * SECOND) == 2
+
+
+@pytest.mark.parametrize("rhythm", [1, 2, 3, 7])
+@pytest.mark.parametrize("count", [7, 8, 20, 21, 41])
+def test_medians_by_place_are_those_of_every_so_manieth_value(rhythm, count):
+    values = np.random.default_rng(count).lognormal(size=count)
+    expected = [np.median(values[place::rhythm]) for place in range(rhythm)]
+    assert _medians_by_place(values, rhythm).tolist() == expected

@@ -53,6 +53,14 @@ def test_losses_that_slow_nobody_are_not_reported():
     assert find_slow_transfers([evidence({"bc": LOSS, "cd": LOSS}, slower=1.0)]) == []
 
 
+def test_where_bytes_are_missing_as_often_as_there_are_too_many_a_collector_loses_them():
+    """A ring of which many steps lack records: those with fewer losses have more bytes than the usual one."""
+    lost = in_steps((1, 4, 16), -60_000)
+    sick, _, _ = resent_cells(evidence({"bc": LOSS, "cd": LOSS, "ef": lost}))
+    assert sick.any()
+    assert not resent_cells(evidence({"bc": LOSS, "cd": LOSS, "ef": lost, "fa": lost}))[0].any()
+
+
 def test_a_message_that_falls_into_the_next_step_is_not_sent_again():
     late = [0] * STEPS
     for step in LOSSY[::2]:

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
-from llmprism.diagnose.slow_place_merge import with_held_back
+from llmprism.diagnose.slow_cells import judge_transfers
+from llmprism.diagnose.slow_place_merge import comes_and_goes_with, with_held_back
 from llmprism.model import Alternative, Finding, FindingKind, Where, WhereType
+from unit.diagnose.evidence_builder import evidence_of, ring_pairs
 
 SECOND = 1_000_000_000
 
@@ -46,3 +48,21 @@ def test_of_several_at_one_time_the_first_is_kept_and_groups_never():
     group = replace(nic("a", 0, 10), kind=FindingKind.SLOW_GROUP, where=Where(WhereType.GROUP, ("a", "b")))
     best, next_best = nic("c", 0, 10), nic("d", 0, 10)
     assert merged([], [group, best, next_best]) == [best]
+
+
+def test_what_comes_and_goes_with_a_place_that_explains_more_is_the_same_cause():
+    about = [judge_transfers(evidence_of(ring_pairs("abc")))]  # 20 steps of 1 s
+    first = nic("a", 5, 10)
+    assert comes_and_goes_with([first], nic("b", 6, 9), about)
+    assert not comes_and_goes_with([first], nic("b", 8, 10), about)
+    assert not comes_and_goes_with([first], replace(nic("b", 5, 10), end_ns=None), about)
+    assert comes_and_goes_with([replace(first, end_ns=None)], replace(nic("b", 5, 10), end_ns=None), about)
+
+
+def test_what_is_always_slow_does_not_come_and_go_and_neither_do_lanes():
+    about = [judge_transfers(evidence_of(ring_pairs("abc")))]
+    always = [replace(nic(name, 1, 10), end_ns=None) for name in "ab"]
+    assert not comes_and_goes_with(always[:1], always[1], about)
+    group, lane = (replace(nic("a", 5, 10), where=Where(WhereType.GROUP, tuple(name))) for name in ("ab", "cd"))
+    assert not comes_and_goes_with([group], lane, about)
+    assert comes_and_goes_with([group], replace(lane, job="another"), about)

@@ -160,7 +160,7 @@ def test_a_third_of_the_pairs_may_be_sick():
         pairs, rate=slow_pairs(ring_pairs("def"), 0, STEPS), duration=np.full(STEPS, SLOW),
         paths={pair: (leaf[pair[0]],) for pair in pairs},
     )  # fmt: skip
-    job = job.__class__(**{f: getattr(job, f) for f in job.__slots__} | {"normal_ns": float(STEP)})
+    job = replace(job, normal_ns=float(STEP))
     (finding,) = found(job)
     assert finding.where.id == "leaf1"
 
@@ -171,6 +171,16 @@ def test_the_ordinary_spread_of_rates_is_no_finding(sigma):
     for seed in range(5):
         duration = STEP * np.random.default_rng(seed).uniform(0.8, 1.6, STEPS)
         assert found(evidence_of(pairs, rate=spread(pairs, seed, sigma), duration=duration)) == []
+
+
+@pytest.mark.parametrize(("worse", "times"), [(0.8, (8, 14)), (4.0, None)])
+def test_a_card_that_was_always_slower_than_its_peers_is_found_while_it_is_worse(worse, times):
+    """Of six cards c is slower from the first step on; in six longer steps it may be much slower than that."""
+    rate = {pair: during(8, 14, worse, 4.2) for pair in ("bc", "cd")}
+    job = evidence_of(ring_pairs("abcdef"), rate=rate, duration=during(8, 14, SLOW, STEP))
+    spans = [(finding.where.id, finding.start_ns, finding.end_ns) for finding in found(job)]
+    steps = job.timeline.steps
+    assert spans == ([("c", steps.start_ns[times[0]], steps.end_ns[times[1] - 1])] if times else [])
 
 
 def test_what_slows_nobody_is_no_finding():

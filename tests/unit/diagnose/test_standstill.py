@@ -9,6 +9,7 @@ import pytest
 
 from llmprism.diagnose.standstill import find_standstills
 from llmprism.model import Events, FindingKind, Job, Steps, Timeline
+from llmprism.model.finding import Where, WhereType
 from unit.builders import MS, SECOND, Flow, transfer_table
 from unit.diagnose.evidence_builder import STEPS, evidence_of
 
@@ -17,7 +18,7 @@ BURSTS = (200, 400, 1_000, 1_200)
 """Milliseconds after the begin of a step at which all send, for 160 ms."""
 
 
-def found(silent_steps, after_burst=1):
+def found(silent_steps, after_burst=1, known=()):
     """What is found where a job is silent in its thirteenth step, for so many steps, after a burst."""
     flows, ends, shift = [], [], 0
     for step in range(STEPS):
@@ -34,7 +35,7 @@ def found(silent_steps, after_burst=1):
         job=Job("job", (0, 1), (), 1.0, transfer_table(flows)),
         timeline=Timeline(steps, np.tile(end, (2, 1)), Events.empty()),
     )
-    return find_standstills(evidence, [])
+    return find_standstills(evidence, known)
 
 
 def test_a_job_that_stands_still_in_the_middle_of_a_step_stalls():
@@ -49,3 +50,10 @@ def test_a_silence_of_hardly_more_than_a_step_is_none():
 
 def test_an_evaluation_between_two_steps_is_none():
     assert found(4.0, after_burst=0) == []
+
+
+def test_a_server_or_switch_that_is_slow_at_that_time_explains_it():
+    (finding,) = found(2.0)
+    for kind, place in ((FindingKind.SLOW_STORAGE, WhereType.STORAGE), (FindingKind.SLOW_SWITCH, WhereType.SWITCH)):
+        shared = replace(finding, kind=kind, job=None, where=Where(place, "x"))
+        assert found(2.0, known=[shared]) == []

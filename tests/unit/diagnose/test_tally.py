@@ -128,3 +128,27 @@ def test_small_messages_into_a_card_wait_in_the_switch_and_hardly_speak_for_it()
     assert Tally([cells]).best().place == (WhereType.NIC, ("a", OUT_OF))
     small = np.where([pair == "ab" for pair in sorted(pairs)], cells.shows, RULES.places.small_sick_while)
     assert Tally([replace(cells, shows=small)]).best().place == (WhereType.NIC, ("b", INTO))
+
+
+def test_small_messages_that_are_never_slow_are_one_witness_however_many_there_are():
+    """The two of a group exchange large messages slowly; both have small ones, and some of one are slow."""
+    pairs = ["ab", "ba", "ac", "ad", "ca", "da", "be", "bf", "eb", "fb"]
+    large, slow = np.isin(sorted(pairs), ["ab", "ba"]), during(4, 18, 2.0, 10.0)
+    rate = {"ab": slow, "ba": slow, "ac": during(8, 14, 2.0, 10.0)}
+    evidence = replace(evidence_of(pairs, rate=rate, groups=("ab",)), group_of_pair=np.where(large, 0, -1))
+    cells = judge_transfers(evidence)
+    assert Tally([cells]).best().place[0] is WhereType.GROUP
+    small = np.where(large, cells.shows, RULES.places.small_sick_while)
+    assert Tally([replace(cells, shows=small)]).best().place == (WhereType.NIC, "a")
+
+
+def test_what_is_slower_than_usual_and_many_times_faster_than_a_sick_card_explains_nothing():
+    pairs = ["ab", "ac", "ba", "ca", "de", "ed", "df", "fd"]
+    for slow, left in ((0.1, None), (2.0, (WhereType.NIC, ("e", INTO)))):
+        rate = {"ab": during(8, 14, slow, 10.0), "ac": during(8, 14, slow, 10.0), "de": during(8, 14, 4.0, 10.0)}
+        tally = Tally([judge_transfers(evidence_of(pairs, rate=rate))])
+        suspect = tally.best()
+        assert suspect.place == (WhereType.NIC, ("a", OUT_OF))
+        tally.take_away(suspect)
+        other = tally.best()
+        assert (other and other.place) == left

@@ -32,11 +32,12 @@ def test_a_job_that_is_slower_for_a_while_is_said_to_be_just_that():
     [
         during(8, 10, 1.5 * STEP, STEP),
         during(0, 8, 1.4 * STEP, STEP),
+        during(2, 9, 1.4 * STEP, STEP),
         during(8, 15, 1.1 * STEP, STEP),
         STEP * np.where(np.arange(STEPS) % 2, 1.0, 1.6),
         STEP * np.random.default_rng(3).uniform(0.7, 1.6, STEPS),
     ],
-    ids=["short", "warming up", "hardly", "alternating", "ragged"],
+    ids=["short", "warming up", "after two steps", "hardly", "alternating", "ragged"],
 )
 def test_short_slight_and_ragged_steps_are_no_news(duration):
     assert find_unexplained(job(duration), [], {}) == []
@@ -59,3 +60,16 @@ def test_two_steps_that_take_several_times_as_long_are_news_among_a_few_only():
     rare = RULES.trust.short_share / 2
     rules = replace(RULES, trust=replace(RULES.trust, short_share=6 / 24 + rare))
     assert find_unexplained(job(during(8, 10, 3.0 * STEP, STEP)), [], {}, rules) == []
+
+
+def test_four_steps_far_beyond_the_jitter_are_news_and_three_are_not():
+    ragged = 0.02 * np.random.default_rng(3).normal(size=STEPS) * STEP
+    for last, count in ((12, 1), (11, 0)):
+        assert len(find_unexplained(job(during(8, last, 1.6 * STEP, STEP) + ragged), [], {})) == count
+
+
+def test_steps_at_the_ends_that_are_as_long_as_others_now_and_then_do_not_hide_a_stretch():
+    duration = during(8, 14, 2.2 * STEP, STEP)
+    duration[[2, 7, 14, 17]] = 1.25 * STEP
+    (finding,) = find_unexplained(job(duration), [], {})
+    assert finding.end_ns - finding.start_ns == pytest.approx(6 * 2.2 * STEP)

@@ -6,7 +6,7 @@ import pytest
 from llmprism.diagnose import waiting
 from llmprism.diagnose.evidence import gather_evidence
 from llmprism.diagnose.late_member import find_late_members
-from llmprism.diagnose.waiting import beyond_others, falling_behind_ns, stage_work_ns
+from llmprism.diagnose.waiting import beyond_others, stage_work_ns
 from llmprism.model import FindingKind, JobState
 from llmprism.parallelism import identify_layout
 from llmprism.timeline import reconstruct_timeline
@@ -45,17 +45,13 @@ def test_without_replicas_a_member_is_compared_with_its_own_earlier_steps():
     assert names[int(np.nanargmax(excess))] == name
 
 
-def test_nobody_falls_behind_in_a_healthy_job():
+def test_nobody_is_late_in_a_healthy_job():
     evidence = evidence_for(build_job(pp=1, dp=4))
-    assert np.nanmedian(falling_behind_ns(evidence)) < 0.01 * evidence.normal_ns
     assert [f.kind for f in find_late_members(evidence, {})] == []
 
 
-def test_who_sends_late_falls_behind():
+def test_who_sends_late_is_slow():
     evidence, name = slow_member(0, 2, pp=1, dp=4)
-    behind = np.nanmedian(falling_behind_ns(evidence)[:, 10:], axis=1)
-    names = [evidence.job.transfers.addresses[member] for member in evidence.job.members]
-    assert names[int(np.nanargmax(behind))] == name
     (finding,) = find_late_members(evidence, {}) or [None]
     assert finding is None or (finding.kind, finding.where.id) == (FindingKind.SLOW_GPU, name)
 

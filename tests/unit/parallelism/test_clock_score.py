@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from llmprism.parallelism.clock_score import _saved_by_a_stretch, bits_of, pauses_of, priced
+from llmprism.parallelism.clock_score import Priced, _saved_by_a_stretch, bits_of, pauses_of, priced
 from unit.builders import Flow, build_job, cut_in_pieces, transfer_table
 
 WINDOW = (0, 1 << 62)
@@ -57,6 +57,19 @@ def test_a_clock_gains_nothing_by_leaving_a_fault_outside():
     ticks = np.array(ends, dtype=np.int64)
     every, threes = prices(rows, ticks, ticks[:31:3])
     assert every < threes
+
+
+def test_records_that_messages_are_cut_into_do_not_outvote_the_bytes_of_the_steps():
+    """Steps of 200 records each: 0.05 bits per pause are less than bytes that vary a hundred times as much, and more
+    than bytes that vary by less than one record."""
+    rows = [Flow("a", "b", 10_000_000 * k, 10_000_000 * k + 1_000_000, 1 << 20) for k in range(4000)]
+    pauses = pauses_of(transfer_table(rows), np.arange(1))
+    clocks = [
+        Priced(bits, 0.0, 20, 1e4, np.array([varies]))
+        for bits, varies in ((0.0, 0.004), (-200.0, 0.4), (-200.0, 0.005))
+    ]
+    whole, other, near = bits_of(pauses, clocks)
+    assert near < whole < other
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles
-from llmprism.parallelism.composed import better_composition, sizes_of, tensor_widths
-from llmprism.parallelism.composition import Explanations, compositions_of, most_saved
+from llmprism.parallelism.composed import better_composition, price_of, sizes_of, staged_instead, tensor_widths
+from llmprism.parallelism.composition import Explanations, Reading, compositions_of, most_saved
 from llmprism.parallelism.rank_mesh import Degrees
 from llmprism.parallelism.rules import RULES
 from unit.parallelism.test_composition import AMOUNTS, job_of
@@ -74,13 +74,24 @@ def test_what_bytes_leave_open_stands():
     assert composed.either
 
 
-def test_bytes_that_are_not_explained_overrule_nothing(job):
-    said = said_of(job, Layout(1, 2, 12), all_gradients)
+def test_bytes_that_are_not_explained_overrule_no_layout(job):
     found = compositions_of(job, (job.transfers.pair_bytes.astype(np.float64),))
-    poor = tuple(replace(one, fitted=0.5) for one in found.compositions)
-    assert better_composition(found, job.transfers, said) is not None
-    assert better_composition(Explanations(poor), job.transfers, said) is None
-    assert better_composition(Explanations(), job.transfers, said) is None
+    poor = Explanations(tuple(replace(one, fitted=0.5) for one in found.compositions))
+    assert better_composition(poor, job.transfers, said_of(job, Layout(1, 2, 12), all_gradients)) is None
+    assert better_composition(poor, job.transfers, said_of(job, Layout(None, 2, 7), all_gradients)) is not None
+    assert better_composition(Explanations(), job.transfers, said_of(job, Layout(1, 2, 12), all_gradients)) is None
+
+
+@pytest.mark.parametrize("layout", [Layout(1, 24, None, cp=4), Layout(1, 24, 1, ep=4), Layout(None, None, None)])
+def test_degrees_that_make_no_mesh_of_the_ranks_stand_against_no_bytes(job, layout):
+    """However well their pairs are named."""
+    said, sizes = said_of(job, layout, as_built), (job.transfers.pair_bytes.astype(np.float64),)
+    found = compositions_of(job, sizes, said)
+    assert found.said_bits == 0.0
+    composed = better_composition(found, job.transfers, said)
+    assert composed is not None
+    assert {group.members for group in composed.contexts} == {tuple(range(i, i + 4)) for i in range(0, 24, 4)}
+    assert compositions_of(job, sizes, said_of(job, Layout(1, 2, 3, cp=4), as_built)).said_bits > 0.0
 
 
 def test_shards_with_replicas_are_no_pipelines_of_two_where_the_passes_saw_them():
@@ -93,6 +104,30 @@ def test_shards_with_replicas_are_no_pipelines_of_two_where_the_passes_saw_them(
     assert better(job, replace(gradients, groups=halves)) is None
 
 
+def test_pipelines_of_two_are_cheaper_than_shards_with_replicas_that_the_passes_saw():
+    job = job_of(Degrees(1, 1, 4, 2, 1), AMOUNTS)
+    gradients = said_of(job, Layout(1, 1, 8), lambda a, b: (PairKind.DP,))
+    halves = tuple(Group(PairKind.DP, members) for members in ((0, 1, 2, 3), (0, 4)))
+    found = compositions_of(job, (job.transfers.pair_bytes.astype(np.float64),))
+    staged = staged_instead(found, replace(gradients, groups=halves))
+    assert staged is not None
+    assert staged.carries[PairKind.PP].any()
+    assert not staged.sharded
+    assert staged_instead(found, gradients) is None, "only in place of shards with replicas"
+
+
+def test_readings_as_shards_with_replicas_can_be_left_out():
+    job = job_of(Degrees(1, 1, 4, 2, 1), AMOUNTS)
+    gradients = said_of(job, Layout(1, 1, 8), lambda a, b: (PairKind.DP,))
+    found = compositions_of(job, (job.transfers.pair_bytes.astype(np.float64),))
+    hybrid = [(one, tuple(it for it in one.readings if it.degrees.shards > 1)) for one in found.compositions]
+    shards = replace(found, compositions=tuple(replace(one, readings=its) for one, its in hybrid if its))
+    composed = better_composition(shards, job.transfers, gradients)
+    assert composed is not None
+    assert composed.sharded
+    assert better_composition(shards, job.transfers, gradients, sharded=False) is None
+
+
 def test_contexts_that_the_passes_saw_stay_where_bytes_cannot_tell_them_from_replicas():
     """One replica of four contexts adds up its gradients on the ring of the contexts; the passes overlooked stages."""
     job = job_of(Degrees(1, 1, 4, 2, 1), AMOUNTS)
@@ -100,6 +135,33 @@ def test_contexts_that_the_passes_saw_stay_where_bytes_cannot_tell_them_from_rep
     assert composed is not None
     assert composed.carries[PairKind.PP].any()
     assert {group.members for group in composed.contexts} == {(0, 1, 2, 3), (4, 5, 6, 7)}
+
+
+def test_a_reading_costs_by_the_decisions_of_the_passes_that_it_denies():
+    def price(degrees, layout):
+        return price_of(Reading(degrees, ((PairKind.DP,),)), layout, RULES)
+
+    contexts, experts = Degrees(1, 2, 4, 1, 1), Degrees(1, 1, 8, 1, 2)
+    one = RULES.composition.denied_bits
+    assert price(contexts, Layout(1, 1, 4, cp=2)) == RULES.composition.axis_bits
+    assert price(experts, Layout(1, 1, 4, cp=2)) == RULES.composition.axis_bits + one, "which of the two it is"
+    assert price(Degrees(2, 1, 4, 1, 1), Layout(1, 1, 4, cp=2)) == one, "or a tensor group across servers"
+    assert price(Degrees(1, 1, 8, 1, 1), Layout(1, 1, 4, cp=2)) == one
+    assert price(Degrees(2, 1, 4, 1, 1), Layout(1, 1, 8)) == one
+    assert price(Degrees(1, 1, 4, 2, 1), Layout(1, 1, 8)) == one, "the number of replicas follows"
+
+
+def test_exchanges_on_the_pairs_of_gradients_are_carried_besides(job):
+    composed = better(job, said_of(job, Layout(1, 2, 12), all_gradients))
+    pairs = composed.carries[PairKind.DP]
+    without = replace(composed, contexts=(), carries=composed.carries | {PairKind.CP: np.zeros_like(pairs)})
+    rings = (Group(PairKind.CP, (0, 1)),)
+    found = without.with_rings(pairs, rings)
+    assert not without.exchanges
+    assert found.exchanges
+    assert found.contexts == rings
+    assert (found.carries[PairKind.CP] == pairs).all()
+    assert (found.carries[PairKind.DP] == pairs).all()
 
 
 def test_rails_of_contexts_say_how_wide_tensor_groups_are():

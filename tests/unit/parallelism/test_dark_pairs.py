@@ -38,3 +38,8 @@ def test_a_message_lost_now_and_then_is_no_darkness():
 
 def test_when_most_are_dark_nobody_is_left_out():
     assert kept(lambda src, step: src in "abcd" and 10 <= step < 20) == set("abcdef")
+
+
+def test_pairs_that_seldom_send_do_not_speak_for_the_others():
+    """A stall silences all who train; a dozen pairs that said something once were not seen to be silent."""
+    assert kept(lambda src, step: (src in "ab" and 10 <= step < 20) or (src in "cdef" and step > 0)) == set("abcdef")

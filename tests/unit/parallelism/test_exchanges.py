@@ -115,6 +115,29 @@ def test_links_of_two_whose_ways_differ_from_step_to_step_route_tokens():
         assert not routed(transfers, rows, every, same, CLOCK)  # even traffic varies as much here
 
 
+def test_the_noise_of_gradients_on_the_same_links_routes_no_tokens():
+    """Pipelines show that a link's bytes vary by a thousandth; gradients are a hundred times what contexts exchange."""
+    rng = np.random.default_rng(2)
+
+    def noisy(ends, step, at_ms, size):
+        return flow(ends, step, at_ms, size * (1.0 + 0.001 * rng.normal()))
+
+    flows = [noisy(way, step, 80, 200_000_000) for step in range(STEPS) for way in ("ab", "ba")]
+    flows += [noisy(way, step, at, 1_000_000) for step in range(STEPS) for way in ("ab", "ba") for at in (10, 30)]
+    flows += [noisy(way, step, 20, 5_000_000) for step in range(STEPS) for way in ("ac", "ca", "bd", "db")]
+    transfers, links, _, _ = seen(flows)
+    own = np.isin(transfers.pair_src + transfers.pair_dst, [1])
+    others = [two for two in zip(links.there.tolist(), links.back.tolist(), strict=True) if not own[two[0]]]
+    exchanged = transfers.rows_of(own) & (transfers.bytes < 100_000_000)
+    assert not routed(transfers, exchanged, own, others, CLOCK)
+    assert routed(transfers, exchanged, own, [], CLOCK), "where nothing shows how much links vary"
+
+
+def test_steps_of_which_a_collector_lost_records_route_no_tokens():
+    flows = [one for number, one in enumerate(records(exchanging=("ab", "cd", "ef"))) if number % 17 or number < 60]
+    assert {group.kind for group in found(flows)[1].groups} == {PairKind.CP}
+
+
 def test_gradients_of_experts_are_reduced_over_one_member_of_each_exchange():
     apart = [flow(way, step, 90, 1_000_000) for step in range(STEPS) for ends in ("ac", "ce", "ea", "bd", "df", "fb")
              for way in (ends,)]  # fmt: skip

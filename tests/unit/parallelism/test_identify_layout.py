@@ -9,6 +9,7 @@ import pytest
 from llmprism.model import Job, PairKind, Schedule, Sharding
 from llmprism.parallelism import identify_layout
 from llmprism.parallelism.composed import Composed
+from llmprism.parallelism.schedule_fit import ScheduleFit
 from support.stages import recognize
 from unit.builders import SECOND, Flow, build_job, chatter, cut_in_pieces, transfer_table
 
@@ -142,7 +143,7 @@ def test_ends_of_steps_that_were_seen_before_a_composition_stand_where_it_shows_
         found.append(job.clock)
         return seen(job, *others) if len(found) == 1 else job.clock
 
-    def rings(explained, transfers, *_):
+    def rings(explained, transfers, *_, **__):
         every, none = np.ones(transfers.pair_count, dtype=np.bool_), np.zeros(transfers.pair_count, dtype=np.bool_)
         carries = {kind: every if kind is PairKind.DP else none for kind in PairKind}
         amount = {kind: carries[kind].astype(np.float64) for kind in PairKind}
@@ -150,8 +151,28 @@ def test_ends_of_steps_that_were_seen_before_a_composition_stand_where_it_shows_
 
     monkeypatch.setattr(module, "step_ends", shown_once)
     monkeypatch.setattr(module, "better_composition", rings)
+    monkeypatch.setattr(module, "slower_rival", lambda *_: None)
     job = build_job(pp=1, dp=4)
     _, result = layout_of(job)
     assert len(found) == 2
     assert result.clock is not None
     assert set(job.step_ends_ns[1:]) <= set(result.clock.boundary_ns.tolist())
+
+
+@pytest.mark.parametrize("explained", [True, False])
+def test_pipelines_in_place_of_shards_stand_where_their_messages_follow_a_schedule(monkeypatch, explained):
+    module = importlib.import_module("llmprism.parallelism.identify_layout")
+    job, others = build_job(pp=2, dp=4), []
+    (found,) = recognize(transfer_table(job.records), job.topology).jobs
+    ends = [names(found, pair) for pair in zip(found.transfers.pair_src, found.transfers.pair_dst, strict=True)]
+    passing = np.array([any({*pair} <= {*pipeline} for pipeline in job.pipelines) for pair in ends])
+    carries = {kind: np.zeros(passing.size, dtype=np.bool_) for kind in PairKind}
+    carries |= {PairKind.PP: passing, PairKind.DP: ~passing}
+    amount = {kind: carries[kind].astype(np.float64) for kind in PairKind}
+    staged = Composed(carries, amount, (), (), either=False, sharded=False, bits=8.0)
+    monkeypatch.setattr(module, "staged_instead", lambda *_: staged)
+    monkeypatch.setattr(module, "better_composition", lambda *_, **__: others.append(1))
+    monkeypatch.setattr(ScheduleFit, "bits_over_chance", lambda *_: 12.0 if explained else 8.0)
+    layout = module.identify_layout(found).layout
+    assert (layout.pp, layout.dp) == (2, 4)
+    assert bool(others) is not explained, "else the other compositions count"

@@ -18,8 +18,12 @@ def message(ends, step, at_ms, size=1_000_000):
 
 
 def inside(places):
-    """Which pairs are busy throughout the passes; `places` gives the moments of a step for each pair of collectives."""
-    flows = [message(ends, step, at) for step in range(STEPS) for ends, moments in places.items() for at in moments]
+    """Which pairs are busy throughout the passes; `places` gives the moments of a step for each pair of collectives, or
+    moments and sizes."""
+    flows = [
+        message(ends, step, *(at if isinstance(at, tuple) else (at,)))
+        for step in range(STEPS) for ends, moments in places.items() for at in moments
+    ]  # fmt: skip
     for step in range(STEPS):
         flows += [message(ends, step, at) for ends in ("ab", "cd") for at in FORWARD]
         flows += [message(ends, step, at) for ends in ("ba", "dc") for at in BACKWARD]
@@ -48,6 +52,17 @@ def test_gradients_after_the_last_pass_are_not_of_the_passes():
     assert inside({"ac": [160, 170, 180], "ca": [160, 170, 180]})[0] == set()
 
 
+def test_gradients_may_be_a_thousand_times_what_every_pass_exchanges():
+    flows = [*((at + 4, 100_000) for at in FORWARD + BACKWARD), *((150 + k, 100_000_000) for k in range(8))]
+    assert inside({"ac": flows, "ca": flows})[0] == {"ac", "ca"}
+
+
+def test_parameters_that_are_gathered_under_half_of_the_passes_are_not_of_every_pass():
+    """The last pass adds up gradients bucket by bucket."""
+    gathers, gradients = [10 + 2 * k for k in range(32)], [140 + k for k in range(10)]
+    assert inside({"ac": gathers + gradients, "ca": gathers + gradients})[0] == set()
+
+
 def test_gathers_one_way_and_reductions_the_other_are_one_exchange():
     gathers, reductions = [at + 4 for at in FORWARD + BACKWARD], [at + 6 for at in BACKWARD]
     busy, late = inside({"ac": gathers, "ca": reductions})
@@ -59,3 +74,9 @@ def test_hops_of_the_same_bytes_do_the_same_whatever_one_of_them_shows():
     throughout = [at + 4 for at in FORWARD + BACKWARD]
     odd = [150 + k for k in range(len(throughout))]
     assert inside({"ac": throughout, "ce": throughout, "eg": throughout, "ga": odd})[0] == {"ac", "ce", "eg", "ga"}
+
+
+def test_what_one_link_of_many_shows_is_no_exchange_of_the_passes():
+    throughout = [(at + 4, 900_000) for at in FORWARD + BACKWARD]
+    rings = {ends: [160, 170] for ends in ("eg", "ge", "fh", "hf", "ik", "ki")}
+    assert inside({"ac": throughout, "ca": throughout} | rings)[0] == set()

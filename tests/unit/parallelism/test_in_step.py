@@ -79,6 +79,40 @@ def test_collectives_through_all_passes_without_a_synchronisation_after_them_gat
     assert not found.any
 
 
+def first_stages(uneven=0.0, last=True):
+    """Two pipelines a-b and c-d both of whose stages exchange in every pass; the last pass of the first stage follows
+    its last message, that of the others precedes it (`last`: and its gradients are scattered after it)."""
+    rng, flows = np.random.default_rng(3), []
+    for step in range(STEPS):
+        for ends in ("ac", "bd"):
+            moments = (20, 35, 45, 60, 75) if ends == "ac" or last else (20, 35, 45, 60, 65)
+            for way in (ends, ends[::-1]):
+                sizes = 1_000_000 * (1.0 + uneven * rng.uniform(-1, 1, len(moments)))
+                flows += [message(*way, step, at, int(size)) for at, size in zip(moments, sizes, strict=True)]
+        flows += [message(*ends, step, at, 2_000_000) for at in (FORWARD_MS, 30) for ends in ("ab", "cd")]
+        flows += [message(*ends, step, at, 2_000_000) for at in (BACKWARD_MS, LAST_MS - 1) for ends in ("ba", "dc")]
+    transfers = transfer_table(flows)
+    names = transfers.addresses
+    result = [names[s] + names[d] for s, d in zip(transfers.pair_src, transfers.pair_dst, strict=True)]
+    forward = [(result.index("ab"), result.index("ba")), (result.index("cd"), result.index("dc"))]
+    candidates = np.array(sorted(result.index(ends) for ends in ("ac", "ca", "bd", "db")))
+    return find_in_step(transfers, candidates, forward, pair_features(transfers, CLOCK), CLOCK, batches=2)
+
+
+def test_tokens_that_are_routed_are_no_parameters_of_sharded_stages():
+    assert first_stages().gathers
+    tokens = first_stages(uneven=0.3)
+    assert not tokens.gathers
+    assert tokens.any
+    assert not tokens.tensor.any()
+
+
+def test_collectives_that_end_with_the_passes_of_all_stages_but_the_first_are_of_tensors():
+    tensors = first_stages(last=False)
+    assert not tensors.gathers
+    assert tensors.tensor.sum() == 4
+
+
 def test_a_pair_may_carry_both_and_its_rows_are_kept_apart():
     inside, gradients, rows = seen(lambda step: [20, 40, 80], size=4_000_000)
     assert inside

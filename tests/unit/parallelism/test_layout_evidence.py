@@ -22,7 +22,8 @@ from unit.builders import MS, Flow, transfer_table
 
 DATA_PARALLEL = Layout(1, 1, 8, None, None, Sharding.NONE, None, Schedule.UNKNOWN)
 STAGED = Layout(2, 4, 2, None, None, Sharding.NONE, 8, Schedule.ONE_F_ONE_B)
-CLEAR = LayoutEvidence(links=0.99, weakest=0.98, overruled=0.0, width=1.0, lead=2.0, steps=40, named=1.0, even=True)
+CLEAR = LayoutEvidence(links=0.99, weakest=0.98, overruled=0.0, width=1.0, lead=2.0, steps=40, named=1.0, even=True,
+                       bytes_say=OtherReadings(1.0, share=1.0))  # fmt: skip
 
 
 def test_every_term_has_a_weight_and_no_weight_is_idle_for_want_of_a_term():
@@ -43,10 +44,12 @@ def test_every_term_has_a_weight_and_no_weight_is_idle_for_want_of_a_term():
         {"overruled": 0.4},
         {"direction": 0.1},
         {"exchanging": 0.5},
+        {"misfit": 1.5},
+        {"across": True},
         {"rest": LeftOver(varied_pairs=3.0)},
         {"bytes_say": OtherReadings(1.0, share=0.3)},
-        {"bytes_say": OtherReadings(1.0, behind=100.0)},
-        {"bytes_say": OtherReadings(0.0)},
+        {"bytes_say": OtherReadings(1.0, behind=100.0, share=1.0)},
+        {"bytes_say": OtherReadings(0.0, share=1.0)},
     ],
     ids=lambda changed: next(iter(changed)),
 )
@@ -54,10 +57,27 @@ def test_less_evidence_never_makes_a_layout_surer(weaker):
     assert layout_confidence(STAGED, replace(CLEAR, **weaker)) <= layout_confidence(STAGED, CLEAR)
 
 
+def test_readings_that_were_not_looked_for_speak_neither_for_a_layout_nor_against_it():
+    terms = terms_of(STAGED, replace(CLEAR, bytes_say=OtherReadings(1.0)))
+    assert terms["other_readings"] == 0.0
+    assert terms_of(STAGED, CLEAR)["other_readings"] > 0.0
+
+
 def test_more_bits_that_speak_for_another_layout_count_more_up_to_a_limit():
     doubts = [terms_of(STAGED, replace(CLEAR, bytes_say=OtherReadings(1.0, behind=bits)))["behind"]
               for bits in (0.0, 10.0, 30.0, 100.0, 1000.0)]  # fmt: skip
     assert doubts[0] < doubts[1] < doubts[2] < doubts[3] == doubts[4]
+
+
+@pytest.mark.parametrize("width", [0.3, 0.6, 0.9])
+def test_a_layout_is_no_surer_than_the_width_of_its_tensor_groups(width):
+    assert layout_confidence(DATA_PARALLEL, replace(CLEAR, width=width)) <= width
+    assert layout_confidence(DATA_PARALLEL, CLEAR) > 0.9
+
+
+def test_a_pipeline_of_one_micro_batch_is_doubtful():
+    assert terms_of(replace(STAGED, micro_batches=1), CLEAR)["one_micro_batch"] == 1.0
+    assert terms_of(replace(DATA_PARALLEL, micro_batches=1), CLEAR)["one_micro_batch"] == 0.0
 
 
 def test_doubt_shows():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from llmprism.kernel import always_compiled, always_interpreted
-from llmprism.parallelism.pass_times import bytes_by_place, extremes, mark_late, sums_in_passes
+from llmprism.parallelism.pass_times import extremes, mark_late, steps_by_place, sums_in_passes
 from llmprism.stats.by_moment import NEVER
 
 BOUNDARY = np.array([100, 300, 500, 700, 900])
@@ -38,9 +38,9 @@ def test_loops_and_arrays_say_the_same(seed):
     first = both_ways(extremes, offsets, start, start, size, 500, passing, ends[:, :3], BOUNDARY, 3, False)
     last = both_ways(extremes, offsets, start, end, size, 500, passing, ends[:, :3], BOUNDARY, 3, True)
     sender, link_of = np.array([[2, 2, 3], [2, 2, 3], [2, 2, 3]]), np.array([0, 0, 1])
-    given = (offsets, start, size, others, link_of, 2, BOUNDARY)
-    both_ways(sums_in_passes, *given, sender, first, first + 40, first, last)
-    both_ways(bytes_by_place, *given, sender[0], first, last, 8)
+    given = (offsets, start, size, 500, others, link_of, 2, BOUNDARY)
+    both_ways(sums_in_passes, *given, sender, first, first + 40, last)
+    both_ways(steps_by_place, *given, sender[0], first, last, 8)
     both_ways(mark_late, offsets, start, others, sender[0], BOUNDARY, last, np.ones(start.size, dtype=np.bool_))
 
 
@@ -53,13 +53,24 @@ def test_a_node_has_the_first_and_the_last_of_all_its_pairs():
     assert last.tolist() == [[120, 330], [290, 330], [290, -1], [NEVER, NEVER]]
 
 
-def test_bytes_are_counted_before_in_and_after_the_passes():
+def test_bytes_are_counted_in_and_after_the_passes_and_messages_before_the_first_gradient():
     """Passes from 100 to 180; one row each at a tenth of them, in the middle, and after the end."""
     offsets, start, size = np.array([0, 3]), np.array([108, 140, 190]), np.array([1, 10, 100])
     passes = np.array([[100], [NEVER]])
-    sums, seen = sums_in_passes(
+    given = (
         offsets, start, size, np.array([0]), np.array([0]), 1, BOUNDARY[:2], np.zeros((3, 1), dtype=np.int64),
-        passes, np.array([[130], [NEVER]]), passes, np.array([[180], [NEVER]]),
+        passes, np.array([[130], [NEVER]]), np.array([[180], [NEVER]]),
     )  # fmt: skip
-    assert sums[:, 0].tolist() == [111, 1, 11, 10, 100]
+    sums, seen = sums_in_passes(*given[:3], 1, *given[3:])
+    assert sums[:, 0].tolist() == [11, 100]
     assert seen.tolist() == [1]
+    assert sums_in_passes(*given[:3], 2, *given[3:])[1].tolist() == [0]
+
+
+def test_places_count_the_steps_in_which_a_message_begins_there_however_large_it_is():
+    """Passes of 80 from each tick on; two steps, in both of which the last place sends most."""
+    offsets, start = np.array([0, 6]), np.array([101, 102, 170, 330, 371, 395])
+    size, passes = np.array([5, 5, 5_000, 1, 5_000, 5]), np.array([[100, 300], [NEVER, NEVER]])
+    busy = steps_by_place(offsets, start, size, 5, np.array([0]), np.array([0]), 1, BOUNDARY[:3], np.array([0]),
+                          passes, passes + 80, 4)  # fmt: skip
+    assert busy.tolist() == [[1, 0, 0, 2]]

@@ -164,3 +164,13 @@ def test_a_step_whose_last_pause_others_fill_ends_at_the_nearest_silence(every_s
     found = shifted_clock(transfers, pairs, pairs, clock, 0.5, 8, every_step=every_step)
     assert found.boundary_ns.size == ends
     assert {int(end) % (2_000 * MS) for end in found.boundary_ns} <= {410 * MS, 1_510 * MS}
+
+
+@pytest.mark.parametrize("messages", [1, 2])
+def test_pairs_that_hardly_ever_rest_end_steps_where_they_can(messages):
+    """One silence between two messages that take all of the time, or none."""
+    rows = [Flow("a", "b", k * 5_000 * MS, (k * 5_000 + 4_900) * MS, 4 << 20) for k in range(messages)]
+    pairs = np.ones(1, dtype=np.bool_)
+    clock = StepClock(np.arange(1, 9, dtype=np.int64) * 1_000 * MS, np.ones(7, dtype=np.bool_), 1.0)
+    found = shifted_clock(transfer_table(rows), pairs, pairs, clock, 0.5, 8, every_step=True)
+    assert set(found.boundary_ns.tolist()) <= {*clock.boundary_ns.tolist(), 4_900 * MS}

@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.model import Job, StepClock
 from llmprism.parallelism.clock_score import bits_of, pauses_of, priced
-from llmprism.parallelism.rival_clocks import _divides, _price, best_clock
+from llmprism.parallelism.rival_clocks import _divides, _margin, _price, best_clock
 from llmprism.parallelism.rules import RULES
 from unit.builders import Flow, build_job, cut_in_pieces, transfer_table
 
@@ -70,3 +70,12 @@ def test_ticks_tell_that_a_clock_divides_one_of_uneven_steps():
     assert _divides(clock, coarse, RULES)
     assert not _divides(clock, shifted, RULES)
     assert coarse.unevenness > 0.2 > clock.unevenness
+
+
+def test_a_finer_clock_of_uneven_ticks_has_no_margin():
+    even = StepClock(np.arange(0, 20) * 1_000_000, np.ones(19, dtype=np.bool_), 1.0)
+    thirds = np.sort(np.concatenate([even.boundary_ns + part for part in (0, 200_000, 500_000)]))
+    uneven = StepClock(thirds, np.ones(thirds.size - 1, dtype=np.bool_), 1.0)
+    assert _margin(even, uneven, RULES) == 0.0
+    assert _margin(even, even, RULES) == RULES.clock.margin_bits
+    assert _margin(uneven, even, RULES) == RULES.clock.uneven_margin_bits

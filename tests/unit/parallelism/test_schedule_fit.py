@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from llmprism.model import Schedule, StepClock
+from llmprism.parallelism import schedule_fit
+from llmprism.parallelism.features import pair_features
 from llmprism.parallelism.rules import RULES
-from llmprism.parallelism.schedule_fit import _is_folded, fitting_schedule
+from llmprism.parallelism.schedule_fit import ScheduleFit, _is_folded, batches_and_schedule, fitting_schedule
 from llmprism.parallelism.schedules import PassOrder, gpipe, interleaved, message_times, one_f_one_b, v_shaped
+from llmprism.parallelism.stage_links import Pipelines
 from unit.builders import MS, Flow, transfer_table
 
 STEPS = 12
@@ -82,3 +85,48 @@ def test_moments_tell_interleaved_stages_from_something_else_between_first_and_l
     transfers, pipelines, clock, messages = played(order)
     assert messages == 16
     assert _is_folded(transfers, pipelines, clock, messages, batches, RULES) is folded
+
+
+def with_counts(monkeypatch, counts, messages=None):
+    """Micro-batches and schedule of two interleaved stages, or of what is given, where silences tell these numbers."""
+    transfers, pipelines, clock, _ = messages or played(interleaved(2, 12, 2))
+    number = {ends: i for i, ends in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
+    forward = [(number[first, second], number[second, first]) for first, second in pipelines]
+    monkeypatch.setattr(schedule_fit, "message_counts", lambda *_: iter(counts))
+    pipes = Pipelines(pipelines, forward, forward, [], rings=False)
+    found = batches_and_schedule(transfers, pipes, pair_features(transfers, clock, RULES), clock)
+    return found.micro_batches, found.schedule, round(found.misfit, 1)
+
+
+def test_numbers_of_messages_that_no_schedule_explains_give_way_to_one_that_does(monkeypatch):
+    assert with_counts(monkeypatch, [35, 31, 36]) == (12, Schedule.INTERLEAVED, 0.1)
+
+
+def test_messages_at_moments_that_no_schedule_explains_are_not_counted(monkeypatch):
+    """In bunches that are far apart, the two directions in turn."""
+    flows = [
+        Flow(*ends, start, start + MS // 2, 1_000_000)
+        for step in range(STEPS) for k in range(36) for ends, first in (("ab", 0), ("ba", 500))
+        for start in [(step * 8000 + k // 12 * 1000 * (k // 12 + 1) + first + k % 12) * MS]
+    ]  # fmt: skip
+    ticks = np.arange(STEPS + 1, dtype=np.int64) * 8000 * MS - 100 * MS
+    clock = StepClock(ticks, np.ones(STEPS, dtype=np.bool_), 1.0)
+    messages = transfer_table(flows), ((0, 1),), clock, 36
+    assert with_counts(monkeypatch, [36], messages) == (None, Schedule.UNKNOWN, 3.0)
+
+
+def test_where_nothing_is_counted_nothing_is_said(monkeypatch):
+    assert with_counts(monkeypatch, []) == (None, Schedule.UNKNOWN, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("fit", "bits"),
+    [
+        (ScheduleFit(Schedule.GPIPE, 8, RULES.stages.schedule_chance - np.log(2.0)), 16.0),
+        (ScheduleFit(Schedule.GPIPE, 8, RULES.stages.schedule_chance + np.log(2.0)), -16.0),
+        (ScheduleFit(Schedule.GPIPE, 8, played=False), 0.0),
+        (ScheduleFit(Schedule.UNKNOWN, None), 0.0),
+    ],
+)
+def test_a_schedule_explains_more_the_more_messages_pass_when_it_has_them_pass(fit, bits):
+    assert fit.bits_over_chance() == pytest.approx(bits)

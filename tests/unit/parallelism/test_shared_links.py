@@ -91,3 +91,59 @@ def test_activations_that_pass_each_other_are_no_collective():
         for step in range(STEPS) for at in (10, 60, 110, 160) for ends in ("ab", "ba")
     ]  # fmt: skip
     assert not collective_rows(transfer_table(flows), [(0, 1)], CLOCK).any()
+
+
+def test_pauses_inside_of_messages_do_not_hide_the_collective():
+    """Activations and gradients are sent in one batch, and some of them in two pieces."""
+    flows = []
+    for step in range(STEPS):
+        base = step * 200 * MS
+        for k in range(8):
+            pieces = [(0, 300_000), (6, 700_000)] if k in (1, 4, 6) else [(0, 1_000_000)]
+            for off, size in pieces:
+                begin = base + (5 + 15 * k + off) * MS
+                flows += [Flow(*ends, begin, begin + MS, size) for ends in ("ab", "ba")]
+        flows += [Flow(*ends, base + 160 * MS, base + 170 * MS, 1_600_000) for ends in ("ab", "ba")]
+    transfers = transfer_table(flows)
+    found = collective_rows(transfers, [(0, 1)], CLOCK)
+    assert found.tolist() == (transfers.bytes == 1_600_000).tolist()
+    assert found.sum() == 2 * STEPS
+
+
+def test_a_message_with_a_pause_inside_is_no_collective():
+    """The fifth message of each direction stalls for a while, in both directions at once."""
+    flows = []
+    for step in range(STEPS):
+        base = step * 200 * MS
+        for k in range(8):
+            for ends, at in (("ab", 5 + 15 * k), ("ba", 6 + 15 * k)):
+                pieces = [(0, 400_000), (4, 600_000)] if k == 4 else [(0, 1_000_000)]
+                flows += [Flow(*ends, base + (at + off) * MS, base + (at + off + 1) * MS, size) for off, size in pieces]
+    assert not collective_rows(transfer_table(flows), [(0, 1)], CLOCK).any()
+
+
+def test_stages_with_two_neighbours_share_no_link_with_a_collective():
+    """Embeddings are tied between the first stage and the last; here every link of three stages has a large message."""
+    flows = []
+    for step in range(STEPS):
+        base = step * 200 * MS
+        for first, second in ("ab", "bc"):
+            for k in range(8):
+                flows.append(Flow(first, second, base + (5 + 15 * k) * MS, base + (6 + 15 * k) * MS, 1_000_000))
+                flows.append(Flow(second, first, base + (12 + 15 * k) * MS, base + (13 + 15 * k) * MS, 1_000_000))
+            flows.append(Flow(first, second, base + 160 * MS, base + 170 * MS, 12_000_000))
+            flows.append(Flow(second, first, base + 160 * MS, base + 170 * MS, 12_000_000))
+    transfers = transfer_table(flows)
+    number = {(int(a), int(b)): i for i, (a, b) in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
+    links = [(number[a, b], number[b, a]) for a, b in ((0, 1), (1, 2))]
+    assert not collective_rows(transfers, links, CLOCK).any()
+
+
+def test_an_activation_and_a_gradient_that_meet_are_no_collective():
+    """Of three micro-batches the second gradient meets the last activation in every step."""
+    flows = [
+        Flow(*ends, step * 200 * MS + at * MS, step * 200 * MS + (at + 4) * MS, 2_600_000)
+        for step in range(STEPS)
+        for ends, at in (("ab", 10), ("ba", 50), ("ab", 70), ("ab", 110), ("ba", 110), ("ba", 160))
+    ]
+    assert not collective_rows(transfer_table(flows), [(0, 1)], CLOCK).any()

@@ -1,9 +1,11 @@
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmprism.model import Steps
 from llmprism.report import json_report
 from support.gold import assert_gold
 from support.reports import EXAMPLES, HOSTILE, empty_report, report_from_capture, tiny_report
@@ -91,3 +93,9 @@ def test_rows_are_one_on_a_line_whatever_their_strings_hold():
     for rows in (simple, hostile, [*simple, *hostile], ["}, {", "x"], [{"a": 1}]):
         lines = json_report._items(rows, ",\n").split(",\n")
         assert [json.loads(line) for line in lines] == rows
+
+
+def test_a_step_is_over_when_its_last_member_is_done():
+    steps = Steps(np.array([0, 100]), np.array([90, 190]), np.zeros(2, dtype=np.bool_), np.array([105, 195]))
+    found = [(step["start_ns"], step["end_ns"]) for step in json_report._steps(steps)]
+    assert found == [(0, 105), (105, 195)]

@@ -16,7 +16,7 @@ def assert_ends(steps, built):
     """Every step ends with its last gradient or during the optimizer that follows, all after the same delay."""
     delay = steps.end_ns - np.array(built.step_ends_ns)
     assert (delay >= 0).all()
-    assert (delay <= 0.5 * built.shape.optimizer_ms * MS).all()
+    assert (delay <= built.shape.optimizer_ms * MS).all()
     assert np.ptp(delay[:-1]) <= 2 * MS
 
 

@@ -109,6 +109,10 @@ class EvidenceRules:
     """Share of a pair's bytes per step beyond the usual that has been sent again: a link that loses one packet in two
     hundred is sick. Healthy pairs of real captures stay below 0.003, lossy ones of 2 % have 0.02."""
 
+    as_often_less: float = 0.5
+    """Cells with too few bytes, for each with too many, from which a collector loses records and nothing is
+    sent again."""
+
     most_resent: float = 0.3
     """The same at most: more is not sent again but sent anew."""
 

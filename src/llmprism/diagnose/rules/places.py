@@ -60,6 +60,16 @@ class PlaceRules:
     most_links: int = 16
     """Links of one job looked at: where more are slow, it is a switch."""
 
+    part_slowdown: float = 1.5
+    """Usual steps that a step must take for its slowest part to stand for it. At 2 one uplink of the captures that were
+    opened is missed, and nothing else changes."""
+
+    part_lowest: float = 0.1
+    """Share of the parts of usual steps in which a pair may be as slow as it is by chance."""
+
+    part_most: float = 0.5
+    """Share of the pairs that may be slow in such a part: what slows more of them shows in whole steps."""
+
     # From places to findings
     cover: float = 0.02
     """A further place must explain at least this share of all sick cells: several faults of different size may
@@ -161,9 +171,17 @@ class PlaceRules:
     0.35 what is sick one after the other at two spines runs together; at 0.7 one NIC that receives slowly is not
     named."""
 
+    small_witness: float = 2.0
+    """What the small messages of a pair that are never slow speak against a place in all, as log odds: one throttle in
+    seven saves less than an eighth of the messages that it slows down."""
+
     queued_sick_while: float = 0.25
     """The same for a card that only receives slowly: what it has not taken yet waits in the switch, behind the record,
     and small messages fit there. Results are the same from 0.2 to 0.35."""
+
+    queued_witness: float = 0.5
+    """Share of what small messages that are never slow speak against a place, by which they do so less against a card
+    that only receives."""
 
     group_pairs: float = 0.5
     """Share of the pairs of a slow group that must be sick, and two at least: one sick hop is that of its two ends."""

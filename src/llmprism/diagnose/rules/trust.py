@@ -63,8 +63,25 @@ class TrustRules:
     many,"""
 
     unexplained_few: int = 2
-    """but no fewer than these. Fewer than `unexplained_steps` must take `short_share` of all that was seen of the job:
-    two long steps are news among ten and not among a hundred,"""
+    """but no fewer than these, or one that is slow all along. Fewer than `unexplained_steps` must take `short_share` of
+    all that was seen of the job: two long steps are news among ten and not among a hundred,"""
+
+    unexplained_clear: float = 1.25
+    """Steps that one counts for which is longer than the usual one by many times (`jitter_growth`) of what a tenth of
+    the usual steps are: four of these in a row are news, of others five. The four longest of twenty steps are in a row
+    by chance three times in a thousand,"""
+
+    parts: int = 32
+    """Equal parts of a step's bytes that are looked at: an evaluation sends next to nothing, and stays in one of them,
+    """
+
+    one_rest: float = 0.6
+    """share of what a step takes longer that may lie in one of them for it to be slow all along: 0.7 and more where a
+    capture evaluates or stands still, 0.1 to 0.25 where most GPUs, groups and switches are slow (seeds 3001 to 3300),
+    """
+
+    more_bytes: float = 0.25
+    """and share of a step's bytes that it may hold beyond one step: a clock that lost an end holds two."""
 
     unexplained_ns: int = 5_000_000_000
     """and how long the slower ones last."""

@@ -38,8 +38,8 @@ class ConfidenceRules:
     little off 0.04, and what is overlooked is mostly as large as a gradient bucket."""
 
     reading_bits: float = 6.0
-    """Bits by which another reading of the bytes is behind where doubt about the layout has shrunk to a third: as many
-    as one degree costs that moments deny (`composition.denied_bits`)."""
+    """Bits by which another reading of the bytes is behind where doubt about the layout has shrunk to a third: a
+    decision that moments deny (`composition.denied_bits`) leaves a sixth."""
 
     far_behind_bits: float = 40.0
     """Bits by which a composition is ahead of a layout beyond which more do not count: twice what overrules the passes

@@ -24,13 +24,9 @@ class ExchangeRules:
     forward_steps: float = 0.5
     """Share of the steps in which it shows: set-up traffic and prefetching do not come every time."""
 
-    middle_share: float = 0.15
-    """Share of its bytes in the passes that a pair sends in their middle half: what every pass needs is sent
-    throughout, what a step needs once (parameters after the optimizer) at its beginning."""
-
-    share_in_passes: float = 0.005
-    """Share of a pair's bytes that is sent in the passes at least: gradients may be hundreds of times as large as what
-    the passes exchange, but strays and heartbeats are smaller still."""
+    steady_share: float = 0.5
+    """Places of the third quarter of the passes in which a collective of every pass is busy, relative to the pipelines'
+    own messages: parameters are gathered in the first quarters, gradients added up in the last one."""
 
     groups_exchanging: float = 0.5
     """Share of the groups of one shape in which an exchange shows, from which all of them exchange."""
@@ -42,7 +38,7 @@ class ExchangeRules:
     """Places of a member's passes that are distinguished: as many as passes of sixteen micro-batches."""
 
     spread_over_passes: float = 0.5
-    """Places that a collective of every pass is spread over, relative to the pipelines' own messages."""
+    """Places in which a collective of every pass begins to send, relative to the pipelines' own messages."""
 
     # Two rings over the same hops
     sum_of_rings: float = 0.25
@@ -68,11 +64,15 @@ class ExchangeRules:
     """Share of a step by which a transfer of the ring may be apart from those of the next hop."""
 
     uneven_tokens: float = 0.004
-    """Median deviation from step to step of what goes there less what comes back, as a share of it, from which tokens
-    are routed: contexts stay below 0.0003 where a collector loses nothing..."""
+    """Deviation from step to step of what goes there less what comes back, as a share of it, from which tokens are
+    routed: contexts stay below 0.0003 where a collector loses nothing..."""
 
     uneven_noise: float = 4.0
     """...and below this many times the same of two hops of the ring itself."""
+
+    uneven_links: float = 2.0
+    """How much more the two ways of a link with tokens differ, from step to step and as a share of all of its bytes,
+    than those of links that carry something even: twice as much is clear on a median of several links."""
 
     whole_steps: float = 0.3
     """Share of the steps in which a collector loses nothing of a link, even where it loses records in most."""
@@ -81,8 +81,8 @@ class ExchangeRules:
     """Links that show how much even traffic varies: a median needs no more."""
 
     axis_covered: float = 0.5
-    """Share of the members that must take part in an exchange besides a ring: all do, but records of some may be too
-    poor to show it."""
+    """Share of the members (or of the pairs) that must take part in an exchange besides a ring: all do, but records of
+    some may be too poor to show it."""
 
     same_amount: float = 1.1
     """Ratio of the bytes of two pairs within which they carry the same gradients."""
@@ -94,6 +94,11 @@ class ExchangeRules:
     gradients_after: float = 0.1
     """Share of the bytes, beyond the last backward pass, that follow the last pipeline message where gradients are
     synchronised apart from what the passes exchange."""
+
+    behind_first: float = 0.25
+    """Share of what the first stage sends after its last message that the others send after theirs, below which
+    collectives serve the passes alone. Of 40 random jobs those of sharded stages have 0.5 to 1.2 of it, but for one of
+    0.26 with tensor groups across servers besides; three of four with such groups alone have less than 0.07."""
 
     last_reduction: float = 0.5
     """Share of what its last backward pass exchanges that a stage behind the first one still exchanges after it has

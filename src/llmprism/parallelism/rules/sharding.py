@@ -23,9 +23,6 @@ class ShardingRules:
     accumulated_steps: int = 4
     """Whole steps that must be seen before passes are joined."""
 
-    last_pass_longer: float = 2.0
-    """Rest after the last pass relative to that after the others."""
-
     last_pass_longest: float = 0.9
     """Share of the steps in which the rest after the last pass is the longest one."""
 

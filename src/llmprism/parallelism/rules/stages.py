@@ -114,6 +114,10 @@ class StageRules:
     schedule_chance: float = 0.9
     """Nats per message from which on a fit is no better than that of messages at random moments (1.1 and more)."""
 
+    schedule_hopeless: float = 2.0
+    """Nats per message from which on even the best schedule says that the messages were not counted rightly: of 420
+    random jobs six have so much, one of them with the right number."""
+
     # Collectives on links of pipelines
     shared_links: int = 256
     """Links that are looked at one by one; larger jobs have more stages."""
@@ -124,9 +128,6 @@ class StageRules:
 
     equal_messages: int = 3
     """Equal messages that must follow each other."""
-
-    noisy_pauses: float = 0.5
-    """Places with silence inside the large message, relative to the number of equal ones: more are noise."""
 
     same_message: float = 0.15
     """Share by which their sizes may differ."""

@@ -1,0 +1,42 @@
+"""Long steps that are slow all along, against those that stand still once.
+
+A checkpoint, an evaluation, late data or a stall stop a job at one point of its step: the same bytes pass before and
+after it as fast as ever. Where something is slow, nothing moves as it used to, from one message to the next: what the
+step takes longer is spread over its bytes. So one such step tells as much as several that are short. What holds more
+bytes than a step does is no long step but several, or something else besides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism.arrays import Bool, Float64
+from llmprism.diagnose.byte_curves import ByteCurve, training_messages
+from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.rules import RULES, FaultRules
+
+__all__ = ["slow_throughout"]
+
+
+def slow_throughout(evidence: JobEvidence, usual: Bool, times: float, rules: FaultRules = RULES) -> Bool:
+    """Steps of so many times the usual length, with the bytes of one, whose excess over `usual` ones is not mostly in
+    one of many equal parts of their bytes."""
+    rule = rules.trust
+    all_along = evidence.counted & (evidence.duration_ns >= times * evidence.normal_ns)
+    transfers, rows, steps = evidence.job.transfers, training_messages(evidence.job), evidence.timeline.steps
+    if not all_along.any() or not usual.any() or not rows.any():
+        return np.zeros(evidence.steps, dtype=np.bool_)
+    curve = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
+    begin, held = _bytes(curve, steps.start_ns.astype(np.float64), steps.end_ns.astype(np.float64))
+    all_along &= held <= (1.0 + rule.more_bytes) * float(np.median(held[usual]))
+    inner = np.arange(1, rule.parts) / rule.parts
+    passed = curve.moments((begin[:, None] + held[:, None] * inner).ravel()).reshape(evidence.steps, -1)
+    took = np.diff(np.column_stack([steps.start_ns, passed, steps.end_ns]), axis=1)
+    excess = took - np.median(took[usual], axis=0)
+    return np.asarray(all_along & (excess.max(axis=1) <= rule.one_rest * (evidence.duration_ns - evidence.normal_ns)))
+
+
+def _bytes(curve: ByteCurve, start_ns: Float64, end_ns: Float64) -> tuple[Float64, Float64]:
+    """Bytes before each step, and in it."""
+    before = curve.at(start_ns)
+    return before, curve.at(end_ns) - before

@@ -1,0 +1,59 @@
+"""Of a clock and a slower one that explains the pauses nearly as well: the one with which the layout explains more.
+
+A clock of micro-batches or layers predicts most pauses of a job as well as that of its steps does, with fewer places to
+know. What it does not explain is the rest: gradients that come once a step are silent in most of its ticks, the bytes
+of its ticks vary, pipelines have no rest in which nothing is outstanding, and kinds of links that follow from all that
+contradict each other. These are terms of the layout's confidence. So where a slower clock is behind by no more than the
+margin that it has to lead by, the layout is read with either clock, and the surer one stands.
+
+Two steps taken together explain a layout as well as one. Where the slower clock tells the same with so many times the
+micro-batches, the faster one stands.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from llmprism.model.layout import JobLayout, PairKind
+from llmprism.parallelism.fitted_confidence import FITTED
+from llmprism.parallelism.rival_clocks import BestClock
+from llmprism.parallelism.rules import RULES, LayoutRules
+
+__all__ = ["slower_rival", "surer_layout"]
+
+_OF_MICRO_BATCHES: Final = ("micro_batch_bits", "open_micro_batches", "no_schedule")
+
+
+def slower_rival(best: BestClock, rules: LayoutRules = RULES) -> BestClock | None:
+    """The slower clock that is so close to the best one that the layout decides; None where there is none."""
+    rival, rule = best.rival, rules.clock
+    if rival is None or best.lead >= rule.margin_bits or rival.clock.steps < rule.least_steps:
+        return None
+    return rival if rival.clock.period_ns >= rule.slower * best.clock.period_ns else None
+
+
+def surer_layout(fast: JobLayout, slow: JobLayout, rules: LayoutRules = RULES) -> JobLayout:
+    """The layout with the slower clock where it is surer and does not tell the same of several steps together."""
+    ahead = _odds(slow) - _odds(fast)
+    return slow if ahead > rules.clock.slower_nats and not _several_steps(fast, slow, rules) else fast
+
+
+def _odds(layout: JobLayout) -> float:
+    """Log odds of a layout whose micro-batches are left out: their number depends on the clock."""
+    return sum(FITTED.weight(name) * value for name, value in layout.evidence if name not in _OF_MICRO_BATCHES)
+
+
+def _several_steps(fast: JobLayout, slow: JobLayout, rules: LayoutRules) -> bool:
+    """Does the slower clock tell the same of each step of the faster one?"""
+    same = _members(fast) == _members(slow) and set(fast.pipelines) == set(slow.pipelines)
+    if not same or fast.clock is None or slow.clock is None:
+        return False
+    one, several = fast.layout.micro_batches, slow.layout.micro_batches
+    if one is None or several is None:
+        return one is several
+    times = slow.clock.period_ns / max(fast.clock.period_ns, 1.0)
+    return abs(several / (one * times) - 1.0) <= rules.clock.same_batches
+
+
+def _members(layout: JobLayout) -> set[tuple[PairKind, frozenset[int]]]:
+    return {(group.kind, frozenset(group.members)) for group in layout.groups}

@@ -1,0 +1,64 @@
+"""A step that is slow all along, one that stands still once, and one that is two."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from llmprism.diagnose.rules import RULES
+from llmprism.diagnose.throughout import slow_throughout
+from llmprism.diagnose.unexplained import find_unexplained
+from unit.builders import MS, Flow, transfer_table
+from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
+
+MESSAGES = 20
+LONG = 12
+
+
+def moments(kind: str, step: int) -> np.ndarray:
+    """When the messages of a step are sent, as shares of a usual step."""
+    even = np.arange(MESSAGES) / MESSAGES
+    if step != LONG:
+        return even
+    if kind == "all along":
+        return 3.0 * even
+    if kind == "stands still":
+        return even + np.where(even < 0.5, 0.0, 2.0)
+    return np.concatenate([even, even + 1.0, even + 2.0])  # the clock lost two ends
+
+
+def job(kind: str):
+    evidence = evidence_of(ring_pairs("ab"), groups=("ab",), duration=during(LONG, LONG + 1, 3.0 * STEP, STEP))
+    flows = [
+        Flow(a, b, start, start + 2 * MS, 1_000_000)
+        for step in range(STEPS)
+        for at in moments(kind, step)
+        for start in [int(evidence.timeline.steps.start_ns[step] + at * STEP)]
+        for a, b in ("ab", "ba")
+    ]
+    return replace(evidence, job=replace(evidence.job, transfers=transfer_table(flows)))
+
+
+@pytest.mark.parametrize(("kind", "slow"), [("all along", True), ("stands still", False), ("three steps", False)])
+def test_only_what_is_slow_from_one_message_to_the_next_is_slow_all_along(kind, slow):
+    evidence = job(kind)
+    found = slow_throughout(evidence, evidence.duration_ns < 1.1 * STEP, RULES.members.long_step)
+    assert np.flatnonzero(found).tolist() == ([LONG] if slow else [])
+
+
+def test_one_step_that_is_slow_all_along_is_news_where_it_takes_much_of_what_was_seen():
+    last = slice(8, STEPS - 1)  # eleven steps of which one takes three
+    for kind, count in (("all along", 1), ("stands still", 0), ("three steps", 0)):
+        evidence = job(kind)
+        counted = np.zeros(STEPS, dtype=np.bool_)
+        counted[last] = True
+        steps = evidence.timeline.steps
+        seen = replace(steps, start_ns=steps.start_ns[last], end_ns=steps.end_ns[last], setup=steps.setup[last])
+        part = replace(
+            evidence,
+            timeline=replace(evidence.timeline, steps=seen, member_end_ns=evidence.timeline.member_end_ns[:, last]),
+            duration_ns=evidence.duration_ns[last],
+            counted=counted[last],
+            lateness_ns=evidence.lateness_ns[:, last],
+        )
+        assert len(find_unexplained(part, [], {})) == count, kind

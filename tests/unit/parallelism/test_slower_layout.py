@@ -1,0 +1,58 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from llmprism.model import StepClock
+from llmprism.model.flows import Int64
+from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.parallelism.rival_clocks import BestClock
+from llmprism.parallelism.slower_layout import slower_rival, surer_layout
+
+NONE: Int64 = np.zeros(0, dtype=np.int64)
+
+
+def clock(period: int, steps: int = 12) -> StepClock:
+    return StepClock(np.arange(steps + 1, dtype=np.int64) * period, np.ones(steps, dtype=np.bool_), 1.0)
+
+
+def layout(period: int, batches: int | None, stages: int = 4, silent: float = 0.0) -> JobLayout:
+    """Two pipelines; `silent` is the share of pairs that send nothing in most steps."""
+    rows = np.arange(2 * stages).reshape(stages, 2)
+    return JobLayout(
+        layout=Layout(1, stages, 2, None, None, Sharding.NONE, batches, Schedule.UNKNOWN),
+        groups=tuple(Group(PairKind.DP, tuple(row)) for row in rows.tolist()),
+        pipelines=tuple(tuple(column) for column in rows.T.tolist()),
+        pairs=PairRoles(NONE.astype(np.int32), NONE.astype(np.int32), NONE.astype(np.int8), NONE.astype(np.float64)),
+        transfer_kind=NONE.astype(np.int8),
+        clock=clock(period),
+        evidence=(("constant", 1.0), ("silent_pairs", silent), ("open_micro_batches", float(batches is None))),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lead", "times", "tried"), [(0.05, 16, True), (-0.2, 2, True), (0.3, 16, False), (0.05, 0.25, False)]
+)
+def test_only_a_slower_clock_that_is_nearly_as_good_is_tried(lead, times, tried):
+    best = BestClock.of(clock(100), clock(int(100 * times)), lead)
+    found = slower_rival(best)
+    assert (found is not None) == tried
+    assert found is None or (found is best.rival and found.lead == -lead)
+    assert slower_rival(BestClock(clock(100), float("inf"))) is None
+
+
+def test_the_layout_that_leaves_less_unexplained_stands():
+    fast, slow = layout(100, 2, stages=2, silent=2.0), layout(1600, 16)
+    assert surer_layout(fast, slow) is slow
+    assert surer_layout(replace(fast, evidence=slow.evidence), slow) is not slow
+
+
+@pytest.mark.parametrize("batches", [(8, 16), (None, None)])
+def test_two_steps_together_tell_nothing_more(batches):
+    fast, slow = layout(100, batches[0], silent=2.0), layout(200, batches[1])
+    assert surer_layout(fast, slow) is fast
+
+
+def test_a_number_of_micro_batches_that_is_open_does_not_count():
+    fast, slow = layout(100, None, stages=2), layout(1600, 16)
+    assert surer_layout(fast, slow) is fast
