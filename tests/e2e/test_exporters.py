@@ -20,7 +20,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,13 +131,31 @@ def running(*command: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
                 process.wait()
 
 
+def wait_for(done: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def unread(port: int) -> int | None:
+    """Bytes that wait in the UDP socket on this port, if there is one; Linux tells."""
+    for line in Path("/proc/net/udp").read_text(encoding="ascii").splitlines()[1:]:
+        fields = line.split()
+        if int(fields[1].split(":")[1], 16) == port:
+            return int(fields[4].split(":")[1], 16)
+    return None
+
+
 def softflowd(capture: Path, port: int, version: str = "9") -> None:
+    wait_for(lambda: unread(port) is not None)
     # IPFIX with relative times is off when a file is replayed: the exporter's own clock is years away.
     absolute = ("-A", "milli") if version == "10" else ()
     export = ("softflowd", "-r", str(capture), "-n", f"127.0.0.1:{port}", "-v", version, "-d", "-D")
     control = ("-p", str(capture.with_name("softflowd.pid")), "-c", "none")
     subprocess.run([*export, *absolute, *control], check=True, capture_output=True, timeout=20)
-    time.sleep(1)
+    wait_for(lambda: unread(port) == 0)
+    time.sleep(1)  # what the collector has taken, it hands on to the process that writes
 
 
 @pytest.mark.parametrize(
@@ -197,9 +215,7 @@ def test_softflowd_and_nfacctd(part: Path, tmp_path: Path) -> None:
     lines = printed(tmp_path, "timestamp_start, timestamp_end, peer_src_ip")
     config = configured(tmp_path, "nfacctd.conf", [*lines, "nfacctd_ip: 127.0.0.1", f"nfacctd_port: {port}"])
     with running("nfacctd", "-f", config, log=tmp_path / "nfacctd.log"):
-        time.sleep(1)
         softflowd(part, port)
-        time.sleep(1)
     wire = Wire.of(packets_of(part))
     assert read_back([tmp_path / "json"], tmp_path) == wire.ip_bytes
     assert read_back([tmp_path / "csv"], tmp_path) == wire.ip_bytes
@@ -231,22 +247,13 @@ def by_sfacctd(datagrams: Sequence[bytes], folder: Path) -> None:
     lines += ["plugin_buffer_size: 10240", "timestamps_secs: true"]
     config = configured(folder, "sfacctd.conf", lines)
     with running("sfacctd", "-f", config, log=folder / "sfacctd.log"):
-        time.sleep(1)
+        wait_for(lambda: unread(port) is not None)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             for place, datagram in enumerate(datagrams):
                 sender.sendto(datagram, ("127.0.0.1", port))
-                while place % 20 == 0 and unread(port):
-                    time.sleep(0.001)
-        time.sleep(1)
-
-
-def unread(port: int) -> int:
-    """Bytes that wait in the UDP socket on this port; Linux tells."""
-    for line in Path("/proc/net/udp").read_text(encoding="ascii").splitlines()[1:]:
-        fields = line.split()
-        if int(fields[1].split(":")[1], 16) == port:
-            return int(fields[4].split(":")[1], 16)
-    return 0
+                if place % 20 == 0 or place == len(datagrams) - 1:
+                    wait_for(lambda: unread(port) == 0)
+        time.sleep(1)  # what it has taken, it hands on to the process that prints
 
 
 def test_sflow_by_sfacctd(part: Path, tmp_path: Path) -> None:
