@@ -38,7 +38,9 @@ class Service:
         self.command = [sys.executable, "-m", "llmprism", "serve", "--port", str(self.port)]
         self.command += ["--data", str(folder), *arguments]
         self.command += ["-t", str(capture / "topology.json")] if capture is not None else []
-        settings = {"WINDOWS__IDLE_AFTER_S": "1e9", "LOG__LEVEL": "error", **settings}
+        settings = {
+            "WINDOWS__IDLE_AFTER_S": "1e9", "WINDOWS__COMPILE_AHEAD": "false", "LOG__LEVEL": "error", **settings,
+        }  # fmt: skip
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
         self.environment |= {f"LLMPRISM_{key}": str(value) for key, value in settings.items()}
         self.start()

@@ -24,8 +24,8 @@ from llmprism.pipeline import diagnose
 from llmprism.service.config import Config, StoreSettings, TopologySettings
 from llmprism.service.history import History
 from llmprism.service.intake import Payload
+from llmprism.service.played import PlayedService
 from llmprism.service.store import Store
-from played_service import PlayedService
 from tenants import BEGIN, SECOND, Tenants
 
 BOUND_S = 3.0

@@ -29,8 +29,8 @@ from llmprism.service.evaluator import Evaluator
 from llmprism.service.history import History
 from llmprism.service.intake import Payload
 from llmprism.service.late_lane import LateEvaluator, LateStore
+from llmprism.service.played import PlayedService
 from nfcapd_files import can_write_nfcapd, write_nfcapd
-from played_service import PlayedService
 
 BEGIN: Final = 1_790_000_100 * SECOND
 """A multiple of five minutes."""

@@ -28,11 +28,11 @@ from llmprism.service.api.app import Live, create_app
 from llmprism.service.config import Config, ServerSettings, StoreSettings
 from llmprism.service.intake import Intake, Payload
 from llmprism.service.picture import check_document, picture_document
+from llmprism.service.played import PlayedService
 from llmprism.service.runs import Transition
 from llmprism.service.store import Store, WindowResult
 from llmprism.service.tracker import Changes, TrackerState
 from llmprism.service.windows import WindowPlan
-from played_service import PlayedService
 from ring_jobs import BEGIN, RingJob, S, write_records
 
 BATCH_S = 4

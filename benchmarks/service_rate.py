@@ -35,6 +35,9 @@ SETTLE_S: Final = 20
 """Seconds at the beginning in which windows may be further behind: all jobs are new at once, and the first window in
 which they are seen is made of the first seconds."""
 
+READY_S: Final = 120
+"""Seconds until the service is ready, at most: on a new installation it compiles before."""
+
 REPORT_S: Final = 10
 WINDOW_S: Final = 60
 STANDING: Final = ("crash", "hang", "stall")
@@ -64,7 +67,7 @@ class Rate:
         most = int(2 * WINDOW_S * self.tenants.rate)
         self.service = Service(
             folder / "data", None, "-t", str(folder / "topology.json"), WINDOWS__MAX_RECORDS=most,
-            SERVER__REQUESTS_PER_S=10_000,
+            SERVER__REQUESTS_PER_S=10_000, WINDOWS__COMPILE_AHEAD="true",
         )  # fmt: skip
         self.run = Run()
 
@@ -90,7 +93,7 @@ class Rate:
         path.unlink()
 
     def play(self) -> None:
-        self.service.get("/healthz")
+        self.service.until(lambda: self.service.ready()[0], READY_S)
         begun = time.monotonic()
         watcher = threading.Thread(target=self._watch, args=(begun,))
         for second in range(self.seconds):

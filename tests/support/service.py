@@ -50,6 +50,7 @@ class RunningService:
         command = [sys.executable, "-m", "llmprism", "serve", "--port", str(self.port)]
         command += ["--data", str(self.data), *self.arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "LLMPRISM_LOG__FORMAT": "text"}
+        environment["LLMPRISM_WINDOWS__COMPILE_AHEAD"] = "false"  # tests share the machine with each other
         environment |= self.environment
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, env=environment, stderr=log, stdout=log)

@@ -1,8 +1,4 @@
-"""`llmprism demo`: diagnoses captures of real training jobs that come with the tool.
-
-The captures are the folder `examples/` of the source tree; in an installed package the same folder lies inside the
-package (see `force-include` in pyproject.toml), so that the demo works from a wheel and from a checkout alike.
-"""
+"""`llmprism demo`: diagnoses the captures of real training jobs that come with the tool."""
 
 from __future__ import annotations
 
@@ -13,15 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from llmprism.bundled import bundled_captures
 from llmprism.cli.diagnose import diagnose_files, show
 from llmprism.cli.outputs import Outputs
-from llmprism.errors import InputError, OutputError, UsageError
+from llmprism.errors import OutputError, UsageError
 
-__all__ = ["bundled_captures", "demo"]
-
-_PACKAGE = Path(__file__).parents[1]
-_FOLDERS = (_PACKAGE / "examples", _PACKAGE.parents[1] / "examples")
-"""Inside an installed package; in a source checkout."""
+__all__ = ["demo"]
 
 
 def demo(
@@ -51,15 +44,6 @@ def demo(
         raise OutputError(f"cannot make the folder {out}: {error.strerror}") from error
     for name in captures or known:
         _diagnose_capture(known[name], out / f"{name}.html", quiet=quiet)
-
-
-def bundled_captures() -> dict[str, Path]:
-    """Name → folder of every bundled capture, in order."""
-    for folder in _FOLDERS:
-        found = sorted(path.parent for path in folder.glob("*/flows.parquet"))
-        if found:
-            return {path.name: path for path in found}
-    raise InputError("the bundled captures are missing: reinstall llmprism, or run from a source checkout")
 
 
 def _diagnose_capture(folder: Path, page: Path, *, quiet: bool) -> None:

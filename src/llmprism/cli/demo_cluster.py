@@ -122,6 +122,7 @@ def serve_demo(settings: Config) -> None:
             topology=TopologySettings(file=str(made / "topology.json")),
             log=LogSettings(level="error", format="text"),
             token=(),
+            windows=replace(settings.windows, compile_ahead=False),
         )
 
         def ready(address: str) -> None:

@@ -87,7 +87,8 @@ class WindowSettings:
     """In seconds; see `windows.WindowRules`. `idle_after_s`: without any record for so long, time passes anyway.
     `busy`: share of the time that making windows may take before they are made less often; `per_million_s`: processor
     time that they may take per million records, once a window has half a million. `fixed_hop`: windows are made every
-    `hop_s` whatever they take, the same ones on every machine; one that is too slow falls behind."""
+    `hop_s` whatever they take, the same ones on every machine; one that is too slow falls behind. `compile_ahead`: on a
+    new installation the code that windows need is compiled before the service is ready."""
 
     length_s: float = 60.0
     hop_s: float = 4.0
@@ -100,6 +101,7 @@ class WindowSettings:
     busy: float = 0.3
     per_million_s: float = 1.3
     fixed_hop: bool = False
+    compile_ahead: bool = True
 
     def rules(self) -> WindowRules:
         return WindowRules(

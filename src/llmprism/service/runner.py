@@ -2,7 +2,8 @@
 
 The evaluator has a process of its own so that a long window never delays an answer and its memory is its own. The two
 meet in the store alone. It ends with its parent, however that ends; when it dies by itself it is started again. All
-threads are supervised, and what does not work is said by `troubles`, which decides whether the service is ready.
+threads are supervised, and what does not work is said by `troubles`, which decides whether the service is ready. On a
+new installation a third process compiles what the others will need (`compile_ahead`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from fastapi import FastAPI
 from llmprism.errors import LLMPrismError, StoreError
 from llmprism.service.alerts import AlertSender
 from llmprism.service.api.app import Live, create_app
+from llmprism.service.compile_ahead import compile_ahead, is_compiled_ahead
 from llmprism.service.config import Config, KafkaSettings
 from llmprism.service.connections import PatientProtocol
 from llmprism.service.evaluator import Evaluator
@@ -58,6 +60,8 @@ EVALUATOR_PAUSE_S: Final = 0.25
 STORE_PAUSE_S: Final = 1.0
 QUEUE_GRACE_S: Final = 20.0
 """How long a stopping service waits for queued batches to be stored."""
+
+COMPILING: Final = "windows may be late until their code is compiled, once per installation (half a minute)"
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -96,6 +100,17 @@ def evaluate_forever(config: Config, parent: int, heartbeat: Heartbeat) -> None:
             heartbeat.failed(f"{type(error).__name__}: {error}")
             lanes = []
             time.sleep(STORE_PAUSE_S)
+
+
+def _compile_ahead(parent: int) -> None:
+    """The compiler's process. What it fails to compile is compiled by windows that need it."""
+    _die_with_parent(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    try:
+        compile_ahead()
+    except (LLMPrismError, OSError) as error:
+        log.warning("the code of windows is compiled when it is needed", extra={"reason": str(error)})
 
 
 def _open_store(config: Config) -> Store:
@@ -148,6 +163,7 @@ class Service:
         self._supervisor = Supervisor(self._stop)
         self._heartbeat = Heartbeat(self._context)
         self._evaluator: multiprocessing.process.BaseProcess | None = None
+        self._compiler: multiprocessing.process.BaseProcess | None = None
 
     def _described(self) -> dict[str, object]:
         """What the other workers and the page may know of this one."""
@@ -172,10 +188,13 @@ class Service:
             *self.intake.troubles(),
             *self._supervisor.troubles(),
             *([windows] if windows else []),
+            *([COMPILING] if self._compiler is not None and self._compiler.is_alive() else []),
             *(f"windows wait for {name}: no worker reads it" for name in unread),
         ]
 
     def start(self) -> None:
+        if self.config.windows.compile_ahead and not is_compiled_ahead():
+            self._compiler = self._child("llmprism-compiler", _compile_ahead, os.getpid())
         self._evaluator = self._start_evaluator()
         self._supervisor.start("intake", self.intake.run)
         for source in self.sources:
@@ -189,12 +208,10 @@ class Service:
         self._supervisor.start("watch", self._watch)
 
     def _start_evaluator(self) -> multiprocessing.process.BaseProcess:
-        process = self._context.Process(
-            target=evaluate_forever,
-            args=(self.config, os.getpid(), self._heartbeat),
-            name="llmprism-evaluator",
-            daemon=True,
-        )
+        return self._child("llmprism-evaluator", evaluate_forever, self.config, os.getpid(), self._heartbeat)
+
+    def _child(self, name: str, work: Callable[..., None], *arguments: object) -> multiprocessing.process.BaseProcess:
+        process = self._context.Process(target=work, args=arguments, name=name, daemon=True)
         process.start()
         return process
 
@@ -210,9 +227,10 @@ class Service:
         self._stop.set()
         self.intake.stop()
         self._supervisor.join(time.monotonic() + QUEUE_GRACE_S)
-        if self._evaluator is not None:
-            self._evaluator.terminate()
-            self._evaluator.join(5)
+        for process in (self._compiler, self._evaluator):
+            if process is not None:
+                process.terminate()
+                process.join(5)
         self.timelines.shutdown()
         self.store.close()
         if self._folder_lock is not None:

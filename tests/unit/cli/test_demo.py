@@ -1,7 +1,6 @@
 import pytest
 
 from llmprism.cli import demo, main
-from llmprism.errors import InputError
 from support.reports import EXAMPLES, report_from_capture
 
 
@@ -34,12 +33,6 @@ def test_one_capture_can_be_chosen(diagnosed, capsys, tmp_path):
 def test_an_unknown_capture_is_refused(capsys, tmp_path):
     assert main(["demo", "nonsense", "--out", str(tmp_path)]) == 1
     assert "there are crash, pp4dp2tp2, slow_nic" in capsys.readouterr().err
-
-
-def test_missing_captures_are_one_clear_error(monkeypatch, tmp_path):
-    monkeypatch.setattr(demo, "_FOLDERS", (tmp_path,))
-    with pytest.raises(InputError, match="bundled captures are missing"):
-        demo.bundled_captures()
 
 
 def test_a_folder_that_cannot_be_made_is_one_clear_error(capsys, tmp_path):

@@ -1,4 +1,8 @@
-"""Store, intake and evaluator in this process, on a clock that runs with the records: what does each of them cost?"""
+"""Store, intake and evaluator in one process, on a clock that runs with the records and not with the world's.
+
+Windows are made when they are due by the records that have been taken in, however fast these are played: for the
+compiler (`compile_ahead`) and for benchmarks of what each part costs.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,12 @@ from llmprism.service.evaluator import Evaluator
 from llmprism.service.intake import Intake, Payload
 from llmprism.service.store import Store
 
+__all__ = ["PlayedService"]
+
 
 class PlayedService:
+    """`take_in` records, then `make_windows` that are due; `stop_intake` at the end."""
+
     def __init__(self, config: Config, begin_ns: int) -> None:
         self._now_ns = begin_ns
         self.store = Store(config.store)
