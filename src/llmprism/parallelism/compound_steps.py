@@ -179,18 +179,35 @@ def _saved(lengths: Float64, place: Int64, rules: LayoutRules) -> Compound | Non
     ticks = int(place.max()) + 1
     length = length - medians(length, axis=0)
     scale = medians(np.abs(length), axis=0) + rules.clock.length_resolution_bits
-    columns = length.shape[1]
-    group = (place[:, None] * columns + np.arange(columns)).ravel()
-    value = (length / scale).ravel()
-    held, saved = _predicted_by_others(value, group, ticks * columns)
-    part = np.tile(np.arange(columns), ticks) > 0
-    price = np.log2(np.where(part, ticks * (columns - 1), ticks)) + 1.0
-    gain = np.where(held >= 2, np.maximum(saved - price, 0.0), 0.0)
-    differs = np.unique(np.flatnonzero(gain > 0) // columns)
-    steps = int(held[::columns].max(initial=0))
+    value = length / scale
+    held, gain = _gains(value, place, ticks)
+    gain *= _beyond_chance(gain.sum(axis=0), value, place, ticks, rules)
+    differs = np.flatnonzero(gain.sum(axis=1) > 0)
     extra = sum(max(0.0, float(2.0 ** median(length[place == tick, 0])) - 1.0) for tick in differs.tolist())
-    once = _at_one_place(gain.reshape(ticks, columns).sum(axis=1), rules)
-    return Compound(ticks, float(gain.sum()), float(gain[~part].sum()), once, extra, steps)
+    once = _at_one_place(gain.sum(axis=1), rules)
+    return Compound(ticks, float(gain.sum()), float(gain[:, 0].sum()), once, extra, int(held[:, 0].max(initial=0)))
+
+
+def _gains(value: Float64, place: Int64, ticks: int) -> tuple[Int64, Float64]:
+    """How many entries there are at each place in each column, and the bits that it saves to predict them by their
+    place, less the price of saying so."""
+    columns = value.shape[1]
+    group = (place[:, None] * columns + np.arange(columns)).ravel()
+    held, saved = _predicted_by_others(value.ravel(), group, ticks * columns)
+    price = np.log2(np.where(np.arange(columns) > 0, ticks * (columns - 1), ticks)) + 1.0
+    gain = np.where(held >= 2, np.maximum(saved - np.tile(price, ticks), 0.0), 0.0)
+    return held.reshape(ticks, columns), gain.reshape(ticks, columns)
+
+
+def _beyond_chance(gain: Float64, value: Float64, place: Int64, ticks: int, rules: LayoutRules) -> Float64:
+    """The share of each column's bits that places dealt out by chance do not save as well. Where records end now before
+    and now after a pause, a part has two lengths, and some place has more of one kind in any case."""
+    if gain.sum() < 2.0 * rules.clock.compound_bits:
+        return np.ones_like(gain)  # too few to be worth anything
+    deal = np.random.default_rng(0)
+    dealt = [_gains(value, deal.permutation(place), ticks)[1].sum(axis=0) for _ in range(rules.clock.dealt_places)]
+    beyond: Float64 = np.maximum(0.0, 1.0 - np.max(dealt, axis=0) / np.maximum(gain, 1e-9))
+    return beyond
 
 
 def _at_one_place(gain: Float64, rules: LayoutRules) -> bool:

@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.model import StepClock
 from llmprism.parallelism.clock_score import pauses_of
-from llmprism.parallelism.compound_steps import Compound, _are_parts, _worth, are_steps, slower_clock
+from llmprism.parallelism.compound_steps import Compound, _are_parts, _saved, _worth, are_steps, slower_clock
 from llmprism.parallelism.rules import RULES
 from unit.builders import Flow, transfer_table
 
@@ -94,3 +94,25 @@ def test_ticks_between_evaluations_are_the_steps_where_one_of_many_differs():
     assert not are_steps(few, passes, steps, behind=0.3)
     alike, passes, steps = series(steps=8, parts=10, between=30, after=0)
     assert not are_steps(alike, passes, steps, behind=0.0)
+
+
+def two_lengths(seed):
+    """Ticks in which most entries of a part are equal to the bit, the others five times as long."""
+    random = np.random.default_rng(seed)
+    lengths = random.normal(0.0, 0.1, (80, 9))
+    lengths[:, 8] = np.where(random.random(80) < 0.4, random.normal(2.4, 0.05, 80), 0.0)
+    return lengths, np.tile(np.arange(10), 8)
+
+
+def test_parts_of_two_lengths_by_chance_make_no_step():
+    """Some place has more of one length in any case; without regard to chance 16 of these 30 are worth a step."""
+    found = [_saved(*two_lengths(seed), RULES) for seed in range(30)]
+    assert sum(one is not None and one.bits >= 2 * RULES.clock.compound_bits for one in found) <= 3
+
+
+def test_a_tick_that_is_longer_every_time_is_no_chance():
+    lengths, place = two_lengths(5)
+    lengths[place == 9] += 1.0
+    found = _saved(lengths, place, RULES)
+    assert found is not None
+    assert _worth(found, RULES)

@@ -135,6 +135,10 @@ class ClockRules:
     """Bits that a slower clock must save on the lengths of a faster one's ticks, one in 64 of those that say nothing;
     and twice as many with those of the parts: a few slow steps reach 11."""
 
+    dealt_places: int = 20
+    """Times that places are dealt out by chance, to see what that saves: parts of two lengths by chance save more than
+    the most of these in one job of twenty."""
+
     least_extra: float = 0.03
     """Ticks by which those that differ must be longer than the others: what clocks of real jobs jitter by."""
 
