@@ -42,6 +42,7 @@ from llmprism.parallelism.layout_evidence import (
 )
 from llmprism.parallelism.left_over import left_over
 from llmprism.parallelism.link_evidence import evidence_of, only_set_up
+from llmprism.parallelism.lost_records import with_usual_bytes
 from llmprism.parallelism.meshes import find_meshes
 from llmprism.parallelism.micro_batches import micro_batches
 from llmprism.parallelism.other_readings import OtherReadings, other_readings
@@ -181,7 +182,11 @@ def _with_step_ends(draft: PartialLayout) -> PartialLayout:
     """The clock, moved to where the steps end."""
     transfers, pipes = draft.job.transfers, draft.pipes
     between = pairs_of_kind(transfers, draft.links, draft.kinds, PairKind.OTHER)
-    clock = step_ends(draft.job, draft.groups, draft.stage_links, draft.features, between, draft.rules)
+    job, features = draft.job, draft.features
+    if draft.best.lossy:
+        job = with_usual_bytes(replace(job, clock=draft.clock), draft.clock, draft.rules)
+        features = pair_features(job.transfers, draft.clock, draft.rules)
+    clock = step_ends(job, draft.groups, draft.stage_links, features, between, draft.rules)
     clock = draft.clock if scatters(clock, draft.clock, draft.rules) else clock
     if draft.shared is not None:
         clock = after_collectives(transfers, draft.stage_links, draft.shared, clock)

@@ -19,6 +19,7 @@ from llmprism.model.job import Job
 from llmprism.parallelism.clock_score import Pauses, Priced, bits_of, pauses_of, priced
 from llmprism.parallelism.compound_steps import are_steps, slower_clock, ticks_in_steps
 from llmprism.parallelism.known_step import known_clock
+from llmprism.parallelism.lost_records import loses_records, with_usual_bytes
 from llmprism.parallelism.part_sizes import bits_of_unlike_parts
 from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -33,13 +34,14 @@ __all__ = ["BestClock", "best_clock"]
 class BestClock:
     """The clock, and how many bits per pause the best clock of another period is behind (infinite without any), whose
     period is `rival_period` times its own (0 without any); `rival` says the same from that clock's side. `step_bytes`
-    are those of the job in a step as the window alone shows it."""
+    are those of the job in a step as the window alone shows it. `lossy`: the collector loses records."""
 
     clock: StepClock
     lead: float
     rival_period: float = 0.0
     step_bytes: int = 0
     rival: BestClock | None = None
+    lossy: bool = False
 
     @classmethod
     def of(cls, clock: StepClock, rival: StepClock, lead: float) -> BestClock:
@@ -51,7 +53,17 @@ class BestClock:
 
 def best_clock(job: Job, bulk: Bool, rules: LayoutRules = RULES, known_bytes: int = 0) -> BestClock | None:
     """The clock that explains the pauses of all sorts of pairs with the fewest bits; None where nothing repeats. Where
-    the bytes of a step are known from before (`known_step`), a clock that has them goes before."""
+    the bytes of a step are known from before (`known_step`), a clock that has them goes before. Where the collector
+    loses records a second look, at usual bytes, puts its ticks in place."""
+    best = _best_clock(job, bulk, rules, known_bytes)
+    if best is None or not loses_records(job, bulk, best.clock, rules):
+        return best
+    again = _best_clock(with_usual_bytes(job, best.clock, rules), bulk, rules, known_bytes)
+    same = again is not None and _close(again.clock.period_ns, best.clock.period_ns, rules)
+    return replace(again if again is not None and same else best, lossy=True)
+
+
+def _best_clock(job: Job, bulk: Bool, rules: LayoutRules, known_bytes: int) -> BestClock | None:
     transfers = job.transfers
     sorts = _sorts(transfers, np.flatnonzero(bulk), rules)
     if not sorts:

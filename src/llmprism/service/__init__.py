@@ -19,5 +19,6 @@ In the order the data takes:
     joblogs/, workers/    logs of jobs; several services on one cluster
 
 `runner` puts it together (config, config_text, connections, heartbeat, logs, supervisor, topology_file); `checkup` is
-`llmprism doctor`. `windows` and `tracker` are pure: no clock, no file, no thread. Needs the extra `llmprism[serve]`.
+`llmprism doctor`; `compile_ahead` makes a new installation ready, by a service on the records' own clock (`played`).
+`windows` and `tracker` are pure: no clock, no file, no thread. Needs the extra `llmprism[serve]`.
 """

@@ -52,14 +52,14 @@ def _watch(capture: Path, folder: Path) -> None:
     with opened([str(capture / "flows.parquet")]) as records:
         service = PlayedService(Config(store=StoreSettings(folder=str(folder)), topology=topology), records.first_ns)
         try:
-            play(records, _Taken(service, records.first_ns), speed=0, keep_times=True)
+            play(records, _StraightIn(service, records.first_ns), speed=0, keep_times=True)
         finally:
             service.stop_intake()
             service.store.close()
 
 
 @dataclass
-class _Taken:
+class _StraightIn:
     """Batches go straight into a service; every due window is made before the next one."""
 
     service: PlayedService

@@ -16,6 +16,7 @@ from llmprism.parallelism.rules.confidence import ConfidenceRules
 from llmprism.parallelism.rules.ends import StepEndRules
 from llmprism.parallelism.rules.exchanges import ExchangeRules
 from llmprism.parallelism.rules.kinds import KindRules
+from llmprism.parallelism.rules.losses import LossRules
 from llmprism.parallelism.rules.peers import PeerRules
 from llmprism.parallelism.rules.sharding import ShardingRules
 from llmprism.parallelism.rules.stages import StageRules
@@ -29,6 +30,7 @@ __all__ = [
     "ExchangeRules",
     "KindRules",
     "LayoutRules",
+    "LossRules",
     "PeerRules",
     "ShardingRules",
     "StageRules",
@@ -41,6 +43,7 @@ class LayoutRules:
     """Passed to every function of the package that decides anything."""
 
     clock: ClockRules = field(default_factory=ClockRules)
+    losses: LossRules = field(default_factory=LossRules)
     ends: StepEndRules = field(default_factory=StepEndRules)
     kinds: KindRules = field(default_factory=KindRules)
     exchanges: ExchangeRules = field(default_factory=ExchangeRules)
