@@ -97,22 +97,23 @@ def bits_of(pauses: Pauses, clocks: list[Priced], rules: LayoutRules = RULES, *,
     coded without its clock: of clocks of one period the one whose ticks are all in place is the better one."""
     steps = np.array([one.steps for one in clocks])
     bits = np.array([one.pause_bits - (0.0 if every_step else one.saved_bits) for one in clocks])
-    bits += steps * _beyond_noise(clocks, np.full((steps.size, 1), rules.clock.exact_bytes)).sum(axis=1)
+    bits += steps * _beyond_noise(clocks, np.full((steps.size, 1), rules.clock.exact_bytes), rules).sum(axis=1)
     counted = max(pauses.counted, 1)
     more = np.maximum(1.0 / rules.clock.pauses_together - steps * (pauses.offsets.size - 1) / counted, 0.0)
     message = np.maximum(steps[:, None] / np.maximum(np.diff(pauses.offsets), 1), rules.clock.exact_bytes)
-    result: Float64 = bits / counted + more * _beyond_noise(clocks, message).mean(axis=1)
+    result: Float64 = bits / counted + more * _beyond_noise(clocks, message, rules).mean(axis=1)
     return result
 
 
-def _beyond_noise(clocks: list[Priced], least: Float64) -> Float64:
+def _beyond_noise(clocks: list[Priced], least: Float64, rules: LayoutRules) -> Float64:
     """The logarithm of how much more each pair's bytes vary under each clock than noise explains, the least of all
-    clocks; where less than `least`, they are the same."""
+    clocks with some steps; where less than `least`, they are the same."""
     root_period = np.array([one.root_period for one in clocks])[:, None]
     variation = np.array([one.variation for one in clocks])
     steps = np.array([one.steps for one in clocks])
     unsure = 1.0 + 1.0 / np.sqrt(np.maximum(steps, 1))[:, None]  # a few steps may be alike by chance
-    noise = (variation * root_period * unsure).min(axis=0) / root_period
+    telling = steps >= min(rules.clock.telling_steps, int(steps.max(initial=0)))
+    noise = (variation * root_period * unsure)[telling].min(axis=0) / root_period
     beyond: Float64 = np.log2(np.maximum(variation, least) / np.maximum(noise, least))
     return beyond
 

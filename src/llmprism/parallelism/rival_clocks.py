@@ -16,6 +16,7 @@ from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable, ranges
 from llmprism.model.job import Job
+from llmprism.parallelism.bridged_clock import bridged_clock
 from llmprism.parallelism.clock_score import Pauses, Priced, bits_of, pauses_of, priced
 from llmprism.parallelism.compound_steps import are_steps, slower_clock, ticks_in_steps
 from llmprism.parallelism.known_step import known_clock
@@ -78,6 +79,7 @@ def _best_clock(job: Job, bulk: Bool, rules: LayoutRules, known_bytes: int) -> B
     if not covering:
         return None
     pauses = pauses_of(transfers, judges, rules)
+    covering = _bridged(covering, pauses, _silences(transfers, judges), window, rules)
     best = _cheapest(transfers, judges, pauses, covering, window, rules)
     best = _whole_steps(pauses, best, covering, rules)
     known = known_clock(transfers, bulk, pauses, best.clock, covering, known_bytes, rules)
@@ -89,6 +91,21 @@ def _best_clock(job: Job, bulk: Bool, rules: LayoutRules, known_bytes: int) -> B
         return replace(best, step_bytes=known.step_bytes, rival=other)
     ratio = best.clock.period_ns / max(known.chosen.period_ns, 1.0)
     return BestClock(known.chosen, best.lead, ratio, known.step_bytes)
+
+
+def _bridged(
+    clocks: list[StepClock], pauses: Pauses, quiet: Silences, window: tuple[int, int], rules: LayoutRules
+) -> list[StepClock]:
+    """The clocks, those with holes bridged where that explains the pauses better. Bytes are left out of account: a hole
+    hides the steps in which some are missing."""
+    bridges = [bridged_clock(clock, quiet, rules) for clock in clocks]
+    both = [(clock, bridge) for clock, bridge in zip(clocks, bridges, strict=True) if bridge is not None]
+    if not both:
+        return clocks
+    by_clock = priced(pauses, [one.boundary_ns for pair in both for one in pair], window, rules)
+    better = [by_clock[2 * i + 1].pause_bits < by_clock[2 * i].pause_bits for i in range(len(both))]
+    taken = iter(bridge if good else clock for (clock, bridge), good in zip(both, better, strict=True))
+    return [clock if bridge is None else next(taken) for clock, bridge in zip(clocks, bridges, strict=True)]
 
 
 def _whole_steps(pauses: Pauses, best: BestClock, rivals: list[StepClock], rules: LayoutRules) -> BestClock:

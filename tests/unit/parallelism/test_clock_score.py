@@ -72,6 +72,17 @@ def test_records_that_messages_are_cut_into_do_not_outvote_the_bytes_of_the_step
     assert near < whole < other
 
 
+def test_clocks_with_a_step_or_two_do_not_say_what_noise_is():
+    """One step does not vary at all: by that measure the bytes of all other clocks would be far beyond noise."""
+    pauses = pauses_of(
+        transfer_table([Flow("a", "b", k * 10, k * 10 + 5, 2_000_000) for k in range(100)]), np.array([0])
+    )
+    fine = Priced(-200.0, 0.0, 60, 1.0, np.array([0.08]))
+    coarse = Priced(-100.0, 0.0, 1, 8.0, np.array([0.0]))
+    alone = bits_of(pauses, [fine])
+    np.testing.assert_array_equal(bits_of(pauses, [fine, coarse])[:1], alone)
+
+
 @pytest.mark.parametrize(
     ("saved", "expected"), [([-1.0, -2.0], 0.0), ([-5.0, 40.0, -1.0, 30.0, -5.0], 69.0 - 2 * np.log2(6)), ([], 0.0)]
 )

@@ -135,6 +135,30 @@ class ClockRules:
     """Bits that a slower clock must save on the lengths of a faster one's ticks, one in 64 of those that say nothing;
     and twice as many with those of the parts: a few slow steps reach 11."""
 
+    telling_steps: int = 6
+    """Whole steps of a clock from which their bytes tell what noise is: one step does not vary at all, and two or three
+    may agree by chance."""
+
+    even_in_time: float = 0.05
+    """Median deviation of the steps' lengths, relative to the usual one, up to which a clock goes on by time where its
+    bytes do not tell: a hole of ten steps is then known to within a sixth of one."""
+
+    bridged_off: float = 0.1
+    """Steps by which the length of a hole may be off a whole number of them..."""
+
+    bridged_jitters: float = 2.0
+    """...and how many times the root of their number times what each varies by."""
+
+    bridged_reach: float = 0.15
+    """Steps from a place within which the silence that ends a step is looked for."""
+
+    bridged_bytes: tuple[float, float] = (0.6, 1.2)
+    """Bytes of the steps in a hole relative to usual ones: a collector loses some, set-up traffic and evaluations have
+    other amounts."""
+
+    least_walked: int = 3
+    """Steps that must be missing before the first tick, or behind the last one: one or two are set-up, or cut."""
+
     dealt_places: int = 20
     """Times that places are dealt out by chance, to see what that saves: parts of two lengths by chance save more than
     the most of these in one job of twenty."""
