@@ -24,7 +24,7 @@ from llmprism.parallelism.gradient_order import later_gradients
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.integer_order import stable_order
 
-__all__ = ["StageOrder", "in_stage_order"]
+__all__ = ["StageOrder", "in_stage_order", "rests_of_paths"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def in_stage_order(
     votes: dict[tuple[str, str], list[float]] = {}
     turned = [_turned(path, side_of) for path in paths]
     links = [_links_of(path, pair_of, ring=ring) for path in turned]
-    rests = _rests_of_paths(transfers, links, boundary_ns, rules)
+    rests = rests_of_paths(transfers, links, boundary_ns, rules)
     later = np.zeros(len(turned))
     if gradient is not None:
         later = later_gradients(transfers, gradient, [(path[0], path[-1]) for path in turned], boundary_ns, rules)
@@ -88,7 +88,7 @@ def _links_of(path: tuple[int, ...], pair_of: dict[tuple[int, int], int], *, rin
     return along, against
 
 
-def _rests_of_paths(
+def rests_of_paths(
     transfers: TransferTable, paths: list[_Links], boundary_ns: Int64, rules: LayoutRules
 ) -> list[tuple[float, float]]:
     """See `_rests`, for each of the paths."""

@@ -14,6 +14,7 @@ import numpy as np
 from llmprism.arrays import Bool
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, Sharding
+from llmprism.parallelism.chain_trees import without_chain_trees
 from llmprism.parallelism.composed import (
     Composed,
     better_composition,
@@ -144,6 +145,7 @@ def _consistent_kinds(draft: PartialLayout) -> PartialLayout:
     setup = only_set_up(draft.job.transfers, draft.links, draft.clock, draft.rules)
     steady = draft.links.only(~setup)
     kinds = without_false_pipelines(steady, reconcile(steady, draft.kinds.only(~setup)), draft.rules)
+    kinds = without_chain_trees(draft.job, steady, kinds, draft.features, draft.rules)
     groups = joined_by(data_parallel_groups(steady, kinds, draft.features), draft.same_weights)
     return replace(draft, links=steady, kinds=kinds, groups=groups)
 

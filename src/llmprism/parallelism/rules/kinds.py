@@ -185,7 +185,16 @@ class KindRules:
     """Doubtful sorts whose meanings are tried in all combinations (64); with more, one is changed at a time."""
 
     tree_chain: int = 2
-    """Links of the longest chain that is a tree too: one parent with two children."""
+    """Links of the longest chain that is a tree too: one parent with two children. With three (one of which has a
+    child) pipelines of four stages would be less sure; trees of four are found by who sends first instead."""
+
+    tree_members: int = 4
+    """Members of the largest binary tree that is a chain: a root with two children, one of which has a child."""
+
+    sends_first: float = 0.5
+    """By how much of the two rests of an end's link the one is longer in which nothing is outstanding, from which on
+    that end sends first. Of 78 chains of random jobs trees have 0.84 to 1 at both of their ends; of true pipelines the
+    end of the last stage has less than -0.5, with a wrong clock up to 0.3."""
 
     # Roles of pairs
     tree_confidence: float = 0.6
