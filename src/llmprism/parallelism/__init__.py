@@ -8,8 +8,8 @@ idea:
                              accumulation (several ticks are one step), step_ends, phase, one_phase, heavy_end,
                              turning_point, quiet_end, optimizer_pause, interruptions, agreed_ends (where in the cycle)
     what does a link carry   features, link_evidence, lead, dark_pairs (what is measured), rival_kinds, pair_kinds
-                             (gradients or activations), chain_trees, channels, shared_links, open_rings (both
-                             at once), roles
+                             (gradients or activations), chain_trees, channels, shared_links, last_messages,
+                             open_rings (both at once), roles
     who belongs together     structure (groups), stage_links, direction, gradient_order (pipelines), tensor_peers,
                              peer_signs (GPUs of a server)
     what else is exchanged   meshes (experts), exchanges, in_step, in_passes, pass_times, context_lanes,

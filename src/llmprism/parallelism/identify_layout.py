@@ -32,6 +32,7 @@ from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_fe
 from llmprism.parallelism.hybrid import shard_grid
 from llmprism.parallelism.in_step import InStep, find_in_step, nothing_inside
 from llmprism.parallelism.interruptions import after_interruptions
+from llmprism.parallelism.last_messages import shared_rows
 from llmprism.parallelism.layout_evidence import (
     LayoutEvidence,
     exchanging_share,
@@ -56,7 +57,7 @@ from llmprism.parallelism.roles import all_roles, link_roles, pairs_of_kind, row
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.schedule_fit import batches_and_schedule
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
-from llmprism.parallelism.shared_links import after_collectives, collective_rows
+from llmprism.parallelism.shared_links import after_collectives
 from llmprism.parallelism.slower_layout import slower_rival, surer_layout
 from llmprism.parallelism.stage_links import find_pipelines
 from llmprism.parallelism.step_confidence import steps_confidence
@@ -155,7 +156,7 @@ def _without_shared_collectives(draft: PartialLayout) -> PartialLayout:
     links = draft.links
     passing = np.flatnonzero((draft.kinds.kind == PairKind.PP) & (links.there >= 0) & (links.back >= 0))
     both = list(zip(links.there[passing].tolist(), links.back[passing].tolist(), strict=True))
-    shared = collective_rows(draft.job.transfers, both, draft.clock, draft.rules)
+    shared = shared_rows(draft.job.transfers, both, draft.clock, draft.rules)
     return replace(draft.without(shared), shared=shared) if shared.any() else draft
 
 

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from llmprism.arrays import Bool, Float64, Int64, median, medians, quantile
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import TransferTable
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
 
 _Arc = tuple[float, float]
 
-__all__ = ["after_collectives", "collective_rows"]
+__all__ = ["after_collectives", "between_two", "collective_rows"]
 
 
 def collective_rows(
@@ -37,7 +37,7 @@ def collective_rows(
 
     Both directions must show it, of one size and at the same time, as the two directions of a collective do.
     """
-    links = _between_two(transfers, links)
+    links = between_two(transfers, links)
     if not links or len(links) > rules.stages.shared_links or clock.steps < 3:
         return np.zeros(transfers.start_ns.size, dtype=np.bool_)
     probed = np.unique(np.linspace(0, len(links) - 1, min(rules.stages.shared_probes, len(links))).astype(int)).tolist()
@@ -119,7 +119,7 @@ class _BytesOfSteps:
         return np.interp(sent, self.ticks, np.arange(self.ticks.size), left=-1.0, right=-1.0)
 
 
-def _between_two(transfers: TransferTable, links: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def between_two(transfers: TransferTable, links: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The links neither of whose ends has another one: embeddings of more than two stages take a link of their own."""
     ends = np.array([(transfers.pair_src[there], transfers.pair_dst[there]) for there, _ in links], dtype=np.int64)
     count = np.bincount(ends.ravel(), minlength=len(transfers.addresses))
@@ -194,7 +194,7 @@ def _is_message(sent: list[Float64], best: Int64, size: float, rules: LayoutRule
     """Do the directions send as much in most other bursts, those of activations and gradients that meet by chance?"""
     others = np.ones(sent[0].size, dtype=np.bool_)
     others[best] = False
-    single = np.concatenate([way[others & (way > 0.0)] for way in sent])
+    single = np.concatenate([way[others & (way >= MESSAGE_FLOOR_BYTES)] for way in sent])
     return bool(single.size) and abs(float(median(single)) - size) <= rules.stages.same_size * size
 
 

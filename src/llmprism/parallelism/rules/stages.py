@@ -171,6 +171,17 @@ class StageRules:
     burst_links: float = 0.6
     """...and share of the links: where the stages of one pipeline reduce their embeddings, all do."""
 
+    message_pause: float = 0.25
+    """Silence within a message, relative to the silence of a direction that half of its silent time is longer than, up
+    to which its rows are one message."""
+
+    at_one_time: float = 0.5
+    """Share of the time of two messages in which both are under way, from which on they are sent at one time."""
+
+    beside_collective: float = 0.5
+    """Rest of a link before or after a collective of every step, relative to the longest of the step: the optimizer and
+    the first pass follow it, the last pass comes before it."""
+
     arcs_tried: int = 4
     """Arcs of other links that a link without its own is tried with."""
 

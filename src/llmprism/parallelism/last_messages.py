@@ -1,0 +1,199 @@
+"""A collective on the link of two stages that is as large as an activation: the last message of both directions.
+
+Tied embeddings are reduced on the link of the activations where there are two stages. Where they are as large as an
+activation, or the bytes of a step are too ragged, sizes do not show them (`shared_links`). But the last gradient of a
+step answers its last activation, a backward pass later at least, and the first activation waits for no gradient: the
+two directions of a pipeline's link neither end nor begin a step with messages at one time. A collective does. Passes
+that are sent in one batch with those of the next micro-batch are at one time too, if the clock ticks among them; then
+the messages before them are as well, or the link has no long rest there. Before a collective are the last activation
+and its gradient, and it is next to the rest between two steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from llmprism.arrays import Bool, Float64, Int64, median
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
+from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.parallelism.shared_links import between_two, collective_rows
+from llmprism.stats.robust import half_of_sum
+
+__all__ = ["shared_rows"]
+
+
+def shared_rows(
+    transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules = RULES
+) -> Bool:
+    """The rows of these links, given as their two pairs, that belong to a collective of every step: by the time of the
+    last messages where that tells, else by their sizes, else by the last messages before each link's own rest."""
+    between = between_two(transfers, links)
+    if not between or len(between) > rules.stages.shared_links or clock.steps < rules.stages.equal_messages:
+        return collective_rows(transfers, links, clock, rules)
+    rows = _at_either_end(transfers, between, lambda _: clock, rules)
+    if rows is not None:
+        return rows
+    by_size = collective_rows(transfers, links, clock, rules)
+    if by_size.any():
+        return by_size
+    rows = _at_either_end(transfers, between, cache(lambda link: _rests_between(transfers, link, clock)), rules)
+    return by_size if rows is None else rows
+
+
+_Clocks = Callable[[tuple[int, int]], StepClock]
+"""The clock of a link."""
+
+
+def _at_either_end(
+    transfers: TransferTable, links: list[tuple[int, int]], clock_of: _Clocks, rules: LayoutRules
+) -> Bool | None:
+    """The rows of collectives that end the steps of these clocks, or begin them; None where neither do."""
+    found = (_outermost(transfers, links, clock_of, rules, last=last) for last in (True, False))
+    return next((rows for rows in found if rows is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """The messages of a pair: when each begins and ends, its bytes, and of each step the first one (`of_step`, one more
+    than there are steps). `rows` of the table and the number of the message that each is a part of."""
+
+    begin: Int64
+    end: Int64
+    size: Float64
+    of_step: Int64
+    rows: Int64
+    number: Int64
+
+    def outermost(self, place: int, *, last: bool) -> Int64:
+        """Of each step the last message or the first, or the one so many places before or after it; -1: none."""
+        first, after = self.of_step[:-1], self.of_step[1:]
+        found = after - 1 - place if last else first + place
+        return np.where((found >= first) & (found < after), found, -1)
+
+
+def _outermost(
+    transfers: TransferTable, links: list[tuple[int, int]], clock_of: _Clocks, rules: LayoutRules, *, last: bool
+) -> Bool | None:
+    """The rows of the last (or first) messages of the steps where both directions send them at one time, and not the
+    ones before (after) them; None where that is not so."""
+    rule = rules.stages
+    probed = np.unique(np.linspace(0, len(links) - 1, min(rule.shared_probes, len(links))).astype(int)).tolist()
+    seen = [_link(transfers, links[i], clock_of(links[i]), rules) for i in probed]
+    regular = np.concatenate([clock_of(links[i]).regular for i in probed])
+    if not regular.any():
+        return None
+    shares = []
+    for place in (0, 1):
+        found = [_together(both, [way.outermost(place, last=last) for way in both], rules) for both in seen]
+        shares.append(float(np.concatenate(found)[regular].mean()))
+    if shares[0] < rule.burst_steps or shares[1] > 1.0 - rule.burst_steps:
+        return None
+    if not _next_to_rests(transfers, [links[i] for i in probed], seen, clock_of, rules, last=last):
+        return None
+    result = np.zeros(transfers.start_ns.size, dtype=np.bool_)
+    for link in links:
+        both = _link(transfers, link, clock_of(link), rules)
+        chosen = [way.outermost(0, last=last) for way in both]
+        same_time = _together(both, chosen, rules)
+        if same_time.any():
+            for way, own in zip(both, chosen, strict=True):
+                _mark(result, way, own, same_time, rules)
+    return result
+
+
+def _next_to_rests(
+    transfers: TransferTable, links: list[tuple[int, int]], seen: list[list[_Messages]], clock_of: _Clocks,
+    rules: LayoutRules, *, last: bool,
+) -> bool:  # fmt: skip
+    """Are these messages next to a rest of both directions that is about as long as any in the step? A collective comes
+    after the last pass and before the first one; where a clock ticks among the passes, its last messages do not."""
+    shares = [np.zeros(0)]
+    for link, both in zip(links, seen, strict=True):
+        clock, chosen = clock_of(link), [way.outermost(0, last=last) for way in both]
+        known = np.flatnonzero((chosen[0] >= 0) & (chosen[1] >= 0) & clock.regular)
+        begin, rest = _rests(transfers, link)
+        step = clock.step_at(begin)
+        longest = np.zeros(clock.regular.size)
+        np.maximum.at(longest, step[step >= 0], rest[step >= 0])
+        first = np.minimum(*(way.begin[at[known]] for way, at in zip(both, chosen, strict=True)))
+        ended = np.maximum(*(way.end[at[known]] for way, at in zip(both, chosen, strict=True)))
+        beside = np.concatenate([rest, [0.0]])
+        before, after = beside[np.searchsorted(begin, first)], beside[np.searchsorted(begin, ended, "right")]
+        shares.append(np.maximum(before, after) / np.maximum(longest[known], 1.0))
+    every = np.concatenate(shares)
+    return bool(every.size) and float(median(every)) >= rules.stages.beside_collective
+
+
+def _rests(transfers: TransferTable, link: tuple[int, int]) -> tuple[Int64, Float64]:
+    """When each rest of both directions of a link ends, and how long it is."""
+    rows = np.concatenate([np.arange(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1]) for pair in link])
+    rows = rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
+    rows = rows[np.argsort(transfers.start_ns[rows], kind="stable")]
+    start, ended = transfers.start_ns[rows], np.maximum.accumulate(transfers.end_ns[rows])
+    return start[1:], np.maximum(start[1:] - ended[:-1], 0).astype(np.float64)
+
+
+def _rests_between(transfers: TransferTable, link: tuple[int, int], clock: StepClock) -> StepClock:
+    """A clock that ticks after the longest rest of a link in each step: where a job's clock ticks among the passes, no
+    pass is cut off."""
+    start, rest = _rests(transfers, link)
+    step = clock.step_at(start)
+    order = np.lexsort((-rest, step))
+    order = order[step[order] >= 0]
+    cut = order[np.flatnonzero(np.diff(step[order], prepend=-1))]
+    if cut.size < 2:
+        return clock
+    whole = clock.regular[step[cut]]
+    regular = whole[:-1] & whole[1:] & (np.diff(step[cut]) == 1)
+    return StepClock(start[cut], regular, clock.dominance)
+
+
+def _link(transfers: TransferTable, link: tuple[int, int], clock: StepClock, rules: LayoutRules) -> list[_Messages]:
+    return [_messages(transfers, pair, clock, rules) for pair in link]
+
+
+def _messages(transfers: TransferTable, pair: int, clock: StepClock, rules: LayoutRules) -> _Messages:
+    """Rows with short silences between them are one message: those between messages are passes."""
+    rows = np.arange(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1])
+    rows = rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
+    step = clock.step_at(transfers.start_ns[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
+    ended = np.maximum.accumulate(transfers.end_ns[rows]) if rows.size else rows
+    silence = np.maximum(transfers.start_ns[rows[1:]] - ended[:-1], 0).astype(np.float64)
+    inside = np.diff(step) == 0
+    usual = half_of_sum(silence[inside]) if inside.any() else 0.0
+    begun = np.append(True, ~inside | (silence > rules.stages.message_pause * usual))[: rows.size]
+    first = np.flatnonzero(begun)
+    number = np.cumsum(begun) - 1
+    size = np.bincount(number, transfers.bytes[rows]).astype(np.float64)
+    last = np.append(first[1:], rows.size) - 1
+    of_step = np.searchsorted(step[first], np.arange(clock.regular.size + 1))
+    return _Messages(transfers.start_ns[rows[first]], ended[last], size, of_step, rows, number)
+
+
+def _together(both: list[_Messages], chosen: list[Int64], rules: LayoutRules) -> Bool:
+    """Of each step whether the two messages chosen are of one size and at one time."""
+    (one, other), (i, j) = both, chosen
+    known = (i >= 0) & (j >= 0)
+    if not known.any():
+        return known
+    i, j = np.maximum(i, 0), np.maximum(j, 0)
+    shared = np.minimum(one.end[i], other.end[j]) - np.maximum(one.begin[i], other.begin[j])
+    either = np.maximum(one.end[i], other.end[j]) - np.minimum(one.begin[i], other.begin[j])
+    most = np.maximum(one.size[i], other.size[j])
+    alike = np.abs(one.size[i] - other.size[j]) <= rules.stages.same_size * most
+    found: Bool = known & alike & (shared >= rules.stages.at_one_time * either)
+    return found
+
+
+def _mark(result: Bool, way: _Messages, found: Int64, same_time: Bool, rules: LayoutRules) -> None:
+    """The rows of the messages found, in the steps in which they are at one time or as large as in these."""
+    usual = float(median(way.size[found[same_time]]))
+    size = np.where(found >= 0, way.size[np.maximum(found, 0)], 0.0)
+    kept = found[(found >= 0) & (same_time | (np.abs(size - usual) <= rules.stages.same_size * usual))]
+    result[way.rows[np.isin(way.number, kept)]] = True
