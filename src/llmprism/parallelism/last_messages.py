@@ -91,7 +91,7 @@ def _outermost(
     for place in (0, 1):
         found = [_together(both, [way.outermost(place, last=last) for way in both], rules) for both in seen]
         shares.append(float(np.concatenate(found)[regular].mean()))
-    if shares[0] < rule.burst_steps or shares[1] > 1.0 - rule.burst_steps:
+    if shares[0] < rule.burst_steps or shares[1] > rule.before_collective:
         return None
     if not _next_to_rests(transfers, [links[i] for i in probed], seen, clock_of, rules, last=last):
         return None
@@ -158,7 +158,8 @@ def _link(transfers: TransferTable, link: tuple[int, int], clock: StepClock, rul
 
 
 def _messages(transfers: TransferTable, pair: int, clock: StepClock, rules: LayoutRules) -> _Messages:
-    """Rows with short silences between them are one message: those between messages are passes."""
+    """Rows with short silences between them are one message: those between messages are passes, and the longest of each
+    step lies between two steps."""
     rows = np.arange(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1])
     rows = rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
     step = clock.step_at(transfers.start_ns[rows])
@@ -166,7 +167,7 @@ def _messages(transfers: TransferTable, pair: int, clock: StepClock, rules: Layo
     ended = np.maximum.accumulate(transfers.end_ns[rows]) if rows.size else rows
     silence = np.maximum(transfers.start_ns[rows[1:]] - ended[:-1], 0).astype(np.float64)
     inside = np.diff(step) == 0
-    usual = half_of_sum(silence[inside]) if inside.any() else 0.0
+    usual = half_of_sum(np.sort(silence)[: max(silence.size - clock.steps, 1)]) if silence.size else 0.0
     begun = np.append(True, ~inside | (silence > rules.stages.message_pause * usual))[: rows.size]
     first = np.flatnonzero(begun)
     number = np.cumsum(begun) - 1
