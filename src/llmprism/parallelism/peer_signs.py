@@ -37,12 +37,14 @@ class PeerSigns:
     """For each two members of a cell (low, high): how much farther apart than members of one group they end a
     synchronisation, and how much farther apart than replicas they send activations, as logarithms; NaN where not
     known. `compared`: sends were measured against members of the same stage on other servers. `ends_error`: the error
-    of `ends` that the rounding of time stamps makes, the same way for all pairs."""
+    of `ends` that the rounding of time stamps makes, the same way for all pairs. `along_ns`: how far apart members of
+    one group end themselves."""
 
     ends: dict[Pair, float]
     sends: dict[Pair, float]
     compared: bool
     ends_error: float = 0.0
+    along_ns: float = 0.0
 
 
 def peer_signs(
@@ -66,7 +68,7 @@ def peer_signs(
         sends += _relative(_variation(times, sent.row, pairs, rules), usual, rules)
     return PeerSigns(
         dict(zip(pairs, ends.tolist(), strict=True)), dict(zip(pairs, sends.tolist(), strict=True)), bool(stages),
-        _rounding_error(across, along, rounding_ns),
+        _rounding_error(across, along, rounding_ns), _quantile(along, 0.5) if np.isfinite(along).any() else 0.0,
     )  # fmt: skip
 
 

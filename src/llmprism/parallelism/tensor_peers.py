@@ -73,8 +73,8 @@ def find_tensor_peers(
     scores[[w not in (1, most) for w in widths]] += rules.peers.partly_peers
     if most > widths[-1] > 1:  # records join some of a server: they would join all of a group
         scores[-1] += rules.peers.as_seen + rules.peers.partly_seen
-    else:
-        scores[0 if sharded else -1] += rules.peers.as_seen
+    elif not sharded:
+        scores[-1] += rules.peers.as_seen
     odds = np.exp(scores - scores.max())
     best = int(np.argmax(scores))
     shares = (odds / odds.sum()).tolist()
@@ -152,10 +152,23 @@ def _likelihood(signs: PeerSigns, cells: list[tuple[int, ...]], width: int, rule
     independent = 2.0 / max(len(cell) for cell in cells)  # n members have n - 1 differences, not n (n - 1) / 2
     return (
         _class(_known(signs.ends, one_group), rule.ends_of_replicas, rule.ends_spread, independent, rules, unsure)
-        + _class(_known(signs.ends, peers + neither), rule.ends_of_others, rule.ends_spread, independent, rules, unsure)
+        + _class(
+            _known(signs.ends, peers + neither), _of_others(signs, rules), rule.ends_spread, independent, rules, unsure
+        )
         + _class(_known(signs.sends, peers), rule.sends_of_peers, rule.sends_spread, independent, rules)
         + _class(_known(signs.sends, one_group + neither), loose, rule.sends_spread, independent, rules)
     )
+
+
+def _of_others(signs: PeerSigns, rules: LayoutRules) -> Level:
+    """Where the ends of different groups lie. What keeps groups apart may be anything from microseconds to
+    milliseconds; where members of one group end farther apart themselves, it does not show, and they look like one."""
+    rule = rules.peers
+    least, most = np.log(rule.groups_apart_ns)
+    hidden = float(np.clip((np.log(max(signs.along_ns, 1.0)) - least) / (most - least), 0.0, rule.most_hidden))
+    shown = ((share * (1.0 - hidden), centre, width) for share, centre, width in rule.ends_of_others)
+    alike = ((share * hidden, centre, width) for share, centre, width in rule.ends_of_replicas)
+    return (*shown, *alike)
 
 
 def _class(

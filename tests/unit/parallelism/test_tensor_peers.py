@@ -151,3 +151,19 @@ def test_ends_that_time_stamps_are_too_coarse_to_show_leave_what_was_known_befor
     assert hidden is not None
     assert (shown.width, hidden.width) == (4, 4)
     assert hidden.confidence < 0.75 < shown.confidence
+
+
+@pytest.mark.parametrize("ends_us", [(5_000.0, 500.0), (20_000.0, 100.0)])
+def test_groups_whose_members_end_far_apart_do_not_look_like_one_because_they_end_no_farther(ends_us):
+    peers = find_tensor_peers(*build(4, ends_us=ends_us, pipeline=False), CLOCK)
+    assert peers.width == 4
+    assert peers.confidence < 0.75  # what is known before decides
+
+
+def test_of_shards_whose_rails_end_together_it_stays_open_whether_they_go_over_a_whole_server():
+    job = build(1, ends_us=(20.0, 20.0), pipeline=False)
+    told = {sharded: find_tensor_peers(*job, CLOCK, sharded=sharded) for sharded in (False, True)}
+    assert told[True].width == 1
+    assert told[True].confidence < 0.9
+    others = {sharded: dict(one.others) | {one.width: one.confidence} for sharded, one in told.items()}
+    assert others[False][4] / others[False][1] == pytest.approx(np.e * others[True][4] / others[True][1])
