@@ -58,7 +58,7 @@ from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.schedule_fit import batches_and_schedule
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
 from llmprism.parallelism.shared_links import after_collectives
-from llmprism.parallelism.slower_layout import slower_rival, surer_layout
+from llmprism.parallelism.slower_layout import slower_rivals, surer_layout
 from llmprism.parallelism.stage_links import find_pipelines
 from llmprism.parallelism.step_confidence import steps_confidence
 from llmprism.parallelism.step_ends import scatters, step_ends
@@ -76,8 +76,10 @@ def identify_layout(job: Job, rules: LayoutRules = RULES, known_bytes: int = 0) 
     best = best_clock(job, bulk, rules, known_bytes)
     if best is None:
         return unknown_layout(job.transfers, bulk)
-    layout, slower = _with_clock(job, bulk, best, rules), slower_rival(best, rules)
-    return layout if slower is None else surer_layout(layout, _with_clock(job, bulk, slower, rules), rules)
+    layout = _with_clock(job, bulk, best, rules)
+    for slower in slower_rivals(job, best, rules):
+        layout = surer_layout(layout, _with_clock(job, bulk, slower, rules), rules)
+    return layout
 
 
 def _with_clock(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> JobLayout:

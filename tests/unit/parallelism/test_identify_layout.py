@@ -151,7 +151,7 @@ def test_ends_of_steps_that_were_seen_before_a_composition_stand_where_it_shows_
 
     monkeypatch.setattr(module, "step_ends", shown_once)
     monkeypatch.setattr(module, "better_composition", rings)
-    monkeypatch.setattr(module, "slower_rival", lambda *_: None)
+    monkeypatch.setattr(module, "slower_rivals", lambda *_: [])
     job = build_job(pp=1, dp=4)
     _, result = layout_of(job)
     assert len(found) == 2

@@ -3,17 +3,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from llmprism.model import StepClock
+from llmprism.model import Job, StepClock
+from llmprism.model.clock import ClockCandidate
 from llmprism.model.flows import Int64
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.rival_clocks import BestClock
-from llmprism.parallelism.slower_layout import slower_rival, surer_layout
+from llmprism.parallelism.slower_layout import slower_rivals, surer_layout
+from unit.builders import transfer_table
 
 NONE: Int64 = np.zeros(0, dtype=np.int64)
 
 
 def clock(period: int, steps: int = 12) -> StepClock:
     return StepClock(np.arange(steps + 1, dtype=np.int64) * period, np.ones(steps, dtype=np.bool_), 1.0)
+
+
+def job(*rhythms: StepClock) -> Job:
+    """A job that was recognised by these rhythms."""
+    return Job("job", (), (), 1.0, transfer_table([]), clock_candidates=tuple(ClockCandidate(c, 1.0) for c in rhythms))
 
 
 def layout(period: int, batches: int | None, stages: int = 4, silent: float = 0.0) -> JobLayout:
@@ -35,10 +42,28 @@ def layout(period: int, batches: int | None, stages: int = 4, silent: float = 0.
 )
 def test_only_a_slower_clock_that_is_nearly_as_good_is_tried(lead, times, tried):
     best = BestClock.of(clock(100), clock(int(100 * times)), lead)
-    found = slower_rival(best)
-    assert (found is not None) == tried
-    assert found is None or (found is best.rival and found.lead == -lead)
-    assert slower_rival(BestClock(clock(100), float("inf"))) is None
+    found = slower_rivals(job(), best)
+    assert found == ([best.rival] if tried else [])
+    assert not found or found[0].lead == -lead
+    assert not slower_rivals(job(), BestClock(clock(100), float("inf")))
+
+
+@pytest.mark.parametrize(
+    ("rhythm", "tried"),
+    [
+        (clock(6400), True),
+        (clock(6400, steps=4), False),
+        (clock(100), False),
+        (replace(clock(6400), dominance=0.5), False),
+        (replace(clock(6400), boundary_ns=np.cumsum([0, *[6400, 7000, 5000] * 4])), False),
+    ],
+)
+def test_a_slower_rhythm_that_stands_out_is_tried_whatever_its_lead(rhythm, tried):
+    best = replace(BestClock.of(clock(100), clock(50), 2.0), step_bytes=1_000)
+    found = slower_rivals(job(clock(100), rhythm, clock(64000)), best)
+    assert [one.clock.period_ns for one in found] == [6400.0 if tried else 64000.0]
+    assert found[0].step_bytes == 10 * found[0].clock.period_ns
+    assert not slower_rivals(job(rhythm), BestClock(clock(100), float("inf")))
 
 
 def test_the_layout_that_leaves_less_unexplained_stands():
