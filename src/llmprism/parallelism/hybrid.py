@@ -157,11 +157,18 @@ def _heavy(amount: Float64, rules: LayoutRules) -> Bool | None:
 
 
 def _crossing(low: Int64, high: Int64, heavy: Bool) -> bool:
-    """Is every member in one component of each sort, and do no two components share two members?"""
+    """Is every member in one component of each sort, do no two components share two members, and does every component
+    of one sort meet each of the other that it is joined with? A ring whose hops carry now more and now less is a chain
+    of such components, and no grid."""
     members = int(max(low.max(), high.max())) + 1
     rows = component_labels(members, low[heavy], high[heavy])
     columns = component_labels(members, low[~heavy], high[~heavy])
     if min(np.bincount(rows).min(), np.bincount(columns).min()) < 2:
         return False
     cells = rows * (int(columns.max()) + 1) + columns
-    return np.unique(cells).size == members
+    if np.unique(cells).size != members:
+        return False
+    whole = component_labels(members, low, high)
+    count = int(whole.max()) + 1
+    across, along = (np.bincount(np.unique(part * count + whole) % count, minlength=count) for part in (rows, columns))
+    return bool((across * along == np.bincount(whole, minlength=count)).all())

@@ -122,3 +122,10 @@ def test_rails_of_one_shard_group_carry_their_part_and_groups_of_tensor_ranks_al
     result = seen(flows, place=lambda name: name[1:])[2]
     assert result.predicted
     assert result.rails is (rails == 2)
+
+
+@pytest.mark.parametrize("members", [6, 8, 48])
+def test_a_ring_whose_hops_carry_now_more_and_now_less_is_no_grid(members):
+    names = [f"m{i:02d}" for i in range(members)]
+    hops = ring(names, 3_000_000)
+    assert found([hop._replace(bytes=24_000_000) if int(hop.src[1:]) % 2 == 0 else hop for hop in hops]) is None
