@@ -109,13 +109,15 @@ def _bridged(
 
 
 def _whole_steps(pauses: Pauses, best: BestClock, rivals: list[StepClock], rules: LayoutRules) -> BestClock:
-    """The best clock, or a slower one whose steps its ticks are parts of."""
+    """The best clock, or a slower one whose steps its ticks are parts of. Few steps are alike by chance, or because
+    each has a checkpoint."""
     for _ in range(rules.clock.least_steps):
-        found = slower_clock(pauses, best.clock, [*rivals, *_joined(best.clock, rules)], rules)
+        slower = [one for one in (*rivals, *_joined(best.clock, rules)) if one.steps >= rules.clock.compound_steps]
+        found = slower_clock(pauses, best.clock, slower, rules)
         if found is None:
             break
-        slower, compound = found
-        best = BestClock.of(slower, best.clock, compound.bits / max(pauses.counted, 1))
+        clock, compound = found
+        best = BestClock.of(clock, best.clock, compound.bits / max(pauses.counted, 1))
     return best
 
 

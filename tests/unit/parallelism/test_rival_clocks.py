@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from llmprism.model import Job, StepClock
+from llmprism.parallelism import rival_clocks
 from llmprism.parallelism.clock_score import bits_of, pauses_of, priced
-from llmprism.parallelism.rival_clocks import _divides, _margin, _price, best_clock
+from llmprism.parallelism.rival_clocks import BestClock, _divides, _margin, _price, best_clock
 from llmprism.parallelism.rules import RULES
 from unit.builders import Flow, build_job, cut_in_pieces, transfer_table
 
@@ -79,3 +80,17 @@ def test_a_finer_clock_of_uneven_ticks_has_no_margin():
     assert _margin(even, uneven, RULES) == 0.0
     assert _margin(even, even, RULES) == RULES.clock.margin_bits
     assert _margin(uneven, even, RULES) == RULES.clock.uneven_margin_bits
+
+
+def test_ticks_are_no_parts_of_steps_of_which_there_are_few(monkeypatch):
+    tried = []
+    monkeypatch.setattr(rival_clocks, "slower_clock", lambda _pauses, _fast, slower, _rules: tried.extend(slower))
+
+    def clock(period, steps):
+        return StepClock(np.arange(steps + 1, dtype=np.int64) * period, np.ones(steps, dtype=np.bool_), 1.0)
+
+    best = BestClock(clock(100, 40), 1.0)
+    few, enough = clock(850, 4), clock(800, 5)
+    assert rival_clocks._whole_steps(None, best, [few, enough], RULES) is best
+    assert any(one is enough for one in tried)
+    assert all(one.steps >= RULES.clock.compound_steps for one in tried)
