@@ -122,11 +122,11 @@ def _next_to_rests(
         np.maximum.at(longest, step[step >= 0], rest[step >= 0])
         first = np.minimum(*(way.begin[at[known]] for way, at in zip(both, chosen, strict=True)))
         ended = np.maximum(*(way.end[at[known]] for way, at in zip(both, chosen, strict=True)))
-        beside = np.concatenate([rest, [0.0]])
-        before, after = beside[np.searchsorted(begin, first)], beside[np.searchsorted(begin, ended, "right")]
+        adjacent = np.concatenate([rest, [0.0]])
+        before, after = adjacent[np.searchsorted(begin, first)], adjacent[np.searchsorted(begin, ended, "right")]
         shares.append(np.maximum(before, after) / np.maximum(longest[known], 1.0))
     every = np.concatenate(shares)
-    return bool(every.size) and float(median(every)) >= rules.stages.beside_collective
+    return bool(every.size) and float(median(every)) >= rules.stages.rest_at_collective
 
 
 def _rests(transfers: TransferTable, link: tuple[int, int]) -> tuple[Int64, Float64]:

@@ -162,8 +162,8 @@ def test_groups_whose_members_end_far_apart_do_not_look_like_one_because_they_en
 
 def test_of_shards_whose_rails_end_together_it_stays_open_whether_they_go_over_a_whole_server():
     job = build(1, ends_us=(20.0, 20.0), pipeline=False)
-    told = {sharded: find_tensor_peers(*job, CLOCK, sharded=sharded) for sharded in (False, True)}
-    assert told[True].width == 1
-    assert told[True].confidence < 0.9
-    others = {sharded: dict(one.others) | {one.width: one.confidence} for sharded, one in told.items()}
+    answers = {sharded: find_tensor_peers(*job, CLOCK, sharded=sharded) for sharded in (False, True)}
+    assert answers[True].width == 1
+    assert answers[True].confidence < 0.9
+    others = {sharded: dict(one.others) | {one.width: one.confidence} for sharded, one in answers.items()}
     assert others[False][4] / others[False][1] == pytest.approx(np.e * others[True][4] / others[True][1])

@@ -182,7 +182,7 @@ class StageRules:
     """Share of the steps in which the messages before a collective are at one time too, up to which it is a collective
     and neither one of many batches nor a piece of one: 0 to 0.01 in random jobs."""
 
-    beside_collective: float = 0.5
+    rest_at_collective: float = 0.5
     """Rest of a link before or after a collective of every step, relative to the longest of the step: the optimizer and
     the first pass follow it, the last pass comes before it."""
 
